@@ -42,7 +42,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Returns a PATH that has those folders.
+/// Returns a PATH with these folders.
 pub(crate) fn path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:{}", SBIN.join(":"))

@@ -5,18 +5,18 @@ use crate::{Folder, Nat};
 
 /// The nodes' first process: that of `tests/linux/run.sh`.
 pub(crate) const INIT: &str = include_str!("guest/init.sh");
-/// What scripts for nodes are written with: that of `tests/linux/run.sh`.
+/// The library of scripts for nodes: that of `tests/linux/run.sh`.
 pub(crate) const LIBRARY: &str = include_str!("guest/lib.sh");
 /// Kerberos of a node: that of `tests/linux/run.sh`.
 pub(crate) const KERBEROS: &str = include_str!("guest/kerberos.sh");
 /// Network, names and mounts of a node.
 pub(crate) const SETUP: &str = include_str!("guest/setup.sh");
-/// What takes requests on a node.
+/// The agent that takes requests on a node.
 pub(crate) const AGENT: &str = include_str!("guest/agent.sh");
 /// The paper's tests on a node.
 pub(crate) const LANL: &str = include_str!("guest/lanl.sh");
 
-/// What lib.sh wants to know before anybody has set anything.
+/// The settings that lib.sh needs by default.
 pub(crate) const SETTINGS: &str = "SERVER_KIND=orthrus\n";
 
 /// The users of the realm: name and number.
@@ -98,8 +98,8 @@ sec = [\"krb5p\"]
     )
 }
 
-/// The head node's rules: what the cluster sends leaves with the head's address, and nobody outside
-/// calls a node.
+/// The head node's rules: packets of the cluster leave with the head's address, and machines
+/// outside cannot connect to a node.
 pub(crate) fn nat_rules(nat: Nat) -> String {
     let cluster = format!("{CLUSTER}/{PREFIX}");
     match nat {

@@ -18,13 +18,13 @@ const MARKER: &str = "lab.json";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder(PathBuf);
 
-/// What the folder says of its lab.
+/// The folder's record of its lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// What the lab is made of.
+    /// The options of the lab.
     pub options: Options,
     /// The process that all others of the lab hang on.
-    pub holder: Option<processes::Identity>,
+    pub supervisor: Option<processes::Identity>,
     /// Whether everything has been started.
     pub ready: bool,
 }
@@ -116,12 +116,12 @@ impl Folder {
     /// Reads the record of a lab that must be up.
     ///
     /// # Errors
-    /// Says what to do when there is none, or when it is not whole.
+    /// A missing or incomplete record, with the remedy.
     pub fn open(&self) -> anyhow::Result<Record> {
         let dir = self.0.display();
         match self.read()? {
             None => bail!("there is no lab in {dir}: `orthrus lab up` makes one"),
-            Some(record) if !record.holder.is_some_and(|holder| holder.is_alive()) => {
+            Some(record) if !record.supervisor.is_some_and(|supervisor| supervisor.is_alive()) => {
                 bail!("the lab in {dir} has ended: `orthrus lab down` removes what is left of it")
             }
             Some(record) if !record.ready => bail!("the lab in {dir} is not up yet"),
@@ -166,7 +166,7 @@ mod tests {
     use crate::options::tests::options;
 
     fn record() -> Record {
-        Record { options: options(), holder: None, ready: false }
+        Record { options: options(), supervisor: None, ready: false }
     }
 
     #[test]

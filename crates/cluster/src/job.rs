@@ -18,7 +18,7 @@ const LOOK_NODES: Duration = Duration::from_secs(1);
 /// The exit status of a node that ended with its job.
 const GONE: i32 = 255;
 
-/// Gives variables to the scripts that source /lab/lib.sh, instead of those of the last run.
+/// Sets variables for scripts that source /lab/lib.sh, and removes those of the last run.
 ///
 /// # Errors
 /// When they cannot be written.
@@ -31,10 +31,10 @@ pub fn set(folder: &Folder, settings: &[(String, String)]) -> anyhow::Result<()>
     fs::write(&file, text).with_context(|| file.display().to_string())
 }
 
-/// How a script ended on a node.
+/// The end of a script on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// The node.
+    /// Name of the node.
     pub node: String,
     /// Its exit status; 255 when the node ended.
     pub code: i32,
@@ -80,7 +80,7 @@ impl<'a> Job<'a> {
 
     fn ask(&self, verb: &str) -> anyhow::Result<()> {
         for node in &self.nodes {
-            // Without waiting: where nobody reads, the node has ended.
+            // Do not block: without a reader the node has ended.
             let pipe = fs::File::options()
                 .write(true)
                 .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
@@ -111,7 +111,7 @@ impl<'a> Job<'a> {
             }
             let mut left = Vec::new();
             for mut output in under_way {
-                // Looked at before the output is read: what is read then is all.
+                // Check this before the output is read, so that the output is complete.
                 let code = output.code().or_else(|| gone.contains(&output.node).then_some(GONE));
                 output.read(each)?;
                 match code {
@@ -127,20 +127,19 @@ impl<'a> Job<'a> {
     }
 
     fn gone(&self) -> Vec<String> {
-        let all = self.record.holder.map(processes::all).unwrap_or_default();
+        let all = self.record.supervisor.map(processes::all).unwrap_or_default();
         self.nodes.iter().filter(|node| pid_of(&all, node).is_none()).cloned().collect()
     }
 }
 
 impl Drop for Job<'_> {
     fn drop(&mut self) {
-        // A node that was stopped may still write its exit status; the lab's end removes what
-        // stays.
+        // A stopped node may still write its exit status; the lab's end removes the rest.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// What a node has printed so far.
+/// The output of a node so far.
 struct Output {
     node: String,
     dir: PathBuf,

@@ -1,18 +1,18 @@
-//! A cluster on one machine, as the evaluation of LANL had it: an enterprise network with KDC, NFS
+//! A cluster on one machine, as in the evaluation of LANL: an enterprise network with KDC, NFS
 //! server and name service, a cluster network of compute nodes, and between them a head node that
 //! does NAT.
 //!
 //! The machines of the enterprise and the head node are network namespaces, the compute nodes are
 //! user-mode Linux kernels with the kernel's own NFS client, all booted from one image with one
-//! keytab. What is started, and how, is plain data ([`plan`]), made without looking at the machine.
-//! One process, the first of a process namespace of its own ([`hold`]), carries it out; when it
-//! ends, the kernel ends everything below it, and network namespaces, links, rules and mounts go
-//! with the last process that sees them. So [`down`] kills one process and removes one folder.
+//! keytab. The steps of the start are plain data ([`plan`]), made without looking at the machine.
+//! One process, the first of a process namespace of its own ([`hold`]), carries them out; when it
+//! ends, the kernel ends everything below it, and network namespaces, links, rules and mounts
+//! vanish with the last process that sees them. So [`down`] kills one process and removes one
+//! folder.
 
 mod commands;
 mod files;
 mod folder;
-mod holder;
 mod job;
 pub mod lanl;
 mod needs;
@@ -22,10 +22,10 @@ mod options;
 mod plan;
 mod processes;
 mod status;
+mod supervisor;
 mod up;
 
 pub use folder::{DIR, Folder, Record};
-pub use holder::hold;
 pub use job::{Ended, Job, set};
 pub use needs::{Need, Needs, check};
 pub use network::{Machine, node_address, node_name};
@@ -33,4 +33,5 @@ pub use options::{FLAVORS, Nat, Options, Storage};
 pub use plan::{Action, Step, plan};
 pub use processes::{Process, down};
 pub use status::{Status, status};
+pub use supervisor::hold;
 pub use up::{Progress, up};

@@ -1,4 +1,4 @@
-//! What a machine must have for a lab, looked at before anything is made.
+//! The requirements of a lab, checked before anything is created.
 
 use crate::commands::{find, words};
 use crate::{Nat, files};
@@ -37,27 +37,27 @@ const ENTERPRISE_MIB: u64 = 256;
 /// One thing that a lab needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What.
+    /// Name of the requirement.
     pub what: String,
-    /// What is there, or what is missing and what helps.
+    /// The part that fulfils it; or the missing part and the remedy.
     pub found: Result<String, String>,
 }
 
-/// Everything that a lab needs, and what it will use of it.
+/// The requirements of a lab, and the parts that it will use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// All needs, met or not.
     pub all: Vec<Need>,
-    /// The nodes' kernel.
+    /// The kernel of the nodes.
     pub kernel: PathBuf,
     /// The folder with its modules.
     pub modules: PathBuf,
-    /// How the head node can translate addresses.
+    /// The tool with which the head node can translate addresses.
     pub nat: Nat,
 }
 
 impl Needs {
-    /// Returns what is missing, in one line; nothing where all is there.
+    /// Returns the missing parts in one line; `None` if the lab can start.
     pub fn missing(&self) -> Option<String> {
         let missing: Vec<&str> =
             self.all.iter().filter_map(|need| need.found.as_ref().err()).map(String::as_str).collect();
@@ -65,7 +65,7 @@ impl Needs {
     }
 }
 
-/// Looks at the machine; `kernel` and `modules` are what the user named instead of the package's.
+/// Checks the machine; `kernel` and `modules` replace those of the package.
 pub fn check(
     nodes: u8,
     memory_mib: u32,
@@ -168,7 +168,7 @@ fn links() -> Need {
     need("network devices", found.map_err(|why| format!("this kernel has no bridge, veth or tap: {why}")))
 }
 
-/// Tries the rate, and the delay if there is one, on a device that nobody uses.
+/// Tries the rate, and the delay if there is one, on an unused device.
 fn rates(link: LinkSpec) -> Need {
     let why = |why: String| {
         format!(
@@ -182,7 +182,7 @@ fn rates(link: LinkSpec) -> Need {
     need("rate of the cables", found.map(|()| link.to_string()))
 }
 
-/// Tries the head node's own rules, where they bind nobody.
+/// Tries the head node's own rules in a namespace without traffic.
 fn translation() -> (Need, Option<Nat>) {
     let mut why = Vec::new();
     for nat in [Nat::Nft, Nat::Iptables] {

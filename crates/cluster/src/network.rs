@@ -12,7 +12,7 @@ pub(crate) const PREFIX: u8 = 24;
 pub(crate) const HEAD_OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
 /// The head node, as the cluster sees it: the nodes' way out.
 pub(crate) const HEAD_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 77, 2, 1);
-/// The cluster's network.
+/// Address of the cluster's network.
 pub(crate) const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 77, 2, 0);
 /// The last byte of a node's address is its number more than this.
 const NODE_BASE: u8 = 10;
@@ -20,18 +20,18 @@ const NODE_BASE: u8 = 10;
 /// A machine that is a network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// The KDC.
+    /// The KDC of the realm.
     Kdc,
-    /// The NFS server.
+    /// The NFS server of the enterprise.
     Server,
-    /// The name service.
+    /// The name service of the enterprise.
     Names,
     /// The head node of the cluster, with a foot in both networks.
     Head,
 }
 
 impl Machine {
-    /// All machines.
+    /// All machines except the nodes.
     pub const ALL: [Self; 4] = [Self::Kdc, Self::Server, Self::Names, Self::Head];
 
     /// Returns the machine's name, without the domain.
@@ -65,7 +65,7 @@ pub fn node_name(number: u8) -> String {
     format!("node{number}")
 }
 
-/// Returns the address of a node, which nobody outside the cluster ever sees.
+/// Returns the address of a node, which is hidden outside the cluster.
 pub fn node_address(number: u8) -> Ipv4Addr {
     let [a, b, c, _] = CLUSTER.octets();
     Ipv4Addr::new(a, b, c, NODE_BASE.saturating_add(number))

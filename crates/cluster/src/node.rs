@@ -22,13 +22,13 @@ pub(crate) fn boot(options: &Options, folder: &Folder, number: u8) -> Vec<String
         .push(format!("vec0:transport=tap,ifname={name},depth=128,gro=1,mac={}", hardware_address(number)));
     command.push(format!("umid={name}"));
     command.push(format!("uml_dir={}", folder.uml().display()));
-    // The first console only writes; the first serial line only reads: what the node is asked to
-    // do. A closed input would make the kernel spin, so all the others have none.
+    // The first console only writes; the first serial line only reads the node's requests. A closed
+    // input would make the kernel spin, so the others have none.
     command.extend(words(&["con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:0,null"]));
     command
 }
 
-/// A hardware address of the range that is nobody's.
+/// A locally administered hardware address.
 fn hardware_address(number: u8) -> String {
     format!("02:00:0a:4d:02:{number:02x}")
 }

@@ -1,4 +1,4 @@
-//! What a lab is made of.
+//! The options of a lab.
 
 use anyhow::bail;
 use bench::link::LinkSpec;
@@ -15,23 +15,23 @@ const MEMORY_MIB_MIN: u32 = 128;
 /// Longest path of a lab's folder: the kernels' command lines carry it several times.
 const DIR_BYTES_MAX: usize = 200;
 
-/// How the head node translates addresses.
+/// The tool with which the head node translates addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nat {
-    /// By `nft`.
+    /// The command `nft` of nftables.
     Nft,
     /// By `iptables`, where there is no `nft` or the kernel has nothing for it.
     Iptables,
 }
 
-/// What the exported folder lies on.
+/// The storage below the exported folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Storage {
     /// The file system of the lab's folder.
     Disk,
-    /// Memory.
+    /// Memory, without a disk.
     Tmpfs,
 }
 
@@ -46,26 +46,26 @@ pub struct Options {
     pub memory_mib: u32,
     /// Encryption types of all keys, as `orthrus realm up --enctypes` takes them.
     pub enctypes: String,
-    /// What the exported folder lies on.
+    /// The storage below the exported folder.
     pub storage: Storage,
-    /// The `orthrus` program: the server, and what makes the realm.
+    /// The `orthrus` program, for the server and the realm.
     pub program: PathBuf,
-    /// The nodes' kernel.
+    /// The kernel of the nodes.
     pub kernel: PathBuf,
     /// The folder with its modules.
     pub modules: PathBuf,
-    /// How the head node translates addresses.
+    /// The tool with which the head node translates addresses.
     pub nat: Nat,
-    /// What every cable carries, in each direction; without it as much as this machine moves.
+    /// The rate of every cable, in each direction; without it as fast as this machine allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkSpec>,
 }
 
 impl Options {
-    /// Refuses what could not be started.
+    /// Refuses options that cannot work.
     ///
     /// # Errors
-    /// Names the option and what it may be.
+    /// Names the option and its allowed values.
     pub fn check(&self) -> anyhow::Result<()> {
         if !(1..=NODES_MAX).contains(&self.nodes) {
             bail!("--nodes {}: 1 to {NODES_MAX}", self.nodes);

@@ -1,4 +1,4 @@
-//! What is started, step by step, as plain data.
+//! The steps of a lab's start, as plain data.
 
 use crate::commands::{on, orthrus_on, words};
 use crate::network::{CLUSTER, HEAD_INSIDE, HEAD_OUTSIDE, Machine, PREFIX, full, node_address, node_name};
@@ -16,24 +16,24 @@ const SPARE_MIB: u32 = 16;
 /// Several actions that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What they make, for people.
+    /// Title of the step, for people.
     pub title: String,
-    /// What is done, in this order.
+    /// The actions in their order.
     pub actions: Vec<Action>,
 }
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make a folder, with those above it.
+    /// Create a folder and its parents.
     Folder(PathBuf),
     /// Make a named pipe.
     Pipe(PathBuf),
-    /// Write a file.
+    /// Write a file with this content.
     Write(PathBuf, String),
     /// Lay a copy of a file with more lines over it, in the lab's own view of the machine.
     Extend {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
         /// The lines to add.
         more: String,
@@ -44,21 +44,21 @@ pub enum Action {
     Run(Vec<String>, String),
     /// Start a program that runs as long as the lab.
     Start {
-        /// Its name.
+        /// Name of the process.
         name: String,
-        /// Its command.
+        /// Program and arguments, as one list.
         command: Vec<String>,
-        /// What its standard input reads; nothing without.
+        /// The file or pipe of its standard input; none by default.
         input: Option<PathBuf>,
     },
     /// Wait until a program has left a sign; its end before that is a failure, and so is a line
     /// that begins with FAIL.
     Wait {
-        /// The program's name.
+        /// Name of the program.
         name: String,
         /// The file that appears.
         file: PathBuf,
-        /// What the file has to contain.
+        /// The text that the file must contain.
         text: String,
         /// How long at most.
         limit: Duration,
@@ -154,7 +154,7 @@ fn networks(options: &Options, folder: &Folder) -> Vec<Action> {
     actions
 }
 
-/// Gives the switches' ports the rate of a cable. What a node sends meets it at the head's port,
+/// Gives the switches' ports the rate of a cable. Packets of nodes are limited at the head's port,
 /// which all nodes share.
 fn shape(options: &Options, actions: &mut Vec<Action>) {
     let Some(link) = options.link else { return };
@@ -164,7 +164,7 @@ fn shape(options: &Options, actions: &mut Vec<Action>) {
     actions.push(Action::Run(words(&["tc", "-batch", "-"]), rates));
 }
 
-/// The head forwards, and gives what the nodes send its own address. The setting is of its network
+/// The head forwards packets of nodes with its own address. The setting applies to its network
 /// namespace alone.
 fn nat(options: &Options, folder: &Folder) -> Vec<Action> {
     let command = files::nat_command(options.nat);
@@ -232,7 +232,7 @@ fn server(options: &Options, folder: &Folder) -> Vec<Action> {
     actions
 }
 
-/// What the nodes have in common: all but a name and an address.
+/// The nodes' image: all files except name and address.
 fn image(folder: &Folder) -> Vec<Action> {
     let (share, image) = (folder.share(), folder.share().join("image"));
     let mut actions = vec![
@@ -284,7 +284,7 @@ fn nodes(options: &Options, folder: &Folder) -> Vec<Action> {
     actions
 }
 
-/// Tells in a few lines what a lab is made of.
+/// Describes a lab in a few lines.
 pub(crate) fn summary(options: &Options) -> String {
     let first = node_address(1);
     let last = node_address(options.nodes);

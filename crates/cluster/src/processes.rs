@@ -15,7 +15,7 @@ const END_WAIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// A process that cannot be mistaken for a later one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its number.
+    /// Process number in its namespace.
     pub pid: i32,
     /// When it began, in ticks since the machine did.
     pub began: u64,
@@ -24,9 +24,9 @@ pub struct Identity {
 /// A process of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number, outside.
+    /// Process number outside the namespace.
     pub pid: u32,
-    /// Its command line.
+    /// Program and arguments, as one list.
     pub command: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Identity {
     /// Whether it still runs.
     pub fn is_alive(self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        // A dead one that nobody has waited for is no lab any more.
+        // A zombie is no running lab.
         began(&stat) == Some(self.began) && !matches!(fields(&stat).next(), Some("Z" | "X"))
     }
 
@@ -85,17 +85,17 @@ pub fn down(folder: &Folder) -> anyhow::Result<bool> {
         // One that `up` had made and not yet written to.
         return Ok(fs::remove_dir(folder.path()).is_ok());
     };
-    if let Some(holder) = record.holder {
-        holder.kill()?;
+    if let Some(supervisor) = record.supervisor {
+        supervisor.kill()?;
     }
     folder.remove()?;
     Ok(true)
 }
 
-/// Lists the processes that hang on a holder, itself included.
-pub(crate) fn all(holder: Identity) -> Vec<Process> {
+/// Lists the processes that hang on a supervisor, itself included.
+pub(crate) fn all(supervisor: Identity) -> Vec<Process> {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let Some(own) = namespace(&holder.pid.to_string()).filter(|_| holder.is_alive()) else {
+    let Some(own) = namespace(&supervisor.pid.to_string()).filter(|_| supervisor.is_alive()) else {
         return Vec::new();
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

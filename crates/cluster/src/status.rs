@@ -1,4 +1,4 @@
-//! What a running lab is like, seen from outside.
+//! The state of a running lab, seen from outside.
 
 use crate::network::{Machine, node_address, node_name};
 use crate::processes::{self, Process};
@@ -21,7 +21,7 @@ const COUNTERS_WAIT: Duration = Duration::from_secs(2);
 /// A machine or node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
     /// Its address in its own network.
     pub address: Ipv4Addr,
@@ -34,12 +34,12 @@ pub struct Part {
     pub mounted: Vec<String>,
 }
 
-/// A lab's state.
+/// The state of a lab and its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// KDC, server, name service.
     pub machines: Vec<Part>,
-    /// The compute nodes.
+    /// The compute nodes in order.
     pub nodes: Vec<Part>,
     /// Connections that the server has, by the address that it sees.
     pub peers: BTreeMap<Ipv4Addr, usize>,
@@ -51,7 +51,7 @@ pub struct Status {
 
 /// Looks at a lab that is up.
 pub fn status(folder: &Folder, record: &Record) -> Status {
-    let all = record.holder.map(processes::all).unwrap_or_default();
+    let all = record.supervisor.map(processes::all).unwrap_or_default();
     let server = pid_of(&all, Machine::Server.name());
     let machines = [Machine::Kdc, Machine::Server, Machine::Names]
         .map(|machine| part(&all, machine.name().to_owned(), machine.address()));

@@ -1,7 +1,7 @@
 //! Starts a lab, from outside.
 
 use crate::processes::Identity;
-use crate::{Folder, Options, Record, holder};
+use crate::{Folder, Options, Record, supervisor};
 use anyhow::{Context, bail};
 use nix::sched::{CloneFlags, unshare};
 use std::fs::File;
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// How often it is looked whether somebody wants to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What `up` tells while it works.
+/// The progress reports of `up`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// What the lab will be made of.
+    /// A description of the lab.
     Summary(&'a str),
-    /// What is made now.
+    /// The step that begins.
     Step(&'a str),
 }
 
@@ -28,7 +28,7 @@ pub enum Progress<'a> {
 /// When it fails, or `stop` becomes true, nothing stays but, with `keep`, the folder with the logs.
 ///
 /// # Errors
-/// What failed, with the end of its log; that it was stopped.
+/// The failed step, with the end of its log; or that it was stopped.
 pub fn up(
     options: &Options,
     keep: bool,
@@ -37,7 +37,7 @@ pub fn up(
 ) -> anyhow::Result<()> {
     options.check()?;
     let folder = Folder::at(&options.dir);
-    let mut record = Record { options: options.clone(), holder: None, ready: false };
+    let mut record = Record { options: options.clone(), supervisor: None, ready: false };
     folder.claim(&record)?;
     say(Progress::Summary(&crate::plan::summary(options)));
     let started = spawn(&folder).and_then(|mut child| {
@@ -57,10 +57,10 @@ pub fn up(
     }
 }
 
-/// Ends the holder, and with it everything, and waits for that.
+/// Ends the supervisor, and with it everything, and waits for that.
 fn end(record: &Record, child: &mut Child) -> anyhow::Result<()> {
-    match record.holder {
-        Some(holder) => drop(holder.kill()?),
+    match record.supervisor {
+        Some(supervisor) => drop(supervisor.kill()?),
         None => child.kill()?,
     }
     child.wait()?;
@@ -74,7 +74,7 @@ fn start(
     stop: &AtomicBool,
     say: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<()> {
-    record.holder = i32::try_from(child.id()).ok().and_then(Identity::of);
+    record.supervisor = i32::try_from(child.id()).ok().and_then(Identity::of);
     folder.write(record)?;
     let output = child.stdout.take().context("no pipe")?;
     let (sender, lines) = channel();
@@ -92,11 +92,11 @@ fn start(
     child.stdin.take().context("no pipe")?.write_all(b"s").context("the lab has ended")
 }
 
-/// Starts the holder as the first process of a namespace. The namespace is for the children of one
+/// Starts the supervisor as the first process of a namespace. The namespace is for the children of one
 /// thread, which has no others.
 fn spawn(folder: &Folder) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("this program is not where it was")?;
-    let log = File::create(folder.log("holder"))?;
+    let log = File::create(folder.log("supervisor"))?;
     let mut command = Command::new(program);
     command.args(["lab", "hold"]).arg(folder.path());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
@@ -129,7 +129,7 @@ fn follow(
             },
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                bail!("the lab's first process has ended: {}", holder::tail(&folder.log("holder")))
+                bail!("the lab's first process has ended: {}", supervisor::tail(&folder.log("supervisor")))
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Generates Rust from XDR grammars (RFC 4506). A development tool, whose output is checked in.
+//! Generates Rust from XDR grammars (RFC 4506). A development tool, the output of which is checked
+//! in.
 //!
 //! [`lexer`] splits a grammar into tokens, and [`parser`] makes definitions of them.
 //! [`model::Model`] resolves the names of all files of a namespace and finds faults. [`emit`]
@@ -6,7 +7,7 @@
 //!
 //! There are two extensions of the RFC. A later file of a namespace may extend an enum or a union
 //! of an earlier file by repeating it with more values or arms, as minor versions do. And a struct
-//! whose last member is an optional pointer to itself becomes a list.
+//! with an optional pointer to itself as its last member becomes a list.
 
 pub mod ast;
 pub mod emit;

@@ -31,7 +31,7 @@ const SOURCES_SHARE: f64 = 0.25;
 /// Bytes of the 20 files of 500 MB, the most that lies in a node's memory at once.
 const LARGE_BYTES: f64 = 20.0 * 500e6;
 
-/// What to run.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scope {
     /// The part of the published sizes and numbers.
@@ -41,7 +41,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Returns the largest scale at which what is copied fits into the memory of a node.
+    /// Returns the largest scale at which the copies fit into the memory of a node.
     pub fn scale_max(memory_mib: u32) -> f64 {
         f64::from(memory_mib) * f64::from(1 << 20) * SOURCES_SHARE / LARGE_BYTES
     }
@@ -57,10 +57,11 @@ impl Scope {
 }
 
 /// Runs the paper's tests; the reports of one node alone go to PREFIX-alone.html and so on. `say`
-/// is told what begins.
+/// gets the title of each step.
 ///
 /// # Errors
-/// A scale for which the nodes have no memory; a node on which the bench fails, with its last
+/// A scale for which the nodes have no memory; a node on which the bench fails, with the end of its
+/// output; `stop`.
 /// words; `stop`.
 pub fn run(
     folder: &Folder,
@@ -105,7 +106,7 @@ pub fn run(
     Ok(lanl)
 }
 
-/// Writes the report of one node alone, with what the node does not know of its network.
+/// Writes the report of one node alone, with the properties of its network.
 fn alone(options: &Options, scope: Scope, bench: &Bench, prefix: &Path) -> anyhow::Result<()> {
     let (_, report) = bench.reports.first().context("no report")?;
     let mut report = Report::parse(report)?;
@@ -143,7 +144,7 @@ struct Conductor<'a> {
     stop: &'a AtomicBool,
 }
 
-/// What the bench left.
+/// The files that the bench wrote.
 struct Bench {
     /// Each node with its report, as JSON.
     reports: Vec<(String, String)>,

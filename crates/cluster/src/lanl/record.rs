@@ -1,4 +1,4 @@
-//! What was measured, as data.
+//! The measurements of a run, as data.
 
 use super::Scope;
 use crate::Options;
@@ -22,10 +22,10 @@ pub struct Lanl {
     pub scale: f64,
     /// Repetitions of each test.
     pub repetitions: u32,
-    /// What every cable of the lab carried, where that was limited.
+    /// The rate of every cable of the lab, if it was limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkSpec>,
-    /// What was measured.
+    /// The measurements by part and flavor.
     pub sides: Vec<Side>,
 }
 
@@ -34,14 +34,14 @@ pub struct Lanl {
 pub struct Side {
     /// How many nodes copied.
     pub nodes: usize,
-    /// `small` or `large`.
+    /// Part of the test: `small` or `large`.
     pub part: String,
-    /// The flavor.
+    /// Security flavor of the mount.
     pub flavor: String,
-    /// Every copy of every node, without those for warming up.
+    /// Every copy of every node, except warm-up copies.
     pub copies: Vec<Copied>,
-    /// Processor time of the server meanwhile: for these copies, those for warming up, and reading
-    /// all back to compare.
+    /// Processor time of the server for these copies, the warm-up copies, and reading all back to
+    /// compare.
     pub server_cpu_seconds: f64,
 }
 
@@ -50,16 +50,16 @@ pub struct Side {
 pub struct Copied {
     /// How long it took.
     pub seconds: f64,
-    /// Bytes copied.
+    /// Number of bytes copied.
     pub bytes: f64,
-    /// Files copied.
+    /// Number of files copied.
     pub files: f64,
     /// Processor time of the node, in seconds.
     pub client_cpu_seconds: Option<f64>,
 }
 
 impl Lanl {
-    /// Begins without results.
+    /// Makes a record without results.
     pub(super) fn new(options: &Options, scope: Scope) -> Self {
         Self {
             schema: SCHEMA,

@@ -4,7 +4,8 @@ use super::{Lanl, Side};
 use crate::FLAVORS;
 use report::Average;
 
-/// Writes the tables: time and rate of each copy by flavor, and what it cost node and server.
+/// Formats the tables: time and rate of each copy by flavor, and the processor time of node and
+/// server.
 pub fn table(lanl: &Lanl) -> String {
     let mut text = format!(
         "The copies of the paper, scaled down to {} % of their sizes and numbers; {} repetitions, mean and 95 % interval.\n",
@@ -69,7 +70,7 @@ fn line(name: &str, sides: &[&Side], cell: impl Fn(&Side) -> String) -> String {
     format!("  {name:24}{cells}\n")
 }
 
-/// What all nodes move in a second, from the mean of their times.
+/// The bytes that all nodes together move in a second, from the mean of their times.
 fn rate(side: &Side) -> f64 {
     let sum = |value: fn(&super::Copied) -> f64| side.copies.iter().map(value).sum::<f64>();
     sum(|copied| copied.bytes) / sum(|copied| copied.seconds) / 1e6 * side.nodes as f64

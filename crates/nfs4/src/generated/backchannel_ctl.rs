@@ -32,7 +32,7 @@ impl<'a> Decode<'a> for BackchannelCtl4Args<'a> {
 }
 
 impl BackchannelCtl4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> BackchannelCtl4Args<'static> {
         BackchannelCtl4Args {
             bca_cb_program: self.bca_cb_program,

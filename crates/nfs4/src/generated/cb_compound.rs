@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for CbCompound4Args<'a> {
 }
 
 impl CbCompound4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbCompound4Args<'static> {
         CbCompound4Args {
             tag: Opaque::Owned(self.tag.into_owned()),
@@ -84,7 +84,7 @@ impl<'a> Decode<'a> for CbCompound4Res<'a> {
 }
 
 impl CbCompound4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbCompound4Res<'static> {
         CbCompound4Res {
             status: self.status,

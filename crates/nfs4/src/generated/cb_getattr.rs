@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for CbGetattr4Args<'a> {
 }
 
 impl CbGetattr4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbGetattr4Args<'static> {
         CbGetattr4Args { fh: Opaque::Owned(self.fh.into_owned()), attr_request: self.attr_request }
     }
@@ -61,7 +61,7 @@ impl<'a> Decode<'a> for CbGetattr4Resok<'a> {
 }
 
 impl CbGetattr4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbGetattr4Resok<'static> {
         CbGetattr4Resok { obj_attributes: self.obj_attributes.into_owned() }
     }
@@ -77,7 +77,7 @@ pub enum CbGetattr4Res<'a> {
 }
 
 impl CbGetattr4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -109,7 +109,7 @@ impl<'a> Decode<'a> for CbGetattr4Res<'a> {
 }
 
 impl CbGetattr4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbGetattr4Res<'static> {
         match self {
             Self::NFS4_OK(value) => CbGetattr4Res::NFS4_OK(value.into_owned()),

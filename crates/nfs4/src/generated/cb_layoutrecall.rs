@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for CbLayoutrecall4Args<'a> {
 }
 
 impl CbLayoutrecall4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbLayoutrecall4Args<'static> {
         CbLayoutrecall4Args {
             clora_type: self.clora_type,

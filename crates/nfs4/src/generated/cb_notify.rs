@@ -39,7 +39,7 @@ impl<'a> Decode<'a> for CbNotify4Args<'a> {
 }
 
 impl CbNotify4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbNotify4Args<'static> {
         CbNotify4Args {
             cna_stateid: self.cna_stateid,

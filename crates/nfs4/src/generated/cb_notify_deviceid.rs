@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for CbNotifyDeviceid4Args<'a> {
 }
 
 impl CbNotifyDeviceid4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbNotifyDeviceid4Args<'static> {
         CbNotifyDeviceid4Args {
             cnda_changes: self.cnda_changes.into_iter().map(|item| item.into_owned()).collect(),

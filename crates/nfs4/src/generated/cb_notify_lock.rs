@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for CbNotifyLock4Args<'a> {
 }
 
 impl CbNotifyLock4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbNotifyLock4Args<'static> {
         CbNotifyLock4Args {
             cnla_fh: Opaque::Owned(self.cnla_fh.into_owned()),

@@ -39,7 +39,7 @@ impl<'a> Decode<'a> for CbOffload4Args<'a> {
 }
 
 impl CbOffload4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbOffload4Args<'static> {
         CbOffload4Args {
             coa_fh: Opaque::Owned(self.coa_fh.into_owned()),

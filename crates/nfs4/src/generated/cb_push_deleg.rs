@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for CbPushDeleg4Args<'a> {
 }
 
 impl CbPushDeleg4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbPushDeleg4Args<'static> {
         CbPushDeleg4Args {
             cpda_fh: Opaque::Owned(self.cpda_fh.into_owned()),

@@ -39,7 +39,7 @@ impl<'a> Decode<'a> for CbRecall4Args<'a> {
 }
 
 impl CbRecall4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbRecall4Args<'static> {
         CbRecall4Args {
             stateid: self.stateid,

@@ -39,7 +39,7 @@ impl<'a> Decode<'a> for Compound4Args<'a> {
 }
 
 impl Compound4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Compound4Args<'static> {
         Compound4Args {
             tag: Opaque::Owned(self.tag.into_owned()),
@@ -79,7 +79,7 @@ impl<'a> Decode<'a> for Compound4Res<'a> {
 }
 
 impl Compound4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Compound4Res<'static> {
         Compound4Res {
             status: self.status,

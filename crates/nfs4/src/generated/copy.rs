@@ -59,7 +59,7 @@ impl<'a> Decode<'a> for Copy4Args<'a> {
 }
 
 impl Copy4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Copy4Args<'static> {
         Copy4Args {
             ca_src_stateid: self.ca_src_stateid,
@@ -108,7 +108,7 @@ pub enum Copy4Res {
 }
 
 impl Copy4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

@@ -32,7 +32,7 @@ impl<'a> Decode<'a> for CopyNotify4Args<'a> {
 }
 
 impl CopyNotify4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CopyNotify4Args<'static> {
         CopyNotify4Args {
             cna_src_stateid: self.cna_src_stateid,
@@ -71,7 +71,7 @@ impl<'a> Decode<'a> for CopyNotify4Resok<'a> {
 }
 
 impl CopyNotify4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CopyNotify4Resok<'static> {
         CopyNotify4Resok {
             cnr_lease_time: self.cnr_lease_time,
@@ -91,7 +91,7 @@ pub enum CopyNotify4Res<'a> {
 }
 
 impl CopyNotify4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -123,7 +123,7 @@ impl<'a> Decode<'a> for CopyNotify4Res<'a> {
 }
 
 impl CopyNotify4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CopyNotify4Res<'static> {
         match self {
             Self::NFS4_OK(value) => CopyNotify4Res::NFS4_OK(value.into_owned()),

@@ -39,7 +39,7 @@ impl<'a> Decode<'a> for Create4Args<'a> {
 }
 
 impl Create4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Create4Args<'static> {
         Create4Args {
             objtype: self.objtype.into_owned(),
@@ -81,7 +81,7 @@ pub enum Create4Res {
 }
 
 impl Create4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

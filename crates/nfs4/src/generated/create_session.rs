@@ -55,7 +55,7 @@ impl<'a> Decode<'a> for CreateSession4Args<'a> {
 }
 
 impl CreateSession4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CreateSession4Args<'static> {
         CreateSession4Args {
             csa_clientid: self.csa_clientid,
@@ -116,7 +116,7 @@ pub enum CreateSession4Res {
 }
 
 impl CreateSession4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for ExchangeId4Args<'a> {
 }
 
 impl ExchangeId4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ExchangeId4Args<'static> {
         ExchangeId4Args {
             eia_clientowner: self.eia_clientowner.into_owned(),
@@ -100,7 +100,7 @@ impl<'a> Decode<'a> for ExchangeId4Resok<'a> {
 }
 
 impl ExchangeId4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ExchangeId4Resok<'static> {
         ExchangeId4Resok {
             eir_clientid: self.eir_clientid,
@@ -124,7 +124,7 @@ pub enum ExchangeId4Res<'a> {
 }
 
 impl ExchangeId4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -156,7 +156,7 @@ impl<'a> Decode<'a> for ExchangeId4Res<'a> {
 }
 
 impl ExchangeId4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ExchangeId4Res<'static> {
         match self {
             Self::NFS4_OK(value) => ExchangeId4Res::NFS4_OK(value.into_owned()),

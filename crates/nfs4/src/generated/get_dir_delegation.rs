@@ -97,7 +97,7 @@ pub enum GetDirDelegation4ResNonFatal {
 }
 
 impl GetDirDelegation4ResNonFatal {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Gddrnf4Status {
         match self {
             Self::GDD4_OK(_) => Gddrnf4Status::GDD4_OK,
@@ -140,7 +140,7 @@ pub enum GetDirDelegation4Res {
 }
 
 impl GetDirDelegation4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

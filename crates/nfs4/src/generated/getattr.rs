@@ -48,7 +48,7 @@ impl<'a> Decode<'a> for Getattr4Resok<'a> {
 }
 
 impl Getattr4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getattr4Resok<'static> {
         Getattr4Resok { obj_attributes: self.obj_attributes.into_owned() }
     }
@@ -64,7 +64,7 @@ pub enum Getattr4Res<'a> {
 }
 
 impl Getattr4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -96,7 +96,7 @@ impl<'a> Decode<'a> for Getattr4Res<'a> {
 }
 
 impl Getattr4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getattr4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Getattr4Res::NFS4_OK(value.into_owned()),

@@ -65,7 +65,7 @@ impl<'a> Decode<'a> for Getdeviceinfo4Resok<'a> {
 }
 
 impl Getdeviceinfo4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getdeviceinfo4Resok<'static> {
         Getdeviceinfo4Resok {
             gdir_device_addr: self.gdir_device_addr.into_owned(),
@@ -86,7 +86,7 @@ pub enum Getdeviceinfo4Res<'a> {
 }
 
 impl Getdeviceinfo4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -123,7 +123,7 @@ impl<'a> Decode<'a> for Getdeviceinfo4Res<'a> {
 }
 
 impl Getdeviceinfo4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getdeviceinfo4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Getdeviceinfo4Res::NFS4_OK(value.into_owned()),

@@ -86,7 +86,7 @@ pub enum Getdevicelist4Res {
 }
 
 impl Getdevicelist4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

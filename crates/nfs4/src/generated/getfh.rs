@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Getfh4Resok<'a> {
 }
 
 impl Getfh4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getfh4Resok<'static> {
         Getfh4Resok { object: Opaque::Owned(self.object.into_owned()) }
     }
@@ -45,7 +45,7 @@ pub enum Getfh4Res<'a> {
 }
 
 impl Getfh4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -77,7 +77,7 @@ impl<'a> Decode<'a> for Getfh4Res<'a> {
 }
 
 impl Getfh4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getfh4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Getfh4Res::NFS4_OK(value.into_owned()),

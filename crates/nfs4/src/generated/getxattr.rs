@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Getxattr4Args<'a> {
 }
 
 impl Getxattr4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getxattr4Args<'static> {
         Getxattr4Args { gxa_name: Opaque::Owned(self.gxa_name.into_owned()) }
     }
@@ -45,7 +45,7 @@ pub enum Getxattr4Res<'a> {
 }
 
 impl Getxattr4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -77,7 +77,7 @@ impl<'a> Decode<'a> for Getxattr4Res<'a> {
 }
 
 impl Getxattr4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Getxattr4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Getxattr4Res::NFS4_OK(Opaque::Owned(value.into_owned())),

@@ -55,7 +55,7 @@ impl<'a> Decode<'a> for Layoutcommit4Args<'a> {
 }
 
 impl Layoutcommit4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutcommit4Args<'static> {
         Layoutcommit4Args {
             loca_offset: self.loca_offset,
@@ -98,7 +98,7 @@ pub enum Layoutcommit4Res {
 }
 
 impl Layoutcommit4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

@@ -88,7 +88,7 @@ impl<'a> Decode<'a> for Layoutget4Resok<'a> {
 }
 
 impl Layoutget4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutget4Resok<'static> {
         Layoutget4Resok {
             logr_return_on_close: self.logr_return_on_close,
@@ -110,7 +110,7 @@ pub enum Layoutget4Res<'a> {
 }
 
 impl Layoutget4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -147,7 +147,7 @@ impl<'a> Decode<'a> for Layoutget4Res<'a> {
 }
 
 impl Layoutget4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutget4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Layoutget4Res::NFS4_OK(value.into_owned()),

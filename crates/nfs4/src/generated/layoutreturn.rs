@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for Layoutreturn4Args<'a> {
 }
 
 impl Layoutreturn4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutreturn4Args<'static> {
         Layoutreturn4Args {
             lora_reclaim: self.lora_reclaim,
@@ -64,7 +64,7 @@ pub enum Layoutreturn4Res {
 }
 
 impl Layoutreturn4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

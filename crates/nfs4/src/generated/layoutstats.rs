@@ -55,7 +55,7 @@ impl<'a> Decode<'a> for Layoutstats4Args<'a> {
 }
 
 impl Layoutstats4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutstats4Args<'static> {
         Layoutstats4Args {
             lsa_offset: self.lsa_offset,

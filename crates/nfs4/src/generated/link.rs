@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Link4Args<'a> {
 }
 
 impl Link4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Link4Args<'static> {
         Link4Args { newname: Opaque::Owned(self.newname.into_owned()) }
     }
@@ -64,7 +64,7 @@ pub enum Link4Res {
 }
 
 impl Link4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

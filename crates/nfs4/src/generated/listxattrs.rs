@@ -63,7 +63,7 @@ impl<'a> Decode<'a> for Listxattrs4Resok<'a> {
 }
 
 impl Listxattrs4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Listxattrs4Resok<'static> {
         Listxattrs4Resok {
             lxr_cookie: self.lxr_cookie,
@@ -83,7 +83,7 @@ pub enum Listxattrs4Res<'a> {
 }
 
 impl Listxattrs4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -115,7 +115,7 @@ impl<'a> Decode<'a> for Listxattrs4Res<'a> {
 }
 
 impl Listxattrs4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Listxattrs4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Listxattrs4Res::NFS4_OK(value.into_owned()),

@@ -47,7 +47,7 @@ impl<'a> Decode<'a> for Lock4Args<'a> {
 }
 
 impl Lock4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Lock4Args<'static> {
         Lock4Args {
             locktype: self.locktype,
@@ -93,7 +93,7 @@ impl<'a> Decode<'a> for Lock4Denied<'a> {
 }
 
 impl Lock4Denied<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Lock4Denied<'static> {
         Lock4Denied {
             offset: self.offset,
@@ -135,7 +135,7 @@ pub enum Lock4Res<'a> {
 }
 
 impl Lock4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -172,7 +172,7 @@ impl<'a> Decode<'a> for Lock4Res<'a> {
 }
 
 impl Lock4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Lock4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Lock4Res::NFS4_OK(value),

@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for Lockt4Args<'a> {
 }
 
 impl Lockt4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Lockt4Args<'static> {
         Lockt4Args {
             locktype: self.locktype,
@@ -66,7 +66,7 @@ pub enum Lockt4Res<'a> {
 }
 
 impl Lockt4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4ERR_DENIED(_) => Nfsstat4::NFS4ERR_DENIED,
@@ -101,7 +101,7 @@ impl<'a> Decode<'a> for Lockt4Res<'a> {
 }
 
 impl Lockt4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Lockt4Res<'static> {
         match self {
             Self::NFS4ERR_DENIED(value) => Lockt4Res::NFS4ERR_DENIED(value.into_owned()),

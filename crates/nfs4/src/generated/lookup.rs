@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Lookup4Args<'a> {
 }
 
 impl Lookup4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Lookup4Args<'static> {
         Lookup4Args { objname: Opaque::Owned(self.objname.into_owned()) }
     }

@@ -123,7 +123,7 @@ impl<'a> Decode<'a> for Netaddr4<'a> {
 }
 
 impl Netaddr4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Netaddr4<'static> {
         Netaddr4 {
             na_r_netid: Opaque::Owned(self.na_r_netid.into_owned()),
@@ -183,7 +183,7 @@ impl<'a> Decode<'a> for Fattr4<'a> {
 }
 
 impl Fattr4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Fattr4<'static> {
         Fattr4 { attrmask: self.attrmask, attr_vals: Opaque::Owned(self.attr_vals.into_owned()) }
     }
@@ -215,7 +215,7 @@ impl<'a> Decode<'a> for ClientOwner4<'a> {
 }
 
 impl ClientOwner4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ClientOwner4<'static> {
         ClientOwner4 {
             co_verifier: self.co_verifier,
@@ -250,7 +250,7 @@ impl<'a> Decode<'a> for ServerOwner4<'a> {
 }
 
 impl ServerOwner4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ServerOwner4<'static> {
         ServerOwner4 {
             so_minor_id: self.so_minor_id,

@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for StateOwner4<'a> {
 }
 
 impl StateOwner4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> StateOwner4<'static> {
         StateOwner4 { clientid: self.clientid, owner: Opaque::Owned(self.owner.into_owned()) }
     }
@@ -71,7 +71,7 @@ impl<'a> Decode<'a> for NfsImplId4<'a> {
 }
 
 impl NfsImplId4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NfsImplId4<'static> {
         NfsImplId4 {
             nii_domain: Opaque::Owned(self.nii_domain.into_owned()),
@@ -137,7 +137,7 @@ impl<'a> Decode<'a> for Nfsace4<'a> {
 }
 
 impl Nfsace4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Nfsace4<'static> {
         Nfsace4 {
             r#type: self.r#type,
@@ -171,7 +171,7 @@ impl<'a> Decode<'a> for Nfsacl41<'a> {
 }
 
 impl Nfsacl41<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Nfsacl41<'static> {
         Nfsacl41 {
             na41_flag: self.na41_flag,
@@ -210,7 +210,7 @@ impl<'a> Decode<'a> for FsLocation4<'a> {
 }
 
 impl FsLocation4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> FsLocation4<'static> {
         FsLocation4 {
             server: self.server.into_iter().map(|item| Opaque::Owned(item.into_owned())).collect(),
@@ -247,7 +247,7 @@ impl<'a> Decode<'a> for FsLocations4<'a> {
 }
 
 impl FsLocations4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> FsLocations4<'static> {
         FsLocations4 {
             fs_root: self.fs_root.into_iter().map(|item| Opaque::Owned(item.into_owned())).collect(),
@@ -286,7 +286,7 @@ impl<'a> Decode<'a> for FsLocationsServer4<'a> {
 }
 
 impl FsLocationsServer4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> FsLocationsServer4<'static> {
         FsLocationsServer4 {
             fls_currency: self.fls_currency,

@@ -37,7 +37,7 @@ impl<'a> Decode<'a> for FsLocationsItem4<'a> {
 }
 
 impl FsLocationsItem4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> FsLocationsItem4<'static> {
         FsLocationsItem4 {
             fli_entries: self.fli_entries.into_iter().map(|item| item.into_owned()).collect(),
@@ -86,7 +86,7 @@ impl<'a> Decode<'a> for FsLocationsInfo4<'a> {
 }
 
 impl FsLocationsInfo4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> FsLocationsInfo4<'static> {
         FsLocationsInfo4 {
             fli_flags: self.fli_flags,
@@ -139,7 +139,7 @@ impl<'a> Decode<'a> for Fs4Status<'a> {
 }
 
 impl Fs4Status<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Fs4Status<'static> {
         Fs4Status {
             fss_absent: self.fss_absent,
@@ -244,7 +244,7 @@ impl<'a> Decode<'a> for LayoutContent4<'a> {
 }
 
 impl LayoutContent4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> LayoutContent4<'static> {
         LayoutContent4 { loc_type: self.loc_type, loc_body: Opaque::Owned(self.loc_body.into_owned()) }
     }
@@ -276,7 +276,7 @@ impl<'a> Decode<'a> for Layouthint4<'a> {
 }
 
 impl Layouthint4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layouthint4<'static> {
         Layouthint4 { loh_type: self.loh_type, loh_body: Opaque::Owned(self.loh_body.into_owned()) }
     }

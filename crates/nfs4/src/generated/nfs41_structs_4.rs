@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for Layout4<'a> {
 }
 
 impl Layout4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layout4<'static> {
         Layout4 {
             lo_offset: self.lo_offset,
@@ -80,7 +80,7 @@ impl<'a> Decode<'a> for Layoutupdate4<'a> {
 }
 
 impl Layoutupdate4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutupdate4<'static> {
         Layoutupdate4 { lou_type: self.lou_type, lou_body: Opaque::Owned(self.lou_body.into_owned()) }
     }
@@ -112,7 +112,7 @@ impl<'a> Decode<'a> for DeviceAddr4<'a> {
 }
 
 impl DeviceAddr4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> DeviceAddr4<'static> {
         DeviceAddr4 {
             da_layout_type: self.da_layout_type,
@@ -151,7 +151,7 @@ impl<'a> Decode<'a> for ThresholdItem4<'a> {
 }
 
 impl ThresholdItem4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ThresholdItem4<'static> {
         ThresholdItem4 {
             thi_layout_type: self.thi_layout_type,
@@ -181,7 +181,7 @@ impl<'a> Decode<'a> for Mdsthreshold4<'a> {
 }
 
 impl Mdsthreshold4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Mdsthreshold4<'static> {
         Mdsthreshold4 { mth_hints: self.mth_hints.into_iter().map(|item| item.into_owned()).collect() }
     }
@@ -239,7 +239,7 @@ impl<'a> Decode<'a> for Nfsv41FileLayoutDsAddr4<'a> {
 }
 
 impl Nfsv41FileLayoutDsAddr4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Nfsv41FileLayoutDsAddr4<'static> {
         Nfsv41FileLayoutDsAddr4 {
             nflda_stripe_indices: self.nflda_stripe_indices,
@@ -292,7 +292,7 @@ impl<'a> Decode<'a> for Nfsv41FileLayout4<'a> {
 }
 
 impl Nfsv41FileLayout4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Nfsv41FileLayout4<'static> {
         Nfsv41FileLayout4 {
             nfl_deviceid: self.nfl_deviceid,

@@ -39,7 +39,7 @@ impl<'a> Decode<'a> for Entry4<'a> {
 }
 
 impl Entry4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Entry4<'static> {
         Entry4 {
             cookie: self.cookie,
@@ -72,7 +72,7 @@ impl<'a> Decode<'a> for Dirlist4<'a> {
 }
 
 impl Dirlist4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Dirlist4<'static> {
         Dirlist4 { entries: self.entries.into_iter().map(|item| item.into_owned()).collect(), eof: self.eof }
     }
@@ -101,7 +101,7 @@ impl<'a> Decode<'a> for Creatverfattr<'a> {
 }
 
 impl Creatverfattr<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Creatverfattr<'static> {
         Creatverfattr { cva_verf: self.cva_verf, cva_attrs: self.cva_attrs.into_owned() }
     }
@@ -133,7 +133,7 @@ impl<'a> Decode<'a> for OpenClaimDelegateCur4<'a> {
 }
 
 impl OpenClaimDelegateCur4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> OpenClaimDelegateCur4<'static> {
         OpenClaimDelegateCur4 {
             delegate_stateid: self.delegate_stateid,
@@ -190,7 +190,7 @@ impl<'a> Decode<'a> for OpenReadDelegation4<'a> {
 }
 
 impl OpenReadDelegation4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> OpenReadDelegation4<'static> {
         OpenReadDelegation4 {
             stateid: self.stateid,
@@ -234,7 +234,7 @@ impl<'a> Decode<'a> for OpenWriteDelegation4<'a> {
 }
 
 impl OpenWriteDelegation4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> OpenWriteDelegation4<'static> {
         OpenWriteDelegation4 {
             stateid: self.stateid,
@@ -279,7 +279,7 @@ impl<'a> Decode<'a> for OpenToLockOwner4<'a> {
 }
 
 impl OpenToLockOwner4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> OpenToLockOwner4<'static> {
         OpenToLockOwner4 {
             open_seqid: self.open_seqid,

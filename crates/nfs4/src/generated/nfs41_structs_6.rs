@@ -95,7 +95,7 @@ impl<'a> Decode<'a> for SsvSpParms4<'a> {
 }
 
 impl SsvSpParms4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SsvSpParms4<'static> {
         SsvSpParms4 {
             ssp_ops: self.ssp_ops,
@@ -159,7 +159,7 @@ impl<'a> Decode<'a> for SsvProtInfo4<'a> {
 }
 
 impl SsvProtInfo4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SsvProtInfo4<'static> {
         SsvProtInfo4 {
             spi_ops: self.spi_ops,
@@ -210,7 +210,7 @@ impl<'a> Decode<'a> for AuthsysParms<'a> {
 }
 
 impl AuthsysParms<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> AuthsysParms<'static> {
         AuthsysParms {
             stamp: self.stamp,
@@ -252,7 +252,7 @@ impl<'a> Decode<'a> for GssCbHandles4<'a> {
 }
 
 impl GssCbHandles4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> GssCbHandles4<'static> {
         GssCbHandles4 {
             gcbp_service: self.gcbp_service,

@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for SsvMicPlainTkn4<'a> {
 }
 
 impl SsvMicPlainTkn4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SsvMicPlainTkn4<'static> {
         SsvMicPlainTkn4 {
             smpt_ssv_seq: self.smpt_ssv_seq,
@@ -70,7 +70,7 @@ impl<'a> Decode<'a> for SsvMicTkn4<'a> {
 }
 
 impl SsvMicTkn4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SsvMicTkn4<'static> {
         SsvMicTkn4 { smt_ssv_seq: self.smt_ssv_seq, smt_hmac: Opaque::Owned(self.smt_hmac.into_owned()) }
     }
@@ -110,7 +110,7 @@ impl<'a> Decode<'a> for SsvSealPlainTkn4<'a> {
 }
 
 impl SsvSealPlainTkn4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SsvSealPlainTkn4<'static> {
         SsvSealPlainTkn4 {
             sspt_confounder: Opaque::Owned(self.sspt_confounder.into_owned()),
@@ -155,7 +155,7 @@ impl<'a> Decode<'a> for SsvSealCipherTkn4<'a> {
 }
 
 impl SsvSealCipherTkn4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SsvSealCipherTkn4<'static> {
         SsvSealCipherTkn4 {
             ssct_ssv_seq: self.ssct_ssv_seq,
@@ -234,7 +234,7 @@ impl<'a> Decode<'a> for RpcsecGssInfo<'a> {
 }
 
 impl RpcsecGssInfo<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcsecGssInfo<'static> {
         RpcsecGssInfo { oid: Opaque::Owned(self.oid.into_owned()), qop: self.qop, service: self.service }
     }
@@ -274,7 +274,7 @@ impl<'a> Decode<'a> for LayoutreturnFile4<'a> {
 }
 
 impl LayoutreturnFile4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> LayoutreturnFile4<'static> {
         LayoutreturnFile4 {
             lrf_offset: self.lrf_offset,

@@ -32,7 +32,7 @@ impl<'a> Decode<'a> for CbClient4<'a> {
 }
 
 impl CbClient4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CbClient4<'static> {
         CbClient4 { cb_program: self.cb_program, cb_location: self.cb_location.into_owned() }
     }
@@ -64,7 +64,7 @@ impl<'a> Decode<'a> for NfsClientId4<'a> {
 }
 
 impl NfsClientId4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NfsClientId4<'static> {
         NfsClientId4 { verifier: self.verifier, id: Opaque::Owned(self.id.into_owned()) }
     }
@@ -151,7 +151,7 @@ impl<'a> Decode<'a> for LayoutrecallFile4<'a> {
 }
 
 impl LayoutrecallFile4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> LayoutrecallFile4<'static> {
         LayoutrecallFile4 {
             lor_fh: Opaque::Owned(self.lor_fh.into_owned()),
@@ -185,7 +185,7 @@ impl<'a> Decode<'a> for NotifyEntry4<'a> {
 }
 
 impl NotifyEntry4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NotifyEntry4<'static> {
         NotifyEntry4 {
             ne_file: Opaque::Owned(self.ne_file.into_owned()),
@@ -217,7 +217,7 @@ impl<'a> Decode<'a> for PrevEntry4<'a> {
 }
 
 impl PrevEntry4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> PrevEntry4<'static> {
         PrevEntry4 {
             pe_prev_entry: self.pe_prev_entry.into_owned(),
@@ -249,7 +249,7 @@ impl<'a> Decode<'a> for NotifyRemove4<'a> {
 }
 
 impl NotifyRemove4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NotifyRemove4<'static> {
         NotifyRemove4 {
             nrm_old_entry: self.nrm_old_entry.into_owned(),

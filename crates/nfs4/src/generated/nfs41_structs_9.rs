@@ -47,7 +47,7 @@ impl<'a> Decode<'a> for NotifyAdd4<'a> {
 }
 
 impl NotifyAdd4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NotifyAdd4<'static> {
         NotifyAdd4 {
             nad_old_entry: self.nad_old_entry.into_iter().map(|item| item.into_owned()).collect(),
@@ -79,7 +79,7 @@ impl<'a> Decode<'a> for NotifyAttr4<'a> {
 }
 
 impl NotifyAttr4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NotifyAttr4<'static> {
         NotifyAttr4 { na_changed_entry: self.na_changed_entry.into_owned() }
     }
@@ -108,7 +108,7 @@ impl<'a> Decode<'a> for NotifyRename4<'a> {
 }
 
 impl NotifyRename4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NotifyRename4<'static> {
         NotifyRename4 {
             nrn_old_entry: self.nrn_old_entry.into_owned(),
@@ -165,7 +165,7 @@ impl<'a> Decode<'a> for Notify4<'a> {
 }
 
 impl Notify4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Notify4<'static> {
         Notify4 { notify_mask: self.notify_mask, notify_vals: Opaque::Owned(self.notify_vals.into_owned()) }
     }

@@ -19,7 +19,7 @@ pub enum Settime4 {
 }
 
 impl Settime4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> TimeHow4 {
         match self {
             Self::SET_TO_CLIENT_TIME4(_) => TimeHow4::SET_TO_CLIENT_TIME4,
@@ -70,7 +70,7 @@ pub enum Createtype4<'a> {
 }
 
 impl Createtype4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> NfsFtype4 {
         match self {
             Self::NF4LNK(_) => NfsFtype4::NF4LNK,
@@ -121,7 +121,7 @@ impl<'a> Decode<'a> for Createtype4<'a> {
 }
 
 impl Createtype4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Createtype4<'static> {
         match self {
             Self::NF4LNK(value) => Createtype4::NF4LNK(Opaque::Owned(value.into_owned())),
@@ -149,7 +149,7 @@ pub enum Createhow4<'a> {
 }
 
 impl Createhow4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Createmode4 {
         match self {
             Self::UNCHECKED4(_) => Createmode4::UNCHECKED4,
@@ -193,7 +193,7 @@ impl<'a> Decode<'a> for Createhow4<'a> {
 }
 
 impl Createhow4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Createhow4<'static> {
         match self {
             Self::UNCHECKED4(value) => Createhow4::UNCHECKED4(value.into_owned()),
@@ -214,7 +214,7 @@ pub enum Openflag4<'a> {
 }
 
 impl Openflag4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Opentype4 {
         match self {
             Self::OPEN4_CREATE(_) => Opentype4::OPEN4_CREATE,
@@ -246,7 +246,7 @@ impl<'a> Decode<'a> for Openflag4<'a> {
 }
 
 impl Openflag4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Openflag4<'static> {
         match self {
             Self::OPEN4_CREATE(value) => Openflag4::OPEN4_CREATE(value.into_owned()),
@@ -275,7 +275,7 @@ pub enum OpenClaim4<'a> {
 }
 
 impl OpenClaim4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> OpenClaimType4 {
         match self {
             Self::CLAIM_NULL(_) => OpenClaimType4::CLAIM_NULL,
@@ -334,7 +334,7 @@ impl<'a> Decode<'a> for OpenClaim4<'a> {
 }
 
 impl OpenClaim4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> OpenClaim4<'static> {
         match self {
             Self::CLAIM_NULL(value) => OpenClaim4::CLAIM_NULL(Opaque::Owned(value.into_owned())),

@@ -19,7 +19,7 @@ pub enum NfsSpaceLimit4 {
 }
 
 impl NfsSpaceLimit4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> LimitBy4 {
         match self {
             Self::NFS_LIMIT_SIZE(_) => LimitBy4::NFS_LIMIT_SIZE,
@@ -64,7 +64,7 @@ pub enum OpenNoneDelegation4 {
 }
 
 impl OpenNoneDelegation4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> WhyNoDelegation4 {
         match self {
             Self::WND4_CONTENTION(_) => WhyNoDelegation4::WND4_CONTENTION,
@@ -118,7 +118,7 @@ pub enum OpenDelegation4<'a> {
 }
 
 impl OpenDelegation4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> OpenDelegationType4 {
         match self {
             Self::OPEN_DELEGATE_NONE => OpenDelegationType4::OPEN_DELEGATE_NONE,
@@ -174,7 +174,7 @@ impl<'a> Decode<'a> for OpenDelegation4<'a> {
 }
 
 impl OpenDelegation4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> OpenDelegation4<'static> {
         match self {
             Self::OPEN_DELEGATE_NONE => OpenDelegation4::OPEN_DELEGATE_NONE,
@@ -201,7 +201,7 @@ pub enum Locker4<'a> {
 }
 
 impl Locker4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> bool {
         match self {
             Self::TRUE(_) => true,
@@ -235,7 +235,7 @@ impl<'a> Decode<'a> for Locker4<'a> {
 }
 
 impl Locker4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Locker4<'static> {
         match self {
             Self::TRUE(value) => Locker4::TRUE(value.into_owned()),
@@ -256,7 +256,7 @@ pub enum DelegClaim4 {
 }
 
 impl DelegClaim4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> OpenClaimType4 {
         match self {
             Self::CLAIM_FH => OpenClaimType4::CLAIM_FH,
@@ -303,7 +303,7 @@ pub enum StateProtect4A<'a> {
 }
 
 impl StateProtect4A<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> StateProtectHow4 {
         match self {
             Self::SP4_NONE => StateProtectHow4::SP4_NONE,
@@ -340,7 +340,7 @@ impl<'a> Decode<'a> for StateProtect4A<'a> {
 }
 
 impl StateProtect4A<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> StateProtect4A<'static> {
         match self {
             Self::SP4_NONE => StateProtect4A::SP4_NONE,

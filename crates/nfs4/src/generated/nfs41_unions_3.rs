@@ -21,7 +21,7 @@ pub enum StateProtect4R<'a> {
 }
 
 impl StateProtect4R<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> StateProtectHow4 {
         match self {
             Self::SP4_NONE => StateProtectHow4::SP4_NONE,
@@ -58,7 +58,7 @@ impl<'a> Decode<'a> for StateProtect4R<'a> {
 }
 
 impl StateProtect4R<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> StateProtect4R<'static> {
         match self {
             Self::SP4_NONE => StateProtect4R::SP4_NONE,
@@ -80,7 +80,7 @@ pub enum CallbackSecParms4<'a> {
 }
 
 impl CallbackSecParms4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> u32 {
         match self {
             Self::AUTH_NONE => 0,
@@ -118,7 +118,7 @@ impl<'a> Decode<'a> for CallbackSecParms4<'a> {
 }
 
 impl CallbackSecParms4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CallbackSecParms4<'static> {
         match self {
             Self::AUTH_NONE => CallbackSecParms4::AUTH_NONE,
@@ -138,7 +138,7 @@ pub enum Secinfo4<'a> {
 }
 
 impl Secinfo4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> u32 {
         match self {
             Self::RPCSEC_GSS(_) => 6,
@@ -170,7 +170,7 @@ impl<'a> Decode<'a> for Secinfo4<'a> {
 }
 
 impl Secinfo4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Secinfo4<'static> {
         match self {
             Self::RPCSEC_GSS(value) => Secinfo4::RPCSEC_GSS(value.into_owned()),
@@ -189,7 +189,7 @@ pub enum Newtime4 {
 }
 
 impl Newtime4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> bool {
         match self {
             Self::TRUE(_) => true,
@@ -230,7 +230,7 @@ pub enum Newoffset4 {
 }
 
 impl Newoffset4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> bool {
         match self {
             Self::TRUE(_) => true,
@@ -271,7 +271,7 @@ pub enum Newsize4 {
 }
 
 impl Newsize4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> bool {
         match self {
             Self::TRUE(_) => true,

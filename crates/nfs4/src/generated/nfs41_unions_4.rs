@@ -19,7 +19,7 @@ pub enum Layoutreturn4<'a> {
 }
 
 impl Layoutreturn4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> LayoutreturnType4 {
         match self {
             Self::LAYOUTRETURN4_FILE(_) => LayoutreturnType4::LAYOUTRETURN4_FILE,
@@ -51,7 +51,7 @@ impl<'a> Decode<'a> for Layoutreturn4<'a> {
 }
 
 impl Layoutreturn4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutreturn4<'static> {
         match self {
             Self::LAYOUTRETURN4_FILE(value) => Layoutreturn4::LAYOUTRETURN4_FILE(value.into_owned()),
@@ -70,7 +70,7 @@ pub enum LayoutreturnStateid {
 }
 
 impl LayoutreturnStateid {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> bool {
         match self {
             Self::TRUE(_) => true,
@@ -255,7 +255,7 @@ pub enum NfsArgop4<'a> {
 }
 
 impl NfsArgop4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> NfsOpnum4 {
         match self {
             Self::OP_ACCESS(_) => NfsOpnum4::OP_ACCESS,
@@ -633,7 +633,7 @@ impl<'a> Decode<'a> for NfsArgop4<'a> {
 }
 
 impl NfsArgop4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NfsArgop4<'static> {
         match self {
             Self::OP_ACCESS(value) => NfsArgop4::OP_ACCESS(value),

@@ -163,7 +163,7 @@ pub enum NfsResop4<'a> {
 }
 
 impl NfsResop4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> NfsOpnum4 {
         match self {
             Self::OP_ACCESS(_) => NfsOpnum4::OP_ACCESS,
@@ -557,7 +557,7 @@ impl<'a> Decode<'a> for NfsResop4<'a> {
 }
 
 impl NfsResop4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NfsResop4<'static> {
         match self {
             Self::OP_ACCESS(value) => NfsResop4::OP_ACCESS(value),

@@ -21,7 +21,7 @@ pub enum Layoutrecall4<'a> {
 }
 
 impl Layoutrecall4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> LayoutrecallType4 {
         match self {
             Self::LAYOUTRECALL4_FILE(_) => LayoutrecallType4::LAYOUTRECALL4_FILE,
@@ -58,7 +58,7 @@ impl<'a> Decode<'a> for Layoutrecall4<'a> {
 }
 
 impl Layoutrecall4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Layoutrecall4<'static> {
         match self {
             Self::LAYOUTRECALL4_FILE(value) => Layoutrecall4::LAYOUTRECALL4_FILE(value.into_owned()),
@@ -102,7 +102,7 @@ pub enum NfsCbArgop4<'a> {
 }
 
 impl NfsCbArgop4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> NfsCbOpnum4 {
         match self {
             Self::OP_CB_GETATTR(_) => NfsCbOpnum4::OP_CB_GETATTR,
@@ -194,7 +194,7 @@ impl<'a> Decode<'a> for NfsCbArgop4<'a> {
 }
 
 impl NfsCbArgop4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NfsCbArgop4<'static> {
         match self {
             Self::OP_CB_GETATTR(value) => NfsCbArgop4::OP_CB_GETATTR(value.into_owned()),
@@ -249,7 +249,7 @@ pub enum NfsCbResop4<'a> {
 }
 
 impl NfsCbResop4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> NfsCbOpnum4 {
         match self {
             Self::OP_CB_GETATTR(_) => NfsCbOpnum4::OP_CB_GETATTR,
@@ -343,7 +343,7 @@ impl<'a> Decode<'a> for NfsCbResop4<'a> {
 }
 
 impl NfsCbResop4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> NfsCbResop4<'static> {
         match self {
             Self::OP_CB_GETATTR(value) => NfsCbResop4::OP_CB_GETATTR(value.into_owned()),

@@ -57,7 +57,7 @@ impl<'a> Decode<'a> for SecLabel4<'a> {
 }
 
 impl SecLabel4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SecLabel4<'static> {
         SecLabel4 { slai_lfs: self.slai_lfs, slai_data: Opaque::Owned(self.slai_data.into_owned()) }
     }
@@ -207,7 +207,7 @@ impl<'a> Decode<'a> for CopyFromAuthPriv<'a> {
 }
 
 impl CopyFromAuthPriv<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CopyFromAuthPriv<'static> {
         CopyFromAuthPriv {
             cfap_shared_secret: Opaque::Owned(self.cfap_shared_secret.into_owned()),
@@ -247,7 +247,7 @@ impl<'a> Decode<'a> for CopyToAuthPriv<'a> {
 }
 
 impl CopyToAuthPriv<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CopyToAuthPriv<'static> {
         CopyToAuthPriv {
             ctap_shared_secret: Opaque::Owned(self.ctap_shared_secret.into_owned()),
@@ -283,7 +283,7 @@ impl<'a> Decode<'a> for CopyConfirmAuthPriv<'a> {
 }
 
 impl CopyConfirmAuthPriv<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CopyConfirmAuthPriv<'static> {
         CopyConfirmAuthPriv {
             ccap_shared_secret_mic: Opaque::Owned(self.ccap_shared_secret_mic.into_owned()),

@@ -32,7 +32,7 @@ impl<'a> Decode<'a> for Data4<'a> {
 }
 
 impl Data4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Data4<'static> {
         Data4 { d_offset: self.d_offset, d_data: Opaque::Owned(self.d_data.into_owned()) }
     }
@@ -83,7 +83,7 @@ impl<'a> Decode<'a> for ReadPlusRes4<'a> {
 }
 
 impl ReadPlusRes4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ReadPlusRes4<'static> {
         ReadPlusRes4 {
             rpr_eof: self.rpr_eof,
@@ -160,7 +160,7 @@ impl<'a> Decode<'a> for AppDataBlock4<'a> {
 }
 
 impl AppDataBlock4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> AppDataBlock4<'static> {
         AppDataBlock4 {
             adb_offset: self.adb_offset,

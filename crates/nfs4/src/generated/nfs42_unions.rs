@@ -21,7 +21,7 @@ pub enum Netloc4<'a> {
 }
 
 impl Netloc4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> NetlocType4 {
         match self {
             Self::NL4_NAME(_) => NetlocType4::NL4_NAME,
@@ -60,7 +60,7 @@ impl<'a> Decode<'a> for Netloc4<'a> {
 }
 
 impl Netloc4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Netloc4<'static> {
         match self {
             Self::NL4_NAME(value) => Netloc4::NL4_NAME(Opaque::Owned(value.into_owned())),
@@ -80,7 +80,7 @@ pub enum OffloadInfo4 {
 }
 
 impl OffloadInfo4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -123,7 +123,7 @@ pub enum ReadPlusContent<'a> {
 }
 
 impl ReadPlusContent<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> DataContent4 {
         match self {
             Self::NFS4_CONTENT_DATA(_) => DataContent4::NFS4_CONTENT_DATA,
@@ -157,7 +157,7 @@ impl<'a> Decode<'a> for ReadPlusContent<'a> {
 }
 
 impl ReadPlusContent<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ReadPlusContent<'static> {
         match self {
             Self::NFS4_CONTENT_DATA(value) => ReadPlusContent::NFS4_CONTENT_DATA(value.into_owned()),

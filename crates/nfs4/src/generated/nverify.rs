@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Nverify4Args<'a> {
 }
 
 impl Nverify4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Nverify4Args<'static> {
         Nverify4Args { obj_attributes: self.obj_attributes.into_owned() }
     }

@@ -51,7 +51,7 @@ impl<'a> Decode<'a> for Open4Args<'a> {
 }
 
 impl Open4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Open4Args<'static> {
         Open4Args {
             seqid: self.seqid,
@@ -102,7 +102,7 @@ impl<'a> Decode<'a> for Open4Resok<'a> {
 }
 
 impl Open4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Open4Resok<'static> {
         Open4Resok {
             stateid: self.stateid,
@@ -124,7 +124,7 @@ pub enum Open4Res<'a> {
 }
 
 impl Open4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -156,7 +156,7 @@ impl<'a> Decode<'a> for Open4Res<'a> {
 }
 
 impl Open4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Open4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Open4Res::NFS4_OK(value.into_owned()),

@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Putfh4Args<'a> {
 }
 
 impl Putfh4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Putfh4Args<'static> {
         Putfh4Args { object: Opaque::Owned(self.object.into_owned()) }
     }

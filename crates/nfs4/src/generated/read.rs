@@ -57,7 +57,7 @@ impl<'a> Decode<'a> for Read4Resok<'a> {
 }
 
 impl Read4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Read4Resok<'static> {
         Read4Resok { eof: self.eof, data: Opaque::Owned(self.data.into_owned()) }
     }
@@ -73,7 +73,7 @@ pub enum Read4Res<'a> {
 }
 
 impl Read4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -105,7 +105,7 @@ impl<'a> Decode<'a> for Read4Res<'a> {
 }
 
 impl Read4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Read4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Read4Res::NFS4_OK(value.into_owned()),

@@ -44,7 +44,7 @@ pub enum ReadPlus4Res<'a> {
 }
 
 impl ReadPlus4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -76,7 +76,7 @@ impl<'a> Decode<'a> for ReadPlus4Res<'a> {
 }
 
 impl ReadPlus4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ReadPlus4Res<'static> {
         match self {
             Self::NFS4_OK(value) => ReadPlus4Res::NFS4_OK(value.into_owned()),

@@ -69,7 +69,7 @@ impl<'a> Decode<'a> for Readdir4Resok<'a> {
 }
 
 impl Readdir4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Readdir4Resok<'static> {
         Readdir4Resok { cookieverf: self.cookieverf, reply: self.reply.into_owned() }
     }
@@ -85,7 +85,7 @@ pub enum Readdir4Res<'a> {
 }
 
 impl Readdir4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -117,7 +117,7 @@ impl<'a> Decode<'a> for Readdir4Res<'a> {
 }
 
 impl Readdir4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Readdir4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Readdir4Res::NFS4_OK(value.into_owned()),

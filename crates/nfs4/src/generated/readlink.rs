@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Readlink4Resok<'a> {
 }
 
 impl Readlink4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Readlink4Resok<'static> {
         Readlink4Resok { link: Opaque::Owned(self.link.into_owned()) }
     }
@@ -45,7 +45,7 @@ pub enum Readlink4Res<'a> {
 }
 
 impl Readlink4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -77,7 +77,7 @@ impl<'a> Decode<'a> for Readlink4Res<'a> {
 }
 
 impl Readlink4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Readlink4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Readlink4Res::NFS4_OK(value.into_owned()),

@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for ReleaseLockowner4Args<'a> {
 }
 
 impl ReleaseLockowner4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ReleaseLockowner4Args<'static> {
         ReleaseLockowner4Args { lock_owner: self.lock_owner.into_owned() }
     }

@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Remove4Args<'a> {
 }
 
 impl Remove4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Remove4Args<'static> {
         Remove4Args { target: Opaque::Owned(self.target.into_owned()) }
     }
@@ -64,7 +64,7 @@ pub enum Remove4Res {
 }
 
 impl Remove4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Removexattr4Args<'a> {
 }
 
 impl Removexattr4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Removexattr4Args<'static> {
         Removexattr4Args { rxa_name: Opaque::Owned(self.rxa_name.into_owned()) }
     }
@@ -45,7 +45,7 @@ pub enum Removexattr4Res {
 }
 
 impl Removexattr4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

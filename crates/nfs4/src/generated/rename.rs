@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for Rename4Args<'a> {
 }
 
 impl Rename4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Rename4Args<'static> {
         Rename4Args {
             oldname: Opaque::Owned(self.oldname.into_owned()),
@@ -76,7 +76,7 @@ pub enum Rename4Res {
 }
 
 impl Rename4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Secinfo4Args<'a> {
 }
 
 impl Secinfo4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Secinfo4Args<'static> {
         Secinfo4Args { name: Opaque::Owned(self.name.into_owned()) }
     }
@@ -48,7 +48,7 @@ pub enum Secinfo4Res<'a> {
 }
 
 impl Secinfo4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -80,7 +80,7 @@ impl<'a> Decode<'a> for Secinfo4Res<'a> {
 }
 
 impl Secinfo4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Secinfo4Res<'static> {
         match self {
             Self::NFS4_OK(value) => {

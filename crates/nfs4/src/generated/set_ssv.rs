@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for SetSsv4Args<'a> {
 }
 
 impl SetSsv4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SetSsv4Args<'static> {
         SetSsv4Args {
             ssa_ssv: Opaque::Owned(self.ssa_ssv.into_owned()),
@@ -64,7 +64,7 @@ impl<'a> Decode<'a> for SetSsv4Resok<'a> {
 }
 
 impl SetSsv4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SetSsv4Resok<'static> {
         SetSsv4Resok { ssr_digest: Opaque::Owned(self.ssr_digest.into_owned()) }
     }
@@ -80,7 +80,7 @@ pub enum SetSsv4Res<'a> {
 }
 
 impl SetSsv4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -112,7 +112,7 @@ impl<'a> Decode<'a> for SetSsv4Res<'a> {
 }
 
 impl SetSsv4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> SetSsv4Res<'static> {
         match self {
             Self::NFS4_OK(value) => SetSsv4Res::NFS4_OK(value.into_owned()),

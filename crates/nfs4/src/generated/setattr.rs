@@ -32,7 +32,7 @@ impl<'a> Decode<'a> for Setattr4Args<'a> {
 }
 
 impl Setattr4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Setattr4Args<'static> {
         Setattr4Args { stateid: self.stateid, obj_attributes: self.obj_attributes.into_owned() }
     }

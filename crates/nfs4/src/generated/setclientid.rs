@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for Setclientid4Args<'a> {
 }
 
 impl Setclientid4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Setclientid4Args<'static> {
         Setclientid4Args {
             client: self.client.into_owned(),
@@ -79,7 +79,7 @@ pub enum Setclientid4Res<'a> {
 }
 
 impl Setclientid4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -116,7 +116,7 @@ impl<'a> Decode<'a> for Setclientid4Res<'a> {
 }
 
 impl Setclientid4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Setclientid4Res<'static> {
         match self {
             Self::NFS4_OK(value) => Setclientid4Res::NFS4_OK(value),

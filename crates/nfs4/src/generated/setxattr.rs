@@ -39,7 +39,7 @@ impl<'a> Decode<'a> for Setxattr4Args<'a> {
 }
 
 impl Setxattr4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Setxattr4Args<'static> {
         Setxattr4Args {
             sxa_option: self.sxa_option,
@@ -59,7 +59,7 @@ pub enum Setxattr4Res {
 }
 
 impl Setxattr4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

@@ -29,7 +29,7 @@ impl<'a> Decode<'a> for Verify4Args<'a> {
 }
 
 impl Verify4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Verify4Args<'static> {
         Verify4Args { obj_attributes: self.obj_attributes.into_owned() }
     }

@@ -41,7 +41,7 @@ pub enum WantDelegation4Res<'a> {
 }
 
 impl WantDelegation4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,
@@ -73,7 +73,7 @@ impl<'a> Decode<'a> for WantDelegation4Res<'a> {
 }
 
 impl WantDelegation4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> WantDelegation4Res<'static> {
         match self {
             Self::NFS4_OK(value) => WantDelegation4Res::NFS4_OK(value.into_owned()),

@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for Write4Args<'a> {
 }
 
 impl Write4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Write4Args<'static> {
         Write4Args {
             stateid: self.stateid,
@@ -89,7 +89,7 @@ pub enum Write4Res {
 }
 
 impl Write4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for WriteSame4Args<'a> {
 }
 
 impl WriteSame4Args<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> WriteSame4Args<'static> {
         WriteSame4Args {
             wsa_stateid: self.wsa_stateid,
@@ -55,7 +55,7 @@ pub enum WriteSame4Res {
 }
 
 impl WriteSame4Res {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Nfsstat4 {
         match self {
             Self::NFS4_OK(_) => Nfsstat4::NFS4_OK,

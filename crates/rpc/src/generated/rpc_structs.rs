@@ -35,7 +35,7 @@ impl<'a> Decode<'a> for OpaqueAuth<'a> {
 }
 
 impl OpaqueAuth<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> OpaqueAuth<'static> {
         OpaqueAuth { flavor: self.flavor, body: Opaque::Owned(self.body.into_owned()) }
     }
@@ -79,7 +79,7 @@ impl<'a> Decode<'a> for AuthsysParms<'a> {
 }
 
 impl AuthsysParms<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> AuthsysParms<'static> {
         AuthsysParms {
             stamp: self.stamp,
@@ -133,7 +133,7 @@ impl<'a> Decode<'a> for CallBody<'a> {
 }
 
 impl CallBody<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> CallBody<'static> {
         CallBody {
             rpcvers: self.rpcvers,
@@ -191,7 +191,7 @@ impl<'a> Decode<'a> for AcceptedReply<'a> {
 }
 
 impl AcceptedReply<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> AcceptedReply<'static> {
         AcceptedReply { verf: self.verf.into_owned(), reply_data: self.reply_data }
     }
@@ -220,7 +220,7 @@ impl<'a> Decode<'a> for RpcMsg<'a> {
 }
 
 impl RpcMsg<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcMsg<'static> {
         RpcMsg { xid: self.xid, body: self.body.into_owned() }
     }

@@ -21,7 +21,7 @@ pub enum AcceptedReplyData {
 }
 
 impl AcceptedReplyData {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> AcceptStat {
         match self {
             Self::SUCCESS => AcceptStat::SUCCESS,
@@ -65,7 +65,7 @@ pub enum RejectedReply {
 }
 
 impl RejectedReply {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> RejectStat {
         match self {
             Self::RPC_MISMATCH(_) => RejectStat::RPC_MISMATCH,
@@ -108,7 +108,7 @@ pub enum ReplyBody<'a> {
 }
 
 impl ReplyBody<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> ReplyStat {
         match self {
             Self::MSG_ACCEPTED(_) => ReplyStat::MSG_ACCEPTED,
@@ -142,7 +142,7 @@ impl<'a> Decode<'a> for ReplyBody<'a> {
 }
 
 impl ReplyBody<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ReplyBody<'static> {
         match self {
             Self::MSG_ACCEPTED(value) => ReplyBody::MSG_ACCEPTED(value.into_owned()),
@@ -161,7 +161,7 @@ pub enum RpcMsgBody<'a> {
 }
 
 impl RpcMsgBody<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> MsgType {
         match self {
             Self::CALL(_) => MsgType::CALL,
@@ -195,7 +195,7 @@ impl<'a> Decode<'a> for RpcMsgBody<'a> {
 }
 
 impl RpcMsgBody<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcMsgBody<'static> {
         match self {
             Self::CALL(value) => RpcMsgBody::CALL(value.into_owned()),

@@ -43,7 +43,7 @@ impl<'a> Decode<'a> for RpcGssCredVers1T<'a> {
 }
 
 impl RpcGssCredVers1T<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcGssCredVers1T<'static> {
         RpcGssCredVers1T {
             gss_proc: self.gss_proc,
@@ -74,7 +74,7 @@ impl<'a> Decode<'a> for RpcGssInitArg<'a> {
 }
 
 impl RpcGssInitArg<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcGssInitArg<'static> {
         RpcGssInitArg { gss_token: Opaque::Owned(self.gss_token.into_owned()) }
     }
@@ -118,7 +118,7 @@ impl<'a> Decode<'a> for RpcGssInitRes<'a> {
 }
 
 impl RpcGssInitRes<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcGssInitRes<'static> {
         RpcGssInitRes {
             handle: Opaque::Owned(self.handle.into_owned()),
@@ -175,7 +175,7 @@ impl<'a> Decode<'a> for RpcGssIntegData<'a> {
 }
 
 impl RpcGssIntegData<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcGssIntegData<'static> {
         RpcGssIntegData {
             databody_integ: Opaque::Owned(self.databody_integ.into_owned()),
@@ -204,7 +204,7 @@ impl<'a> Decode<'a> for RpcGssPrivData<'a> {
 }
 
 impl RpcGssPrivData<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcGssPrivData<'static> {
         RpcGssPrivData { databody_priv: Opaque::Owned(self.databody_priv.into_owned()) }
     }

@@ -17,7 +17,7 @@ pub enum RpcGssCredT<'a> {
 }
 
 impl RpcGssCredT<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> u32 {
         match self {
             Self::RPCSEC_GSS_VERS_1(_) => 1,
@@ -47,7 +47,7 @@ impl<'a> Decode<'a> for RpcGssCredT<'a> {
 }
 
 impl RpcGssCredT<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> RpcGssCredT<'static> {
         match self {
             Self::RPCSEC_GSS_VERS_1(value) => RpcGssCredT::RPCSEC_GSS_VERS_1(value.into_owned()),

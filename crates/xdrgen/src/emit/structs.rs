@@ -51,7 +51,7 @@ pub fn write(model: &Model, definition: &Definition, fields: &[Declaration]) -> 
         let _ = writeln!(
             text,
             "impl {rust}<'_> {{
-                /// Copies what is borrowed.
+                /// Copies borrowed bytes, so that the value owns all of its data.
                 pub fn into_owned(self) -> {rust}<'static> {{
                     {rust} {{
                         {owned}

@@ -65,7 +65,7 @@ fn text(model: &Model, definition: &Definition, head: &Head<'_>, parts: &Parts) 
         }}
 
         impl {rust}{any} {{
-            /// The discriminant.
+            /// Returns the discriminant of the union.
             pub const fn discriminant(&self) -> {head} {{
                 match self {{
                     {discriminant}
@@ -97,7 +97,7 @@ fn text(model: &Model, definition: &Definition, head: &Head<'_>, parts: &Parts) 
         let _ = writeln!(
             text,
             "impl {rust}<'_> {{
-                /// Copies what is borrowed.
+                /// Copies borrowed bytes, so that the value owns all of its data.
                 pub fn into_owned(self) -> {rust}<'static> {{
                     match self {{
                         {owned}

@@ -1,8 +1,8 @@
-//! The process that a lab hangs on: the first one of a process namespace.
+//! The supervisor of a lab: the first process of a process namespace.
 //!
-//! It is told what to do by the record in the folder, tells what it does on standard output (`step
-//! …`, `ready`, `failed …`), and ends, with everything, when standard input ends before it has been
-//! told to stay: then `up` was killed.
+//! The record in the folder tells it what the lab consists of. It reports its progress on standard
+//! output (`step …`, `ready`, `failed …`), and ends, with everything, when standard input ends
+//! before the command to stay: then `up` was killed.
 
 use crate::plan::{Action, plan};
 use crate::{Folder, Step, commands};
@@ -27,12 +27,12 @@ const LOG_LINES_MAX: usize = 8;
 /// How often an abandoned folder is removed while something still writes to it.
 const REMOVALS_MAX: u32 = 5;
 
-/// Holds the lab in `dir`: enters namespaces of its own, starts everything, and stays. Only `up`
+/// Runs the lab in `dir`: enters namespaces of its own, starts everything, and stays. Only `up`
 /// calls it.
 ///
 /// # Errors
-/// When it is not the first process of a namespace, or has no record; what fails later is told on
-/// standard output.
+/// When it is not the first process of a namespace, or has no record. Later errors go to standard
+/// output.
 pub fn hold(dir: &Path) -> anyhow::Result<()> {
     if getpid() != Pid::from_raw(1) {
         bail!("`orthrus lab up` starts this");
@@ -50,18 +50,18 @@ pub fn hold(dir: &Path) -> anyhow::Result<()> {
     .context("no namespaces")?;
     let watched = folder.clone();
     std::thread::Builder::new().name("watch".into()).spawn(move || watch(&watched))?;
-    let mut holder = Holder { folder, children: BTreeMap::new() };
-    match holder.carry_out(&plan(&record.options)) {
+    let mut supervisor = Supervisor { folder, children: BTreeMap::new() };
+    match supervisor.carry_out(&plan(&record.options)) {
         Ok(()) => say("ready"),
         Err(error) => {
             say(&format!("failed {}", format!("{error:#}").replace('\n', " | ")));
             std::process::exit(1);
         }
     }
-    holder.stay()
+    supervisor.stay()
 }
 
-/// Nobody may listen any more, which is no reason to end.
+/// The reader may have gone, which is no reason to end.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
@@ -90,12 +90,12 @@ fn watch(folder: &Folder) {
     std::process::exit(1);
 }
 
-struct Holder {
+struct Supervisor {
     folder: Folder,
     children: BTreeMap<String, Child>,
 }
 
-impl Holder {
+impl Supervisor {
     fn carry_out(&mut self, steps: &[Step]) -> anyhow::Result<()> {
         for step in steps {
             say(&format!("step {}", step.title));
@@ -158,8 +158,7 @@ impl Holder {
         }
     }
 
-    /// Waits for whoever ends, as the first process must, and says so if it was one of the lab's
-    /// own.
+    /// Waits for every process that ends, as the first process must, and reports those of the lab.
     fn stay(self) -> anyhow::Result<()> {
         let names: BTreeMap<u32, &str> =
             self.children.iter().map(|(name, child)| (child.id(), name.as_str())).collect();
@@ -178,7 +177,7 @@ impl Holder {
     }
 }
 
-/// Makes a command that gets nothing of the environment of who started the lab.
+/// Makes a command without the environment of the process that started the lab.
 fn command(words: &[String]) -> anyhow::Result<Command> {
     let (program, arguments) = words.split_first().context("no command")?;
     let mut command = Command::new(program);
