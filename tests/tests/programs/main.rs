@@ -29,5 +29,6 @@ mod plans;
 mod principals;
 mod realms;
 mod restart;
+mod shortage;
 mod trial;
 mod trouble;
