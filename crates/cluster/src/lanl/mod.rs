@@ -153,8 +153,10 @@ struct Bench {
 
 impl Conductor<'_> {
     fn bench(&mut self, nodes: &[String], parts: &str, flavors: &str) -> anyhow::Result<Bench> {
-        let server =
-            self.record.holder.and_then(|holder| pid_of(&processes::all(holder), Machine::Server.name()));
+        let server = self
+            .record
+            .supervisor
+            .and_then(|supervisor| pid_of(&processes::all(supervisor), Machine::Server.name()));
         let server = server.context("the server has ended")?;
         let cpu = || bench::cpu::of_process(server).context("the server has ended");
         let before = cpu()?;

@@ -119,9 +119,11 @@ impl Shell {
             let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
             return on_nodes(&folder, &record, &nodes, &words.join(" "));
         };
-        let holder = record.holder.context("the lab has no process")?;
+        let supervisor = record.supervisor.context("the lab has no process")?;
         let mut command = std::process::Command::new("nsenter");
-        command.arg(format!("--target={}", holder.pid)).args(["--mount", "--pid", "--uts", "--ipc", "--"]);
+        command
+            .arg(format!("--target={}", supervisor.pid))
+            .args(["--mount", "--pid", "--uts", "--ipc", "--"]);
         command.arg("nsenter").arg(format!("--net={}", folder.net(machine).display())).arg("--");
         command.env("KRB5_CONFIG", folder.file("realm/krb5.conf"));
         command.env("KRB5_KDC_PROFILE", folder.file("realm/kdc.conf"));
