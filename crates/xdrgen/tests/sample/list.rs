@@ -32,7 +32,7 @@ impl<'a> Decode<'a> for List4Resok<'a> {
 }
 
 impl List4Resok<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> List4Resok<'static> {
         List4Resok {
             entries: self.entries.into_iter().map(|item| item.into_owned()).collect(),
@@ -51,7 +51,7 @@ pub enum List4Res<'a> {
 }
 
 impl List4Res<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED(_) => Colour4::RED,
@@ -83,7 +83,7 @@ impl<'a> Decode<'a> for List4Res<'a> {
 }
 
 impl List4Res<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> List4Res<'static> {
         match self {
             Self::RED(value) => List4Res::RED(value.into_owned()),

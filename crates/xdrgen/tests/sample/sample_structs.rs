@@ -119,7 +119,7 @@ impl<'a> Decode<'a> for Deep4<'a> {
 }
 
 impl Deep4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Deep4<'static> {
         Deep4 {
             name: Opaque::Owned(self.name.into_owned()),
@@ -161,7 +161,7 @@ impl<'a> Decode<'a> for Entry4<'a> {
 }
 
 impl Entry4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Entry4<'static> {
         Entry4 { cookie: self.cookie, name: Opaque::Owned(self.name.into_owned()) }
     }
@@ -190,7 +190,7 @@ impl<'a> Decode<'a> for ByNumber4Three<'a> {
 }
 
 impl ByNumber4Three<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ByNumber4Three<'static> {
         ByNumber4Three { low: self.low, rest: self.rest.into_owned() }
     }

@@ -21,7 +21,7 @@ pub enum ByColour4<'a> {
 }
 
 impl ByColour4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED(_) => Colour4::RED,
@@ -59,7 +59,7 @@ impl<'a> Decode<'a> for ByColour4<'a> {
 }
 
 impl ByColour4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ByColour4<'static> {
         match self {
             Self::RED(value) => ByColour4::RED(Opaque::Owned(value.into_owned())),
@@ -79,7 +79,7 @@ pub enum WithDefault4<'a> {
 }
 
 impl WithDefault4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED => Colour4::RED,
@@ -111,7 +111,7 @@ impl<'a> Decode<'a> for WithDefault4<'a> {
 }
 
 impl WithDefault4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> WithDefault4<'static> {
         match self {
             Self::RED => WithDefault4::RED,
@@ -130,7 +130,7 @@ pub enum ByBool4 {
 }
 
 impl ByBool4 {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> bool {
         match self {
             Self::TRUE(_) => true,
@@ -173,7 +173,7 @@ pub enum ByNumber4ThreeRest<'a> {
 }
 
 impl ByNumber4ThreeRest<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> i32 {
         match self {
             Self::MINUS_1 => -1,
@@ -208,7 +208,7 @@ impl<'a> Decode<'a> for ByNumber4ThreeRest<'a> {
 }
 
 impl ByNumber4ThreeRest<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ByNumber4ThreeRest<'static> {
         match self {
             Self::MINUS_1 => ByNumber4ThreeRest::MINUS_1,
@@ -228,7 +228,7 @@ pub enum ByNumber4<'a> {
 }
 
 impl ByNumber4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> u32 {
         match self {
             Self::V1(_) => 1,
@@ -263,7 +263,7 @@ impl<'a> Decode<'a> for ByNumber4<'a> {
 }
 
 impl ByNumber4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> ByNumber4<'static> {
         match self {
             Self::V1(value) => ByNumber4::V1(value),
@@ -282,7 +282,7 @@ pub enum Several4<'a> {
 }
 
 impl Several4<'_> {
-    /// The discriminant.
+    /// Returns the discriminant of the union.
     pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED => Colour4::RED,
@@ -315,7 +315,7 @@ impl<'a> Decode<'a> for Several4<'a> {
 }
 
 impl Several4<'_> {
-    /// Copies what is borrowed.
+    /// Copies borrowed bytes, so that the value owns all of its data.
     pub fn into_owned(self) -> Several4<'static> {
         match self {
             Self::RED => Several4::RED,
