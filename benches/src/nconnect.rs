@@ -12,7 +12,7 @@ use super::stand::rate_unit;
 use super::{End, stopped};
 use anyhow::bail;
 use bench::measuring::{
-    self, Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Settings, Transfer, Watch,
+    self, Axes, Case, CaseRecord, ClientLayout, Evaluation, Load, Record, Settings, Transfer, Watch,
 };
 use bench::native::{Counters, Native, Site, Target};
 use bench::{Flavor, Unit};
@@ -109,7 +109,7 @@ impl Evaluation for Ways {
                 writes: 0,
                 depth: DEPTH,
                 rate: None,
-                reach: Reach { connections, lag_max, ..Reach::default() },
+                layout: ClientLayout { connections, lag_max, ..ClientLayout::default() },
             }),
         };
         Some(ways().into_iter().map(case).collect())
@@ -140,7 +140,7 @@ fn report(output: &mut Output, record: &Record, flavor: Flavor) {
     println!("\n{}", flavor.name());
     for one in record.cases.iter().filter(|one| one.case.group == flavor.name()) {
         let Some(figures) = &one.figures else { continue };
-        let Reach { connections, lag_max, .. } = *one.case.load.reach();
+        let ClientLayout { connections, lag_max, .. } = *one.case.load.layout();
         let order = if lag_max.is_some() { ", reordered" } else { "" };
         let name = format!("nconnect {connections} {}{order}", flavor.name());
         output.interval(&name, rate_unit(UNIT), figures.rate, None);

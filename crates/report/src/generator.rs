@@ -72,7 +72,7 @@ fn sealed(record: &Record) -> Option<String> {
 fn saturated(record: &Record) -> Option<String> {
     let cores = record.environment.cores.max(1) as f64;
     let held_up = |one: &&CaseRecord| {
-        let threads = f64::from(one.case.load.reach().clients).min(cores);
+        let threads = f64::from(one.case.load.layout().clients).min(cores);
         let busy = |seconds: Option<f64>, sample: &Sample| seconds.map(|seconds| sample.busy(seconds));
         let mut samples = one.counted().peekable();
         samples.peek().is_some()

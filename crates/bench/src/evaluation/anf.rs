@@ -3,7 +3,9 @@
 
 use super::{Blocks, block};
 use crate::Unit;
-use crate::measuring::{Axes, Case, Load, LoadLevel, Reach, Settings, Transfer, Workload, WorkloadAxes};
+use crate::measuring::{
+    Axes, Case, ClientLayout, Load, LoadLevel, Settings, Transfer, Workload, WorkloadAxes,
+};
 use std::path::PathBuf;
 
 /// Name of the evaluation.
@@ -67,7 +69,7 @@ fn transfer(
         writes,
         depth,
         rate: None,
-        reach: Reach { connections, ..Reach::default() },
+        layout: ClientLayout { connections, ..ClientLayout::default() },
     };
     let axes = Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) });
     let group = group(load, workload, writes);
@@ -79,7 +81,7 @@ fn metadata(settings: &Settings, connections: u32, load: LoadLevel) -> Vec<Case>
     let git = Load::Git {
         seed: SEED,
         repository: settings.options.get(REPOSITORY).and_then(|path| path.as_str()).map(PathBuf::from),
-        reach: Reach { clients, connections, ..Reach::default() },
+        layout: ClientLayout { clients, connections, ..ClientLayout::default() },
     };
     let workload = Workload::Metadata;
     let axes = Axes::Workload(WorkloadAxes { load, workload, writes: None });

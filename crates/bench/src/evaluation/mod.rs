@@ -63,9 +63,9 @@ impl Evaluation for Blocks {
     fn copies(&self, stop: &AtomicBool) -> Result<u64> {
         let mut most: BTreeMap<&Path, u64> = BTreeMap::new();
         for case in self.left().iter().flatten() {
-            if let Load::Git { repository: Some(path), reach, .. } = &case.load {
+            if let Load::Git { repository: Some(path), layout, .. } = &case.load {
                 let clients = most.entry(path).or_default();
-                *clients = u64::from(reach.clients).max(*clients);
+                *clients = u64::from(layout.clients).max(*clients);
             }
         }
         let mut sizes =

@@ -2,7 +2,7 @@
 //! what is lost by it.
 
 use super::{Blocks, block};
-use crate::measuring::{Axes, Case, ConnectionAxes, Load, Reach, Settings, Transfer};
+use crate::measuring::{Axes, Case, ClientLayout, ConnectionAxes, Load, Settings, Transfer};
 
 /// Name of the evaluation.
 pub const NCONNECT: &str = "nconnect";
@@ -43,7 +43,7 @@ fn connected(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec
         writes: 0,
         depth: DEPTH,
         rate: None,
-        reach: Reach { connections, lag_max, ..Reach::default() },
+        layout: ClientLayout { connections, lag_max, ..ClientLayout::default() },
     };
     let reordered = lag_max.is_some();
     let axes = Axes::Connections(ConnectionAxes { connections, reordered });

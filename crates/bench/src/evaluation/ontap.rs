@@ -3,7 +3,8 @@
 
 use crate::Unit;
 use crate::measuring::{
-    Axes, Case, CaseRecord, CurveAxes, Evaluation, Interval, Load, LoadLevel, Reach, Record, Sample, Transfer,
+    Axes, Case, CaseRecord, ClientLayout, CurveAxes, Evaluation, Interval, Load, LoadLevel, Record, Sample,
+    Transfer,
 };
 
 /// Name of the evaluation.
@@ -23,18 +24,18 @@ const KEPT_UP: f64 = 0.95;
 struct Curve {
     size: u64,
     write: bool,
-    reach: Reach,
+    layout: ClientLayout,
 }
 
 impl Curve {
     fn name(&self) -> String {
         let what = if self.write { "writes" } else { "reads" };
-        let clients = if self.reach.clients == 1 {
+        let clients = if self.layout.clients == 1 {
             "1 client".to_owned()
         } else {
-            format!("{} clients", self.reach.clients)
+            format!("{} clients", self.layout.clients)
         };
-        let cpu = self.reach.server_cpu.as_ref().map_or(String::new(), |cpu| format!(", server {cpu}"));
+        let cpu = self.layout.server_cpu.as_ref().map_or(String::new(), |cpu| format!(", server {cpu}"));
         format!("{} KiB sequential {what}, {clients}{cpu}", self.size >> 10)
     }
 
@@ -47,15 +48,15 @@ impl Curve {
     }
 
     fn case(&self, side: &str, group: String, rate: Option<f64>, step: Option<f64>) -> Case {
-        let depth = (DEPTH / self.reach.clients).max(1);
+        let depth = (DEPTH / self.layout.clients).max(1);
         let axes = Axes::Curve(CurveAxes {
             curve: self.name(),
             write: self.write,
             size: self.size,
-            clients: self.reach.clients,
+            clients: self.layout.clients,
             load: if step.is_none() { LoadLevel::High } else { LoadLevel::Low },
             step,
-            server_cpu: self.reach.server_cpu.clone(),
+            server_cpu: self.layout.server_cpu.clone(),
         });
         Case {
             group,
@@ -69,7 +70,7 @@ impl Curve {
                 // A client's slots; with a rate all of them may be used.
                 depth: if rate.is_some() { DEPTH } else { depth },
                 rate,
-                reach: self.reach.clone(),
+                layout: self.layout.clone(),
             }),
         }
     }
@@ -89,19 +90,21 @@ impl Ontap {
     /// own choice.
     pub fn new(clients: &[u32], server_cpus: &[String]) -> Self {
         let most = clients.iter().copied().max().unwrap_or(1);
-        let mut reaches: Vec<Reach> =
-            clients.iter().map(|clients| Reach { clients: *clients, ..Reach::default() }).collect();
-        reaches.extend(server_cpus.iter().map(|cpu| Reach {
+        let mut layouts: Vec<ClientLayout> = clients
+            .iter()
+            .map(|clients| ClientLayout { clients: *clients, ..ClientLayout::default() })
+            .collect();
+        layouts.extend(server_cpus.iter().map(|cpu| ClientLayout {
             clients: most,
             server_cpu: Some(cpu.clone()),
-            ..Reach::default()
+            ..ClientLayout::default()
         }));
-        let curve = |reach: &Reach, size, write| Curve { size, write, reach: reach.clone() };
-        let curves = reaches
+        let curve = |layout: &ClientLayout, size, write| Curve { size, write, layout: layout.clone() };
+        let curves = layouts
             .iter()
-            .flat_map(|reach| {
+            .flat_map(|layout| {
                 [(4096, false), (4096, true), (8192, false), (8192, true)]
-                    .map(|(size, write)| curve(reach, size, write))
+                    .map(|(size, write)| curve(layout, size, write))
             })
             .collect();
         Self { curves, curve: 0, step: 0 }

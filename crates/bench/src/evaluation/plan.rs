@@ -1,7 +1,7 @@
 //! `bench run plan.toml`: one's own plan.
 
 use super::{Blocks, block};
-use crate::measuring::{Axes, Case, Load, Reach, Settings, Transfer};
+use crate::measuring::{Axes, Case, ClientLayout, Load, Settings, Transfer};
 use crate::{Flavor, Unit};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
@@ -167,19 +167,19 @@ impl PlanCase {
     }
 
     fn block(&self, sides: &[String]) -> Vec<Case> {
-        let reach = Reach {
+        let layout = ClientLayout {
             clients: self.clients,
             principals: self.principals,
             connections: self.connections,
             slots: self.slots,
             rsize: self.rsize,
             wsize: self.wsize,
-            ..Reach::default()
+            ..ClientLayout::default()
         };
         let (unit, load) = match self.kind.as_str() {
             "git" => {
                 let (seed, repository) = (self.seed, self.repository.clone());
-                (Unit::OperationsPerSecond, Load::Git { seed, repository, reach })
+                (Unit::OperationsPerSecond, Load::Git { seed, repository, layout })
             }
             kind => {
                 let transfer = Transfer {
@@ -188,7 +188,7 @@ impl PlanCase {
                     writes: self.writes,
                     depth: self.depth,
                     rate: self.rate,
-                    reach,
+                    layout,
                 };
                 (transfer.unit(), Load::Transfer(transfer))
             }

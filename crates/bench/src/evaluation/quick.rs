@@ -2,7 +2,7 @@
 
 use super::{Blocks, block};
 use crate::Unit;
-use crate::measuring::{Axes, Load, LoadLevel, Reach, Settings, Transfer, Workload, WorkloadAxes};
+use crate::measuring::{Axes, ClientLayout, Load, LoadLevel, Settings, Transfer, Workload, WorkloadAxes};
 
 /// Name of the evaluation.
 pub const QUICK: &str = "quick";
@@ -29,10 +29,10 @@ const RANDOM_DEPTH: u32 = 64;
 
 /// Plans it; `connections` as nconnect makes them.
 pub fn quick(settings: &Settings, connections: u32) -> Blocks {
-    let reach = Reach { connections, ..Reach::default() };
+    let layout = ClientLayout { connections, ..ClientLayout::default() };
     let transfer = |(name, random, writes, depth): (&str, bool, u32, u32)| {
         let size = if random { 4096 } else { 1 << 20 };
-        let transfer = Transfer { random, size, writes, depth, rate: None, reach: reach.clone() };
+        let transfer = Transfer { random, size, writes, depth, rate: None, layout: layout.clone() };
         let workload = if random { Workload::Random } else { Workload::Sequential };
         let load = if depth == 1 { LoadLevel::Low } else { LoadLevel::High };
         let axes = Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) });
@@ -42,6 +42,6 @@ pub fn quick(settings: &Settings, connections: u32) -> Blocks {
     let (load, workload) = (LoadLevel::High, Workload::Metadata);
     let axes = Axes::Workload(WorkloadAxes { load, workload, writes: None });
     let unit = Unit::OperationsPerSecond;
-    blocks.push(block(&settings.sides, METADATA, unit, &axes, &Load::Metadata { reach }));
+    blocks.push(block(&settings.sides, METADATA, unit, &axes, &Load::Metadata { layout }));
     Blocks::new(blocks)
 }

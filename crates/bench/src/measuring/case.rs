@@ -60,7 +60,7 @@ pub enum Load {
     Metadata {
         /// How to get to the server.
         #[serde(flatten)]
-        reach: Reach,
+        layout: ClientLayout,
     },
     /// What git asks of a file system (clone, status, checkout, commit, gc), by the project's
     /// client.
@@ -72,7 +72,7 @@ pub enum Load {
         repository: Option<PathBuf>,
         /// How to get to the server.
         #[serde(flatten)]
-        reach: Reach,
+        layout: ClientLayout,
     },
     /// Files that are copied to the server, one after the other.
     Copy(Copy),
@@ -97,7 +97,7 @@ pub struct Transfer {
     pub rate: Option<f64>,
     /// How to get to the server.
     #[serde(flatten)]
-    pub reach: Reach,
+    pub layout: ClientLayout,
 }
 
 impl Transfer {
@@ -110,7 +110,7 @@ impl Transfer {
 /// How many clients get to the server, and how.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Reach {
+pub struct ClientLayout {
     /// Clients with a session, a thread and a file each.
     pub clients: u32,
     /// Principals that the clients are in turn, each with contexts of its own; with AUTH_SYS all
@@ -142,7 +142,7 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
-impl Reach {
+impl ClientLayout {
     /// One client with one connection.
     const ONE: Self = Self {
         clients: 1,
@@ -156,7 +156,7 @@ impl Reach {
     };
 }
 
-impl Default for Reach {
+impl Default for ClientLayout {
     fn default() -> Self {
         Self::ONE
     }
@@ -164,11 +164,11 @@ impl Default for Reach {
 
 impl Load {
     /// How to get to the server, of loads that the project's client makes.
-    pub fn reach(&self) -> &Reach {
+    pub fn layout(&self) -> &ClientLayout {
         match self {
-            Self::Transfer(transfer) => &transfer.reach,
-            Self::Git { reach, .. } | Self::Metadata { reach } => reach,
-            Self::Copy(_) | Self::Fetch(_) => &Reach::ONE,
+            Self::Transfer(transfer) => &transfer.layout,
+            Self::Git { layout, .. } | Self::Metadata { layout } => layout,
+            Self::Copy(_) | Self::Fetch(_) => &ClientLayout::ONE,
         }
     }
 }

@@ -25,7 +25,7 @@ mod tests;
 pub use axes::{
     Axes, CacheState, ConnectionAxes, CopyAxes, CurveAxes, LoadLevel, Part, Workload, WorkloadAxes,
 };
-pub use case::{Case, GIT, Load, Reach, Transfer, Unit};
+pub use case::{Case, ClientLayout, GIT, Load, Transfer, Unit};
 pub use copies::{Copy, Fetch};
 pub use histogram::Histogram;
 pub use interval::Interval;

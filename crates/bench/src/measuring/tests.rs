@@ -9,8 +9,14 @@ fn settings() -> Settings {
 }
 
 fn case(group: &str, side: &str) -> Case {
-    let transfer =
-        Transfer { random: true, size: 4096, writes: 0, depth: 1, rate: None, reach: Reach::default() };
+    let transfer = Transfer {
+        random: true,
+        size: 4096,
+        writes: 0,
+        depth: 1,
+        rate: None,
+        layout: ClientLayout::default(),
+    };
     Case {
         group: group.to_owned(),
         side: side.to_owned(),

@@ -67,7 +67,7 @@ impl<'a> OnMounts<'a> {
     }
 
     fn wanted(&self, case: &Case) -> Option<u32> {
-        let connections = case.load.reach().connections;
+        let connections = case.load.layout().connections;
         (self.by_connections || connections > 1).then_some(connections)
     }
 
@@ -76,7 +76,7 @@ impl<'a> OnMounts<'a> {
     }
 
     fn job(&self, transfer: &Transfer, length: Duration) -> Job {
-        let clients = transfer.reach.clients.max(1);
+        let clients = transfer.layout.clients.max(1);
         let each = self.file_size / u64::from(clients);
         Job {
             random: transfer.random,
@@ -202,13 +202,13 @@ fn part(time: Option<Duration>, measured: f64, whole: Duration) -> Option<f64> {
 }
 
 fn check(case: &Case) -> Result<()> {
-    let reach = case.load.reach();
+    let layout = case.load.layout();
     ensure!(
-        reach.lag_max.is_none() && reach.server_cpu.is_none() && reach.principals == 1,
+        layout.lag_max.is_none() && layout.server_cpu.is_none() && layout.principals == 1,
         "this is measured by the project's client only"
     );
     ensure!(
-        reach.slots.is_none() && reach.rsize.is_none() && reach.wsize.is_none(),
+        layout.slots.is_none() && layout.rsize.is_none() && layout.wsize.is_none(),
         "slots, rsize and wsize are those of the mount: take the mount options (--mount-options rsize=65536)"
     );
     match &case.load {
@@ -276,7 +276,7 @@ impl Driver for OnMounts<'_> {
         let place = self.folder(&case.side)?;
         let measured = match &case.load {
             Load::Transfer(transfer) => self.transfer(place, transfer, turn.length),
-            Load::Git { reach, .. } => self.git(place, reach.clients, turn.length),
+            Load::Git { layout, .. } => self.git(place, layout.clients, turn.length),
             _ => bail!("this is measured by `bench lanl`"),
         };
         // What an interruption broke is no error.

@@ -25,7 +25,7 @@ pub fn notes(record: &Record) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if has(|load| load.reach().clients > 1) {
+    if has(|load| load.layout().clients > 1) {
         notes.push(
             "Clients are jobs with a file each on one mount: they share its session and its connections."
                 .to_owned(),

@@ -94,8 +94,8 @@ impl<'a> Work<'a> {
 
 /// What each client's working copies have.
 fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::Repository>> {
-    let Load::Git { seed, repository, reach } = &case.load else { return Ok(Vec::new()) };
-    let seeds = (0..reach.clients.max(1)).map(|client| seed + u64::from(client));
+    let Load::Git { seed, repository, layout } = &case.load else { return Ok(Vec::new()) };
+    let seeds = (0..layout.clients.max(1)).map(|client| seed + u64::from(client));
     let Some(path) = repository else { return Ok(seeds.map(git::Repository::draw).collect()) };
     let known = KnownRepository::of(path, stop)?;
     Ok(seeds.map(|seed| git::Repository::of(&known, seed)).collect())

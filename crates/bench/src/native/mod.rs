@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 pub use site::{ANSWER_MAX, Counters, Site, Target};
 pub use trouble::explained;
 
-use crate::measuring::{Case, Driver, Load, Reach, Record, Sample, Turn};
+use crate::measuring::{Case, ClientLayout, Driver, Load, Record, Sample, Turn};
 use crate::workload;
 use crate::{Endpoint as _, Flavor, Mount};
 use clients::{Files, Work};
@@ -32,7 +32,7 @@ const FILE_STEP: u64 = 1 << 20;
 const NOT_PREPARED: &str = "the case was not prepared";
 
 /// What sessions are made for; cases that have it in common share them.
-type Key = (String, Reach, bool);
+type Key = (String, ClientLayout, bool);
 
 /// Sessions with the servers of a [`Site`], and loads on them.
 pub struct Native<'a> {
@@ -63,25 +63,25 @@ impl<'a> Native<'a> {
     }
 
     fn key(case: &Case) -> Key {
-        (case.flavor().to_owned(), case.load.reach().clone(), matches!(case.load, Load::Transfer(_)))
+        (case.flavor().to_owned(), case.load.layout().clone(), matches!(case.load, Load::Transfer(_)))
     }
 
     fn connect(&mut self, case: &Case, index: u32) -> Result<Mount> {
-        let reach = case.load.reach();
+        let layout = case.load.layout();
         let flavor: Flavor = case.flavor().parse().map_err(anyhow::Error::msg)?;
-        let target = self.site.target(reach.server_cpu.as_deref())?;
+        let target = self.site.target(layout.server_cpu.as_deref())?;
         // AUTH_SYS takes this process' own user.
-        let principal = if flavor == Flavor::Sys { 0 } else { index % reach.principals.max(1) };
+        let principal = if flavor == Flavor::Sys { 0 } else { index % layout.principals.max(1) };
         let mut options =
-            target.options_of(flavor, principal as usize)?.connections(reach.connections as usize);
-        options.lag_max = reach.lag_max;
-        options.slots_max = reach.slots.unwrap_or(options.slots_max);
+            target.options_of(flavor, principal as usize)?.connections(layout.connections as usize);
+        options.lag_max = layout.lag_max;
+        options.slots_max = layout.slots.unwrap_or(options.slots_max);
         self.named += 1;
         let folder = format!("{}-{}-{index}-{}", self.folder, flavor.name(), self.named);
         let mut mount = Mount::connect(options, &target.export, &folder)?;
         match mount.prepare() {
             Ok(()) => {
-                mount.limit(reach.rsize, reach.wsize);
+                mount.limit(layout.rsize, layout.wsize);
                 Ok(mount)
             }
             Err(error) => {
@@ -93,7 +93,7 @@ impl<'a> Native<'a> {
 
     /// Connects as many clients as a case needs, and fills their files if it reads or writes any.
     fn make(&mut self, case: &Case, file_size: u64) -> Result<Vec<Mount>> {
-        let clients = case.load.reach().clients.max(1);
+        let clients = case.load.layout().clients.max(1);
         let mut mounts = Vec::new();
         let made = (0..clients).try_for_each(|index| {
             mounts.push(self.connect(case, index)?);
@@ -119,7 +119,7 @@ impl<'a> Native<'a> {
 
     /// Puts into words what went wrong with the server of a case.
     fn explain(&mut self, case: &Case, error: anyhow::Error) -> anyhow::Error {
-        match self.site.target(case.load.reach().server_cpu.as_deref()) {
+        match self.site.target(case.load.layout().server_cpu.as_deref()) {
             Ok(target) => target.explain(error),
             Err(_) => error,
         }
@@ -192,7 +192,7 @@ impl Driver for Native<'_> {
             let mounts = self.sessions.remove(&key).unwrap_or_default();
             self.drop_all(&key, mounts);
         }
-        let server_cpu = case.load.reach().server_cpu.as_deref();
+        let server_cpu = case.load.layout().server_cpu.as_deref();
         self.site.target(server_cpu)?.ping()?;
         self.renew();
         self.sweep(case.flavor(), server_cpu);

@@ -80,31 +80,31 @@ fn steps<'a>(record: &'a Record, curve: &'a str, side: &'a str) -> impl Iterator
 }
 
 /// The clients and the choice of instructions of a curve, and what they do.
-fn reach(curve: &str) -> (&str, &str) {
-    curve.split_once(", ").map_or(("", curve), |(what, reach)| (reach, what))
+fn layout(curve: &str) -> (&str, &str) {
+    curve.split_once(", ").map_or(("", curve), |(what, layout)| (layout, what))
 }
 
 /// What is left of the most that the baseline does: a chart for each number of clients and choice
 /// of instructions.
 fn left(record: &Record) -> Vec<Chart> {
     let curves = &curves(record);
-    let mut reaches: Vec<&str> = curves.iter().map(|curve| reach(curve).0).collect();
-    reaches.dedup();
+    let mut layouts: Vec<&str> = curves.iter().map(|curve| layout(curve).0).collect();
+    layouts.dedup();
     // The article has 12 clients: the greatest number comes first.
-    reaches.sort_by_key(|reach| {
-        std::cmp::Reverse(reach.split(' ').next().and_then(|count| count.parse::<u32>().ok()))
+    layouts.sort_by_key(|layout| {
+        std::cmp::Reverse(layout.split(' ').next().and_then(|count| count.parse::<u32>().ok()))
     });
     let chart = |of: &&str| {
         let group = |curve: &String| {
             let row = |side: &&str| ratio(record, record.side(&format!("{curve}: the most"), side)?);
             let rows = record.sides().iter().filter_map(row).collect();
-            RatioGroup { name: reach(curve).1.to_owned(), rows }
+            RatioGroup { name: layout(curve).1.to_owned(), rows }
         };
-        let curves = curves.iter().filter(|curve| reach(curve).0 == *of);
+        let curves = curves.iter().filter(|curve| layout(curve).0 == *of);
         let section = format!("What is left of the most IOPS that {} does", record.settings.baseline);
         ratio_chart(record, section, *of, curves.map(group))
     };
-    reaches.iter().filter_map(chart).collect()
+    layouts.iter().filter_map(chart).collect()
 }
 
 fn latencies(record: &Record, section: &str, figure: Figure) -> Vec<Chart> {

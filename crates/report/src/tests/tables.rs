@@ -223,14 +223,14 @@ pub(super) fn ontap(json: &Value, page: &Value) {
     shares(json, page, |row, case| {
         row.strip_suffix(", a request").is_some_and(|curve| case["group"] == format!("{curve}: the most"))
     });
-    for reach in ["12 clients", "12 clients, server portable", "1 client"] {
-        let own = curves.iter().filter(|curve| curve.split_once(", ").unwrap().1 == reach);
+    for layout in ["12 clients", "12 clients, server portable", "1 client"] {
+        let own = curves.iter().filter(|curve| curve.split_once(", ").unwrap().1 == layout);
         let expected = own
             .flat_map(|curve| FLAVORS.map(|side| find(json, &format!("{curve}: the most"), side).unwrap()));
         let expected: Vec<(String, f64, bool)> = expected
             .map(|case| (case["side"].as_str().unwrap().to_owned(), ratio(case).unwrap(), differs(case)))
             .collect();
-        parts(page, reach, &expected);
+        parts(page, layout, &expected);
     }
 }
 
