@@ -4,7 +4,7 @@ use super::site::Site;
 use anyhow::Context;
 use bench::measuring::Sample;
 use bench::workload::{self, Conditions, Shape};
-use bench::{Endpoint, Flavor, Mount, Pattern, Unit, Watched};
+use bench::{Endpoint, Flavor, Mount, Pattern, ServerProbe, Unit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Stand<'_> {
     ) -> anyhow::Result<Option<Sample>> {
         let lead_in = if round == 0 { WARM_UP } else { LEAD_IN };
         self.plain(mount, load, lead_in)?;
-        let server = Watched { pid: Some(self.pid), metrics: None };
+        let server = ServerProbe { pid: Some(self.pid), metrics: None };
         let sample = self.once(mount, load, length, &server)?;
         Ok(sample.map(|sample| Sample { repetition: round, ..sample }))
     }
@@ -114,7 +114,7 @@ impl Stand<'_> {
         load: Load,
         length: Duration,
     ) -> anyhow::Result<Option<Sample>> {
-        self.once(mount, load, length, &Watched::default())
+        self.once(mount, load, length, &ServerProbe::default())
     }
 
     fn once(
@@ -122,7 +122,7 @@ impl Stand<'_> {
         mount: &mut dyn Endpoint,
         load: Load,
         length: Duration,
-        server: &Watched,
+        server: &ServerProbe,
     ) -> anyhow::Result<Option<Sample>> {
         let conditions = self.conditions(length);
         workload::measure(self.stop, server, "", |tally| match load {

@@ -29,8 +29,8 @@ pub mod native;
 mod pattern;
 mod repository;
 mod rng;
+mod server_probe;
 mod server_process;
-mod watched;
 pub mod workload;
 
 pub use endpoint::{Endpoint, Finished};
@@ -41,5 +41,5 @@ pub use measuring::Unit;
 pub use mount::Mount;
 pub use pattern::Pattern;
 pub use repository::Known as KnownRepository;
+pub use server_probe::{Delta, Metrics, ServerProbe, Snapshot};
 pub use server_process::{ServerProcess, flavor_arguments};
-pub use watched::{Look, Metrics, Seen, Watched};

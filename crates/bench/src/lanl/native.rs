@@ -15,7 +15,7 @@ use super::carrier::{Carried, Carrier};
 use super::transfer::{Check, read_through, write_through};
 use crate::mount::enctype_name;
 use crate::native::Target;
-use crate::{Flavor, Pattern, Seen, cpu};
+use crate::{Delta, Flavor, Pattern, cpu};
 
 /// A session with a folder of its own in an export.
 pub struct Native {
@@ -99,13 +99,13 @@ impl Native {
 
     fn timed(&mut self, work: impl FnOnce(&mut Self) -> Result<bool>) -> Result<Option<Carried>> {
         self.refresh().map_err(|error| self.target.explain(error))?;
-        let watched = self.target.watched();
-        let look = watched.look();
+        let probe = self.target.probe();
+        let snapshot = probe.snapshot();
         let (client, start) = (cpu::of_this_process(), Instant::now());
         let whole = work(self).map_err(|error| self.target.explain(error))?;
         let time = start.elapsed();
         let client_cpu = Some(cpu::of_this_process().saturating_sub(client));
-        let Seen { cpu: server_cpu, stages: server_stages } = watched.since(&look, self.flavor.name());
+        let Delta { cpu: server_cpu, stages: server_stages } = probe.since(&snapshot, self.flavor.name());
         Ok(whole.then_some(Carried { time, client_cpu, server_cpu, server_stages }))
     }
 

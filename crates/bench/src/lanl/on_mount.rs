@@ -13,7 +13,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use super::carrier::{Carried, Carrier};
 use crate::mounted::tools::{CP, run};
 use crate::mounted::{MachineCpu, Place, free, remove};
-use crate::{Pattern, Watched};
+use crate::{Pattern, ServerProbe};
 
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;
@@ -22,7 +22,7 @@ const PIECE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct OnMount {
     place: Option<Place>,
-    server: Watched,
+    server: ServerProbe,
 }
 
 impl OnMount {
@@ -30,7 +30,7 @@ impl OnMount {
     ///
     /// # Errors
     /// When cp is missing.
-    pub fn new(place: Place, server: Watched) -> Result<Self> {
+    pub fn new(place: Place, server: ServerProbe) -> Result<Self> {
         CP.find()?;
         Ok(Self { place: Some(place), server })
     }
@@ -170,7 +170,7 @@ mod tests {
         let mount = dir.path().join("mount");
         std::fs::create_dir(&mount).unwrap();
         let mut carrier =
-            OnMount::new(Place::claim("sys", &mount, true).unwrap(), Watched::default()).unwrap();
+            OnMount::new(Place::claim("sys", &mount, true).unwrap(), ServerProbe::default()).unwrap();
         let carried = carrier.put(&source, "copy", &stop).unwrap().unwrap();
         assert!(
             carried.time > Duration::ZERO && carried.client_cpu.is_some() && carried.server_cpu.is_none()
@@ -192,7 +192,7 @@ mod tests {
     fn a_copy_that_is_stopped_is_none() {
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(true));
         let mut carrier =
-            OnMount::new(Place::claim("sys", dir.path(), true).unwrap(), Watched::default()).unwrap();
+            OnMount::new(Place::claim("sys", dir.path(), true).unwrap(), ServerProbe::default()).unwrap();
         assert!(carrier.put(Path::new("/bin/sh"), "copy", &stop).unwrap().is_none());
     }
 }

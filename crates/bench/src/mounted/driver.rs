@@ -11,7 +11,7 @@ use super::fio::{self, Job};
 use super::git::{Counters, Repository};
 use super::tools::{FIO, GIT, run};
 use super::{MachineCpu, MountStats, Place, ensure_room, scheduled};
-use crate::Watched;
+use crate::ServerProbe;
 use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample, Transfer, Turn};
 
 /// Where the places of sides come from.
@@ -33,7 +33,7 @@ pub trait Places {
 /// See the module.
 pub struct OnMounts<'a> {
     places: &'a mut dyn Places,
-    server: Watched,
+    server: ServerProbe,
     stop: &'a AtomicBool,
     file_size: u64,
     held: BTreeMap<String, Place>,
@@ -47,7 +47,12 @@ pub struct OnMounts<'a> {
 impl<'a> OnMounts<'a> {
     /// Makes places as they are needed; `file_size` is that of the files of all clients of a case
     /// together.
-    pub fn new(places: &'a mut dyn Places, file_size: u64, server: Watched, stop: &'a AtomicBool) -> Self {
+    pub fn new(
+        places: &'a mut dyn Places,
+        file_size: u64,
+        server: ServerProbe,
+        stop: &'a AtomicBool,
+    ) -> Self {
         Self {
             places,
             server,

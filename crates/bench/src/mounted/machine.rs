@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use crate::measuring::Stages;
-use crate::{Look, Seen, Watched, cpu};
+use crate::{Delta, ServerProbe, Snapshot, cpu};
 
 /// A moment, to be compared with a later one.
 #[derive(Debug)]
 pub struct MachineCpu<'w> {
-    watched: &'w Watched,
+    probe: &'w ServerProbe,
     machine: Option<Duration>,
-    server: Look,
+    server: Snapshot,
 }
 
 /// What was used since a moment; none where it cannot be known.
@@ -27,16 +27,16 @@ pub struct Used {
 
 impl<'w> MachineCpu<'w> {
     /// Takes the times of now, of this machine and of the server as far as it can be looked at.
-    pub fn now(watched: &'w Watched) -> Self {
-        Self { watched, machine: cpu::of_machine(), server: watched.look() }
+    pub fn now(probe: &'w ServerProbe) -> Self {
+        Self { probe, machine: cpu::of_machine(), server: probe.snapshot() }
     }
 
     /// Returns what has been used since, at the server for `side`.
     pub fn since(self, side: &str) -> Used {
-        let Seen { cpu: server, stages } = self.watched.since(&self.server, side);
+        let Delta { cpu: server, stages } = self.probe.since(&self.server, side);
         let machine = self.machine.zip(cpu::of_machine()).map(|(from, to)| to.saturating_sub(from));
         // Only what a process of this machine used is part of what the machine did.
-        let ours = server.filter(|_| self.watched.pid.is_some()).unwrap_or(Duration::ZERO);
+        let ours = server.filter(|_| self.probe.pid.is_some()).unwrap_or(Duration::ZERO);
         Used { client: machine.map(|all| all.saturating_sub(ours)), server, stages }
     }
 }

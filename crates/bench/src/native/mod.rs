@@ -252,10 +252,10 @@ impl Native<'_> {
         }
         let before = if self.counts { self.counters(&key)? } else { Counters::new() };
         let mounts = self.sessions.get_mut(&key).context(NOT_PREPARED)?;
-        let watched = self.site.target(key.1.server_cpu.as_deref())?.watched();
+        let probe = self.site.target(key.1.server_cpu.as_deref())?.probe();
         let mut counters = Counters::new();
         let work = Work::of(case, turn.length, turn.stop)?;
-        let measured = workload::measure(turn.stop, &watched, &case.side, |tally| {
+        let measured = workload::measure(turn.stop, &probe, &case.side, |tally| {
             (*tally, counters) = clients::run(mounts, &work)?;
             Ok(())
         })?;

@@ -1,7 +1,7 @@
 //! The servers that are measured, and what they tell of themselves.
 
 use super::trouble::explained;
-use crate::{Flavor, Metrics, Watched};
+use crate::{Flavor, Metrics, ServerProbe};
 use anyhow::{Context as _, Result, bail};
 use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;
@@ -113,8 +113,8 @@ impl Target {
     }
 
     /// How the server can be looked at from outside.
-    pub fn watched(&self) -> Watched {
-        Watched { pid: self.pid, metrics: self.metrics.clone() }
+    pub fn probe(&self) -> ServerProbe {
+        ServerProbe { pid: self.pid, metrics: self.metrics.clone() }
     }
 }
 

@@ -19,7 +19,7 @@ pub use metadata::metadata;
 
 use crate::measuring::{Histogram, Latencies, Sample};
 use crate::pattern::Pattern;
-use crate::{Endpoint, Watched, cpu};
+use crate::{Endpoint, ServerProbe, cpu};
 
 /// What a repetition needs besides its endpoint.
 #[derive(Clone, Copy)]
@@ -94,16 +94,16 @@ pub fn load(
 /// Those of `run`.
 pub fn measure(
     stop: &AtomicBool,
-    server: &Watched,
+    server: &ServerProbe,
     side: &str,
     run: impl FnOnce(&mut Tally) -> Result<()>,
 ) -> Result<Option<Sample>> {
     let mut tally = Tally::default();
-    let (look, client, start) = (server.look(), cpu::of_this_process(), Instant::now());
+    let (snapshot, client, start) = (server.snapshot(), cpu::of_this_process(), Instant::now());
     run(&mut tally)?;
     let seconds = start.elapsed().as_secs_f64();
     let client = cpu::of_this_process().saturating_sub(client);
-    let seen = server.since(&look, side);
+    let seen = server.since(&snapshot, side);
     if stop.load(Ordering::Relaxed) || tally.operations == 0 {
         return Ok(None);
     }

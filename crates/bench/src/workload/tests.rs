@@ -12,7 +12,7 @@ const SEQUENTIAL_READ: Shape = Shape { writes: 0, random: false, depth: 8, size:
 const RANDOM_READ: Shape = Shape { writes: 0, random: true, depth: 64, size: 4096 };
 
 fn transfer(shape: Shape, fake: &mut Fake, conditions: &Conditions<'_>) -> Result<Option<Sample>> {
-    measure(conditions.stop, &Watched::default(), "", |tally| load(shape, None, fake, conditions, tally))
+    measure(conditions.stop, &ServerProbe::default(), "", |tally| load(shape, None, fake, conditions, tally))
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn every_load_measures_something_and_checks_what_it_reads() {
             assert_eq!((one.bytes, fake.deepest), (one.operations * size as u64, depth), "{shape:?}");
         }
     }
-    let one = measure(&stop, &Watched::default(), "", |tally| metadata(&mut fake, &conditions, tally));
+    let one = measure(&stop, &ServerProbe::default(), "", |tally| metadata(&mut fake, &conditions, tally));
     let one = one.unwrap().unwrap();
     check(&one);
     assert_eq!(one.bytes, 0);

@@ -22,7 +22,7 @@ const FLAGS: &[&str] = &[
 
 /// How a page is looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct PageLook {
     /// Width of the window in CSS pixels.
     pub(crate) width: u32,
     /// `light` or `dark`.
@@ -33,7 +33,7 @@ pub(crate) struct Look {
     pub(crate) colours: bool,
 }
 
-impl Look {
+impl PageLook {
     /// On a desk, by day.
     pub(crate) const DESK: Self = Self { width: 1280, scheme: "light", media: "screen", colours: true };
     /// The same by night.
@@ -118,7 +118,7 @@ impl Chromium {
     }
 
     /// Opens a page in this look and waits until it is there.
-    pub(crate) fn open(&mut self, page: &Path, look: Look) {
+    pub(crate) fn open(&mut self, page: &Path, look: PageLook) {
         self.look(look);
         self.events.clear();
         self.call("Page.navigate", json!({"url": format!("file://{}", page.display())}));
@@ -129,7 +129,7 @@ impl Chromium {
     }
 
     /// Looks at the same page otherwise.
-    pub(crate) fn look(&mut self, look: Look) {
+    pub(crate) fn look(&mut self, look: PageLook) {
         let metrics =
             json!({"width": look.width, "height": 900, "deviceScaleFactor": 1, "mobile": look.width < 500});
         self.call("Emulation.setDeviceMetricsOverride", metrics);

@@ -1,7 +1,7 @@
 //! How a page looks in the browser: nothing empty, nothing beyond the edge, nothing too faint,
 //! nothing cut on paper.
 
-use super::chromium::{Chromium, Look};
+use super::chromium::{Chromium, PageLook};
 use serde_json::Value;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const TEXT_LEAST: f64 = 9.0;
 
 /// Looks at a page in every way, and returns what stands in it.
 pub(super) fn look(browser: &mut Chromium, page: &Path, name: &str) -> Value {
-    browser.open(page, Look::DESK);
+    browser.open(page, PageLook::DESK);
     let desk = browser.ask(PROBE);
     let none = |found: &Value, what: &str| {
         let list = found.as_array().map_or(usize::from(found != 0), Vec::len);
@@ -27,9 +27,9 @@ pub(super) fn look(browser: &mut Chromium, page: &Path, name: &str) -> Value {
         let overview = chart["kind"] == "";
         assert!(overview || chart["named"] == true, "{name}: without words: {}", chart["title"]);
     }
-    browser.look(Look::DARK);
+    browser.look(PageLook::DARK);
     none(&browser.ask(PROBE)["faint"], "too little contrast in the dark");
-    browser.look(Look::PHONE);
+    browser.look(PageLook::PHONE);
     let phone = browser.ask(PROBE);
     for (seen, on) in [(&desk, "desk"), (&phone, "phone")] {
         assert_eq!(seen["wide"], false, "{name} is too wide for a {on}: {:#}", seen["beyond"]);
@@ -38,7 +38,7 @@ pub(super) fn look(browser: &mut Chromium, page: &Path, name: &str) -> Value {
         none(&seen["unsteady"], "tables that scroll without a sign, or lose their first column");
         assert!(seen["small"].as_f64().unwrap() >= TEXT_LEAST, "{name}: text of {} pixels", seen["small"]);
     }
-    browser.look(Look::PAPER);
+    browser.look(PageLook::PAPER);
     let paper = browser.ask(PROBE);
     none(&paper["cut"], "tables that paper cuts");
     none(&paper["broken"], "rows that may be broken over two pages");

@@ -12,7 +12,7 @@ use super::*;
 use crate::pages::tests::sample;
 use bench::evaluation::{ANF, NCONNECT};
 use bench::measuring::Record;
-use chromium::{Chromium, Look};
+use chromium::{Chromium, PageLook};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -145,16 +145,16 @@ fn screenshots_of_pages_are_made_where_they_are_asked_for() {
         let name = page.file_stem().unwrap().to_string_lossy();
         let path = |kind: &str| Path::new(&place).join(format!("{name}-{kind}"));
         for (kind, look) in [
-            ("desk.png", Look::DESK),
-            ("dark.png", Look::DARK),
-            ("phone.png", Look::PHONE),
-            ("grey.png", Look::GREY),
-            ("paper.png", Look::PAPER),
+            ("desk.png", PageLook::DESK),
+            ("dark.png", PageLook::DARK),
+            ("phone.png", PageLook::PHONE),
+            ("grey.png", PageLook::GREY),
+            ("paper.png", PageLook::PAPER),
         ] {
             browser.open(page, look);
             browser.picture(&path(kind));
         }
-        browser.look(Look::DESK);
+        browser.look(PageLook::DESK);
         browser.print(&path("paper.pdf"));
     }
 }

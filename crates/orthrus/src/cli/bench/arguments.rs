@@ -6,7 +6,7 @@ use bench::Flavor;
 use bench::link::{Link, LinkSpec};
 use bench::measuring::Settings;
 use bench::native::Target;
-use bench::{Metrics, Watched};
+use bench::{Metrics, ServerProbe};
 use gss::Credential;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,8 +122,8 @@ impl TargetArguments {
     }
 
     /// Returns how the server can be looked at from outside.
-    pub(crate) fn watched(&self) -> Watched {
-        Watched { pid: self.server_pid, metrics: self.server_metrics.clone() }
+    pub(crate) fn probe(&self) -> ServerProbe {
+        ServerProbe { pid: self.server_pid, metrics: self.server_metrics.clone() }
     }
 
     /// Returns the server's process, when it is one of this machine.

@@ -9,7 +9,7 @@ use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
 use anyhow::{Context, ensure};
 use bench::Flavor;
-use bench::Watched;
+use bench::ServerProbe;
 use bench::lanl::{
     ByScp, Caches, Carrier, Copier, LANL, Native, OnMount, SCP, Scope, ServerCache, Sources, ToHost, Way,
     lanl, room,
@@ -111,7 +111,7 @@ fn parse_enctype(text: &str) -> Result<RealmEnctype, String> {
 enum Sides {
     Own(Box<(FolderServer, EnctypeServers)>),
     Remote(Target),
-    Mounted(Mounts, Watched),
+    Mounted(Mounts, ServerProbe),
 }
 
 impl Arguments {
@@ -154,7 +154,7 @@ impl Arguments {
     fn sides(&self, link: Option<&Link>) -> anyhow::Result<Sides> {
         if self.mount.any() {
             let mounts = self.mount.resolve(self.target.port(), &self.flavors)?;
-            return Ok(Sides::Mounted(mounts, self.target.watched()));
+            return Ok(Sides::Mounted(mounts, self.target.probe()));
         }
         if let Some(target) = self.target.remote()? {
             ensure!(

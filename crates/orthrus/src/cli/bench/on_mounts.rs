@@ -6,7 +6,7 @@ use super::keep;
 use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
 use anyhow::ensure;
-use bench::Watched;
+use bench::ServerProbe;
 use bench::measuring::{Record, Settings};
 use bench::mounted::{self, OnMounts, Place, Places};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 pub(super) struct Target {
     mounts: Mounts,
     label: String,
-    server: Watched,
+    server: ServerProbe,
     by_connections: bool,
 }
 
@@ -55,7 +55,7 @@ impl Target {
         let mounts = arguments.resolve(target.port(), &flavors)?;
         settings.sides = mounts.sides();
         settings.baseline = settings.sides.first().cloned().unwrap_or_default();
-        let (label, server) = (arguments.label(), target.watched());
+        let (label, server) = (arguments.label(), target.probe());
         Ok(Some(Self { mounts, label, server, by_connections: false }))
     }
 

@@ -121,7 +121,7 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
 
 /// Where a server can be looked at from outside, as far as it can.
 #[derive(Clone, Debug, Default)]
-pub struct Watched {
+pub struct ServerProbe {
     /// Its process, when it is one of this machine.
     pub pid: Option<u32>,
     /// Its metrics endpoint.
@@ -130,23 +130,23 @@ pub struct Watched {
 
 /// What was seen of a server at one time.
 #[derive(Clone, Debug, Default)]
-pub struct Look {
+pub struct Snapshot {
     cpu: Option<Duration>,
     stages: Option<BTreeMap<String, Stages>>,
 }
 
 /// What a server did between two looks, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct Delta {
     /// Its processor time.
     pub cpu: Option<Duration>,
     /// Where the time of one flavor's requests went.
     pub stages: Option<Stages>,
 }
 
-impl Watched {
+impl ServerProbe {
     /// Looks before something that is measured: what it costs the server to tell is over by then.
-    pub fn look(&self) -> Look {
+    pub fn snapshot(&self) -> Snapshot {
         let told = self.told();
         self.seen(self.of_process(), told)
     }
@@ -160,20 +160,20 @@ impl Watched {
         self.metrics.as_ref()?.fetch().ok()
     }
 
-    fn seen(&self, own: Option<Duration>, told: Option<Told>) -> Look {
+    fn seen(&self, own: Option<Duration>, told: Option<Told>) -> Snapshot {
         let cpu = if self.pid.is_some() { own } else { told.as_ref().and_then(|told| told.cpu) };
-        Look { cpu, stages: told.map(|told| told.stages).filter(|stages| !stages.is_empty()) }
+        Snapshot { cpu, stages: told.map(|told| told.stages).filter(|stages| !stages.is_empty()) }
     }
 
     /// Says what was done since a look for `side`: a flavor, or one with an encryption type behind
     /// it (`krb5p-18`).
-    pub fn since(&self, before: &Look, side: &str) -> Seen {
+    pub fn since(&self, before: &Snapshot, side: &str) -> Delta {
         // The process first: to tell costs it something as well.
         let own = self.of_process();
         let now = self.seen(own, self.told());
         let flavor = side.split('-').next().unwrap_or_default();
-        let of = |look: &Look| look.stages.as_ref()?.get(flavor).copied();
-        Seen {
+        let of = |snapshot: &Snapshot| snapshot.stages.as_ref()?.get(flavor).copied();
+        Delta {
             cpu: before.cpu.zip(now.cpu).map(|(from, to)| to.saturating_sub(from)),
             stages: of(before).zip(of(&now)).and_then(|(from, to)| to.since(&from)),
         }
@@ -222,15 +222,15 @@ mod tests {
                 stream.write_all(text.as_bytes()).unwrap();
             });
         });
-        let watched = Watched { pid: None, metrics: Some(url.parse().unwrap()) };
-        let before = watched.look();
-        let seen = watched.since(&before, "sys");
+        let probe = ServerProbe { pid: None, metrics: Some(url.parse().unwrap()) };
+        let before = probe.snapshot();
+        let seen = probe.since(&before, "sys");
         let stages = Stages { requests: 1, ..Stages::default() };
-        assert_eq!(seen, Seen { cpu: Some(Duration::from_secs(1)), stages: Some(stages) });
+        assert_eq!(seen, Delta { cpu: Some(Duration::from_secs(1)), stages: Some(stages) });
         answering.join().unwrap();
         // Nobody answers any more.
-        assert_eq!(watched.since(&before, "sys"), Seen::default());
-        assert_eq!(watched.metrics.map(|metrics| metrics.to_string()), Some(url));
+        assert_eq!(probe.since(&before, "sys"), Delta::default());
+        assert_eq!(probe.metrics.map(|metrics| metrics.to_string()), Some(url));
         assert!("ftp://x".parse::<Metrics>().is_err() && "http://".parse::<Metrics>().is_err());
     }
 }
