@@ -1,8 +1,8 @@
 //! Context set-ups a second on one core: the program by TCP, and MIT's library alone.
 
 use super::cores::Cores;
+use super::kerberos_site::{ANSWER_MAX, KerberosSite};
 use super::output::{Floor, Output};
-use super::site::{ANSWER_MAX, Site};
 use super::{End, stopped};
 use anyhow::{Context, bail, ensure};
 use bench::measuring::Interval;
@@ -65,7 +65,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
 }
 
 fn one(output: &mut Output, stop: &AtomicBool, cores: Cores, enctype: RealmEnctype) -> anyhow::Result<End> {
-    let site = Site::start(Enctypes::only(enctype))?;
+    let site = KerberosSite::start(Enctypes::only(enctype))?;
     let tokens = tokens(&site)?;
     let acceptor = Acceptor::from_keytab(&site.realm().server_keytab())?;
     let established = acceptor.accept(tokens.first().context("no token")?)?;
@@ -107,7 +107,7 @@ fn show(output: &mut Output, name: &str, rounds: &[Round], floor: Option<Floor>)
     output.interval(&format!("{name}, processor time"), "µs", cpu, None);
 }
 
-fn tokens(site: &Site) -> anyhow::Result<Vec<Vec<u8>>> {
+fn tokens(site: &KerberosSite) -> anyhow::Result<Vec<Vec<u8>>> {
     let credential = site.credential();
     let token = |_| match Initiator::new("nfs@localhost", &credential)?.step(None)? {
         Step::Send(token) => Ok(token),

@@ -7,7 +7,7 @@
 //! `target`.
 
 use super::ganesha::{self, Folder, Ganesha, Package};
-use super::site::{Site, program};
+use super::kerberos_site::{KerberosSite, program};
 use super::stopped;
 use anyhow::Context;
 use bench::Metrics;
@@ -128,7 +128,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
     // too.
     let link = arguments.link.map(Link::make).transpose()?;
     let hosts = link.iter().map(|link| link.server().to_string()).collect();
-    let site = Site::start_with(RealmOptions { hosts, ..RealmOptions::default() })?;
+    let site = KerberosSite::start_with(RealmOptions { hosts, ..RealmOptions::default() })?;
     let mut failed: Vec<Evaluation> = Vec::new();
     let peer = match arguments.servers.contains(&Name::Ganesha) {
         true => Package::find(arguments.peer).inspect_err(|reason| println!("skipped: {reason}")).ok(),
@@ -197,7 +197,7 @@ fn compare(folder: &Path, peer: &str, evaluation: Evaluation) -> anyhow::Result<
 /// Runs one evaluation with a server of its own, and says whether it came to its end.
 fn measure(
     arguments: &Arguments,
-    site: &Site,
+    site: &KerberosSite,
     link: Option<&Link>,
     name: &Server<'_>,
     evaluation: Evaluation,
@@ -256,7 +256,7 @@ fn measure(
 
 /// Starts a server that exports a folder of `disk` as /data.
 fn start(
-    site: &Site,
+    site: &KerberosSite,
     link: Option<&Link>,
     name: &Server<'_>,
     work: &Path,

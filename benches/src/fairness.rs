@@ -6,9 +6,9 @@
 //! the kernel takes the core from the stream at once; what is left is enough to keep the server
 //! busy all the time, which is printed.
 
-use super::bed::Bed;
+use super::load_target::{Load, LoadTarget};
 use super::output::{Floor, Output};
-use super::stand::{Load, Stand};
+use super::test_bed::TestBed;
 use super::{End, stopped};
 use anyhow::{Context, ensure};
 use bench::measuring::{Interval, Sample};
@@ -36,8 +36,8 @@ const FLOOR: Floor = Floor::AtMost(3.0);
 /// # Errors
 /// When realm or server do not work, or the system does not let a thread step back.
 pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
-    let bed = Bed::start()?;
-    output.note(&format!("{}; one shard", bed.cores().describe()));
+    let test_bed = TestBed::start()?;
+    output.note(&format!("{}; one shard", test_bed.cores().describe()));
     output.note("first client: krb5p, reads of 1 MiB, 16 in flight; second client: the metadata mix, one operation at a time");
     output.note("the first client's thread has the scheduling policy SCHED_IDLE: it never keeps the second one from the client's core");
     output.note(&format!(
@@ -45,15 +45,16 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         LENGTH.as_secs_f64(),
         LENGTH.as_secs_f64()
     ));
-    let stand = bed.stand(stop);
+    let load_target = test_bed.load_target(stop);
     for flavor in [Flavor::Sys, Flavor::Krb5p] {
         let mut rounds = Vec::new();
-        let mut stream = stand.mount("/data", Flavor::Krb5p, stand.options(Flavor::Krb5p)?)?;
-        let mut other = stand.mount("/data", flavor, stand.options(flavor)?)?;
+        let mut stream = load_target.mount("/data", Flavor::Krb5p, load_target.options(Flavor::Krb5p)?)?;
+        let mut other = load_target.mount("/data", flavor, load_target.options(flavor)?)?;
         for round in 0..ROUNDS {
-            let alone = stand.repeat(&mut other, Load::Metadata, round, LENGTH)?;
-            let beside =
-                with_stream(&stand, &mut stream, || stand.repeat(&mut other, Load::Metadata, round, LENGTH))?;
+            let alone = load_target.repeat(&mut other, Load::Metadata, round, LENGTH)?;
+            let beside = with_stream(&load_target, &mut stream, || {
+                load_target.repeat(&mut other, Load::Metadata, round, LENGTH)
+            })?;
             if stopped(stop) {
                 return Ok(End::Interrupted);
             }
@@ -76,7 +77,7 @@ struct Round {
 
 /// Does something while another thread streams; returns the stream's rate in MB/s, too.
 fn with_stream<T>(
-    stand: &Stand<'_>,
+    load_target: &LoadTarget<'_>,
     mount: &mut Mount,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, f64)> {
@@ -87,7 +88,7 @@ fn with_stream<T>(
             let (mut bytes, mut seconds) = (0, 0.0);
             let slice = Duration::from_millis(100);
             while !enough.load(Ordering::Relaxed) {
-                let Some(one) = stand.plain(mount, STREAM, slice)? else { break };
+                let Some(one) = load_target.plain(mount, STREAM, slice)? else { break };
                 bytes += one.bytes;
                 seconds += one.seconds;
             }

@@ -131,7 +131,7 @@ fn start(server: &str, lies_on: &str) -> anyhow::Result<Child> {
             TIME_LIMIT,
             "--orthrus",
         ])
-        .arg(super::site::program()?)
+        .arg(super::kerberos_site::program()?)
         .arg("cost")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -2,7 +2,6 @@
 //!
 //! A missed floor is printed and does not fail the command.
 
-mod bed;
 mod contexts;
 mod cores;
 mod disk;
@@ -10,8 +9,10 @@ mod evaluations;
 mod fairness;
 mod flow;
 mod ganesha;
+mod kerberos_site;
 mod krb5;
 mod linux;
+mod load_target;
 mod memory;
 mod names;
 mod nconnect;
@@ -20,9 +21,8 @@ mod path;
 mod peers;
 mod rsize;
 mod shards;
-mod site;
 mod slow_disk;
-mod stand;
+mod test_bed;
 
 use anyhow::Context;
 use clap::Parser;

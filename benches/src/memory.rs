@@ -1,8 +1,8 @@
 //! What an idle server and an idle connection cost in memory.
 
 use super::cores::Cores;
+use super::kerberos_site::KerberosSite;
 use super::output::{Floor, Output};
-use super::site::Site;
 use super::{End, stopped};
 use anyhow::{Context, bail};
 use client::{Client, Flavor};
@@ -34,7 +34,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     }
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(65_536)), hard)?;
     let cores = Cores::choose()?;
-    let site = Site::start(Enctypes::default())?;
+    let site = KerberosSite::start(Enctypes::default())?;
     let work = private::temporary("orthrus-xtask-")?;
     let folder = work.path().join("data");
     std::fs::create_dir(&folder)?;

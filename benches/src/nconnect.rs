@@ -6,15 +6,15 @@
 //! eight to one: these have to be measured in turns. The rest, from sessions to intervals, is the
 //! same.
 
-use super::bed::Bed;
+use super::load_target::rate_unit;
 use super::output::{Floor, Output};
-use super::stand::rate_unit;
+use super::test_bed::TestBed;
 use super::{End, stopped};
 use anyhow::bail;
 use bench::measuring::{
     self, Axes, Case, CaseRecord, ClientLayout, Evaluation, Load, Record, Settings, Transfer, Watch,
 };
-use bench::native::{Counters, Native, Site, Target};
+use bench::native::{Counters, Native, ServerSet, Target};
 use bench::{Flavor, Unit};
 use report::form::cpu_unit;
 use std::collections::BTreeMap;
@@ -46,8 +46,11 @@ const UNIT: Unit = Unit::OperationsPerSecond;
 /// # Errors
 /// When realm or server do not work.
 pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
-    let bed = Bed::start_logged()?;
-    output.note(&format!("{}; one shard, one context for all connections of a row", bed.cores().describe()));
+    let test_bed = TestBed::start_logged()?;
+    output.note(&format!(
+        "{}; one shard, one context for all connections of a row",
+        test_bed.cores().describe()
+    ));
     output.note(&format!(
         "random reads of 4 KiB, {DEPTH} in flight in all; median [interval] of {ROUNDS} interleaved rounds of {SECONDS:.2} s"
     ));
@@ -64,7 +67,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         options: BTreeMap::new(),
     };
     let mut record = Record::begin("nconnect", "One context over several connections", settings);
-    let mut site = OnBed { target: bed.target(), bed: &bed };
+    let mut site = OnBed { target: test_bed.target(), test_bed: &test_bed };
     let mut driver = Native::new(&mut site, "bench-nconnect", stop).counting();
     let watch = Watch { stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
     measuring::run(&mut Ways(FLAVORS.into_iter()), &mut driver, &mut record, watch)?;
@@ -122,17 +125,17 @@ impl Evaluation for Ways {
 
 /// The server of the bed.
 struct OnBed<'a> {
-    bed: &'a Bed,
+    test_bed: &'a TestBed,
     target: Target,
 }
 
-impl Site for OnBed<'_> {
+impl ServerSet for OnBed<'_> {
     fn target(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<&Target> {
         Ok(&self.target)
     }
 
     fn counters(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<Option<Counters>> {
-        self.bed.counters().map(Some)
+        self.test_bed.counters().map(Some)
     }
 }
 

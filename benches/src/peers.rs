@@ -3,9 +3,9 @@
 
 use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
+use super::kerberos_site::KerberosSite;
+use super::load_target::{Load, LoadTarget, rate_unit};
 use super::output::{Floor, Output};
-use super::site::Site;
-use super::stand::{Load, Stand, rate_unit};
 use super::{End, stopped};
 use bench::measuring::{Interval, Sample, compare};
 use bench::workload::Shape;
@@ -70,7 +70,7 @@ fn floor(load: Load, flavor: Flavor) -> Option<Floor> {
 /// One of the servers.
 struct Peer<'a> {
     name: String,
-    stand: Stand<'a>,
+    load_target: LoadTarget<'a>,
 }
 
 /// Runs the benchmark.
@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
         Err(reason) => return Ok(End::Skipped(reason)),
     };
     let cores = Cores::choose()?;
-    let site = Site::start(Enctypes::default())?;
+    let site = KerberosSite::start(Enctypes::default())?;
     let work = private::temporary("orthrus-xtask-")?;
     let folder = package.folder()?;
     let export = folder.path().join("data");
@@ -94,10 +94,10 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let ganesha =
         cores.on_server(|| Ganesha::start(&package, work.path(), &export, site.realm(), free, None))?;
-    let stand = |pid, address| Stand { site: &site, pid, address, file_size: FILE_SIZE, stop };
+    let load_target = |pid, address| LoadTarget { site: &site, pid, address, file_size: FILE_SIZE, stop };
     let peers = [
-        Peer { name: "orthrus".to_owned(), stand: stand(server.pid(), server.address()) },
-        Peer { name: package.name(), stand: stand(ganesha.pid(), free) },
+        Peer { name: "orthrus".to_owned(), load_target: load_target(server.pid(), server.address()) },
+        Peer { name: package.name(), load_target: load_target(ganesha.pid(), free) },
     ];
     introduce(output, cores, (&package, folder.kind()), arguments.rounds);
     let mut lower = 1;
@@ -171,7 +171,7 @@ impl Run<'_> {
         for round in 0..self.rounds {
             for ((peer, side), measured) in self.peers.iter().zip(&mut sides).zip(&mut measured) {
                 let Ok(mount) = side else { continue };
-                match peer.stand.repeat(mount, load, round, LENGTH) {
+                match peer.load_target.repeat(mount, load, round, LENGTH) {
                     Ok(one) => measured.extend(one),
                     Err(error) => *side = Err(format!("{error:#}")),
                 }
@@ -195,9 +195,9 @@ impl Run<'_> {
     }
 
     fn try_mount(&self, peer: &Peer<'_>, depth: u32) -> anyhow::Result<Mount> {
-        let mut options = peer.stand.options(self.flavor)?;
+        let mut options = peer.load_target.options(self.flavor)?;
         options.slots_max = depth;
-        peer.stand.mount("/data", self.flavor, options)
+        peer.load_target.mount("/data", self.flavor, options)
     }
 
     fn report(&mut self, load: Load, name: &str, measured: &[Vec<Sample>; 2], sides: &[Side; 2]) {

@@ -1,9 +1,9 @@
 //! Which sizes of reads and writes to offer where they are protected: sequential ones of one and of
 //! several clients, with the same number of bytes in flight.
 
-use super::bed::Bed;
+use super::load_target::{Load, LoadTarget};
 use super::output::Output;
-use super::stand::{Load, Stand};
+use super::test_bed::TestBed;
 use super::{End, stopped};
 use anyhow::Context;
 use bench::measuring::Interval;
@@ -29,9 +29,9 @@ const LENGTH: Duration = Duration::from_millis(400);
 /// # Errors
 /// When realm or server do not work.
 pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
-    let bed = Bed::start()?;
-    let stand = bed.stand(stop);
-    output.note(&format!("{}; one shard; the clients share their core", bed.cores().describe()));
+    let test_bed = TestBed::start()?;
+    let load_target = test_bed.load_target(stop);
+    output.note(&format!("{}; one shard; the clients share their core", test_bed.cores().describe()));
     output.note(&format!(
         "sys, krb5i and krb5p, sequential reads and writes on tmpfs, {} MiB in flight in all; median [interval] of {ROUNDS} interleaved rounds of {:.1} s",
         IN_FLIGHT >> 20,
@@ -40,7 +40,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     for write in [false, true] {
         for flavor in [Flavor::Sys, Flavor::Krb5i, Flavor::Krb5p] {
             for clients in CLIENTS {
-                let Some(figures) = measure(&stand, write, flavor, clients)? else {
+                let Some(figures) = measure(&load_target, write, flavor, clients)? else {
                     return Ok(End::Interrupted);
                 };
                 report(output, write, flavor, clients, &figures);
@@ -60,14 +60,14 @@ struct Figures {
 }
 
 fn measure(
-    stand: &Stand<'_>,
+    load_target: &LoadTarget<'_>,
     write: bool,
     flavor: Flavor,
     clients: usize,
 ) -> anyhow::Result<Option<[Figures; SIZES.len()]>> {
-    let mut options = stand.options(flavor)?;
+    let mut options = load_target.options(flavor)?;
     options.slots_max = u32::try_from(IN_FLIGHT / SIZES[0] / clients)?;
-    let mounts = (0..clients).map(|_| stand.mount("/data", flavor, options.clone()));
+    let mounts = (0..clients).map(|_| load_target.mount("/data", flavor, options.clone()));
     let mut mounts = mounts.collect::<anyhow::Result<Vec<_>>>()?;
     // Sizes beyond what the server offers are to be tried too.
     mounts.iter_mut().for_each(Mount::exceed_offer);
@@ -76,10 +76,10 @@ fn measure(
         for (size, figures) in SIZES.into_iter().zip(&mut figures) {
             let load = Load::sequential(write, IN_FLIGHT / size / clients, size);
             if round == 0 {
-                together(stand, &mut mounts, load)?;
+                together(load_target, &mut mounts, load)?;
             }
-            let (cost, rate) = together(stand, &mut mounts, load)?;
-            if stopped(stand.stop) {
+            let (cost, rate) = together(load_target, &mut mounts, load)?;
+            if stopped(load_target.stop) {
                 return Ok(None);
             }
             figures.cost.push(cost);
@@ -91,12 +91,12 @@ fn measure(
 }
 
 /// Lets all clients work at once; returns the server's processor time in s/GB, and MB/s.
-fn together(stand: &Stand<'_>, mounts: &mut [Mount], load: Load) -> anyhow::Result<(f64, f64)> {
-    let used = || cpu::of_process(stand.pid).context("the server is gone");
+fn together(load_target: &LoadTarget<'_>, mounts: &mut [Mount], load: Load) -> anyhow::Result<(f64, f64)> {
+    let used = || cpu::of_process(load_target.pid).context("the server is gone");
     let (before, start) = (used()?, Instant::now());
     let bytes = std::thread::scope(|scope| {
         let workers: Vec<_> =
-            mounts.iter_mut().map(|mount| scope.spawn(|| stand.plain(mount, load, LENGTH))).collect();
+            mounts.iter_mut().map(|mount| scope.spawn(|| load_target.plain(mount, load, LENGTH))).collect();
         workers.into_iter().try_fold(0, |bytes, worker| {
             let one = worker.join().ok().context("a client panicked")??;
             anyhow::Ok(bytes + one.map_or(0, |one| one.bytes))

@@ -1,10 +1,10 @@
 //! Cached reads of one client while others keep a slow disk busy with reads, writes and COMMITs.
 
-use super::bed::Bed;
 use super::disk::SlowDisk;
 use super::fairness::step_back;
+use super::load_target::{Load, LoadTarget};
 use super::output::{Floor, Output};
-use super::stand::{Load, Stand};
+use super::test_bed::TestBed;
 use super::{End, stopped};
 use anyhow::Context;
 use bench::measuring::{Interval, Sample};
@@ -50,8 +50,8 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     }
     // Dropped after the server, which has files open on it.
     let disk = SlowDisk::make(DISK_SIZE)?;
-    let bed = Bed::start_on(&disk.path())?;
-    output.note(&format!("{}; one shard", bed.cores().describe()));
+    let test_bed = TestBed::start_on(&disk.path())?;
+    output.note(&format!("{}; one shard", test_bed.cores().describe()));
     output.note(&format!(
         "disk: ext4 on a loop device, held back to {DISK_SPEED} reads and {DISK_SPEED} writes a second"
     ));
@@ -59,8 +59,8 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     output.note(&format!(
         "others: {DEPTH} uncached random reads of 4 KiB in flight; {WRITES} writes of 4 KiB and a COMMIT, again and again"
     ));
-    let fast = Stand { file_size: CACHED_SIZE, ..bed.stand(stop) };
-    let slow = Stand { file_size: UNCACHED_SIZE, ..bed.stand(stop) };
+    let fast = LoadTarget { file_size: CACHED_SIZE, ..test_bed.load_target(stop) };
+    let slow = LoadTarget { file_size: UNCACHED_SIZE, ..test_bed.load_target(stop) };
     for flavor in [Flavor::Sys, Flavor::Krb5p] {
         disk.hold_back(0)?;
         let mut first = fast.mount("/slow", flavor, fast.options(flavor)?)?;
@@ -112,18 +112,22 @@ struct Others {
 
 /// Does something while other threads keep the disk busy.
 fn beside<T>(
-    stand: &Stand<'_>,
+    load_target: &LoadTarget<'_>,
     (reader, writer): (&mut Mount, &mut Mount),
     mut work: impl FnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Others)> {
     let (enough, commits) = (AtomicBool::new(false), AtomicU64::new(0));
-    let shard = shard_of(stand.pid)?;
+    let shard = shard_of(load_target.pid)?;
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
             step_back()?;
             let mut all = Vec::new();
             while !enough.load(Ordering::Relaxed) {
-                all.extend(stand.plain(reader, Load::random(false, DEPTH), Duration::from_millis(500))?);
+                all.extend(load_target.plain(
+                    reader,
+                    Load::random(false, DEPTH),
+                    Duration::from_millis(500),
+                )?);
             }
             anyhow::Ok(all)
         });

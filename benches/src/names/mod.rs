@@ -4,8 +4,8 @@
 mod churn;
 
 use super::disk::{SlowDisk, journal_commits};
+use super::kerberos_site::program;
 use super::output::Output;
-use super::site::program;
 use super::{End, stopped};
 use bench::ServerProcess;
 use bench::measuring::Interval;

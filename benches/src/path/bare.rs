@@ -3,8 +3,8 @@
 
 use super::LENGTH;
 use super::rows::{SEQUENTIAL_READ, Store};
-use crate::bed::Bed;
 use crate::output::{Floor, Output};
+use crate::test_bed::TestBed;
 use crate::{flow, stopped};
 use anyhow::Context;
 use bench::measuring::{Sample, compare};
@@ -19,14 +19,20 @@ const FLOOR: Floor = Floor::AtLeast(0.7);
 ///
 /// # Errors
 /// When the server does not do what it should.
-pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -> anyhow::Result<()> {
-    let stand = bed.stand(stop);
-    let mut mount = stand.mount(Store::Tmpfs.export(), Flavor::Sys, stand.options(Flavor::Sys)?)?;
-    let file = File::open(bed.export().join(mount.file())).context("the mount's file")?;
+pub fn measure(
+    output: &mut Output,
+    test_bed: &TestBed,
+    rounds: u32,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let load_target = test_bed.load_target(stop);
+    let mut mount =
+        load_target.mount(Store::Tmpfs.export(), Flavor::Sys, load_target.options(Flavor::Sys)?)?;
+    let file = File::open(test_bed.export().join(mount.file())).context("the mount's file")?;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        own.extend(stand.repeat(&mut mount, SEQUENTIAL_READ, round, LENGTH)?);
-        bare.push(Sample { repetition: round, ..flow::stream(bed.cores(), &file, LENGTH)? });
+        own.extend(load_target.repeat(&mut mount, SEQUENTIAL_READ, round, LENGTH)?);
+        bare.push(Sample { repetition: round, ..flow::stream(test_bed.cores(), &file, LENGTH)? });
         if stopped(stop) {
             return Ok(());
         }

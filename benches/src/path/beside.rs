@@ -2,11 +2,11 @@
 
 use super::LENGTH;
 use super::rows::{RANDOM_READ, SEQUENTIAL_DEPTH, SEQUENTIAL_READ, Store};
-use crate::bed::Bed;
 use crate::ganesha::{self, Ganesha, Package};
+use crate::load_target::{Load, LoadTarget};
 use crate::output::{Floor, Output};
-use crate::stand::{Load, Stand};
 use crate::stopped;
+use crate::test_bed::TestBed;
 use bench::measuring::{Sample, compare};
 use bench::workload::Shape;
 use bench::{Endpoint, Flavor, Mount};
@@ -22,7 +22,12 @@ const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
 /// # Errors
 /// When Ganesha does not start, or when the program fails; Ganesha's failures under load become
 /// part of the output.
-pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -> anyhow::Result<()> {
+pub fn measure(
+    output: &mut Output,
+    test_bed: &TestBed,
+    rounds: u32,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     println!();
     let package = match Package::find(ganesha::Which::Installed) {
         Ok(package) => package,
@@ -36,14 +41,16 @@ pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -
         return Ok(());
     }
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let start = || Ganesha::start(&package, bed.work(), &bed.export(), bed.site().realm(), address, None);
-    let ganesha = bed.cores().on_server(start)?;
+    let start = || {
+        Ganesha::start(&package, test_bed.work(), &test_bed.export(), test_bed.site().realm(), address, None)
+    };
+    let ganesha = test_bed.cores().on_server(start)?;
     output.note(&format!("peer: {}, the same folder on tmpfs, on the same core in turns", package.name()));
     output.note(ganesha::METADATA_REMARK);
-    let own = bed.stand(stop);
+    let own = test_bed.load_target(stop);
     let pair = Pair {
         own: &own,
-        peer: Stand { pid: ganesha.pid(), address, ..bed.stand(stop) },
+        peer: LoadTarget { pid: ganesha.pid(), address, ..test_bed.load_target(stop) },
         name: package.name(),
         rounds,
     };
@@ -90,8 +97,8 @@ fn at_depth(load: Load, depth: usize) -> Load {
 
 /// Both servers.
 struct Pair<'a> {
-    own: &'a Stand<'a>,
-    peer: Stand<'a>,
+    own: &'a LoadTarget<'a>,
+    peer: LoadTarget<'a>,
     /// The peer's, with its version.
     name: String,
     rounds: u32,

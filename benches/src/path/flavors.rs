@@ -2,8 +2,8 @@
 
 use super::rows::{Figure, Group, Store};
 use super::{Arguments, LENGTH};
+use crate::load_target::{LoadTarget, rate_unit};
 use crate::output::Output;
-use crate::stand::{Stand, rate_unit};
 use crate::stopped;
 use anyhow::Context;
 use bench::measuring::{Interval, Sample, compare};
@@ -16,7 +16,7 @@ use report::form::cpu_unit;
 /// When the server does not do what it should.
 pub fn measure(
     output: &mut Output,
-    stand: &Stand<'_>,
+    load_target: &LoadTarget<'_>,
     store: Store,
     groups: &[&Group],
     arguments: &Arguments,
@@ -26,13 +26,13 @@ pub fn measure(
     }
     let mut mounts = Vec::new();
     for flavor in arguments.flavors() {
-        let mount = stand.mount(store.export(), flavor, stand.options(flavor)?);
+        let mount = load_target.mount(store.export(), flavor, load_target.options(flavor)?);
         let mount = mount.with_context(|| format!("{} with {}", store.export(), flavor.name()))?;
         mounts.push((flavor, mount));
     }
     for group in groups {
-        let measured = all_rounds(stand, &mut mounts, group, arguments.rounds)?;
-        if stopped(stand.stop) {
+        let measured = all_rounds(load_target, &mut mounts, group, arguments.rounds)?;
+        if stopped(load_target.stop) {
             return Ok(());
         }
         report(output, group, store, &measured);
@@ -42,7 +42,7 @@ pub fn measure(
 
 /// Measures one group: each round goes through all flavors.
 fn all_rounds(
-    stand: &Stand<'_>,
+    load_target: &LoadTarget<'_>,
     mounts: &mut [(Flavor, Mount)],
     group: &Group,
     rounds: u32,
@@ -50,7 +50,7 @@ fn all_rounds(
     let mut measured: Vec<_> = mounts.iter().map(|(flavor, _)| (*flavor, Vec::new())).collect();
     for round in 0..rounds {
         for ((flavor, mount), (_, measured)) in mounts.iter_mut().zip(&mut measured) {
-            let one = stand.repeat(mount, group.load, round, LENGTH);
+            let one = load_target.repeat(mount, group.load, round, LENGTH);
             measured.extend(one.with_context(|| format!("{} with {}", group.name, flavor.name()))?);
         }
     }

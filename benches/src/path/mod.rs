@@ -6,8 +6,8 @@ mod beside;
 mod flavors;
 mod rows;
 
-use super::bed::Bed;
 use super::output::Output;
+use super::test_bed::TestBed;
 use super::{End, stopped};
 use bench::Flavor;
 use std::sync::atomic::AtomicBool;
@@ -52,24 +52,24 @@ pub const LENGTH: Duration = Duration::from_millis(250);
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
 pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<End> {
-    let bed = Bed::start()?;
-    introduce(output, &bed, arguments.rounds);
+    let test_bed = TestBed::start()?;
+    introduce(output, &test_bed, arguments.rounds);
     for store in [rows::Store::Tmpfs, rows::Store::Memory] {
         let groups = rows::GROUPS.iter().filter(|group| arguments.wants(&store.name(group)));
         let groups: Vec<_> = groups.collect();
-        flavors::measure(output, &bed.stand(stop), store, &groups, arguments)?;
+        flavors::measure(output, &test_bed.load_target(stop), store, &groups, arguments)?;
     }
     if !stopped(stop) && arguments.wants("bare") {
-        bare::measure(output, &bed, arguments.rounds, stop)?;
+        bare::measure(output, &test_bed, arguments.rounds, stop)?;
     }
     if !stopped(stop) && arguments.wants("ganesha") {
-        beside::measure(output, &bed, arguments.rounds, stop)?;
+        beside::measure(output, &test_bed, arguments.rounds, stop)?;
     }
     Ok(if stopped(stop) { End::Interrupted } else { End::Complete })
 }
 
-fn introduce(output: &mut Output, bed: &Bed, rounds: u32) {
-    output.note(&format!("{}; one shard, one connection for each flavor", bed.cores().describe()));
+fn introduce(output: &mut Output, test_bed: &TestBed, rounds: u32) {
+    output.note(&format!("{}; one shard, one connection for each flavor", test_bed.cores().describe()));
     output.note(&format!(
         "median [interval] of {rounds} interleaved rounds of {:.2} s; a ratio is that of one round's two figures",
         LENGTH.as_secs_f64()

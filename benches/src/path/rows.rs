@@ -1,7 +1,7 @@
 //! What is measured, and what is asked of it.
 
+use crate::load_target::Load;
 use crate::output::Floor;
-use crate::stand::Load;
 use bench::Flavor;
 
 /// Where the server keeps the files.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-pub use site::{ANSWER_MAX, Counters, Site, Target};
+pub use site::{ANSWER_MAX, Counters, ServerSet, Target};
 pub use trouble::explained;
 
 use crate::measuring::{Case, ClientLayout, Driver, Load, Record, Sample, Turn};
@@ -34,9 +34,9 @@ const NOT_PREPARED: &str = "the case was not prepared";
 /// What sessions are made for; cases that have it in common share them.
 type Key = (String, ClientLayout, bool);
 
-/// Sessions with the servers of a [`Site`], and loads on them.
+/// Sessions with the servers of a [`ServerSet`], and loads on them.
 pub struct Native<'a> {
-    site: &'a mut dyn Site,
+    site: &'a mut dyn ServerSet,
     stop: &'a AtomicBool,
     folder: String,
     /// Whether the server's and the clients' counters go into the samples.
@@ -51,7 +51,7 @@ pub struct Native<'a> {
 impl<'a> Native<'a> {
     /// Makes sessions with the servers of `site` as they are needed; `folder` is how the folders
     /// that it makes in the export, and removes, begin.
-    pub fn new(site: &'a mut dyn Site, folder: &str, stop: &'a AtomicBool) -> Self {
+    pub fn new(site: &'a mut dyn ServerSet, folder: &str, stop: &'a AtomicBool) -> Self {
         let (folder, sessions) = (folder.to_owned(), BTreeMap::new());
         Self { site, stop, folder, counts: false, sessions, named: 0, remains: Remains::default() }
     }

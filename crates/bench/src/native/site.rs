@@ -119,7 +119,7 @@ impl Target {
 }
 
 /// The servers of a run: one, or one for each choice of instructions where it starts them itself.
-pub trait Site {
+pub trait ServerSet {
     /// Returns the server that makes this choice (`ORTHRUS_CPU`), or the one that makes its own.
     ///
     /// # Errors

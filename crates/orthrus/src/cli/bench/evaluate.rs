@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use bench::evaluation::{self, ANF, NCONNECT, ONTAP, Only, PLAN, PlanFile, REPOSITORY, own_plan};
 use bench::link::Link;
 use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
-use bench::native::{Native, Site};
+use bench::native::{Native, ServerSet};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -265,7 +265,7 @@ pub(crate) fn start(
     record.environment.link = link.as_ref().map(Link::spec);
     let files = begin(&mut record, output, resume.as_deref())?;
     let local = remote.as_ref().is_none_or(|target| target.pid.is_some());
-    let mut site: Box<dyn Site + '_> = match remote {
+    let mut site: Box<dyn ServerSet + '_> = match remote {
         Some(target) => Box::new(Remote(target)),
         None => Box::new(Own::start(store, link.as_ref())?),
     };
@@ -279,7 +279,7 @@ pub(crate) fn start(
 /// As [`conduct`] and [`publish`].
 pub(crate) fn by_client(
     record: &mut Record,
-    site: &mut dyn Site,
+    site: &mut dyn ServerSet,
     files: &Files,
     stop: &AtomicBool,
     asked: Asked<'_>,

@@ -5,7 +5,7 @@ use super::folder_server;
 use crate::cli::own_realm::OwnRealm;
 use anyhow::{Context, bail};
 use bench::link::{self, Link};
-use bench::native::{Counters, Site, Target};
+use bench::native::{Counters, ServerSet, Target};
 use bench::{ServerProcess, counters};
 use gss::Credential;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// A server that somebody named.
 pub(crate) struct Remote(pub Target);
 
-impl Site for Remote {
+impl ServerSet for Remote {
     fn target(&mut self, server_cpu: Option<&str>) -> anyhow::Result<&Target> {
         if server_cpu.is_some() {
             bail!("the instructions of a server elsewhere cannot be chosen");
@@ -79,7 +79,7 @@ impl<'a> Own<'a> {
     }
 }
 
-impl Site for Own<'_> {
+impl ServerSet for Own<'_> {
     fn target(&mut self, server_cpu: Option<&str>) -> anyhow::Result<&Target> {
         let key = server_cpu.map(str::to_owned);
         if !self.servers.contains_key(&key) {

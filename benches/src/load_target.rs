@@ -1,6 +1,6 @@
 //! A running server with what it takes to put load on it: mounts, and one repetition at a time.
 
-use super::site::Site;
+use super::kerberos_site::KerberosSite;
 use anyhow::Context;
 use bench::measuring::Sample;
 use bench::workload::{self, Conditions, Shape};
@@ -51,9 +51,9 @@ const fn percentage(write: bool) -> u32 {
 }
 
 /// A server, and as whom to load it.
-pub struct Stand<'a> {
+pub struct LoadTarget<'a> {
     /// Realm and ticket.
-    pub site: &'a Site,
+    pub site: &'a KerberosSite,
     /// The server's process.
     pub pid: u32,
     /// Where it listens.
@@ -64,7 +64,7 @@ pub struct Stand<'a> {
     pub stop: &'a AtomicBool,
 }
 
-impl Stand<'_> {
+impl LoadTarget<'_> {
     /// How to connect with a flavor: one connection, 64 slots.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Stand<'_> {
     /// Runs one repetition and nothing before it.
     ///
     /// # Errors
-    /// As [`Stand::repeat`].
+    /// As [`LoadTarget::repeat`].
     pub fn plain(
         &self,
         mount: &mut dyn Endpoint,

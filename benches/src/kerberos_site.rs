@@ -18,12 +18,12 @@ use std::time::Duration;
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// A realm and alice's ticket.
-pub struct Site {
+pub struct KerberosSite {
     realm: TemporaryRealm,
     ccache: PathBuf,
 }
 
-impl Site {
+impl KerberosSite {
     /// Makes a realm with these encryption types, and makes this process, which must have no
     /// threads, use it.
     ///
@@ -33,10 +33,10 @@ impl Site {
         Self::start_with(RealmOptions { enctypes, ..RealmOptions::default() })
     }
 
-    /// As [`Site::start`], with all options of a realm.
+    /// As [`KerberosSite::start`], with all options of a realm.
     ///
     /// # Errors
-    /// As [`Site::start`].
+    /// As [`KerberosSite::start`].
     pub fn start_with(options: RealmOptions) -> anyhow::Result<Self> {
         let realm = TemporaryRealm::create(&options)?;
         let ccache = realm.dir().join("ccache");
@@ -73,7 +73,7 @@ impl Site {
         self.serve_with_log(cores, state, exports, None)
     }
 
-    /// As [`Site::serve`], with the server's log in a file.
+    /// As [`KerberosSite::serve`], with the server's log in a file.
     ///
     /// # Errors
     /// When it does not serve.

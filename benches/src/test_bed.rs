@@ -2,8 +2,8 @@
 //! memory.
 
 use super::cores::Cores;
-use super::site::Site;
-use super::stand::Stand;
+use super::kerberos_site::KerberosSite;
+use super::load_target::LoadTarget;
 use bench::ServerProcess;
 use bench::native::{Counters, Target};
 use realm::Enctypes;
@@ -20,15 +20,15 @@ const FILE_SIZE: u64 = 64 << 20;
 const MEMORY: &str = "512";
 
 /// See the module; all of it goes with the value.
-pub struct Bed {
+pub struct TestBed {
     server: ServerProcess,
-    site: Site,
+    site: KerberosSite,
     cores: Cores,
     folder: tempfile::TempDir,
     work: tempfile::TempDir,
 }
 
-impl Bed {
+impl TestBed {
     /// Starts all of it with one shard. What the server says goes to standard error.
     ///
     /// # Errors
@@ -37,18 +37,18 @@ impl Bed {
         Self::start_with(None, |_| Ok(None))
     }
 
-    /// As [`Bed::start`], but the server's log is kept, so that it can be asked for its counters.
+    /// As [`TestBed::start`], but the server's log is kept, so that it can be asked for its counters.
     ///
     /// # Errors
-    /// As [`Bed::start`].
+    /// As [`TestBed::start`].
     pub fn start_logged() -> anyhow::Result<Self> {
         Self::start_with(None, |work| Ok(Some(File::create(work.join("log"))?)))
     }
 
-    /// As [`Bed::start`], with another folder exported, too, under its own name.
+    /// As [`TestBed::start`], with another folder exported, too, under its own name.
     ///
     /// # Errors
-    /// As [`Bed::start`].
+    /// As [`TestBed::start`].
     pub fn start_on(folder: &Path) -> anyhow::Result<Self> {
         Self::start_with(Some(folder), |_| Ok(None))
     }
@@ -58,7 +58,7 @@ impl Bed {
         log: impl Fn(&Path) -> anyhow::Result<Option<File>>,
     ) -> anyhow::Result<Self> {
         let cores = Cores::choose()?;
-        let site = Site::start(Enctypes::default())?;
+        let site = KerberosSite::start(Enctypes::default())?;
         let work = private::temporary("orthrus-xtask-")?;
         let folder = private::temporary_in("orthrus-path-", "/dev/shm".as_ref())?;
         let export = folder.path().join("data");
@@ -72,9 +72,9 @@ impl Bed {
     }
 
     /// The server under load.
-    pub fn stand<'a>(&'a self, stop: &'a AtomicBool) -> Stand<'a> {
+    pub fn load_target<'a>(&'a self, stop: &'a AtomicBool) -> LoadTarget<'a> {
         let (pid, address) = (self.server.pid(), self.server.address());
-        Stand { site: &self.site, pid, address, file_size: FILE_SIZE, stop }
+        LoadTarget { site: &self.site, pid, address, file_size: FILE_SIZE, stop }
     }
 
     /// How the bench gets to the folder, as alice.
@@ -99,7 +99,7 @@ impl Bed {
     }
 
     /// The realm and its ticket.
-    pub fn site(&self) -> &Site {
+    pub fn site(&self) -> &KerberosSite {
         &self.site
     }
 
