@@ -1,7 +1,7 @@
 //! `orthrus try`: everything at once, on a folder.
 
 use super::bench::evaluate;
-use super::bench::quick::{PlanArguments, asked};
+use super::bench::quick::{PlanArguments, request};
 use super::bench::site::Remote;
 use super::own_realm::OwnRealm;
 use super::stop::{stop_flag, wait_for};
@@ -53,11 +53,11 @@ impl Arguments {
         };
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
-        let asked = asked(settings, evaluation);
+        let request = request(settings, evaluation);
         if self.plan.run.selection.list {
-            return evaluate::list(asked);
+            return evaluate::list(request);
         }
-        let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
+        let mut record = Record::begin(request.name, request.title, request.settings.clone());
         record.target = format!("this machine, orthrus serving {}", folder.display());
         let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;
         let realm = OwnRealm::start()?;
@@ -77,7 +77,7 @@ impl Arguments {
             metrics: server.metrics(),
             label: record.target.clone(),
         };
-        evaluate::by_client(&mut record, &mut Remote(target), &files, &stop, asked, true, None)?;
+        evaluate::by_client(&mut record, &mut Remote(target), &files, &stop, request, true, None)?;
         if self.serve || (std::io::stdin().is_terminal() && !self.once) {
             instructions(&realm, &server);
             wait_for(&stop);

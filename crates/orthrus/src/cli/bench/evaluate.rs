@@ -57,8 +57,8 @@ impl Anf {
         let title = "What Kerberos costs: low and high load, from pure read to pure write";
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut evaluation::anf(&settings, self.connections);
-        let asked = Asked { name: ANF, title, settings, evaluation, files: 1, counting: false };
-        either(mounts, &self.target, &self.run, asked)
+        let request = RunRequest { name: ANF, title, settings, evaluation, files: 1, counting: false };
+        either(mounts, &self.target, &self.run, request)
     }
 }
 
@@ -114,8 +114,8 @@ impl Ontap {
         let title = "What Kerberos costs: latency against IOPS";
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut evaluation::Ontap::new(&clients, &choices);
-        let asked = Asked { name: ONTAP, title, settings, evaluation, files: 2, counting: false };
-        either(mounts, &self.target, &self.run, asked)
+        let request = RunRequest { name: ONTAP, title, settings, evaluation, files: 2, counting: false };
+        either(mounts, &self.target, &self.run, request)
     }
 }
 
@@ -154,8 +154,8 @@ impl Nconnect {
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let mounts = mounts.map(on_mounts::Target::by_connections).transpose()?;
         let evaluation = &mut evaluation::nconnect(&settings, lag);
-        let asked = Asked { name: NCONNECT, title, settings, evaluation, files: 1, counting: true };
-        either(mounts, &self.target, &self.run, asked)
+        let request = RunRequest { name: NCONNECT, title, settings, evaluation, files: 1, counting: true };
+        either(mounts, &self.target, &self.run, request)
     }
 }
 
@@ -193,19 +193,19 @@ impl Run {
         self.selection.select(&mut settings);
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut own_plan(&plan);
-        let asked = Asked { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
+        let request = RunRequest { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
         if self.selection.list {
-            return list(asked);
+            return list(request);
         }
         match mounts {
-            Some(mounts) => mounts.measure(self.output, self.resume, asked),
-            None => start(&self.target, self.output, self.resume, asked),
+            Some(mounts) => mounts.measure(self.output, self.resume, request),
+            None => start(&self.target, self.output, self.resume, request),
         }
     }
 }
 
 /// A request to measure an evaluation.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RunRequest<'a> {
     /// Name of the evaluation, for files and titles.
     pub name: &'static str,
     /// Title of the report.
@@ -230,15 +230,15 @@ fn either(
     mounts: Option<on_mounts::Target>,
     target: &TargetArguments,
     arguments: &RunArguments,
-    asked: Asked<'_>,
+    request: RunRequest<'_>,
 ) -> anyhow::Result<()> {
     if arguments.selection.list {
-        return list(asked);
+        return list(request);
     }
     let (output, resume) = (arguments.output.clone(), arguments.resume.clone());
     match mounts {
-        Some(mounts) => mounts.measure(output, resume, asked),
-        None => start(target, output, resume, asked),
+        Some(mounts) => mounts.measure(output, resume, request),
+        None => start(target, output, resume, request),
     }
 }
 
@@ -250,15 +250,15 @@ pub(crate) fn start(
     target: &TargetArguments,
     output: Option<PathBuf>,
     resume: Option<PathBuf>,
-    asked: Asked<'_>,
+    request: RunRequest<'_>,
 ) -> anyhow::Result<()> {
-    let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
+    let mut record = Record::begin(request.name, request.title, request.settings.clone());
     let remote = target.remote()?;
     // It is also how one that is none is found out before anything is started.
-    let copies = asked.evaluation.copies(&AtomicBool::new(false))?;
+    let copies = request.evaluation.copies(&AtomicBool::new(false))?;
     let store = match target.folder() {
         Some(folder) => Store::Folder(folder.to_owned()),
-        None => Store::Memory(memory(&asked, copies)),
+        None => Store::Memory(memory(&request, copies)),
     };
     record.target = remote.as_ref().map_or_else(|| store.label(), |target| target.label.clone());
     let link = target.link()?;
@@ -269,7 +269,7 @@ pub(crate) fn start(
         Some(target) => Box::new(Remote(target)),
         None => Box::new(Own::start(store, link.as_ref())?),
     };
-    by_client(&mut record, &mut *site, &files, &*stop_flag()?, asked, local, link.as_ref())
+    by_client(&mut record, &mut *site, &files, &*stop_flag()?, request, local, link.as_ref())
 }
 
 /// Measures a server by the project's client, prints the tables, and writes the report; `local`
@@ -282,16 +282,16 @@ pub(crate) fn by_client(
     site: &mut dyn ServerSet,
     files: &Files,
     stop: &AtomicBool,
-    asked: Asked<'_>,
+    request: RunRequest<'_>,
     local: bool,
     link: Option<&Link>,
 ) -> anyhow::Result<()> {
     let folder = bench::folder_name(None);
     let mut driver = Native::new(site, &folder, stop);
-    if asked.counting {
+    if request.counting {
         driver = driver.counting();
     }
-    conduct(record, &mut driver, files, stop, asked.evaluation, link)?;
+    conduct(record, &mut driver, files, stop, request.evaluation, link)?;
     keep::note(record, local);
     publish(record, files)
 }
@@ -315,10 +315,10 @@ pub(crate) fn quoted(argument: &str) -> String {
 ///
 /// # Errors
 /// When no case has a matching name.
-pub(crate) fn list(asked: Asked<'_>) -> anyhow::Result<()> {
-    let record = Record::begin(asked.name, asked.title, asked.settings);
+pub(crate) fn list(request: RunRequest<'_>) -> anyhow::Result<()> {
+    let record = Record::begin(request.name, request.title, request.settings);
     let settings = &record.settings;
-    let mut only = Only::new(asked.evaluation, selected(&record));
+    let mut only = Only::new(request.evaluation, selected(&record));
     let (mut names, mut cases): (Vec<String>, usize) = (Vec::new(), 0);
     while let Some(block) = only.next(&record) {
         names.extend(block.first().map(|case| case.group.clone()));
@@ -337,7 +337,7 @@ pub(crate) fn list(asked: Asked<'_>) -> anyhow::Result<()> {
         settings.sides.join(", "),
         rounded(time.max(Duration::from_secs(1)))
     );
-    if asked.name == ONTAP {
+    if request.name == ONTAP {
         println!(
             "The steps of each curve follow from its peak and are not listed; they take most of the time."
         );
@@ -407,10 +407,10 @@ pub(crate) fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
 
 /// MiB of memory for the files of all flavors, and for what metadata loads make, `copies` bytes of
 /// repositories of one's own.
-fn memory(asked: &Asked<'_>, copies: u64) -> u64 {
-    let files = asked.settings.sides.len() as u64 * asked.files;
+fn memory(request: &RunRequest<'_>, copies: u64) -> u64 {
+    let files = request.settings.sides.len() as u64 * request.files;
     // Each client's file is at least a MiB.
-    ((asked.settings.file_size >> 20) + 64) * files + 256 + (copies >> 20)
+    ((request.settings.file_size >> 20) + 64) * files + 256 + (copies >> 20)
 }
 
 /// Measures the machine's limits, then what the evaluation asks for, with a progress bar.

@@ -1,7 +1,7 @@
 //! Evaluations on mounts, by fio and git.
 
 use super::arguments::TargetArguments;
-use super::evaluate::{self, Asked};
+use super::evaluate::{self, RunRequest};
 use super::keep;
 use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
@@ -80,18 +80,18 @@ impl Target {
         mut self,
         output: Option<PathBuf>,
         resume: Option<PathBuf>,
-        asked: Asked<'_>,
+        request: RunRequest<'_>,
     ) -> anyhow::Result<()> {
-        let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
+        let mut record = Record::begin(request.name, request.title, request.settings.clone());
         record.target = self.label;
         let files = evaluate::begin(&mut record, output, resume.as_deref())?;
         let stop = stop::stop_flag()?;
         let places = &mut UntilStopped { mounts: &mut self.mounts, stop: &stop };
-        let mut driver = OnMounts::new(places, asked.settings.file_size, self.server.clone(), &stop);
+        let mut driver = OnMounts::new(places, request.settings.file_size, self.server.clone(), &stop);
         if self.by_connections {
             driver = driver.by_connections();
         }
-        evaluate::conduct(&mut record, &mut driver, &files, &stop, asked.evaluation, None)?;
+        evaluate::conduct(&mut record, &mut driver, &files, &stop, request.evaluation, None)?;
         drop(driver);
         keep::note(&mut record, self.server.pid.is_some());
         keep::note_mounts(&mut record);

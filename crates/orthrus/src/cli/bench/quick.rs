@@ -1,7 +1,7 @@
 //! `orthrus bench quick`: the flavors side by side in about a minute.
 
 use super::arguments::{RunArguments, TargetArguments};
-use super::evaluate::{self, Asked};
+use super::evaluate::{self, RunRequest};
 use bench::evaluation::{self, QUICK, QUICK_LOADS};
 use bench::measuring::{Evaluation, Settings};
 use serde_json::json;
@@ -33,11 +33,11 @@ impl Quick {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
-        let asked = asked(settings, evaluation);
+        let request = request(settings, evaluation);
         if self.plan.run.selection.list {
-            return evaluate::list(asked);
+            return evaluate::list(request);
         }
-        evaluate::start(&self.target, self.plan.output(), self.plan.run.resume, asked)
+        evaluate::start(&self.target, self.plan.output(), self.plan.run.resume, request)
     }
 }
 
@@ -73,6 +73,6 @@ impl PlanArguments {
 }
 
 /// A quick comparison, as the other evaluations are asked for.
-pub(crate) fn asked(settings: Settings, evaluation: &mut dyn Evaluation) -> Asked<'_> {
-    Asked { name: QUICK, title: "What Kerberos costs", settings, evaluation, files: 1, counting: false }
+pub(crate) fn request(settings: Settings, evaluation: &mut dyn Evaluation) -> RunRequest<'_> {
+    RunRequest { name: QUICK, title: "What Kerberos costs", settings, evaluation, files: 1, counting: false }
 }
