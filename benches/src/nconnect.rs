@@ -77,7 +77,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     if stopped(stop) {
         return Ok(End::Interrupted);
     }
-    let failures = record.left_out_sentences().into_iter().chain(record.stopped_by);
+    let failures = record.skipped_sentences().into_iter().chain(record.stopped_by);
     match failures.reduce(|one, other| format!("{one} {other}")) {
         Some(failures) => bail!(failures),
         None => Ok(End::Complete),

@@ -84,7 +84,7 @@ impl Cost {
 pub fn failed(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
     let own = || record.cases.iter().filter(|one| one.case.side == side && wanted(one));
     let is_out = |one: &&CaseRecord| {
-        record.failure(&one.case.group, side).is_some() || (record.is_left_out(side) && one.figures.is_none())
+        record.failure(&one.case.group, side).is_some() || (record.is_skipped(side) && one.figures.is_none())
     };
     (own().filter(is_out).count(), own().count())
 }

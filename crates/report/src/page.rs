@@ -61,7 +61,7 @@ fn header(out: &mut String, record: &Record, view: &View) {
         let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
         let _ = write!(out, "<p class=\"warning\">This run is not complete: {}.</p>", escape(why));
     }
-    for sentence in record.left_out_sentences() {
+    for sentence in record.skipped_sentences() {
         let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&sentence));
     }
     key(out, &record.sides());

@@ -11,7 +11,7 @@ fn remarks(record: &Record) -> Vec<String> {
         let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
         remarks.push(format!("This run is not complete: {why}."));
     }
-    remarks.extend(record.left_out_sentences());
+    remarks.extend(record.skipped_sentences());
     remarks.extend(record.notes.iter().cloned());
     remarks.push(noise_sentence(record));
     remarks

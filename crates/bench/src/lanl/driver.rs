@@ -62,7 +62,7 @@ pub struct Copier<'a> {
     /// Files to read that are at the server already.
     there: BTreeSet<(String, u64)>,
     /// Sides whose folder could not be removed when they were given up.
-    remains: BTreeSet<String>,
+    leftovers: BTreeSet<String>,
 }
 
 impl<'a> Copier<'a> {
@@ -79,8 +79,8 @@ impl<'a> Copier<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self> {
         ensure_room(sources.folder(), room.0, "the files that are copied")?;
-        let (carriers, there, remains) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Ok(Self { ways, sources, stop, cache, room, carriers, there, remains })
+        let (carriers, there, leftovers) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Ok(Self { ways, sources, stop, cache, room, carriers, there, leftovers })
     }
 
     fn carrier(&mut self, side: &str) -> Result<&mut Box<dyn Carrier>> {
@@ -259,13 +259,13 @@ impl Driver for Copier<'_> {
         self.there.retain(|(side, _)| *side != case.side);
         let Some(mut carrier) = self.carriers.remove(&case.side) else { return Ok(()) };
         if !carrier.give_up()? {
-            self.remains.insert(case.side.clone());
+            self.leftovers.insert(case.side.clone());
         }
         Ok(())
     }
 
     fn left_behind(&mut self) -> Vec<String> {
-        let folders = self.remains.iter().map(|side| crate::folder_name(Some(side)));
+        let folders = self.leftovers.iter().map(|side| crate::folder_name(Some(side)));
         folders
             .map(|folder| format!("The folder {folder} could not be removed and stays at the server."))
             .collect()

@@ -92,8 +92,8 @@ pub struct Record {
     /// What stopped it, when it is not complete.
     pub stopped_by: Option<String>,
     /// Sides that were asked for and could not be measured, and cases that failed.
-    #[serde(default)]
-    pub left_out: Vec<Missing>,
+    #[serde(rename = "left_out", default)]
+    pub skipped: Vec<Missing>,
     /// What had failed before the run went on, and was tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried_again: Vec<Missing>,
@@ -128,7 +128,7 @@ impl Record {
             settings,
             complete: false,
             stopped_by: None,
-            left_out: Vec::new(),
+            skipped: Vec::new(),
             tried_again: Vec::new(),
             environment: Environment::of_this_machine(),
             notes: Vec::new(),
@@ -226,7 +226,7 @@ impl Record {
         let measured =
             |side: &str| self.cases.iter().any(|one| one.case.side == side && one.figures.is_some());
         let failed =
-            |side: &str| self.left_out.iter().any(|missing| missing.side == side && missing.group.is_some());
+            |side: &str| self.skipped.iter().any(|missing| missing.side == side && missing.group.is_some());
         self.settings.sides.iter().map(String::as_str).filter(|side| measured(side) || failed(side)).collect()
     }
 

@@ -154,7 +154,7 @@ pub fn run(
     record.notes.extend(left_behind);
     record.summarise();
     if record.cases.iter().all(|one| one.figures.is_none()) && !interrupted {
-        let reasons = record.left_out.iter().map(|one| format!("{}: {}", one.side, one.reason));
+        let reasons = record.skipped.iter().map(|one| format!("{}: {}", one.side, one.reason));
         let ended = outcome.as_ref().err().map(|error| format!("{error:#}"));
         let mut reasons: Vec<String> = reasons.chain(ended).collect();
         reasons.dedup();
@@ -217,7 +217,7 @@ impl Schedule<'_, '_> {
 
     /// Says whether a case, or its side, is left out.
     fn is_out(&self, case: &Case) -> bool {
-        self.record.is_left_out(&case.side) || self.record.failure(&case.group, &case.side).is_some()
+        self.record.is_skipped(&case.side) || self.record.failure(&case.group, &case.side).is_some()
     }
 
     /// Measures cases in turns.
@@ -229,7 +229,7 @@ impl Schedule<'_, '_> {
             match self.driver.prepare(&case, self.record) {
                 Ok(()) => ready.push(case),
                 Err(_) if self.stopped() => return Ok(()),
-                Err(error) => self.leave_out(&case, &error, true)?,
+                Err(error) => self.skip(&case, &error, true)?,
             }
         }
         ready.retain(|case| !self.is_out(case));
@@ -252,7 +252,7 @@ impl Schedule<'_, '_> {
 
     /// Leaves a case out. A side that cannot even begin is left out as a whole, and so is one that
     /// has failed too often.
-    fn leave_out(&mut self, case: &Case, error: &anyhow::Error, preparing: bool) -> Result<()> {
+    fn skip(&mut self, case: &Case, error: &anyhow::Error, preparing: bool) -> Result<()> {
         let nothing_yet = self.record.cases.iter().all(|one| one.samples.is_empty());
         if let Err(gone) = self.driver.give_up(case) {
             // Before anything was measured it was not the case that did it.
@@ -264,8 +264,8 @@ impl Schedule<'_, '_> {
         let unanswered = has_no_answer(error);
         let reason = if unanswered { reason + &self.silence(case)? } else { reason };
         if preparing && !begun && !unanswered {
-            if !self.record.is_left_out(side) {
-                self.record.left_out.push(Missing::side(side, reason));
+            if !self.record.is_skipped(side) {
+                self.record.skipped.push(Missing::side(side, reason));
             }
             return Ok(());
         }
@@ -273,9 +273,9 @@ impl Schedule<'_, '_> {
         *failed += 1;
         let too_often = *failed >= FAILURES_MAX;
         let told = format!("{failed} cases failed one after the other, the last with: {reason}");
-        self.record.left_out.push(Missing::case(case, reason));
+        self.record.skipped.push(Missing::case(case, reason));
         if too_often {
-            self.record.left_out.push(Missing::side(side, told));
+            self.record.skipped.push(Missing::side(side, told));
         }
         Ok(())
     }
@@ -319,7 +319,7 @@ impl Schedule<'_, '_> {
             Ok(sample) => sample,
             // What an interruption broke is no failure.
             Err(_) if self.stopped() => return Ok(()),
-            Err(error) => return self.leave_out(case, &error, false),
+            Err(error) => return self.skip(case, &error, false),
         };
         self.done += 1;
         if repetition.is_some_and(|number| number + 1 == self.record.settings.repetitions) {

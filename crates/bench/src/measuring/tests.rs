@@ -165,7 +165,7 @@ fn repetitions_are_interleaved_each_side_first_in_turn_after_a_warm_up_that_is_k
 fn a_side_that_is_refused_is_left_out_and_named() {
     let (mut driver, mut record) = (Fake { refuses: Some("krb5"), ..Fake::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
-    assert_eq!(record.left_out, [Missing::side("krb5", "NFS4ERR_WRONGSEC")]);
+    assert_eq!(record.skipped, [Missing::side("krb5", "NFS4ERR_WRONGSEC")]);
     assert!(record.complete && record.sides() == ["sys", "krb5p"]);
 }
 
@@ -200,12 +200,12 @@ fn a_case_that_fails_is_left_out_and_the_others_and_its_side_go_on() {
         (failure.reason.as_str(), failure.brief().as_str()),
         ("client 1 of 2: no answer in 20 s", "no answer in 20 s")
     );
-    assert!(record.side("one", "krb5").unwrap().figures.is_none() && record.left_out.len() == 1);
+    assert!(record.side("one", "krb5").unwrap().figures.is_none() && record.skipped.len() == 1);
     let measured = |group, side| record.side(group, side).unwrap().figures.as_ref().unwrap().rate.values;
     assert_eq!([measured("one", "krb5p"), measured("two", "krb5"), measured("two", "sys")], [3, 3, 3]);
     assert_eq!(record.blank("one", "krb5"), "no answer in 20 s");
     assert_eq!(
-        record.left_out_sentences(),
+        record.skipped_sentences(),
         ["krb5 has no figures for one: client 1 of 2: no answer in 20 s."]
     );
 }
@@ -265,8 +265,8 @@ fn a_side_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again_wh
     fails.extend([("one", "krb5"), ("three", "krb5")]);
     let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
     measure_groups(8, &mut driver, &mut record, usize::MAX - 1).unwrap();
-    assert!(record.complete && record.is_left_out("krb5p") && !record.is_left_out("krb5"));
-    assert_eq!(record.left_out.len(), 6 + 1 + 2, "{:?}", record.left_out);
+    assert!(record.complete && record.is_skipped("krb5p") && !record.is_skipped("krb5"));
+    assert_eq!(record.skipped.len(), 6 + 1 + 2, "{:?}", record.skipped);
     assert!(record.side("seven", "krb5p").unwrap().samples.is_empty());
     assert_eq!(record.blank("seven", "krb5p"), "left out");
     assert!(record.side("seven", "krb5").unwrap().figures.is_some());
@@ -274,9 +274,9 @@ fn a_side_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again_wh
     let mut driver = Fake::default();
     measure_groups(8, &mut driver, &mut again, usize::MAX - 1).unwrap();
     // Eight cases of krb5p and two of krb5, with a warm-up each.
-    assert_eq!((driver.asked.len(), again.left_out.len(), again.tried_again.len()), (10 * 4, 0, 9));
+    assert_eq!((driver.asked.len(), again.skipped.len(), again.tried_again.len()), (10 * 4, 0, 9));
     assert!(again.cases.iter().all(|one| one.counted().count() == 3 && one.figures.is_some()));
-    assert!(again.left_out_sentences().iter().all(|sentence| sentence.contains("had failed before")));
+    assert!(again.skipped_sentences().iter().all(|sentence| sentence.contains("had failed before")));
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! is checked.
 
 mod clients;
-mod remains;
-mod site;
-mod trouble;
+mod diagnose;
+mod leftovers;
+mod server_set;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-pub use site::{ANSWER_MAX, Counters, ServerSet, Target};
-pub use trouble::explained;
+pub use diagnose::explained;
+pub use server_set::{ANSWER_MAX, Counters, ServerSet, Target};
 
 use crate::measuring::{Case, ClientLayout, Driver, Load, Record, Sample, Turn};
 use crate::workload;
 use crate::{Endpoint as _, Flavor, Mount};
 use clients::{Files, Work};
-use remains::Remains;
+use leftovers::Leftovers;
 
 /// How long each repetition runs before it counts. Without it the first in a round would pay for
 /// what the last of the round before has left behind in caches and allocators at both ends.
@@ -45,7 +45,7 @@ pub struct Native<'a> {
     /// Folders that were named.
     named: u32,
     /// What sessions that were given up have left at the server.
-    remains: Remains,
+    leftovers: Leftovers,
 }
 
 impl<'a> Native<'a> {
@@ -53,7 +53,7 @@ impl<'a> Native<'a> {
     /// that it makes in the export, and removes, begin.
     pub fn new(site: &'a mut dyn ServerSet, folder: &str, stop: &'a AtomicBool) -> Self {
         let (folder, sessions) = (folder.to_owned(), BTreeMap::new());
-        Self { site, stop, folder, counts: false, sessions, named: 0, remains: Remains::default() }
+        Self { site, stop, folder, counts: false, sessions, named: 0, leftovers: Leftovers::default() }
     }
 
     /// Puts what server and clients count into the samples: drops, reconnects, repeated calls.
@@ -113,7 +113,7 @@ impl<'a> Native<'a> {
     /// Gives sessions up without a word to the server: what does not answer would be waited for.
     fn drop_all(&mut self, key: &Key, mounts: Vec<Mount>) {
         for mount in mounts {
-            self.remains.add(&key.0, key.1.server_cpu.as_deref(), mount.folder());
+            self.leftovers.add(&key.0, key.1.server_cpu.as_deref(), mount.folder());
         }
     }
 
@@ -207,14 +207,14 @@ impl Driver for Native<'_> {
             let finished = mounts.into_iter().try_for_each(|mut mount| mount.finish());
             finished.context(key.0)
         })?;
-        for (side, server_cpu) in self.remains.places() {
+        for (side, server_cpu) in self.leftovers.places() {
             self.sweep(&side, server_cpu.as_deref());
         }
         Ok(())
     }
 
     fn left_behind(&mut self) -> Vec<String> {
-        self.remains.sentences()
+        self.leftovers.sentences()
     }
 }
 
@@ -230,7 +230,7 @@ impl Native<'_> {
 
     /// Removes what a side has left, by a session that has nothing else to do.
     fn sweep(&mut self, side: &str, server_cpu: Option<&str>) {
-        if !self.remains.any(side, server_cpu) {
+        if !self.leftovers.any(side, server_cpu) {
             return;
         }
         let mut connected = || -> Result<Mount> {
@@ -239,7 +239,7 @@ impl Native<'_> {
             Mount::connect(target.options(flavor)?, &target.export, &self.folder)
         };
         if let Ok(mut mount) = connected() {
-            self.remains.sweep(side, server_cpu, &mut mount);
+            self.leftovers.sweep(side, server_cpu, &mut mount);
             let _ = mount.finish();
         }
     }

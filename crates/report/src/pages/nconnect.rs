@@ -23,7 +23,7 @@ pub(super) const PAGE: PageSpec = PageSpec {
 fn sentence(record: &Record) -> String {
     let lost: u64 = record.cases.iter().map(losses).sum();
     match lost {
-        0 if !record.left_out.is_empty() => headline(record),
+        0 if !record.skipped.is_empty() => headline(record),
         0 => format!(
             "{} Nothing was dropped, reconnected or sent again over any number of connections.",
             headline(record)

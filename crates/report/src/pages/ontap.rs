@@ -197,7 +197,7 @@ fn near(record: &Record) -> Option<Table> {
             });
             match failed {
                 Some(one) => record.blank(&one.case.group, side),
-                None if record.is_left_out(side) => record.blank("", side),
+                None if record.is_skipped(side) => record.blank("", side),
                 None => "saturated".to_owned(),
             }
         };

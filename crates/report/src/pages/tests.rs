@@ -204,7 +204,7 @@ fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     let failed =
         |one: &&CaseRecord| one.case.side == "krb5p" && one.case.axes.level() == Some(LoadLevel::High);
     let cases: Vec<Case> = record.cases.iter().filter(failed).map(|one| one.case.clone()).collect();
-    record.left_out = cases.iter().map(|case| Missing::case(case, "no answer in 20 s; a cure")).collect();
+    record.skipped = cases.iter().map(|case| Missing::case(case, "no answer in 20 s; a cure")).collect();
     record.summarise();
     let shown = view(&record);
     assert!(shown.headline.ends_with("11 of its 22 cases failed and are not in that."), "{}", shown.headline);
@@ -214,7 +214,7 @@ fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     assert!(page.contains("✕ krb5p") && page.contains("<td>no answer in 20 s</td>") && !page.contains("NaN"));
     let nothing = |record: &mut Record| {
         let out = record.cases.iter().filter(|one| one.case.side != "sys");
-        record.left_out = out.map(|one| Missing::case(&one.case, "no answer in 20 s")).collect();
+        record.skipped = out.map(|one| Missing::case(&one.case, "no answer in 20 s")).collect();
         record.summarise();
     };
     for name in [ANF, ONTAP, NCONNECT, QUICK, PLAN] {
@@ -263,7 +263,7 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
         shown.tables[0].rows.iter().any(|row| row.cells.get(2).is_some_and(|cell| cell == "below the noise"))
     );
     assert!(shown.tables[1].rows[0].cells[3].contains("(≈\u{202f}80"), "{:?}", shown.tables[1]);
-    record.left_out.push(Missing::case(&record.cases[3].case, "WRITE: NFS4ERR_NOSPC (it is full)"));
+    record.skipped.push(Missing::case(&record.cases[3].case, "WRITE: NFS4ERR_NOSPC (it is full)"));
     record.cases[3].samples.clear();
     record.summarise();
     let shown = view(&record);
@@ -379,7 +379,7 @@ fn a_client_that_is_slow_or_always_busy_is_said_to_be() {
 fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
     let mut record = sample(ANF);
     (record.complete, record.stopped_by) = (false, Some("krb5p: connection lost".to_owned()));
-    record.left_out.push(Missing::side("krb5i", "NFS4ERR_WRONGSEC"));
+    record.skipped.push(Missing::side("krb5i", "NFS4ERR_WRONGSEC"));
     record.cases.retain(|one| one.case.axes.level() == Some(LoadLevel::Low) && one.case.side != "krb5i");
     record.cases.iter_mut().skip(7).for_each(|one| one.figures = None);
     let shown = view(&record);

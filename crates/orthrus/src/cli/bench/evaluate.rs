@@ -384,9 +384,9 @@ pub(crate) fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
     if let Some(reason) = &record.stopped_by {
         bail!("the run is not complete: {reason}; the report has what was measured, and {again} goes on");
     }
-    let cases = record.left_out.iter().filter(|missing| missing.group.is_some()).count();
+    let cases = record.skipped.iter().filter(|missing| missing.group.is_some()).count();
     let sides: Vec<&str> = record
-        .left_out
+        .skipped
         .iter()
         .filter(|missing| missing.group.is_none())
         .map(|missing| missing.side.as_str())

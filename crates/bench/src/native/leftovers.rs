@@ -10,9 +10,9 @@ type Place = (String, Option<String>);
 
 /// Folders that stay at servers.
 #[derive(Debug, Default)]
-pub struct Remains(Vec<(Place, String)>);
+pub struct Leftovers(Vec<(Place, String)>);
 
-impl Remains {
+impl Leftovers {
     /// Notes a folder.
     pub fn add(&mut self, side: &str, server_cpu: Option<&str>, folder: &str) {
         self.0.push(((side.to_owned(), server_cpu.map(str::to_owned)), folder.to_owned()));

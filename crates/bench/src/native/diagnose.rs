@@ -8,20 +8,20 @@ use client::{Error, ProtectionError, RpcError, TransportError};
 use nfs4::Nfsstat4;
 use rpc::AcceptStat;
 
-use super::site::ANSWER_MAX;
+use super::server_set::ANSWER_MAX;
 use crate::measuring::NoAnswer;
 
 /// An error in words.
 #[derive(Debug)]
-struct Trouble(String);
+struct Diagnosis(String);
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Diagnosis {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for Diagnosis {}
 
 /// Puts words that name cause and cure in the place of the client's error in a chain; what stands
 /// around it stays.
@@ -29,11 +29,11 @@ pub fn explained(error: anyhow::Error, host: &str, port: u16) -> anyhow::Error {
     let found = error.chain().enumerate().find_map(|(at, cause)| Some((at, cause.downcast_ref::<Error>()?)));
     let Some((at, cause)) = found else { return error };
     let outer: Vec<String> = error.chain().take(at).map(ToString::to_string).collect();
-    let trouble = match cause {
+    let diagnose = match cause {
         Error::Timeout => anyhow::Error::new(NoAnswer(ANSWER_MAX)),
-        cause => anyhow::Error::new(Trouble(words(cause, host, port))),
+        cause => anyhow::Error::new(Diagnosis(words(cause, host, port))),
     };
-    outer.into_iter().rev().fold(trouble, |error, context| error.context(context))
+    outer.into_iter().rev().fold(diagnose, |error, context| error.context(context))
 }
 
 fn words(error: &Error, host: &str, port: u16) -> String {

@@ -1,6 +1,6 @@
 //! The servers that are measured, and what they tell of themselves.
 
-use super::trouble::explained;
+use super::diagnose::explained;
 use crate::{Flavor, Metrics, ServerProbe};
 use anyhow::{Context as _, Result, bail};
 use client::{Head, Options, Protection, RawConnection, Security};

@@ -9,7 +9,7 @@ use std::time::Duration;
 const BRIEF_MAX: usize = 40;
 
 /// What a cell says of a case whose side was given up before it.
-const SIDE_LEFT_OUT: &str = "left out";
+const SIDE_SKIPPED: &str = "left out";
 
 /// What a cell says where nothing was asked for.
 const NOTHING: &str = "–";
@@ -62,28 +62,28 @@ impl Missing {
 
 impl Record {
     /// Says whether a side is left out for the rest of the run.
-    pub fn is_left_out(&self, side: &str) -> bool {
-        self.left_out.iter().any(|missing| missing.side == side && missing.group.is_none())
+    pub fn is_skipped(&self, side: &str) -> bool {
+        self.skipped.iter().any(|missing| missing.side == side && missing.group.is_none())
     }
 
     /// Returns why a case has failed, if it has.
     pub fn failure(&self, group: &str, side: &str) -> Option<&Missing> {
-        self.left_out.iter().find(|missing| missing.side == side && missing.group.as_deref() == Some(group))
+        self.skipped.iter().find(|missing| missing.side == side && missing.group.as_deref() == Some(group))
     }
 
     /// Returns what stands in the place of a case's figures where there are none.
     pub fn blank(&self, group: &str, side: &str) -> String {
         match self.failure(group, side) {
             Some(missing) => missing.brief(),
-            None if self.is_left_out(side) => SIDE_LEFT_OUT.to_owned(),
+            None if self.is_skipped(side) => SIDE_SKIPPED.to_owned(),
             None => NOTHING.to_owned(),
         }
     }
 
     /// Says in sentences what is left out, the cases of a side with the same reason in one.
-    pub fn left_out_sentences(&self) -> Vec<String> {
+    pub fn skipped_sentences(&self) -> Vec<String> {
         let mut told: Vec<(&Missing, Vec<&str>)> = Vec::new();
-        for missing in &self.left_out {
+        for missing in &self.skipped {
             let same = |(other, _): &&mut (&Missing, Vec<&str>)| {
                 other.side == missing.side
                     && other.reason == missing.reason
@@ -110,7 +110,7 @@ impl Record {
 
     /// Forgets what was left out, so that it is tried again; that it failed before stays known.
     pub(super) fn try_again(&mut self) {
-        for missing in std::mem::take(&mut self.left_out) {
+        for missing in std::mem::take(&mut self.skipped) {
             if !self.tried_again.contains(&missing) {
                 self.tried_again.push(missing);
             }
