@@ -26,14 +26,14 @@ pub struct Cost {
 
 /// Says whether a case is of a light load, one that looks for latency. Where there are no two loads
 /// every case is of both.
-pub fn is_light(one: &CaseRecord) -> bool {
-    one.case.axes.level().is_none_or(|level| level == LoadLevel::Low)
+pub fn is_light(case: &CaseRecord) -> bool {
+    case.axes.level().is_none_or(|level| level == LoadLevel::Low)
 }
 
 /// Says whether a case looks for the most; on a fixed schedule none does.
-pub fn is_heavy(one: &CaseRecord) -> bool {
-    let scheduled = matches!(&one.case.load, Load::Transfer(transfer) if transfer.rate.is_some());
-    !scheduled && one.case.axes.level().is_none_or(|level| level == LoadLevel::High)
+pub fn is_heavy(case: &CaseRecord) -> bool {
+    let scheduled = matches!(&case.load, Load::Transfer(transfer) if transfer.rate.is_some());
+    !scheduled && case.axes.level().is_none_or(|level| level == LoadLevel::High)
 }
 
 /// The mean; `None` of nothing.
@@ -46,14 +46,14 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 type Compared<'a> = (&'a CaseRecord, &'a Comparison);
 
 fn pairs<'a>(record: &'a Record, side: &str) -> Vec<Compared<'a>> {
-    let own = record.cases.iter().filter(|one| one.case.side == side);
-    own.filter_map(|one| Some((one, one.figures.as_ref()?.against.as_ref()?))).collect()
+    let own = record.cases.iter().filter(|case| case.side == side);
+    own.filter_map(|case| Some((case, case.figures.as_ref()?.against.as_ref()?))).collect()
 }
 
 /// Comparisons of a side with the baseline in the cases that look for the most, of one unit.
 pub fn heavy<'a>(record: &'a Record, side: &str, unit: Unit) -> Vec<Compared<'a>> {
     let mut pairs = pairs(record, side);
-    pairs.retain(|(one, _)| one.case.unit == unit && is_heavy(one));
+    pairs.retain(|(case, _)| case.unit == unit && is_heavy(case));
     pairs
 }
 
@@ -63,11 +63,11 @@ impl Cost {
         let pairs = pairs(record, side);
         let ratio = |unit| mean(heavy(record, side, unit).iter().map(|(_, against)| against.ratio.median));
         let noise = record.relative_noise();
-        let unsure = |(one, _): &&Compared<'_>| {
-            one.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
+        let unsure = |(case, _): &&Compared<'_>| {
+            case.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
         };
-        let all = pairs.iter().filter(|(one, against)| is_light(one) && against.added_us.is_some());
-        let light = pairs.iter().filter(|(one, _)| is_light(one));
+        let all = pairs.iter().filter(|(case, against)| is_light(case) && against.added_us.is_some());
+        let light = pairs.iter().filter(|(case, _)| is_light(case));
         let shown = pairs.iter().filter(|(_, against)| against.verdict.is_significant()).count();
         Self {
             operations: ratio(Unit::OperationsPerSecond),
@@ -82,9 +82,9 @@ impl Cost {
 /// Cases of a side that failed, or were never tried because it had failed too often, and all of
 /// them, among those that `wanted` picks.
 pub fn failed(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
-    let own = || record.cases.iter().filter(|one| one.case.side == side && wanted(one));
-    let is_out = |one: &&CaseRecord| {
-        record.failure(&one.case.group, side).is_some() || (record.is_skipped(side) && one.figures.is_none())
+    let own = || record.cases.iter().filter(|case| case.side == side && wanted(case));
+    let is_out = |case: &&CaseRecord| {
+        record.failure(&case.group, side).is_some() || (record.is_skipped(side) && case.figures.is_none())
     };
     (own().filter(is_out).count(), own().count())
 }

@@ -28,13 +28,13 @@ pub struct Share {
 impl Share {
     /// Averages over the cases of a side that `wanted` picks; `None` where nothing was compared.
     pub fn of(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> Option<Self> {
-        let own = record.cases.iter().filter(|one| one.case.side == side && wanted(one));
+        let own = record.cases.iter().filter(|case| case.side == side && wanted(case));
         let (mut clients, mut servers, mut bases) = (Vec::new(), Vec::new(), Vec::new());
-        for one in own {
-            let Some(against) = one.figures.as_ref().and_then(|figures| figures.against.as_ref()) else {
+        for case in own {
+            let Some(against) = case.figures.as_ref().and_then(|figures| figures.against.as_ref()) else {
                 continue;
             };
-            let base = record.side(&one.case.group, &record.settings.baseline);
+            let base = record.side(&case.group, &record.settings.baseline);
             let Some(base) = base.and_then(|base| base.figures.as_ref()) else { continue };
             let median = |interval: Option<Interval>| interval.map(|interval| interval.median);
             clients.extend(median(against.added_client_cpu));
@@ -73,12 +73,12 @@ fn signed(value: f64) -> String {
 }
 
 /// What is paid for, and in which unit: requests, GB, metadata operations.
-fn is_request(one: &CaseRecord) -> bool {
-    is_heavy(one) && one.case.unit == Unit::OperationsPerSecond && matches!(one.case.load, Load::Transfer(_))
+fn is_request(case: &CaseRecord) -> bool {
+    is_heavy(case) && case.unit == Unit::OperationsPerSecond && matches!(case.load, Load::Transfer(_))
 }
 
-fn is_stream(one: &CaseRecord) -> bool {
-    is_heavy(one) && one.case.unit == Unit::MegabytesPerSecond
+fn is_stream(case: &CaseRecord) -> bool {
+    is_heavy(case) && case.unit == Unit::MegabytesPerSecond
 }
 
 /// Picks cases.

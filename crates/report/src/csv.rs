@@ -9,12 +9,12 @@ const HEAD: &str = "group,side,repetition,warm_up,rate,unit,operations,bytes,sec
 /// Writes all samples; axes and counters are in the JSON.
 pub fn csv(record: &Record) -> String {
     let mut out = format!("{HEAD}\n");
-    for one in &record.cases {
-        let unit = match one.case.unit {
+    for case in &record.cases {
+        let unit = match case.unit {
             Unit::MegabytesPerSecond => "MB/s",
             Unit::OperationsPerSecond => "IOPS",
         };
-        for sample in &one.samples {
+        for sample in &case.samples {
             let latency = sample.latency.as_ref();
             let figures = [
                 sample.offered,
@@ -32,11 +32,11 @@ pub fn csv(record: &Record) -> String {
             let _ = writeln!(
                 out,
                 "{},{},{},{},{},{unit},{},{},{},{}",
-                quoted(&one.case.group),
-                quoted(&one.case.side),
+                quoted(&case.group),
+                quoted(&case.side),
                 sample.repetition,
                 sample.warm_up,
-                sample.rate(one.case.unit),
+                sample.rate(case.unit),
                 sample.operations,
                 sample.bytes,
                 sample.seconds,

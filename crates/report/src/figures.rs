@@ -14,28 +14,28 @@ pub const ALL: &str = "All figures";
 pub fn figures_table(record: &Record) -> Option<Table> {
     let columns = ["case", "rate", "", "to the baseline", "", "p50", "p99", "client CPU", "server CPU"];
     let mut table = Table::new(ALL, "", &columns);
-    for one in &record.cases {
-        cells_or_reason(record, one).into_iter().for_each(|cells| table.measured(one.case.id(), cells));
+    for case in &record.cases {
+        cells_or_reason(record, case).into_iter().for_each(|cells| table.measured(case.id(), cells));
     }
     Some(table)
 }
 
 /// The cells of a case in the table of all figures; of one that failed the reason in the place of
 /// its rate.
-pub fn cells_or_reason(record: &Record, one: &CaseRecord) -> Option<Vec<String>> {
-    figure_cells(one).or_else(|| {
-        let reason = record.failure(&one.case.group, &one.case.side)?.brief();
+pub fn cells_or_reason(record: &Record, case: &CaseRecord) -> Option<Vec<String>> {
+    figure_cells(case).or_else(|| {
+        let reason = record.failure(&case.group, &case.side)?.brief();
         let nothing = std::iter::repeat_n(String::new(), 7);
         Some(std::iter::once(reason).chain(nothing).collect())
     })
 }
 
 /// The cells of a case in the table of all figures; none without a sample that counts.
-fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
-    let figures = one.figures.as_ref()?;
+fn figure_cells(case: &CaseRecord) -> Option<Vec<String>> {
+    let figures = case.figures.as_ref()?;
     let against = figures.against.as_ref();
     let cells = [
-        rate(figures.rate.median, one.case.unit),
+        rate(figures.rate.median, case.unit),
         trust(&figures.rate),
         against.map_or("–".to_owned(), form::part),
         against.map_or(String::new(), |against| {
@@ -44,7 +44,7 @@ fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
             if verdict.is_significant() { range } else { format!("{range}, {}", verdict.words()) }
         }),
     ];
-    Some(cells.into_iter().chain(time_cells(one.case.unit, figures)).collect())
+    Some(cells.into_iter().chain(time_cells(case.unit, figures)).collect())
 }
 
 /// The cells of median, 99th percentile, and processor time of client and server.
@@ -80,10 +80,10 @@ fn bar_charts(
     bars: impl Fn(&CaseRecord) -> Bars,
 ) -> Vec<Chart> {
     let chart = |group: &str| {
-        let mut own = record.cases.iter().filter(|one| one.case.group == group);
+        let mut own = record.cases.iter().filter(|case| case.group == group);
         let chart = bars(own.clone().next()?);
-        let drawn = |one: &CaseRecord| bar(one).or_else(|| failed_bar(record, one));
-        let bars = own.by_ref().filter(|one| wanted(one)).filter_map(drawn).collect();
+        let drawn = |case: &CaseRecord| bar(case).or_else(|| failed_bar(record, case));
+        let bars = own.by_ref().filter(|case| wanted(case)).filter_map(drawn).collect();
         Chart::of_bars(section, group, Bars { bars, ..chart })
     };
     record.groups().into_iter().filter_map(chart).collect()
@@ -91,46 +91,46 @@ fn bar_charts(
 
 /// Rates as bars, one chart for each group.
 pub fn rate_bars(record: &Record) -> Vec<Chart> {
-    let bar = |one: &CaseRecord| {
-        let figures = one.figures.as_ref()?;
+    let bar = |case: &CaseRecord| {
+        let figures = case.figures.as_ref()?;
         let ratio = figures.against.as_ref().map(form::part);
         Some(Bar {
-            side: one.case.side.clone(),
+            side: case.side.clone(),
             parts: [Some(figures.rate.median), None],
             range: Some((figures.rate.low, figures.rate.high)),
-            said: [rate(figures.rate.median, one.case.unit), ratio.unwrap_or_default()],
+            said: [rate(figures.rate.median, case.unit), ratio.unwrap_or_default()],
         })
     };
-    let bars = |one: &CaseRecord| Bars { limits: limits::of_case(record, &one.case), ..Bars::default() };
+    let bars = |case: &CaseRecord| Bars { limits: limits::of_case(record, case), ..Bars::default() };
     bar_charts(record, "Speed", |_| true, bar, bars)
 }
 
 /// Processor time of both ends as bars, one chart for each group that is asked for.
 pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<Chart> {
-    let bars = |one: &CaseRecord| Bars {
+    let bars = |case: &CaseRecord| Bars {
         parts: ["server".to_owned(), "client".to_owned()],
-        unit: cpu_unit(one.case.unit).to_owned(),
+        unit: cpu_unit(case.unit).to_owned(),
         ..Bars::default()
     };
     bar_charts(record, "Processor time", wanted, busy_bar, bars)
 }
 
 /// No bar, and in its place why there is none.
-fn failed_bar(record: &Record, one: &CaseRecord) -> Option<Bar> {
-    let reason = record.failure(&one.case.group, &one.case.side)?.brief();
-    Some(Bar { side: one.case.side.clone(), said: [reason, String::new()], ..Bar::default() })
+fn failed_bar(record: &Record, case: &CaseRecord) -> Option<Bar> {
+    let reason = record.failure(&case.group, &case.side)?.brief();
+    Some(Bar { side: case.side.clone(), said: [reason, String::new()], ..Bar::default() })
 }
 
-fn busy_bar(one: &CaseRecord) -> Option<Bar> {
-    let figures = one.figures.as_ref()?;
+fn busy_bar(case: &CaseRecord) -> Option<Bar> {
+    let figures = case.figures.as_ref()?;
     let (server, client) =
         (figures.server_cpu.map(|cpu| cpu.median), figures.client_cpu.map(|cpu| cpu.median));
-    let unit = cpu_unit(one.case.unit);
+    let unit = cpu_unit(case.unit);
     let said = |name: &str, value: Option<f64>| {
         value.map_or(format!("{name} unknown"), |value| format!("{name} {} {unit}", digits(value)))
     };
     Some(Bar {
-        side: one.case.side.clone(),
+        side: case.side.clone(),
         parts: [server, client],
         said: [said("server", server), said("client", client)],
         ..Bar::default()
@@ -143,10 +143,10 @@ pub fn noise_sentence(record: &Record) -> String {
         return "The machine's noise was not measured: the run was too short.".to_owned();
     };
     // On a fixed schedule all that keep up have the same rate.
-    let unscheduled = |one: &&CaseRecord| one.counted().all(|sample| sample.offered.is_none());
+    let unscheduled = |case: &&CaseRecord| case.counted().all(|sample| sample.offered.is_none());
     let compared = || {
         let cases = record.cases.iter().filter(unscheduled);
-        cases.filter_map(|one| one.figures.as_ref()?.against.as_ref())
+        cases.filter_map(|case| case.figures.as_ref()?.against.as_ref())
     };
     let hidden = compared().filter(|against| !against.verdict.is_significant()).count();
     let said = format!(

@@ -22,8 +22,8 @@ pub fn generator_notes(record: &Record) -> Vec<String> {
     notes
 }
 
-fn pure_reads(one: &CaseRecord, least: u64, most: u64) -> bool {
-    let Load::Transfer(transfer) = &one.case.load else { return false };
+fn pure_reads(case: &CaseRecord, least: u64, most: u64) -> bool {
+    let Load::Transfer(transfer) = &case.load else { return false };
     transfer.writes == 0
         && transfer.rate.is_none()
         && transfer.depth >= 8
@@ -32,9 +32,9 @@ fn pure_reads(one: &CaseRecord, least: u64, most: u64) -> bool {
 
 /// Work for a second of the client's processor time: the best of the medians of the cases that fit.
 fn driven(record: &Record, side: &str, sizes: (u64, u64), work: fn(&Sample) -> f64) -> Option<f64> {
-    let fits = record.cases.iter().filter(|one| one.case.side == side && pure_reads(one, sizes.0, sizes.1));
-    let median = |one: &CaseRecord| {
-        let rates = one.counted().map(|sample| Some(work(sample) / sample.client_cpu_seconds?));
+    let fits = record.cases.iter().filter(|case| case.side == side && pure_reads(case, sizes.0, sizes.1));
+    let median = |case: &CaseRecord| {
+        let rates = case.counted().map(|sample| Some(work(sample) / sample.client_cpu_seconds?));
         Some(Interval::of(rates.collect::<Option<Vec<f64>>>()?)?.median)
     };
     fits.filter_map(median).reduce(f64::max)
@@ -71,10 +71,10 @@ fn sealed(record: &Record) -> Option<String> {
 /// Names the groups in which the client was busy all the time and the server was not.
 fn saturated(record: &Record) -> Option<String> {
     let cores = record.environment.cores.max(1) as f64;
-    let held_up = |one: &&CaseRecord| {
-        let threads = f64::from(one.case.load.layout().clients).min(cores);
+    let held_up = |case: &&CaseRecord| {
+        let threads = f64::from(case.load.layout().clients).min(cores);
         let busy = |seconds: Option<f64>, sample: &Sample| seconds.map(|seconds| sample.busy(seconds));
-        let mut samples = one.counted().peekable();
+        let mut samples = case.counted().peekable();
         samples.peek().is_some()
             && samples.all(|sample| {
                 let client = busy(sample.client_cpu_seconds, sample).unwrap_or(0.0);
@@ -82,7 +82,7 @@ fn saturated(record: &Record) -> Option<String> {
                 client >= BUSY * threads && server < client
             })
     };
-    let names: Vec<String> = record.cases.iter().filter(held_up).map(|one| one.case.id()).collect();
+    let names: Vec<String> = record.cases.iter().filter(held_up).map(|case| case.id()).collect();
     match names.len() {
         0 => None,
         count @ 1..=4 => Some(format!(

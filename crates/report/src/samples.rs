@@ -34,9 +34,9 @@ pub fn table(out: &mut String, record: &Record) {
     }
     out.push_str("</tr></thead>");
     for group in record.groups() {
-        let cases = record.cases.iter().filter(|one| one.case.group == group);
+        let cases = record.cases.iter().filter(|case| case.group == group);
         let rows: Vec<(&CaseRecord, Vec<String>)> =
-            cases.filter_map(|one| Some((one, figures::cells_or_reason(record, one)?))).collect();
+            cases.filter_map(|case| Some((case, figures::cells_or_reason(record, case)?))).collect();
         if rows.is_empty() {
             continue;
         }
@@ -46,48 +46,48 @@ pub fn table(out: &mut String, record: &Record) {
             COLUMNS.len(),
             escape(group)
         );
-        rows.iter().for_each(|(one, cells)| row(out, one, cells));
+        rows.iter().for_each(|(case, cells)| row(out, case, cells));
         out.push_str("</tbody>");
     }
     out.push_str("</table></div>");
     section.end(out);
 }
 
-fn row(out: &mut String, one: &CaseRecord, cells: &[String]) {
-    let _ = write!(out, "<tr{}><th scope=\"row\">{}</th>", exact(one), escape(&one.case.side));
+fn row(out: &mut String, case: &CaseRecord, cells: &[String]) {
+    let _ = write!(out, "<tr{}><th scope=\"row\">{}</th>", exact(case), escape(&case.side));
     for cell in cells {
         let class = if cell.contains('≈') { " class=\"unsure\"" } else { "" };
         let _ = write!(out, "<td{class}>{}</td>", escape(cell));
     }
-    let seconds: f64 = one.counted().map(|sample| sample.seconds).sum();
-    let _ = writeln!(out, "<td>{}</td><td>{}</td></tr>", latency(seconds * 1e6), dots(one));
+    let seconds: f64 = case.counted().map(|sample| sample.seconds).sum();
+    let _ = writeln!(out, "<td>{}</td><td>{}</td></tr>", latency(seconds * 1e6), dots(case));
 }
 
 /// The exact medians, so that a page can be held against its JSON.
-fn exact(one: &CaseRecord) -> String {
-    let Some(figures) = &one.figures else { return String::new() };
+fn exact(case: &CaseRecord) -> String {
+    let Some(figures) = &case.figures else { return String::new() };
     let p50 = figures.p50_us.map_or(String::new(), |interval| interval.median.to_string());
     let p99 = figures.p99_us.map_or(String::new(), |interval| interval.median.to_string());
     format!(
         " data-group=\"{}\" data-side=\"{}\" data-rate=\"{}\" data-p50=\"{p50}\" data-p99=\"{p99}\"",
-        escape(&one.case.group),
-        escape(&one.case.side),
+        escape(&case.group),
+        escape(&case.side),
         figures.rate.median
     )
 }
 
 /// All samples of a case, so that warm-up and outliers are seen.
-fn dots(one: &CaseRecord) -> String {
-    let rate = |sample: &Sample| sample.rate(one.case.unit);
-    let most = one.samples.iter().map(rate).fold(f64::MIN_POSITIVE, f64::max);
-    let width = 8 * one.samples.len() + 4;
-    let said: Vec<String> = one.samples.iter().map(|sample| digits(rate(sample))).collect();
+fn dots(case: &CaseRecord) -> String {
+    let rate = |sample: &Sample| sample.rate(case.unit);
+    let most = case.samples.iter().map(rate).fold(f64::MIN_POSITIVE, f64::max);
+    let width = 8 * case.samples.len() + 4;
+    let said: Vec<String> = case.samples.iter().map(|sample| digits(rate(sample))).collect();
     let mut out = format!(
         "<svg class=\"dots\" width=\"{width}\" height=\"20\" role=\"img\" aria-label=\"all repetitions: {}\">",
         said.join(", ")
     );
-    for (index, sample) in one.samples.iter().enumerate() {
-        let class = if sample.warm_up { "open" } else { side::class(&one.case.side) };
+    for (index, sample) in case.samples.iter().enumerate() {
+        let class = if sample.warm_up { "open" } else { side::class(&case.side) };
         let (x, y) = (6 + 8 * index, 17.0 - 14.0 * rate(sample) / most);
         let _ = write!(out, "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y:.1}\" r=\"2.6\"/>");
     }

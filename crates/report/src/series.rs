@@ -24,9 +24,9 @@ impl Figure {
         }
     }
 
-    fn of_sample(self, one: &CaseRecord, sample: &Sample) -> Option<f64> {
+    fn of_sample(self, case: &CaseRecord, sample: &Sample) -> Option<f64> {
         match self {
-            Self::Rate => Some(sample.rate(one.case.unit)),
+            Self::Rate => Some(sample.rate(case.unit)),
             Self::Median => Some(sample.latency.as_ref()?.p50_us),
             Self::Tail => Some(sample.latency.as_ref()?.p99_us),
         }
@@ -63,16 +63,16 @@ pub fn lines(
     let noise = record.relative_noise();
     let of = |side: &&str| {
         let mut line = Line { side: (*side).to_owned(), ..Line::default() };
-        for one in record.cases.iter().filter(|one| one.case.side == **side && wanted(one)) {
-            let Some(at) = x(one, None) else { continue };
-            let Some(figures) = &one.figures else {
-                line.points.extend(record.failure(&one.case.group, side).map(|_| Point::failed(at)));
+        for case in record.cases.iter().filter(|case| case.side == **side && wanted(case)) {
+            let Some(at) = x(case, None) else { continue };
+            let Some(figures) = &case.figures else {
+                line.points.extend(record.failure(&case.group, side).map(|_| Point::failed(at)));
                 continue;
             };
             let Some(Interval { median, low, high, .. }) = figure.of(figures) else { continue };
             line.points.push(Point { x: at, y: median, low, high, unsure: figure.is_unsure(figures, noise) });
-            for sample in &one.samples {
-                let place = x(one, Some(sample)).zip(figure.of_sample(one, sample));
+            for sample in &case.samples {
+                let place = x(case, Some(sample)).zip(figure.of_sample(case, sample));
                 if sample.warm_up { line.warm_ups.extend(place) } else { line.samples.extend(place) }
             }
         }
@@ -96,25 +96,25 @@ pub fn ratio_chart(
 
 /// Returns the rates of a group's cases that `wanted` picks, as parts of the baseline's.
 pub fn ratio_group(record: &Record, group: &str, wanted: impl Fn(&CaseRecord) -> bool) -> RatioGroup {
-    let own = record.cases.iter().filter(|one| one.case.group == group && wanted(one));
-    RatioGroup { name: group.to_owned(), rows: own.filter_map(|one| ratio(record, one)).collect() }
+    let own = record.cases.iter().filter(|case| case.group == group && wanted(case));
+    RatioGroup { name: group.to_owned(), rows: own.filter_map(|case| ratio(record, case)).collect() }
 }
 
 /// The rate of a case as a part of the baseline's, with all pairs of repetitions; `None` of the
 /// baseline.
-pub fn ratio(record: &Record, one: &CaseRecord) -> Option<Ratio> {
-    let against = one.figures.as_ref()?.against.as_ref()?;
-    let base = record.side(&one.case.group, &record.settings.baseline)?;
-    let unit = one.case.unit;
+pub fn ratio(record: &Record, case: &CaseRecord) -> Option<Ratio> {
+    let against = case.figures.as_ref()?.against.as_ref()?;
+    let base = record.side(&case.group, &record.settings.baseline)?;
+    let unit = case.unit;
     let pair = |own: &Sample| {
         let same = base.counted().find(|base| base.repetition == own.repetition)?;
         Some(own.rate(unit) / same.rate(unit)).filter(|ratio| ratio.is_finite())
     };
     Some(Ratio {
-        side: one.case.side.clone(),
+        side: case.side.clone(),
         value: against.ratio.median,
         range: Some((against.ratio.low, against.ratio.high)),
-        parts: one.counted().filter_map(pair).collect(),
+        parts: case.counted().filter_map(pair).collect(),
         published: None,
         unsure: is_unsure(against),
     })

@@ -27,21 +27,21 @@ pub fn add(view: &mut View, record: &Record) {
         &["case", "queue", "unwrap", "execute", "wrap", "send", "work", "(un)wrap", "per"],
     );
     for group in groups {
-        let cases = || record.cases.iter().filter(|one| one.case.group == group);
+        let cases = || record.cases.iter().filter(|case| case.group == group);
         let rows: Vec<Stack> = cases().filter_map(stack).collect();
         if rows.is_empty() {
             continue;
         }
-        for one in cases() {
-            let Some(stack) = stack(one) else { continue };
+        for case in cases() {
+            let Some(stack) = stack(case) else { continue };
             let protection = (stack.stages[0] + stack.stages[2]) / stack.work().max(f64::MIN_POSITIVE);
             let times = [stack.wait].into_iter().chain(stack.stages).chain([stack.work()]);
-            let per = per(one.case.unit).to_owned();
-            table.measured(one.case.id(), times.map(digits).chain([percent(protection), per]).collect());
+            let per = per(case.unit).to_owned();
+            table.measured(case.id(), times.map(digits).chain([percent(protection), per]).collect());
         }
         let [wait, stages @ ..] = STAGES.map(str::to_owned);
         let plot = Plot::Stacks(Stacks { wait, stages, rows });
-        let unit = cases().next().map_or("call", |one| per(one.case.unit));
+        let unit = cases().next().map_or("call", |case| per(case.unit));
         let title = format!("{group}, per {unit}");
         view.charts.push(Chart { section: TITLE.to_owned(), title, plot });
     }
@@ -52,8 +52,9 @@ pub fn add(view: &mut View, record: &Record) {
 
 /// Says in a sentence that the server did not tell; nothing where it did.
 pub fn stages_note(record: &Record) -> Option<String> {
-    let told = record.cases.iter().any(|one| one.samples.iter().any(|sample| sample.server_stages.is_some()));
-    let measured = record.cases.iter().any(|one| one.figures.is_some());
+    let told =
+        record.cases.iter().any(|case| case.samples.iter().any(|sample| sample.server_stages.is_some()));
+    let measured = record.cases.iter().any(|case| case.figures.is_some());
     (measured && !told).then(|| {
         "Where the server's time went is unknown: it is not Orthrus, or its metrics endpoint was not named (--server-metrics).".to_owned()
     })
@@ -68,19 +69,19 @@ fn per(unit: Unit) -> &'static str {
 
 /// The stages of a case: of one request, or of one MiB where the case moves a stream. Variants may
 /// cut a stream into requests of different sizes, so that one request says nothing about the cost.
-fn stack(one: &CaseRecord) -> Option<Stack> {
-    let times = one.figures.as_ref()?.server_stages.as_ref()?;
-    let [wait, stages @ ..] = match one.case.unit {
+fn stack(case: &CaseRecord) -> Option<Stack> {
+    let times = case.figures.as_ref()?.server_stages.as_ref()?;
+    let [wait, stages @ ..] = match case.unit {
         Unit::OperationsPerSecond => times.all().map(|interval| interval.median),
-        Unit::MegabytesPerSecond => per_mebibyte(one)?,
+        Unit::MegabytesPerSecond => per_mebibyte(case)?,
     };
-    Some(Stack { side: one.case.side.clone(), wait, stages })
+    Some(Stack { side: case.side.clone(), wait, stages })
 }
 
-fn per_mebibyte(one: &CaseRecord) -> Option<[f64; STAGES.len()]> {
+fn per_mebibyte(case: &CaseRecord) -> Option<[f64; STAGES.len()]> {
     let mut medians = [0.0; STAGES.len()];
     for (stage, median) in medians.iter_mut().enumerate() {
-        let times = one.counted().map(|sample| {
+        let times = case.counted().map(|sample| {
             let seconds = sample.server_stages.as_ref()?.seconds()[stage];
             Some(seconds * 1e6 / (sample.bytes as f64 / MEBIBYTE))
         });
@@ -92,8 +93,8 @@ fn per_mebibyte(one: &CaseRecord) -> Option<[f64; STAGES.len()]> {
 /// Of the many loads of an evaluation those that look for the most, in order, of pure reads, pure
 /// writes and metadata: what lies between is between them.
 fn is_telling(record: &Record, group: &str) -> bool {
-    let Some(one) = record.cases.iter().find(|one| one.case.group == group) else { return false };
-    let axes = &one.case.axes;
+    let Some(case) = record.cases.iter().find(|case| case.group == group) else { return false };
+    let axes = &case.axes;
     let pure = axes.writes().is_none_or(|writes| writes == 0 || writes == 100);
     let part = axes.part().is_none_or(|part| matches!(part, Part::Small | Part::Large));
     let ordered = axes.connections().is_none_or(|axes| !axes.reordered);

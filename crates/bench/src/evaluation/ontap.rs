@@ -120,16 +120,16 @@ impl Ontap {
             record
                 .cases
                 .iter()
-                .filter(|one| one.case.group == group)
+                .filter(|case| case.group == group)
                 .filter_map(CaseRecord::rate)
                 .reduce(f64::max)
         };
         let Some(top) = top.or_else(fastest) else { return Vec::new() };
         let before = step.checked_sub(2).and_then(|at| STEPS.get(at)).map(|before| curve.step(*before));
         let keeps_up = |side: &&String| match &before {
-            None => record.side(&group, side).is_some_and(|one| one.figures.is_some()),
+            None => record.side(&group, side).is_some_and(|case| case.figures.is_some()),
             Some(before) => {
-                record.side(before, side).is_some_and(|one| one.figures.is_some() && kept_up(one))
+                record.side(before, side).is_some_and(|case| case.figures.is_some() && kept_up(case))
             }
         };
         let rate = (top * part / 10.0).round().max(1.0) * 10.0;
@@ -140,10 +140,10 @@ impl Ontap {
 
 /// Says whether a side did what was asked for: of what was due, nearly all had begun before the
 /// end.
-pub fn kept_up(one: &CaseRecord) -> bool {
+pub fn kept_up(case: &CaseRecord) -> bool {
     let begun =
         |sample: &Sample| sample.operations as f64 / (sample.operations + sample.unserved).max(1) as f64;
-    Interval::of(one.counted().map(begun)).is_some_and(|begun| begun.median >= KEPT_UP)
+    Interval::of(case.counted().map(begun)).is_some_and(|begun| begun.median >= KEPT_UP)
 }
 
 impl Evaluation for Ontap {

@@ -53,6 +53,15 @@ pub struct CaseRecord {
     pub figures: Option<Figures>,
 }
 
+/// The record of a case is read like the case itself.
+impl std::ops::Deref for CaseRecord {
+    type Target = Case;
+
+    fn deref(&self) -> &Case {
+        &self.case
+    }
+}
+
 impl CaseRecord {
     /// Returns the samples that count.
     pub fn counted(&self) -> impl Iterator<Item = &Sample> {
@@ -196,25 +205,25 @@ impl Record {
 
     /// Says whether the run copied whole files, which other programs may do.
     pub fn is_of_copies(&self) -> bool {
-        self.cases.iter().any(|one| matches!(one.case.load, Load::Copy(_) | Load::Fetch(_)))
+        self.cases.iter().any(|case| matches!(case.load, Load::Copy(_) | Load::Fetch(_)))
     }
 
     /// Finds a case.
     pub fn find(&self, case: &Case) -> Option<&CaseRecord> {
-        self.cases.iter().find(|found| found.case.side == case.side && found.case.group == case.group)
+        self.cases.iter().find(|found| found.side == case.side && found.group == case.group)
     }
 
     /// Finds a side of a group.
     pub fn side(&self, group: &str, side: &str) -> Option<&CaseRecord> {
-        self.cases.iter().find(|found| found.case.group == group && found.case.side == side)
+        self.cases.iter().find(|found| found.group == group && found.side == side)
     }
 
     /// Returns the groups in their order.
     pub fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = Vec::new();
-        for one in &self.cases {
-            if !groups.contains(&one.case.group.as_str()) {
-                groups.push(&one.case.group);
+        for case in &self.cases {
+            if !groups.contains(&case.group.as_str()) {
+                groups.push(&case.group);
             }
         }
         groups
@@ -223,8 +232,7 @@ impl Record {
     /// Returns the sides that were measured or have failed in the middle, in the order in which
     /// they were asked for.
     pub fn sides(&self) -> Vec<&str> {
-        let measured =
-            |side: &str| self.cases.iter().any(|one| one.case.side == side && one.figures.is_some());
+        let measured = |side: &str| self.cases.iter().any(|case| case.side == side && case.figures.is_some());
         let failed =
             |side: &str| self.skipped.iter().any(|missing| missing.side == side && missing.group.is_some());
         self.settings.sides.iter().map(String::as_str).filter(|side| measured(side) || failed(side)).collect()
@@ -236,18 +244,18 @@ impl Record {
         self.noise = Noise::of(&self.calibrations);
         let noise = self.relative_noise();
         let failed: Vec<bool> =
-            self.cases.iter().map(|one| self.failure(&one.case.group, &one.case.side).is_some()).collect();
+            self.cases.iter().map(|case| self.failure(&case.group, &case.side).is_some()).collect();
         let baselines: BTreeMap<String, Vec<Sample>> = self
             .cases
             .iter()
             .zip(&failed)
-            .filter(|(one, failed)| one.case.side == self.settings.baseline && !**failed)
-            .map(|(one, _)| (one.case.group.clone(), one.samples.clone()))
+            .filter(|(case, failed)| case.side == self.settings.baseline && !**failed)
+            .map(|(case, _)| (case.group.clone(), case.samples.clone()))
             .collect();
-        for (one, failed) in self.cases.iter_mut().zip(failed) {
-            let base = baselines.get(&one.case.group).filter(|_| one.case.side != self.settings.baseline);
-            let figures = || Figures::of(one.case.unit, &one.samples, base.map(Vec::as_slice), noise);
-            one.figures = if failed { None } else { figures() };
+        for (case, failed) in self.cases.iter_mut().zip(failed) {
+            let base = baselines.get(&case.group).filter(|_| case.side != self.settings.baseline);
+            let figures = || Figures::of(case.unit, &case.samples, base.map(Vec::as_slice), noise);
+            case.figures = if failed { None } else { figures() };
         }
     }
 

@@ -16,7 +16,7 @@ pub fn notes(record: &Record) -> Vec<String> {
         "The loads are those of fio and git through the kernel's client; I/O goes past the client's cache (O_DIRECT) on NFS."
             .to_owned(),
     ];
-    let has = |wanted: fn(&Load) -> bool| record.cases.iter().any(|one| wanted(&one.case.load));
+    let has = |wanted: fn(&Load) -> bool| record.cases.iter().any(|case| wanted(&case.load));
     if has(|load| matches!(load, Load::Transfer(transfer) if transfer.rate.is_some())) {
         notes.push(
             "Fixed schedules are not fio's, which waits for all requests to end before it waits for the next one's time: threads of the bench read and write \
@@ -31,7 +31,7 @@ pub fn notes(record: &Record) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if record.cases.iter().any(|one| one.case.axes.connections().is_some()) {
+    if record.cases.iter().any(|case| case.axes.connections().is_some()) {
         notes.push(
             "The mount options above are those of the last mounts; nconnect is each case's own. Calls cannot be reordered on purpose on a mount; the project's \
              client does that (the same command without --mount)."

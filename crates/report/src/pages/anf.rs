@@ -24,12 +24,12 @@ pub(super) const PAGE: PageSpec = PageSpec {
 };
 
 fn busy(record: &Record) -> Vec<Chart> {
-    busy_bars(record, |one| one.case.axes.level() == Some(LoadLevel::High) && is_pure(one))
+    busy_bars(record, |case| case.axes.level() == Some(LoadLevel::High) && is_pure(case))
 }
 
 fn shares(record: &Record) -> Option<Table> {
     let row = |name: &str, unit, workload| -> ShareRow<'static> {
-        let wanted = move |one: &CaseRecord| is_heavy(one) && one.case.axes.workload() == Some(workload);
+        let wanted = move |case: &CaseRecord| is_heavy(case) && case.axes.workload() == Some(workload);
         (name.to_owned(), unit, Box::new(wanted))
     };
     let rows = vec![
@@ -40,8 +40,8 @@ fn shares(record: &Record) -> Option<Table> {
     share_table(record, rows)
 }
 
-fn is_pure(one: &CaseRecord) -> bool {
-    one.case.axes.writes().is_none_or(|writes| writes == 0 || writes == 100)
+fn is_pure(case: &CaseRecord) -> bool {
+    case.axes.writes().is_none_or(|writes| writes == 0 || writes == 100)
 }
 
 fn against<'a>(
@@ -81,7 +81,7 @@ fn first_blank(
     sweep: &[u32],
 ) -> Option<String> {
     let groups = sweep.iter().map(|writes| group(load, workload, *writes));
-    let failed = groups.filter(|group| record.side(group, side).is_none_or(|one| one.figures.is_none()));
+    let failed = groups.filter(|group| record.side(group, side).is_none_or(|case| case.figures.is_none()));
     let blanks = failed.map(|group| record.blank(&group, side));
     blanks.into_iter().find(|blank| blank != NONE)
 }
@@ -157,7 +157,7 @@ fn second(record: &Record) -> Table {
     };
     let noise = record.relative_noise();
     let change = |ratio| mean_change(ratio, noise);
-    let of = |unit: Unit| move |one: &CaseRecord| is_heavy(one) && one.case.unit == unit;
+    let of = |unit: Unit| move |case: &CaseRecord| is_heavy(case) && case.unit == unit;
     table.measured("IOPS", row(&|cost| cost.operations.map(change), &of(Unit::OperationsPerSecond)));
     table.published("IOPS", &["−53 %", "−55 %", "−77 %"]);
     table.measured("throughput", row(&|cost| cost.throughput.map(change), &of(Unit::MegabytesPerSecond)));
@@ -185,12 +185,12 @@ fn commands(record: &Record) -> Option<Table> {
             Some(*sample.counters.get(&count)? as f64 / (*micros as f64 / 1e6))
         };
         let cell = |side: &&str| {
-            let one = record.side(&group, side)?;
-            let micros = Some(one.counter(&micros)).filter(|micros| *micros > 0)?;
-            let said = digits(one.counter(&count) as f64 / (micros as f64 / 1e6));
-            let base = base.filter(|base| base.case.side != **side);
+            let case = record.side(&group, side)?;
+            let micros = Some(case.counter(&micros)).filter(|micros| *micros > 0)?;
+            let said = digits(case.counter(&count) as f64 / (micros as f64 / 1e6));
+            let base = base.filter(|base| base.side != **side);
             let ratio = base.and_then(|base| {
-                compare(one.counted(), &base.samples, |own, base| Some(rate(own)? / rate(base)?))
+                compare(case.counted(), &base.samples, |own, base| Some(rate(own)? / rate(base)?))
             });
             let Some(ratio) = ratio else { return Some(said) };
             let is_unsure = !Verdict::of(&ratio, record.relative_noise()).is_significant();
@@ -205,11 +205,11 @@ fn commands(record: &Record) -> Option<Table> {
 /// What is left of the baseline's at high load, a chart for each column of the later article, and
 /// metadata apart.
 fn left(record: &Record) -> Vec<Chart> {
-    let is_metadata = |one: &CaseRecord| one.case.axes.workload() == Some(Workload::Metadata);
+    let is_metadata = |case: &CaseRecord| case.axes.workload() == Some(Workload::Metadata);
     let chart = |title: &str, unit: Unit, published: [f64; 3], wanted: &dyn Fn(&CaseRecord) -> bool| {
         let row = |(side, published): (&str, f64)| {
             let mut parts = heavy(record, side, unit);
-            parts.retain(|(one, _)| wanted(one));
+            parts.retain(|(case, _)| wanted(case));
             average(record, side, &parts, published)
         };
         let rows = FLAVORS.into_iter().zip(published).filter_map(row).collect();
@@ -268,10 +268,9 @@ fn sweeps(record: &Record) -> Vec<Chart> {
         (Low, Sequential, Figure::Median, "Sequential 1 MiB, one at a time: median latency", "µs", latency),
     ];
     let chart = |(load, workload, figure, title, unit, limits)| {
-        let wanted = |one: &CaseRecord| {
-            one.case.axes.level() == Some(load) && one.case.axes.workload() == Some(workload)
-        };
-        let lines = lines(record, wanted, figure, |one, _| one.case.axes.writes().map(f64::from));
+        let wanted =
+            |case: &CaseRecord| case.axes.level() == Some(load) && case.axes.workload() == Some(workload);
+        let lines = lines(record, wanted, figure, |case, _| case.axes.writes().map(f64::from));
         let (x, y) = (Axis::linear("% writes"), Axis::linear(unit));
         Chart::of_lines("From pure read to pure write", title, Lines { x, y, lines, limits })
     };

@@ -99,20 +99,20 @@ pub fn table(record: &Record) -> Table {
 
 /// The cases of a part with one side that have not failed.
 pub fn cases<'a>(record: &'a Record, part: Part, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
-    let wanted = move |one: &&CaseRecord| one.case.axes.part() == Some(part) && one.case.side == side;
-    record.cases.iter().filter(wanted).filter(|one| record.failure(&one.case.group, side).is_none())
+    let wanted = move |case: &&CaseRecord| case.axes.part() == Some(part) && case.side == side;
+    record.cases.iter().filter(wanted).filter(|case| record.failure(&case.group, side).is_none())
 }
 
 /// Rates of a side as parts of another's, by test; the sizes of the first test together.
 fn compared(record: &Record, tests: &[Part], side: &str, base: &str) -> Vec<(Part, Interval)> {
     let of = |test: Part| {
         let ratios = cases(record, test, side).flat_map(|own| {
-            let failed = record.failure(&own.case.group, base).is_some();
-            let other = record.side(&own.case.group, base).filter(|_| !failed);
+            let failed = record.failure(&own.group, base).is_some();
+            let other = record.side(&own.group, base).filter(|_| !failed);
             own.counted().filter_map(move |sample| {
                 let other = other?;
                 let same = other.counted().find(|base| base.repetition == sample.repetition)?;
-                Some(sample.rate(own.case.unit) / same.rate(own.case.unit))
+                Some(sample.rate(own.unit) / same.rate(own.unit))
             })
         });
         Some((test, Interval::of(ratios)?))
@@ -138,9 +138,9 @@ fn judge(
 }
 
 /// The median part of the machine's processors that the client used; none where it is not known.
-pub fn client_busy(one: &CaseRecord) -> Option<Interval> {
+pub fn client_busy(case: &CaseRecord) -> Option<Interval> {
     let busy: Option<Vec<f64>> =
-        one.counted().map(|sample| sample.client_cpu_seconds.map(|seconds| sample.busy(seconds))).collect();
+        case.counted().map(|sample| sample.client_cpu_seconds.map(|seconds| sample.busy(seconds))).collect();
     busy.and_then(Interval::of)
 }
 

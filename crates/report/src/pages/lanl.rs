@@ -25,8 +25,8 @@ pub(super) const PAGE: PageSpec = PageSpec {
 };
 
 /// Whether a case copies many files.
-fn is_copy(one: &CaseRecord) -> bool {
-    matches!(one.case.axes.part(), Some(Part::Small | Part::Large))
+fn is_copy(case: &CaseRecord) -> bool {
+    matches!(case.axes.part(), Some(Part::Small | Part::Large))
 }
 
 /// The time that the strongest variant takes to copy, as a fraction of the baseline's.
@@ -104,14 +104,14 @@ const ENCTYPES: PartTable = PartTable {
 impl PartTable {
     /// Makes the table; none where nothing of it was measured.
     fn of(&self, record: &Record) -> Option<Table> {
-        let is_of = |one: &CaseRecord| one.case.axes.part().is_some_and(|part| self.parts.contains(&part));
+        let is_of = |case: &CaseRecord| case.axes.part().is_some_and(|part| self.parts.contains(&part));
         // The sides of these parts, in the order in which they were asked for.
-        let has = |side: &&str| record.cases.iter().any(|one| one.case.side == **side && is_of(one));
+        let has = |side: &&str| record.cases.iter().any(|case| case.side == **side && is_of(case));
         let sides: Vec<&str> = record.settings.sides.iter().map(String::as_str).filter(has).collect();
         let mut table = Table::by_variant(self.title, self.how, self.first, &sides);
         for group in record.groups() {
-            let of = |side: &&str| record.side(group, side).filter(|one| is_of(one));
-            if sides.iter().any(|side| of(side).is_some_and(|one| one.counted().next().is_some())) {
+            let of = |side: &&str| record.side(group, side).filter(|case| is_of(case));
+            if sides.iter().any(|side| of(side).is_some_and(|case| case.counted().next().is_some())) {
                 let measured = |side: &&str| of(side).filter(|_| record.failure(group, side).is_none());
                 let text = |side: &&str| {
                     measured(side).and_then(self.cell).unwrap_or_else(|| record.blank(group, side))
@@ -123,17 +123,17 @@ impl PartTable {
     }
 }
 
-fn rate(one: &CaseRecord) -> Option<String> {
-    Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits))
+fn rate(case: &CaseRecord) -> Option<String> {
+    Some(Average::of(case.counted().map(|sample| sample.rate(case.unit)))?.words(digits))
 }
 
-fn time(one: &CaseRecord) -> Option<String> {
-    Some(Average::of(one.counted().map(|sample| sample.seconds))?.time())
+fn time(case: &CaseRecord) -> Option<String> {
+    Some(Average::of(case.counted().map(|sample| sample.seconds))?.time())
 }
 
-fn processor(one: &CaseRecord) -> Option<String> {
+fn processor(case: &CaseRecord) -> Option<String> {
     let words = |seconds: fn(&Sample) -> Option<f64>| {
-        let busy = one.counted().filter_map(|sample| Some(sample.busy(seconds(sample)?)));
+        let busy = case.counted().filter_map(|sample| Some(sample.busy(seconds(sample)?)));
         Average::of(busy).map_or("unknown".to_owned(), |found| percent(found.mean))
     };
     let client = words(|sample| sample.client_cpu_seconds);
@@ -148,8 +148,8 @@ fn left(record: &Record) -> Vec<Chart> {
 }
 
 fn by_size(record: &Record) -> Vec<Chart> {
-    let megabytes = |one: &CaseRecord, _: Option<&Sample>| Some(one.case.axes.copies()?.bytes? as f64 / 1e6);
-    let lines = lines(record, |one| one.case.axes.part() == Some(Part::Sizes), Figure::Rate, megabytes);
+    let megabytes = |case: &CaseRecord, _: Option<&Sample>| Some(case.axes.copies()?.bytes? as f64 / 1e6);
+    let lines = lines(record, |case| case.axes.part() == Some(Part::Sizes), Figure::Rate, megabytes);
     let (x, y) = (Axis::logarithmic("MB of the file"), Axis::linear("MB/s"));
     let limits = limits::of_throughput(record);
     Chart::of_lines("Transfer rates", "One file, by its size", Lines { x, y, lines, limits })

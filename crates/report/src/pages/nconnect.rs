@@ -15,7 +15,7 @@ pub(super) const PAGE: PageSpec = PageSpec {
     headline: sentence,
     tables: &[rates, lost],
     charts: &[curves, |record| {
-        busy_bars(record, |one| one.case.axes.connections().is_some_and(|axes| !axes.reordered))
+        busy_bars(record, |case| case.axes.connections().is_some_and(|axes| !axes.reordered))
     }],
 };
 
@@ -35,7 +35,7 @@ fn sentence(record: &Record) -> String {
 }
 
 /// What must not happen at all: drops, reconnects, repeated calls, renewed contexts.
-fn losses(one: &CaseRecord) -> u64 {
+fn losses(case: &CaseRecord) -> u64 {
     [
         "window_drops",
         "client_reconnects",
@@ -44,7 +44,7 @@ fn losses(one: &CaseRecord) -> u64 {
         "client_bad_xids",
     ]
     .iter()
-    .map(|name| one.counter(name))
+    .map(|name| case.counter(name))
     .sum()
 }
 
@@ -88,11 +88,11 @@ fn lost_by_client(record: &Record) -> Table {
         how,
         &["case", "drops", "reconnects", "sent again", "contexts made anew", "behind by 32 or more"],
     );
-    for one in record.cases.iter().filter(|one| one.figures.is_some()) {
-        let count = |name: &str| one.counter(name).to_string();
+    for case in record.cases.iter().filter(|case| case.figures.is_some()) {
+        let count = |name: &str| case.counter(name).to_string();
         let drops = if told { count("window_drops") } else { "unknown".to_owned() };
-        let calls = one.counter("client_calls").max(1);
-        let behind: u64 = one
+        let calls = case.counter("client_calls").max(1);
+        let behind: u64 = case
             .counted()
             .flat_map(|sample| &sample.counters)
             .filter(|(name, _)| {
@@ -112,7 +112,7 @@ fn lost_by_client(record: &Record) -> Table {
             count("client_contexts_renewed"),
             behind,
         ];
-        table.measured(one.case.id(), cells);
+        table.measured(case.id(), cells);
     }
     table
 }
@@ -124,7 +124,7 @@ fn lost_on_mounts(record: &Record) -> Table {
                reordered on purpose on a mount: what arrives in another order than it was numbered does so by itself.";
     let columns = ["case", "calls", "reconnects", "sent again", "timeouts", "replies to no call"];
     let mut table = Table::new("What was lost", how, &columns);
-    for one in record.cases.iter().filter(|one| one.figures.is_some()) {
+    for case in record.cases.iter().filter(|case| case.figures.is_some()) {
         let counted = [
             "client_calls",
             "client_reconnects",
@@ -132,19 +132,19 @@ fn lost_on_mounts(record: &Record) -> Table {
             "client_timeouts",
             "client_bad_xids",
         ];
-        table.measured(one.case.id(), counted.map(|name| one.counter(name).to_string()).to_vec());
+        table.measured(case.id(), counted.map(|name| case.counter(name).to_string()).to_vec());
     }
     table
 }
 
 fn curves(record: &Record) -> Vec<Chart> {
     // One connection is the first point of both charts.
-    let place = |one: &CaseRecord| one.case.axes.connections();
+    let place = |case: &CaseRecord| case.axes.connections();
     let chart = |(reordered, title)| {
-        let wanted = |one: &CaseRecord| {
-            place(one).is_some_and(|axes| axes.reordered == reordered || axes.connections == 1)
+        let wanted = |case: &CaseRecord| {
+            place(case).is_some_and(|axes| axes.reordered == reordered || axes.connections == 1)
         };
-        let lines = lines(record, wanted, Figure::Rate, |one, _| Some(f64::from(place(one)?.connections)));
+        let lines = lines(record, wanted, Figure::Rate, |case, _| Some(f64::from(place(case)?.connections)));
         let (x, y) = (Axis::logarithmic("connections"), Axis::linear("IOPS"));
         let limits = limits::of_requests(record, SIZE);
         Chart::of_lines("IOPS by number of connections", title, Lines { x, y, lines, limits })

@@ -23,7 +23,7 @@ pub(super) const PAGE: PageSpec = PageSpec {
         |record| latencies(record, "Latency against IOPS: median", Figure::Median),
         left,
         |record| latencies(record, "Latency against IOPS: 99th percentile", Figure::Tail),
-        |record| busy_bars(record, |one| one.case.axes.scheduled_on().is_none()),
+        |record| busy_bars(record, |case| case.axes.scheduled_on().is_none()),
     ],
 };
 
@@ -31,7 +31,7 @@ fn shares(record: &Record) -> Option<Table> {
     let curves = curves(record);
     let rows = curves.iter().map(|curve| -> ShareRow<'_> {
         let group = format!("{curve}: the most");
-        (format!("{curve}, a request"), "µs", Box::new(move |one| one.case.group == group))
+        (format!("{curve}, a request"), "µs", Box::new(move |case| case.group == group))
     });
     share_table(record, rows.collect())
 }
@@ -43,8 +43,8 @@ fn sentence(record: &Record) -> String {
     let near = strongest(record).and_then(|side| {
         let added = curves.iter().filter_map(|curve| {
             let at = compared_at(record, curve)?;
-            let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
-            Some(one.figures.as_ref()?.against.as_ref()?.added_us?.median)
+            let case = steps(record, curve, side).find(|case| offered(case) == Some(at))?;
+            Some(case.figures.as_ref()?.against.as_ref()?.added_us?.median)
         });
         mean(added)
     });
@@ -65,7 +65,7 @@ fn compared_at(record: &Record, curve: &str) -> Option<f64> {
 
 fn curves(record: &Record) -> Vec<String> {
     let mut curves: Vec<String> = Vec::new();
-    for curve in record.cases.iter().filter_map(|one| Some(&one.case.axes.curve()?.curve)) {
+    for curve in record.cases.iter().filter_map(|case| Some(&case.axes.curve()?.curve)) {
         if !curves.iter().any(|known| known == curve) {
             curves.push(curve.clone());
         }
@@ -74,8 +74,8 @@ fn curves(record: &Record) -> Vec<String> {
 }
 
 fn steps<'a>(record: &'a Record, curve: &'a str, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
-    record.cases.iter().filter(move |one| {
-        one.case.side == side && one.case.axes.scheduled_on() == Some(curve) && one.figures.is_some()
+    record.cases.iter().filter(move |case| {
+        case.side == side && case.axes.scheduled_on() == Some(curve) && case.figures.is_some()
     })
 }
 
@@ -108,12 +108,12 @@ fn left(record: &Record) -> Vec<Chart> {
 }
 
 fn latencies(record: &Record, section: &str, figure: Figure) -> Vec<Chart> {
-    let rate = |one: &CaseRecord, sample: Option<&Sample>| match sample {
-        Some(sample) => Some(sample.rate(one.case.unit)),
-        None => one.rate(),
+    let rate = |case: &CaseRecord, sample: Option<&Sample>| match sample {
+        Some(sample) => Some(sample.rate(case.unit)),
+        None => case.rate(),
     };
     let chart = |curve: &String| {
-        let wanted = |one: &CaseRecord| one.case.axes.scheduled_on() == Some(curve);
+        let wanted = |case: &CaseRecord| case.axes.scheduled_on() == Some(curve);
         let lines = lines(record, wanted, figure, rate);
         let (x, y) = (Axis::linear("IOPS that were served"), Axis::logarithmic("µs from when it was due"));
         Chart::of_lines(section, curve, Lines { x, y, lines, limits: limits::of_latency(record) })
@@ -179,9 +179,9 @@ fn near(record: &Record) -> Option<Table> {
     for curve in &curves(record) {
         let Some(at) = compared_at(record, curve) else { continue };
         let cell = |side: &&str| {
-            let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
-            let figures = one.figures.as_ref()?;
-            kept_up(one).then_some(format!(
+            let case = steps(record, curve, side).find(|case| offered(case) == Some(at))?;
+            let figures = case.figures.as_ref()?;
+            kept_up(case).then_some(format!(
                 "{}, {}",
                 latency(figures.p50_us?.median),
                 latency(figures.p99_us?.median)
@@ -190,13 +190,13 @@ fn near(record: &Record) -> Option<Table> {
         let name = format!("{curve}, {}", rate(at, bench::Unit::OperationsPerSecond));
         // What failed on the way there did not come to be saturated.
         let blank = |side: &&str| {
-            let failed = record.cases.iter().find(|one| {
-                one.case.side == **side
-                    && one.case.axes.curve().is_some_and(|axes| axes.curve == *curve)
-                    && record.failure(&one.case.group, side).is_some()
+            let failed = record.cases.iter().find(|case| {
+                case.side == **side
+                    && case.axes.curve().is_some_and(|axes| axes.curve == *curve)
+                    && record.failure(&case.group, side).is_some()
             });
             match failed {
-                Some(one) => record.blank(&one.case.group, side),
+                Some(case) => record.blank(&case.group, side),
                 None if record.is_skipped(side) => record.blank("", side),
                 None => "saturated".to_owned(),
             }
@@ -211,6 +211,6 @@ fn near(record: &Record) -> Option<Table> {
     Some(table)
 }
 
-fn offered(one: &CaseRecord) -> Option<f64> {
-    one.counted().find_map(|sample| sample.offered)
+fn offered(case: &CaseRecord) -> Option<f64> {
+    case.counted().find_map(|sample| sample.offered)
 }

@@ -24,7 +24,7 @@ pub(super) const PAGE: PageSpec = PageSpec {
         beside,
         rate_bars,
         |record| {
-            overview(record, LATENCY, "median latency", |one| Some(one.figures.as_ref()?.p50_us?.median))
+            overview(record, LATENCY, "median latency", |case| Some(case.figures.as_ref()?.p50_us?.median))
         },
         |record| record.groups().into_iter().filter_map(|group| spans(record, group)).collect(),
         |record| overview(record, CPU, "processor time of both ends", cpu_of_both),
@@ -32,13 +32,13 @@ pub(super) const PAGE: PageSpec = PageSpec {
     ],
 };
 
-fn against(one: &CaseRecord) -> Option<&Comparison> {
-    one.figures.as_ref()?.against.as_ref()
+fn against(case: &CaseRecord) -> Option<&Comparison> {
+    case.figures.as_ref()?.against.as_ref()
 }
 
 /// Without the server's it is the client's alone, for all sides alike.
-fn cpu_of_both(one: &CaseRecord) -> Option<f64> {
-    let figures = one.figures.as_ref()?;
+fn cpu_of_both(case: &CaseRecord) -> Option<f64> {
+    let figures = case.figures.as_ref()?;
     let sum = figures.client_cpu?.median + figures.server_cpu.map_or(0.0, |cpu| cpu.median);
     (sum > 0.0).then_some(sum)
 }
@@ -51,11 +51,11 @@ fn figures(record: &Record) -> Option<Table> {
     let mut table = Table::new(ALL, how, &columns);
     for group in record.groups() {
         table.group(group);
-        let own = record.cases.iter().filter(|one| one.case.group == group);
-        for one in own {
-            let side = &one.case.side;
-            match &one.figures {
-                Some(figures) => table.measured(side.clone(), cells(one, figures)),
+        let own = record.cases.iter().filter(|case| case.group == group);
+        for case in own {
+            let side = &case.side;
+            match &case.figures {
+                Some(figures) => table.measured(side.clone(), cells(case, figures)),
                 None => table.measured(side.clone(), vec![record.blank(group, side)]),
             }
         }
@@ -63,7 +63,7 @@ fn figures(record: &Record) -> Option<Table> {
     Some(table)
 }
 
-fn cells(one: &CaseRecord, figures: &Figures) -> Vec<String> {
+fn cells(case: &CaseRecord, figures: &Figures) -> Vec<String> {
     let [ratio, shown] = match &figures.against {
         None => [NONE.to_owned(), trust(&figures.rate)],
         Some(against) if against.verdict.is_significant() => {
@@ -71,8 +71,8 @@ fn cells(one: &CaseRecord, figures: &Figures) -> Vec<String> {
         }
         Some(against) => [percent(against.ratio.median), against.verdict.words().to_owned()],
     };
-    let cells = [rate(figures.rate.median, one.case.unit), ratio, shown];
-    cells.into_iter().chain(time_cells(one.case.unit, figures)).collect()
+    let cells = [rate(figures.rate.median, case.unit), ratio, shown];
+    cells.into_iter().chain(time_cells(case.unit, figures)).collect()
 }
 
 /// Rates, a column for each flavor, in brackets what is left of the baseline's.
@@ -85,9 +85,9 @@ fn speed(record: &Record) -> Option<Table> {
     let mut table = Table::by_variant("Speed by flavor", &how, "", &sides);
     for group in record.groups() {
         let cell = |side: &&str| {
-            let one = record.side(group, side)?;
-            let own = rate(one.rate()?, one.case.unit);
-            let Some(against) = against(one) else { return Some(own) };
+            let case = record.side(group, side)?;
+            let own = rate(case.rate()?, case.unit);
+            let Some(against) = against(case) else { return Some(own) };
             // The unit stands with the baseline.
             let own = own.rsplit_once(' ').map_or(own.as_str(), |(figure, _)| figure);
             Some(format!("{own} ({})", part(against)))
@@ -112,9 +112,9 @@ fn overview(
     let baseline = &record.settings.baseline;
     let row = |group: &str| {
         let base = record.side(group, baseline)?;
-        let others = record.cases.iter().filter(|one| one.case.group == group && one.case.side != *baseline);
+        let others = record.cases.iter().filter(|case| case.group == group && case.side != *baseline);
         let parts: Vec<(String, f64)> =
-            others.filter_map(|one| Some((one.case.side.clone(), figure(one)? / figure(base)?))).collect();
+            others.filter_map(|case| Some((case.side.clone(), figure(case)? / figure(base)?))).collect();
         (!parts.is_empty()).then(|| Part { name: group.to_owned(), parts })
     };
     let rows: Vec<Part> = record.groups().into_iter().filter_map(row).collect();
@@ -126,13 +126,13 @@ fn overview(
 }
 
 fn spans(record: &Record, group: &str) -> Option<Chart> {
-    let span = |one: &CaseRecord| {
-        let figures = one.figures.as_ref()?;
+    let span = |case: &CaseRecord| {
+        let figures = case.figures.as_ref()?;
         let (p50, p99) = (figures.p50_us?.median, figures.p99_us?.median);
         let said = [format!("p50 {}", latency(p50)), format!("p99 {}", latency(p99))];
-        Some(Span { side: one.case.side.clone(), ends: [p50, p99], said })
+        Some(Span { side: case.side.clone(), ends: [p50, p99], said })
     };
-    let own = record.cases.iter().filter(|one| one.case.group == group);
+    let own = record.cases.iter().filter(|case| case.group == group);
     let spans: Vec<Span> = own.filter_map(span).collect();
     let plot = |spans| Plot::Spans(Spans { spans, limits: limits::of_latency(record) });
     (!spans.is_empty()).then(|| Chart::new(LATENCY, group, plot(spans)))

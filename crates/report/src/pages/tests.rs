@@ -185,7 +185,7 @@ fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where
         assert!(text.contains(request), "{text}");
     }
     let mut elsewhere = sample(ANF);
-    let samples = elsewhere.cases.iter_mut().flat_map(|one| &mut one.samples);
+    let samples = elsewhere.cases.iter_mut().flat_map(|case| &mut case.samples);
     samples.for_each(|sample| sample.server_cpu_seconds = None);
     elsewhere.summarise();
     assert!(share_sentence(&elsewhere).unwrap().contains("the server\u{2019}s is not known"));
@@ -201,9 +201,8 @@ fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where
 #[test]
 fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     let mut record = sample(ANF);
-    let failed =
-        |one: &&CaseRecord| one.case.side == "krb5p" && one.case.axes.level() == Some(LoadLevel::High);
-    let cases: Vec<Case> = record.cases.iter().filter(failed).map(|one| one.case.clone()).collect();
+    let failed = |case: &&CaseRecord| case.side == "krb5p" && case.axes.level() == Some(LoadLevel::High);
+    let cases: Vec<Case> = record.cases.iter().filter(failed).map(|case| case.case.clone()).collect();
     record.skipped = cases.iter().map(|case| Missing::case(case, "no answer in 20 s; a cure")).collect();
     record.summarise();
     let shown = view(&record);
@@ -213,8 +212,8 @@ fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     let page = crate::page(&record, &shown);
     assert!(page.contains("✕ krb5p") && page.contains("<td>no answer in 20 s</td>") && !page.contains("NaN"));
     let nothing = |record: &mut Record| {
-        let out = record.cases.iter().filter(|one| one.case.side != "sys");
-        record.skipped = out.map(|one| Missing::case(&one.case, "no answer in 20 s")).collect();
+        let out = record.cases.iter().filter(|case| case.side != "sys");
+        record.skipped = out.map(|case| Missing::case(case, "no answer in 20 s")).collect();
         record.summarise();
     };
     for name in [ANF, ONTAP, NCONNECT, QUICK, PLAN] {
@@ -269,7 +268,7 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
     let shown = view(&record);
     assert_eq!(shown.tables[0].rows[4].cells, ["NFS4ERR_NOSPC"]);
     assert_eq!(shown.tables[1].rows[0].cells[3], "NFS4ERR_NOSPC");
-    record.cases.retain(|one| one.case.side != "sys");
+    record.cases.retain(|case| case.side != "sys");
     record.summarise();
     let shown = view(&record);
     assert!(shown.headline.starts_with("Nothing to compare"), "{}", shown.headline);
@@ -280,10 +279,10 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
 fn the_climb_of_ontap_ends_for_each_side_where_it_is_saturated() {
     let record = sample(ONTAP);
     let steps = |side: &str| {
-        let of = |one: &&bench::measuring::CaseRecord| {
-            one.case.side == side && one.case.axes.scheduled_on() == Some("4 KiB sequential reads, 1 client")
+        let of = |case: &&bench::measuring::CaseRecord| {
+            case.side == side && case.axes.scheduled_on() == Some("4 KiB sequential reads, 1 client")
         };
-        let steps = record.cases.iter().filter(of).filter_map(|one| one.case.axes.curve()?.step);
+        let steps = record.cases.iter().filter(of).filter_map(|case| case.axes.curve()?.step);
         steps.fold(0.0, f64::max)
     };
     // krb5p does 80 % of what sys does: it keeps up with that, and is saturated a step later.
@@ -316,7 +315,7 @@ fn on_mounts_calls_keep_their_order_and_the_kernel_counts_what_is_lost() {
     let blocks: Vec<Vec<Case>> = std::iter::from_fn(|| evaluation.next(&record)).collect();
     assert_eq!(blocks.len(), 5);
     assert!(blocks.iter().flatten().all(|case| case.axes.connections().is_some_and(|axes| !axes.reordered)));
-    record.cases.retain(|one| one.case.axes.connections().is_some_and(|axes| !axes.reordered));
+    record.cases.retain(|case| case.axes.connections().is_some_and(|axes| !axes.reordered));
     record.environment.mounts = vec![bench::mounted::MountFacts {
         side: "sys".to_owned(),
         folder: "/mnt".into(),
@@ -380,8 +379,8 @@ fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
     let mut record = sample(ANF);
     (record.complete, record.stopped_by) = (false, Some("krb5p: connection lost".to_owned()));
     record.skipped.push(Missing::side("krb5i", "NFS4ERR_WRONGSEC"));
-    record.cases.retain(|one| one.case.axes.level() == Some(LoadLevel::Low) && one.case.side != "krb5i");
-    record.cases.iter_mut().skip(7).for_each(|one| one.figures = None);
+    record.cases.retain(|case| case.axes.level() == Some(LoadLevel::Low) && case.side != "krb5i");
+    record.cases.iter_mut().skip(7).for_each(|case| case.figures = None);
     let shown = view(&record);
     for text in
         [crate::page(&record, &shown), crate::markdown(&record, &shown), crate::terminal(&record, &shown)]
@@ -409,8 +408,8 @@ fn where_the_servers_time_goes_is_shown_of_loads_that_look_for_the_most_and_said
         let cells = krb5p.cells.join(" ").replace('\u{202f}', " ");
         assert!(cells.starts_with("30.0 0.50 1.00 0.75 0.50 2.75 45 % "), "{name}: {cells}");
         assert_eq!(stages_note(&record), None);
-        for one in record.cases.iter_mut().flat_map(|one| &mut one.samples) {
-            one.server_stages = None;
+        for case in record.cases.iter_mut().flat_map(|case| &mut case.samples) {
+            case.server_stages = None;
         }
         record.summarise();
         assert!(stages_note(&record).is_some_and(|note| note.contains("unknown")));
@@ -423,7 +422,7 @@ fn the_headline_is_true_for_every_order_of_flavors_and_names_baseline_and_settin
     let mut record = sample(PLAN);
     record.settings.baseline = "krb5p".to_owned();
     record.settings.sides.reverse();
-    record.cases.retain(|one| ["sys", "krb5p"].contains(&one.case.side.as_str()));
+    record.cases.retain(|case| ["sys", "krb5p"].contains(&case.side.as_str()));
     record.summarise();
     let said = view(&record).headline.replace('\u{202f}', " ");
     assert!(
@@ -435,7 +434,7 @@ fn the_headline_is_true_for_every_order_of_flavors_and_names_baseline_and_settin
     record.notes.clear();
     let said = view(&record).headline;
     assert!(said.starts_with("With two client cores and filer:/export, sys reaches"), "{said}");
-    record.cases.retain(|one| one.case.side == "krb5p");
+    record.cases.retain(|case| case.side == "krb5p");
     record.summarise();
     assert_eq!(view(&record).headline, "Nothing to compare: no flavor was measured beside krb5p.");
 }
@@ -452,8 +451,8 @@ fn the_servers_time_of_a_stream_is_counted_per_mebibyte() {
     };
     let before = cells(&record);
     assert_eq!(before.last().map(String::as_str), Some("MiB"));
-    for one in record.cases.iter_mut().filter(|one| one.case.side == "krb5p") {
-        one.samples.iter_mut().for_each(|sample| {
+    for case in record.cases.iter_mut().filter(|case| case.side == "krb5p") {
+        case.samples.iter_mut().for_each(|sample| {
             sample.server_stages.as_mut().unwrap().requests *= 5;
         });
     }
