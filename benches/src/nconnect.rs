@@ -57,13 +57,14 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     output.note(&format!(
         "reordered: the client holds connections back at random, up to half of them at once, each until up to {LAG_MAX} later calls went over others"
     ));
-    let sides: Vec<String> = ways().into_iter().map(|(connections, lag)| side(connections, lag)).collect();
+    let variants: Vec<String> =
+        ways().into_iter().map(|(connections, lag)| variant(connections, lag)).collect();
     let settings = Settings {
         repetitions: ROUNDS,
         seconds: SECONDS,
         file_size: FILE_SIZE,
-        baseline: sides.first().cloned().unwrap_or_default(),
-        sides,
+        baseline: variants.first().cloned().unwrap_or_default(),
+        variants,
         options: BTreeMap::new(),
     };
     let mut record = Record::begin("nconnect", "One context over several connections", settings);
@@ -91,7 +92,7 @@ fn ways() -> Vec<(u32, Option<u32>)> {
     both.filter(|(connections, lag)| *connections > 1 || lag.is_none()).collect()
 }
 
-fn side(connections: u32, lag_max: Option<u32>) -> String {
+fn variant(connections: u32, lag_max: Option<u32>) -> String {
     format!("{connections}{}", if lag_max.is_some() { ", reordered" } else { "" })
 }
 
@@ -103,7 +104,7 @@ impl Evaluation for Ways {
         let flavor = self.0.next()?;
         let case = |(connections, lag_max)| Case {
             group: flavor.name().to_owned(),
-            side: side(connections, lag_max),
+            variant: variant(connections, lag_max),
             unit: UNIT,
             axes: Axes::Flavor { flavor: flavor.name().to_owned() },
             load: Load::Transfer(Transfer {

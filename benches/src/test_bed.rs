@@ -37,7 +37,8 @@ impl TestBed {
         Self::start_with(None, |_| Ok(None))
     }
 
-    /// As [`TestBed::start`], but the server's log is kept, so that it can be asked for its counters.
+    /// As [`TestBed::start`], but the server's log is kept, so that it can be asked for its
+    /// counters.
     ///
     /// # Errors
     /// As [`TestBed::start`].

@@ -165,13 +165,13 @@ impl ServerProbe {
         Snapshot { cpu, stages: told.map(|told| told.stages).filter(|stages| !stages.is_empty()) }
     }
 
-    /// Says what was done since a look for `side`: a flavor, or one with an encryption type behind
-    /// it (`krb5p-18`).
-    pub fn since(&self, before: &Snapshot, side: &str) -> Delta {
+    /// Says what was done since a look for `variant`: a flavor, or one with an encryption type
+    /// behind it (`krb5p-18`).
+    pub fn since(&self, before: &Snapshot, variant: &str) -> Delta {
         // The process first: to tell costs it something as well.
         let own = self.of_process();
         let now = self.seen(own, self.told());
-        let flavor = side.split('-').next().unwrap_or_default();
+        let flavor = variant.split('-').next().unwrap_or_default();
         let of = |snapshot: &Snapshot| snapshot.stages.as_ref()?.get(flavor).copied();
         Delta {
             cpu: before.cpu.zip(now.cpu).map(|(from, to)| to.saturating_sub(from)),

@@ -3,7 +3,7 @@
 use super::chart::{Bar, Bars};
 use super::form::escape;
 use super::svg::{self, Drawn};
-use super::{limit_lines, side};
+use super::{limit_lines, variant};
 use std::fmt::Write;
 
 const WIDTH: f64 = 360.0;
@@ -41,20 +41,20 @@ pub fn draw(chart: &Bars, title: &str) -> Drawn {
 fn words(chart: &Bars) -> String {
     let said =
         |bar: &Bar| bar.said.iter().filter(|said| !said.is_empty()).cloned().collect::<Vec<_>>().join(", ");
-    let bars = chart.bars.iter().map(|bar| format!("{}: {}.", bar.side, said(bar)));
+    let bars = chart.bars.iter().map(|bar| format!("{}: {}.", bar.variant, said(bar)));
     bars.collect::<Vec<_>>().join(" ")
 }
 
 fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
-    svg::text(out, "name", LEFT - 20.0, middle + 4.0, "end", &bar.side);
-    out.push_str(&side::mark(&bar.side, LEFT - 10.0, middle));
+    svg::text(out, "name", LEFT - 20.0, middle + 4.0, "end", &bar.variant);
+    out.push_str(&variant::mark(&bar.variant, LEFT - 10.0, middle));
     let [first, second] = bar.parts;
     let width = first.map_or(0.0, |value| (value * scale).max(0.5));
     if let Some(value) = first {
-        rect(out, &bar.side, "", value, (LEFT, middle, width));
+        rect(out, &bar.variant, "", value, (LEFT, middle, width));
     }
     if let Some(value) = second {
-        rect(out, &bar.side, " client", value, (LEFT + width, middle, value * scale));
+        rect(out, &bar.variant, " client", value, (LEFT + width, middle, value * scale));
     }
     if let Some((low, high)) = bar.range {
         svg::whisker(out, LEFT + low * scale, LEFT + high * scale, middle, 4.0);
@@ -72,7 +72,7 @@ fn rect(out: &mut String, of: &str, part: &str, value: f64, place: (f64, f64, f6
     let _ = write!(
         out,
         r#"<rect class="bar {}{part}" data-side="{}" data-value="{value}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{THICK}" rx="2"/>"#,
-        side::class(of),
+        variant::class(of),
         escape(of)
     );
 }

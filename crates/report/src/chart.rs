@@ -35,7 +35,7 @@ impl Chart {
 pub enum Plot {
     /// Lines over a common axis.
     Lines(Lines),
-    /// A bar for each side.
+    /// A bar for each variant.
     Bars(Bars),
     /// Parts of the baseline, over several loads.
     Parts(Parts),
@@ -54,7 +54,7 @@ pub struct Lines {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// A line for each side.
+    /// A line for each variant.
     pub lines: Vec<Line>,
     /// How far the machine could go: a name and a value of the vertical axis. What is far beyond
     /// the lines is written below the chart instead of being drawn.
@@ -86,7 +86,7 @@ impl Axis {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
     /// Whose it is.
-    pub side: String,
+    pub variant: String,
     /// From left to right.
     pub points: Vec<Point>,
     /// All repetitions that count, each a place on both axes.
@@ -128,7 +128,7 @@ pub struct Ratios {
 pub struct RatioGroup {
     /// What it is about.
     pub name: String,
-    /// A row for each side.
+    /// A row for each variant.
     pub rows: Vec<Ratio>,
 }
 
@@ -136,7 +136,7 @@ pub struct RatioGroup {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratio {
     /// Whose it is.
-    pub side: String,
+    pub variant: String,
     /// The median, or a mean of medians.
     pub value: f64,
     /// Its interval, where it has one.
@@ -150,12 +150,12 @@ pub struct Ratio {
 }
 
 impl Point {
-    /// A place where a side has failed, so that there is nothing to draw but that.
+    /// A place where a variant has failed, so that there is nothing to draw but that.
     pub fn failed(x: f64) -> Self {
         Self { x, y: f64::NAN, low: f64::NAN, high: f64::NAN, unsure: false }
     }
 
-    /// Says whether the side has failed there.
+    /// Says whether the variant has failed there.
     pub fn has_failed(&self) -> bool {
         self.y.is_nan()
     }
@@ -181,7 +181,7 @@ pub struct Bars {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bar {
     /// Whose it is.
-    pub side: String,
+    pub variant: String,
     /// The parts, from left to right; nothing where it is unknown.
     pub parts: [Option<f64>; 2],
     /// The interval of their sum, where there is one.
@@ -204,11 +204,11 @@ pub struct Parts {
 pub struct Part {
     /// What it is called.
     pub name: String,
-    /// The other sides, and their parts of the baseline.
+    /// The other variants, and their parts of the baseline.
     pub parts: Vec<(String, f64)>,
 }
 
-/// Latencies on a logarithmic scale, a row for each side.
+/// Latencies on a logarithmic scale, a row for each variant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spans {
     /// The rows.
@@ -217,11 +217,11 @@ pub struct Spans {
     pub limits: Vec<(String, f64)>,
 }
 
-/// One side's median and 99th percentile.
+/// One variant's median and 99th percentile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Span {
     /// Whose it is.
-    pub side: String,
+    pub variant: String,
     /// Where it begins and ends, in microseconds.
     pub ends: [f64; 2],
     /// What is written behind it, large and small.

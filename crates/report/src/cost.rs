@@ -1,5 +1,5 @@
-//! What a side costs against the baseline: the averages of the later article, and the sentence that
-//! a reader takes away.
+//! What a variant costs against the baseline: the averages of the later article, and the sentence
+//! that a reader takes away.
 
 use crate::{Figure, form};
 use bench::Unit;
@@ -45,23 +45,23 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// A case, and how it compares with the baseline.
 type Compared<'a> = (&'a CaseRecord, &'a Comparison);
 
-fn pairs<'a>(record: &'a Record, side: &str) -> Vec<Compared<'a>> {
-    let own = record.cases.iter().filter(|case| case.side == side);
+fn pairs<'a>(record: &'a Record, variant: &str) -> Vec<Compared<'a>> {
+    let own = record.cases.iter().filter(|case| case.variant == variant);
     own.filter_map(|case| Some((case, case.figures.as_ref()?.against.as_ref()?))).collect()
 }
 
-/// Comparisons of a side with the baseline in the cases that look for the most, of one unit.
-pub fn heavy<'a>(record: &'a Record, side: &str, unit: Unit) -> Vec<Compared<'a>> {
-    let mut pairs = pairs(record, side);
+/// Comparisons of a variant with the baseline in the cases that look for the most, of one unit.
+pub fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<Compared<'a>> {
+    let mut pairs = pairs(record, variant);
     pairs.retain(|(case, _)| case.unit == unit && is_heavy(case));
     pairs
 }
 
 impl Cost {
-    /// Averages what a side costs.
-    pub fn of(record: &Record, side: &str) -> Self {
-        let pairs = pairs(record, side);
-        let ratio = |unit| mean(heavy(record, side, unit).iter().map(|(_, against)| against.ratio.median));
+    /// Averages what a variant costs.
+    pub fn of(record: &Record, variant: &str) -> Self {
+        let pairs = pairs(record, variant);
+        let ratio = |unit| mean(heavy(record, variant, unit).iter().map(|(_, against)| against.ratio.median));
         let noise = record.relative_noise();
         let unsure = |(case, _): &&Compared<'_>| {
             case.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
@@ -79,21 +79,22 @@ impl Cost {
     }
 }
 
-/// Cases of a side that failed, or were never tried because it had failed too often, and all of
+/// Cases of a variant that failed, or were never tried because it had failed too often, and all of
 /// them, among those that `wanted` picks.
-pub fn failed(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
-    let own = || record.cases.iter().filter(|case| case.side == side && wanted(case));
+pub fn failed(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
+    let own = || record.cases.iter().filter(|case| case.variant == variant && wanted(case));
     let is_out = |case: &&CaseRecord| {
-        record.failure(&case.group, side).is_some() || (record.is_skipped(side) && case.figures.is_none())
+        record.failure(&case.group, variant).is_some()
+            || (record.is_skipped(variant) && case.figures.is_none())
     };
     (own().filter(is_out).count(), own().count())
 }
 
 /// Returns the strongest variant that was compared with the baseline, whichever that is.
 pub fn strongest(record: &Record) -> Option<&str> {
-    let rank = |side: &&str| ["krb5p", "krb5i", "krb5", "sys"].iter().position(|known| known == side);
-    let sides = record.sides().into_iter().filter(|side| Cost::of(record, side).compared.0 > 0);
-    sides.min_by_key(|side| rank(side).unwrap_or(usize::MAX))
+    let rank = |variant: &&str| ["krb5p", "krb5i", "krb5", "sys"].iter().position(|known| known == variant);
+    let variants = record.variants().into_iter().filter(|variant| Cost::of(record, variant).compared.0 > 0);
+    variants.min_by_key(|variant| rank(variant).unwrap_or(usize::MAX))
 }
 
 /// Says where the run was made, as the beginning of a sentence: `On two shared cores over
@@ -117,14 +118,14 @@ pub fn setting(record: &Record) -> String {
 /// to the latency: with the setting, and for any baseline.
 pub fn headline(record: &Record) -> String {
     let base = &record.settings.baseline;
-    let Some(side) = strongest(record) else {
-        let tried: Vec<&str> = record.sides().into_iter().filter(|side| side != base).collect();
+    let Some(variant) = strongest(record) else {
+        let tried: Vec<&str> = record.variants().into_iter().filter(|variant| variant != base).collect();
         return match tried.is_empty() {
             true => format!("Nothing to compare: no flavor was measured beside {base}."),
             false => format!("Nothing to compare: {} failed in all cases.", tried.join(", ")),
         };
     };
-    let cost = Cost::of(record, side);
+    let cost = Cost::of(record, variant);
     let noise = record.relative_noise();
     let rate = |ratio: Option<f64>, of: &str| {
         let ratio = ratio?;
@@ -148,15 +149,15 @@ pub fn headline(record: &Record) -> String {
     let setting = setting(record);
     let said = if noise > UNSTEADY {
         format!(
-            "{setting}, the machine was too unsteady ({}) to compare {side} with {base}.",
+            "{setting}, the machine was too unsteady ({}) to compare {variant} with {base}.",
             form::within(noise)
         )
     } else if cost.compared.1 == 0 || parts.is_empty() {
-        format!("{setting}, this run shows no difference between {side} and {base}.")
+        format!("{setting}, this run shows no difference between {variant} and {base}.")
     } else {
-        format!("{setting}, {side} {} compared with {base}.", parts.join(" and "))
+        format!("{setting}, {variant} {} compared with {base}.", parts.join(" and "))
     };
-    match failed(record, side, |_| true) {
+    match failed(record, variant, |_| true) {
         (0, _) => said,
         (1, all) => format!("{said} One of its {all} cases failed and is not in that."),
         (failed, all) => format!("{said} {failed} of its {all} cases failed and are not in that."),

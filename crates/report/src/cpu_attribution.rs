@@ -13,7 +13,7 @@ const FLAVORS: [&str; 3] = ["krb5p", "krb5i", "krb5"];
 
 const NONE: &str = "–";
 
-/// What a side adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9).
+/// What a variant adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9).
 /// Means over cases of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
@@ -26,15 +26,15 @@ pub struct Share {
 }
 
 impl Share {
-    /// Averages over the cases of a side that `wanted` picks; `None` where nothing was compared.
-    pub fn of(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> Option<Self> {
-        let own = record.cases.iter().filter(|case| case.side == side && wanted(case));
+    /// Averages over the cases of a variant that `wanted` picks; `None` where nothing was compared.
+    pub fn of(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> Option<Self> {
+        let own = record.cases.iter().filter(|case| case.variant == variant && wanted(case));
         let (mut clients, mut servers, mut bases) = (Vec::new(), Vec::new(), Vec::new());
         for case in own {
             let Some(against) = case.figures.as_ref().and_then(|figures| figures.against.as_ref()) else {
                 continue;
             };
-            let base = record.side(&case.group, &record.settings.baseline);
+            let base = record.variant(&case.group, &record.settings.baseline);
             let Some(base) = base.and_then(|base| base.figures.as_ref()) else { continue };
             let median = |interval: Option<Interval>| interval.map(|interval| interval.median);
             clients.extend(median(against.added_client_cpu));
@@ -84,33 +84,33 @@ fn is_stream(case: &CaseRecord) -> bool {
 /// Picks cases.
 type Picks = fn(&CaseRecord) -> bool;
 
-/// Says what the strongest side that was compared adds, at the client and at the server.
+/// Says what the strongest variant that was compared adds, at the client and at the server.
 pub fn share_sentence(record: &Record) -> Option<String> {
     let kinds = [("a request", "µs", is_request as Picks), ("a GB", "s", is_stream)];
-    FLAVORS.into_iter().find_map(|side| {
+    FLAVORS.into_iter().find_map(|variant| {
         let said: Vec<String> = kinds
             .iter()
-            .filter_map(|(what, unit, wanted)| Some((what, unit, Share::of(record, side, wanted)?)))
-            .map(|(what, unit, share)| sentence(side, what, unit, &share))
+            .filter_map(|(what, unit, wanted)| Some((what, unit, Share::of(record, variant, wanted)?)))
+            .map(|(what, unit, share)| sentence(variant, what, unit, &share))
             .collect();
         (!said.is_empty()).then(|| said.join(" "))
     })
 }
 
-fn sentence(side: &str, what: &str, unit: &str, share: &Share) -> String {
+fn sentence(variant: &str, what: &str, unit: &str, share: &Share) -> String {
     let amount = |value: f64| format!("{} {unit}", signed(value));
     match share.server {
         _ if !share.is_shown => {
-            format!("What {side} adds to the processor time of {what} is below the noise of this machine.")
+            format!("What {variant} adds to the processor time of {what} is below the noise of this machine.")
         }
         Some(server) => format!(
-            "{side} adds {} of processor time to {what}: {} at the client, {} at the server.",
+            "{variant} adds {} of processor time to {what}: {} at the client, {} at the server.",
             amount(share.sum()),
             amount(share.client),
             amount(server)
         ),
         None => format!(
-            "{side} adds {} of the client\u{2019}s processor time to {what}; the server\u{2019}s is not known.",
+            "{variant} adds {} of the client\u{2019}s processor time to {what}; the server\u{2019}s is not known.",
             amount(share.client)
         ),
     }
@@ -121,14 +121,15 @@ pub type ShareRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>)
 
 /// Who pays, for each flavor beside the baseline; none where nothing was compared.
 pub fn share_table(record: &Record, rows: Vec<ShareRow<'_>>) -> Option<Table> {
-    let sides: Vec<&str> =
-        record.sides().into_iter().filter(|side| *side != record.settings.baseline).collect();
+    let variants: Vec<&str> =
+        record.variants().into_iter().filter(|variant| *variant != record.settings.baseline).collect();
     let first = format!("added to {}", record.settings.baseline);
     let how = "Processor time that each flavor adds to that of the baseline for the same work, from repetitions that ran side by side, and whose it is: medians, \
                averaged over the loads of the row. What is less than the noise of the machine is said to be below it.";
-    let mut table = Table::by_variant("Whose processor time it is", how, &first, &sides);
+    let mut table = Table::by_variant("Whose processor time it is", how, &first, &variants);
     for (name, unit, wanted) in rows {
-        let shares: Vec<Option<Share>> = sides.iter().map(|side| Share::of(record, side, &wanted)).collect();
+        let shares: Vec<Option<Share>> =
+            variants.iter().map(|variant| Share::of(record, variant, &wanted)).collect();
         if shares.iter().any(Option::is_some) {
             let cell = |share: &Option<Share>| share.map_or(NONE.to_owned(), |share| share.cell(unit));
             table.measured(name, shares.iter().map(cell).collect());

@@ -33,7 +33,7 @@ pub fn csv(record: &Record) -> String {
                 out,
                 "{},{},{},{},{},{unit},{},{},{},{}",
                 quoted(&case.group),
-                quoted(&case.side),
+                quoted(&case.variant),
                 sample.repetition,
                 sample.warm_up,
                 sample.rate(case.unit),

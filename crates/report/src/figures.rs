@@ -24,7 +24,7 @@ pub fn figures_table(record: &Record) -> Option<Table> {
 /// its rate.
 pub fn cells_or_reason(record: &Record, case: &CaseRecord) -> Option<Vec<String>> {
     figure_cells(case).or_else(|| {
-        let reason = record.failure(&case.group, &case.side)?.brief();
+        let reason = record.failure(&case.group, &case.variant)?.brief();
         let nothing = std::iter::repeat_n(String::new(), 7);
         Some(std::iter::once(reason).chain(nothing).collect())
     })
@@ -95,7 +95,7 @@ pub fn rate_bars(record: &Record) -> Vec<Chart> {
         let figures = case.figures.as_ref()?;
         let ratio = figures.against.as_ref().map(form::part);
         Some(Bar {
-            side: case.side.clone(),
+            variant: case.variant.clone(),
             parts: [Some(figures.rate.median), None],
             range: Some((figures.rate.low, figures.rate.high)),
             said: [rate(figures.rate.median, case.unit), ratio.unwrap_or_default()],
@@ -117,8 +117,8 @@ pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<C
 
 /// No bar, and in its place why there is none.
 fn failed_bar(record: &Record, case: &CaseRecord) -> Option<Bar> {
-    let reason = record.failure(&case.group, &case.side)?.brief();
-    Some(Bar { side: case.side.clone(), said: [reason, String::new()], ..Bar::default() })
+    let reason = record.failure(&case.group, &case.variant)?.brief();
+    Some(Bar { variant: case.variant.clone(), said: [reason, String::new()], ..Bar::default() })
 }
 
 fn busy_bar(case: &CaseRecord) -> Option<Bar> {
@@ -130,7 +130,7 @@ fn busy_bar(case: &CaseRecord) -> Option<Bar> {
         value.map_or(format!("{name} unknown"), |value| format!("{name} {} {unit}", digits(value)))
     };
     Some(Bar {
-        side: case.side.clone(),
+        variant: case.variant.clone(),
         parts: [server, client],
         said: [said("server", server), said("client", client)],
         ..Bar::default()

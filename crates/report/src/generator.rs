@@ -31,8 +31,9 @@ fn pure_reads(case: &CaseRecord, least: u64, most: u64) -> bool {
 }
 
 /// Work for a second of the client's processor time: the best of the medians of the cases that fit.
-fn driven(record: &Record, side: &str, sizes: (u64, u64), work: fn(&Sample) -> f64) -> Option<f64> {
-    let fits = record.cases.iter().filter(|case| case.side == side && pure_reads(case, sizes.0, sizes.1));
+fn driven(record: &Record, variant: &str, sizes: (u64, u64), work: fn(&Sample) -> f64) -> Option<f64> {
+    let fits =
+        record.cases.iter().filter(|case| case.variant == variant && pure_reads(case, sizes.0, sizes.1));
     let median = |case: &CaseRecord| {
         let rates = case.counted().map(|sample| Some(work(sample) / sample.client_cpu_seconds?));
         Some(Interval::of(rates.collect::<Option<Vec<f64>>>()?)?.median)

@@ -35,7 +35,6 @@ mod samples;
 mod scale;
 mod series;
 mod server_stages;
-mod side;
 mod spans;
 mod stacks;
 mod svg;
@@ -43,6 +42,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod variant;
 
 pub use average::Average;
 use chart::{Axis, Chart, Lines, Part, Parts, Plot, Ratio, RatioGroup, Ratios, Span, Spans};

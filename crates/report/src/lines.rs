@@ -5,8 +5,8 @@ use super::chart::{Line, Lines, Point};
 use super::form::{escape, short};
 use super::limit_lines;
 use super::scale::Scale;
-use super::side;
 use super::svg::{self, Drawn};
+use super::variant;
 use std::fmt::Write;
 
 /// Size of a chart in its own units, which are about a card's pixels on a phone and on a desk.
@@ -61,7 +61,7 @@ fn words(chart: &Lines) -> String {
     };
     let line = |line: &Line| {
         let points: Vec<String> = line.points.iter().map(point).collect();
-        format!("{}: {}.", line.side, points.join("; "))
+        format!("{}: {}.", line.variant, points.join("; "))
     };
     let lines: Vec<String> = chart.lines.iter().map(line).collect();
     format!("{} by {}, with the intervals of the medians. {}", chart.y.label, chart.x.label, lines.join(" "))
@@ -109,22 +109,22 @@ fn ticks(chart: &Lines, x: &Scale) -> Vec<f64> {
 /// Draws all repetitions beside their medians, those of the warm-up as rings; what is beyond an end
 /// of the axis is at that end.
 fn repetitions(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
-    let class = side::class(&line.side);
+    let class = variant::class(&line.variant);
     let place = |(at, value): &(f64, f64)| (x.place(*at) + ASIDE, y.place(*value));
     svg::dots(out, class, line.samples.iter().map(place));
     svg::rings(out, class, line.warm_ups.iter().filter(|sample| y.holds(sample.1)).map(place));
 }
 
 fn draw_line(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
-    let class = side::class(&line.side);
-    // A line does not go on over a place where its side has failed.
+    let class = variant::class(&line.variant);
+    // A line does not go on over a place where its variant has failed.
     for run in line.points.split(Point::has_failed).filter(|run| !run.is_empty()) {
         let places: Vec<String> =
             run.iter().map(|point| format!("{:.1} {:.1}", x.place(point.x), y.place(point.y))).collect();
         let _ = write!(
             out,
             r#"<path class="line {class}" stroke-dasharray="{}" d="M{}"/>"#,
-            side::dashes(&line.side),
+            variant::dashes(&line.variant),
             places.join("L")
         );
     }
@@ -138,14 +138,14 @@ fn draw_line(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
             out,
             r#"<g class="mark{}" data-side="{}" data-x="{}" data-y="{median}" data-low="{low}" data-high="{high}">{}</g>"#,
             if point.unsure { " unsure" } else { "" },
-            escape(&line.side),
+            escape(&line.variant),
             point.x,
-            side::mark(&line.side, at, y.place(*median))
+            variant::mark(&line.variant, at, y.place(*median))
         );
     }
 }
 
-/// Marks where sides have failed, one over the other at the bottom of the field.
+/// Marks where variants have failed, one over the other at the bottom of the field.
 fn crosses(out: &mut String, chart: &Lines, x: &Scale) {
     let mut taken: Vec<f64> = Vec::new();
     for line in &chart.lines {
@@ -153,7 +153,7 @@ fn crosses(out: &mut String, chart: &Lines, x: &Scale) {
             let row = taken.iter().filter(|at| **at == point.x).count() as f64;
             taken.push(point.x);
             let middle = BOTTOM - 4.0 - 12.0 * row;
-            svg::text(out, "failed", x.place(point.x), middle, "middle", &format!("✕ {}", line.side));
+            svg::text(out, "failed", x.place(point.x), middle, "middle", &format!("✕ {}", line.variant));
         }
     }
 }
@@ -184,7 +184,7 @@ fn names(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
     let mut ends: Vec<(f64, Point, &str)> = chart
         .lines
         .iter()
-        .filter_map(|line| last(line).map(|point| (y.place(point.y), point, line.side.as_str())))
+        .filter_map(|line| last(line).map(|point| (y.place(point.y), point, line.variant.as_str())))
         .collect();
     ends.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut least = TOP;
@@ -214,9 +214,9 @@ mod tests {
     use super::*;
     use crate::Axis;
 
-    fn line(side: &str, values: &[(f64, f64)]) -> Line {
+    fn line(variant: &str, values: &[(f64, f64)]) -> Line {
         let point = |(x, y): &(f64, f64)| Point { x: *x, y: *y, low: y * 0.9, high: y * 1.1, unsure: false };
-        Line { side: side.into(), points: values.iter().map(point).collect(), ..Line::default() }
+        Line { variant: variant.into(), points: values.iter().map(point).collect(), ..Line::default() }
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         let chart = Lines {
             x: Axis::linear("x"),
             y: Axis::logarithmic("y"),
-            lines: ["sys", "krb5", "krb5i", "krb5p", "scp"].map(|side| line(side, &same)).to_vec(),
+            lines: ["sys", "krb5", "krb5i", "krb5p", "scp"].map(|variant| line(variant, &same)).to_vec(),
             limits: vec![("limit".into(), 7.0)],
         };
         let drawn = draw(&chart, "five lines").svg;

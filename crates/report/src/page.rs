@@ -7,8 +7,8 @@ use super::form::escape;
 use super::html::{self, Section};
 use super::svg::Drawn;
 use super::{
-    View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, side, spans,
-    stacks,
+    View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, spans, stacks,
+    variant,
 };
 use bench::measuring::Record;
 use std::fmt::Write;
@@ -64,20 +64,20 @@ fn header(out: &mut String, record: &Record, view: &View) {
     for sentence in record.skipped_sentences() {
         let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&sentence));
     }
-    key(out, &record.sides());
+    key(out, &record.variants());
     out.push_str("</header>\n");
 }
 
 /// Says what is what in all charts.
-pub fn key(out: &mut String, sides: &[&str]) {
+pub fn key(out: &mut String, variants: &[&str]) {
     out.push_str("<ul class=\"key\">");
-    for name in sides {
+    for name in variants {
         let _ = write!(
             out,
             "<li><svg class=\"sign\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\">{}</svg><b>{}</b> {}</li>",
-            side::mark(name, 0.0, 0.0),
+            variant::mark(name, 0.0, 0.0),
             escape(name),
-            side::meaning(name)
+            variant::meaning(name)
         );
     }
     out.push_str("<li><b>≈</b> and hollow: no difference is shown, or one below the noise</li></ul>");

@@ -1,11 +1,11 @@
-//! Draws one chart over all loads: each side's figure as a part of the baseline's.
+//! Draws one chart over all loads: each variant's figure as a part of the baseline's.
 //!
 //! Places are percentages, so that the chart fills the width it is given and its text keeps its
-//! size. Each side has a shape of its own: the chart can be read without colour.
+//! size. Each variant has a shape of its own: the chart can be read without colour.
 
 use super::chart::{Part, Parts};
 use super::form::{escape, percent};
-use super::side;
+use super::variant;
 use std::fmt::Write;
 
 /// Height of a row in pixels.
@@ -53,7 +53,7 @@ fn row(out: &mut String, row: &Part, baseline: &str, end: f64) {
             place(*part),
             escape(name),
             percent(*part),
-            side::mark(name, 0.0, 0.0)
+            variant::mark(name, 0.0, 0.0)
         );
     }
     let last = row.parts.last().map(|(name, part)| format!("{} <b>{}</b>", escape(name), percent(*part)));

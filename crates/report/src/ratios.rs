@@ -4,7 +4,7 @@
 use super::chart::{Axis, Ratio, Ratios};
 use super::form::{escape, percent};
 use super::scale::Scale;
-use super::{side, svg};
+use super::{svg, variant};
 use std::fmt::Write;
 
 const WIDTH: f64 = 360.0;
@@ -13,7 +13,7 @@ const ROW: f64 = 27.0;
 const HEAD: f64 = 26.0;
 /// Room for the axis below.
 const FOOT: f64 = 22.0;
-/// Room for the side's name on the left, and for figures on the right.
+/// Room for the variant's name on the left, and for figures on the right.
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = WIDTH - 104.0;
 const THICK: f64 = 11.0;
@@ -62,7 +62,7 @@ pub fn draw(chart: &Ratios, title: &str) -> String {
 fn words(chart: &Ratios) -> String {
     let row = |row: &Ratio| {
         let published = row.published.map_or(String::new(), |part| format!(", published {}", percent(part)));
-        format!("{} {}{published}", row.side, said(row).join(" "))
+        format!("{} {}{published}", row.variant, said(row).join(" "))
     };
     let groups = chart.groups.iter().map(|group| {
         let rows: Vec<String> = group.rows.iter().map(row).collect();
@@ -107,17 +107,17 @@ fn said(row: &Ratio) -> [String; 2] {
 }
 
 fn row(out: &mut String, row: &Ratio, x: &Scale, middle: f64) {
-    let class = side::class(&row.side);
+    let class = variant::class(&row.variant);
     // Where parts are multiples of each other a bar goes from the baseline to where it is.
     let origin = x.place(if x.logarithmic { 1.0 } else { x.from });
     let (start, end) = (origin.min(x.place(row.value)), origin.max(x.place(row.value)));
-    svg::text(out, "name", LEFT - 20.0, middle + 4.0, "end", &row.side);
-    out.push_str(&side::mark(&row.side, LEFT - 10.0, middle));
+    svg::text(out, "name", LEFT - 20.0, middle + 4.0, "end", &row.variant);
+    out.push_str(&variant::mark(&row.variant, LEFT - 10.0, middle));
     let _ = write!(
         out,
         r#"<rect class="bar {class}{}" data-side="{}" data-value="{}" x="{start:.1}" y="{:.1}" width="{:.1}" height="{THICK}" rx="2"/>"#,
         if row.unsure { " unsure" } else { "" },
-        escape(&row.side),
+        escape(&row.variant),
         row.value,
         middle - THICK / 2.0,
         (end - start).max(0.5)

@@ -3,7 +3,7 @@
 use super::figures;
 use super::form::{digits, escape, latency};
 use super::html::{self, Section};
-use super::side;
+use super::variant;
 use bench::measuring::{CaseRecord, Record, Sample};
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ const COLUMNS: [&str; 11] = [
     "repetitions",
 ];
 
-/// Writes the table, the sides of a group together.
+/// Writes the table, the variants of a group together.
 pub fn table(out: &mut String, record: &Record) {
     let section = Section::begin(out, figures::ALL, HOW);
     html::open(out, figures::ALL, "all");
@@ -54,7 +54,7 @@ pub fn table(out: &mut String, record: &Record) {
 }
 
 fn row(out: &mut String, case: &CaseRecord, cells: &[String]) {
-    let _ = write!(out, "<tr{}><th scope=\"row\">{}</th>", exact(case), escape(&case.side));
+    let _ = write!(out, "<tr{}><th scope=\"row\">{}</th>", exact(case), escape(&case.variant));
     for cell in cells {
         let class = if cell.contains('≈') { " class=\"unsure\"" } else { "" };
         let _ = write!(out, "<td{class}>{}</td>", escape(cell));
@@ -71,7 +71,7 @@ fn exact(case: &CaseRecord) -> String {
     format!(
         " data-group=\"{}\" data-side=\"{}\" data-rate=\"{}\" data-p50=\"{p50}\" data-p99=\"{p99}\"",
         escape(&case.group),
-        escape(&case.side),
+        escape(&case.variant),
         figures.rate.median
     )
 }
@@ -87,7 +87,7 @@ fn dots(case: &CaseRecord) -> String {
         said.join(", ")
     );
     for (index, sample) in case.samples.iter().enumerate() {
-        let class = if sample.warm_up { "open" } else { side::class(&case.side) };
+        let class = if sample.warm_up { "open" } else { variant::class(&case.variant) };
         let (x, y) = (6 + 8 * index, 17.0 - 14.0 * rate(sample) / most);
         let _ = write!(out, "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y:.1}\" r=\"2.6\"/>");
     }

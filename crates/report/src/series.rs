@@ -52,8 +52,8 @@ pub fn is_unsure(against: &Comparison) -> bool {
     !against.verdict.is_significant()
 }
 
-/// Draws a line for each side, of the cases that `wanted` picks; `x` is where a case stands, or one of
-/// its samples. A side without a point has no line.
+/// Draws a line for each variant, of the cases that `wanted` picks; `x` is where a case stands, or
+/// one of its samples. A variant without a point has no line.
 pub fn lines(
     record: &Record,
     wanted: impl Fn(&CaseRecord) -> bool,
@@ -61,12 +61,12 @@ pub fn lines(
     x: impl Fn(&CaseRecord, Option<&Sample>) -> Option<f64>,
 ) -> Vec<Line> {
     let noise = record.relative_noise();
-    let of = |side: &&str| {
-        let mut line = Line { side: (*side).to_owned(), ..Line::default() };
-        for case in record.cases.iter().filter(|case| case.side == **side && wanted(case)) {
+    let of = |variant: &&str| {
+        let mut line = Line { variant: (*variant).to_owned(), ..Line::default() };
+        for case in record.cases.iter().filter(|case| case.variant == **variant && wanted(case)) {
             let Some(at) = x(case, None) else { continue };
             let Some(figures) = &case.figures else {
-                line.points.extend(record.failure(&case.group, side).map(|_| Point::failed(at)));
+                line.points.extend(record.failure(&case.group, variant).map(|_| Point::failed(at)));
                 continue;
             };
             let Some(Interval { median, low, high, .. }) = figure.of(figures) else { continue };
@@ -78,7 +78,7 @@ pub fn lines(
         }
         (!line.points.is_empty()).then_some(line)
     };
-    record.sides().iter().filter_map(of).collect()
+    record.variants().iter().filter_map(of).collect()
 }
 
 /// Makes a chart of parts of the baseline's, of the groups that have any; none without.
@@ -104,14 +104,14 @@ pub fn ratio_group(record: &Record, group: &str, wanted: impl Fn(&CaseRecord) ->
 /// baseline.
 pub fn ratio(record: &Record, case: &CaseRecord) -> Option<Ratio> {
     let against = case.figures.as_ref()?.against.as_ref()?;
-    let base = record.side(&case.group, &record.settings.baseline)?;
+    let base = record.variant(&case.group, &record.settings.baseline)?;
     let unit = case.unit;
     let pair = |own: &Sample| {
         let same = base.counted().find(|base| base.repetition == own.repetition)?;
         Some(own.rate(unit) / same.rate(unit)).filter(|ratio| ratio.is_finite())
     };
     Some(Ratio {
-        side: case.side.clone(),
+        variant: case.variant.clone(),
         value: against.ratio.median,
         range: Some((against.ratio.low, against.ratio.high)),
         parts: case.counted().filter_map(pair).collect(),

@@ -75,7 +75,7 @@ fn stack(case: &CaseRecord) -> Option<Stack> {
         Unit::OperationsPerSecond => times.all().map(|interval| interval.median),
         Unit::MegabytesPerSecond => per_mebibyte(case)?,
     };
-    Some(Stack { side: case.side.clone(), wait, stages })
+    Some(Stack { variant: case.variant.clone(), wait, stages })
 }
 
 fn per_mebibyte(case: &CaseRecord) -> Option<[f64; STAGES.len()]> {

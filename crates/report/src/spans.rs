@@ -1,10 +1,10 @@
-//! Draws medians and 99th percentiles on a logarithmic scale, a row for each side.
+//! Draws medians and 99th percentiles on a logarithmic scale, a row for each variant.
 
 use super::chart::{Axis, Spans};
 use super::form::latency;
 use super::scale::Scale;
 use super::svg::{self, Drawn};
-use super::{limit_lines, side};
+use super::{limit_lines, variant};
 use std::fmt::Write;
 
 /// Width of a chart in its own units; the page scales it to the card.
@@ -27,7 +27,7 @@ pub fn draw(chart: &Spans, title: &str) -> Drawn {
     let scale = Scale::of(&Axis::logarithmic("µs"), all, LEFT, WIDTH - RIGHT);
     let top = limit_lines::NAME * near.len() as f64;
     let bottom = top + ROW * chart.spans.len() as f64;
-    let words = chart.spans.iter().map(|span| format!("{}: {}.", span.side, span.said.join(", ")));
+    let words = chart.spans.iter().map(|span| format!("{}: {}.", span.variant, span.said.join(", ")));
     let words: Vec<String> = words.collect();
     let title = format!("{title}: median and 99th percentile");
     let mut out = svg::begin("spans", (WIDTH, bottom + FOOT), &title, &words.join(" "));
@@ -41,11 +41,11 @@ pub fn draw(chart: &Spans, title: &str) -> Drawn {
     for (index, span) in chart.spans.iter().enumerate() {
         let middle = top + ROW * (index as f64 + 0.5);
         let [from, to] = span.ends.map(|end| scale.place(end));
-        svg::text(&mut out, "name", LEFT - 8.0, middle + 4.0, "end", &span.side);
+        svg::text(&mut out, "name", LEFT - 8.0, middle + 4.0, "end", &span.variant);
         let _ = write!(
             out,
             r#"<path class="range" d="M{from:.1} {middle}H{to:.1}"/><circle class="open" cx="{to:.1}" cy="{middle}" r="4.5"/>{}"#,
-            side::mark(&span.side, from, middle)
+            variant::mark(&span.variant, from, middle)
         );
         let [large, small] = &span.said;
         svg::text(&mut out, "value", WIDTH, middle - 2.0, "end", large);

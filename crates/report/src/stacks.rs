@@ -1,31 +1,31 @@
-//! Draws where time goes: for each side a bar of stages one behind the other, and below it how long
-//! was waited.
+//! Draws where time goes: for each variant a bar of stages one behind the other, and below it how
+//! long was waited.
 //!
 //! Stages differ in how they are filled (stripes down, solid, stripes across, pale), in the same
 //! order everywhere: the chart can be read without colour. The filling is drawn, not referred to,
 //! so that charts of a page do not share names.
 
 use super::form::{digits, escape};
-use super::side;
 use super::svg::text;
+use super::variant;
 use std::fmt::Write;
 
-/// Times of each side, in microseconds.
+/// Times of each variant, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stacks {
     /// What is waited for.
     pub wait: String,
     /// The stages, from left to right.
     pub stages: [String; 4],
-    /// A row for each side.
+    /// A row for each variant.
     pub rows: Vec<Stack>,
 }
 
-/// The times of one side.
+/// The times of one variant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stack {
     /// Whose they are.
-    pub side: String,
+    pub variant: String,
     /// How long was waited.
     pub wait: f64,
     /// How long each stage took.
@@ -72,15 +72,15 @@ pub fn draw(chart: &Stacks, label: &str) -> String {
             out,
             r#"<g data-group="{}" data-side="{}" data-us="{} {first} {second} {third} {fourth}">"#,
             escape(label),
-            escape(&row.side),
+            escape(&row.variant),
             row.wait
         );
-        text(&mut out, "name", LEFT - 8.0, top + 11.0, "end", &row.side);
+        text(&mut out, "name", LEFT - 8.0, top + 11.0, "end", &row.variant);
         let mut x = LEFT;
         for (stage, (time, name)) in row.stages.iter().zip(&chart.stages).enumerate() {
             let width = time * scale;
-            fill(&mut out, stage, side::class(&row.side), [x, top, width, THICK]);
-            let said = format!("{} {}: {} µs", row.side, name, digits(*time));
+            fill(&mut out, stage, variant::class(&row.variant), [x, top, width, THICK]);
+            let said = format!("{} {}: {} µs", row.variant, name, digits(*time));
             let _ = write!(out, "<title>{}</title></g>", escape(&said));
             x += width;
         }
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn all_stages_and_waits_are_named_and_a_long_wait_ends_in_an_arrow() {
-        let rows = [("sys", 2.0), ("krb5p", 500.0)].map(|(side, wait)| Stack {
-            side: side.to_owned(),
+        let rows = [("sys", 2.0), ("krb5p", 500.0)].map(|(variant, wait)| Stack {
+            variant: variant.to_owned(),
             wait,
             stages: [0.0, 1.25, 0.5, 0.25],
         });

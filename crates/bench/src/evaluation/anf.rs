@@ -73,7 +73,7 @@ fn transfer(
     };
     let axes = Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) });
     let group = group(load, workload, writes);
-    block(&settings.sides, &group, transfer.unit(), &axes, &Load::Transfer(transfer))
+    block(&settings.variants, &group, transfer.unit(), &axes, &Load::Transfer(transfer))
 }
 
 fn metadata(settings: &Settings, connections: u32, load: LoadLevel) -> Vec<Case> {
@@ -85,5 +85,5 @@ fn metadata(settings: &Settings, connections: u32, load: LoadLevel) -> Vec<Case>
     };
     let workload = Workload::Metadata;
     let axes = Axes::Workload(WorkloadAxes { load, workload, writes: None });
-    block(&settings.sides, &group(load, workload, 0), Unit::OperationsPerSecond, &axes, &git)
+    block(&settings.variants, &group(load, workload, 0), Unit::OperationsPerSecond, &axes, &git)
 }

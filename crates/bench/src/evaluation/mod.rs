@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Cases that are known from the beginning, one block of sides after the other.
+/// Cases that are known from the beginning, one block of variants after the other.
 pub struct Blocks {
     left: std::vec::IntoIter<Vec<Case>>,
 }
@@ -39,16 +39,16 @@ impl Blocks {
     }
 }
 
-/// Makes the block of a group: the same load on each side.
-pub fn block(sides: &[String], group: &str, unit: Unit, axes: &Axes, load: &Load) -> Vec<Case> {
-    let case = |side: &String| Case {
+/// Makes the block of a group: the same load on each variant.
+pub fn block(variants: &[String], group: &str, unit: Unit, axes: &Axes, load: &Load) -> Vec<Case> {
+    let case = |variant: &String| Case {
         group: group.to_owned(),
-        side: side.clone(),
+        variant: variant.clone(),
         unit,
         axes: axes.clone(),
         load: load.clone(),
     };
-    sides.iter().map(case).collect()
+    variants.iter().map(case).collect()
 }
 
 impl Evaluation for Blocks {

@@ -16,8 +16,8 @@ const DEPTH: u32 = 64;
 /// Bytes of a request.
 pub const SIZE: u64 = 4096;
 
-/// Plans it; reordered, a connection is held back until up to `lag_max` later calls went over others.
-/// Without, all is in order: mounts hold none back.
+/// Plans it; reordered, a connection is held back until up to `lag_max` later calls went over
+/// others. Without, all is in order: mounts hold none back.
 pub fn nconnect(settings: &Settings, lag_max: Option<u32>) -> Blocks {
     let mut blocks = Vec::new();
     for connections in CONNECTIONS {
@@ -48,5 +48,5 @@ fn connected(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec
     let reordered = lag_max.is_some();
     let axes = Axes::Connections(ConnectionAxes { connections, reordered });
     let group = group(connections, reordered);
-    block(&settings.sides, &group, transfer.unit(), &axes, &Load::Transfer(transfer))
+    block(&settings.variants, &group, transfer.unit(), &axes, &Load::Transfer(transfer))
 }

@@ -16,7 +16,7 @@ const DEPTH: u32 = 64;
 /// Steps of the climb, as parts of the most that the baseline did.
 const STEPS: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.15];
 
-/// A side that begins less than this part of what is due is saturated, and is asked for no more.
+/// A variant that begins less than this part of what is due is saturated, and is asked for no more.
 const KEPT_UP: f64 = 0.95;
 
 /// One chart: a size, reads or writes, so many clients, and the server's choice of instructions.
@@ -47,7 +47,7 @@ impl Curve {
         format!("{}: step {:.0} %", self.name(), step * 100.0)
     }
 
-    fn case(&self, side: &str, group: String, rate: Option<f64>, step: Option<f64>) -> Case {
+    fn case(&self, variant: &str, group: String, rate: Option<f64>, step: Option<f64>) -> Case {
         let depth = (DEPTH / self.layout.clients).max(1);
         let axes = Axes::Curve(CurveAxes {
             curve: self.name(),
@@ -60,7 +60,7 @@ impl Curve {
         });
         Case {
             group,
-            side: side.to_owned(),
+            variant: variant.to_owned(),
             unit: Unit::OperationsPerSecond,
             axes,
             load: Load::Transfer(Transfer {
@@ -110,12 +110,12 @@ impl Ontap {
         Self { curves, curve: 0, step: 0 }
     }
 
-    /// The sides that kept up at the step before, with what they are asked for now.
+    /// The variants that kept up at the step before, with what they are asked for now.
     fn climb(&self, curve: &Curve, step: usize, record: &Record) -> Vec<Case> {
         let part = STEPS.get(step - 1).copied().unwrap_or(1.0);
         let group = curve.most();
-        let top = record.side(&group, &record.settings.baseline).and_then(CaseRecord::rate);
-        // Where the baseline is missing the fastest side leads.
+        let top = record.variant(&group, &record.settings.baseline).and_then(CaseRecord::rate);
+        // Where the baseline is missing the fastest variant leads.
         let fastest = || {
             record
                 .cases
@@ -126,19 +126,19 @@ impl Ontap {
         };
         let Some(top) = top.or_else(fastest) else { return Vec::new() };
         let before = step.checked_sub(2).and_then(|at| STEPS.get(at)).map(|before| curve.step(*before));
-        let keeps_up = |side: &&String| match &before {
-            None => record.side(&group, side).is_some_and(|case| case.figures.is_some()),
+        let keeps_up = |variant: &&String| match &before {
+            None => record.variant(&group, variant).is_some_and(|case| case.figures.is_some()),
             Some(before) => {
-                record.side(before, side).is_some_and(|case| case.figures.is_some() && kept_up(case))
+                record.variant(before, variant).is_some_and(|case| case.figures.is_some() && kept_up(case))
             }
         };
         let rate = (top * part / 10.0).round().max(1.0) * 10.0;
-        let sides = record.settings.sides.iter().filter(keeps_up);
-        sides.map(|side| curve.case(side, curve.step(part), Some(rate), Some(part))).collect()
+        let variants = record.settings.variants.iter().filter(keeps_up);
+        variants.map(|variant| curve.case(variant, curve.step(part), Some(rate), Some(part))).collect()
     }
 }
 
-/// Says whether a side did what was asked for: of what was due, nearly all had begun before the
+/// Says whether a variant did what was asked for: of what was due, nearly all had begun before the
 /// end.
 pub fn kept_up(case: &CaseRecord) -> bool {
     let begun =
@@ -152,8 +152,8 @@ impl Evaluation for Ontap {
             let (curve, step) = (self.curves.get(self.curve)?.clone(), self.step);
             self.step += 1;
             if step == 0 {
-                let sides = record.settings.sides.iter();
-                return Some(sides.map(|side| curve.case(side, curve.most(), None, None)).collect());
+                let variants = record.settings.variants.iter();
+                return Some(variants.map(|variant| curve.case(variant, curve.most(), None, None)).collect());
             }
             let cases = if step <= STEPS.len() { self.climb(&curve, step, record) } else { Vec::new() };
             if !cases.is_empty() {
@@ -165,6 +165,6 @@ impl Evaluation for Ontap {
 
     fn to_come(&self, record: &Record) -> usize {
         let left = (self.curves.len() - self.curve) * (1 + STEPS.len());
-        left.saturating_sub(self.step) * record.settings.sides.len()
+        left.saturating_sub(self.step) * record.settings.variants.len()
     }
 }

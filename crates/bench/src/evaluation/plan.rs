@@ -166,7 +166,7 @@ impl PlanCase {
         Ok(())
     }
 
-    fn block(&self, sides: &[String]) -> Vec<Case> {
+    fn block(&self, variants: &[String]) -> Vec<Case> {
         let layout = ClientLayout {
             clients: self.clients,
             principals: self.principals,
@@ -193,7 +193,7 @@ impl PlanCase {
                 (transfer.unit(), Load::Transfer(transfer))
             }
         };
-        block(sides, &self.name, unit, &Axes::default(), &load)
+        block(variants, &self.name, unit, &Axes::default(), &load)
     }
 }
 

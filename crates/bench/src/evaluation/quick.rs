@@ -36,12 +36,12 @@ pub fn quick(settings: &Settings, connections: u32) -> Blocks {
         let workload = if random { Workload::Random } else { Workload::Sequential };
         let load = if depth == 1 { LoadLevel::Low } else { LoadLevel::High };
         let axes = Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) });
-        block(&settings.sides, name, transfer.unit(), &axes, &Load::Transfer(transfer))
+        block(&settings.variants, name, transfer.unit(), &axes, &Load::Transfer(transfer))
     };
     let mut blocks: Vec<_> = TRANSFERS.into_iter().map(transfer).collect();
     let (load, workload) = (LoadLevel::High, Workload::Metadata);
     let axes = Axes::Workload(WorkloadAxes { load, workload, writes: None });
     let unit = Unit::OperationsPerSecond;
-    blocks.push(block(&settings.sides, METADATA, unit, &axes, &Load::Metadata { layout }));
+    blocks.push(block(&settings.variants, METADATA, unit, &axes, &Load::Metadata { layout }));
     Blocks::new(blocks)
 }

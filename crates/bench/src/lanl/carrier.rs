@@ -42,7 +42,7 @@ impl Carried {
     }
 }
 
-/// A side of the comparison. Names are those of files and folders in a folder of its own at the
+/// A variant of the comparison. Names are those of files and folders in a folder of its own at the
 /// server.
 pub trait Carrier {
     /// Copies a file, or a folder with its files, to the server as `name`. `None` when `stop` was

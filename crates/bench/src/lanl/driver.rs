@@ -1,4 +1,4 @@
-//! Measures the cases: makes sources and sides as they are needed, copies, compares, removes.
+//! Measures the cases: makes sources and variants as they are needed, copies, compares, removes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -23,7 +23,7 @@ const SPARE: u64 = 64 << 20;
 /// Where the kernel is told to forget what is cached and clean (proc(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// A side, ready to copy.
+/// A variant, ready to copy.
 pub struct Way {
     /// What copies.
     pub carrier: Box<dyn Carrier>,
@@ -47,7 +47,7 @@ pub enum ServerCache {
     All,
 }
 
-/// Makes a side, by its name.
+/// Makes a variant, by its name.
 pub type Ways<'a> = dyn FnMut(&str) -> Result<Way> + 'a;
 
 /// See the module.
@@ -56,17 +56,17 @@ pub struct Copier<'a> {
     sources: Sources,
     stop: &'a AtomicBool,
     cache: ServerCache,
-    /// Bytes of all sources, and the most that a side has at its server at a time.
+    /// Bytes of all sources, and the most that a variant has at its server at a time.
     room: (u64, u64),
     carriers: BTreeMap<String, Box<dyn Carrier>>,
     /// Files to read that are at the server already.
     there: BTreeSet<(String, u64)>,
-    /// Sides whose folder could not be removed when they were given up.
+    /// Variants whose folder could not be removed when they were given up.
     leftovers: BTreeSet<String>,
 }
 
 impl<'a> Copier<'a> {
-    /// Makes sides with `ways` as they are needed. `room` is what [`super::room`] says; that
+    /// Makes variants with `ways` as they are needed. `room` is what [`super::room`] says; that
     /// for the sources is checked now, that at each server before anything is copied there.
     ///
     /// # Errors
@@ -83,15 +83,15 @@ impl<'a> Copier<'a> {
         Ok(Self { ways, sources, stop, cache, room, carriers, there, leftovers })
     }
 
-    fn carrier(&mut self, side: &str) -> Result<&mut Box<dyn Carrier>> {
-        self.carriers.get_mut(side).context("the side was not prepared")
+    fn carrier(&mut self, variant: &str) -> Result<&mut Box<dyn Carrier>> {
+        self.carriers.get_mut(variant).context("the side was not prepared")
     }
 
-    fn connect(&mut self, side: &str, record: &mut Record) -> Result<()> {
-        if self.carriers.contains_key(side) {
+    fn connect(&mut self, variant: &str, record: &mut Record) -> Result<()> {
+        if self.carriers.contains_key(variant) {
             return Ok(());
         }
-        let mut way = (self.ways)(side)?;
+        let mut way = (self.ways)(variant)?;
         if let Err(error) = self.ensure_room(way.carrier.as_mut()) {
             let _ = way.carrier.finish();
             return Err(error);
@@ -99,15 +99,15 @@ impl<'a> Copier<'a> {
         let environment = &mut record.environment;
         environment.enctype = environment.enctype.take().or(way.enctype);
         if let Some(facts) = way.facts {
-            environment.mounts.retain(|known| known.side != side);
+            environment.mounts.retain(|known| known.variant != variant);
             environment.mounts.push(facts);
         }
-        self.carriers.insert(side.to_owned(), way.carrier);
+        self.carriers.insert(variant.to_owned(), way.carrier);
         Ok(())
     }
 
-    /// Checks that there is room for a side's copies, and for the sources that are still to be made
-    /// where these are on the same file system.
+    /// Checks that there is room for a variant's copies, and for the sources that are still to be
+    /// made where these are on the same file system.
     fn ensure_room(&self, carrier: &mut dyn Carrier) -> Result<()> {
         // A server that does not tell is found out when it is full.
         let Ok(Some(free)) = carrier.free() else { return Ok(()) };
@@ -135,25 +135,25 @@ impl<'a> Copier<'a> {
     }
 
     /// Brings the file that is to be read to the server, once.
-    fn bring(&mut self, side: &str, fetch: &Fetch) -> Result<()> {
-        let key = (side.to_owned(), fetch.size);
+    fn bring(&mut self, variant: &str, fetch: &Fetch) -> Result<()> {
+        let key = (variant.to_owned(), fetch.size);
         if self.there.contains(&key) {
             return Ok(());
         }
         let made = self.sources.file(fetch.size, Contents::Checked(PATTERN), self.stop)?;
         let source = made.context("interrupted")?;
         let stop = self.stop;
-        let carrier = self.carrier(side)?;
+        let carrier = self.carrier(variant)?;
         carrier.put(&source, &name_of(fetch), stop)?.context("interrupted")?;
         self.there.insert(key);
         Ok(())
     }
 
-    fn copy(&mut self, side: &str, copy: &Copy, warm_up: bool) -> Result<Option<Sample>> {
+    fn copy(&mut self, variant: &str, copy: &Copy, warm_up: bool) -> Result<Option<Sample>> {
         let source = self.source(copy)?;
         let times = if warm_up { 1 } else { copy.times.max(1) };
         let stop = self.stop;
-        let carrier = self.carrier(side)?;
+        let carrier = self.carrier(variant)?;
         let carried = put(carrier.as_mut(), &source, times, stop);
         let compared = match &carried {
             // What is fast because it is wrong is found out here; not timed.
@@ -169,9 +169,9 @@ impl<'a> Copier<'a> {
         Ok(carried.map(|carried| sample(carried, copy.files * times, copy.bytes() * times)))
     }
 
-    fn fetch(&mut self, side: &str, fetch: &Fetch) -> Result<Option<Sample>> {
+    fn fetch(&mut self, variant: &str, fetch: &Fetch) -> Result<Option<Sample>> {
         let (name, stop, cache) = (name_of(fetch), self.stop, self.cache);
-        let carrier = self.carrier(side)?;
+        let carrier = self.carrier(variant)?;
         if fetch.client_cold {
             carrier.forget(&name)?;
         }
@@ -237,18 +237,18 @@ impl Driver for Copier<'_> {
     }
 
     fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()> {
-        self.connect(&case.side, record)?;
+        self.connect(&case.variant, record)?;
         match &case.load {
             Load::Copy(copy) => self.source(copy).map(drop),
-            Load::Fetch(fetch) => self.bring(&case.side, fetch),
+            Load::Fetch(fetch) => self.bring(&case.variant, fetch),
             _ => bail!("files are copied here, nothing else"),
         }
     }
 
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
         let measured = match &case.load {
-            Load::Copy(copy) => self.copy(&case.side, copy, turn.warm_up),
-            Load::Fetch(fetch) => self.fetch(&case.side, fetch),
+            Load::Copy(copy) => self.copy(&case.variant, copy, turn.warm_up),
+            Load::Fetch(fetch) => self.fetch(&case.variant, fetch),
             _ => bail!("files are copied here, nothing else"),
         };
         // What an interruption broke is no error.
@@ -256,16 +256,16 @@ impl Driver for Copier<'_> {
     }
 
     fn give_up(&mut self, case: &Case) -> Result<()> {
-        self.there.retain(|(side, _)| *side != case.side);
-        let Some(mut carrier) = self.carriers.remove(&case.side) else { return Ok(()) };
+        self.there.retain(|(variant, _)| *variant != case.variant);
+        let Some(mut carrier) = self.carriers.remove(&case.variant) else { return Ok(()) };
         if !carrier.give_up()? {
-            self.leftovers.insert(case.side.clone());
+            self.leftovers.insert(case.variant.clone());
         }
         Ok(())
     }
 
     fn left_behind(&mut self) -> Vec<String> {
-        let folders = self.leftovers.iter().map(|side| crate::folder_name(Some(side)));
+        let folders = self.leftovers.iter().map(|variant| crate::folder_name(Some(variant)));
         folders
             .map(|folder| format!("The folder {folder} could not be removed and stays at the server."))
             .collect()
@@ -277,13 +277,13 @@ impl Driver for Copier<'_> {
     }
 }
 
-/// Finishes all sides. After one that fails, those over the network are not waited for each in
+/// Finishes all variants. After one that fails, those over the network are not waited for each in
 /// turn; their processes end with this one.
 fn ensure_finished(carriers: BTreeMap<String, Box<dyn Carrier>>) -> Result<()> {
     let mut first = Ok(());
-    for (side, mut carrier) in carriers {
+    for (variant, mut carrier) in carriers {
         if first.is_ok() || carrier.is_local() {
-            let finished = carrier.finish().context(side);
+            let finished = carrier.finish().context(variant);
             first = first.and(finished);
         }
     }

@@ -9,7 +9,7 @@ use crate::measuring::{Axes, CacheState, Case, Copy, CopyAxes, Fetch, Load, Part
 /// Name of the evaluation.
 pub const LANL: &str = "lanl";
 
-/// The side that copies over SSH.
+/// The variant that copies over SSH.
 pub const SCP: &str = "scp";
 
 /// File sizes of the first test in bytes, and how often a file is copied in one repetition.
@@ -41,11 +41,11 @@ pub struct Caches {
 pub struct Scope {
     /// The part of the published sizes and of the number of small files; 1 is as published.
     pub scale: f64,
-    /// Sides that copy.
-    pub sides: Vec<String>,
-    /// Sides that read: those of them that are no scp.
+    /// Variants that copy.
+    pub variants: Vec<String>,
+    /// Variants that read: those of them that are no scp.
     pub readers: Vec<String>,
-    /// Sides with one encryption type each, and the one that they are compared with first.
+    /// Variants with one encryption type each, and the one that they are compared with first.
     pub enctypes: Vec<String>,
     /// Parts.
     pub parts: Vec<Part>,
@@ -62,16 +62,16 @@ pub fn lanl(scope: &Scope) -> Result<Blocks> {
     let has = |part: &Part| scope.parts.contains(part);
     let parts = Part::ALL.iter().copied().filter(has).flat_map(|part| match part {
         Part::Sizes => sizes(scope),
-        Part::Small => vec![copies(&scope.sides, CopyAxes::of(part), small(scope.scale))],
-        Part::Large => vec![copies(&scope.sides, CopyAxes::of(part), large(scope.scale))],
+        Part::Small => vec![copies(&scope.variants, CopyAxes::of(part), small(scope.scale))],
+        Part::Large => vec![copies(&scope.variants, CopyAxes::of(part), large(scope.scale))],
         Part::Caches => caches(scope),
         Part::Enctypes => enctypes(scope),
     });
     Ok(Blocks::new(parts.collect()))
 }
 
-/// Returns the bytes of sources that a plan makes, and the most that one side has at its server at a
-/// time.
+/// Returns the bytes of sources that a plan makes, and the most that one variant has at its server
+/// at a time.
 pub fn room(plan: &Blocks) -> (u64, u64) {
     let mut sources: Vec<(u64, u64)> = Vec::new();
     let (mut most, mut kept) = (0, 0);
@@ -134,23 +134,23 @@ pub fn title(copy: &Copy) -> String {
     }
 }
 
-fn copied(sides: &[String], group: &str, axes: CopyAxes, load: &Load) -> Vec<Case> {
+fn copied(variants: &[String], group: &str, axes: CopyAxes, load: &Load) -> Vec<Case> {
     let unit = match load {
         Load::Copy(copy) if copy.files > 1 && copy.size <= SMALL_SIZE => Unit::OperationsPerSecond,
         _ => Unit::MegabytesPerSecond,
     };
-    block(sides, group, unit, &Axes::Copies(axes), load)
+    block(variants, group, unit, &Axes::Copies(axes), load)
 }
 
-fn copies(sides: &[String], axes: CopyAxes, copy: Copy) -> Vec<Case> {
-    copied(sides, &title(&copy), axes, &Load::Copy(copy))
+fn copies(variants: &[String], axes: CopyAxes, copy: Copy) -> Vec<Case> {
+    copied(variants, &title(&copy), axes, &Load::Copy(copy))
 }
 
 fn sizes(scope: &Scope) -> Vec<Vec<Case>> {
     let one = |(size, times): (u64, u32)| {
         let size = scaled(size, scope.scale);
         let copy = Copy { files: 1, size, zeros: true, times };
-        copies(&scope.sides, CopyAxes { bytes: Some(size), ..CopyAxes::of(Part::Sizes) }, copy)
+        copies(&scope.variants, CopyAxes { bytes: Some(size), ..CopyAxes::of(Part::Sizes) }, copy)
     };
     SIZES.into_iter().map(one).collect()
 }
@@ -192,7 +192,7 @@ mod tests {
         let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
         Scope {
             scale,
-            sides: names(&["sys", "krb5p", SCP]),
+            variants: names(&["sys", "krb5p", SCP]),
             readers: names(&["sys", "krb5p"]),
             enctypes: names(&["sys", "krb5p-17"]),
             parts: Part::ALL.to_vec(),

@@ -42,10 +42,10 @@ impl OnMount {
     /// The kernel's client works in threads of its own: the client's time is what all the machine
     /// spent, but for the server.
     fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
-        let side = self.place.as_ref().map_or("", |place| &place.facts().side);
+        let variant = self.place.as_ref().map_or("", |place| &place.facts().variant);
         let cpu = MachineCpu::now(&self.server);
         let done = work()?;
-        let used = cpu.since(side);
+        let used = cpu.since(variant);
         Ok(done.map(|time| Carried {
             time,
             client_cpu: used.client,

@@ -1,4 +1,4 @@
-//! What is measured: one load, for one of the sides that are compared.
+//! What is measured: one load, for one of the variants that are compared.
 
 use super::{Axes, Copy, Fetch};
 use serde::{Deserialize, Serialize};
@@ -18,13 +18,15 @@ pub enum Unit {
     OperationsPerSecond,
 }
 
-/// One load on one side. Cases of a group differ in their side alone, and are measured in turns.
+/// One load on one variant. Cases of a group differ in their variant alone, and are measured in
+/// turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// What is done, as tables name it.
     pub group: String,
     /// Who does it: `sys`, `krb5`, `krb5i`, `krb5p`, or another protocol such as `scp`.
-    pub side: String,
+    #[serde(rename = "side")]
+    pub variant: String,
     /// What its rate counts.
     pub unit: Unit,
     /// Where it stands.
@@ -37,7 +39,7 @@ pub struct Case {
 impl Case {
     /// Names it among all cases of its evaluation.
     pub fn id(&self) -> String {
-        format!("{} · {}", self.group, self.side)
+        format!("{} · {}", self.group, self.variant)
     }
 
     /// Names the flavor that the case is measured with; where variants are something else, the axes
@@ -45,7 +47,7 @@ impl Case {
     pub fn flavor(&self) -> &str {
         match &self.axes {
             Axes::Flavor { flavor } => flavor,
-            _ => &self.side,
+            _ => &self.variant,
         }
     }
 }

@@ -20,8 +20,9 @@ pub struct Settings {
     /// Bytes of the files that are read and written, those of all clients of a case together.
     pub file_size: u64,
     /// Who is compared.
-    pub sides: Vec<String>,
-    /// The side that the others are compared with.
+    #[serde(rename = "sides")]
+    pub variants: Vec<String>,
+    /// The variant that the others are compared with.
     pub baseline: String,
     /// What else the evaluation was told.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -29,10 +30,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Makes settings whose baseline is the first of the sides.
-    pub fn new(repetitions: u32, seconds: f64, file_size: u64, sides: Vec<String>) -> Self {
-        let baseline = sides.first().cloned().unwrap_or_default();
-        Self { repetitions, seconds, file_size, sides, baseline, options: BTreeMap::new() }
+    /// Makes settings whose baseline is the first of the variants.
+    pub fn new(repetitions: u32, seconds: f64, file_size: u64, variants: Vec<String>) -> Self {
+        let baseline = variants.first().cloned().unwrap_or_default();
+        Self { repetitions, seconds, file_size, variants, baseline, options: BTreeMap::new() }
     }
 
     /// Returns the length of one repetition.
@@ -100,7 +101,7 @@ pub struct Record {
     pub complete: bool,
     /// What stopped it, when it is not complete.
     pub stopped_by: Option<String>,
-    /// Sides that were asked for and could not be measured, and cases that failed.
+    /// Variants that were asked for and could not be measured, and cases that failed.
     #[serde(rename = "left_out", default)]
     pub skipped: Vec<Missing>,
     /// What had failed before the run went on, and was tried again.
@@ -210,12 +211,12 @@ impl Record {
 
     /// Finds a case.
     pub fn find(&self, case: &Case) -> Option<&CaseRecord> {
-        self.cases.iter().find(|found| found.side == case.side && found.group == case.group)
+        self.cases.iter().find(|found| found.variant == case.variant && found.group == case.group)
     }
 
-    /// Finds a side of a group.
-    pub fn side(&self, group: &str, side: &str) -> Option<&CaseRecord> {
-        self.cases.iter().find(|found| found.group == group && found.side == side)
+    /// Finds a variant of a group.
+    pub fn variant(&self, group: &str, variant: &str) -> Option<&CaseRecord> {
+        self.cases.iter().find(|found| found.group == group && found.variant == variant)
     }
 
     /// Returns the groups in their order.
@@ -229,13 +230,20 @@ impl Record {
         groups
     }
 
-    /// Returns the sides that were measured or have failed in the middle, in the order in which
+    /// Returns the variants that were measured or have failed in the middle, in the order in which
     /// they were asked for.
-    pub fn sides(&self) -> Vec<&str> {
-        let measured = |side: &str| self.cases.iter().any(|case| case.side == side && case.figures.is_some());
-        let failed =
-            |side: &str| self.skipped.iter().any(|missing| missing.side == side && missing.group.is_some());
-        self.settings.sides.iter().map(String::as_str).filter(|side| measured(side) || failed(side)).collect()
+    pub fn variants(&self) -> Vec<&str> {
+        let measured =
+            |variant: &str| self.cases.iter().any(|case| case.variant == variant && case.figures.is_some());
+        let failed = |variant: &str| {
+            self.skipped.iter().any(|missing| missing.variant == variant && missing.group.is_some())
+        };
+        self.settings
+            .variants
+            .iter()
+            .map(String::as_str)
+            .filter(|variant| measured(variant) || failed(variant))
+            .collect()
     }
 
     /// Draws the figures of all cases anew from their samples. One that failed has none, whatever
@@ -244,16 +252,16 @@ impl Record {
         self.noise = Noise::of(&self.calibrations);
         let noise = self.relative_noise();
         let failed: Vec<bool> =
-            self.cases.iter().map(|case| self.failure(&case.group, &case.side).is_some()).collect();
+            self.cases.iter().map(|case| self.failure(&case.group, &case.variant).is_some()).collect();
         let baselines: BTreeMap<String, Vec<Sample>> = self
             .cases
             .iter()
             .zip(&failed)
-            .filter(|(case, failed)| case.side == self.settings.baseline && !**failed)
+            .filter(|(case, failed)| case.variant == self.settings.baseline && !**failed)
             .map(|(case, _)| (case.group.clone(), case.samples.clone()))
             .collect();
         for (case, failed) in self.cases.iter_mut().zip(failed) {
-            let base = baselines.get(&case.group).filter(|_| case.side != self.settings.baseline);
+            let base = baselines.get(&case.group).filter(|_| case.variant != self.settings.baseline);
             let figures = || Figures::of(case.unit, &case.samples, base.map(Vec::as_slice), noise);
             case.figures = if failed { None } else { figures() };
         }

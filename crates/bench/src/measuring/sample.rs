@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// What one repetition came to. All are kept: those of the warm-up, and those that stand out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which repetition, from 0; samples of all sides with the same number were measured one after
-    /// the other.
+    /// Which repetition, from 0; samples of all variants with the same number were measured one
+    /// after the other.
     pub repetition: u32,
     /// Whether it only warms up and is not part of any figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -36,7 +36,7 @@ pub struct Sample {
     /// Processor time of the server in seconds; none where it cannot be known.
     #[serde(default)]
     pub server_cpu_seconds: Option<f64>,
-    /// Where the server's time went for the requests of this side's flavor, if it tells.
+    /// Where the server's time went for the requests of this variant's flavor, if it tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_stages: Option<Stages>,
     /// What else was counted, by name.

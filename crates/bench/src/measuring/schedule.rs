@@ -1,9 +1,10 @@
-//! The order of measuring: warm-up of all sides, then A B C D, B C D A, C D A B …, with a look at
-//! the machine's noise before each round. Each side comes first in turn, since what is measured
-//! right after that look pays for it.
+//! The order of measuring: warm-up of all variants, then A B C D, B C D A, C D A B …, with a look
+//! at the machine's noise before each round. Each variant comes first in turn, since what is
+//! measured right after that look pays for it.
 //!
-//! A case that fails is left out with its reason, and its side begins anew with the next one. After
-//! one that got no answer smaller depths are tried, so that the reason names where that begins.
+//! A case that fails is left out with its reason, and its variant begins anew with the next one.
+//! After one that got no answer smaller depths are tried, so that the reason names where that
+//! begins.
 
 use super::depths::{Silence, at_depth, depth};
 use super::{Calibration, Case, CaseRecord, Missing, NoAnswer, Record, Sample, calibrate};
@@ -15,9 +16,9 @@ use std::time::{Duration, Instant};
 /// How long a case runs at most before it counts: caches, slots and the processor's clock settle.
 const WARM_UP_MAX: Duration = Duration::from_millis(500);
 
-/// Cases of a side that may fail one after the other before the side is left out for the rest of
-/// the run: one more than a sweep from pure read to pure write has steps, so that another kind of
-/// load gets its try.
+/// Cases of a variant that may fail one after the other before the variant is left out for the rest
+/// of the run: one more than a sweep from pure read to pure write has steps, so that another kind
+/// of load gets its try.
 pub const FAILURES_MAX: u32 = 6;
 
 /// Says what is measured next.
@@ -52,7 +53,7 @@ pub trait Driver {
     /// Gets ready for a case: connects, makes files. What is there already stays.
     ///
     /// # Errors
-    /// The server's. They leave the case out, or its side when that has never been measured.
+    /// The server's. They leave the case out, or its variant when that has never been measured.
     fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()>;
 
     /// Measures a case once. `None` when it was stopped before its time. The core sets the sample's
@@ -62,8 +63,8 @@ pub trait Driver {
     /// Any; they leave the case out.
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>>;
 
-    /// Hears that a case has failed: what its side has at the server is given up without waiting
-    /// for it, so that the side's next case begins anew.
+    /// Hears that a case has failed: what its variant has at the server is given up without waiting
+    /// for it, so that the variant's next case begins anew.
     ///
     /// # Errors
     /// When the server is gone; they end the run.
@@ -134,8 +135,8 @@ pub struct Watch<'a> {
 /// Samples that are in the record already are not taken again.
 ///
 /// # Errors
-/// When nothing can be measured at all, with the reason of each side, or when the record cannot be
-/// kept.
+/// When nothing can be measured at all, with the reason of each variant, or when the record cannot
+/// be kept.
 pub fn run(
     evaluation: &mut dyn Evaluation,
     driver: &mut dyn Driver,
@@ -154,7 +155,7 @@ pub fn run(
     record.notes.extend(left_behind);
     record.summarise();
     if record.cases.iter().all(|one| one.figures.is_none()) && !interrupted {
-        let reasons = record.skipped.iter().map(|one| format!("{}: {}", one.side, one.reason));
+        let reasons = record.skipped.iter().map(|one| format!("{}: {}", one.variant, one.reason));
         let ended = outcome.as_ref().err().map(|error| format!("{error:#}"));
         let mut reasons: Vec<String> = reasons.chain(ended).collect();
         reasons.dedup();
@@ -181,7 +182,7 @@ struct Schedule<'a, 'b> {
     done: usize,
     /// Samples that are to come after the cases in hand.
     to_come: usize,
-    /// Cases that have failed since the last that did not, by side.
+    /// Cases that have failed since the last that did not, by variant.
     in_a_row: BTreeMap<String, u32>,
 }
 
@@ -215,9 +216,9 @@ impl Schedule<'_, '_> {
         taken < self.record.settings.repetitions as usize && !self.is_out(case)
     }
 
-    /// Says whether a case, or its side, is left out.
+    /// Says whether a case, or its variant, is left out.
     fn is_out(&self, case: &Case) -> bool {
-        self.record.is_skipped(&case.side) || self.record.failure(&case.group, &case.side).is_some()
+        self.record.is_skipped(&case.variant) || self.record.failure(&case.group, &case.variant).is_some()
     }
 
     /// Measures cases in turns.
@@ -250,38 +251,38 @@ impl Schedule<'_, '_> {
         Ok(())
     }
 
-    /// Leaves a case out. A side that cannot even begin is left out as a whole, and so is one that
-    /// has failed too often.
+    /// Leaves a case out. A variant that cannot even begin is left out as a whole, and so is one
+    /// that has failed too often.
     fn skip(&mut self, case: &Case, error: &anyhow::Error, preparing: bool) -> Result<()> {
         let nothing_yet = self.record.cases.iter().all(|one| one.samples.is_empty());
         if let Err(gone) = self.driver.give_up(case) {
             // Before anything was measured it was not the case that did it.
             return Err(if nothing_yet { gone } else { anyhow!("{}: {error:#}; {gone:#}", case.id()) });
         }
-        let (side, reason) = (&case.side, format!("{error:#}"));
-        let measured = |one: &CaseRecord| one.case.side == *side && !one.samples.is_empty();
-        let begun = self.in_a_row.contains_key(side) || self.record.cases.iter().any(measured);
+        let (variant, reason) = (&case.variant, format!("{error:#}"));
+        let measured = |one: &CaseRecord| one.case.variant == *variant && !one.samples.is_empty();
+        let begun = self.in_a_row.contains_key(variant) || self.record.cases.iter().any(measured);
         let unanswered = has_no_answer(error);
         let reason = if unanswered { reason + &self.silence(case)? } else { reason };
         if preparing && !begun && !unanswered {
-            if !self.record.is_skipped(side) {
-                self.record.skipped.push(Missing::side(side, reason));
+            if !self.record.is_skipped(variant) {
+                self.record.skipped.push(Missing::variant(variant, reason));
             }
             return Ok(());
         }
-        let failed = self.in_a_row.entry(side.clone()).or_default();
+        let failed = self.in_a_row.entry(variant.clone()).or_default();
         *failed += 1;
         let too_often = *failed >= FAILURES_MAX;
         let told = format!("{failed} cases failed one after the other, the last with: {reason}");
         self.record.skipped.push(Missing::case(case, reason));
         if too_often {
-            self.record.skipped.push(Missing::side(side, told));
+            self.record.skipped.push(Missing::variant(variant, told));
         }
         Ok(())
     }
 
-    /// Tries smaller depths of a case that got no answer, and says where the silence begins. Samples
-    /// of another depth are of another load and are dropped.
+    /// Tries smaller depths of a case that got no answer, and says where the silence begins.
+    /// Samples of another depth are of another load and are dropped.
     fn silence(&mut self, case: &Case) -> Result<String> {
         let Some(depth) = depth(case) else { return Ok(String::new()) };
         let length = self.record.settings.length().min(WARM_UP_MAX);
@@ -323,13 +324,13 @@ impl Schedule<'_, '_> {
         };
         self.done += 1;
         if repetition.is_some_and(|number| number + 1 == self.record.settings.repetitions) {
-            self.in_a_row.remove(&case.side);
+            self.in_a_row.remove(&case.variant);
         }
         let place = self
             .record
             .cases
             .iter_mut()
-            .find(|one| one.case.side == case.side && one.case.group == case.group);
+            .find(|one| one.case.variant == case.variant && one.case.group == case.group);
         if let (Some(sample), Some(place)) = (sample, place) {
             let repetition = repetition.unwrap_or(0);
             place.samples.push(Sample { repetition, warm_up: turn.warm_up, ..sample });

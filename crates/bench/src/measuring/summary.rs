@@ -24,7 +24,7 @@ pub struct Figures {
     pub against: Option<Comparison>,
 }
 
-/// How a side compares with the baseline of its group, from repetitions that ran side by side.
+/// How a variant compares with the baseline of its group, from repetitions that ran side by side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Rate as a part of the baseline's.

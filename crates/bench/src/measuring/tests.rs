@@ -8,7 +8,7 @@ fn settings() -> Settings {
     Settings::new(3, 0.01, 1 << 20, ["sys", "krb5", "krb5p"].map(str::to_owned).to_vec())
 }
 
-fn case(group: &str, side: &str) -> Case {
+fn case(group: &str, variant: &str) -> Case {
     let transfer = Transfer {
         random: true,
         size: 4096,
@@ -19,7 +19,7 @@ fn case(group: &str, side: &str) -> Case {
     };
     Case {
         group: group.to_owned(),
-        side: side.to_owned(),
+        variant: variant.to_owned(),
         unit: Unit::OperationsPerSecond,
         axes: Axes::default(),
         load: Load::Transfer(transfer),
@@ -35,11 +35,11 @@ impl Evaluation for Groups {
     fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
         let group = *GROUPS.get(..self.1)?.get(self.0)?;
         self.0 += 1;
-        Some(record.settings.sides.iter().map(|side| case(group, side)).collect())
+        Some(record.settings.variants.iter().map(|variant| case(group, variant)).collect())
     }
 
     fn to_come(&self, record: &Record) -> usize {
-        (self.1 - self.0) * record.settings.sides.len()
+        (self.1 - self.0) * record.settings.variants.len()
     }
 }
 
@@ -52,9 +52,9 @@ struct Fake {
     breaks_at: Option<usize>,
     /// Cases that get no answer.
     fails: Vec<(&'static str, &'static str)>,
-    /// A side, and the depth above which its server does not answer.
+    /// A variant, and the depth above which its server does not answer.
     silent_above: Option<(&'static str, u32)>,
-    /// Depths at which that side was measured.
+    /// Depths at which that variant was measured.
     depths: Vec<u32>,
     given_up: Vec<String>,
     finished: bool,
@@ -66,7 +66,7 @@ impl Driver for Fake {
     }
 
     fn prepare(&mut self, case: &Case, _record: &mut Record) -> Result<()> {
-        if self.refuses == Some(case.side.as_str()) || self.refuses == Some("all") {
+        if self.refuses == Some(case.variant.as_str()) || self.refuses == Some("all") {
             bail!("NFS4ERR_WRONGSEC");
         }
         Ok(())
@@ -74,20 +74,20 @@ impl Driver for Fake {
 
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
         let mark = if turn.warm_up { "*" } else { "" };
-        self.asked.push(format!("{}{mark}", case.side));
+        self.asked.push(format!("{}{mark}", case.variant));
         if self.breaks_at == Some(self.asked.len()) {
             bail!("connection lost");
         }
-        if self.fails.contains(&(case.group.as_str(), case.side.as_str())) && !turn.warm_up {
+        if self.fails.contains(&(case.group.as_str(), case.variant.as_str())) && !turn.warm_up {
             bail!("client 1 of 2: no answer in 20 s");
         }
-        if let (Some((side, most)), Load::Transfer(transfer)) = (self.silent_above, &case.load)
-            && side == case.side
+        if let (Some((variant, most)), Load::Transfer(transfer)) = (self.silent_above, &case.load)
+            && variant == case.variant
         {
             self.depths.push(transfer.depth);
             ensure!(transfer.depth <= most, NoAnswer(Duration::from_secs(20)));
         }
-        let slowness = if case.side == "krb5p" { 2 } else { 1 };
+        let slowness = if case.variant == "krb5p" { 2 } else { 1 };
         let mut histogram = Histogram::default();
         histogram.count(Duration::from_micros(100 * slowness));
         Ok(Some(Sample {
@@ -143,7 +143,7 @@ fn new_record() -> Record {
 }
 
 #[test]
-fn repetitions_are_interleaved_each_side_first_in_turn_after_a_warm_up_that_is_kept_and_does_not_count() {
+fn repetitions_are_interleaved_each_variant_first_in_turn_after_a_warm_up_that_is_kept_and_does_not_count() {
     let (mut driver, mut record) = (Fake::default(), new_record());
     let saved = measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     let block =
@@ -155,18 +155,18 @@ fn repetitions_are_interleaved_each_side_first_in_turn_after_a_warm_up_that_is_k
         assert_eq!((one.samples.len(), one.counted().count()), (4, 3));
         assert_eq!(one.figures.as_ref().unwrap().rate.values, 3);
     }
-    let against = record.side("two", "krb5p").unwrap().figures.as_ref().unwrap().against.as_ref().unwrap();
+    let against = record.variant("two", "krb5p").unwrap().figures.as_ref().unwrap().against.as_ref().unwrap();
     assert!((against.ratio.median - 0.5).abs() < 0.01, "{against:?}");
     assert!((against.added_us.unwrap().median - 100.0).abs() < 1.0, "{against:?}");
-    assert_eq!(record.side("two", "sys").unwrap().figures.as_ref().unwrap().against, None);
+    assert_eq!(record.variant("two", "sys").unwrap().figures.as_ref().unwrap().against, None);
 }
 
 #[test]
-fn a_side_that_is_refused_is_left_out_and_named() {
+fn a_variant_that_is_refused_is_left_out_and_named() {
     let (mut driver, mut record) = (Fake { refuses: Some("krb5"), ..Fake::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
-    assert_eq!(record.skipped, [Missing::side("krb5", "NFS4ERR_WRONGSEC")]);
-    assert!(record.complete && record.sides() == ["sys", "krb5p"]);
+    assert_eq!(record.skipped, [Missing::variant("krb5", "NFS4ERR_WRONGSEC")]);
+    assert!(record.complete && record.variants() == ["sys", "krb5p"]);
 }
 
 #[test]
@@ -185,12 +185,12 @@ fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
     let (mut driver, mut record) = (Fake { breaks_at: Some(15), ..Fake::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     assert_eq!(record.stopped_by.as_deref(), Some("two · krb5p: connection lost; nothing listens there"));
-    assert!(!record.complete && record.side("one", "krb5p").unwrap().figures.is_some());
-    assert!(record.side("two", "sys").unwrap().figures.is_none());
+    assert!(!record.complete && record.variant("one", "krb5p").unwrap().figures.is_some());
+    assert!(record.variant("two", "sys").unwrap().figures.is_none());
 }
 
 #[test]
-fn a_case_that_fails_is_left_out_and_the_others_and_its_side_go_on() {
+fn a_case_that_fails_is_left_out_and_the_others_and_its_variant_go_on() {
     let fails = vec![("one", "krb5")];
     let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
@@ -200,8 +200,9 @@ fn a_case_that_fails_is_left_out_and_the_others_and_its_side_go_on() {
         (failure.reason.as_str(), failure.brief().as_str()),
         ("client 1 of 2: no answer in 20 s", "no answer in 20 s")
     );
-    assert!(record.side("one", "krb5").unwrap().figures.is_none() && record.skipped.len() == 1);
-    let measured = |group, side| record.side(group, side).unwrap().figures.as_ref().unwrap().rate.values;
+    assert!(record.variant("one", "krb5").unwrap().figures.is_none() && record.skipped.len() == 1);
+    let measured =
+        |group, variant| record.variant(group, variant).unwrap().figures.as_ref().unwrap().rate.values;
     assert_eq!([measured("one", "krb5p"), measured("two", "krb5"), measured("two", "sys")], [3, 3, 3]);
     assert_eq!(record.blank("one", "krb5"), "no answer in 20 s");
     assert_eq!(
@@ -221,17 +222,17 @@ fn after_no_answer_smaller_depths_are_tried_and_the_reason_names_where_the_silen
     ] {
         let silent_above = Some(("krb5p", most));
         let (mut driver, mut record) = (Fake { silent_above, ..Fake::default() }, new_record());
-        let deep = |side: &String| depths::at_depth(&case("one", side), depth);
-        let mut evaluation = Once(Some(record.settings.sides.iter().map(deep).collect()));
+        let deep = |variant: &String| depths::at_depth(&case("one", variant), depth);
+        let mut evaluation = Once(Some(record.settings.variants.iter().map(deep).collect()));
         let stop = AtomicBool::new(false);
         let watch = Watch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
         run(&mut evaluation, &mut driver, &mut record, watch).unwrap();
         assert_eq!(driver.depths, tried);
         assert_eq!(record.failure("one", "krb5p").unwrap().reason, format!("{no_answer}{brief}{told}"));
         assert_eq!(record.blank("one", "krb5p"), format!("{no_answer}{brief}"));
-        // The tried depths leave no sample, and the other sides go on.
-        assert!(record.side("one", "krb5p").unwrap().samples.is_empty());
-        assert_eq!(record.side("one", "krb5").unwrap().counted().count(), 3);
+        // The tried depths leave no sample, and the other variants go on.
+        assert!(record.variant("one", "krb5p").unwrap().samples.is_empty());
+        assert_eq!(record.variant("one", "krb5").unwrap().counted().count(), 3);
     }
 }
 
@@ -254,22 +255,23 @@ fn without_the_baseline_the_others_of_a_group_have_figures_and_no_ratios() {
     let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     assert!(
-        record.complete && record.side("one", "krb5p").unwrap().figures.as_ref().unwrap().against.is_none()
+        record.complete
+            && record.variant("one", "krb5p").unwrap().figures.as_ref().unwrap().against.is_none()
     );
-    assert!(record.side("two", "krb5p").unwrap().figures.as_ref().unwrap().against.is_some());
+    assert!(record.variant("two", "krb5p").unwrap().figures.as_ref().unwrap().against.is_some());
 }
 
 #[test]
-fn a_side_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again_when_the_run_goes_on() {
+fn a_variant_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again_when_the_run_goes_on() {
     let mut fails: Vec<_> = GROUPS[..FAILURES_MAX as usize].iter().map(|group| (*group, "krb5p")).collect();
     fails.extend([("one", "krb5"), ("three", "krb5")]);
     let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
     measure_groups(8, &mut driver, &mut record, usize::MAX - 1).unwrap();
     assert!(record.complete && record.is_skipped("krb5p") && !record.is_skipped("krb5"));
     assert_eq!(record.skipped.len(), 6 + 1 + 2, "{:?}", record.skipped);
-    assert!(record.side("seven", "krb5p").unwrap().samples.is_empty());
+    assert!(record.variant("seven", "krb5p").unwrap().samples.is_empty());
     assert_eq!(record.blank("seven", "krb5p"), "left out");
-    assert!(record.side("seven", "krb5").unwrap().figures.is_some());
+    assert!(record.variant("seven", "krb5").unwrap().figures.is_some());
     let mut again = Record::parse(&record.json().unwrap()).unwrap();
     let mut driver = Fake::default();
     measure_groups(8, &mut driver, &mut again, usize::MAX - 1).unwrap();

@@ -14,14 +14,14 @@ use super::{MachineCpu, MountStats, Place, ensure_room, scheduled};
 use crate::ServerProbe;
 use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample, Transfer, Turn};
 
-/// Where the places of sides come from.
+/// Where the places of variants come from.
 pub trait Places {
-    /// Makes a place on the mount of a side; with `connections` on one that has so many, else on it
-    /// as it is.
+    /// Makes a place on the mount of a variant; with `connections` on one that has so many, else on
+    /// it as it is.
     ///
     /// # Errors
     /// What mount said, or why the mount will not do.
-    fn place(&mut self, side: &str, connections: Option<u32>) -> Result<Place>;
+    fn place(&mut self, variant: &str, connections: Option<u32>) -> Result<Place>;
 
     /// Ends the mounts that were made for a number of connections; no place is on them any more.
     ///
@@ -76,8 +76,8 @@ impl<'a> OnMounts<'a> {
         (self.by_connections || connections > 1).then_some(connections)
     }
 
-    fn folder(&self, side: &str) -> Result<&Place> {
-        self.held.get(side).context("the side was not prepared")
+    fn folder(&self, variant: &str) -> Result<&Place> {
+        self.held.get(variant).context("the side was not prepared")
     }
 
     fn job(&self, transfer: &Transfer, length: Duration) -> Job {
@@ -117,7 +117,7 @@ impl<'a> OnMounts<'a> {
         let mut command = job.command(place.folder(), direct)?;
         let cpu = MachineCpu::now(&self.server);
         let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
-        let used = cpu.since(&place.facts().side);
+        let used = cpu.since(&place.facts().variant);
         let measured = fio::parse(&ran.stdout)?;
         let mut histogram = Histogram::default();
         measured.latencies.iter().for_each(|(nanos, count)| histogram.count_many(*nanos, *count));
@@ -140,7 +140,7 @@ impl<'a> OnMounts<'a> {
         let Some((tally, took)) = scheduled::run(job, rate, place.folder(), direct, self.stop)? else {
             return Ok(None);
         };
-        let used = cpu.since(&place.facts().side);
+        let used = cpu.since(&place.facts().variant);
         Ok((tally.operations > 0).then(|| Sample {
             operations: tally.operations,
             bytes: tally.bytes,
@@ -176,7 +176,7 @@ impl<'a> OnMounts<'a> {
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|part| part.map_err(|_| anyhow!("a client has ended in a panic"))?).collect()
         });
-        let (seconds, used) = (start.elapsed().as_secs_f64(), cpu.since(&place.facts().side));
+        let (seconds, used) = (start.elapsed().as_secs_f64(), cpu.since(&place.facts().variant));
         let mut counters = Counters::new();
         for part in parts {
             let Some(part) = part? else { return Ok(None) };
@@ -253,15 +253,15 @@ impl Driver for OnMounts<'_> {
 
     fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()> {
         check(case)?;
-        if !self.held.contains_key(&case.side) {
-            let place = self.places.place(&case.side, self.connections)?;
+        if !self.held.contains_key(&case.variant) {
+            let place = self.places.place(&case.variant, self.connections)?;
             place.tell(&mut record.environment);
-            self.held.insert(case.side.clone(), place);
+            self.held.insert(case.variant.clone(), place);
         }
         match &case.load {
             Load::Transfer(transfer) => {
                 let job = self.job(transfer, Duration::ZERO);
-                lay_out(job, self.folder(&case.side)?.folder(), self.stop)
+                lay_out(job, self.folder(&case.variant)?.folder(), self.stop)
             }
             Load::Git { seed, repository, .. } => {
                 if self.repository.as_ref().is_none_or(|(other, _)| *other != case.load) {
@@ -278,7 +278,7 @@ impl Driver for OnMounts<'_> {
     }
 
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
-        let place = self.folder(&case.side)?;
+        let place = self.folder(&case.variant)?;
         let measured = match &case.load {
             Load::Transfer(transfer) => self.transfer(place, transfer, turn.length),
             Load::Git { layout, .. } => self.git(place, layout.clients, turn.length),

@@ -31,9 +31,9 @@ impl<'w> MachineCpu<'w> {
         Self { probe, machine: cpu::of_machine(), server: probe.snapshot() }
     }
 
-    /// Returns what has been used since, at the server for `side`.
-    pub fn since(self, side: &str) -> Used {
-        let Delta { cpu: server, stages } = self.probe.since(&self.server, side);
+    /// Returns what has been used since, at the server for `variant`.
+    pub fn since(self, variant: &str) -> Used {
+        let Delta { cpu: server, stages } = self.probe.since(&self.server, variant);
         let machine = self.machine.zip(cpu::of_machine()).map(|(from, to)| to.saturating_sub(from));
         // Only what a process of this machine used is part of what the machine did.
         let ours = server.filter(|_| self.probe.pid.is_some()).unwrap_or(Duration::ZERO);

@@ -26,8 +26,9 @@ pub struct MountLine {
 /// What decides the result of a run on a mount, for the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountFacts {
-    /// Which side it was measured for.
-    pub side: String,
+    /// Which variant it was measured for.
+    #[serde(rename = "side")]
+    pub variant: String,
     /// The folder as the user named it.
     pub folder: PathBuf,
     /// What is mounted there: `server:/export`.
@@ -129,7 +130,7 @@ impl MountFacts {
         let enctype = self.enctype.as_deref().unwrap_or("unknown");
         format!(
             "{}: {} is {} ({}, {}); read-ahead {ahead}; encryption type {enctype}",
-            self.side,
+            self.variant,
             self.folder.display(),
             self.source,
             self.fs_type,

@@ -21,23 +21,23 @@ pub struct Place {
 }
 
 impl Place {
-    /// Looks how `dir` is mounted and makes a folder in it. `side` is what it is measured for; the
-    /// name of a flavor has to be that of the mount.
+    /// Looks how `dir` is mounted and makes a folder in it. `variant` is what it is measured for;
+    /// the name of a flavor has to be that of the mount.
     ///
     /// # Errors
     /// No folder, no NFS mount (unless any file system will do), another flavor, read-only, not
     /// writable.
-    pub fn claim(side: &str, dir: &Path, any_file_system: bool) -> Result<Self> {
+    pub fn claim(variant: &str, dir: &Path, any_file_system: bool) -> Result<Self> {
         ensure!(dir.is_dir(), "{} is no folder", dir.display());
         let line = MountLine::of(dir)?;
-        check(side, dir, &line, any_file_system)?;
-        let folder = dir.join(crate::folder_name(Some(side)));
+        check(variant, dir, &line, any_file_system)?;
+        let folder = dir.join(crate::folder_name(Some(variant)));
         std::fs::create_dir(&folder)
             .with_context(|| format!("no folder can be made in {}", dir.display()))?;
         let secure = line.value("sec").is_some_and(|sec| sec.starts_with("krb5"));
         let enctype = line.host().filter(|_| secure).and_then(kerberos::enctype);
         let facts = MountFacts {
-            side: side.to_owned(),
+            variant: variant.to_owned(),
             folder: dir.to_owned(),
             read_ahead_kib: line.read_ahead_kib(),
             enctype: if secure { enctype } else { Some(NO_ENCTYPE.to_owned()) },
@@ -66,7 +66,7 @@ impl Place {
     /// Puts what decides the result into a run's environment.
     pub fn tell(&self, environment: &mut Environment) {
         environment.enctype = environment.enctype.take().or(self.facts.kerberos());
-        environment.mounts.retain(|known| known.side != self.facts.side);
+        environment.mounts.retain(|known| known.variant != self.facts.variant);
         environment.mounts.push(self.facts.clone());
     }
 
@@ -97,7 +97,7 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-fn check(side: &str, dir: &Path, line: &MountLine, any_file_system: bool) -> Result<()> {
+fn check(variant: &str, dir: &Path, line: &MountLine, any_file_system: bool) -> Result<()> {
     let shown = dir.display();
     if !line.is_nfs() && !any_file_system {
         bail!(
@@ -107,7 +107,7 @@ fn check(side: &str, dir: &Path, line: &MountLine, any_file_system: bool) -> Res
         );
     }
     ensure!(!line.is_read_only(), "{shown} is mounted read-only; mount it with -o rw");
-    let Ok(flavor) = side.parse::<Flavor>() else { return Ok(()) };
+    let Ok(flavor) = variant.parse::<Flavor>() else { return Ok(()) };
     match line.value("sec") {
         Some(sec) if line.is_nfs() && sec != flavor.name() => {
             bail!("{shown} is mounted with sec={sec}, not with sec={}", flavor.name())
@@ -149,8 +149,8 @@ mod tests {
         MountLine::parse(&format!("42 40 0:52 / /mnt {text}")).unwrap()
     }
 
-    fn refusal(side: &str, text: &str) -> String {
-        check(side, Path::new("/mnt"), &line(text), false).unwrap_err().to_string()
+    fn refusal(variant: &str, text: &str) -> String {
+        check(variant, Path::new("/mnt"), &line(text), false).unwrap_err().to_string()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         assert!(Place::claim("sys", &dir.path().join("none"), true).is_err());
         let place = Place::claim("sys", dir.path(), true).unwrap();
         std::fs::write(place.folder().join("file"), "x").unwrap();
-        assert!(place.folder().starts_with(dir.path()) && place.facts().side == "sys");
+        assert!(place.folder().starts_with(dir.path()) && place.facts().variant == "sys");
         assert!(Place::claim("sys", dir.path(), true).is_err(), "two of a side would share a folder");
         drop(place);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::Mount;
 
-/// A side, and the choice of instructions of the server that it spoke to.
+/// A variant, and the choice of instructions of the server that it spoke to.
 type Place = (String, Option<String>);
 
 /// Folders that stay at servers.
@@ -14,13 +14,13 @@ pub struct Leftovers(Vec<(Place, String)>);
 
 impl Leftovers {
     /// Notes a folder.
-    pub fn add(&mut self, side: &str, server_cpu: Option<&str>, folder: &str) {
-        self.0.push(((side.to_owned(), server_cpu.map(str::to_owned)), folder.to_owned()));
+    pub fn add(&mut self, variant: &str, server_cpu: Option<&str>, folder: &str) {
+        self.0.push(((variant.to_owned(), server_cpu.map(str::to_owned)), folder.to_owned()));
     }
 
     /// Says whether there are any at one place.
-    pub fn any(&self, side: &str, server_cpu: Option<&str>) -> bool {
-        self.0.iter().any(|((other, cpu), _)| other == side && cpu.as_deref() == server_cpu)
+    pub fn any(&self, variant: &str, server_cpu: Option<&str>) -> bool {
+        self.0.iter().any(|((other, cpu), _)| other == variant && cpu.as_deref() == server_cpu)
     }
 
     /// Returns where there are any.
@@ -29,10 +29,10 @@ impl Leftovers {
     }
 
     /// Removes those of one place, as far as that succeeds.
-    pub fn sweep(&mut self, side: &str, server_cpu: Option<&str>, mount: &mut Mount) {
+    pub fn sweep(&mut self, variant: &str, server_cpu: Option<&str>, mount: &mut Mount) {
         let mut stuck = false;
         self.0.retain(|((other, cpu), folder)| {
-            let own = other == side && cpu.as_deref() == server_cpu;
+            let own = other == variant && cpu.as_deref() == server_cpu;
             // One that hangs is reason enough not to wait for the next.
             let removed = own && !stuck && mount.remove_all(folder).is_ok();
             stuck |= own && !removed;

@@ -207,8 +207,8 @@ impl Driver for Native<'_> {
             let finished = mounts.into_iter().try_for_each(|mut mount| mount.finish());
             finished.context(key.0)
         })?;
-        for (side, server_cpu) in self.leftovers.places() {
-            self.sweep(&side, server_cpu.as_deref());
+        for (variant, server_cpu) in self.leftovers.places() {
+            self.sweep(&variant, server_cpu.as_deref());
         }
         Ok(())
     }
@@ -228,18 +228,18 @@ impl Native<'_> {
         }
     }
 
-    /// Removes what a side has left, by a session that has nothing else to do.
-    fn sweep(&mut self, side: &str, server_cpu: Option<&str>) {
-        if !self.leftovers.any(side, server_cpu) {
+    /// Removes what a variant has left, by a session that has nothing else to do.
+    fn sweep(&mut self, variant: &str, server_cpu: Option<&str>) {
+        if !self.leftovers.any(variant, server_cpu) {
             return;
         }
         let mut connected = || -> Result<Mount> {
             let target = self.site.target(server_cpu)?;
-            let flavor: Flavor = side.parse().map_err(anyhow::Error::msg)?;
+            let flavor: Flavor = variant.parse().map_err(anyhow::Error::msg)?;
             Mount::connect(target.options(flavor)?, &target.export, &self.folder)
         };
         if let Ok(mut mount) = connected() {
-            self.leftovers.sweep(side, server_cpu, &mut mount);
+            self.leftovers.sweep(variant, server_cpu, &mut mount);
             let _ = mount.finish();
         }
     }
@@ -255,7 +255,7 @@ impl Native<'_> {
         let probe = self.site.target(key.1.server_cpu.as_deref())?.probe();
         let mut counters = Counters::new();
         let work = Work::of(case, turn.length, turn.stop)?;
-        let measured = workload::measure(turn.stop, &probe, &case.side, |tally| {
+        let measured = workload::measure(turn.stop, &probe, &case.variant, |tally| {
             (*tally, counters) = clients::run(mounts, &work)?;
             Ok(())
         })?;

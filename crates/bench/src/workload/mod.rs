@@ -87,15 +87,15 @@ pub fn load(
     }
 }
 
-/// Times one repetition and what it costs both ends, at the server for `side`: `run` counts what it
-/// does. `None` when it was stopped before its time, or before anything finished.
+/// Times one repetition and what it costs both ends, at the server for `variant`: `run` counts what
+/// it does. `None` when it was stopped before its time, or before anything finished.
 ///
 /// # Errors
 /// Those of `run`.
 pub fn measure(
     stop: &AtomicBool,
     server: &ServerProbe,
-    side: &str,
+    variant: &str,
     run: impl FnOnce(&mut Tally) -> Result<()>,
 ) -> Result<Option<Sample>> {
     let mut tally = Tally::default();
@@ -103,7 +103,7 @@ pub fn measure(
     run(&mut tally)?;
     let seconds = start.elapsed().as_secs_f64();
     let client = cpu::of_this_process().saturating_sub(client);
-    let seen = server.since(&snapshot, side);
+    let seen = server.since(&snapshot, variant);
     if stop.load(Ordering::Relaxed) || tally.operations == 0 {
         return Ok(None);
     }

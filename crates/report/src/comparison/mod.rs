@@ -12,8 +12,8 @@ use serde::Serialize;
 /// Version of the JSON form; a change that a reader must know about raises the number.
 const SCHEMA: &str = "orthrus-bench-compare/1";
 
-/// Judges the second of two medians of different runs: they differ when the intervals do not meet and
-/// the medians are further apart than both machines' noise.
+/// Judges the second of two medians of different runs: they differ when the intervals do not meet
+/// and the medians are further apart than both machines' noise.
 fn verdict(one: &Interval, other: &Interval, noise: f64) -> Verdict {
     let ratio = other.median / one.median;
     // A single repetition has no interval to stay out of.
@@ -59,7 +59,8 @@ pub struct ComparedCase {
     /// What is done.
     pub group: String,
     /// Who does it.
-    pub side: String,
+    #[serde(rename = "side")]
+    pub variant: String,
     /// What the rate counts.
     pub unit: Unit,
     /// The rates.
@@ -109,7 +110,7 @@ impl Compared {
             let times = own.p50_us.zip(other.p50_us);
             Some(ComparedCase {
                 group: one.case.group.clone(),
-                side: one.case.side.clone(),
+                variant: one.case.variant.clone(),
                 unit: one.case.unit,
                 rate: Pair::of(own.rate, other.rate, noise),
                 p50_us: times.map(|(own, other)| Pair::of(own, other, noise)),

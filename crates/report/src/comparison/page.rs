@@ -72,10 +72,10 @@ pub fn compared_page(compared: &Compared, records: [&Record; 2], command: &str) 
     for remark in remarks(compared, records) {
         let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&remark));
     }
-    let mut sides: Vec<&str> = compared.cases.iter().map(|case| case.side.as_str()).collect();
-    sides.sort_by_key(|side| records[0].settings.sides.iter().position(|one| one == side));
-    sides.dedup();
-    page::key(&mut out, &sides);
+    let mut variants: Vec<&str> = compared.cases.iter().map(|case| case.variant.as_str()).collect();
+    variants.sort_by_key(|variant| records[0].settings.variants.iter().position(|one| one == variant));
+    variants.dedup();
+    page::key(&mut out, &variants);
     out.push_str("</header>\n");
     page::body(&mut out, &view);
     html::table(&mut out, &places(compared, records));

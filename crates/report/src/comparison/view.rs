@@ -9,7 +9,7 @@ use bench::measuring::{Record, Verdict};
 
 const NONE: &str = "–";
 
-/// What a side costs.
+/// What a variant costs.
 const WHAT: [&str; 3] = ["IOPS", "throughput", "latency"];
 
 /// Groups in one chart at most.
@@ -55,16 +55,17 @@ impl Compared {
     }
 }
 
-/// What each side costs in each run, beside that run's own baseline.
+/// What each variant costs in each run, beside that run's own baseline.
 fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
     let [first, second] = records;
-    let sides: Vec<&str> = first.sides().into_iter().filter(|side| second.sides().contains(side)).collect();
+    let variants: Vec<&str> =
+        first.variants().into_iter().filter(|variant| second.variants().contains(variant)).collect();
     let names = [&compared.runs[0].name, &compared.runs[1].name];
     let how = "Means over the cases of each run that look for the most, and of the median latency that is added at light load: ratios within a run do not depend on how \
                fast its machine was.";
-    let cells = |what: usize, side: &str| {
+    let cells = |what: usize, variant: &str| {
         records.map(|record| {
-            let (cost, noise) = (Cost::of(record, side), record.relative_noise());
+            let (cost, noise) = (Cost::of(record, variant), record.relative_noise());
             match what {
                 0 => Some(mean_change(cost.operations?, noise)),
                 1 => Some(mean_change(cost.throughput?, noise)),
@@ -72,18 +73,20 @@ fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
             }
         })
     };
-    let sides: Vec<&str> = sides.into_iter().filter(|side| *side != first.settings.baseline).collect();
+    let variants: Vec<&str> =
+        variants.into_iter().filter(|variant| *variant != first.settings.baseline).collect();
     // What neither run has needs no column.
-    let measured = |what: &usize| sides.iter().any(|side| cells(*what, side).iter().any(Option::is_some));
+    let measured =
+        |what: &usize| variants.iter().any(|variant| cells(*what, variant).iter().any(Option::is_some));
     let wanted: Vec<usize> = (0..WHAT.len()).filter(measured).collect();
     let columns = wanted.iter().filter_map(|what| WHAT.get(*what));
     let columns: Vec<String> = columns.flat_map(|what| names.map(|name| format!("{what}, {name}"))).collect();
     let columns: Vec<&str> =
         ["beside its own baseline"].into_iter().chain(columns.iter().map(String::as_str)).collect();
     let mut table = Table::new("What each costs in both runs", how, &columns);
-    for side in &sides {
-        let cells = wanted.iter().flat_map(|what| cells(*what, side));
-        table.measured(*side, cells.map(|cell| cell.unwrap_or_else(|| NONE.into())).collect());
+    for variant in &variants {
+        let cells = wanted.iter().flat_map(|what| cells(*what, variant));
+        table.measured(*variant, cells.map(|cell| cell.unwrap_or_else(|| NONE.into())).collect());
     }
     (!wanted.is_empty()).then_some(table)
 }
@@ -104,7 +107,7 @@ fn all(compared: &Compared) -> Table {
     for group in compared.cases.chunk_by(|one, other| one.group == other.group) {
         let name = group.first().map_or(String::new(), |case| case.group.clone());
         table.rows.push(Row { name, kind: Kind::Head, ..Row::default() });
-        group.iter().for_each(|case| table.measured(case.side.clone(), cells(case, timed)));
+        group.iter().for_each(|case| table.measured(case.variant.clone(), cells(case, timed)));
     }
     table
 }
@@ -141,7 +144,7 @@ fn alone(compared: &Compared) -> Option<Table> {
 fn charts(compared: &Compared) -> Vec<Chart> {
     let [first, second] = [&compared.runs[0].name, &compared.runs[1].name];
     let row = |case: &ComparedCase| Ratio {
-        side: case.side.clone(),
+        variant: case.variant.clone(),
         value: case.rate.ratio,
         range: Some(case.rate.range()),
         unsure: !case.rate.difference.is_significant(),

@@ -46,24 +46,24 @@ fn is_pure(case: &CaseRecord) -> bool {
 
 fn against<'a>(
     record: &'a Record,
-    side: &str,
+    variant: &str,
     load: LoadLevel,
     workload: Workload,
     writes: u32,
 ) -> Option<&'a Comparison> {
-    record.side(&group(load, workload, writes), side)?.figures.as_ref()?.against.as_ref()
+    record.variant(&group(load, workload, writes), variant)?.figures.as_ref()?.against.as_ref()
 }
 
 /// The mean of what is added to the median latency at low load, over the sweep.
-fn added_latency(record: &Record, side: &str, workload: Workload) -> String {
+fn added_latency(record: &Record, variant: &str, workload: Workload) -> String {
     let sweep = if workload == Workload::Metadata { &WRITES[..1] } else { &WRITES[..] };
     // A mean over what did not fail would be one of other loads.
-    if let Some(failed) = first_blank(record, side, LoadLevel::Low, workload, sweep) {
+    if let Some(failed) = first_blank(record, variant, LoadLevel::Low, workload, sweep) {
         return failed;
     }
     let noise = record.relative_noise();
     let figures = sweep.iter().filter_map(|writes| {
-        let figures = record.side(&group(LoadLevel::Low, workload, *writes), side)?.figures.as_ref()?;
+        let figures = record.variant(&group(LoadLevel::Low, workload, *writes), variant)?.figures.as_ref()?;
         Some((figures.against.as_ref()?.added_us?.median, Figure::Median.is_unsure(figures, noise)))
     });
     let values: Vec<(f64, bool)> = figures.collect();
@@ -75,35 +75,36 @@ fn added_latency(record: &Record, side: &str, workload: Workload) -> String {
 /// What stands in the place of figures of several cases when one of them has failed.
 fn first_blank(
     record: &Record,
-    side: &str,
+    variant: &str,
     load: LoadLevel,
     workload: Workload,
     sweep: &[u32],
 ) -> Option<String> {
     let groups = sweep.iter().map(|writes| group(load, workload, *writes));
-    let failed = groups.filter(|group| record.side(group, side).is_none_or(|case| case.figures.is_none()));
-    let blanks = failed.map(|group| record.blank(&group, side));
+    let failed =
+        groups.filter(|group| record.variant(group, variant).is_none_or(|case| case.figures.is_none()));
+    let blanks = failed.map(|group| record.blank(&group, variant));
     blanks.into_iter().find(|blank| blank != NONE)
 }
 
 /// Changes of the most that can be done, pure read first, pure write last.
-fn changes(record: &Record, side: &str, workload: Workload) -> String {
-    let at = |writes| against(record, side, LoadLevel::High, workload, writes).map(compared);
+fn changes(record: &Record, variant: &str, workload: Workload) -> String {
+    let at = |writes| against(record, variant, LoadLevel::High, workload, writes).map(compared);
     match (workload, at(0), at(100)) {
         (Workload::Metadata, Some(only), _) => only,
-        (Workload::Metadata, None, _) => record.blank(&group(LoadLevel::High, workload, 0), side),
-        (_, None, None) => record.blank(&group(LoadLevel::High, workload, 0), side),
+        (Workload::Metadata, None, _) => record.blank(&group(LoadLevel::High, workload, 0), variant),
+        (_, None, None) => record.blank(&group(LoadLevel::High, workload, 0), variant),
         (_, read, write) => {
             let or_blank = |said: Option<String>, writes| {
-                said.unwrap_or_else(|| record.blank(&group(LoadLevel::High, workload, writes), side))
+                said.unwrap_or_else(|| record.blank(&group(LoadLevel::High, workload, writes), variant))
             };
             format!("{} → {}", or_blank(read, 0), or_blank(write, 100))
         }
     }
 }
 
-/// A table of an article. Its published figures are relative to sys; ours are to the baseline, which
-/// the head of the rows names.
+/// A table of an article. Its published figures are relative to sys; ours are to the baseline,
+/// which the head of the rows names.
 fn article(record: &Record, title: &str, how: &str) -> Table {
     let baseline = &record.settings.baseline;
     let how = match baseline.as_str() {
@@ -121,11 +122,11 @@ fn first(record: &Record) -> Table {
          sweep from pure read to pure write; arrows go from pure read to pure write.",
     );
     let mut pair = |name: &str, cell: &dyn Fn(&str) -> String, published: [&str; 3]| {
-        table.measured(name, FLAVORS.iter().map(|side| cell(side)).collect());
+        table.measured(name, FLAVORS.iter().map(|variant| cell(variant)).collect());
         table.published(name, &published);
     };
-    let low = |workload| move |side: &str| added_latency(record, side, workload);
-    let high = |workload| move |side: &str| changes(record, side, workload);
+    let low = |workload| move |variant: &str| added_latency(record, variant, workload);
+    let high = |workload| move |variant: &str| changes(record, variant, workload);
     pair(
         "low load, latency of sequential I/O",
         &low(Workload::Sequential),
@@ -147,13 +148,14 @@ fn second(record: &Record) -> Table {
          sequential I/O at high load; latency: mean of what is added to the median at low load.",
     );
     let row = |value: &dyn Fn(&Cost) -> Option<String>, wanted: &dyn Fn(&CaseRecord) -> bool| {
-        let cell = |side: &str| match (value(&Cost::of(record, side)), failed(record, side, wanted)) {
+        let cell = |variant: &str| match (value(&Cost::of(record, variant)), failed(record, variant, wanted))
+        {
             (Some(value), (0, _)) => value,
             (Some(value), (failed, all)) => format!("{value}, without {failed} of {all}"),
             (None, (failed, _)) if failed > 0 => "failed".to_owned(),
             (None, _) => NONE.to_owned(),
         };
-        FLAVORS.iter().map(|side| cell(side)).collect::<Vec<String>>()
+        FLAVORS.iter().map(|variant| cell(variant)).collect::<Vec<String>>()
     };
     let noise = record.relative_noise();
     let change = |ratio| mean_change(ratio, noise);
@@ -170,25 +172,25 @@ fn second(record: &Record) -> Table {
 
 /// What the parts of the metadata load do in a second.
 fn commands(record: &Record) -> Option<Table> {
-    let (sides, baseline) = (record.sides(), &record.settings.baseline);
+    let (variants, baseline) = (record.variants(), &record.settings.baseline);
     let how = format!(
         "The parts of the metadata load at low load: file operations (a file made, written and closed is one), one after the other. In brackets as a \
          part of {baseline}'s, from repetitions that ran side by side; ≈ where no difference is shown, or one below the noise."
     );
-    let mut table = Table::by_variant("Metadata by command", &how, "operations a second", &sides);
+    let mut table = Table::by_variant("Metadata by command", &how, "operations a second", &variants);
     let group = group(LoadLevel::Low, Workload::Metadata, 0);
-    let base = record.side(&group, baseline).filter(|base| base.figures.is_some());
+    let base = record.variant(&group, baseline).filter(|base| base.figures.is_some());
     for command in ["clone", "status", "checkout", "commit", "gc", "remove"] {
         let [count, micros] = ["operations", "us"].map(|counter| format!("{command}_{counter}"));
         let rate = |sample: &Sample| {
             let micros = sample.counters.get(&micros).filter(|micros| **micros > 0)?;
             Some(*sample.counters.get(&count)? as f64 / (*micros as f64 / 1e6))
         };
-        let cell = |side: &&str| {
-            let case = record.side(&group, side)?;
+        let cell = |variant: &&str| {
+            let case = record.variant(&group, variant)?;
             let micros = Some(case.counter(&micros)).filter(|micros| *micros > 0)?;
             let said = digits(case.counter(&count) as f64 / (micros as f64 / 1e6));
-            let base = base.filter(|base| base.side != **side);
+            let base = base.filter(|base| base.variant != **variant);
             let ratio = base.and_then(|base| {
                 compare(case.counted(), &base.samples, |own, base| Some(rate(own)? / rate(base)?))
             });
@@ -196,7 +198,8 @@ fn commands(record: &Record) -> Option<Table> {
             let is_unsure = !Verdict::of(&ratio, record.relative_noise()).is_significant();
             Some(format!("{said} ({})", unsure(is_unsure, percent(ratio.median))))
         };
-        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| record.blank(&group, side)));
+        let cells =
+            variants.iter().map(|variant| cell(variant).unwrap_or_else(|| record.blank(&group, variant)));
         table.measured(command, cells.collect());
     }
     Some(table)
@@ -207,10 +210,10 @@ fn commands(record: &Record) -> Option<Table> {
 fn left(record: &Record) -> Vec<Chart> {
     let is_metadata = |case: &CaseRecord| case.axes.workload() == Some(Workload::Metadata);
     let chart = |title: &str, unit: Unit, published: [f64; 3], wanted: &dyn Fn(&CaseRecord) -> bool| {
-        let row = |(side, published): (&str, f64)| {
-            let mut parts = heavy(record, side, unit);
+        let row = |(variant, published): (&str, f64)| {
+            let mut parts = heavy(record, variant, unit);
             parts.retain(|(case, _)| wanted(case));
-            average(record, side, &parts, published)
+            average(record, variant, &parts, published)
         };
         let rows = FLAVORS.into_iter().zip(published).filter_map(row).collect();
         let section = format!("What is left of {} at high load", record.settings.baseline);
@@ -229,7 +232,7 @@ fn left(record: &Record) -> Vec<Chart> {
 /// The mean of what several cases leave. One alone keeps its interval and its repetitions.
 fn average(
     record: &Record,
-    side: &str,
+    variant: &str,
     parts: &[(&CaseRecord, &Comparison)],
     published: f64,
 ) -> Option<Ratio> {
@@ -240,7 +243,7 @@ fn average(
     let value = mean(medians.iter().copied())?;
     let noise = record.relative_noise();
     Some(Ratio {
-        side: side.to_owned(),
+        variant: variant.to_owned(),
         value,
         range: None,
         unsure: (value - 1.0).abs() <= noise || parts.iter().all(|(_, against)| is_unsure(against)),
@@ -249,7 +252,7 @@ fn average(
     })
 }
 
-/// A line for each side over the percentages of writes: what looks for the most, then latencies.
+/// A line for each variant over the percentages of writes: what looks for the most, then latencies.
 fn sweeps(record: &Record) -> Vec<Chart> {
     use LoadLevel::{High, Low};
     use Workload::{Random, Sequential};

@@ -46,10 +46,10 @@ pub struct Finding {
     pub verdict: Verdict,
 }
 
-/// The tests in which sides are compared.
+/// The tests in which variants are compared.
 pub const TESTS: [Part; 3] = [Part::Sizes, Part::Small, Part::Large];
 
-/// The sides that are NFS.
+/// The variants that are NFS.
 const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 
 /// Judges all statements of the paper.
@@ -63,7 +63,7 @@ pub fn findings(record: &Record) -> Vec<Finding> {
     };
     let slower = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median < 1.0);
     let faster = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median > 1.0);
-    let only = |tests: &[Part], side: &str, base: &str| compared(record, tests, side, base);
+    let only = |tests: &[Part], variant: &str, base: &str| compared(record, tests, variant, base);
     vec![
         judge("krb5 is about equal to sys", only(&TESTS, "krb5", "sys"), equal),
         judge("krb5i is equal to sys with small files", only(&[Part::Small], "krb5i", "sys"), equal),
@@ -97,18 +97,18 @@ pub fn table(record: &Record) -> Table {
     table
 }
 
-/// The cases of a part with one side that have not failed.
-pub fn cases<'a>(record: &'a Record, part: Part, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
-    let wanted = move |case: &&CaseRecord| case.axes.part() == Some(part) && case.side == side;
-    record.cases.iter().filter(wanted).filter(|case| record.failure(&case.group, side).is_none())
+/// The cases of a part with one variant that have not failed.
+pub fn cases<'a>(record: &'a Record, part: Part, variant: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
+    let wanted = move |case: &&CaseRecord| case.axes.part() == Some(part) && case.variant == variant;
+    record.cases.iter().filter(wanted).filter(|case| record.failure(&case.group, variant).is_none())
 }
 
-/// Rates of a side as parts of another's, by test; the sizes of the first test together.
-fn compared(record: &Record, tests: &[Part], side: &str, base: &str) -> Vec<(Part, Interval)> {
+/// Rates of a variant as parts of another's, by test; the sizes of the first test together.
+fn compared(record: &Record, tests: &[Part], variant: &str, base: &str) -> Vec<(Part, Interval)> {
     let of = |test: Part| {
-        let ratios = cases(record, test, side).flat_map(|own| {
+        let ratios = cases(record, test, variant).flat_map(|own| {
             let failed = record.failure(&own.group, base).is_some();
-            let other = record.side(&own.group, base).filter(|_| !failed);
+            let other = record.variant(&own.group, base).filter(|_| !failed);
             own.counted().filter_map(move |sample| {
                 let other = other?;
                 let same = other.counted().find(|base| base.repetition == sample.repetition)?;
@@ -146,9 +146,9 @@ pub fn client_busy(case: &CaseRecord) -> Option<Interval> {
 
 /// The flavor that used most in a test, as a part of one core; some are left out.
 fn most_busy(record: &Record, test: Part, but: &str) -> Option<(&'static str, f64)> {
-    let busy = |side: &str| cases(record, test, side).next().and_then(client_busy);
-    let sides = FLAVORS.into_iter().filter(|side| *side != but);
-    let all = sides.filter_map(|side| Some((side, busy(side)?.median)));
+    let busy = |variant: &str| cases(record, test, variant).next().and_then(client_busy);
+    let variants = FLAVORS.into_iter().filter(|variant| *variant != but);
+    let all = variants.filter_map(|variant| Some((variant, busy(variant)?.median)));
     all.max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
@@ -156,7 +156,7 @@ fn most_busy(record: &Record, test: Part, but: &str) -> Option<(&'static str, f6
 fn little_cpu(record: &Record) -> Finding {
     let cores = record.environment.cores.max(1) as f64;
     let most = [None, most_busy(record, Part::Small, "krb5p"), most_busy(record, Part::Large, "")];
-    let most = most.map(|most| most.map(|(side, busy)| (side, busy / cores)));
+    let most = most.map(|most| most.map(|(variant, busy)| (variant, busy / cores)));
     let holds = most.iter().flatten().all(|(_, part)| *part < LITTLE_CPU);
     let verdict = match (most.iter().flatten().next(), holds) {
         (None, _) => Verdict::NotMeasured,
@@ -164,7 +164,7 @@ fn little_cpu(record: &Record) -> Finding {
         (_, false) => Verdict::Fails,
     };
     let statement = "The CPU use of NFS is below 10 %, but for krb5p with small files";
-    let words = |(side, part)| format!("{} at most ({side})", percent(part));
+    let words = |(variant, part)| format!("{} at most ({variant})", percent(part));
     Finding { statement, measured: most.map(|most| most.map(words).unwrap_or_default()), verdict }
 }
 
@@ -177,7 +177,7 @@ fn much_cpu(record: &Record) -> Finding {
     let most = most_busy(record, Part::Large, "");
     let holds = scp.median > MUCH_CPU && most.is_none_or(|(_, most)| scp.median > most);
     let beside =
-        most.map_or(String::new(), |(side, most)| format!("; NFS at most {} ({side})", percent(most)));
+        most.map_or(String::new(), |(variant, most)| format!("; NFS at most {} ({variant})", percent(most)));
     let [sizes, small, _] = none();
     let measured = [sizes, small, format!("{} of a core{beside}", percent(scp.median))];
     Finding { statement, measured, verdict: if holds { Verdict::Holds } else { Verdict::Fails } }
@@ -189,23 +189,23 @@ mod tests {
     use bench::Unit;
     use bench::measuring::{Axes, Case, Copy, CopyAxes, Load, Sample, Settings};
 
-    const SIDES: [&str; 5] = ["sys", "krb5", "krb5i", "krb5p", SCP];
+    const VARIANTS: [&str; 5] = ["sys", "krb5", "krb5i", "krb5p", SCP];
 
-    /// A run with these rates and client CPU seconds, for the first so many of the sides.
+    /// A run with these rates and client CPU seconds, for the first so many of the variants.
     fn record(rates: &[(Part, &[(f64, f64)])]) -> Record {
-        let sides = SIDES.map(str::to_owned).to_vec();
-        let settings = Settings::new(6, 1.0, 0, sides);
+        let variants = VARIANTS.map(str::to_owned).to_vec();
+        let settings = Settings::new(6, 1.0, 0, variants);
         let mut record = Record::begin("lanl", "t", settings);
         record.environment.cores = 2;
         let each = rates.iter().flat_map(|(part, rates)| {
-            SIDES.iter().zip(*rates).map(move |(side, (rate, cpu))| (part, side, rate, cpu))
+            VARIANTS.iter().zip(*rates).map(move |(variant, (rate, cpu))| (part, variant, rate, cpu))
         });
-        for (part, side, rate, cpu) in each {
+        for (part, variant, rate, cpu) in each {
             let load = Load::Copy(Copy { files: 1, size: 1, zeros: true, times: 1 });
             let axes = Axes::Copies(CopyAxes::of(*part));
             let case = Case {
                 group: part.to_string(),
-                side: (*side).into(),
+                variant: (*variant).into(),
                 unit: Unit::MegabytesPerSecond,
                 axes,
                 load,

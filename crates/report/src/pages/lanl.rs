@@ -33,9 +33,10 @@ fn is_copy(case: &CaseRecord) -> bool {
 fn headline(record: &Record) -> String {
     let base = &record.settings.baseline;
     let rank = ["krb5p", "krb5i", "krb5", "sys"];
-    let said = |side: &str| {
+    let said = |variant: &str| {
         let said = [Part::Small, Part::Large].into_iter().filter_map(|part| {
-            let against = findings::cases(record, part, side).next()?.figures.as_ref()?.against.as_ref()?;
+            let against =
+                findings::cases(record, part, variant).next()?.figures.as_ref()?.against.as_ref()?;
             Some(match against.verdict.is_significant() {
                 true => format!("{} of the time with {part} files", percent(1.0 / against.ratio.median)),
                 false => format!("about the same time with {part} files"),
@@ -43,14 +44,18 @@ fn headline(record: &Record) -> String {
         });
         let said: Vec<String> = said.collect();
         (!said.is_empty()).then(|| {
-            format!("{}, copies by {side} take {} compared with {base}.", setting(record), said.join(" and "))
+            format!(
+                "{}, copies by {variant} take {} compared with {base}.",
+                setting(record),
+                said.join(" and ")
+            )
         })
     };
-    let found = rank.into_iter().filter(|side| side != base).find_map(said);
+    let found = rank.into_iter().filter(|variant| variant != base).find_map(said);
     found.unwrap_or_else(|| format!("Nothing to compare: no flavor was measured beside {base}."))
 }
 
-/// A table of the paper: a column for each side, a row for each group of cases of some parts.
+/// A table of the paper: a column for each variant, a row for each group of cases of some parts.
 struct PartTable {
     title: &'static str,
     how: &'static str,
@@ -105,18 +110,20 @@ impl PartTable {
     /// Makes the table; none where nothing of it was measured.
     fn of(&self, record: &Record) -> Option<Table> {
         let is_of = |case: &CaseRecord| case.axes.part().is_some_and(|part| self.parts.contains(&part));
-        // The sides of these parts, in the order in which they were asked for.
-        let has = |side: &&str| record.cases.iter().any(|case| case.side == **side && is_of(case));
-        let sides: Vec<&str> = record.settings.sides.iter().map(String::as_str).filter(has).collect();
-        let mut table = Table::by_variant(self.title, self.how, self.first, &sides);
+        // The variants of these parts, in the order in which they were asked for.
+        let has = |variant: &&str| record.cases.iter().any(|case| case.variant == **variant && is_of(case));
+        let variants: Vec<&str> = record.settings.variants.iter().map(String::as_str).filter(has).collect();
+        let mut table = Table::by_variant(self.title, self.how, self.first, &variants);
         for group in record.groups() {
-            let of = |side: &&str| record.side(group, side).filter(|case| is_of(case));
-            if sides.iter().any(|side| of(side).is_some_and(|case| case.counted().next().is_some())) {
-                let measured = |side: &&str| of(side).filter(|_| record.failure(group, side).is_none());
-                let text = |side: &&str| {
-                    measured(side).and_then(self.cell).unwrap_or_else(|| record.blank(group, side))
+            let of = |variant: &&str| record.variant(group, variant).filter(|case| is_of(case));
+            if variants.iter().any(|variant| of(variant).is_some_and(|case| case.counted().next().is_some()))
+            {
+                let measured =
+                    |variant: &&str| of(variant).filter(|_| record.failure(group, variant).is_none());
+                let text = |variant: &&str| {
+                    measured(variant).and_then(self.cell).unwrap_or_else(|| record.blank(group, variant))
                 };
-                table.measured(group, sides.iter().map(text).collect());
+                table.measured(group, variants.iter().map(text).collect());
             }
         }
         table.unless_empty()

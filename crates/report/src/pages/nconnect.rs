@@ -49,21 +49,24 @@ fn losses(case: &CaseRecord) -> u64 {
 }
 
 fn rates(record: &Record) -> Option<Table> {
-    let sides = record.sides();
+    let variants = record.variants();
     let how = "IOPS with 64 requests in flight on all connections together, in brackets as a part of the same flavor on one connection. Reordered: the client \
                holds connections back at random, so that calls arrive in another order than that of their sequence numbers. Published: knfsd of Linux 6.18 \
                with krb5p and nconnect=8 falls from about 1 GB/s to about 0, because calls overrun the 128 entries of its window.";
     let first = "random reads of 4 KiB";
-    let mut table = Table::by_variant("IOPS by number of connections", how, first, &sides);
+    let mut table = Table::by_variant("IOPS by number of connections", how, first, &variants);
     for name in record.groups() {
-        let cell = |side: &&str| {
-            let own = record.side(name, side)?.rate()?;
-            let single = record.side(&group(1, false), side).and_then(CaseRecord::rate);
+        let cell = |variant: &&str| {
+            let own = record.variant(name, variant)?.rate()?;
+            let single = record.variant(&group(1, false), variant).and_then(CaseRecord::rate);
             let part = single.map_or(String::new(), |single| format!(" ({})", percent(own / single)));
             Some(format!("{}{part}", rate(own, Unit::OperationsPerSecond)))
         };
-        let blank = |side: &&str| record.blank(name, side);
-        table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect());
+        let blank = |variant: &&str| record.blank(name, variant);
+        table.measured(
+            name,
+            variants.iter().map(|variant| cell(variant).unwrap_or_else(|| blank(variant))).collect(),
+        );
     }
     Some(table)
 }

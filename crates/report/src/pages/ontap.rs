@@ -40,10 +40,10 @@ fn shares(record: &Record) -> Option<Table> {
 /// what is measured.
 fn sentence(record: &Record) -> String {
     let (said, curves) = (headline(record), curves(record));
-    let near = strongest(record).and_then(|side| {
+    let near = strongest(record).and_then(|variant| {
         let added = curves.iter().filter_map(|curve| {
             let at = compared_at(record, curve)?;
-            let case = steps(record, curve, side).find(|case| offered(case) == Some(at))?;
+            let case = steps(record, curve, variant).find(|case| offered(case) == Some(at))?;
             Some(case.figures.as_ref()?.against.as_ref()?.added_us?.median)
         });
         mean(added)
@@ -73,9 +73,9 @@ fn curves(record: &Record) -> Vec<String> {
     curves
 }
 
-fn steps<'a>(record: &'a Record, curve: &'a str, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
+fn steps<'a>(record: &'a Record, curve: &'a str, variant: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
     record.cases.iter().filter(move |case| {
-        case.side == side && case.axes.scheduled_on() == Some(curve) && case.figures.is_some()
+        case.variant == variant && case.axes.scheduled_on() == Some(curve) && case.figures.is_some()
     })
 }
 
@@ -96,8 +96,8 @@ fn left(record: &Record) -> Vec<Chart> {
     });
     let chart = |of: &&str| {
         let group = |curve: &String| {
-            let row = |side: &&str| ratio(record, record.side(&format!("{curve}: the most"), side)?);
-            let rows = record.sides().iter().filter_map(row).collect();
+            let row = |variant: &&str| ratio(record, record.variant(&format!("{curve}: the most"), variant)?);
+            let rows = record.variants().iter().filter_map(row).collect();
             RatioGroup { name: layout(curve).1.to_owned(), rows }
         };
         let curves = curves.iter().filter(|curve| layout(curve).0 == *of);
@@ -124,44 +124,46 @@ fn latencies(record: &Record, section: &str, figure: Figure) -> Vec<Chart> {
 /// What the choice of instructions does to the most that is served; none where only one was
 /// measured.
 fn instructions(record: &Record) -> Option<Table> {
-    let (sides, curves) = (record.sides(), curves(record));
+    let (variants, curves) = (record.variants(), curves(record));
     let how = "The most that is served with the server\u{2019}s own choice of instructions, and what is left of it with another. The article measured the same \
                step the other way: software in 9.0, AES-NI in 9.2.";
     let title = "What the processor\u{2019}s AES instructions do in the server";
-    let mut table = Table::by_variant(title, how, "IOPS", &sides);
+    let mut table = Table::by_variant(title, how, "IOPS", &variants);
     for curve in &curves {
         let Some((own, other)) = curve.rsplit_once(", server ") else { continue };
-        let most = |curve: &str, side: &str| record.side(&format!("{curve}: the most"), side)?.rate();
-        let cell = |side: &&str| {
-            let (own, other) = (most(own, side)?, most(curve, side)?);
+        let most =
+            |curve: &str, variant: &str| record.variant(&format!("{curve}: the most"), variant)?.rate();
+        let cell = |variant: &&str| {
+            let (own, other) = (most(own, variant)?, most(curve, variant)?);
             Some(format!("{} → {} ({})", short(own), short(other), percent(other / own)))
         };
-        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| NONE.into())).collect();
+        let cells = variants.iter().map(|variant| cell(variant).unwrap_or_else(|| NONE.into())).collect();
         table.measured(format!("{own}, own choice → {other}"), cells);
     }
     table.unless_empty()
 }
 
 fn most(record: &Record) -> Option<Table> {
-    let sides = record.sides();
+    let variants = record.variants();
     let how = "What was served in a closed loop with 64 requests in flight, with the change against sys. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
                no table; its sentences stand below. ≈ marks a change that is below the noise of the machine or within its own interval.";
-    let mut table = Table::by_variant("The most that is served", how, "most IOPS", &sides);
+    let mut table = Table::by_variant("The most that is served", how, "most IOPS", &variants);
     for curve in &curves(record) {
-        let cell = |side: &&str| {
-            let figures = record.side(&format!("{curve}: the most"), side)?.figures.as_ref()?;
+        let cell = |variant: &&str| {
+            let figures = record.variant(&format!("{curve}: the most"), variant)?.figures.as_ref()?;
             let said = rate(figures.rate.median, bench::Unit::OperationsPerSecond);
             Some(match &figures.against {
                 Some(against) => format!("{said} ({})", compared(against)),
                 None => said,
             })
         };
-        let blank = |side: &&str| record.blank(&format!("{curve}: the most"), side);
-        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect();
+        let blank = |variant: &&str| record.blank(&format!("{curve}: the most"), variant);
+        let cells = variants.iter().map(|variant| cell(variant).unwrap_or_else(|| blank(variant))).collect();
         table.measured(curve.clone(), cells);
     }
     let mut published = |name: &str, said: &str| {
-        let cells: Vec<&str> = sides.iter().map(|side| if *side == "krb5p" { said } else { NONE }).collect();
+        let cells: Vec<&str> =
+            variants.iter().map(|variant| if *variant == "krb5p" { said } else { NONE }).collect();
         table.published(name, &cells);
     };
     published("4 KiB reads, encryption in software (9.0)", "never above 12k IOPS");
@@ -172,14 +174,14 @@ fn most(record: &Record) -> Option<Table> {
 
 /// Latency where the article compares it, or half way where the server does not get there.
 fn near(record: &Record) -> Option<Table> {
-    let sides = record.sides();
+    let variants = record.variants();
     let how = "Near 50,000 IOPS, as the article compares it, or at the step next to it. A side that did not get there has no figure.";
     let first = "median, 99th percentile";
-    let mut table = Table::by_variant("Latency at the same IOPS", how, first, &sides);
+    let mut table = Table::by_variant("Latency at the same IOPS", how, first, &variants);
     for curve in &curves(record) {
         let Some(at) = compared_at(record, curve) else { continue };
-        let cell = |side: &&str| {
-            let case = steps(record, curve, side).find(|case| offered(case) == Some(at))?;
+        let cell = |variant: &&str| {
+            let case = steps(record, curve, variant).find(|case| offered(case) == Some(at))?;
             let figures = case.figures.as_ref()?;
             kept_up(case).then_some(format!(
                 "{}, {}",
@@ -189,21 +191,24 @@ fn near(record: &Record) -> Option<Table> {
         };
         let name = format!("{curve}, {}", rate(at, bench::Unit::OperationsPerSecond));
         // What failed on the way there did not come to be saturated.
-        let blank = |side: &&str| {
+        let blank = |variant: &&str| {
             let failed = record.cases.iter().find(|case| {
-                case.side == **side
+                case.variant == **variant
                     && case.axes.curve().is_some_and(|axes| axes.curve == *curve)
-                    && record.failure(&case.group, side).is_some()
+                    && record.failure(&case.group, variant).is_some()
             });
             match failed {
-                Some(case) => record.blank(&case.group, side),
-                None if record.is_skipped(side) => record.blank("", side),
+                Some(case) => record.blank(&case.group, variant),
+                None if record.is_skipped(variant) => record.blank("", variant),
                 None => "saturated".to_owned(),
             }
         };
-        table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect());
+        table.measured(
+            name,
+            variants.iter().map(|variant| cell(variant).unwrap_or_else(|| blank(variant))).collect(),
+        );
     }
-    let cells = sides.iter().map(|side| match *side {
+    let cells = variants.iter().map(|variant| match *variant {
         "krb5i" | "krb5p" => "severe in 9.0, below 1 ms in 9.2",
         _ => "below 1 ms",
     });

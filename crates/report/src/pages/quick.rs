@@ -36,7 +36,7 @@ fn against(case: &CaseRecord) -> Option<&Comparison> {
     case.figures.as_ref()?.against.as_ref()
 }
 
-/// Without the server's it is the client's alone, for all sides alike.
+/// Without the server's it is the client's alone, for all variants alike.
 fn cpu_of_both(case: &CaseRecord) -> Option<f64> {
     let figures = case.figures.as_ref()?;
     let sum = figures.client_cpu?.median + figures.server_cpu.map_or(0.0, |cpu| cpu.median);
@@ -53,10 +53,10 @@ fn figures(record: &Record) -> Option<Table> {
         table.group(group);
         let own = record.cases.iter().filter(|case| case.group == group);
         for case in own {
-            let side = &case.side;
+            let variant = &case.variant;
             match &case.figures {
-                Some(figures) => table.measured(side.clone(), cells(case, figures)),
-                None => table.measured(side.clone(), vec![record.blank(group, side)]),
+                Some(figures) => table.measured(variant.clone(), cells(case, figures)),
+                None => table.measured(variant.clone(), vec![record.blank(group, variant)]),
             }
         }
     }
@@ -77,25 +77,25 @@ fn cells(case: &CaseRecord, figures: &Figures) -> Vec<String> {
 
 /// Rates, a column for each flavor, in brackets what is left of the baseline's.
 fn speed(record: &Record) -> Option<Table> {
-    let (sides, baseline) = (record.sides(), &record.settings.baseline);
+    let (variants, baseline) = (record.variants(), &record.settings.baseline);
     let how = format!(
         "Median rates, in brackets as a part of {baseline}'s, from repetitions that ran side by side; ≈ where no difference is shown, \
          or one below the noise."
     );
-    let mut table = Table::by_variant("Speed by flavor", &how, "", &sides);
+    let mut table = Table::by_variant("Speed by flavor", &how, "", &variants);
     for group in record.groups() {
-        let cell = |side: &&str| {
-            let case = record.side(group, side)?;
+        let cell = |variant: &&str| {
+            let case = record.variant(group, variant)?;
             let own = rate(case.rate()?, case.unit);
             let Some(against) = against(case) else { return Some(own) };
             // The unit stands with the baseline.
             let own = own.rsplit_once(' ').map_or(own.as_str(), |(figure, _)| figure);
             Some(format!("{own} ({})", part(against)))
         };
-        let cells: Vec<Option<String>> = sides.iter().map(cell).collect();
+        let cells: Vec<Option<String>> = variants.iter().map(cell).collect();
         if cells.iter().any(Option::is_some) {
-            let cells = sides.iter().zip(cells);
-            let cells = cells.map(|(side, cell)| cell.unwrap_or_else(|| record.blank(group, side)));
+            let cells = variants.iter().zip(cells);
+            let cells = cells.map(|(variant, cell)| cell.unwrap_or_else(|| record.blank(group, variant)));
             table.measured(group, cells.collect());
         }
     }
@@ -111,10 +111,10 @@ fn overview(
 ) -> Vec<Chart> {
     let baseline = &record.settings.baseline;
     let row = |group: &str| {
-        let base = record.side(group, baseline)?;
-        let others = record.cases.iter().filter(|case| case.group == group && case.side != *baseline);
+        let base = record.variant(group, baseline)?;
+        let others = record.cases.iter().filter(|case| case.group == group && case.variant != *baseline);
         let parts: Vec<(String, f64)> =
-            others.filter_map(|case| Some((case.side.clone(), figure(case)? / figure(base)?))).collect();
+            others.filter_map(|case| Some((case.variant.clone(), figure(case)? / figure(base)?))).collect();
         (!parts.is_empty()).then(|| Part { name: group.to_owned(), parts })
     };
     let rows: Vec<Part> = record.groups().into_iter().filter_map(row).collect();
@@ -130,7 +130,7 @@ fn spans(record: &Record, group: &str) -> Option<Chart> {
         let figures = case.figures.as_ref()?;
         let (p50, p99) = (figures.p50_us?.median, figures.p99_us?.median);
         let said = [format!("p50 {}", latency(p50)), format!("p99 {}", latency(p99))];
-        Some(Span { side: case.side.clone(), ends: [p50, p99], said })
+        Some(Span { variant: case.variant.clone(), ends: [p50, p99], said })
     };
     let own = record.cases.iter().filter(|case| case.group == group);
     let spans: Vec<Span> = own.filter_map(span).collect();

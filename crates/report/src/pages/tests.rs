@@ -15,8 +15,8 @@ use std::time::Duration;
 /// sys.
 struct Made;
 
-fn slowness(side: &str) -> f64 {
-    match side {
+fn slowness(variant: &str) -> f64 {
+    match variant {
         "sys" => 1.0,
         "krb5" => 1.04,
         "krb5i" => 1.1,
@@ -25,8 +25,8 @@ fn slowness(side: &str) -> f64 {
 }
 
 /// A microsecond or so for each request, and 30 in which it waits.
-fn stages(side: &str, rate: f64) -> Stages {
-    let (each, protected) = (rate * 1e-6, slowness(side) - 1.0);
+fn stages(variant: &str, rate: f64) -> Stages {
+    let (each, protected) = (rate * 1e-6, slowness(variant) - 1.0);
     Stages {
         requests: rate as u64,
         queue_seconds: 30.0 * each,
@@ -47,7 +47,7 @@ impl Driver for Made {
     }
 
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
-        let slowness = slowness(&case.side) * if turn.warm_up { 1.3 } else { 1.0 };
+        let slowness = slowness(&case.variant) * if turn.warm_up { 1.3 } else { 1.0 };
         let (most, offered, size) = match &case.load {
             Load::Transfer(transfer) if !transfer.random && transfer.size > 8192 => (2000.0, None, 1 << 20),
             Load::Transfer(transfer) => (100_000.0, transfer.rate, transfer.size),
@@ -78,7 +78,7 @@ impl Driver for Made {
             latency: Latencies::of(histogram),
             client_cpu_seconds: Some(0.4 * slowness),
             server_cpu_seconds: Some(0.6 * slowness),
-            server_stages: Some(stages(&case.side, rate)),
+            server_stages: Some(stages(&case.variant, rate)),
             counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
             ..Sample::default()
         }))
@@ -201,7 +201,7 @@ fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where
 #[test]
 fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     let mut record = sample(ANF);
-    let failed = |case: &&CaseRecord| case.side == "krb5p" && case.axes.level() == Some(LoadLevel::High);
+    let failed = |case: &&CaseRecord| case.variant == "krb5p" && case.axes.level() == Some(LoadLevel::High);
     let cases: Vec<Case> = record.cases.iter().filter(failed).map(|case| case.case.clone()).collect();
     record.skipped = cases.iter().map(|case| Missing::case(case, "no answer in 20 s; a cure")).collect();
     record.summarise();
@@ -212,7 +212,7 @@ fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     let page = crate::page(&record, &shown);
     assert!(page.contains("✕ krb5p") && page.contains("<td>no answer in 20 s</td>") && !page.contains("NaN"));
     let nothing = |record: &mut Record| {
-        let out = record.cases.iter().filter(|case| case.side != "sys");
+        let out = record.cases.iter().filter(|case| case.variant != "sys");
         record.skipped = out.map(|case| Missing::case(case, "no answer in 20 s")).collect();
         record.summarise();
     };
@@ -268,7 +268,7 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
     let shown = view(&record);
     assert_eq!(shown.tables[0].rows[4].cells, ["NFS4ERR_NOSPC"]);
     assert_eq!(shown.tables[1].rows[0].cells[3], "NFS4ERR_NOSPC");
-    record.cases.retain(|case| case.side != "sys");
+    record.cases.retain(|case| case.variant != "sys");
     record.summarise();
     let shown = view(&record);
     assert!(shown.headline.starts_with("Nothing to compare"), "{}", shown.headline);
@@ -276,11 +276,11 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
 }
 
 #[test]
-fn the_climb_of_ontap_ends_for_each_side_where_it_is_saturated() {
+fn the_climb_of_ontap_ends_for_each_variant_where_it_is_saturated() {
     let record = sample(ONTAP);
-    let steps = |side: &str| {
+    let steps = |variant: &str| {
         let of = |case: &&bench::measuring::CaseRecord| {
-            case.side == side && case.axes.scheduled_on() == Some("4 KiB sequential reads, 1 client")
+            case.variant == variant && case.axes.scheduled_on() == Some("4 KiB sequential reads, 1 client")
         };
         let steps = record.cases.iter().filter(of).filter_map(|case| case.axes.curve()?.step);
         steps.fold(0.0, f64::max)
@@ -317,7 +317,7 @@ fn on_mounts_calls_keep_their_order_and_the_kernel_counts_what_is_lost() {
     assert!(blocks.iter().flatten().all(|case| case.axes.connections().is_some_and(|axes| !axes.reordered)));
     record.cases.retain(|case| case.axes.connections().is_some_and(|axes| !axes.reordered));
     record.environment.mounts = vec![bench::mounted::MountFacts {
-        side: "sys".to_owned(),
+        variant: "sys".to_owned(),
         folder: "/mnt".into(),
         source: "server:/export".to_owned(),
         fs_type: "nfs4".to_owned(),
@@ -378,8 +378,8 @@ fn a_client_that_is_slow_or_always_busy_is_said_to_be() {
 fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
     let mut record = sample(ANF);
     (record.complete, record.stopped_by) = (false, Some("krb5p: connection lost".to_owned()));
-    record.skipped.push(Missing::side("krb5i", "NFS4ERR_WRONGSEC"));
-    record.cases.retain(|case| case.axes.level() == Some(LoadLevel::Low) && case.side != "krb5i");
+    record.skipped.push(Missing::variant("krb5i", "NFS4ERR_WRONGSEC"));
+    record.cases.retain(|case| case.axes.level() == Some(LoadLevel::Low) && case.variant != "krb5i");
     record.cases.iter_mut().skip(7).for_each(|case| case.figures = None);
     let shown = view(&record);
     for text in
@@ -421,8 +421,8 @@ fn where_the_servers_time_goes_is_shown_of_loads_that_look_for_the_most_and_said
 fn the_headline_is_true_for_every_order_of_flavors_and_names_baseline_and_setting() {
     let mut record = sample(PLAN);
     record.settings.baseline = "krb5p".to_owned();
-    record.settings.sides.reverse();
-    record.cases.retain(|case| ["sys", "krb5p"].contains(&case.side.as_str()));
+    record.settings.variants.reverse();
+    record.cases.retain(|case| ["sys", "krb5p"].contains(&case.variant.as_str()));
     record.summarise();
     let said = view(&record).headline.replace('\u{202f}', " ");
     assert!(
@@ -434,7 +434,7 @@ fn the_headline_is_true_for_every_order_of_flavors_and_names_baseline_and_settin
     record.notes.clear();
     let said = view(&record).headline;
     assert!(said.starts_with("With two client cores and filer:/export, sys reaches"), "{said}");
-    record.cases.retain(|case| case.side == "krb5p");
+    record.cases.retain(|case| case.variant == "krb5p");
     record.summarise();
     assert_eq!(view(&record).headline, "Nothing to compare: no flavor was measured beside krb5p.");
 }
@@ -451,7 +451,7 @@ fn the_servers_time_of_a_stream_is_counted_per_mebibyte() {
     };
     let before = cells(&record);
     assert_eq!(before.last().map(String::as_str), Some("MiB"));
-    for case in record.cases.iter_mut().filter(|case| case.side == "krb5p") {
+    for case in record.cases.iter_mut().filter(|case| case.variant == "krb5p") {
         case.samples.iter_mut().for_each(|sample| {
             sample.server_stages.as_mut().unwrap().requests *= 5;
         });

@@ -1,6 +1,6 @@
 //! The tables of `bench lanl`, reckoned anew from the JSON.
 
-use super::numbers::{cases, differs, find, parts, ratio, sides, table};
+use super::numbers::{cases, differs, find, parts, ratio, table, variants};
 use super::shows::shows;
 use super::tables::{axis, mean};
 use serde_json::Value;
@@ -47,8 +47,8 @@ pub(super) fn lanl(json: &Value, page: &Value) {
         let columns: Vec<&str> =
             head["head"][0].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         for line in table(page, title) {
-            for (side, cell) in columns[1..].iter().zip(&line[1..]) {
-                match find(json, &line[0], side) {
+            for (variant, cell) in columns[1..].iter().zip(&line[1..]) {
+                match find(json, &line[0], variant) {
                     Some(case) => {
                         let expected = average(&counted(case, value));
                         // Both have the unit that stands at the end.
@@ -65,8 +65,8 @@ pub(super) fn lanl(json: &Value, page: &Value) {
         }
     }
     for line in table(page, "CPU use by protocol, client / server") {
-        for (side, cell) in sides(json).iter().zip(&line[1..]) {
-            let case = find(json, &line[0], side).unwrap();
+        for (variant, cell) in variants(json).iter().zip(&line[1..]) {
+            let case = find(json, &line[0], variant).unwrap();
             let busy = |end: &'static str| {
                 mean(&counted(case, &|sample| sample[end].as_f64().unwrap() / seconds(sample)))
             };
@@ -84,12 +84,12 @@ pub(super) fn lanl(json: &Value, page: &Value) {
     findings(json, page);
 }
 
-/// The statements of the paper that compare a side with sys in one test have that ratio beside
+/// The statements of the paper that compare a variant with sys in one test have that ratio beside
 /// them.
 fn findings(json: &Value, page: &Value) {
     let rows = table(page, "What the authors found, and what was measured here");
     assert_eq!(rows.len(), 8);
-    for (statement, column, part, side) in [
+    for (statement, column, part, variant) in [
         ("krb5 is about equal to sys", 3, "small", "krb5"),
         ("krb5 is about equal to sys", 4, "large", "krb5"),
         ("krb5i is equal to sys with small files", 3, "small", "krb5i"),
@@ -97,7 +97,7 @@ fn findings(json: &Value, page: &Value) {
         ("SCP is faster than NFS (sys) with large files", 4, "large", "scp"),
         ("SCP is slower than NFS (sys) with small files", 3, "small", "scp"),
     ] {
-        let case = cases(json).find(|case| axis(case, "part") == part && case["side"] == side).unwrap();
+        let case = cases(json).find(|case| axis(case, "part") == part && case["side"] == variant).unwrap();
         let interval = &case["figures"]["against"]["ratio"];
         let [middle, low, high] = ["median", "low", "high"].map(|end| interval[end].as_f64().unwrap());
         let line = rows.iter().find(|line| line[0] == statement).unwrap();

@@ -25,14 +25,17 @@ pub(super) fn differs(case: &Value) -> bool {
 }
 
 /// Finds a case.
-pub(super) fn find<'a>(json: &'a Value, group: &str, side: &str) -> Option<&'a Value> {
-    cases(json).find(|case| case["group"] == group && case["side"] == side)
+pub(super) fn find<'a>(json: &'a Value, group: &str, variant: &str) -> Option<&'a Value> {
+    cases(json).find(|case| case["group"] == group && case["side"] == variant)
 }
 
-/// The sides that were measured, in their order.
-pub(super) fn sides(json: &Value) -> Vec<&str> {
-    let sides = json["settings"]["sides"].as_array().unwrap().iter().map(|side| side.as_str().unwrap());
-    sides.filter(|side| cases(json).any(|case| case["side"] == *side && !case["figures"].is_null())).collect()
+/// The variants that were measured, in their order.
+pub(super) fn variants(json: &Value) -> Vec<&str> {
+    let variants =
+        json["settings"]["sides"].as_array().unwrap().iter().map(|variant| variant.as_str().unwrap());
+    variants
+        .filter(|variant| cases(json).any(|case| case["side"] == *variant && !case["figures"].is_null()))
+        .collect()
 }
 
 fn number(text: &Value) -> f64 {
@@ -44,11 +47,11 @@ pub(super) fn all_figures(json: &Value, page: &Value) {
     let rows = page["cases"].as_array().unwrap();
     assert_eq!(rows.len(), cases(json).filter(|case| !case["figures"].is_null()).count());
     for row in rows {
-        let (group, side) = (row["group"].as_str().unwrap(), row["side"].as_str().unwrap());
-        let case = find(json, group, side).unwrap();
-        let what = format!("{group} · {side}");
+        let (group, variant) = (row["group"].as_str().unwrap(), row["side"].as_str().unwrap());
+        let case = find(json, group, variant).unwrap();
+        let what = format!("{group} · {variant}");
         let cell = |at: usize| row["cells"][at].as_str().unwrap();
-        assert_eq!(cell(0), side);
+        assert_eq!(cell(0), variant);
         let rate = &case["figures"]["rate"];
         let [middle, low, high] = ["median", "low", "high"].map(|end| rate[end].as_f64().unwrap());
         shows(cell(1), &[middle], &what);
@@ -105,7 +108,7 @@ fn dots(case: &Value, row: &Value, what: &str) {
 }
 
 /// Every mark of the lines is an interval of the JSON and stands where the axis says; `expected`
-/// has group, side and figure of each.
+/// has group, variant and figure of each.
 pub(super) fn marks(page: &Value, expected: Vec<(&Value, &str)>) {
     let mut expected: Vec<String> = expected
         .into_iter()
@@ -164,9 +167,9 @@ fn between(ticks: &[(f64, f64)], value: f64) -> f64 {
 
 /// Every bar is a figure of the JSON, and what is written behind it is that figure.
 pub(super) fn bars(json: &Value, page: &Value) {
-    let side_has = |side: &str, value: f64, figures: &[&str]| {
+    let variant_has = |variant: &str, value: f64, figures: &[&str]| {
         cases(json)
-            .filter(|case| case["side"] == side)
+            .filter(|case| case["side"] == variant)
             .any(|case| figures.iter().any(|figure| median(case, figure) == Some(value)))
     };
     for chart in page["charts"].as_array().unwrap().iter().filter(|chart| chart["kind"] == "bars") {
@@ -181,7 +184,7 @@ pub(super) fn bars(json: &Value, page: &Value) {
         for (bar, said) in first.iter().zip(values) {
             let value = number(&bar["value"]);
             assert!(
-                side_has(bar["side"].as_str().unwrap(), value, &["rate", "server_cpu"]),
+                variant_has(bar["side"].as_str().unwrap(), value, &["rate", "server_cpu"]),
                 "{title}: {bar}"
             );
             shows(said.as_str().unwrap().trim_end_matches("/op").trim_end_matches("s/GB"), &[value], "bar");
@@ -189,7 +192,7 @@ pub(super) fn bars(json: &Value, page: &Value) {
         assert!(client.is_empty() || client.len() == faints.len(), "{title}");
         for (bar, said) in client.iter().zip(faints) {
             let value = number(&bar["value"]);
-            assert!(side_has(bar["side"].as_str().unwrap(), value, &["client_cpu"]), "{title}: {bar}");
+            assert!(variant_has(bar["side"].as_str().unwrap(), value, &["client_cpu"]), "{title}: {bar}");
             shows(said.as_str().unwrap().trim_end_matches("/op").trim_end_matches("s/GB"), &[value], "bar");
         }
         longer(
@@ -218,8 +221,8 @@ pub(super) fn parts(page: &Value, title: &str, expected: &[(String, f64, bool)])
     let bars = chart["bars"].as_array().unwrap();
     assert_eq!(bars.len(), expected.len(), "{title}");
     let values = chart["values"].as_array().unwrap();
-    for ((bar, said), (side, value, differs)) in bars.iter().zip(values).zip(expected) {
-        assert_eq!(bar["side"], side.as_str(), "{title}");
+    for ((bar, said), (variant, value, differs)) in bars.iter().zip(values).zip(expected) {
+        assert_eq!(bar["side"], variant.as_str(), "{title}");
         assert!((number(&bar["value"]) - value).abs() < 1e-9, "{title}: {bar} is not {value}");
         assert_eq!(
             (bar["unsure"] == false, !said.as_str().unwrap().contains('≈')),

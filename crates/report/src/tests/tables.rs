@@ -1,6 +1,6 @@
 //! The tables and the key charts of each evaluation, reckoned anew from the JSON.
 
-use super::numbers::{cases, differs, find, median, parts, ratio, sides, table};
+use super::numbers::{cases, differs, find, median, parts, ratio, table, variants};
 use super::shows::shows;
 use serde_json::Value;
 
@@ -14,10 +14,10 @@ pub(super) fn axis<'a>(case: &'a Value, name: &str) -> &'a Value {
     &case["axes"][name]
 }
 
-/// Cases of a side that have figures and these axes.
-fn with<'a>(json: &'a Value, side: &str, axes: &[(&str, Value)]) -> Vec<&'a Value> {
+/// Cases of a variant that have figures and these axes.
+fn with<'a>(json: &'a Value, variant: &str, axes: &[(&str, Value)]) -> Vec<&'a Value> {
     let fits = |case: &&Value| {
-        case["side"] == side
+        case["side"] == variant
             && !case["figures"].is_null()
             && axes.iter().all(|(name, value)| axis(case, name) == value)
     };
@@ -43,9 +43,9 @@ pub(super) fn anf(json: &Value, page: &Value) {
     let first = table(page, "Added latency at low load, and what is lost of the most");
     let second = table(page, "Averages over the workloads");
     assert_eq!((first.len(), second.len()), (6, 3));
-    for (column, side) in FLAVORS.into_iter().enumerate() {
+    for (column, variant) in FLAVORS.into_iter().enumerate() {
         let of = |load: &str, workload: &str| {
-            with(json, side, &[("load", load.into()), ("workload", workload.into())])
+            with(json, variant, &[("load", load.into()), ("workload", workload.into())])
                 .into_iter()
                 .cloned()
                 .collect::<Vec<Value>>()
@@ -66,7 +66,7 @@ pub(super) fn anf(json: &Value, page: &Value) {
             };
             match at(0).zip(at(100)) {
                 Some((read, write)) => shows(&cell(&first, name), &[read - 1.0, write - 1.0], name),
-                None => assert!(cell(&first, name).starts_with("no answer in "), "{side}: {name}"),
+                None => assert!(cell(&first, name).starts_with("no answer in "), "{variant}: {name}"),
             }
         }
         let metadata: Vec<f64> = of("high", "metadata").iter().filter_map(ratio).collect();
@@ -77,7 +77,7 @@ pub(super) fn anf(json: &Value, page: &Value) {
         // What has failed is counted behind the figure.
         let iops = cell(&second, "IOPS");
         let (iops, without) = iops.split_once(", without ").unwrap_or((&iops, ""));
-        assert_eq!(without.is_empty(), operations.len() == 6, "{side}: {without}");
+        assert_eq!(without.is_empty(), operations.len() == 6, "{variant}: {without}");
         shows(iops, &[mean(&operations) - 1.0], "IOPS");
         shows(&cell(&second, "throughput"), &[mean(&sequential) - 1.0], "throughput");
         let low = ["random", "sequential", "metadata"].map(|workload| of("low", workload)).concat();
@@ -95,10 +95,10 @@ pub(super) fn anf(json: &Value, page: &Value) {
 fn left(json: &Value, page: &Value) {
     let noise = json["noise"]["relative"].as_f64().unwrap();
     let expected = |workloads: &[&str]| -> Vec<(String, f64, bool)> {
-        let of = |side: &'static str| {
+        let of = |variant: &'static str| {
             let cases: Vec<&Value> = cases(json)
                 .filter(|case| {
-                    case["side"] == side
+                    case["side"] == variant
                         && axis(case, "load") == "high"
                         && workloads.iter().any(|workload| axis(case, "workload") == *workload)
                 })
@@ -106,7 +106,7 @@ fn left(json: &Value, page: &Value) {
             let parts: Vec<f64> = cases.iter().filter_map(|case| ratio(case)).collect();
             let shown = cases.iter().any(|case| differs(case))
                 && (cases.len() == 1 || (mean(&parts) - 1.0).abs() > noise);
-            (side.to_owned(), mean(&parts), shown)
+            (variant.to_owned(), mean(&parts), shown)
         };
         FLAVORS.map(of).to_vec()
     };
@@ -121,12 +121,12 @@ fn commands(json: &Value, page: &Value) {
     let rows = table(page, "Metadata by command");
     assert_eq!(rows.len(), 6);
     for line in &rows {
-        for (side, cell) in sides(json).iter().zip(&line[1..]) {
-            let case = with(json, side, &[("load", "low".into()), ("workload", "metadata".into())])[0];
+        for (variant, cell) in variants(json).iter().zip(&line[1..]) {
+            let case = with(json, variant, &[("load", "low".into()), ("workload", "metadata".into())])[0];
             let [count, micros] =
                 ["operations", "us"].map(|what| counter(case, &format!("{}_{what}", line[0])));
             let mut expected = vec![count / (micros / 1e6)];
-            if *side != "sys" {
+            if *variant != "sys" {
                 let base = with(json, "sys", &[("load", "low".into()), ("workload", "metadata".into())])[0];
                 expected.push(ratio_of_commands(case, base, &line[0]));
             }
@@ -158,17 +158,17 @@ fn ratio_of_commands(case: &Value, base: &Value, command: &str) -> f64 {
 fn shares(json: &Value, page: &Value, wanted: impl Fn(&str, &Value) -> bool) {
     let rows = table(page, "Whose processor time it is");
     assert!(!rows.is_empty());
-    for (line, (column, side)) in
+    for (line, (column, variant)) in
         rows.iter().flat_map(|line| FLAVORS.iter().enumerate().map(move |at| (line, at)))
     {
         let own: Vec<&Value> =
-            cases(json).filter(|case| case["side"] == *side && wanted(&line[0], case)).collect();
+            cases(json).filter(|case| case["side"] == *variant && wanted(&line[0], case)).collect();
         let added = |figure: &str| {
             let added = |case: &&Value| case["figures"]["against"][figure]["median"].as_f64();
             own.iter().filter_map(added).collect::<Vec<_>>()
         };
         if added("added_client_cpu").is_empty() {
-            assert_eq!(line[column + 1], "–", "{side}: {}", line[0]);
+            assert_eq!(line[column + 1], "–", "{variant}: {}", line[0]);
             continue;
         }
         let [client, server] = ["added_client_cpu", "added_server_cpu"].map(|figure| mean(&added(figure)));
@@ -181,20 +181,22 @@ fn shares(json: &Value, page: &Value, wanted: impl Fn(&str, &Value) -> bool) {
 /// `bench ontap`: the most that is served, latencies at the same IOPS, what the instructions do,
 /// and what is left.
 pub(super) fn ontap(json: &Value, page: &Value) {
-    let sides = sides(json);
+    let variants = variants(json);
     let most = table(page, "The most that is served");
     let near = table(page, "Latency at the same IOPS");
     let mut curves: Vec<&str> = cases(json).filter_map(|case| axis(case, "curve").as_str()).collect();
     curves.dedup();
-    for (curve, side) in curves.iter().flat_map(|curve| sides.iter().map(move |side| (*curve, *side))) {
-        let column = sides.iter().position(|one| *one == side).unwrap();
-        let case = find(json, &format!("{curve}: the most"), side).unwrap();
+    for (curve, variant) in
+        curves.iter().flat_map(|curve| variants.iter().map(move |variant| (*curve, *variant)))
+    {
+        let column = variants.iter().position(|one| *one == variant).unwrap();
+        let case = find(json, &format!("{curve}: the most"), variant).unwrap();
         let rate = median(case, "rate").unwrap();
         let mut expected = vec![rate];
         expected.extend(ratio(case).map(|part| part - 1.0));
         shows(&row(&most, curve)[column], &expected, curve);
         if let Some((own, _)) = curve.split_once(", server ") {
-            let before = median(find(json, &format!("{own}: the most"), side).unwrap(), "rate").unwrap();
+            let before = median(find(json, &format!("{own}: the most"), variant).unwrap(), "rate").unwrap();
             let rows = table(page, "What the processor’s AES instructions do in the server");
             let line = rows.iter().find(|line| line[0].starts_with(&format!("{own}, "))).unwrap();
             shows(&line[1 + column], &[before, rate, rate / before], curve);
@@ -207,17 +209,17 @@ pub(super) fn ontap(json: &Value, page: &Value) {
             .collect();
         let at = steps
             .iter()
-            .filter(|case| case["side"] == sides[0])
+            .filter(|case| case["side"] == variants[0])
             .filter_map(offered)
             .min_by(|one, other| (one / 5e4).ln().abs().total_cmp(&(other / 5e4).ln().abs()))
             .unwrap();
         shows(line[0].rsplit_once(", ").unwrap().1, &[at], curve);
-        match steps.iter().find(|case| case["side"] == side && offered(case) == Some(at)) {
+        match steps.iter().find(|case| case["side"] == variant && offered(case) == Some(at)) {
             Some(case) if line[1 + column] != "saturated" => {
                 let [p50, p99] = ["p50_us", "p99_us"].map(|figure| median(case, figure).unwrap());
                 shows(&line[1 + column], &[p50, p99], curve);
             }
-            _ => assert_eq!(line[1 + column], "saturated", "{curve} {side}"),
+            _ => assert_eq!(line[1 + column], "saturated", "{curve} {variant}"),
         }
     }
     shares(json, page, |row, case| {
@@ -225,8 +227,9 @@ pub(super) fn ontap(json: &Value, page: &Value) {
     });
     for layout in ["12 clients", "12 clients, server portable", "1 client"] {
         let own = curves.iter().filter(|curve| curve.split_once(", ").unwrap().1 == layout);
-        let expected = own
-            .flat_map(|curve| FLAVORS.map(|side| find(json, &format!("{curve}: the most"), side).unwrap()));
+        let expected = own.flat_map(|curve| {
+            FLAVORS.map(|variant| find(json, &format!("{curve}: the most"), variant).unwrap())
+        });
         let expected: Vec<(String, f64, bool)> = expected
             .map(|case| (case["side"].as_str().unwrap().to_owned(), ratio(case).unwrap(), differs(case)))
             .collect();
@@ -237,16 +240,16 @@ pub(super) fn ontap(json: &Value, page: &Value) {
 /// `bench nconnect`: rates by connections, and what was lost.
 pub(super) fn nconnect(json: &Value, page: &Value) {
     for line in table(page, "IOPS by number of connections") {
-        for (side, cell) in sides(json).iter().zip(&line[1..]) {
-            let rate = |group: &str| median(find(json, group, side).unwrap(), "rate").unwrap();
+        for (variant, cell) in variants(json).iter().zip(&line[1..]) {
+            let rate = |group: &str| median(find(json, group, variant).unwrap(), "rate").unwrap();
             shows(cell, &[rate(&line[0]), rate(&line[0]) / rate("1 connection")], &line[0]);
         }
     }
     let lost = table(page, "What was lost");
     assert_eq!(lost.len(), cases(json).count());
     for line in &lost {
-        let (group, side) = line[0].rsplit_once(" · ").unwrap();
-        let case = find(json, group, side).unwrap();
+        let (group, variant) = line[0].rsplit_once(" · ").unwrap();
+        let case = find(json, group, variant).unwrap();
         let names = ["window_drops", "client_reconnects", "client_calls_repeated", "client_contexts_renewed"];
         for (name, cell) in names.iter().zip(&line[1..]) {
             shows(cell, &[counter(case, name)], &line[0]);
@@ -274,8 +277,8 @@ pub(super) fn beside(json: &Value, page: &Value, title: &str) {
 /// `bench quick`: rates by flavor, latencies, and the overviews of all loads.
 pub(super) fn quick(json: &Value, page: &Value) {
     for line in table(page, "Speed by flavor") {
-        for (side, cell) in sides(json).iter().zip(&line[1..]) {
-            let case = find(json, &line[0], side).unwrap();
+        for (variant, cell) in variants(json).iter().zip(&line[1..]) {
+            let case = find(json, &line[0], variant).unwrap();
             let mut expected = vec![median(case, "rate").unwrap()];
             expected.extend(ratio(case));
             shows(cell, &expected, &line[0]);

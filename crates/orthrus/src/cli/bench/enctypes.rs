@@ -36,7 +36,7 @@ impl EnctypeServers {
         let Some(own) = beside.krb5_conf().filter(|_| !enctypes.is_empty()) else { return Ok(found) };
         let mut configuration = std::fs::read_to_string(own)?;
         for enctype in enctypes {
-            let (side, host) = (side(*enctype), format!("type{}.orthrus.test", enctype.number()));
+            let (variant, host) = (variant(*enctype), format!("type{}.orthrus.test", enctype.number()));
             let options = RealmOptions {
                 realm: host.to_uppercase(),
                 enctypes: Enctypes::only(*enctype),
@@ -44,8 +44,8 @@ impl EnctypeServers {
                 ..RealmOptions::default()
             };
             let realm = TemporaryRealm::create(&options)?;
-            let (server, target) = start(&realm, &host, &side, beside, link)?;
-            found.servers.insert(side, (server, target));
+            let (server, target) = start(&realm, &host, &variant, beside, link)?;
+            found.servers.insert(variant, (server, target));
             write!(
                 configuration,
                 "\n[realms]\n  {0} = {{\n    kdc = {1}\n  }}\n",
@@ -62,13 +62,13 @@ impl EnctypeServers {
     }
 
     /// Returns the sides, by number.
-    pub(super) fn sides(&self) -> Vec<String> {
+    pub(super) fn variants(&self) -> Vec<String> {
         self.servers.keys().cloned().collect()
     }
 
     /// Returns how to get to a side's server; `None` when it is none of these.
-    pub(super) fn target(&self, side: &str) -> Option<&Target> {
-        self.servers.get(side).map(|(_, target)| target)
+    pub(super) fn target(&self, variant: &str) -> Option<&Target> {
+        self.servers.get(variant).map(|(_, target)| target)
     }
 }
 
@@ -76,8 +76,8 @@ impl EnctypeServers {
 ///
 /// # Errors
 /// Names the type that it has.
-pub(super) fn ensure_type(side: &str, found: Option<&str>) -> anyhow::Result<()> {
-    let number = side.rsplit_once('-').and_then(|(_, number)| number.parse::<i32>().ok());
+pub(super) fn ensure_type(variant: &str, found: Option<&str>) -> anyhow::Result<()> {
+    let number = variant.rsplit_once('-').and_then(|(_, number)| number.parse::<i32>().ok());
     let wanted = [
         RealmEnctype::Aes128Sha1,
         RealmEnctype::Aes256Sha1,
@@ -94,27 +94,27 @@ pub(super) fn ensure_type(side: &str, found: Option<&str>) -> anyhow::Result<()>
     }
 }
 
-fn side(enctype: RealmEnctype) -> String {
+fn variant(enctype: RealmEnctype) -> String {
     format!("krb5p-{}", enctype.number())
 }
 
 fn start(
     realm: &TemporaryRealm,
     host: &str,
-    side: &str,
+    variant: &str,
     beside: &FolderServer,
     link: Option<&Link>,
 ) -> anyhow::Result<(ServerProcess, Target)> {
     let ccache = realm.dir().join("ccache");
     realm.kinit("alice", &ccache)?;
     let mut arguments =
-        folder_server::arguments(&beside.exported(), &beside.folder().join(format!("state-{side}")), link);
+        folder_server::arguments(&beside.exported(), &beside.folder().join(format!("state-{variant}")), link);
     arguments.extend(["--keytab".into(), realm.server_keytab().into_os_string()]);
     let environment: Vec<(&str, OsString)> =
         realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
-    let log = beside.folder().join(format!("log-{side}"));
+    let log = beside.folder().join(format!("log-{variant}"));
     let server =
-        folder_server::start(arguments, &environment, &log, link).with_context(|| side.to_owned())?;
+        folder_server::start(arguments, &environment, &log, link).with_context(|| variant.to_owned())?;
     let target =
         folder_server::target(&server, host, Credential::Ccache(format!("FILE:{}", ccache.display())));
     Ok((server, target))

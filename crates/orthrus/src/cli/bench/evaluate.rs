@@ -193,7 +193,8 @@ impl Run {
         self.selection.select(&mut settings);
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut own_plan(&plan);
-        let request = RunRequest { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
+        let request =
+            RunRequest { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
         if self.selection.list {
             return list(request);
         }
@@ -334,7 +335,7 @@ pub(crate) fn list(request: RunRequest<'_>) -> anyhow::Result<()> {
     println!(
         "{} cases for each of {}: about {}",
         names.len(),
-        settings.sides.join(", "),
+        settings.variants.join(", "),
         rounded(time.max(Duration::from_secs(1)))
     );
     if request.name == ONTAP {
@@ -385,14 +386,14 @@ pub(crate) fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
         bail!("the run is not complete: {reason}; the report has what was measured, and {again} goes on");
     }
     let cases = record.skipped.iter().filter(|missing| missing.group.is_some()).count();
-    let sides: Vec<&str> = record
+    let variants: Vec<&str> = record
         .skipped
         .iter()
         .filter(|missing| missing.group.is_none())
-        .map(|missing| missing.side.as_str())
+        .map(|missing| missing.variant.as_str())
         .collect();
     let told = [
-        (!sides.is_empty()).then(|| format!("{} was left out", sides.join(", "))),
+        (!variants.is_empty()).then(|| format!("{} was left out", variants.join(", "))),
         (cases > 0).then(|| format!("{cases} cases failed")),
     ];
     let told: Vec<String> = told.into_iter().flatten().collect();
@@ -408,7 +409,7 @@ pub(crate) fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
 /// MiB of memory for the files of all flavors, and for what metadata loads make, `copies` bytes of
 /// repositories of one's own.
 fn memory(request: &RunRequest<'_>, copies: u64) -> u64 {
-    let files = request.settings.sides.len() as u64 * request.files;
+    let files = request.settings.variants.len() as u64 * request.files;
     // Each client's file is at least a MiB.
     ((request.settings.file_size >> 20) + 64) * files + 256 + (copies >> 20)
 }

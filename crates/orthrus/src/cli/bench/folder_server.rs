@@ -65,8 +65,8 @@ impl FolderServer {
     ///
     /// # Errors
     /// A Kerberos flavor without a realm.
-    pub(super) fn target(&self, side: &str) -> anyhow::Result<&Target> {
-        if self.realm.is_none() && side != "sys" {
+    pub(super) fn target(&self, variant: &str) -> anyhow::Result<&Target> {
+        if self.realm.is_none() && variant != "sys" {
             bail!(
                 "there is no realm: MIT's programs are not installed (apt install krb5-kdc krb5-admin-server krb5-user)"
             );

@@ -108,7 +108,7 @@ fn parse_enctype(text: &str) -> Result<RealmEnctype, String> {
 }
 
 /// Where the sides come from.
-enum Sides {
+enum Variants {
     Own(Box<(FolderServer, EnctypeServers)>),
     Remote(Target),
     Mounted(Mounts, ServerProbe),
@@ -122,26 +122,26 @@ impl Arguments {
     /// written, when the run was not complete.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let link = self.target.link()?;
-        let mut sides = self.sides(link.as_ref())?;
-        let scope = self.scope(&sides);
+        let mut variants = self.variants(link.as_ref())?;
+        let scope = self.scope(&variants);
         let mut evaluation = lanl(&scope)?;
         let room = room(&evaluation);
         let title = "What Kerberos costs a cluster: copies by NFSv4 and by SCP";
         let mut record = Record::begin(LANL, title, self.settings(&scope));
-        record.target = match &sides {
-            Sides::Own(own) => own.0.label(),
-            Sides::Remote(target) => target.label.clone(),
-            Sides::Mounted(..) => self.mount.label(),
+        record.target = match &variants {
+            Variants::Own(own) => own.0.label(),
+            Variants::Remote(target) => target.label.clone(),
+            Variants::Mounted(..) => self.mount.label(),
         };
         record.environment.link = link.as_ref().map(Link::spec);
         let files = evaluate::begin(&mut record, self.output.clone(), self.resume.as_deref())?;
         let stop = stop::stop_flag()?;
-        let cache = self.server_cache(&sides);
+        let cache = self.server_cache(&variants);
         let parent = self.source.clone().unwrap_or_else(std::env::temp_dir);
-        let (sources, scp) = (Sources::in_folder(&parent)?, self.over_ssh(&sides));
+        let (sources, scp) = (Sources::in_folder(&parent)?, self.over_ssh(&variants));
         scp.as_ref().map_or(Ok(()), OverSsh::check)?;
-        let local = self.is_local(&sides);
-        let ways = &mut |side: &str| sides.way(side, scp.as_ref(), link.as_ref(), &stop);
+        let local = self.is_local(&variants);
+        let ways = &mut |variant: &str| variants.way(variant, scp.as_ref(), link.as_ref(), &stop);
         let mut driver = Copier::new(ways, sources, room, cache, &stop)?;
         evaluate::conduct(&mut record, &mut driver, &files, &stop, &mut evaluation, link.as_ref())?;
         drop(driver);
@@ -151,30 +151,30 @@ impl Arguments {
         evaluate::publish(&record, &files)
     }
 
-    fn sides(&self, link: Option<&Link>) -> anyhow::Result<Sides> {
+    fn variants(&self, link: Option<&Link>) -> anyhow::Result<Variants> {
         if self.mount.any() {
             let mounts = self.mount.resolve(self.target.port(), &self.flavors)?;
-            return Ok(Sides::Mounted(mounts, self.target.probe()));
+            return Ok(Variants::Mounted(mounts, self.target.probe()));
         }
         if let Some(target) = self.target.remote()? {
             ensure!(
                 !self.parts.contains(&Part::Enctypes),
                 "encryption types are compared with a server of one's own only"
             );
-            return Ok(Sides::Remote(target));
+            return Ok(Variants::Remote(target));
         }
         let server = FolderServer::start(self.target.folder(), link)?;
         let wanted = self.parts.is_empty() || self.parts.contains(&Part::Enctypes);
         let enctypes = if wanted && server.has_realm() { self.enctypes.as_slice() } else { &[] };
         let enctypes = EnctypeServers::start(enctypes, &server, link)?;
-        Ok(Sides::Own(Box::new((server, enctypes))))
+        Ok(Variants::Own(Box::new((server, enctypes))))
     }
 
-    fn scope(&self, sides: &Sides) -> Scope {
-        let (readers, enctypes, client) = match sides {
-            Sides::Own(own) => (self.names(), own.1.sides(), false),
-            Sides::Remote(_) => (self.names(), Vec::new(), false),
-            Sides::Mounted(mounts, _) => (mounts.sides(), Vec::new(), true),
+    fn scope(&self, variants: &Variants) -> Scope {
+        let (readers, enctypes, client) = match variants {
+            Variants::Own(own) => (self.names(), own.1.variants(), false),
+            Variants::Remote(_) => (self.names(), Vec::new(), false),
+            Variants::Mounted(mounts, _) => (mounts.variants(), Vec::new(), true),
         };
         let mut all = readers.clone();
         if !self.no_scp {
@@ -185,11 +185,11 @@ impl Arguments {
         let parts = if self.parts.is_empty() { Part::ALL.to_vec() } else { self.parts.clone() };
         Scope {
             scale: self.scale.unwrap_or(if self.quick { QUICK.0 } else { 1.0 }),
-            sides: all,
+            variants: all,
             readers,
             enctypes: base.into_iter().chain(enctypes).collect(),
             parts,
-            caches: Caches { server: self.server_cache(sides) != ServerCache::Unknown, client },
+            caches: Caches { server: self.server_cache(variants) != ServerCache::Unknown, client },
         }
     }
 
@@ -198,11 +198,12 @@ impl Arguments {
     }
 
     fn settings(&self, scope: &Scope) -> Settings {
-        let mut sides = scope.sides.clone();
-        let more: Vec<String> = scope.enctypes.iter().filter(|side| !sides.contains(side)).cloned().collect();
-        sides.extend(more);
+        let mut variants = scope.variants.clone();
+        let more: Vec<String> =
+            scope.enctypes.iter().filter(|variant| !variants.contains(variant)).cloned().collect();
+        variants.extend(more);
         let repetitions = self.repetitions.unwrap_or(if self.quick { QUICK.1 } else { 10 });
-        let mut settings = Settings::new(repetitions, 0.0, 0, sides);
+        let mut settings = Settings::new(repetitions, 0.0, 0, variants);
         let parts: Vec<&str> = scope.parts.iter().map(|part| part.name()).collect();
         settings.options.insert("scale".into(), json!(scope.scale));
         settings.options.insert("parts".into(), json!(parts));
@@ -215,26 +216,26 @@ impl Arguments {
 
     /// The file beneath a server of our own is known; of others on this machine root can make the
     /// system forget all.
-    fn server_cache(&self, sides: &Sides) -> ServerCache {
-        match sides {
-            Sides::Own(..) => ServerCache::File,
-            _ if self.is_local(sides) && geteuid().is_root() => ServerCache::All,
+    fn server_cache(&self, variants: &Variants) -> ServerCache {
+        match variants {
+            Variants::Own(..) => ServerCache::File,
+            _ if self.is_local(variants) && geteuid().is_root() => ServerCache::All,
             _ => ServerCache::Unknown,
         }
     }
 
-    fn is_local(&self, sides: &Sides) -> bool {
-        matches!(sides, Sides::Own(..)) || self.target.server_pid().is_some()
+    fn is_local(&self, variants: &Variants) -> bool {
+        matches!(variants, Variants::Own(..)) || self.target.server_pid().is_some()
     }
 
-    fn over_ssh(&self, sides: &Sides) -> Option<OverSsh> {
+    fn over_ssh(&self, variants: &Variants) -> Option<OverSsh> {
         if let Some(there) = &self.scp {
             let (host, config) = (there.host.clone(), self.ssh_config.clone());
             return Some(OverSsh::To(Ssh { host, config, program: self.with }, there.folder.clone()));
         }
-        let folder = match (&self.scp_folder, sides) {
+        let folder = match (&self.scp_folder, variants) {
             (Some(folder), _) => folder.clone(),
-            (None, Sides::Own(own)) => own.0.beside(),
+            (None, Variants::Own(own)) => own.0.beside(),
             _ => return None,
         };
         Some(OverSsh::Here(folder, self.with))
@@ -281,15 +282,15 @@ impl OverSsh {
     }
 }
 
-impl Sides {
+impl Variants {
     fn way(
         &mut self,
-        side: &str,
+        variant: &str,
         scp: Option<&OverSsh>,
         link: Option<&Link>,
         stop: &AtomicBool,
     ) -> anyhow::Result<Way> {
-        if side == SCP {
+        if variant == SCP {
             let there = scp.context(
                 "name a host with --scp, or a folder on the server's disk with --scp-folder, on this machine, to compare with SCP",
             )?;
@@ -298,14 +299,16 @@ impl Sides {
         match self {
             Self::Own(own) => {
                 let (server, enctypes) = own.as_ref();
-                match enctypes.target(side) {
-                    Some(target) => native(target, Flavor::Krb5p, side, Some(server.exported())),
-                    None => native(server.target(side)?, flavor(side)?, side, Some(server.exported())),
+                match enctypes.target(variant) {
+                    Some(target) => native(target, Flavor::Krb5p, variant, Some(server.exported())),
+                    None => {
+                        native(server.target(variant)?, flavor(variant)?, variant, Some(server.exported()))
+                    }
                 }
             }
-            Self::Remote(target) => native(target, flavor(side)?, side, None),
+            Self::Remote(target) => native(target, flavor(variant)?, variant, None),
             Self::Mounted(mounts, server) => {
-                let place = mounts.place(side, None, stop)?;
+                let place = mounts.place(variant, None, stop)?;
                 let facts = place.facts().clone();
                 let enctype = facts.kerberos();
                 Ok(Way {
@@ -318,15 +321,15 @@ impl Sides {
     }
 }
 
-fn flavor(side: &str) -> anyhow::Result<Flavor> {
-    side.parse().map_err(anyhow::Error::msg)
+fn flavor(variant: &str) -> anyhow::Result<Flavor> {
+    variant.parse().map_err(anyhow::Error::msg)
 }
 
-fn native(target: &Target, flavor: Flavor, side: &str, beneath: Option<PathBuf>) -> anyhow::Result<Way> {
-    let folder = bench::folder_name(Some(side));
+fn native(target: &Target, flavor: Flavor, variant: &str, beneath: Option<PathBuf>) -> anyhow::Result<Way> {
+    let folder = bench::folder_name(Some(variant));
     let mut carrier = Native::connect(target, flavor, &folder, beneath)?;
     let enctype = carrier.enctype().map(str::to_owned);
-    if let Err(error) = ensure_type(side, enctype.as_deref()) {
+    if let Err(error) = ensure_type(variant, enctype.as_deref()) {
         let _ = carrier.finish();
         return Err(error);
     }

@@ -28,7 +28,7 @@ pub(super) struct MountArguments {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Mounted {
     /// A folder, with the side that it is measured for where that is said.
-    Folder { side: Option<String>, folder: PathBuf },
+    Folder { variant: Option<String>, folder: PathBuf },
     /// An export to be mounted.
     Export(String),
 }
@@ -37,16 +37,16 @@ impl std::str::FromStr for Mounted {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some((side, folder)) = text.split_once('=')
-            && let Ok(flavor) = side.parse::<Flavor>()
+        if let Some((variant, folder)) = text.split_once('=')
+            && let Ok(flavor) = variant.parse::<Flavor>()
         {
-            return Ok(Self::Folder { side: Some(flavor.name().to_owned()), folder: folder.into() });
+            return Ok(Self::Folder { variant: Some(flavor.name().to_owned()), folder: folder.into() });
         }
         match text.split_once(":/") {
             Some((host, _)) if !host.is_empty() && !text.starts_with(['/', '.']) => {
                 Ok(Self::Export(text.to_owned()))
             }
-            _ if text.contains('/') => Ok(Self::Folder { side: None, folder: text.into() }),
+            _ if text.contains('/') => Ok(Self::Folder { variant: None, folder: text.into() }),
             _ => Err("it must be FLAVOR=FOLDER, FOLDER or SERVER:/EXPORT".to_owned()),
         }
     }
@@ -68,8 +68,8 @@ impl MountArguments {
     /// Names the measured server for the report.
     pub(super) fn label(&self) -> String {
         let word = |mounted: &Mounted| match mounted {
-            Mounted::Folder { side: Some(side), folder } => format!("{side}={}", folder.display()),
-            Mounted::Folder { side: None, folder } => folder.display().to_string(),
+            Mounted::Folder { variant: Some(variant), folder } => format!("{variant}={}", folder.display()),
+            Mounted::Folder { variant: None, folder } => folder.display().to_string(),
             Mounted::Export(source) => source.clone(),
         };
         format!("mounts of {}", self.mounts.iter().map(word).collect::<Vec<_>>().join(" "))
@@ -92,11 +92,11 @@ impl MountArguments {
                     let points = flavors.iter().map(|flavor| (flavor.name().to_owned(), PathBuf::new()));
                     found.folders = points.collect();
                 }
-                Mounted::Folder { side, folder } => {
-                    let side = side.clone().map_or_else(|| side_of(folder), Ok)?;
-                    let taken = found.folders.iter().any(|(other, _)| *other == side);
-                    ensure!(!taken, "two folders are for {side}");
-                    found.folders.push((side, folder.clone()));
+                Mounted::Folder { variant, folder } => {
+                    let variant = variant.clone().map_or_else(|| variant_of(folder), Ok)?;
+                    let taken = found.folders.iter().any(|(other, _)| *other == variant);
+                    ensure!(!taken, "two folders are for {variant}");
+                    found.folders.push((variant, folder.clone()));
                 }
             }
         }
@@ -105,7 +105,7 @@ impl MountArguments {
 }
 
 /// The flavor that a folder is mounted with.
-fn side_of(folder: &std::path::Path) -> anyhow::Result<String> {
+fn variant_of(folder: &std::path::Path) -> anyhow::Result<String> {
     let sec = MountLine::of(folder)?.value("sec").map(str::to_owned);
     match sec {
         Some(sec) if sec.parse::<Flavor>().is_ok() => Ok(sec),
@@ -115,8 +115,8 @@ fn side_of(folder: &std::path::Path) -> anyhow::Result<String> {
 
 impl Mounts {
     /// Returns the sides, in their order.
-    pub(super) fn sides(&self) -> Vec<String> {
-        self.folders.iter().map(|(side, _)| side.clone()).collect()
+    pub(super) fn variants(&self) -> Vec<String> {
+        self.folders.iter().map(|(variant, _)| variant.clone()).collect()
     }
 
     /// Returns whether this run makes the mounts; `--mount-options` then gives the number of
@@ -131,18 +131,18 @@ impl Mounts {
     /// The output of mount, or the reason why the folder is unsuitable.
     pub(super) fn place(
         &mut self,
-        side: &str,
+        variant: &str,
         connections: Option<u32>,
         stop: &AtomicBool,
     ) -> anyhow::Result<Place> {
-        let found = self.folders.iter_mut().find(|(other, _)| other == side);
-        let (_, folder) = found.with_context(|| format!("there is no mount for {side}"))?;
+        let found = self.folders.iter_mut().find(|(other, _)| other == variant);
+        let (_, folder) = found.with_context(|| format!("there is no mount for {variant}"))?;
         if let Some((own, plan)) = &mut self.own
             && folder.as_os_str().is_empty()
         {
-            *folder = own.mount(plan, side.parse().map_err(anyhow::Error::msg)?, connections, stop)?;
+            *folder = own.mount(plan, variant.parse().map_err(anyhow::Error::msg)?, connections, stop)?;
         }
-        let place = Place::claim(side, folder, self.any_file_system)?;
+        let place = Place::claim(variant, folder, self.any_file_system)?;
         if let Some(wanted) = connections.filter(|_| self.own.is_none()) {
             let found = MountStats::of(place.mount_point())?.connections;
             ensure!(
@@ -173,8 +173,8 @@ mod tests {
         text.parse()
     }
 
-    fn folder(side: Option<&str>, folder: &str) -> Result<Mounted, String> {
-        Ok(Mounted::Folder { side: side.map(str::to_owned), folder: folder.into() })
+    fn folder(variant: Option<&str>, folder: &str) -> Result<Mounted, String> {
+        Ok(Mounted::Folder { variant: variant.map(str::to_owned), folder: folder.into() })
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn two_folders_for_one_side_are_refused() {
+    fn two_folders_for_one_variant_are_refused() {
         let arguments = |mounts: &[&str]| MountArguments {
             mounts: mounts.iter().map(|text| text.parse().unwrap()).collect(),
             mount_options: None,
@@ -196,7 +196,7 @@ mod tests {
         };
         assert!(arguments(&["sys=/tmp", "sys=/"]).resolve(2049, &[]).is_err());
         let found = arguments(&["sys=/tmp", "krb5=/"]).resolve(2049, &[]).unwrap();
-        assert_eq!(found.sides(), ["sys", "krb5"]);
+        assert_eq!(found.variants(), ["sys", "krb5"]);
         assert!(arguments(&["a:/b", "sys=/"]).resolve(2049, &[]).is_err());
     }
 }

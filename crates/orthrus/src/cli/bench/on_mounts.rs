@@ -27,8 +27,8 @@ struct UntilStopped<'a> {
 }
 
 impl Places for UntilStopped<'_> {
-    fn place(&mut self, side: &str, connections: Option<u32>) -> anyhow::Result<Place> {
-        self.mounts.place(side, connections, self.stop)
+    fn place(&mut self, variant: &str, connections: Option<u32>) -> anyhow::Result<Place> {
+        self.mounts.place(variant, connections, self.stop)
     }
 
     fn unmount(&mut self) -> anyhow::Result<()> {
@@ -51,10 +51,10 @@ impl Target {
             return Ok(None);
         }
         let flavors: Vec<bench::Flavor> =
-            settings.sides.iter().filter_map(|side| side.parse().ok()).collect();
+            settings.variants.iter().filter_map(|variant| variant.parse().ok()).collect();
         let mounts = arguments.resolve(target.port(), &flavors)?;
-        settings.sides = mounts.sides();
-        settings.baseline = settings.sides.first().cloned().unwrap_or_default();
+        settings.variants = mounts.variants();
+        settings.baseline = settings.variants.first().cloned().unwrap_or_default();
         let (label, server) = (arguments.label(), target.probe());
         Ok(Some(Self { mounts, label, server, by_connections: false }))
     }

@@ -1,9 +1,9 @@
-//! The sides that are compared: a shape, a pattern of line and a colour each, so that none of them
-//! is needed alone.
+//! The variants that are compared: a shape, a pattern of line and a colour each, so that none of
+//! them is needed alone.
 
-/// Returns what a side does for who uses it, in a few words.
-pub fn meaning(side: &str) -> &'static str {
-    match side {
+/// Returns what a variant does for who uses it, in a few words.
+pub fn meaning(variant: &str) -> &'static str {
+    match variant {
         "sys" => "trusts the client's word",
         "krb5" => "proves who calls",
         "krb5i" => "proves it, and that nothing was changed",
@@ -17,9 +17,9 @@ pub fn meaning(side: &str) -> &'static str {
     }
 }
 
-/// Returns the class of a side in the page's style.
-pub fn class(side: &str) -> &'static str {
-    match side {
+/// Returns the class of a variant in the page's style.
+pub fn class(variant: &str) -> &'static str {
+    match variant {
         "sys" => "sys",
         "krb5" => "krb5",
         "krb5i" => "krb5i",
@@ -28,9 +28,9 @@ pub fn class(side: &str) -> &'static str {
     }
 }
 
-/// Returns how a side's line is broken.
-pub fn dashes(side: &str) -> &'static str {
-    match side {
+/// Returns how a variant's line is broken.
+pub fn dashes(variant: &str) -> &'static str {
+    match variant {
         "sys" => "1 3",
         "krb5" => "6 3",
         "krb5i" => "8 2 2 2",
@@ -39,11 +39,11 @@ pub fn dashes(side: &str) -> &'static str {
     }
 }
 
-/// Draws a side's shape around a place.
-pub fn mark(side: &str, x: f64, y: f64) -> String {
-    let class = class(side);
+/// Draws a variant's shape around a place.
+pub fn mark(variant: &str, x: f64, y: f64) -> String {
+    let class = class(variant);
     let at = format!(r#"transform="translate({x:.1} {y:.1})""#);
-    match side {
+    match variant {
         "sys" => format!(r#"<rect class="{class}" {at} x="-1.5" y="-5" width="3" height="10" rx="1"/>"#),
         "krb5" => format!(r#"<circle class="{class}" {at} r="3.6"/>"#),
         "krb5i" => {
