@@ -17,7 +17,7 @@ const BATCH_MAX: usize = 2 << 20;
 static CONTEXTS_MADE: LazyLock<Vec<Context>> = LazyLock::new(contexts);
 
 fuzz_target!(|data: &[u8]| {
-    let mut input = Input(data);
+    let mut input = FuzzInput(data);
     let size = usize::from(input.byte() % 64) + 1;
     let mut left = BATCH_MAX;
     let messages: Vec<_> = (0..size)
@@ -31,9 +31,9 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// The bytes of the input; zeros behind its end.
-struct Input<'a>(&'a [u8]);
+struct FuzzInput<'a>(&'a [u8]);
 
-impl Input<'_> {
+impl FuzzInput<'_> {
     fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;

@@ -31,7 +31,7 @@ const MEMORY_MAX: usize = 1 << 20;
 const STEPS_MAX: usize = 12;
 
 fuzz_target!(|data: &[u8]| {
-    let mut client = Client::new();
+    let mut client = FuzzClient::new();
     let mut rest = data;
     for _ in 0..STEPS_MAX {
         let Some(([kind, count, high, low], behind)) = rest.split_first_chunk::<4>() else { break };
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-struct Client {
+struct FuzzClient {
     server: Server<Nfs>,
     scratch: Scratch,
     xid: u32,
@@ -83,7 +83,7 @@ fn server() -> Server<Nfs> {
     builder.config(config).identity(identity).server()
 }
 
-impl Client {
+impl FuzzClient {
     /// Makes a server and a session with it.
     fn new() -> Self {
         let (server, scratch) = (server(), Scratch::new());

@@ -92,9 +92,10 @@ fn lists_of_hundreds_of_users_are_told_as_they_were_set_with_integrity_and_priva
 #[test]
 fn clones_share_their_blocks_where_the_file_system_can() {
     // RFC 7862 section 15.13
-    Lab { file_system: "xfs", settings: &[ALTERNATE], jobs: &["clone"], ok_min: 4 * 8, ..Lab::DEFAULT }.run();
+    LabRun { file_system: "xfs", settings: &[ALTERNATE], jobs: &["clone"], ok_min: 4 * 8, ..LabRun::DEFAULT }
+        .run();
     let settings = &["FLAVORS=krb5p", "CONNECTIONS=8"];
-    Lab { file_system: "btrfs", settings, jobs: &["clone"], ok_min: 8, ..Lab::DEFAULT }.run();
+    LabRun { file_system: "btrfs", settings, jobs: &["clone"], ok_min: 8, ..LabRun::DEFAULT }.run();
 }
 
 #[test]
@@ -140,7 +141,7 @@ fn linux_7_mounts_clones_and_locks_with_each_flavor() {
 fn on_newer_kernel(kernel: &str) {
     let settings = &[ALTERNATE, "FILES_IN_REPOSITORY=200"];
     let jobs = &["access", "mounts", "delegations", "local-locks"];
-    Lab { kernel, jobs, settings, ok_min: 34 + 4 * 20 + 4 * 10 + 2 + 4 * 13, ..Lab::DEFAULT }.run();
+    LabRun { kernel, jobs, settings, ok_min: 34 + 4 * 20 + 4 * 10 + 2 + 4 * 13, ..LabRun::DEFAULT }.run();
 }
 
 #[test]
@@ -150,7 +151,8 @@ fn linux_7_uses_the_encryption_types_of_rfc_8009() {
     for (enctypes, flavors) in [("20", "FLAVORS=krb5 krb5i krb5p"), ("19", "FLAVORS=krb5p")] {
         let settings = &[flavors, ALTERNATE, "FILES_IN_REPOSITORY=200"];
         let cases = flavors.split(' ').count();
-        Lab { kernel: "7", enctypes, settings, jobs: &["mounts"], ok_min: cases * 20, ..Lab::DEFAULT }.run();
+        LabRun { kernel: "7", enctypes, settings, jobs: &["mounts"], ok_min: cases * 20, ..LabRun::DEFAULT }
+            .run();
     }
 }
 
@@ -187,7 +189,7 @@ impl Drop for Guest {
 }
 
 /// A run of the lab: a guest that does its jobs.
-struct Lab<'a> {
+struct LabRun<'a> {
     jobs: &'a [&'a str],
     /// How many lines say `ok` at least.
     ok_min: usize,
@@ -201,12 +203,12 @@ struct Lab<'a> {
 
 /// Runs a job of the lab with settings.
 fn run(job: &str, settings: &[&str], ok_min: usize) {
-    Lab { jobs: &[job], ok_min, settings, ..Lab::DEFAULT }.run();
+    LabRun { jobs: &[job], ok_min, settings, ..LabRun::DEFAULT }.run();
 }
 
-impl Lab<'_> {
-    const DEFAULT: Lab<'static> =
-        Lab { jobs: &[], ok_min: 1, settings: &[], file_system: "disk", kernel: "", enctypes: "sha1" };
+impl LabRun<'_> {
+    const DEFAULT: LabRun<'static> =
+        LabRun { jobs: &[], ok_min: 1, settings: &[], file_system: "disk", kernel: "", enctypes: "sha1" };
 
     /// Runs the jobs and prints their lines; as many as expected must say `ok`, and none `FAIL`.
     fn run(&self) {

@@ -22,29 +22,29 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-struct Step {
+struct CiStep {
     name: &'static str,
     what: &'static str,
     run: fn() -> anyhow::Result<Outcome>,
 }
 
-const STEPS: &[Step] = &[
-    Step { name: "format", what: "rustfmt finds nothing to change", run: format },
-    Step {
+const STEPS: &[CiStep] = &[
+    CiStep { name: "format", what: "rustfmt finds nothing to change", run: format },
+    CiStep {
         name: "codegen",
         what: "the generated wire types and the page of what is supported are current",
         run: codegen,
     },
-    Step { name: "tidy", what: "language, names and dependencies follow CONTRIBUTING", run: tidy },
-    Step { name: "licences", what: "every dependency has an allowed licence", run: licences },
-    Step { name: "clippy", what: "clippy finds nothing, warnings are errors", run: clippy },
-    Step { name: "build", what: "the program builds for release", run: build },
-    Step {
+    CiStep { name: "tidy", what: "language, names and dependencies follow CONTRIBUTING", run: tidy },
+    CiStep { name: "licences", what: "every dependency has an allowed licence", run: licences },
+    CiStep { name: "clippy", what: "clippy finds nothing, warnings are errors", run: clippy },
+    CiStep { name: "build", what: "the program builds for release", run: build },
+    CiStep {
         name: "test",
         what: "all tests: units, conformance, end to end, Linux client, browser",
         run: test,
     },
-    Step { name: "fuzz", what: "each fuzz target runs for a bounded time", run: fuzz },
+    CiStep { name: "fuzz", what: "each fuzz target runs for a bounded time", run: fuzz },
 ];
 
 /// Runs the steps and prints a line for each.
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         bail!("no step {unknown:?}; `cargo xtask ci --list` names them");
     }
     let chosen =
-        |step: &&Step| arguments.steps.is_empty() || arguments.steps.iter().any(|name| name == step.name);
+        |step: &&CiStep| arguments.steps.is_empty() || arguments.steps.iter().any(|name| name == step.name);
     let lines: Vec<(bool, String)> = STEPS.iter().filter(chosen).map(timed).collect();
     println!();
     lines.iter().for_each(|(_, line)| println!("{line}"));
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn timed(step: &Step) -> (bool, String) {
+fn timed(step: &CiStep) -> (bool, String) {
     println!("\n=== {}: {}", step.name, step.what);
     let start = Instant::now();
     let result = (step.run)();

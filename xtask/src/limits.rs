@@ -61,7 +61,7 @@ const INTERNAL: [&str; 28] = [
 ];
 
 /// A limit as it stands in a source file.
-struct Limit {
+struct LimitConstant {
     name: String,
     value: String,
     says: String,
@@ -93,7 +93,7 @@ fn page() -> anyhow::Result<String> {
         }
         limits.retain(|limit| !INTERNAL.contains(&limit.name.as_str()));
         let _ = write!(page, "\n## {title}\n\n| limit | default | meaning |\n|---|---|---|\n");
-        for Limit { name, value, says } in limits {
+        for LimitConstant { name, value, says } in limits {
             let value = readable(&value, &says);
             let _ = writeln!(page, "| `{name}` | {value} | {} |", says.replace('|', "\\|"));
         }
@@ -170,7 +170,7 @@ fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Finds `const NAME_MAX: T = value;` and fields `name_max: T` with their defaults.
-fn scan(text: &str) -> Vec<Limit> {
+fn scan(text: &str) -> Vec<LimitConstant> {
     let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
     let mut limits = Vec::new();
     let mut says: Vec<&str> = Vec::new();
@@ -181,7 +181,7 @@ fn scan(text: &str) -> Vec<Limit> {
             continue;
         }
         if let Some((name, value)) = constant(line).or_else(|| field(line, text)) {
-            limits.push(Limit { name, value, says: sentence(&says) });
+            limits.push(LimitConstant { name, value, says: sentence(&says) });
         }
         if !line.starts_with("#[") {
             says.clear();

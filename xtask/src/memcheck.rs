@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 const UNDER_VALGRIND: [&str; 3] = ["every_size_agree", "one_damaged_message", "of_mit"];
 
 /// A program of tests.
-struct Program {
+struct TestProgram {
     name: String,
     path: PathBuf,
 }
@@ -40,7 +40,7 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
 }
 
 /// Builds the tests of `krb5`, with flags for the compiler.
-fn programs(folder: &str, flags: &[(&str, &str)], target: &str) -> anyhow::Result<Vec<Program>> {
+fn programs(folder: &str, flags: &[(&str, &str)], target: &str) -> anyhow::Result<Vec<TestProgram>> {
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["test", "--locked", "--quiet", "--package", "orthrus-krb5", "--lib", "--tests", "--no-run"])
         .args(["--message-format=json-render-diagnostics", "--target", target])
@@ -57,10 +57,10 @@ fn programs(folder: &str, flags: &[(&str, &str)], target: &str) -> anyhow::Resul
 }
 
 /// Takes a program from a message of cargo's.
-fn program(message: &str) -> Option<Program> {
+fn program(message: &str) -> Option<TestProgram> {
     let message: Value = serde_json::from_str(message).ok()?;
     let path = message.get("executable")?.as_str()?.into();
-    Some(Program { name: message.get("target")?.get("name")?.as_str()?.to_owned(), path })
+    Some(TestProgram { name: message.get("target")?.get("name")?.as_str()?.to_owned(), path })
 }
 
 fn host() -> anyhow::Result<String> {
@@ -123,7 +123,12 @@ fn valgrind() -> anyhow::Result<Option<String>> {
 }
 
 /// Runs a program on one path, or on those that it finds, and says which.
-fn check(checker: &str, program: &Program, cpu: Option<Cpu>, command: &mut Command) -> anyhow::Result<()> {
+fn check(
+    checker: &str,
+    program: &TestProgram,
+    cpu: Option<Cpu>,
+    command: &mut Command,
+) -> anyhow::Result<()> {
     let folder = steps::root().join("crates/krb5");
     if let Some(cpu) = cpu {
         command.env(CPU_VARIABLE, cpu.name());

@@ -14,7 +14,7 @@ const UNSTEADY_MAX: usize = 5;
 
 /// Sums over all test programs of a run.
 #[derive(Default)]
-struct Tally {
+struct TestTally {
     passed: u64,
     failed: u64,
     /// Test programs that began and gave no result yet; one that a signal ends never does.
@@ -25,7 +25,7 @@ struct Tally {
     skipped: Vec<String>,
 }
 
-impl Tally {
+impl TestTally {
     fn take(&mut self, line: &str) {
         if let Some(reason) = line.trim().strip_prefix("skipped: ") {
             self.skipped.push(reason.to_owned());
@@ -54,7 +54,7 @@ impl Tally {
 /// When a test fails twice, when more than [`UNSTEADY_MAX`] fail, when a test program ends without
 /// a result, or when no test ran.
 pub(crate) fn run() -> anyhow::Result<Outcome> {
-    let mut tally = Tally::default();
+    let mut tally = TestTally::default();
     let status = cargo_test(&[], &mut tally)?;
     let unsteady = if status.success() { Vec::new() } else { repeat(&mut tally, status)? };
     if tally.passed == 0 {
@@ -71,7 +71,7 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
 
 /// Runs the failed tests of `first` once more, one at a time, and returns their names if all of
 /// them pass.
-fn repeat(first: &mut Tally, status: ExitStatus) -> anyhow::Result<Vec<String>> {
+fn repeat(first: &mut TestTally, status: ExitStatus) -> anyhow::Result<Vec<String>> {
     let failures = std::mem::take(&mut first.failures);
     if first.unfinished > 0 {
         bail!("{} test programs ended without a result; cargo test ended with {status}", first.unfinished);
@@ -82,7 +82,7 @@ fn repeat(first: &mut Tally, status: ExitStatus) -> anyhow::Result<Vec<String>> 
     println!("\n{} tests failed; each runs once more by itself", failures.len());
     let mut arguments = vec!["--exact", "--test-threads", "1"];
     arguments.extend(failures.iter().map(String::as_str));
-    let mut again = Tally::default();
+    let mut again = TestTally::default();
     let status = cargo_test(&arguments, &mut again)?;
     if !status.success() || again.passed < failures.len() as u64 {
         bail!("failed twice: {}", again.failures.join(", "));
@@ -92,7 +92,7 @@ fn repeat(first: &mut Tally, status: ExitStatus) -> anyhow::Result<Vec<String>> 
     Ok(failures)
 }
 
-fn cargo_test(arguments: &[&str], tally: &mut Tally) -> anyhow::Result<ExitStatus> {
+fn cargo_test(arguments: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(["test", "--locked", "--no-fail-fast", "--workspace", "--", "--show-output"])
@@ -110,11 +110,11 @@ fn cargo_test(arguments: &[&str], tally: &mut Tally) -> anyhow::Result<ExitStatu
 
 #[cfg(test)]
 mod unit {
-    use super::Tally;
+    use super::TestTally;
 
     #[test]
     fn results_of_all_programs_are_added_and_skips_keep_their_reasons() {
-        let mut tally = Tally::default();
+        let mut tally = TestTally::default();
         for line in [
             "running 5 tests",
             "test a ... ok",

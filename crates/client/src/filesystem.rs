@@ -13,7 +13,7 @@ use crate::options::Options;
 const PIPELINE: usize = 16;
 
 /// A part of a file in flight to the server.
-struct Piece<'a> {
+struct FilePiece<'a> {
     offset: u64,
     data: &'a [u8],
     ticket: Ticket,
@@ -228,7 +228,7 @@ impl Filesystem {
         &mut self,
         file: &OpenFile,
         pieces: &mut VecDeque<(u64, &'a [u8])>,
-        ahead: &mut VecDeque<Piece<'a>>,
+        ahead: &mut VecDeque<FilePiece<'a>>,
     ) -> Result<Option<[u8; 8]>, Error> {
         while ahead.len() < PIPELINE
             && let Some((offset, data)) = pieces.pop_front()
@@ -236,9 +236,9 @@ impl Filesystem {
             let (stable, options) = (StableHow4::UNSTABLE4, CallOptions::default());
             let ticket =
                 self.client.submit_write(&file.handle, file.stateid, offset, stable, data, options)?;
-            ahead.push_back(Piece { offset, data, ticket });
+            ahead.push_back(FilePiece { offset, data, ticket });
         }
-        let Some(Piece { offset, data, ticket }) = ahead.pop_front() else { return Ok(None) };
+        let Some(FilePiece { offset, data, ticket }) = ahead.pop_front() else { return Ok(None) };
         let reply = self.client.wait(ticket)?;
         let written = write_result(&reply)?;
         self.client.recycle(reply);

@@ -12,7 +12,7 @@ pub struct Slot {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct SlotEntry {
     /// The sequence id of the next new request.
     next: u32,
     busy: bool,
@@ -21,7 +21,7 @@ struct Entry {
 /// The slot table. It assigns the lowest free slot first, so that the server can shrink its table.
 #[derive(Debug)]
 pub struct SlotTable {
-    entries: Vec<Entry>,
+    entries: Vec<SlotEntry>,
     /// `sr_target_highest_slotid`: slots above this one are not used.
     target: u32,
     busy: u32,
@@ -37,7 +37,7 @@ impl SlotTable {
     /// Creates a table of `slots` slots, at least one, all at sequence id 1.
     pub fn new(slots: u32) -> Self {
         let slots = slots.clamp(1, Self::SLOTS_MAX);
-        let entries = vec![Entry { next: 1, busy: false }; slots as usize];
+        let entries = vec![SlotEntry { next: 1, busy: false }; slots as usize];
         Self { entries, target: slots - 1, busy: 0, first_free: 0 }
     }
 

@@ -97,7 +97,8 @@ impl<'a> Job<'a> {
     /// # Errors
     /// When `stop` becomes true, after the script has been ended; when its output cannot be read.
     pub fn wait(&self, stop: &AtomicBool, each: &mut dyn FnMut(&str, &str)) -> anyhow::Result<Vec<Ended>> {
-        let mut under_way: Vec<Output> = self.nodes.iter().map(|node| Output::new(node, &self.dir)).collect();
+        let mut under_way: Vec<NodeOutput> =
+            self.nodes.iter().map(|node| NodeOutput::new(node, &self.dir)).collect();
         let mut ended = Vec::new();
         let mut look_nodes = Instant::now() + LOOK_NODES;
         while !under_way.is_empty() {
@@ -140,7 +141,7 @@ impl Drop for Job<'_> {
 }
 
 /// The output of a node so far.
-struct Output {
+struct NodeOutput {
     node: String,
     dir: PathBuf,
     text: Vec<u8>,
@@ -148,7 +149,7 @@ struct Output {
     told: usize,
 }
 
-impl Output {
+impl NodeOutput {
     fn new(node: &str, dir: &Path) -> Self {
         Self { node: node.to_owned(), dir: dir.to_owned(), text: Vec::new(), told: 0 }
     }
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn output_is_told_line_by_line_and_the_last_one_at_the_end() {
         let dir = tempfile::tempdir().unwrap();
-        let mut output = Output::new("node1", dir.path());
+        let mut output = NodeOutput::new("node1", dir.path());
         let mut lines = Vec::new();
         let file = dir.path().join("node1.out");
         output.read(&mut |_, line| lines.push(line.to_owned())).unwrap();

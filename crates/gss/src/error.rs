@@ -109,9 +109,9 @@ pub(crate) mod major {
     pub(crate) const CONTINUE_NEEDED: u32 = 1;
 }
 
-type Kind = fn(Status) -> GssError;
+type GssErrorKind = fn(Status) -> GssError;
 
-fn kind_of_major(code: u32) -> Option<Kind> {
+fn kind_of_major(code: u32) -> Option<GssErrorKind> {
     // A calling error for an input token means that the token is too short to be parsed.
     if code & major::CALLING_MASK != 0 {
         return Some(GssError::MalformedToken);
@@ -133,7 +133,7 @@ const ASN1_CODES: i64 = 32;
 
 /// The minor codes with a known cause, as offsets in the Kerberos library's table. Codes up to 127
 /// are those of RFC 4120.
-const KINDS: &[(&[i64], Kind)] = &[
+const KINDS: &[(&[i64], GssErrorKind)] = &[
     // KDC_ERR_NAME_EXP, KDC_ERR_SERVICE_EXP, AP_ERR_TKT_EXPIRED
     (&[1, 2, 32], GssError::TicketExpired),
     // KDC_ERR_NEVER_VALID, AP_ERR_TKT_NYV, AP_ERR_SKEW, KDCREP_SKEW
@@ -156,7 +156,7 @@ const KINDS: &[(&[i64], Kind)] = &[
     (&[154, 156, 220], GssError::KdcUnreachable),
 ];
 
-fn kind_of_minor(code: u32) -> Option<Kind> {
+fn kind_of_minor(code: u32) -> Option<GssErrorKind> {
     let code = i64::from(code.cast_signed());
     if (ASN1_BASE..ASN1_BASE + ASN1_CODES).contains(&code) {
         return Some(GssError::MalformedToken);

@@ -9,10 +9,10 @@ use std::time::Duration;
 /// A cache of values until they expire; at the limit it drops the oldest entry.
 pub(crate) struct Cache<K, V> {
     max: usize,
-    inner: Mutex<Inner<K, V>>,
+    inner: Mutex<CacheState<K, V>>,
 }
 
-struct Inner<K, V> {
+struct CacheState<K, V> {
     entries: HashMap<K, (V, Duration)>,
     /// Keys in order of insertion. A key occurs exactly once while it has an entry.
     order: VecDeque<K>,
@@ -20,7 +20,7 @@ struct Inner<K, V> {
 
 impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max, inner: Mutex::new(Inner { entries: HashMap::new(), order: VecDeque::new() }) }
+        Self { max, inner: Mutex::new(CacheState { entries: HashMap::new(), order: VecDeque::new() }) }
     }
 
     /// Returns a value that has not expired at `now`.

@@ -80,12 +80,12 @@ pub(crate) enum Asked {
 type Sink = Box<dyn Fn(&Key, &Answer, Duration) + Send + Sync>;
 
 /// The lookups in flight. Dropping it ends the threads once the name service returns.
-pub(crate) struct Lookups(Arc<Shared>);
+pub(crate) struct Lookups(Arc<SharedLookups>);
 
-struct Shared {
+struct SharedLookups {
     source: Arc<dyn IdentitySource>,
     sink: Sink,
-    inner: Mutex<Inner>,
+    inner: Mutex<LookupState>,
     /// Signals that a lookup is queued or that the threads should end.
     work: Condvar,
     /// Signals that a lookup has ended.
@@ -93,7 +93,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Inner {
+struct LookupState {
     flights: HashMap<Key, Arc<Flight>>,
     queue: VecDeque<(Key, Arc<Flight>)>,
     /// Start times of the running lookups.
@@ -119,7 +119,7 @@ impl Lookups {
         sink: impl Fn(&Key, &Answer, Duration) + Send + Sync + 'static,
     ) -> Self {
         let (inner, sink) = (Mutex::default(), Box::new(sink));
-        Self(Arc::new(Shared { source, sink, inner, work: Condvar::new(), done: Condvar::new() }))
+        Self(Arc::new(SharedLookups { source, sink, inner, work: Condvar::new(), done: Condvar::new() }))
     }
 
     /// Starts the lookup of a key, or joins the one in flight.
@@ -147,7 +147,7 @@ impl Lookups {
                 let flight = Arc::new(Flight { since: Instant::now(), now, answer: OnceLock::new() });
                 inner.flights.insert(key.clone(), flight.clone());
                 inner.queue.push_back((key, flight.clone()));
-                if !Shared::staff(&self.0, &mut inner) {
+                if !SharedLookups::staff(&self.0, &mut inner) {
                     return Asked::Late;
                 }
                 flight
@@ -170,7 +170,7 @@ impl Lookups {
     }
 }
 
-impl Inner {
+impl LookupState {
     /// Returns whether every thread hangs in the name service. Further callers then do not wait.
     fn is_stuck(&self) -> bool {
         self.running.len() >= LOOKUP_THREADS_MAX
@@ -178,14 +178,14 @@ impl Inner {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+impl SharedLookups {
+    fn lock(&self) -> MutexGuard<'_, LookupState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ensures that a thread takes the queued lookups. Returns false if there is no thread and the
     /// system provides none.
-    fn staff(this: &Arc<Self>, inner: &mut Inner) -> bool {
+    fn staff(this: &Arc<Self>, inner: &mut LookupState) -> bool {
         if inner.queue.len() > inner.idle && inner.threads < LOOKUP_THREADS_MAX {
             let shared = this.clone();
             let name = format!("names-{}", inner.threads);
@@ -203,13 +203,13 @@ impl Shared {
         true
     }
 
-    fn wait(&self, mut inner: MutexGuard<'_, Inner>, flight: &Flight, left: &Cell<Duration>) -> Asked {
+    fn wait(&self, mut inner: MutexGuard<'_, LookupState>, flight: &Flight, left: &Cell<Duration>) -> Asked {
         if left.get().is_zero() || inner.waiters >= LOOKUP_WAITERS_MAX {
             return Asked::Late;
         }
         let began = Instant::now();
         inner.waiters += 1;
-        let pending = |_: &mut Inner| flight.answer.get().is_none();
+        let pending = |_: &mut LookupState| flight.answer.get().is_none();
         let waited = self.done.wait_timeout_while(inner, left.get(), pending);
         let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
         inner.waiters -= 1;
@@ -287,9 +287,9 @@ mod tests {
 
     /// A source that counts its lookups.
     #[derive(Default)]
-    struct Directory(AtomicUsize);
+    struct CountingDirectory(AtomicUsize);
 
-    impl IdentitySource for Directory {
+    impl IdentitySource for CountingDirectory {
         fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
             Ok(None)
         }
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_lookup_that_ends_after_the_miss_of_another_thread_is_not_repeated() {
-        let directory = Arc::new(Directory::default());
+        let directory = Arc::new(CountingDirectory::default());
         let cache: Arc<Mutex<HashMap<Key, Answer>>> = Arc::default();
         let filled = cache.clone();
         let sink = move |key: &Key, answer: &Answer, _| {

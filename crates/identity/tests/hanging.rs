@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory that answers while its gate is open.
 #[derive(Default)]
-struct Gate {
+struct DirectoryGate {
     open: Mutex<bool>,
     changed: Condvar,
     calls: AtomicUsize,
@@ -23,7 +23,7 @@ struct Gate {
     most_inside: AtomicUsize,
 }
 
-impl Gate {
+impl DirectoryGate {
     fn set(&self, open: bool) {
         *self.open.lock().unwrap() = open;
         self.changed.notify_all();
@@ -39,9 +39,9 @@ impl Gate {
 }
 
 #[derive(Clone, Default)]
-struct Directory(Arc<Gate>);
+struct GatedDirectory(Arc<DirectoryGate>);
 
-impl IdentitySource for Directory {
+impl IdentitySource for GatedDirectory {
     fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
         Ok(None)
     }
@@ -63,8 +63,8 @@ impl IdentitySource for Directory {
     }
 }
 
-fn world(open: bool) -> (Directory, Mapper) {
-    let directory = Directory::default();
+fn world(open: bool) -> (GatedDirectory, Mapper) {
+    let directory = GatedDirectory::default();
     directory.0.set(open);
     (directory.clone(), Mapper::new(Rules::new("d", "R"), directory))
 }

@@ -91,16 +91,16 @@ fn owners_go_both_ways() {
 }
 
 #[derive(Clone, Default)]
-struct Counting(Arc<AtomicUsize>);
+struct CountingSource(Arc<AtomicUsize>);
 
-impl Counting {
+impl CountingSource {
     fn failing(&self) -> SourceError {
         self.0.fetch_add(1, Ordering::Relaxed);
         SourceError { what: "x".into(), why: "down".into() }
     }
 }
 
-impl IdentitySource for Counting {
+impl IdentitySource for CountingSource {
     fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Some(Identity { uid: 1, gid: 1, groups: [].into() }))
@@ -121,7 +121,7 @@ impl IdentitySource for Counting {
 
 #[test]
 fn a_mapping_is_looked_up_once_until_it_expires() {
-    let source = Counting::default();
+    let source = CountingSource::default();
     let mapper = Mapper::new(Rules::new("d", "R"), source.clone());
     for _ in 0..10 {
         mapper.principal("alice@R", T0).unwrap();
@@ -136,7 +136,7 @@ fn a_mapping_is_looked_up_once_until_it_expires() {
 
 #[test]
 fn a_failing_name_service_is_an_error_for_setattr_and_a_number_for_getattr() {
-    let source = Counting::default();
+    let source = CountingSource::default();
     let mapper = Mapper::new(Rules::new("d", "R"), source.clone());
     assert!(matches!(mapper.uid_of_owner(b"alice@d", T0), Err(OwnerError::Source(_))));
     for _ in 0..10 {

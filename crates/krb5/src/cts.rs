@@ -30,14 +30,14 @@ pub(crate) struct Plain<'b, 't, S: Suite> {
 }
 
 /// A message in a lane.
-struct Lane<'b, 't, S: Suite> {
+struct CtsLane<'b, 't, S: Suite> {
     key: &'b Key<S::Encrypt>,
     walk: Walk<'b, 't, BLOCK>,
     range: Range<usize>,
     chain: [u8; BLOCK],
 }
 
-impl<'b, 't, S: Suite> Lane<'b, 't, S> {
+impl<'b, 't, S: Suite> CtsLane<'b, 't, S> {
     fn new(message: Plain<'b, 't, S>) -> Self {
         let Plain { key, token, range, done, chain } = message;
         assert!(range.len() >= BLOCK, "a message begins with its confounder");
@@ -70,8 +70,8 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = Plain<'b, 't, S>>,
 ) {
-    let mut waiting = messages.map(Lane::new).fuse();
-    let mut lanes: [Option<Lane<'b, 't, S>>; LANES] = [const { None }; LANES];
+    let mut waiting = messages.map(CtsLane::new).fuse();
+    let mut lanes: [Option<CtsLane<'b, 't, S>>; LANES] = [const { None }; LANES];
     loop {
         for slot in &mut lanes {
             while slot.as_ref().is_none_or(|lane| lane.walk.is_done()) {
@@ -85,7 +85,7 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
         }
         let Some(blocks) = lanes.iter_mut().flatten().map(|lane| lane.walk.prepare()).min() else { return };
         let blocks = blocks.min(STEP_BLOCKS);
-        S::encrypt(run.cpu, lanes.iter_mut().flatten().map(Lane::cbc), blocks);
+        S::encrypt(run.cpu, lanes.iter_mut().flatten().map(CtsLane::cbc), blocks);
         let mut count = 0;
         for lane in lanes.iter_mut().flatten() {
             lane.walk.advance(blocks);

@@ -94,10 +94,10 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
     let Some(first) = waiting.next() else { return };
     let units = Units::of(run.cpu);
     let mut columns = H::Columns::default();
-    let mut lanes: [Option<Lane<'k, H, S>>; LANES_MAX] = [const { None }; LANES_MAX];
+    let mut lanes: [Option<MacLane<'k, H, S>>; LANES_MAX] = [const { None }; LANES_MAX];
     let mut count = 0;
     for message in std::iter::once(first).chain(waiting.by_ref()).take(H::lanes_max(units)) {
-        Lane::begin(&mut lanes[count], message, &mut columns, count);
+        MacLane::begin(&mut lanes[count], message, &mut columns, count);
         count += 1;
     }
     while count > 0 {
@@ -114,7 +114,7 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
                 done(ended.source, &digest);
             }
             if let Some(message) = waiting.next() {
-                Lane::begin(&mut lanes[n], message, &mut columns, n);
+                MacLane::begin(&mut lanes[n], message, &mut columns, n);
                 continue;
             }
             count -= 1;
@@ -132,7 +132,7 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
 fn lock_step<H: Hash, S: Source>(
     units: Units,
     columns: &mut H::Columns,
-    lanes: &[Option<Lane<'_, H, S>>],
+    lanes: &[Option<MacLane<'_, H, S>>],
 ) -> usize {
     let most = STEP / H::BLOCK / lanes.len();
     let blocks = lanes.iter().flatten().map(|lane| lane.blocks).min().unwrap_or(0).min(most);
@@ -146,7 +146,7 @@ fn lock_step<H: Hash, S: Source>(
 
 /// The progress of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum MacPhase {
     /// Blocks are ready in the source.
     Direct,
     /// Blocks are ready in the buffer, and more follow.
@@ -158,7 +158,7 @@ enum Phase {
 }
 
 /// A message in a lane. Its next whole blocks are ready, in the source or in the buffer.
-struct Lane<'k, H: Hash, S> {
+struct MacLane<'k, H: Hash, S> {
     key: &'k HmacKey<H>,
     source: S,
     at: Cursor,
@@ -167,7 +167,7 @@ struct Lane<'k, H: Hash, S> {
     suffix: Option<Header>,
     /// The bytes of the message, with the block of the key.
     length: u64,
-    phase: Phase,
+    phase: MacPhase,
     /// The number of blocks that are ready.
     blocks: usize,
     /// Blocks that span pieces, and final blocks.
@@ -176,7 +176,7 @@ struct Lane<'k, H: Hash, S> {
     hashed: usize,
 }
 
-impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
+impl<'k, H: Hash, S: Source> MacLane<'k, H, S> {
     /// Starts a message in a slot and a column.
     #[inline]
     fn begin(
@@ -197,7 +197,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
             left: len,
             suffix,
             length: before + total as u64,
-            phase: Phase::Direct,
+            phase: MacPhase::Direct,
             blocks: 0,
             buffer: [0; BUFFER],
             hashed: 0,
@@ -209,7 +209,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
     /// Returns the bytes that begin with the ready blocks.
     #[inline]
     fn waiting(&self) -> &[u8] {
-        if self.phase == Phase::Direct {
+        if self.phase == MacPhase::Direct {
             let mut at = self.at;
             self.source.piece(&mut at)
         } else {
@@ -221,7 +221,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
     #[inline]
     fn advance(&mut self, blocks: usize, columns: &mut H::Columns, column: usize) -> bool {
         self.blocks -= blocks;
-        if self.phase == Phase::Direct {
+        if self.phase == MacPhase::Direct {
             self.at.advance(blocks * H::BLOCK);
             self.left -= blocks * H::BLOCK;
         } else {
@@ -231,14 +231,14 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
             return false;
         }
         match self.phase {
-            Phase::Direct | Phase::Gathered => self.gather(0),
-            Phase::Last => {
+            MacPhase::Direct | MacPhase::Gathered => self.gather(0),
+            MacPhase::Last => {
                 let digest = digest_of::<H>(&columns.get(column));
                 self.buffer[..H::DIGEST].copy_from_slice(&digest[..H::DIGEST]);
-                self.end(Phase::Outer, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
+                self.end(MacPhase::Outer, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
                 columns.put(column, &self.key.outer);
             }
-            Phase::Outer => return true,
+            MacPhase::Outer => return true,
         }
         false
     }
@@ -253,7 +253,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
         if used == 0 && !fits {
             let whole = self.source.piece(&mut self.at).len().min(self.left) / H::BLOCK;
             if whole > 0 {
-                (self.phase, self.blocks) = (Phase::Direct, whole);
+                (self.phase, self.blocks) = (MacPhase::Direct, whole);
                 return;
             }
         }
@@ -268,19 +268,19 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
             used += count;
         }
         if !fits {
-            (self.phase, self.blocks, self.hashed) = (Phase::Gathered, 1, 0);
+            (self.phase, self.blocks, self.hashed) = (MacPhase::Gathered, 1, 0);
             return;
         }
         if let Some(suffix) = self.suffix {
             self.buffer[used..used + suffix.len()].copy_from_slice(&suffix);
             used += suffix.len();
         }
-        self.end(Phase::Last, used, self.length);
+        self.end(MacPhase::Last, used, self.length);
     }
 
     /// Pads the message in the buffer: one bit, zeros, the length in bits.
     #[inline]
-    fn end(&mut self, phase: Phase, used: usize, length: u64) {
+    fn end(&mut self, phase: MacPhase, used: usize, length: u64) {
         self.phase = phase;
         self.blocks = pad::<H>(&mut self.buffer, used, length);
         self.hashed = 0;

@@ -123,16 +123,22 @@ impl<'a> UnwrapMessage<'a> {
 
     /// Returns the keys if they are of this suite, the token, and its encrypted range; `None` if
     /// the token is already refused.
-    fn parts<'b, S: Suite>(&'b mut self) -> Option<Parts<'b, 'a, S>> {
+    fn parts<'b, S: Suite>(&'b mut self) -> Option<TokenParts<'b, 'a, S>> {
         let keys = S::of(&self.keys.suite)?;
         let sealed = self.result.as_ref().ok()?.sealed;
         let end = self.token.len() - S::ENCTYPE.mac_len();
-        Some(Parts { keys, token: &mut self.token, range: HEADER_LEN..end, sealed, result: &mut self.result })
+        Some(TokenParts {
+            keys,
+            token: &mut self.token,
+            range: HEADER_LEN..end,
+            sealed,
+            result: &mut self.result,
+        })
     }
 }
 
 /// A token that has not been refused.
-struct Parts<'b, 'a, S: Suite> {
+struct TokenParts<'b, 'a, S: Suite> {
     keys: &'b SuiteKeys<S>,
     token: &'b mut Segments<'a>,
     range: Range<usize>,
@@ -157,7 +163,7 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
         verify(run, window, &progress, &[]);
     }
     for message in window {
-        if let Some(Parts { token, range, sealed: true, result, .. }) = message.parts::<S>()
+        if let Some(TokenParts { token, range, sealed: true, result, .. }) = message.parts::<S>()
             && !same_header(token, range.end)
         {
             *result = Err(TokenError::BadIntegrity);
@@ -168,7 +174,8 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
 /// Decrypts and hashes whole units in one pass, if the suite supports this.
 fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &mut [Progress<S>]) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
-        let Parts { keys, token, range: Range { start, end }, sealed: true, .. } = message.parts::<S>()?
+        let TokenParts { keys, token, range: Range { start, end }, sealed: true, .. } =
+            message.parts::<S>()?
         else {
             return None;
         };
@@ -186,7 +193,7 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progr
 /// Decrypts the rest of the sealed tokens that have not been refused.
 fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &[Progress<S>]) {
     for (message, progress) in window.iter_mut().zip(progress) {
-        if let Some(Parts { keys, token, range, sealed: true, .. }) = message.parts::<S>() {
+        if let Some(TokenParts { keys, token, range, sealed: true, .. }) = message.parts::<S>() {
             cts::decrypt::<S>(run, &keys.open, token, range, progress.done, progress.chain);
         }
     }
@@ -200,7 +207,7 @@ fn verify<S: Suite>(
     prefix: &[u8],
 ) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
-        let Parts { keys, token, range, sealed, result } = message.parts::<S>()?;
+        let TokenParts { keys, token, range, sealed, result } = message.parts::<S>()?;
         let (from, len) = (range.start + progress.done, range.len() - progress.done);
         let covered = if sealed {
             Message { key: &keys.open_mac, start: progress.start(0), prefix, from, len, suffix: None }

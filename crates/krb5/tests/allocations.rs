@@ -11,14 +11,14 @@ use orthrus_krb5::{
 };
 
 /// The system's allocator, with a count of allocations per thread.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
         // SAFETY: this function has the same requirements.
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Returns how often `work` allocates.
 fn allocations(work: impl FnOnce()) -> usize {

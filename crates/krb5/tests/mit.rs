@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const TOKENS_PER_ENCTYPE: usize = 54;
 
-struct Token {
+struct MitToken {
     sender: Role,
     kind: String,
     message: Vec<u8>,
@@ -23,7 +23,7 @@ struct Token {
 struct Vectors {
     key: Vec<u8>,
     acceptor_subkey: bool,
-    tokens: Vec<Token>,
+    tokens: Vec<MitToken>,
 }
 
 impl Vectors {
@@ -43,7 +43,7 @@ fn load(enctype: Enctype) -> Vectors {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let lucid = lines.iter().find(|line| line["lucid"] == "acceptor").expect("the exported context");
     assert_eq!(lucid["acceptor_enctype"], enctype.etype());
-    let tokens = lines.iter().filter(|line| line["kind"].is_string()).map(|line| Token {
+    let tokens = lines.iter().filter(|line| line["kind"].is_string()).map(|line| MitToken {
         sender: if line["dir"] == "acceptor" { Role::Acceptor } else { Role::Initiator },
         kind: line["kind"].as_str().expect("a string").to_owned(),
         message: unhex(&line["msg"]),

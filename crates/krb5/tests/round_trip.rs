@@ -17,12 +17,12 @@ fn run() -> Run<'static> {
 const LENGTH_MAX: usize = 1 << 20;
 
 /// Both sides of one context.
-struct Context {
+struct ContextPair {
     initiator: ContextKeys,
     acceptor: ContextKeys,
 }
 
-impl Context {
+impl ContextPair {
     fn new(enctype: Enctype, seed: u8) -> Self {
         let key: Vec<u8> = (0..enctype.key_len() as u8).map(|i| i.wrapping_mul(31) ^ seed).collect();
         let side = |role| ContextKeys::new(enctype, &key, role, true).expect("the right length");
@@ -31,8 +31,8 @@ impl Context {
 }
 
 /// Eight contexts: the messages of a batch come from several.
-fn contexts() -> Vec<Context> {
-    (0..8).map(|n| Context::new(Enctype::ALL[n % 4], n as u8)).collect()
+fn contexts() -> Vec<ContextPair> {
+    (0..8).map(|n| ContextPair::new(Enctype::ALL[n % 4], n as u8)).collect()
 }
 
 fn plaintext(len: usize, seed: u64) -> Vec<u8> {
@@ -44,7 +44,7 @@ fn confounder(n: usize) -> [u8; 16] {
 }
 
 /// Seals messages of (context, length) as one batch, behind `start` bytes that must not change.
-fn seal(contexts: &[Context], messages: &[(usize, usize)], start: usize) -> Vec<Vec<u8>> {
+fn seal(contexts: &[ContextPair], messages: &[(usize, usize)], start: usize) -> Vec<Vec<u8>> {
     let mut buffers: Vec<Vec<u8>> = messages
         .iter()
         .enumerate()
@@ -70,7 +70,7 @@ fn seal(contexts: &[Context], messages: &[(usize, usize)], start: usize) -> Vec<
     buffers
 }
 
-fn open(contexts: &[Context], messages: &[(usize, usize)], buffers: &mut [Vec<u8>], start: usize) {
+fn open(contexts: &[ContextPair], messages: &[(usize, usize)], buffers: &mut [Vec<u8>], start: usize) {
     let mut batch: Vec<_> = buffers
         .iter_mut()
         .zip(messages)

@@ -110,12 +110,12 @@ pub(crate) struct Ledger {
     sums: [Sums; 2],
     /// Milliseconds of the ledger's clock until which the server counts as busy.
     busy_until: AtomicU64,
-    table: Mutex<Table>,
+    table: Mutex<AccountTable>,
 }
 
 /// The connections that are not condemned.
 #[derive(Debug, Default)]
-struct Table {
+struct AccountTable {
     accounts: HashMap<u64, Arc<Account>>,
     /// The untrusted ones by address, the oldest first.
     untrusted: HashMap<IpAddr, BTreeMap<u64, u64>>,
@@ -144,7 +144,7 @@ impl Ledger {
         self.milliseconds() < self.busy_until.load(Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, AccountTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -304,7 +304,13 @@ impl Ledger {
 
     /// Condemns connections while `exceeds` returns true, the largest holder of the largest address
     /// first.
-    fn close_largest(&self, table: &mut Table, budget: Budget, trusted: bool, exceeds: impl Fn() -> bool) {
+    fn close_largest(
+        &self,
+        table: &mut AccountTable,
+        budget: Budget,
+        trusted: bool,
+        exceeds: impl Fn() -> bool,
+    ) {
         if !exceeds() {
             return;
         }
@@ -329,7 +335,7 @@ impl Ledger {
     }
 
     /// Condemns a connection, and requests its shard to close it.
-    fn condemn(&self, table: &mut Table, account: &Arc<Account>, why: &'static str) {
+    fn condemn(&self, table: &mut AccountTable, account: &Arc<Account>, why: &'static str) {
         table.remove(account);
         account.condemned.store(true, Relaxed);
         for (budget, yielded) in [Budget::Input, Budget::Output].into_iter().zip(&account.yielded) {
@@ -371,7 +377,7 @@ impl Ord for Holders {
     }
 }
 
-impl Table {
+impl AccountTable {
     fn oldest_untrusted(&self) -> Option<Arc<Account>> {
         let (_, address) = self.ranks.last()?;
         let (_, id) = self.untrusted.get(address)?.first_key_value()?;

@@ -2,12 +2,12 @@
 
 use super::*;
 
-struct World {
+struct LedgerWorld {
     ledger: Ledger,
     accounts: Vec<Arc<Account>>,
 }
 
-impl World {
+impl LedgerWorld {
     fn new(limits: Limits) -> Self {
         let ledger = Ledger::new(Arc::new(limits), Arc::new(Stats::default()));
         Self { ledger, accounts: Vec::new() }
@@ -45,12 +45,12 @@ impl World {
     }
 }
 
-fn with_places(connections_max: usize) -> World {
-    World::new(Limits { connections_max, ..Limits::default() })
+fn with_places(connections_max: usize) -> LedgerWorld {
+    LedgerWorld::new(Limits { connections_max, ..Limits::default() })
 }
 
-fn with_input(input_bytes_max: usize) -> World {
-    World::new(Limits { input_bytes_max, ..Limits::default() })
+fn with_input(input_bytes_max: usize) -> LedgerWorld {
+    LedgerWorld::new(Limits { input_bytes_max, ..Limits::default() })
 }
 
 #[test]

@@ -99,7 +99,8 @@ impl Listener {
         let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
         let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox));
         let (socket, admission) = (self.socket, self.admission);
-        let acceptor = Acceptor { socket, admission, shards: handles, ledger, stats: stats.clone() };
+        let acceptor =
+            ConnectionAcceptor { socket, admission, shards: handles, ledger, stats: stats.clone() };
         let thread = {
             let stop = stop.clone();
             std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run(&stop))?
@@ -194,7 +195,7 @@ impl Drop for Running {
 
 /// Accepts connections, all of which are strangers. While trusted clients are active it has an
 /// [`Allowance`] of time like each shard's strangers. Further connections wait in the kernel.
-struct Acceptor {
+struct ConnectionAcceptor {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
     shards: Vec<ShardHandle>,
@@ -202,7 +203,7 @@ struct Acceptor {
     stats: Arc<Stats>,
 }
 
-impl Acceptor {
+impl ConnectionAcceptor {
     fn run(self, stop: &Stop) {
         let mut count = 0u64;
         let mut allowance = Allowance::new(Instant::now());
@@ -286,7 +287,7 @@ impl Acceptor {
     }
 }
 
-impl Acceptor {
+impl ConnectionAcceptor {
     fn admits(&self, stream: &TcpStream, peer: SocketAddr) -> bool {
         let Some(admission) = &self.admission else { return true };
         stream.local_addr().is_ok_and(|own| admission(peer, own))

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A deferred request, and its way back.
-type DeferredCall = (CompletionSender<Vec<u8>>, CompletionEvent<Vec<u8>>);
+type DeferredEcho = (CompletionSender<Vec<u8>>, CompletionEvent<Vec<u8>>);
 
 #[derive(Default)]
-struct Echo {
+struct EchoService {
     closed: AtomicUsize,
     /// Requests that came after the reported end of their connection.
     late: AtomicUsize,
@@ -21,7 +21,7 @@ struct Echo {
     /// Number of "short" requests that were handled.
     short: AtomicUsize,
     /// Requests that are deferred until the test completes them.
-    away: Mutex<Vec<DeferredCall>>,
+    away: Mutex<Vec<DeferredEcho>>,
     /// Whether "gate" requests may end.
     open: AtomicBool,
     /// Requests in the order in which they were handled.
@@ -30,7 +30,7 @@ struct Echo {
     distrusts: AtomicBool,
 }
 
-impl Echo {
+impl EchoService {
     /// Waits until `count` requests are deferred.
     fn wait_for_away(&self, count: usize) {
         while self.away.lock().expect("a lock").len() < count {
@@ -53,7 +53,7 @@ const BIG: usize = 1 << 20;
 const ROOMY: usize = 64 << 10;
 const ROOMY_LEN: usize = 300;
 
-impl Service for Echo {
+impl Service for EchoService {
     type Shard = CompletionSender<Vec<u8>>;
     type Completed = Vec<u8>;
 
@@ -126,8 +126,8 @@ impl Service for Echo {
     }
 }
 
-fn start(limits: Limits) -> (Running, Arc<Echo>) {
-    let echo = Arc::new(Echo::default());
+fn start(limits: Limits) -> (Running, Arc<EchoService>) {
+    let echo = Arc::new(EchoService::default());
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
     (listener.start(echo.clone(), 2, limits).expect("threads"), echo)
 }
@@ -439,7 +439,7 @@ fn a_port_that_is_taken_is_said_so() {
 
 #[test]
 fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
-    let echo = Arc::new(Echo::default());
+    let echo = Arc::new(EchoService::default());
     let mut listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
     let refused = Arc::new(AtomicUsize::new(0));
     listener.admit(Box::new({

@@ -49,7 +49,7 @@ fn password() -> Result<String, RealmError> {
 /// Returns the queries; the names are already validated and need no quoting.
 fn script(dir: &Path, options: &RealmOptions, passwords: &[(String, String)]) -> String {
     let service_keys = format!("-randkey -e \"{}\"", options.enctypes.key_salts(true));
-    let mut script = Script { dir, queries: String::new() };
+    let mut script = KadminScript { dir, queries: String::new() };
     for (user, password) in passwords {
         script.add(&format!("-pw {password}"), user);
         script.export(user, "users.keytab");
@@ -72,12 +72,12 @@ fn script(dir: &Path, options: &RealmOptions, passwords: &[(String, String)]) ->
     script.queries
 }
 
-struct Script<'a> {
+struct KadminScript<'a> {
     dir: &'a Path,
     queries: String,
 }
 
-impl Script<'_> {
+impl KadminScript<'_> {
     fn add(&mut self, how: &str, principal: &str) {
         self.queries.push_str(&format!("addprinc {how} {principal}\n"));
     }

@@ -29,7 +29,7 @@ const SIZES: [usize; 12] = [
 /// The buffers of one size, the last used at the end, and the minimum of their number since the
 /// last trim.
 #[derive(Debug)]
-struct Stack {
+struct SizeStack {
     spare: Vec<Vec<u8>>,
     idle: usize,
 }
@@ -37,7 +37,7 @@ struct Stack {
 /// The buffers that a thread keeps.
 #[derive(Debug)]
 struct Memory {
-    stacks: [Stack; SIZES.len()],
+    stacks: [SizeStack; SIZES.len()],
     bytes: usize,
     bytes_max: usize,
 }
@@ -45,7 +45,7 @@ struct Memory {
 thread_local! {
     static MEMORY: RefCell<Memory> = const {
         RefCell::new(Memory {
-            stacks: [const { Stack { spare: Vec::new(), idle: 0 } }; SIZES.len()],
+            stacks: [const { SizeStack { spare: Vec::new(), idle: 0 } }; SIZES.len()],
             bytes: 0,
             bytes_max: 0,
         })

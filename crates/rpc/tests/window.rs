@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 /// The definition of the window (RFC 2203 section 5.3.3.1), implemented directly.
 #[derive(Default)]
-struct Model {
+struct WindowModel {
     seen: BTreeSet<u32>,
 }
 
-impl Model {
+impl WindowModel {
     fn check(&mut self, sequence: u32, size: u32) -> WindowOutcome {
         let highest = self.seen.last().copied();
         if sequence > MAXSEQ {
@@ -42,7 +42,7 @@ proptest! {
             1..400,
         ),
     ) {
-        let (mut window, mut model) = (SequenceWindow::new(size), Model::default());
+        let (mut window, mut model) = (SequenceWindow::new(size), WindowModel::default());
         prop_assert_eq!(window.size(), size);
         let mut number = i64::from(start);
         for step in steps {

@@ -14,13 +14,13 @@ const COMMITTING_BYTES_MAX: usize = 64 << 20;
 /// Calls that wait for stable storage, grouped by the object that they changed.
 #[derive(Debug)]
 pub(crate) struct GroupCommit<K, T> {
-    groups: Mutex<Groups<K, T>>,
+    groups: Mutex<CommitGroups<K, T>>,
     synced: AtomicU64,
     committed: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Groups<K, T> {
+struct CommitGroups<K, T> {
     /// The groups that have a leader, with the calls that joined since the start of its last
     /// synchronisation.
     waiting: HashMap<K, Vec<(T, usize)>>,
@@ -42,13 +42,13 @@ pub(crate) enum SyncRole<T> {
 
 impl<K, T> Default for GroupCommit<K, T> {
     fn default() -> Self {
-        let groups = Groups { waiting: HashMap::new(), calls: 0, bytes: 0 };
+        let groups = CommitGroups { waiting: HashMap::new(), calls: 0, bytes: 0 };
         Self { groups: Mutex::new(groups), synced: AtomicU64::new(0), committed: AtomicU64::new(0) }
     }
 }
 
 impl<K: Clone + Eq + Hash, T> GroupCommit<K, T> {
-    fn lock(&self) -> MutexGuard<'_, Groups<K, T>> {
+    fn lock(&self) -> MutexGuard<'_, CommitGroups<K, T>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

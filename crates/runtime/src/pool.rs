@@ -45,10 +45,10 @@ impl Default for PoolLimits {
 /// tasks and does not wait for running ones: a disk that hangs must not keep the server from
 /// ending.
 pub struct Pool<T, L = u32> {
-    shared: Arc<Shared<T, L>>,
+    shared: Arc<PoolState<T, L>>,
 }
 
-struct Shared<T, L> {
+struct PoolState<T, L> {
     name: &'static str,
     limits: PoolLimits,
     step: Box<dyn Fn(T) -> Option<T> + Send + Sync>,
@@ -77,7 +77,7 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
         let queue = Queue { queues: FairQueues::new(limits), threads: 0, idle: 0, ended: false };
         let (queue, work) = (Mutex::new(queue), Condvar::new());
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PoolState {
                 name,
                 limits,
                 step: Box::new(step),
@@ -96,7 +96,7 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
         let mut queue = self.shared.lock();
         let short = queue.threads < self.shared.limits.threads_max
             && (queue.threads == 0 || queue.queues.runnable() >= queue.idle);
-        match if short { Shared::spawn(&self.shared, queue.threads) } else { Ok(()) } {
+        match if short { PoolState::spawn(&self.shared, queue.threads) } else { Ok(()) } {
             Ok(()) => queue.threads += usize::from(short),
             Err(error) if queue.threads == 0 => {
                 tracing::error!("no thread for {}: {error}", self.shared.name);
@@ -146,13 +146,13 @@ impl<T, L: QueueKey> fmt::Debug for Pool<T, L> {
     }
 }
 
-impl<T, L> Shared<T, L> {
+impl<T, L> PoolState<T, L> {
     fn lock(&self) -> MutexGuard<'_, Queue<T, L>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T, L: QueueKey> Shared<T, L> {
+impl<T, L: QueueKey> PoolState<T, L> {
     fn note_crowd(&self, queue: &Queue<T, L>) {
         self.crowded.store(queue.queues.is_crowded(CROWDED_PART), Relaxed);
     }
@@ -185,7 +185,7 @@ impl<T, L: QueueKey> Shared<T, L> {
     }
 }
 
-impl<T: Send + 'static, L: QueueKey> Shared<T, L> {
+impl<T: Send + 'static, L: QueueKey> PoolState<T, L> {
     fn spawn(shared: &Arc<Self>, index: usize) -> std::io::Result<()> {
         let this = shared.clone();
         let thread = std::thread::Builder::new().name(format!("{}-{index}", shared.name));

@@ -55,7 +55,7 @@ struct Deferred {
 }
 
 /// The next step of deferred work.
-enum Task {
+enum ServiceTask {
     /// Runs the operations of a call.
     Execute(Deferred),
     /// Leads the group of an object: synchronises for all calls that have joined it.
@@ -64,8 +64,8 @@ enum Task {
     Answer(FileKey, Vec<Deferred>, VfsResult<()>),
 }
 
-type DiskPool<E> = <E as Executor>::Pool<Task, u32>;
-type ContextPool<E> = <E as Executor>::Pool<Task, IpAddr>;
+type DiskPool<E> = <E as Executor>::Pool<ServiceTask, u32>;
+type ContextPool<E> = <E as Executor>::Pool<ServiceTask, IpAddr>;
 type CopyPool<E> = <E as Executor>::Pool<Box<BackgroundCopy>, u32>;
 
 /// The server in the form that the network layer uses.
@@ -157,13 +157,13 @@ impl<E: Executor> NfsService<E> {
     fn submit(&self, deferred: Deferred) -> Result<(), Deferred> {
         let (lane, held) = (deferred.call.lane(), deferred.call.held());
         let address = deferred.call.is_init().then(|| net::address(deferred.call.peer().ip()));
-        let task = Task::Execute(deferred);
+        let task = ServiceTask::Execute(deferred);
         let refused = match address {
             Some(address) => self.contexts.submit(address, task, held),
             None => self.disk.submit(lane, task, held),
         };
         match refused {
-            Err(Task::Execute(deferred)) => Err(deferred),
+            Err(ServiceTask::Execute(deferred)) => Err(deferred),
             _ => Ok(()),
         }
     }
@@ -202,24 +202,24 @@ impl<E: Executor> NfsService<E> {
 impl Runner {
     /// Runs one step of a task and returns the next one. A panic closes the connection of the call,
     /// as on a shard.
-    fn step(&self, task: Task) -> Option<Task> {
+    fn step(&self, task: ServiceTask) -> Option<ServiceTask> {
         match task {
-            Task::Execute(deferred) => self.execute(deferred),
-            Task::Sync(key) => {
+            ServiceTask::Execute(deferred) => self.execute(deferred),
+            ServiceTask::Sync(key) => {
                 let calls = self.commit.next(&key)?;
                 let outcome = calls.first().map_or(Ok(()), sync);
-                Some(Task::Answer(key, calls, outcome))
+                Some(ServiceTask::Answer(key, calls, outcome))
             }
-            Task::Answer(key, calls, outcome) => {
+            ServiceTask::Answer(key, calls, outcome) => {
                 calls.into_iter().for_each(|deferred| self.answer(deferred, outcome));
-                Some(Task::Sync(key))
+                Some(ServiceTask::Sync(key))
             }
         }
     }
 
     /// Runs the operations of a call. Answers it, unless its changes must be on stable storage
     /// first.
-    fn execute(&self, deferred: Deferred) -> Option<Task> {
+    fn execute(&self, deferred: Deferred) -> Option<ServiceTask> {
         let Deferred { call, sink, held } = deferred;
         let connection = call.connection();
         let call = match catch_unwind(AssertUnwindSafe(|| self.server.carry_on(call))) {
@@ -240,7 +240,7 @@ impl Runner {
         };
         match self.commit.join(&key, Deferred { call, sink, held }, bytes) {
             SyncRole::Follower => None,
-            SyncRole::Leader => Some(Task::Sync(key)),
+            SyncRole::Leader => Some(ServiceTask::Sync(key)),
             SyncRole::Single(deferred) => {
                 let outcome = sync(&deferred);
                 self.answer(deferred, outcome);

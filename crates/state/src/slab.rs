@@ -19,21 +19,21 @@ impl Key {
 const GENERATION_MAX: u32 = u32::MAX >> 1;
 
 #[derive(Debug)]
-enum Content<T> {
+enum SlabContent<T> {
     Taken(T),
     Free { next: Option<u32> },
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct SlabEntry<T> {
     generation: u32,
-    place: Content<T>,
+    place: SlabContent<T>,
 }
 
 /// A vector with holes that are filled again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<SlabEntry<T>>,
     free: Option<u32>,
     len: usize,
 }
@@ -61,10 +61,10 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> Key {
         let key = self.next_key();
         self.len += 1;
-        let entry = Entry { generation: key.generation, place: Content::Taken(value) };
+        let entry = SlabEntry { generation: key.generation, place: SlabContent::Taken(value) };
         match self.entries.get_mut(key.index as usize) {
             Some(place) => {
-                if let Entry { place: Content::Free { next }, .. } = std::mem::replace(place, entry) {
+                if let SlabEntry { place: SlabContent::Free { next }, .. } = std::mem::replace(place, entry) {
                     self.free = next;
                 }
             }
@@ -75,7 +75,9 @@ impl<T> Slab<T> {
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         match self.entries.get(key.index as usize) {
-            Some(Entry { generation, place: Content::Taken(value) }) if *generation == key.generation => {
+            Some(SlabEntry { generation, place: SlabContent::Taken(value) })
+                if *generation == key.generation =>
+            {
                 Some(value)
             }
             _ => None,
@@ -84,7 +86,9 @@ impl<T> Slab<T> {
 
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.entries.get_mut(key.index as usize) {
-            Some(Entry { generation, place: Content::Taken(value) }) if *generation == key.generation => {
+            Some(SlabEntry { generation, place: SlabContent::Taken(value) })
+                if *generation == key.generation =>
+            {
                 Some(value)
             }
             _ => None,
@@ -94,7 +98,7 @@ impl<T> Slab<T> {
     /// Returns whatever is at this index now.
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         match self.entries.get(index as usize) {
-            Some(Entry { place: Content::Taken(value), .. }) => Some(value),
+            Some(SlabEntry { place: SlabContent::Taken(value), .. }) => Some(value),
             _ => None,
         }
     }
@@ -102,7 +106,8 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let entry = self.entries.get_mut(key.index as usize)?;
-        let Content::Taken(value) = std::mem::replace(&mut entry.place, Content::Free { next: self.free })
+        let SlabContent::Taken(value) =
+            std::mem::replace(&mut entry.place, SlabContent::Free { next: self.free })
         else {
             return None;
         };
@@ -113,8 +118,10 @@ impl<T> Slab<T> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.place {
-            Content::Taken(value) => Some((Key { index: index as u32, generation: entry.generation }, value)),
-            Content::Free { .. } => None,
+            SlabContent::Taken(value) => {
+                Some((Key { index: index as u32, generation: entry.generation }, value))
+            }
+            SlabContent::Free { .. } => None,
         })
     }
 }

@@ -14,13 +14,13 @@ const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
 /// A stripe has cache lines of its own, so that one lock does not slow down its neighbour.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Stripe<T>(RwLock<Slab<T>>);
+struct TableStripe<T>(RwLock<Slab<T>>);
 
 /// A slab in stripes. The lock of a stripe is a leaf of the lock order: what is passed to a method
 /// runs under it and must take no other lock.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    stripes: Box<[Stripe<T>]>,
+    stripes: Box<[TableStripe<T>]>,
 }
 
 /// The key in the table for a key in one of its stripes.
@@ -35,7 +35,7 @@ fn inner(key: Key) -> Key {
 
 impl<T> Table<T> {
     pub(crate) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| Stripe(RwLock::new(Slab::new()))).collect() }
+        Self { stripes: (0..STRIPES).map(|_| TableStripe(RwLock::new(Slab::new()))).collect() }
     }
 
     // A thread that panicked while it held a stripe left it as a slab that is still sound.

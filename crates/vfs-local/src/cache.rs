@@ -29,7 +29,7 @@ impl AsFd for Object {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CacheSlot {
     object: Arc<Object>,
     /// Used since the hand came by; a new one has to earn it.
     used: bool,
@@ -40,9 +40,9 @@ struct Slot {
 /// One part of the cache: a ring of slots. The hand that goes round spares slots used since its
 /// last visit.
 #[derive(Debug, Default)]
-struct Shard {
+struct CachePart {
     index: HashMap<ObjectHandle, usize>,
-    slots: Vec<Slot>,
+    slots: Vec<CacheSlot>,
     hand: usize,
 }
 
@@ -50,7 +50,7 @@ struct Shard {
 /// first.
 #[derive(Debug)]
 pub(crate) struct ObjectCache {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<CachePart>; SHARDS],
     shard_max: usize,
     hasher: RandomState,
 }
@@ -61,7 +61,7 @@ impl ObjectCache {
         Self { shards, shard_max: (max / SHARDS).max(1), hasher: RandomState::new() }
     }
 
-    fn shard(&self, handle: &ObjectHandle) -> MutexGuard<'_, Shard> {
+    fn shard(&self, handle: &ObjectHandle) -> MutexGuard<'_, CachePart> {
         // The remainder is below SHARDS.
         let shard = &self.shards[(self.hasher.hash_one(handle) % SHARDS as u64) as usize];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
@@ -107,7 +107,7 @@ impl ObjectCache {
             let idle: Vec<ObjectHandle> =
                 shard.slots.iter().filter(|slot| !slot.fresh).map(|slot| slot.object.handle).collect();
             shard.slots.iter_mut().for_each(|slot| slot.fresh = false);
-            let gone: Vec<Option<Slot>> = idle
+            let gone: Vec<Option<CacheSlot>> = idle
                 .iter()
                 .map(|handle| {
                     let at = shard.index.get(handle).copied();
@@ -125,11 +125,11 @@ impl ObjectCache {
     }
 }
 
-impl Shard {
+impl CachePart {
     /// Adds an object; when full it takes the place of another, which is returned.
-    fn put(&mut self, object: Arc<Object>, max: usize) -> Option<Slot> {
+    fn put(&mut self, object: Arc<Object>, max: usize) -> Option<CacheSlot> {
         let handle = object.handle;
-        let slot = Slot { object, used: false, fresh: true };
+        let slot = CacheSlot { object, used: false, fresh: true };
         if self.slots.len() < max {
             self.index.insert(handle, self.slots.len());
             self.slots.push(slot);
@@ -158,7 +158,7 @@ impl Shard {
     }
 
     /// Removes a slot; the last one takes its place.
-    fn take(&mut self, at: usize) -> Option<Slot> {
+    fn take(&mut self, at: usize) -> Option<CacheSlot> {
         if at >= self.slots.len() {
             return None;
         }

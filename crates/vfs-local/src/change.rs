@@ -18,7 +18,7 @@ const SHARDS: usize = 64;
 const SHARD_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct ChangeSlot {
     /// Changed since the attribute was asked for last.
     pending: bool,
     /// The ctime to which `bump` is added.
@@ -26,12 +26,12 @@ struct Slot {
     bump: u64,
 }
 
-type Shard = Mutex<HashMap<u64, Slot>>;
+type ChangeShard = Mutex<HashMap<u64, ChangeSlot>>;
 
 /// Makes the change attribute (RFC 8881 section 5.8.1.4) of the objects of one file system.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    shards: Option<Box<[Shard; SHARDS]>>,
+    shards: Option<Box<[ChangeShard; SHARDS]>>,
 }
 
 impl Changes {
@@ -41,7 +41,7 @@ impl Changes {
         Self { shards }
     }
 
-    fn with<T>(&self, ino: u64, run: impl FnOnce(&mut HashMap<u64, Slot>) -> T) -> Option<T> {
+    fn with<T>(&self, ino: u64, run: impl FnOnce(&mut HashMap<u64, ChangeSlot>) -> T) -> Option<T> {
         // The remainder is below SHARDS.
         let shard = &self.shards.as_ref()?[(ino % SHARDS as u64) as usize];
         Some(run(&mut shard.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -65,7 +65,7 @@ impl Changes {
             // been seen.
             if slot.ctime != ctime {
                 let fresh = slot.ctime == 0;
-                *slot = Slot { pending: false, ctime, bump: u64::from(fresh) };
+                *slot = ChangeSlot { pending: false, ctime, bump: u64::from(fresh) };
             } else if slot.pending {
                 slot.pending = false;
                 slot.bump += 1;

@@ -27,7 +27,7 @@ use vfs::{
 pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Appends at most so many bytes from an offset of a file.
-type Append = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errno>;
+type AppendRead = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errno>;
 
 /// A descriptor that was opened with the rights of its caller; reading it needs no others.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl LocalFile {
     }
 
     /// Appends available bytes; a second read confirms an end that the first has met.
-    fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: Append) -> Result<Eof, Errno> {
+    fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: AppendRead) -> Result<Eof, Errno> {
         let mut at = offset;
         let mut rest = count;
         while rest > 0 && at <= OFFSET_MAX {

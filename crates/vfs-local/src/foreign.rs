@@ -20,13 +20,13 @@ use std::{
 };
 
 /// A call that may hang.
-type Call = Box<dyn FnOnce() + Send>;
+type ForeignCall = Box<dyn FnOnce() + Send>;
 
 /// Runs the calls of one file system in order, on a thread that starts with the first call and ends
 /// with the last owner of this value.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignThread {
-    calls: OnceLock<Option<Sender<Call>>>,
+    calls: OnceLock<Option<Sender<ForeignCall>>>,
     /// A caller gave up waiting, and the thread has finished no call since.
     is_stuck: Arc<AtomicBool>,
 }
@@ -38,9 +38,9 @@ impl ForeignThread {
     }
 
     /// Queues a call. Where the system gives no thread, the calling thread runs it.
-    fn send(&self, call: Call) {
+    fn send(&self, call: ForeignCall) {
         let calls = self.calls.get_or_init(|| {
-            let (sender, receiver) = mpsc::channel::<Call>();
+            let (sender, receiver) = mpsc::channel::<ForeignCall>();
             let is_stuck = Arc::clone(&self.is_stuck);
             let run = move || {
                 for call in receiver {

@@ -35,18 +35,18 @@ const BREAK_TIME: Duration = Duration::from_secs(45);
 
 /// The lease thread's state. The process has one for all backends, because signals go to the
 /// process.
-struct Watch {
+struct LeaseWatch {
     thread: libc::pid_t,
-    table: Mutex<Table>,
+    table: Mutex<LeaseTable>,
 }
 
 /// The number of write leases; lookups of writers are skipped while it is zero.
 static WRITERS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
-struct Table {
+struct LeaseTable {
     last: u64,
-    leases: HashMap<RawFd, Held>,
+    leases: HashMap<RawFd, HeldLease>,
     /// Write leases by file: the kernel grants one only to the sole opener of a file.
     writers: HashMap<FileId, RawFd>,
 }
@@ -58,8 +58,8 @@ fn file_id(stat: &Statx) -> FileId {
     (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino)
 }
 
-impl Table {
-    fn insert(&mut self, held: Held) {
+impl LeaseTable {
+    fn insert(&mut self, held: HeldLease) {
         let fd = held.fd.as_raw_fd();
         if held.kind == Kind::Write {
             self.writers.insert(held.seen.file, fd);
@@ -68,7 +68,7 @@ impl Table {
         self.leases.insert(fd, held);
     }
 
-    fn remove(&mut self, fd: RawFd) -> Option<Held> {
+    fn remove(&mut self, fd: RawFd) -> Option<HeldLease> {
         let held = self.leases.remove(&fd)?;
         if held.kind == Kind::Write {
             WRITERS.fetch_sub(1, Relaxed);
@@ -81,18 +81,18 @@ impl Table {
     }
 }
 
-struct Held {
+struct HeldLease {
     id: u64,
     fd: Arc<Descriptor>,
     kind: Kind,
-    seen: Seen,
+    seen: WatchedAttributes,
     broken: Arc<AtomicBool>,
     notify: Broken,
 }
 
 /// The attributes that must not change while a lease lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct WatchedAttributes {
     file: FileId,
     /// Not for writing: the holder moves it by itself.
     ctime: Option<(i64, u32)>,
@@ -101,7 +101,7 @@ struct Seen {
     mode: u16,
 }
 
-impl Seen {
+impl WatchedAttributes {
     fn of(stat: &Statx, kind: Kind) -> Self {
         let ctime = (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec);
         Self {
@@ -144,8 +144,8 @@ impl Drop for LocalLease {
     }
 }
 
-impl Watch {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl LeaseWatch {
+    fn table(&self) -> MutexGuard<'_, LeaseTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,8 +153,8 @@ impl Watch {
     fn tell(&self, heard: Heard) {
         // A signal may be of a descriptor that has become another file's since: the kernel knows.
         let broken =
-            |held: &&Held| !held.broken.load(Relaxed) && !sys_leases::stands(held.fd.as_fd(), held.kind);
-        let note = |held: &Held| {
+            |held: &&HeldLease| !held.broken.load(Relaxed) && !sys_leases::stands(held.fd.as_fd(), held.kind);
+        let note = |held: &HeldLease| {
             held.broken.store(true, Relaxed);
             held.notify.clone()
         };
@@ -169,13 +169,13 @@ impl Watch {
 
     /// Tells of files that were changed in ways of which the kernel says nothing.
     fn look(&self) {
-        let copy = |(fd, held): (&RawFd, &Held)| (*fd, held.id, held.fd.clone(), held.kind, held.seen);
+        let copy = |(fd, held): (&RawFd, &HeldLease)| (*fd, held.id, held.fd.clone(), held.kind, held.seen);
         let all: Vec<_> = self.table().leases.iter().map(copy).collect();
         for (fd, id, file, kind, seen) in all {
-            if stat_fd(&file).is_ok_and(|stat| Seen::of(&stat, kind) == seen) {
+            if stat_fd(&file).is_ok_and(|stat| WatchedAttributes::of(&stat, kind) == seen) {
                 continue;
             }
-            let find = |table: MutexGuard<'_, Table>| {
+            let find = |table: MutexGuard<'_, LeaseTable>| {
                 let held = table.leases.get(&fd).filter(|held| held.id == id)?;
                 (!held.broken.swap(true, Relaxed)).then(|| held.notify.clone())
             };
@@ -205,8 +205,8 @@ impl Watch {
 }
 
 /// Returns the watch, which begins with the first lease; `None` where the system gives no thread.
-fn watch() -> Option<&'static Watch> {
-    static WATCH: OnceLock<Option<Watch>> = OnceLock::new();
+fn watch() -> Option<&'static LeaseWatch> {
+    static WATCH: OnceLock<Option<LeaseWatch>> = OnceLock::new();
     let start = || {
         let (say, hear) = mpsc::channel();
         let run = move || {
@@ -218,7 +218,7 @@ fn watch() -> Option<&'static Watch> {
             }
         };
         std::thread::Builder::new().name("leases".into()).spawn(run).ok()?;
-        Some(Watch { thread: hear.recv().ok()?, table: Mutex::default() })
+        Some(LeaseWatch { thread: hear.recv().ok()?, table: Mutex::default() })
     };
     WATCH.get_or_init(start).as_ref()
 }
@@ -257,8 +257,8 @@ pub(crate) fn take(fd: &Arc<Descriptor>, kind: LeaseKind, notify: Broken) -> Vfs
     take(kind).map_err(|errno: Errno| vfs_error(errno))?;
     table.last += 1;
     let (id, broken) = (table.last, Arc::new(AtomicBool::new(false)));
-    let seen = Seen::of(&stat, kind);
-    let held = Held { id, fd: fd.clone(), kind, seen, broken: broken.clone(), notify };
+    let seen = WatchedAttributes::of(&stat, kind);
+    let held = HeldLease { id, fd: fd.clone(), kind, seen, broken: broken.clone(), notify };
     table.insert(held);
     Ok(Arc::new(LocalLease { fd: fd.clone(), broken }))
 }

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The description that holds a file's locks. That of a file with a lease for writing is shared by
 /// all values of the file, so dropping one must not unlock: the bytes may be another's by then.
 #[derive(Debug)]
-struct LocalLocks {
+struct SharedDescription {
     fd: Arc<Descriptor>,
     reads: bool,
     writes: bool,
@@ -36,7 +36,7 @@ impl LocalFile {
     pub(crate) fn lockable(&self, kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>> {
         if leases::is_for_writing(&self.fd) {
             // Its one descriptor, which is open for both: another would break the lease.
-            return Ok(Some(Box::new(LocalLocks { fd: self.fd.clone(), reads: true, writes: true })));
+            return Ok(Some(Box::new(SharedDescription { fd: self.fd.clone(), reads: true, writes: true })));
         }
         if self.writer.is_some() {
             identity::become_superuser()?;
@@ -55,7 +55,7 @@ impl LocalFile {
             match open(*access) {
                 Ok(fd) => {
                     let fd = Descriptor::new(fd, self.fd.thread());
-                    let locks = LocalLocks { fd: Arc::new(fd), reads: *reads, writes: *writes };
+                    let locks = SharedDescription { fd: Arc::new(fd), reads: *reads, writes: *writes };
                     return Ok(Some(Box::new(locks)));
                 }
                 Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => {}
@@ -66,7 +66,7 @@ impl LocalFile {
     }
 }
 
-impl LocalLocks {
+impl SharedDescription {
     /// Returns the kernel's description of a lock; `None` for a range behind its largest offset.
     fn words(first: u64, last: u64, kind: libc::c_int) -> Option<libc::flock> {
         let l_start = i64::try_from(first).ok()?;
@@ -78,7 +78,7 @@ impl LocalLocks {
     }
 }
 
-impl RangeLocks for LocalLocks {
+impl RangeLocks for SharedDescription {
     fn can_write(&self) -> bool {
         self.writes
     }
@@ -143,7 +143,7 @@ mod tests {
 
     /// Says whether the kernel would let another description lock the first byte.
     fn is_free(file: &File) -> bool {
-        let mut words = super::LocalLocks::words(0, 0, libc::F_WRLCK).unwrap();
+        let mut words = super::SharedDescription::words(0, 0, libc::F_WRLCK).unwrap();
         fcntl(file, FcntlArg::F_OFD_GETLK(&mut words)).unwrap();
         i32::from(words.l_type) == libc::F_UNLCK
     }

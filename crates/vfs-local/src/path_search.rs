@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 1024;
 const PENDING_MAX: usize = 100_000;
 
 #[derive(Debug)]
-struct Place {
+struct PathLocation {
     parent: u64,
     name: Box<[u8]>,
     directory: bool,
@@ -33,8 +33,8 @@ struct Place {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    places: HashMap<u64, Place>,
+struct KnownObject {
+    places: HashMap<u64, PathLocation>,
     keys: Vec<u64>,
     /// A place was given up for another, so that not knowing one says nothing.
     evicted: bool,
@@ -52,7 +52,7 @@ struct Searched {
 /// Where objects are, by inode number.
 #[derive(Debug)]
 pub(crate) struct Places {
-    known: Mutex<Known>,
+    known: Mutex<KnownObject>,
     /// Held while searching: one search at a time.
     searched: Mutex<Searched>,
     places_max: usize,
@@ -64,7 +64,7 @@ impl Places {
         Self { known: Mutex::default(), searched: Mutex::default(), places_max, walk_entries_max }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownObject> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl Places {
         }
         let key = known.keys.len();
         known.keys.push(ino);
-        known.places.insert(ino, Place { parent, name: name.into(), directory, key });
+        known.places.insert(ino, PathLocation { parent, name: name.into(), directory, key });
     }
 
     pub(crate) fn forget(&self, ino: u64) {
@@ -105,7 +105,7 @@ impl Places {
     }
 }
 
-impl Known {
+impl KnownObject {
     fn take(&mut self, ino: u64) {
         let Some(place) = self.places.remove(&ino) else { return };
         self.keys.swap_remove(place.key);

@@ -36,14 +36,14 @@ fn signal() -> libc::c_int {
 pub(crate) fn direct_signals(file: BorrowedFd<'_>, thread: libc::pid_t) -> Result<(), Errno> {
     /// `struct f_owner_ex` of the kernel.
     #[repr(C)]
-    struct Owner {
+    struct FOwnerEx {
         kind: libc::c_int,
         pid: libc::pid_t,
     }
     const F_SETOWN_EX: libc::c_int = 15;
     const F_SETSIG: libc::c_int = 10;
     const F_OWNER_TID: libc::c_int = 0;
-    let owner = Owner { kind: F_OWNER_TID, pid: thread };
+    let owner = FOwnerEx { kind: F_OWNER_TID, pid: thread };
     // SAFETY: the descriptor is open for the call, and the kernel reads one struct of this layout.
     check(unsafe { libc::fcntl(file.as_raw_fd(), F_SETOWN_EX, &raw const owner) })?;
     // SAFETY: the descriptor is open for the call, which takes a number.

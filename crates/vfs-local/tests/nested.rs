@@ -37,11 +37,11 @@ fn run_where_mounts_are_nobody_elses() {
 }
 
 /// A folder with a tmpfs mounted on "inner"; nothing where mounts would be everybody's.
-struct Place {
+struct MountedFolder {
     folder: Directory,
 }
 
-impl Place {
+impl MountedFolder {
     fn new() -> Option<Self> {
         std::env::var_os(MOUNTS_ARE_OWN)?;
         let folder = Directory::new_in(&std::env::temp_dir()).unwrap();
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for MountedFolder {
     fn drop(&mut self) {
         for name in ["inner/deep", "inner"] {
             self.unmount(name, &["-l"]);
@@ -112,7 +112,7 @@ fn names(backend: &dyn Backend, directory: &ObjectHandle) -> Vec<(Vec<u8>, u64)>
 
 #[test]
 fn mounted_what_is_hidden_does_not_exist() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     let backend = LocalBackend::open(place.folder.path(), &LocalOptions::default()).unwrap();
     assert_eq!(backend.lookup(&me(), &backend.root(), b"inner"), Err(VfsError::Noent));
     assert!(backend.has_mounts(&backend.root()), "so that the name is not listed either");
@@ -124,7 +124,7 @@ fn mounted_what_is_hidden_does_not_exist() {
 #[test]
 fn mounted_what_is_shown_is_another_file_system_of_the_same_export() // RFC 8881 sections 5.8.1.9 and 5.8.2.23
 {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let root = backend.root();
     let inner = backend.lookup(&me(), &root, b"inner").unwrap();
@@ -153,7 +153,7 @@ fn mounted_what_is_shown_is_another_file_system_of_the_same_export() // RFC 8881
 #[test]
 fn mounted_a_file_is_known_by_whichever_export_it_is_reached() // RFC 8881 section 9.1
 {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &backend.lookup(&me(), &backend.root(), b"inner").unwrap(), b"f", b"");
     let direct = LocalBackend::open(&place.path("inner"), &LocalOptions::default()).unwrap();
@@ -168,7 +168,7 @@ fn mounted_a_file_is_known_by_whichever_export_it_is_reached() // RFC 8881 secti
 #[test]
 fn mounted_handles_survive_a_restart() // RFC 8881 section 4.2.3
 {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     place.mount("inner/deep");
     let backend = place.show();
     let inner = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"inner");
@@ -187,7 +187,7 @@ fn mounted_handles_survive_a_restart() // RFC 8881 section 4.2.3
 #[test]
 fn mounted_what_is_unmounted_is_stale_and_what_comes_in_its_place_is_another() // RFC 8881 section 15.1.2.9
 {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"first");
     let part = backend.part(&file);
@@ -209,7 +209,7 @@ fn mounted_what_is_unmounted_is_stale_and_what_comes_in_its_place_is_another() /
 
 #[test]
 fn mounted_what_is_not_used_can_be_unmounted() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"data");
     assert!(!place.unmount("inner", &[]), "it is in use");
@@ -223,7 +223,7 @@ fn mounted_what_is_not_used_can_be_unmounted() {
 #[test]
 fn mounted_names_do_not_move_from_one_file_system_to_another() // RFC 8881 sections 18.26.3 and 18.9.3
 {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let (root, inner) = (backend.root(), walk(&backend, "inner").unwrap());
     let file = make(&backend, &inner, b"f", b"");
@@ -241,7 +241,7 @@ fn mounted_names_do_not_move_from_one_file_system_to_another() // RFC 8881 secti
 #[test]
 fn mounted_nothing_leads_out_of_the_export() // RFC 8881 section 7.3
 {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     // The exported folder is mounted once more, from above, below itself.
     let above = place.path("inner/above");
     fs::create_dir(&above).unwrap();
@@ -270,7 +270,7 @@ fn mounted_nothing_leads_out_of_the_export() // RFC 8881 section 7.3
 
 #[test]
 fn mounted_what_gives_no_handles_is_hidden() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     let proc = place.path("proc");
     fs::create_dir(&proc).unwrap();
     run("mount", &["-t", "proc", "proc", proc.to_str().unwrap()]);
@@ -288,7 +288,7 @@ fn mounted_what_gives_no_handles_is_hidden() {
 #[test]
 fn mounted_a_disk_is_the_same_when_it_is_mounted_again() // RFC 8881 section 4.2.3
 {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = MountedFolder::new() else { return };
     if Command::new("mkfs.ext4").arg("-V").output().is_err() {
         return eprintln!("skipped: there is no mkfs.ext4");
     }

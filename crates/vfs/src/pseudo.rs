@@ -50,7 +50,7 @@ pub struct PseudoEntry<'a> {
 }
 
 #[derive(Debug)]
-struct Node {
+struct PseudoNode {
     fileid: u64,
     name: String,
     parent: usize,
@@ -61,7 +61,7 @@ struct Node {
     below: Vec<Arc<Export>>,
 }
 
-impl Node {
+impl PseudoNode {
     fn place(&self) -> Place {
         match &self.export {
             Some(export) => Place::Export(export.id),
@@ -77,8 +77,8 @@ impl Node {
 /// The read-only tree of names above the exports.
 #[derive(Debug)]
 pub struct PseudoFs {
-    /// Node 0 is the root.
-    nodes: Vec<Node>,
+    /// PseudoNode 0 is the root.
+    nodes: Vec<PseudoNode>,
     by_fileid: HashMap<u64, usize>,
     by_export: HashMap<u32, usize>,
     made: Timestamp,
@@ -129,7 +129,7 @@ impl PseudoFs {
         if self.by_fileid.insert(fileid, index).is_some() {
             return Err(ExportsError::Collision(path.to_owned()));
         }
-        let node = Node {
+        let node = PseudoNode {
             fileid,
             name: name.to_owned(),
             parent,
@@ -166,7 +166,7 @@ impl PseudoFs {
         }
     }
 
-    fn node(&self, place: Place) -> Option<&Node> {
+    fn node(&self, place: Place) -> Option<&PseudoNode> {
         self.nodes.get(self.index(place)?)
     }
 
@@ -179,7 +179,9 @@ impl PseudoFs {
     /// else the pseudo root, which is there for everybody.
     pub fn root(&self, client: IpAddr) -> Place {
         match self.nodes.get(ROOT) {
-            Some(Node { export: Some(export), .. }) if export.admits(client) => Place::Export(export.id),
+            Some(PseudoNode { export: Some(export), .. }) if export.admits(client) => {
+                Place::Export(export.id)
+            }
             Some(node) => Place::Node(node.fileid),
             None => Place::Node(path_hash("/")),
         }
@@ -187,7 +189,7 @@ impl PseudoFs {
 
     /// Returns where the node leads for this client: its export, or the pseudo directory when the
     /// client may not use that export but others below it.
-    fn place_for(&self, node: &Node, client: IpAddr) -> Place {
+    fn place_for(&self, node: &PseudoNode, client: IpAddr) -> Place {
         match &node.export {
             Some(export) if !export.admits(client) => Place::Node(node.fileid),
             _ => node.place(),

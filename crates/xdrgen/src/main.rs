@@ -11,19 +11,19 @@ use xdrgen::model::Override;
 use xdrgen::output;
 
 /// The grammars of one namespace, and the folder of their types.
-struct Target {
+struct GrammarTarget {
     grammars: &'static [&'static str],
     folder: &'static str,
     overrides: &'static [Override],
 }
 
-const TARGETS: &[Target] = &[
-    Target {
+const TARGETS: &[GrammarTarget] = &[
+    GrammarTarget {
         grammars: &["specs/rpc.x", "specs/rpcsec_gss.x"],
         folder: "crates/rpc/src/generated",
         overrides: &[],
     },
-    Target {
+    GrammarTarget {
         grammars: &["specs/nfs41.x", "specs/nfs42.x", "specs/xattr.x"],
         folder: "crates/nfs4/src/generated",
         // READDIR handles a bitmap for each entry, and a vector of words would allocate each time.
@@ -62,7 +62,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn generate(root: &Path, target: &Target) -> Result<BTreeMap<String, String>> {
+fn generate(root: &Path, target: &GrammarTarget) -> Result<BTreeMap<String, String>> {
     let mut grammars = Vec::new();
     for path in target.grammars {
         let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;

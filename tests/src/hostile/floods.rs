@@ -28,7 +28,7 @@ pub struct Flood {
     pub name: &'static str,
     /// One line for people.
     pub about: &'static str,
-    run: fn(&Peer),
+    run: fn(&FloodThread),
 }
 
 /// Every flood.
@@ -74,7 +74,7 @@ pub(super) struct Crew {
 }
 
 /// One thread of a flood.
-struct Peer {
+struct FloodThread {
     server: SocketAddr,
     stop: Arc<AtomicBool>,
     /// An AP-REQ that the peer has seen on the wire.
@@ -87,7 +87,7 @@ impl Crew {
         let stop = Arc::<AtomicBool>::default();
         let token = Arc::new(recorded_token(world));
         let start = |_| {
-            let peer = Peer { server: server.address(), stop: stop.clone(), token: token.clone() };
+            let peer = FloodThread { server: server.address(), stop: stop.clone(), token: token.clone() };
             std::thread::spawn(move || {
                 while !peer.must_stop() {
                     (flood.run)(&peer);
@@ -108,7 +108,7 @@ impl Crew {
     }
 }
 
-impl Peer {
+impl FloodThread {
     fn must_stop(&self) -> bool {
         self.stop.load(Relaxed)
     }
@@ -156,16 +156,16 @@ impl Peer {
     }
 }
 
-fn null_unread(peer: &Peer) {
+fn null_unread(peer: &FloodThread) {
     let batch: Vec<u8> = (0..1000).flat_map(peer::null).collect();
     peer.hold(32, |stream| while !peer.must_stop() && peer::send(stream, &batch).is_some() {});
 }
 
-fn silent(peer: &Peer) {
+fn silent(peer: &FloodThread) {
     peer.hold(CONNECTIONS_MAX, |_| ());
 }
 
-fn churn(peer: &Peer) {
+fn churn(peer: &FloodThread) {
     let null = peer::null(1);
     for _ in 0..100 {
         if let Some(mut stream) = peer.connect() {
@@ -174,13 +174,13 @@ fn churn(peer: &Peer) {
     }
 }
 
-fn unfinished(peer: &Peer) {
+fn unfinished(peer: &FloodThread) {
     let mut bytes = peer::mark(UNFINISHED).to_vec();
     bytes.resize(UNFINISHED as usize, 0);
     peer.hold(130, |stream| _ = peer::send(stream, &bytes));
 }
 
-fn garbage(peer: &Peer) {
+fn garbage(peer: &FloodThread) {
     let bytes = pattern(7, 64 << 10);
     for start in 0..64 {
         if let Some(mut stream) = peer.connect() {
@@ -190,7 +190,7 @@ fn garbage(peer: &Peer) {
 }
 
 /// Makes client IDs, and a session of each where the server tells the ID.
-fn sessions(peer: &Peer) {
+fn sessions(peer: &FloodThread) {
     let Some(mut stream) = peer.connect() else { return };
     let (mut scratch, mut xid) = ([0; 16 << 10], std::process::id());
     while !peer.must_stop() {
@@ -210,13 +210,13 @@ fn sessions(peer: &Peer) {
     }
 }
 
-fn init(peer: &Peer, length: usize) {
+fn init(peer: &FloodThread, length: usize) {
     let mut token = pattern(3, length);
     token[..5].copy_from_slice(&[0x60, 0x82, (length >> 8) as u8, length as u8, 6]);
     peer.ask(|xid| peer::init(xid, &token));
 }
 
-fn init_replay(peer: &Peer) {
+fn init_replay(peer: &FloodThread) {
     peer.ask(|xid| peer::init(xid, &peer.token));
 }
 

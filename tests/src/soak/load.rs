@@ -14,7 +14,7 @@ const OPENS: usize = 3;
 /// Errors that are kept.
 const ERRORS_KEPT: usize = 20;
 
-/// What clients do, in the order of [`Done`].
+/// What clients do, in the order of [`SoakCounts`].
 const NAMES: [&str; 9] = [
     "contexts and sessions made",
     "sessions ended",
@@ -28,17 +28,17 @@ const NAMES: [&str; 9] = [
 ];
 
 /// How often each was done.
-type Done = [u64; NAMES.len()];
+type SoakCounts = [u64; NAMES.len()];
 
 /// The clients at work.
 pub(super) struct Load {
-    threads: Vec<JoinHandle<(Done, Vec<String>)>>,
-    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<(SoakCounts, Vec<String>)>>,
+    shared: Arc<SoakShared>,
     sessions: usize,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SoakShared {
     ends: AtomicBool,
     connected: AtomicUsize,
     /// Threads that have given up.
@@ -53,17 +53,17 @@ struct Seat {
     opens: Vec<(OpenFile, Option<Lock>)>,
 }
 
-struct Worker {
-    shared: Arc<Shared>,
+struct SoakWorker {
+    shared: Arc<SoakShared>,
     chance: u64,
-    done: Done,
+    done: SoakCounts,
     errors: Vec<String>,
 }
 
 impl Load {
     /// Starts the clients; those next to each other have different flavors.
     pub(super) fn start(options: [Options; 4], sessions: usize) -> Self {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<SoakShared>::default();
         let start = |thread: usize| {
             let seats: Vec<Seat> = (thread..sessions)
                 .step_by(THREADS)
@@ -80,7 +80,12 @@ impl Load {
                 })
                 .collect();
             let chance = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(thread as u64 + 1);
-            let worker = Worker { shared: shared.clone(), chance, done: Done::default(), errors: Vec::new() };
+            let worker = SoakWorker {
+                shared: shared.clone(),
+                chance,
+                done: SoakCounts::default(),
+                errors: Vec::new(),
+            };
             std::thread::spawn(move || worker.run(seats))
         };
         Self { threads: (0..THREADS).map(start).collect(), shared: shared.clone(), sessions }
@@ -96,10 +101,10 @@ impl Load {
     /// Lets all clients go; returns what they have done, and what has failed.
     pub(super) fn stop(self) -> (Vec<(&'static str, u64)>, Vec<String>) {
         self.shared.ends.store(true, Relaxed);
-        let (mut total, mut errors) = (Done::default(), Vec::new());
+        let (mut total, mut errors) = (SoakCounts::default(), Vec::new());
         for thread in self.threads {
             let (done, failed) =
-                thread.join().unwrap_or_else(|_| (Done::default(), vec!["a panic".to_owned()]));
+                thread.join().unwrap_or_else(|_| (SoakCounts::default(), vec!["a panic".to_owned()]));
             total.iter_mut().zip(done).for_each(|(total, done)| *total += done);
             errors.extend(failed);
         }
@@ -107,8 +112,8 @@ impl Load {
     }
 }
 
-impl Worker {
-    fn run(mut self, mut seats: Vec<Seat>) -> (Done, Vec<String>) {
+impl SoakWorker {
+    fn run(mut self, mut seats: Vec<Seat>) -> (SoakCounts, Vec<String>) {
         while !self.shared.ends.load(Relaxed) && self.errors.len() < ERRORS_KEPT {
             for seat in &mut seats {
                 let result = if seat.client.is_none() { self.connect(seat) } else { self.step(seat) };

@@ -59,7 +59,7 @@ pub fn soak(world: &World, server: &Server, how: &Soak) -> Outcome {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("limits can be read");
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard), hard).expect("a soft limit may be raised");
     let log = how.progress.as_ref().map(|path| File::create(path).expect("a file for the progress"));
-    let mut record = Record { server, began: Instant::now(), log, samples: Vec::new() };
+    let mut record = SoakRecord { server, began: Instant::now(), log, samples: Vec::new() };
     record.take("idle");
     let options = Flavor::ALL.map(|flavor| world.options(server, "alice", flavor));
     let load = Load::start(options, how.sessions);
@@ -80,14 +80,14 @@ pub fn soak(world: &World, server: &Server, how: &Soak) -> Outcome {
 }
 
 /// The samples so far.
-struct Record<'s> {
+struct SoakRecord<'s> {
     server: &'s Server,
     began: Instant,
     log: Option<File>,
     samples: Vec<Sample>,
 }
 
-impl Record<'_> {
+impl SoakRecord<'_> {
     /// Takes a sample; says whether the server holds as little as at the first.
     fn take(&mut self, name: &'static str) -> bool {
         let sample = sample(self.server, name, self.began.elapsed());

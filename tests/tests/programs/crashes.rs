@@ -22,9 +22,9 @@ const PIECE: usize = 200_000;
 const CRASHES: u32 = 8;
 
 /// Numbers that a seed decides (xorshift).
-pub(crate) struct Random(u64);
+pub(crate) struct CrashRandom(u64);
 
-impl Random {
+impl CrashRandom {
     /// Takes the seed from the environment, or a fixed one.
     pub(crate) fn seeded(test: &str) -> Self {
         let seed = std::env::var("ORTHRUS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(4711);
@@ -41,7 +41,7 @@ impl Random {
 }
 
 /// A WRITE that no COMMIT has acknowledged.
-struct Piece {
+struct UnstableWrite {
     offset: usize,
     data: Vec<u8>,
     /// `None` until it is answered.
@@ -50,14 +50,14 @@ struct Piece {
 
 /// What the file has to be.
 #[derive(Default)]
-struct Model {
+struct FileModel {
     /// What a COMMIT has acknowledged.
     stable: Vec<u8>,
     /// What may be on the disk or not, in the order of its WRITEs.
-    pending: Vec<Piece>,
+    pending: Vec<UnstableWrite>,
 }
 
-impl Model {
+impl FileModel {
     fn acknowledge(&mut self) {
         for piece in self.pending.drain(..) {
             let end = piece.offset + piece.data.len();
@@ -95,19 +95,19 @@ impl Model {
 
 /// A client that writes here and there, commits now and then, and writes again what was not
 /// acknowledged.
-struct Writer<'a> {
+struct CrashWriter<'a> {
     client: Client,
     file: OpenFile,
-    random: Random,
-    model: &'a Mutex<Model>,
+    random: CrashRandom,
+    model: &'a Mutex<FileModel>,
     /// WRITEs answered.
     written: &'a AtomicU64,
     written_again: usize,
     restarts: u32,
 }
 
-impl Writer<'_> {
-    fn model(&self) -> std::sync::MutexGuard<'_, Model> {
+impl CrashWriter<'_> {
+    fn model(&self) -> std::sync::MutexGuard<'_, FileModel> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,7 +132,7 @@ impl Writer<'_> {
         let data: Vec<u8> = e2e::pattern(self.random.below(1 << 30) as u32, length);
         let place = {
             let mut model = self.model();
-            model.pending.push(Piece { offset, data, verifier: None });
+            model.pending.push(UnstableWrite { offset, data, verifier: None });
             model.pending.len() - 1
         };
         self.send(place)
@@ -188,14 +188,22 @@ impl Writer<'_> {
 /// Writes while the server is killed again and again; `cut` is run while it is dead. Returns how
 /// many answered WRITEs were lost on the disk, and how many were sent again.
 fn crash(options: Options, server: &mut Server, disk: &Path, cut: impl Fn()) -> (usize, usize) {
-    let mut random = Random::seeded("crashes");
-    let (model, written, stop) = (Mutex::new(Model::default()), AtomicU64::new(0), AtomicBool::new(false));
+    let mut random = CrashRandom::seeded("crashes");
+    let (model, written, stop) =
+        (Mutex::new(FileModel::default()), AtomicU64::new(0), AtomicBool::new(false));
     let mut client = Client::connect(options).expect("a session");
     let file = client.open_path("/export/file", &OpenHow::create(0o600)).expect("it may be made");
     client.commit(&file.handle, 0, 0).expect("it is new");
-    let own = Random(random.0 ^ 0x5555);
-    let mut writer =
-        Writer { client, file, random: own, model: &model, written: &written, written_again: 0, restarts: 0 };
+    let own = CrashRandom(random.0 ^ 0x5555);
+    let mut writer = CrashWriter {
+        client,
+        file,
+        random: own,
+        model: &model,
+        written: &written,
+        written_again: 0,
+        restarts: 0,
+    };
     let mut lost = 0;
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {

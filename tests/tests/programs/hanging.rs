@@ -33,46 +33,48 @@ const EVERYTHING: u32 = 0;
 
 /// One kind of request that hangs, and an operation that leads to it.
 #[derive(Clone, Copy)]
-struct Case {
+struct HangCase {
     opcode: u32,
     run: fn(&mut Client, &OpenFile),
 }
 
-impl Case {
+impl HangCase {
     const fn new(opcode: u32, run: fn(&mut Client, &OpenFile)) -> Self {
         Self { opcode, run }
     }
 }
 
 // The results do not matter: the server goes away under these calls.
-const LOOKUPS: Case = Case::new(LOOKUP, |client, _| drop(client.lookup_path("/foreign/absent")));
-const GETATTRS: Case = Case::new(GETATTR, |client, file| {
+const LOOKUPS: HangCase = HangCase::new(LOOKUP, |client, _| drop(client.lookup_path("/foreign/absent")));
+const GETATTRS: HangCase = HangCase::new(GETATTR, |client, file| {
     drop(client.getattr(&file.handle, Bitmap4::of(&[FATTR4_SIZE])));
 });
-const STATFSES: Case = Case::new(STATFS, |client, file| {
+const STATFSES: HangCase = HangCase::new(STATFS, |client, file| {
     drop(client.getattr(&file.handle, Bitmap4::of(&[FATTR4_SPACE_FREE])));
 });
-const OPENS: Case = Case::new(OPEN, |client, _| {
+const OPENS: HangCase = HangCase::new(OPEN, |client, _| {
     drop(client.open_path(&format!("/foreign/{NAME}"), &OpenHow::read()));
 });
-const READS: Case = Case::new(READ, |client, file| drop(client.read(&file.handle, file.stateid, 0, 100)));
-const WRITES: Case = Case::new(WRITE, |client, file| {
+const READS: HangCase =
+    HangCase::new(READ, |client, file| drop(client.read(&file.handle, file.stateid, 0, 100)));
+const WRITES: HangCase = HangCase::new(WRITE, |client, file| {
     drop(client.write(&file.handle, file.stateid, 0, UNSTABLE4, DATA));
 });
-const FSYNCS: Case = Case::new(FSYNC, |client, file| {
+const FSYNCS: HangCase = HangCase::new(FSYNC, |client, file| {
     drop(client.write(&file.handle, file.stateid, 0, FILE_SYNC4, DATA));
 });
-const LOCKS: Case = Case::new(SETLK, |client, file| drop(client.lock(file, b"owner", WRITE_LT, 0, 1)));
-const FLUSHES: Case = Case::new(FLUSH, |client, file| drop(client.close_file(file)));
-const RELEASES: Case = Case::new(RELEASE, |client, file| drop(client.close_file(file)));
-const ALL: Case = Case::new(EVERYTHING, |client, _| drop(client.lookup_path("/foreign/absent")));
-const READDIRS: Case = Case::new(OPENDIR, |client, _| {
+const LOCKS: HangCase =
+    HangCase::new(SETLK, |client, file| drop(client.lock(file, b"owner", WRITE_LT, 0, 1)));
+const FLUSHES: HangCase = HangCase::new(FLUSH, |client, file| drop(client.close_file(file)));
+const RELEASES: HangCase = HangCase::new(RELEASE, |client, file| drop(client.close_file(file)));
+const ALL: HangCase = HangCase::new(EVERYTHING, |client, _| drop(client.lookup_path("/foreign/absent")));
+const READDIRS: HangCase = HangCase::new(OPENDIR, |client, _| {
     let (root, _) = client.lookup_path("/foreign").expect("its attributes are no part of this");
     drop(client.readdir(&root, Bitmap4::of(&[])));
 });
 
 /// A server with a file system that can hang as `/foreign` and a folder as `/own`.
-struct World {
+struct HangingWorld {
     server: Server,
     /// A server that cannot be ended while its file system hangs.
     former: Option<Server>,
@@ -93,7 +95,7 @@ fn serve(folder: &Path, exports: &[(&Path, &str)]) -> Serve {
     Serve::new(folder.join("state")).arg("--config").arg(&config)
 }
 
-impl World {
+impl HangingWorld {
     /// The reason where no such file system can be mounted.
     fn new(heeds_interrupts: bool) -> Result<Self, String> {
         let fuse = Fuse::mount(heeds_interrupts)?;
@@ -116,7 +118,7 @@ impl World {
     }
 
     /// Has clients wait for requests of a kind that hangs, while others are served.
-    fn hang(&self, case: Case) -> Vec<std::thread::JoinHandle<()>> {
+    fn hang(&self, case: HangCase) -> Vec<std::thread::JoinHandle<()>> {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
             let mut client =
@@ -159,7 +161,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for HangingWorld {
     fn drop(&mut self) {
         // A process that waits for a file system that hangs cannot be killed before.
         (self.fuse.end())();
@@ -167,11 +169,11 @@ impl Drop for World {
 }
 
 /// Runs a test of all cases at once, each with a server of its own.
-fn each(cases: &[Case], heeds_interrupts: bool, test: fn(Case, World)) {
+fn each(cases: &[HangCase], heeds_interrupts: bool, test: fn(HangCase, HangingWorld)) {
     in_own_mounts(|| {
         std::thread::scope(|scope| {
             for case in cases {
-                match World::new(heeds_interrupts) {
+                match HangingWorld::new(heeds_interrupts) {
                     Ok(world) => drop(scope.spawn(|| test(*case, world))),
                     Err(why) => return println!("skipped: {why}"),
                 }

@@ -18,11 +18,11 @@ const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 const TINY: [&str; 4] = ["--scale", "0.0002", "--repetitions", "1"];
 
 /// A bench that has its temporary files where the test can count them.
-struct Bench {
+struct LanlBench {
     folder: TempDir,
 }
 
-impl Bench {
+impl LanlBench {
     fn new() -> Self {
         let folder = empty_folder();
         fs::create_dir(folder.path().join("tmp")).expect("the folder is ours");
@@ -88,7 +88,7 @@ fn lanl_copies_with_every_flavor_and_scp_and_says_what_of_the_paper_holds() {
     if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
-    let bench = Bench::new();
+    let bench = LanlBench::new();
     let ended = run(&mut bench.command(&[&TINY[..], &["--parts", "sizes,small,large,caches"]].concat()));
     ended_well(&ended);
     let record = bench.record();
@@ -127,7 +127,7 @@ fn lanl_compares_the_encryption_types_17_to_20() {
     if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
-    let bench = Bench::new();
+    let bench = LanlBench::new();
     ended_well(&run(&mut bench.command(&[&TINY[..], &["--parts", "enctypes", "--no-scp"]].concat())));
     let record = bench.record();
     check_figures(&record);
@@ -146,7 +146,7 @@ fn lanl_measures_another_server_whose_leases_are_shorter_than_the_turns_of_other
         fs::set_permissions(world.export(), fs::Permissions::from_mode(0o777)).expect("it is ours");
         let server = world.server().args(["--lease-time", "1"]).start();
         world.identity("alice", Flavor::Krb5p);
-        let (bench, cache) = (Bench::new(), format!("FILE:{}", world.path("ticket-alice").display()));
+        let (bench, cache) = (LanlBench::new(), format!("FILE:{}", world.path("ticket-alice").display()));
         let port = server.port().to_string();
         let plan = ["127.0.0.1:/export", "--port", &port, "--ccache", &cache, "--flavors", "sys,krb5p"];
         // What takes its time between the turns of the others.
@@ -170,7 +170,7 @@ fn lanl_measures_another_server_whose_leases_are_shorter_than_the_turns_of_other
 }
 
 /// Two folders beside each other, as if they were mounts.
-fn folders(bench: &Bench) -> [String; 2] {
+fn folders(bench: &LanlBench) -> [String; 2] {
     ["one", "two"].map(|name| {
         let path = bench.folder.path().join(name);
         fs::create_dir(&path).expect("the folder is ours");
@@ -180,7 +180,7 @@ fn folders(bench: &Bench) -> [String; 2] {
 
 #[test]
 fn lanl_copies_with_cp_to_folders_that_somebody_mounted() {
-    let bench = Bench::new();
+    let bench = LanlBench::new();
     let [one, two] = folders(&bench);
     fs::write(Path::new(&one).join("precious"), "x").expect("the folder is ours");
     let mounts = [format!("sys={one}"), format!("krb5p={two}")];
@@ -206,7 +206,7 @@ fn lanl_copies_with_cp_to_folders_that_somebody_mounted() {
 
 #[test]
 fn lanl_says_what_is_wrong_with_a_folder() {
-    let bench = Bench::new();
+    let bench = LanlBench::new();
     let [one, two] = folders(&bench);
     let (sys, same) = (format!("sys={one}"), format!("sys={two}"));
     let cases: [(&[&str], &str); 7] = [
@@ -231,7 +231,7 @@ fn lanl_says_what_is_wrong_with_a_folder() {
 #[test]
 fn lanl_looks_first_whether_a_disk_is_read_only_or_too_small() {
     in_own_mounts(|| {
-        let bench = Bench::new();
+        let bench = LanlBench::new();
         let disk = Disk::tmpfs(bench.folder.path(), "disk", 80 << 20);
         let mount = format!("sys={}", disk.path().display());
         let arguments =
@@ -257,7 +257,7 @@ fn lanl_looks_first_whether_a_disk_is_read_only_or_too_small() {
 
 #[test]
 fn lanl_that_is_interrupted_keeps_what_it_has_and_goes_on_from_there() {
-    let bench = Bench::new();
+    let bench = LanlBench::new();
     let [one, two] = folders(&bench);
     let mounts = [format!("sys={one}"), format!("krb5p={two}")];
     let plan = ["--mount", &mounts[0], &mounts[1], "--any-file-system", "--no-scp", "--parts", "sizes"];
@@ -290,7 +290,7 @@ fn a_plan_measures_folders_that_somebody_mounted_with_fio_and_git() {
     if !is_installed("fio", "fio") || !is_installed("git", "git") {
         return;
     }
-    let bench = Bench::new();
+    let bench = LanlBench::new();
     let [one, two] = folders(&bench);
     let plan = bench.folder.path().join("plan.toml");
     let cases = "[[case]]\nname = \"Half written\"\nkind = \"random\"\nsize = 4096\nwrites = 50\ndepth = 4\nclients = 2\n\

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A folder that is measured as if it were a mount, and one at "another host".
-struct Place {
+struct LanlFolders {
     folder: TempDir,
     sshd: Sshd,
 }
 
-impl Place {
+impl LanlFolders {
     /// None, with the reason, where a program is missing.
     fn new() -> Option<Self> {
         let needed = ["sshd", "ssh-keygen", "scp", "sftp"]
@@ -63,7 +63,7 @@ impl Place {
 
 #[test]
 fn lanl_copies_to_another_host_by_scp_and_by_sftp_and_leaves_nothing_there() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LanlFolders::new() else { return };
     let host = place.sshd.way(CopyProgram::Scp).host;
     for program in ["scp", "sftp"] {
         let plan = ["--repetitions", "1", "--parts", "small", "--with", program];
@@ -88,7 +88,7 @@ fn lanl_copies_to_another_host_by_scp_and_by_sftp_and_leaves_nothing_there() {
 
 #[test]
 fn an_interrupted_copy_to_another_host_leaves_nothing_there() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LanlFolders::new() else { return };
     let host = place.sshd.way(CopyProgram::Scp).host;
     let mut command = place.command(&host, &["--repetitions", "500", "--parts", "small,sizes"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -108,7 +108,7 @@ fn an_interrupted_copy_to_another_host_leaves_nothing_there() {
 
 #[test]
 fn a_host_that_does_not_let_us_in_is_said_to_before_anything_is_measured() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LanlFolders::new() else { return };
     let ended = run(&mut place.command("nobody-of-that-name@127.0.0.1", &[]));
     assert!(!ended.status.success() && ended.stderr.contains("has to work without a question"), "{ended:?}");
     assert!(!place.path("report.json").exists());

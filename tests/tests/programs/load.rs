@@ -1,7 +1,7 @@
 //! Restarts under load: what was acknowledged is done once, what was not is done once or not at
 //! all.
 
-use crate::crashes::Random;
+use crate::crashes::CrashRandom;
 use crate::restart::{is_outage, reclaimed};
 use client::{Client, Error, Flavor, Handle, OpenFile, OpenHow, Options};
 use e2e::in_world;
@@ -18,7 +18,7 @@ const CRASHES: u32 = 5;
 
 /// A client whose every change has an effect that can be told from its repetition: a name is made,
 /// given away and taken back in turns, and a log is kept of it.
-struct Worker<'a> {
+struct NamesWorker<'a> {
     name: usize,
     client: Client,
     folder: Handle,
@@ -29,19 +29,19 @@ struct Worker<'a> {
 }
 
 /// What an operation came to when its reply may have been lost.
-enum Outcome {
+enum RetriedOutcome {
     Done,
     /// It failed as it does when it is done a second time.
     DoneBefore,
 }
 
-impl Worker<'_> {
-    fn start(options: Options, name: usize, done: &AtomicU64) -> Worker<'_> {
+impl NamesWorker<'_> {
+    fn start(options: Options, name: usize, done: &AtomicU64) -> NamesWorker<'_> {
         let mut client = Client::connect(options).expect("a session");
         let folder = client.lookup_path("/export").expect("it is exported").0;
         let how = OpenHow::create_new(0o600).owner(format!("log-{name}"));
         let log = client.open(&folder, format!("log-{name}").as_bytes(), &how).expect("a new name");
-        Worker { name, client, folder, log, lines: String::new(), done, restarts: 0 }
+        NamesWorker { name, client, folder, log, lines: String::new(), done, restarts: 0 }
     }
 
     fn run(&mut self, stop: &AtomicBool) {
@@ -94,15 +94,15 @@ impl Worker<'_> {
         let outcome = loop {
             attempts += 1;
             match run(self) {
-                Ok(()) => break Outcome::Done,
-                Err(error) if error.is(before) && attempts > 1 => break Outcome::DoneBefore,
+                Ok(()) => break RetriedOutcome::Done,
+                Err(error) if error.is(before) && attempts > 1 => break RetriedOutcome::DoneBefore,
                 Err(error) => {
                     assert!(is_outage(&error), "worker {}, attempt {attempts}: {error}", self.name);
                     self.recover();
                 }
             }
         };
-        let count = matches!(outcome, Outcome::Done | Outcome::DoneBefore);
+        let count = matches!(outcome, RetriedOutcome::Done | RetriedOutcome::DoneBefore);
         self.done.fetch_add(u64::from(count), Ordering::SeqCst);
     }
 
@@ -149,11 +149,11 @@ fn restarts_under_load_lose_nothing_and_repeat_nothing() {
     // later) and 8.4.2.1
     in_world(|world| {
         let mut server = world.server().start();
-        let mut random = Random::seeded("restarts under load");
+        let mut random = CrashRandom::seeded("restarts under load");
         let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let options = world.options(&server, "alice", Flavor::Krb5p).connections(4);
-        let workers: Vec<Worker<'_>> =
-            (0..WORKERS).map(|name| Worker::start(options.clone(), name, &done)).collect();
+        let workers: Vec<NamesWorker<'_>> =
+            (0..WORKERS).map(|name| NamesWorker::start(options.clone(), name, &done)).collect();
         std::thread::scope(|scope| {
             let running: Vec<_> = workers
                 .into_iter()

@@ -1,4 +1,4 @@
-//! Names that several clients change in one folder while its disk loses power.
+//! ClientNames that several clients change in one folder while its disk loses power.
 
 use client::{Error, Filesystem, OpenHow, Options, Security};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts};
@@ -15,7 +15,7 @@ const CHANGES: usize = 60;
 
 /// What a client knows of one of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum KnownName {
     /// What was acknowledged last: it is there, or not.
     Is(bool),
     /// Its change was under way.
@@ -24,12 +24,12 @@ enum Known {
 
 /// The names of a client: `file` as it is made, and `moved` as it is called then.
 #[derive(Clone, Debug)]
-struct Names {
-    made: Vec<(String, Known)>,
+struct ClientNames {
+    made: Vec<(String, KnownName)>,
 }
 
-impl Names {
-    fn set(&mut self, name: &str, known: Known) {
+impl ClientNames {
+    fn set(&mut self, name: &str, known: KnownName) {
         match self.made.iter_mut().find(|(own, _)| own == name) {
             Some((_, own)) => *own = known,
             None => self.made.push((name.to_owned(), known)),
@@ -39,17 +39,17 @@ impl Names {
 
 /// Makes, renames and removes files until the disk fails; returns what has to be there and what
 /// must not.
-fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> Names {
-    let mut names = Names { made: Vec::new() };
+fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> ClientNames {
+    let mut names = ClientNames { made: Vec::new() };
     let mut files = Filesystem::mount(options, "/export").expect("it is exported");
-    let mut turn = |number: usize, names: &mut Names| -> Result<(), Error> {
+    let mut turn = |number: usize, names: &mut ClientNames| -> Result<(), Error> {
         let (name, moved) = (format!("new-{client}-{number}"), format!("moved-{client}-{number}"));
-        let mut step = |names: &mut Names,
+        let mut step = |names: &mut ClientNames,
                         changes: &[(&str, bool)],
                         run: &mut dyn FnMut(&mut Filesystem) -> Result<(), Error>| {
-            changes.iter().for_each(|(name, _)| names.set(name, Known::Open));
+            changes.iter().for_each(|(name, _)| names.set(name, KnownName::Open));
             run(&mut files)?;
-            changes.iter().for_each(|(name, there)| names.set(name, Known::Is(*there)));
+            changes.iter().for_each(|(name, there)| names.set(name, KnownName::Is(*there)));
             acknowledged.fetch_add(1, Ordering::SeqCst);
             Ok(())
         };
@@ -72,7 +72,7 @@ fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> Names 
 /// Cuts the power under clients at work, and returns how many acknowledged changes were lost.
 fn cut(options: &Options, server: &mut Server, disk: &Disk, round: usize) -> usize {
     let acknowledged = AtomicUsize::new(0);
-    let all: Vec<Names> = std::thread::scope(|scope| {
+    let all: Vec<ClientNames> = std::thread::scope(|scope| {
         let work = |client| {
             let (options, acknowledged) = (options.clone(), &acknowledged);
             scope.spawn(move || change(options, round * CLIENTS + client, acknowledged))
@@ -90,7 +90,7 @@ fn cut(options: &Options, server: &mut Server, disk: &Disk, round: usize) -> usi
     assert!(disk.power_cut(), "it could before");
     let is_there = |name: &str| fs::symlink_metadata(disk.path().join(name)).is_ok();
     let known = all.iter().flat_map(|names| &names.made);
-    known.filter(|(name, known)| *known != Known::Open && *known != Known::Is(is_there(name))).count()
+    known.filter(|(name, known)| *known != KnownName::Open && *known != KnownName::Is(is_there(name))).count()
 }
 
 /// Cuts the power again and again; returns how many acknowledged changes were lost, or nothing

@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Ends the realm however the test ends.
-struct Down<'a>(&'a Path);
+struct RealmGuard<'a>(&'a Path);
 
-impl Drop for Down<'_> {
+impl Drop for RealmGuard<'_> {
     fn drop(&mut self) {
         let _ = orthrus(["realm", "down"]).arg(self.0).output();
     }
@@ -32,7 +32,7 @@ fn up_and_down(command: impl Fn(&[&OsStr]) -> Command, dir: &Path) {
     let up = call("up");
     eprintln!("realm up took {:?}", begin.elapsed());
     assert!(up.status.success(), "{up:?}");
-    let _down = Down(dir);
+    let _down = RealmGuard(dir);
     for part in
         ["ORTHRUS.TEST", "kinit -k -t", "mount -t nfs4", "orthrus realm down", &dir.display().to_string()]
     {

@@ -133,7 +133,7 @@ fn after_a_restart_the_known_reclaim_and_the_unknown_do_not() {
 
 /// A copy of one file that goes on after each restart, from the last byte that a COMMIT has
 /// acknowledged.
-struct Copy<'a> {
+struct ResumedCopy<'a> {
     client: Client,
     file: OpenFile,
     data: &'a [u8],
@@ -141,7 +141,7 @@ struct Copy<'a> {
     restarts: u32,
 }
 
-impl Copy<'_> {
+impl ResumedCopy<'_> {
     const PIECE: usize = 300_001;
 
     fn run(&mut self) {
@@ -217,7 +217,7 @@ fn a_copy_goes_on_over_kills_of_the_server_and_loses_nothing() {
         let options = world.options(&server, "alice", Flavor::Krb5p).connections(4);
         let mut client = Client::connect(options).expect("a session");
         let file = client.open_path("/export/copy", &OpenHow::create(0o600)).expect("it is her folder");
-        let mut copy = Copy { client, file, data: &data, acknowledged: &acknowledged, restarts: 0 };
+        let mut copy = ResumedCopy { client, file, data: &data, acknowledged: &acknowledged, restarts: 0 };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 copy.run();

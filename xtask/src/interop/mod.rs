@@ -29,7 +29,7 @@ pub(crate) enum Command {
 }
 
 /// What came of a suite.
-enum End {
+enum SuiteEnd {
     /// Each test did what is expected of it.
     AsExpected,
     /// So many did not.
@@ -48,9 +48,9 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Pynfs(arguments) => pynfs::run(arguments)?,
     };
     match end {
-        End::AsExpected => Ok(()),
-        End::Unexpected(count) => bail!("{count} results are not as specs/interop says"),
-        End::Skipped(reason) => {
+        SuiteEnd::AsExpected => Ok(()),
+        SuiteEnd::Unexpected(count) => bail!("{count} results are not as specs/interop says"),
+        SuiteEnd::Skipped(reason) => {
             println!("skipped: {reason}");
             Ok(())
         }

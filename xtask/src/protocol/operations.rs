@@ -83,7 +83,7 @@ pub(super) fn read(root: &Path) -> anyhow::Result<Vec<Operation>> {
         .collect()
 }
 
-struct Row<'t> {
+struct OperationRow<'t> {
     name: &'t str,
     /// The module that runs it.
     runs: &'t str,
@@ -91,15 +91,15 @@ struct Row<'t> {
 }
 
 /// Reads `row(OP_X, ops::x::run).v42(),`.
-fn rows(text: &str) -> anyhow::Result<Vec<Row<'_>>> {
+fn rows(text: &str) -> anyhow::Result<Vec<OperationRow<'_>>> {
     let (_, table) = text.split_once("const OPERATIONS").context("there is no table of operations")?;
     let (table, _) = table.split_once("\n];").context("the table has no end")?;
-    let row = |text| -> Option<Row<'_>> {
+    let row = |text| -> Option<OperationRow<'_>> {
         let (name, rest) = str::split_once(text, ',')?;
         let runs = rest.trim_start().strip_prefix("ops::")?.split("::").next()?;
-        Some(Row { name, runs, since: if rest.contains(".v42()") { 2 } else { 1 } })
+        Some(OperationRow { name, runs, since: if rest.contains(".v42()") { 2 } else { 1 } })
     };
-    let rows: Option<Vec<Row<'_>>> = table.split("row(OP_").skip(1).map(row).collect();
+    let rows: Option<Vec<OperationRow<'_>>> = table.split("row(OP_").skip(1).map(row).collect();
     let rows = rows.context("a row of the table is not as it should be")?;
     ensure!(!rows.is_empty(), "the table is empty");
     Ok(rows)

@@ -15,7 +15,7 @@ use nfs4::NFSPROC4_COMPOUND;
 const RUN_MAX: usize = 16;
 
 /// A call that is ready to be sealed.
-struct Ready {
+struct SealableCall {
     place: u32,
     link: usize,
     message: crate::message::Message,
@@ -151,7 +151,7 @@ impl Client {
     }
 
     /// Takes the queued calls of all connections for sealing.
-    fn take_ready(&mut self) -> Result<Vec<Ready>, Error> {
+    fn take_ready(&mut self) -> Result<Vec<SealableCall>, Error> {
         let mut ready = Vec::new();
         for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_up()) {
             for _ in 0..link.queued.len() {
@@ -165,14 +165,14 @@ impl Client {
                 }
                 let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, identity.protection(call.service)?);
                 let message = std::mem::take(&mut call.message);
-                ready.push(Ready { place, link: index, message, head });
+                ready.push(SealableCall { place, link: index, message, head });
             }
         }
         Ok(ready)
     }
 
-    fn hand_over(&mut self, ready: Ready) {
-        let Ready { place, link, message, head } = ready;
+    fn hand_over(&mut self, ready: SealableCall) {
+        let SealableCall { place, link, message, head } = ready;
         if let Some(call) = self.calls.get_mut(place) {
             call.message = message;
             call.stage = Stage::Sent(Expected::of(&head.protection));

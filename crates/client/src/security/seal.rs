@@ -167,7 +167,7 @@ pub(crate) struct Outgoing<'a> {
 }
 
 /// The intermediate state of one call in [`seal`].
-struct Work {
+struct SealState {
     /// Range of the call's signed header in the buffer of all headers.
     signed: Range<usize>,
     verifier: MicToken,
@@ -193,15 +193,15 @@ pub(crate) fn seal(calls: &mut [Outgoing<'_>], confounders: &mut Confounders) ->
     Ok(())
 }
 
-fn prepare(call: &mut Outgoing<'_>, heads: &mut Encoder, scratch: &mut Encoder) -> Work {
+fn prepare(call: &mut Outgoing<'_>, heads: &mut Encoder, scratch: &mut Encoder) -> SealState {
     let start = heads.len();
     call.head.signed(heads, scratch);
     let protected = call.head.protected().map(|gss| gss.body_sequence.to_be_bytes());
     call.message.with_prefix(protected.as_ref().map_or(&[], |sequence| sequence));
-    Work { signed: start..heads.len(), verifier: MicToken::EMPTY, checksum: MicToken::EMPTY }
+    SealState { signed: start..heads.len(), verifier: MicToken::EMPTY, checksum: MicToken::EMPTY }
 }
 
-impl Work {
+impl SealState {
     fn signed<'a>(&self, heads: &'a [u8]) -> &'a [u8] {
         heads.get(self.signed.clone()).unwrap_or_default()
     }
@@ -225,7 +225,7 @@ impl Head {
     }
 }
 
-fn sign(calls: &[Outgoing<'_>], works: &mut [Work], heads: &[u8]) {
+fn sign(calls: &[Outgoing<'_>], works: &mut [SealState], heads: &[u8]) {
     if !calls.iter().any(|call| call.head.gss().is_some()) {
         return;
     }
@@ -255,7 +255,7 @@ fn sign(calls: &[Outgoing<'_>], works: &mut [Work], heads: &[u8]) {
 
 fn encrypt(
     calls: &mut [Outgoing<'_>],
-    works: &[Work],
+    works: &[SealState],
     heads: &[u8],
     scratch: &mut Encoder,
     confounders: &mut Confounders,
@@ -307,7 +307,7 @@ fn flip_last_bit(bytes: &mut [u8]) {
     }
 }
 
-fn finish(call: &mut Outgoing<'_>, work: &Work, heads: &[u8], scratch: &mut Encoder) {
+fn finish(call: &mut Outgoing<'_>, work: &SealState, heads: &[u8], scratch: &mut Encoder) {
     let damaged = call.head.gss().is_some_and(|gss| gss.damage == Damage::Body);
     if call.head.has_service(RpcGssServiceT::rpc_gss_svc_privacy).is_some() {
         if damaged {

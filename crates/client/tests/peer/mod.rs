@@ -34,7 +34,7 @@ pub(crate) enum Answer {
     Target(u32),
 }
 
-type Script = Box<dyn FnMut(&Seen) -> Answer + Send>;
+type PeerScript = Box<dyn FnMut(&Seen) -> Answer + Send>;
 
 /// A listening server with a script.
 pub(crate) struct Peer {
@@ -48,7 +48,7 @@ impl Peer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let script: Arc<Mutex<Script>> = Arc::new(Mutex::new(Box::new(script)));
+        let script: Arc<Mutex<PeerScript>> = Arc::new(Mutex::new(Box::new(script)));
         let log = seen.clone();
         thread::spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
@@ -96,7 +96,7 @@ pub(crate) fn has(seen: &Seen, operation: NfsOpnum4) -> bool {
     seen.1.argarray.iter().any(|op| op.discriminant() == operation)
 }
 
-fn serve(number: usize, mut connection: RawConnection, script: &Mutex<Script>, log: &Mutex<Vec<Seen>>) {
+fn serve(number: usize, mut connection: RawConnection, script: &Mutex<PeerScript>, log: &Mutex<Vec<Seen>>) {
     while let Ok(Some(record)) = connection.receive_record(Duration::from_secs(60)) {
         let Ok(Message::Call(call)) = Message::parse(&record) else { return };
         let mut decoder = Decoder::new(&record[call.arguments_at..]);

@@ -107,7 +107,7 @@ pub fn run(
 }
 
 /// Writes the report of one node alone, with the properties of its network.
-fn alone(options: &Options, scope: Scope, bench: &Bench, prefix: &Path) -> anyhow::Result<()> {
+fn alone(options: &Options, scope: Scope, bench: &BenchFiles, prefix: &Path) -> anyhow::Result<()> {
     let (_, report) = bench.reports.first().context("no report")?;
     let mut report = Report::parse(report)?;
     // The node's own command can be repeated on a node only.
@@ -145,14 +145,14 @@ struct Conductor<'a> {
 }
 
 /// The files that the bench wrote.
-struct Bench {
+struct BenchFiles {
     /// Each node with its report, as JSON.
     reports: Vec<(String, String)>,
     server_cpu: Duration,
 }
 
 impl Conductor<'_> {
-    fn bench(&mut self, nodes: &[String], parts: &str, flavors: &str) -> anyhow::Result<Bench> {
+    fn bench(&mut self, nodes: &[String], parts: &str, flavors: &str) -> anyhow::Result<BenchFiles> {
         let server = self
             .record
             .supervisor
@@ -175,11 +175,11 @@ impl Conductor<'_> {
             let report = report.with_context(|| format!("{node} left no report: {}", file.display()))?;
             reports.push((node.clone(), report));
         }
-        Ok(Bench { reports, server_cpu })
+        Ok(BenchFiles { reports, server_cpu })
     }
 }
 
-impl Bench {
+impl BenchFiles {
     fn side(&self, nodes: usize, part: &str, flavor: &str) -> anyhow::Result<Side> {
         let mut copies = Vec::new();
         for (node, report) in &self.reports {

@@ -1,4 +1,4 @@
-//! Context establishment, one token at a time.
+//! LibraryContext establishment, one token at a time.
 
 use std::ptr;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::status::{Owned, check, error};
 use crate::error::{GssError, Status, major};
 
 /// A context of the library, deleted on drop.
-struct Context(raw::CtxId);
+struct LibraryContext(raw::CtxId);
 
 // SAFETY: a context has one owner at a time, and MIT keeps no thread-local state for it.
-unsafe impl Send for Context {}
+unsafe impl Send for LibraryContext {}
 
-impl Context {
+impl LibraryContext {
     /// Exports the keys, which ends the context in the library.
     fn export(mut self) -> Result<Exported, GssError> {
         let mut lucid = ptr::null_mut();
@@ -59,7 +59,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for LibraryContext {
     fn drop(&mut self) {
         let mut minor = 0;
         // SAFETY: the context is null or came from the library, and is deleted once; no token is
@@ -69,7 +69,7 @@ impl Drop for Context {
 }
 
 /// The result of an acceptance: reply token, peer's principal, keys and their lifetime.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedToken {
     pub reply: Vec<u8>,
     pub principal: String,
     pub keys: Exported,
@@ -80,9 +80,9 @@ pub(crate) struct Accepted {
 ///
 /// # Errors
 /// Classified by the library's codes; `MalformedToken` for a context that would need another token.
-pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
+pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<AcceptedToken, GssError> {
     let input = raw::Buffer::lend(token);
-    let mut context = Context(ptr::null_mut());
+    let mut context = LibraryContext(ptr::null_mut());
     let mut peer = Name(ptr::null_mut());
     let mut reply = Owned::new();
     let mut delegated = Cred(ptr::null_mut());
@@ -107,7 +107,7 @@ pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
     if major & major::CONTINUE_NEEDED != 0 {
         return Err(unfinished("the client asks for a third token (DCE style), which NFS does not use"));
     }
-    Ok(Accepted {
+    Ok(AcceptedToken {
         reply: reply.as_slice().to_vec(),
         principal: peer.display()?,
         keys: context.export()?,
@@ -117,7 +117,7 @@ pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
 
 /// A context that is being initiated.
 pub(crate) struct Initiation {
-    context: Context,
+    context: LibraryContext,
     cred: Cred,
     target: Name,
 }
@@ -132,7 +132,7 @@ pub(crate) enum Advance {
 
 impl Initiation {
     pub(crate) fn new(cred: Cred, target: Name) -> Self {
-        Self { context: Context(ptr::null_mut()), cred, target }
+        Self { context: LibraryContext(ptr::null_mut()), cred, target }
     }
 
     /// Takes the peer's token (`None` in the first step) and makes the next one.
@@ -173,7 +173,7 @@ impl Initiation {
         if flags & raw::C_MUTUAL_FLAG == 0 {
             return Err(unfinished("the server did not prove who it is (no mutual authentication)"));
         }
-        let context = std::mem::replace(&mut self.context, Context(ptr::null_mut()));
+        let context = std::mem::replace(&mut self.context, LibraryContext(ptr::null_mut()));
         let principal = context.target()?;
         Ok(Advance::Done { token, principal, keys: context.export()?, lifetime: seconds(lifetime) })
     }

@@ -6,37 +6,41 @@ use std::path::Path;
 use std::ptr;
 
 #[repr(C)]
-struct Buffer {
+struct GssBuffer {
     length: usize,
     value: *mut c_void,
 }
 
 #[repr(C)]
-struct Oid {
+struct GssOid {
     length: u32,
     elements: *const c_void,
 }
 
 #[link(name = "gssapi_krb5")]
 unsafe extern "C" {
-    static gss_mech_krb5: *const Oid;
-    static GSS_C_NT_HOSTBASED_SERVICE: *const Oid;
+    static gss_mech_krb5: *const GssOid;
+    static GSS_C_NT_HOSTBASED_SERVICE: *const GssOid;
 
     fn krb5_gss_register_acceptor_identity(keytab: *const c_char) -> u32;
-    fn gss_import_name(minor: *mut u32, text: *const Buffer, kind: *const Oid, name: *mut *mut c_void)
-    -> u32;
+    fn gss_import_name(
+        minor: *mut u32,
+        text: *const GssBuffer,
+        kind: *const GssOid,
+        name: *mut *mut c_void,
+    ) -> u32;
     fn gss_init_sec_context(
         minor: *mut u32,
         cred: *mut c_void,
         context: *mut *mut c_void,
         target: *mut c_void,
-        mech: *const Oid,
+        mech: *const GssOid,
         flags: u32,
         time: u32,
         bindings: *const c_void,
-        input: *const Buffer,
-        actual: *mut *const Oid,
-        output: *mut Buffer,
+        input: *const GssBuffer,
+        actual: *mut *const GssOid,
+        output: *mut GssBuffer,
         ret_flags: *mut u32,
         time_rec: *mut u32,
     ) -> u32;
@@ -44,30 +48,30 @@ unsafe extern "C" {
         minor: *mut u32,
         context: *mut *mut c_void,
         cred: *mut c_void,
-        input: *const Buffer,
+        input: *const GssBuffer,
         bindings: *const c_void,
         peer: *mut *mut c_void,
-        mech: *mut *const Oid,
-        output: *mut Buffer,
+        mech: *mut *const GssOid,
+        output: *mut GssBuffer,
         flags: *mut u32,
         time: *mut u32,
         delegated: *mut *mut c_void,
     ) -> u32;
-    fn gss_delete_sec_context(minor: *mut u32, context: *mut *mut c_void, output: *mut Buffer) -> u32;
+    fn gss_delete_sec_context(minor: *mut u32, context: *mut *mut c_void, output: *mut GssBuffer) -> u32;
     fn gss_wrap(
         minor: *mut u32,
         context: *mut c_void,
         confidential: c_int,
         qop: u32,
-        input: *const Buffer,
+        input: *const GssBuffer,
         was_confidential: *mut c_int,
-        output: *mut Buffer,
+        output: *mut GssBuffer,
     ) -> u32;
     fn gss_unwrap(
         minor: *mut u32,
         context: *mut c_void,
-        input: *const Buffer,
-        output: *mut Buffer,
+        input: *const GssBuffer,
+        output: *mut GssBuffer,
         was_confidential: *mut c_int,
         qop: *mut u32,
     ) -> u32;
@@ -75,18 +79,18 @@ unsafe extern "C" {
         minor: *mut u32,
         context: *mut c_void,
         qop: u32,
-        message: *const Buffer,
-        token: *mut Buffer,
+        message: *const GssBuffer,
+        token: *mut GssBuffer,
     ) -> u32;
     fn gss_verify_mic(
         minor: *mut u32,
         context: *mut c_void,
-        message: *const Buffer,
-        token: *const Buffer,
+        message: *const GssBuffer,
+        token: *const GssBuffer,
         qop: *mut u32,
     ) -> u32;
     fn gss_release_name(minor: *mut u32, name: *mut *mut c_void) -> u32;
-    fn gss_release_buffer(minor: *mut u32, buffer: *mut Buffer) -> u32;
+    fn gss_release_buffer(minor: *mut u32, buffer: *mut GssBuffer) -> u32;
 }
 
 const MUTUAL: u32 = 2;
@@ -94,7 +98,7 @@ const CONFIDENTIAL: u32 = 16;
 const INTEGRITY: u32 = 32;
 const CONTINUE_NEEDED: u32 = 1;
 
-impl Buffer {
+impl GssBuffer {
     const EMPTY: Self = Self { length: 0, value: ptr::null_mut() };
 
     /// Lends bytes to a call that only reads them.
@@ -138,11 +142,11 @@ impl Context {
     }
 
     fn step(&mut self, target: &str, token: &[u8]) -> Vec<u8> {
-        let (mut minor, mut name, mut output) = (0, ptr::null_mut(), Buffer::EMPTY);
+        let (mut minor, mut name, mut output) = (0, ptr::null_mut(), GssBuffer::EMPTY);
         // SAFETY: all pointers are to live locals, or null where the call allows it; buffers lend
         // bytes that outlive the calls; the name is released once.
         unsafe {
-            let text = Buffer::lend(target.as_bytes());
+            let text = GssBuffer::lend(target.as_bytes());
             let major = gss_import_name(&mut minor, &text, GSS_C_NT_HOSTBASED_SERVICE, &mut name);
             succeeded("gss_import_name", major, minor);
             let major = gss_init_sec_context(
@@ -154,7 +158,7 @@ impl Context {
                 MUTUAL | CONFIDENTIAL | INTEGRITY,
                 0,
                 ptr::null(),
-                &Buffer::lend(token),
+                &GssBuffer::lend(token),
                 ptr::null_mut(),
                 &mut output,
                 ptr::null_mut(),
@@ -170,7 +174,7 @@ impl Context {
     pub(crate) fn accept(keytab: &Path, token: &[u8]) -> (Self, Vec<u8>) {
         let keytab = CString::new(keytab.to_str().expect("UTF-8")).expect("no NUL");
         let mut context = Self(ptr::null_mut());
-        let (mut minor, mut output) = (0, Buffer::EMPTY);
+        let (mut minor, mut output) = (0, GssBuffer::EMPTY);
         // SAFETY: as above; the library copies the path of the keytab.
         unsafe {
             let major = krb5_gss_register_acceptor_identity(keytab.as_ptr());
@@ -179,7 +183,7 @@ impl Context {
                 &mut minor,
                 &mut context.0,
                 ptr::null_mut(),
-                &Buffer::lend(token),
+                &GssBuffer::lend(token),
                 ptr::null(),
                 ptr::null_mut(),
                 ptr::null_mut(),
@@ -195,7 +199,7 @@ impl Context {
 
     /// Makes a wrap token, sealed or only signed.
     pub(crate) fn wrap(&mut self, message: &[u8], sealed: bool) -> Vec<u8> {
-        let (mut minor, mut was_sealed, mut output) = (0, 0, Buffer::EMPTY);
+        let (mut minor, mut was_sealed, mut output) = (0, 0, GssBuffer::EMPTY);
         // SAFETY: the context is established; pointers are to live locals; the message outlives the
         // call.
         let major = unsafe {
@@ -204,7 +208,7 @@ impl Context {
                 self.0,
                 sealed.into(),
                 0,
-                &Buffer::lend(message),
+                &GssBuffer::lend(message),
                 &mut was_sealed,
                 &mut output,
             )
@@ -216,13 +220,13 @@ impl Context {
 
     /// Opens a sealed wrap token.
     pub(crate) fn unwrap(&mut self, token: &[u8]) -> Vec<u8> {
-        let (mut minor, mut was_sealed, mut output) = (0, 0, Buffer::EMPTY);
+        let (mut minor, mut was_sealed, mut output) = (0, 0, GssBuffer::EMPTY);
         // SAFETY: as above.
         let major = unsafe {
             gss_unwrap(
                 &mut minor,
                 self.0,
-                &Buffer::lend(token),
+                &GssBuffer::lend(token),
                 &mut output,
                 &mut was_sealed,
                 ptr::null_mut(),
@@ -235,9 +239,9 @@ impl Context {
 
     /// Makes a MIC token.
     pub(crate) fn mic(&mut self, message: &[u8]) -> Vec<u8> {
-        let (mut minor, mut output) = (0, Buffer::EMPTY);
+        let (mut minor, mut output) = (0, GssBuffer::EMPTY);
         // SAFETY: as above.
-        let major = unsafe { gss_get_mic(&mut minor, self.0, 0, &Buffer::lend(message), &mut output) };
+        let major = unsafe { gss_get_mic(&mut minor, self.0, 0, &GssBuffer::lend(message), &mut output) };
         succeeded("gss_get_mic", major, minor);
         output.take()
     }
@@ -247,7 +251,13 @@ impl Context {
         let mut minor = 0;
         // SAFETY: as above.
         let major = unsafe {
-            gss_verify_mic(&mut minor, self.0, &Buffer::lend(message), &Buffer::lend(token), ptr::null_mut())
+            gss_verify_mic(
+                &mut minor,
+                self.0,
+                &GssBuffer::lend(message),
+                &GssBuffer::lend(token),
+                ptr::null_mut(),
+            )
         };
         succeeded("gss_verify_mic", major, minor);
     }

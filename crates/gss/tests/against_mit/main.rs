@@ -22,9 +22,9 @@ const TARGET: &str = "nfs@localhost";
 const LENGTH_MAX: usize = 1 << 20;
 
 /// A generator of pseudo-random numbers, with the same sequence in each run.
-struct Numbers(u64);
+struct PseudoRandom(u64);
 
-impl Numbers {
+impl PseudoRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         self.0 >> 24
@@ -75,7 +75,7 @@ fn initiate_to_mit(realm: &Realm) -> (Established, Context) {
 
 /// Sends messages in both directions, ours in batches.
 fn exchange(ours: &Established, mut theirs: Context) {
-    let mut numbers = Numbers(ours.enctype as u64);
+    let mut numbers = PseudoRandom(ours.enctype as u64);
     let mut sequence = ours.send_sequence;
     let mut lengths = &numbers.lengths()[..];
     let mut batch_len = 0;
@@ -108,7 +108,7 @@ fn we_seal(
     theirs: &mut Context,
     cpu: Cpu,
     messages: &[Vec<u8>],
-    numbers: &mut Numbers,
+    numbers: &mut PseudoRandom,
     first: u64,
 ) {
     let trailer = vec![0; ours.keys.wrap_trailer_len()];

@@ -11,7 +11,7 @@ use crate::{
 const CPUS: [Cpu; 4] = [Cpu::Avx512, Cpu::Avx2, Cpu::AesNi, Cpu::Portable];
 
 /// A message of a batch, with its expected digest.
-struct Case<H: Hash> {
+struct DigestCase<H: Hash> {
     key: HmacKey<H>,
     prefix: usize,
     data: Vec<u8>,
@@ -19,7 +19,7 @@ struct Case<H: Hash> {
     expected: Vec<u8>,
 }
 
-impl<H: Hash> Case<H> {
+impl<H: Hash> DigestCase<H> {
     fn new<M: Mac + KeyInit>(seed: usize, prefix: usize, len: usize, suffix: Option<Header>) -> Self {
         let data: Vec<u8> = (0..prefix + len).map(|n| ((n * n + 13 * n + 7 * seed) % 253) as u8).collect();
         let key: Vec<u8> = (0..20 + seed % 13).map(|n| (n * 5 + seed) as u8).collect();
@@ -37,7 +37,7 @@ impl<H: Hash> Case<H> {
 }
 
 /// Hashes the batch with each instruction set and compares the digests.
-fn agrees<H: Hash>(cases: &[Case<H>]) {
+fn agrees<H: Hash>(cases: &[DigestCase<H>]) {
     for cpu in CPUS {
         let mut seen = vec![false; cases.len()];
         let messages = cases
@@ -57,11 +57,11 @@ fn every_length<H: Hash, M: Mac + KeyInit>() {
         // One batch of all lengths, whose lanes end at different times. Then batches of one length.
         let lengths = (0..=300).chain([1000, 4095, 4096, 4097, 70_001]);
         let all: Vec<_> =
-            lengths.enumerate().map(|(n, len)| Case::new::<M>(n, prefix, len, suffix)).collect();
+            lengths.enumerate().map(|(n, len)| DigestCase::new::<M>(n, prefix, len, suffix)).collect();
         agrees::<H>(&all);
         for count in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33] {
             for len in [0, 1, 55, 111, 112, 128, 255, 256, 600] {
-                let some: Vec<_> = (0..count).map(|n| Case::new::<M>(n, prefix, len, suffix)).collect();
+                let some: Vec<_> = (0..count).map(|n| DigestCase::new::<M>(n, prefix, len, suffix)).collect();
                 agrees::<H>(&some);
             }
         }
@@ -80,7 +80,7 @@ fn batches_of_all_lengths_and_keys_give_the_digests_of_the_library() {
 fn messages_in_pieces_give_the_digests_of_the_library() {
     // RFC 2104 section 2
     let cases: Vec<_> = (0..40)
-        .map(|n| Case::<Sha384>::new::<hmac::Hmac<sha2::Sha384>>(n, 16, 37 * n + n % 5, Some([3; 16])))
+        .map(|n| DigestCase::<Sha384>::new::<hmac::Hmac<sha2::Sha384>>(n, 16, 37 * n + n % 5, Some([3; 16])))
         .collect();
     for cpu in CPUS {
         for cut in [1, 13, 64, 127, 128, 129, 500] {
@@ -104,7 +104,7 @@ fn messages_in_pieces_give_the_digests_of_the_library() {
 
 #[test]
 fn a_pause_comes_while_long_messages_are_hashed() {
-    let case = Case::<Sha1>::new::<hmac::Hmac<sha1::Sha1>>(0, 0, 1 << 20, None);
+    let case = DigestCase::<Sha1>::new::<hmac::Hmac<sha1::Sha1>>(0, 0, 1 << 20, None);
     for cpu in CPUS {
         let mut pauses = 0;
         let mut pause = || pauses += 1;

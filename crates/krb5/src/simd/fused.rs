@@ -46,7 +46,7 @@ pub(super) unsafe fn seal<const R: usize>(
     let work = |keys: *const u8| unsafe {
         let mut hash = load_states(states);
         let zero = _mm512_setzero_si512();
-        let mut encrypt = Encrypt::<R> { keys, state: [zero; FOUR], groups: [[zero; FOUR]; FOUR] };
+        let mut encrypt = EncryptFour::<R> { keys, state: [zero; FOUR], groups: [[zero; FOUR]; FOUR] };
         for g in 0..FOUR {
             encrypt.state[g] = super::avx512::gather(four(g).map(|lane| lanes.chain[lane].cast()));
         }
@@ -77,14 +77,14 @@ pub(super) unsafe fn seal<const R: usize>(
 }
 
 /// Encrypts four blocks of sixteen lanes.
-struct Encrypt<const R: usize> {
+struct EncryptFour<const R: usize> {
     keys: *const u8,
     state: Square,
     /// The plaintext by group of lanes; the ciphertext replaces it.
     groups: [Square; FOUR],
 }
 
-impl<const R: usize> Encrypt<R> {
+impl<const R: usize> EncryptFour<R> {
     /// Runs the AES steps that follow a round of SHA-1, and returns `word`, the result of the
     /// round.
     ///
@@ -240,7 +240,7 @@ unsafe fn words(groups: &[Square; FOUR]) -> [__m512i; 16] {
 
 /// Hashes one block of each lane, with AES steps after each round.
 #[inline(always)]
-fn sha1<const R: usize>(hash: &mut [__m512i; 5], mut w: [__m512i; 16], encrypt: &mut Encrypt<R>) {
+fn sha1<const R: usize>(hash: &mut [__m512i; 5], mut w: [__m512i; 16], encrypt: &mut EncryptFour<R>) {
     // SAFETY: only functions for processors with AVX-512 call this one, and it is inlined into
     // them.
     unsafe {

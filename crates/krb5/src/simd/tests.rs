@@ -10,28 +10,28 @@ use crate::{
 
 /// The input of a kernel, or its expected result.
 #[derive(Clone, PartialEq)]
-struct Work<T> {
+struct KernelBlocks<T> {
     chain: [u8; BLOCK],
     state: T,
     data: Vec<u8>,
 }
 
-struct Case<H: Hash> {
+struct KernelCase<H: Hash> {
     keys: RoundKeys,
-    work: Work<H::State>,
-    expected: Work<H::State>,
+    work: KernelBlocks<H::State>,
+    expected: KernelBlocks<H::State>,
 }
 
 /// Makes a message for a lane, with its own key, chain and state.
-fn case<H: Hash>(lane: usize, units: usize) -> Case<H> {
+fn case<H: Hash>(lane: usize, units: usize) -> KernelCase<H> {
     let key: [u8; 32] = std::array::from_fn(|n| (n * 7 + lane) as u8);
     // Longer than the units, and at an odd address, as tokens are.
     let len = lane + units * H::BLOCK + 5;
     let data: Vec<u8> = (0..len).map(|n| ((n * n + 11 * n + lane) % 251) as u8).collect();
     let mut state = H::INITIAL;
     H::compress(&mut state, &[lane as u8; 128][..H::BLOCK]);
-    let work = Work { chain: [lane as u8; BLOCK], state, data };
-    let Work { mut chain, mut state, mut data } = work.clone();
+    let work = KernelBlocks { chain: [lane as u8; BLOCK], state, data };
+    let KernelBlocks { mut chain, mut state, mut data } = work.clone();
     let library = aes::Aes256Enc::new(&key.into());
     let units = &mut data[lane..lane + units * H::BLOCK];
     // RFC 3962 hashes the plaintext, RFC 8009 the ciphertext.
@@ -47,7 +47,7 @@ fn case<H: Hash>(lane: usize, units: usize) -> Case<H> {
     if !plain_is_hashed {
         H::compress(&mut state, units);
     }
-    Case { keys: RoundKeys::encrypting(&key), work, expected: Work { chain, state, data } }
+    KernelCase { keys: RoundKeys::encrypting(&key), work, expected: KernelBlocks { chain, state, data } }
 }
 
 /// Seals 0 to 7 units of each of up to `most` lanes and compares the results.
@@ -58,12 +58,12 @@ fn agrees<H: Hash<State: PartialEq>>(
 ) {
     for (count, units) in (1..=most).flat_map(|count| [0, 1, 2, 7].map(|units| (count, units))) {
         let mut cases: Vec<_> = (0..count).map(|lane| case::<H>(lane, units)).collect();
-        let lanes = cases.iter_mut().enumerate().map(|(lane, Case { keys, work, .. })| SealLane {
+        let lanes = cases.iter_mut().enumerate().map(|(lane, KernelCase { keys, work, .. })| SealLane {
             cbc: CbcLane { keys, chain: &mut work.chain, data: &mut work.data[lane..] },
             state: &mut work.state,
         });
         seal(lanes.collect(), units);
-        for (lane, Case { work, expected, .. }) in cases.into_iter().enumerate() {
+        for (lane, KernelCase { work, expected, .. }) in cases.into_iter().enumerate() {
             assert!(work == expected, "{what}, lane {lane} of {count}, {units} units");
         }
     }

@@ -165,7 +165,7 @@ pub(crate) fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &m
 }
 
 /// The result of opening a token, with the plaintext.
-type Opened = Result<(Unwrapped, Vec<u8>), TokenError>;
+type OpenedToken = Result<(Unwrapped, Vec<u8>), TokenError>;
 
 /// Opens tokens on the other side, with the settings of `run`.
 fn open<P: Place>(
@@ -173,7 +173,7 @@ fn open<P: Place>(
     messages: &[Message],
     tokens: &[Vec<u8>],
     run: &mut Run<'_>,
-) -> Vec<Opened> {
+) -> Vec<OpenedToken> {
     let mut placed: Vec<Vec<P>> =
         messages.iter().zip(tokens).map(|(message, token)| message.place(token)).collect();
     let mut pieces = borrow(&mut placed);

@@ -9,16 +9,16 @@ use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
 /// `nested` and `stable_names`.
-type Place = (Storage, String, Nested, bool);
+type BackendKey = (Storage, String, Nested, bool);
 
-fn place(settings: &ExportSettings) -> Place {
+fn place(settings: &ExportSettings) -> BackendKey {
     (settings.storage.clone(), settings.pseudo.clone(), settings.nested, settings.stable_names)
 }
 
 /// The backends in use, each with the place that it serves.
 #[derive(Default)]
 pub(super) struct Backends {
-    used: Vec<(Place, Arc<dyn Backend>)>,
+    used: Vec<(BackendKey, Arc<dyn Backend>)>,
     /// Objects that one local backend keeps open.
     objects_max: usize,
 }

@@ -9,7 +9,7 @@ use std::hash::Hash;
 pub(super) struct FairQueues<T, L> {
     limits: PoolLimits,
     /// The lanes that have waiting or running tasks.
-    lanes: HashMap<L, Tasks<T>>,
+    lanes: HashMap<L, LaneTasks<T>>,
     /// The lanes that have waiting tasks, in the order of their turns.
     turns: VecDeque<L>,
     waiting: usize,
@@ -18,7 +18,7 @@ pub(super) struct FairQueues<T, L> {
 }
 
 #[derive(Debug)]
-struct Tasks<T> {
+struct LaneTasks<T> {
     /// The waiting tasks, each with the bytes that it holds.
     tasks: VecDeque<(T, usize)>,
     bytes: usize,
@@ -61,7 +61,7 @@ impl<T, L: QueueKey> FairQueues<T, L> {
         if own == 0 {
             self.turns.push_back(lane);
         }
-        let empty = || Tasks { tasks: VecDeque::new(), bytes: 0, running: 0 };
+        let empty = || LaneTasks { tasks: VecDeque::new(), bytes: 0, running: 0 };
         let own = self.lanes.entry(lane).or_insert_with(empty);
         own.tasks.push_back((task, bytes));
         own.bytes += bytes;

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A task that reports its start and waits for permission to end.
-struct Gate {
+struct TaskGate {
     begun: Sender<u32>,
     go: Arc<Mutex<Receiver<()>>>,
     number: u32,
 }
 
-fn pool(limits: PoolLimits) -> (Pool<Gate>, impl Fn(u32) -> Gate, Receiver<u32>, Sender<()>) {
-    let pool = Pool::new("test", limits, |gate: Gate| {
+fn pool(limits: PoolLimits) -> (Pool<TaskGate>, impl Fn(u32) -> TaskGate, Receiver<u32>, Sender<()>) {
+    let pool = Pool::new("test", limits, |gate: TaskGate| {
         gate.begun.send(gate.number).expect("the test listens");
         let _ = gate.go.lock().expect("a lock").recv();
         assert_ne!(gate.number, 13, "a defect, for the test");
@@ -21,7 +21,7 @@ fn pool(limits: PoolLimits) -> (Pool<Gate>, impl Fn(u32) -> Gate, Receiver<u32>,
     });
     let ((begun, begins), (go, gone)) = (channel(), channel());
     let gone = Arc::new(Mutex::new(gone));
-    (pool, move |number| Gate { begun: begun.clone(), go: gone.clone(), number }, begins, go)
+    (pool, move |number| TaskGate { begun: begun.clone(), go: gone.clone(), number }, begins, go)
 }
 
 const SOON: Duration = Duration::from_secs(10);

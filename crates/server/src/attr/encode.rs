@@ -50,7 +50,7 @@ pub fn encode(
         acl::wire::encode(c, &list(c, fh, attributes)?, &mut acl)?;
     }
     let whole = if mask.and(&OF_FILE_SYSTEM).is_empty() { FsStat::default() } else { statfs(fh)? };
-    let subject = Subject { c, fh, attributes, whole, features, supported, owner, group, acl, quota };
+    let subject = EncodedObject { c, fh, attributes, whole, features, supported, owner, group, acl, quota };
     reply.value(&mask);
     let length_at = reply.len();
     reply.u32(0);
@@ -99,7 +99,7 @@ fn statfs(fh: &Fh) -> Result<FsStat, OpError> {
 }
 
 /// An object whose attributes are encoded, with all values looked up.
-struct Subject<'s, 'c> {
+struct EncodedObject<'s, 'c> {
     c: &'s Compound<'c>,
     fh: &'s Fh,
     attributes: &'s Attributes,
@@ -113,7 +113,7 @@ struct Subject<'s, 'c> {
     quota: Quota,
 }
 
-impl Subject<'_, '_> {
+impl EncodedObject<'_, '_> {
     /// Encodes the value of one attribute.
     fn encode(&self, attribute: u32, reply: &mut Encoder) {
         let a = self.attributes;

@@ -1,4 +1,4 @@
-//! Table of callbacks in flight and of callbacks that wait for a slot.
+//! CallbackTable of callbacks in flight and of callbacks that wait for a slot.
 
 use super::CallbackTransport;
 use super::security::Proof;
@@ -34,7 +34,7 @@ pub(super) struct Sent {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct CallbackTable {
     xid: u32,
     sent: BTreeMap<u32, Sent>,
     waiting: BTreeMap<ClientKey, VecDeque<CallbackTask>>,
@@ -52,13 +52,13 @@ pub(crate) struct Callbacks {
     /// When the contexts of callbacks were last marked as used, in seconds.
     contexts_kept: AtomicU64,
     answered: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    table: Mutex<Table>,
+    table: Mutex<CallbackTable>,
     /// Rate limit of log lines about clients that do not answer.
     pub(super) unanswered: LogLimit,
 }
 
 impl Callbacks {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, CallbackTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,7 +112,7 @@ impl Callbacks {
     /// Adds a callback that is about to be sent, and returns its XID and its record.
     pub(super) fn insert(&self, sent: Sent, encode: impl FnOnce(u32, &Sent) -> Vec<u8>) -> (u32, Vec<u8>) {
         let mut table = self.table();
-        let Table { xid, sent: all, .. } = &mut *table;
+        let CallbackTable { xid, sent: all, .. } = &mut *table;
         loop {
             *xid = xid.wrapping_add(1);
             if let Entry::Vacant(place) = all.entry(*xid) {

@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use xdr::{Decoder, Encoder};
 
 /// The header of COMPOUND4args, before its operations.
-struct Header<'a> {
+struct CompoundHeader<'a> {
     tag: &'a [u8],
     minor: u32,
     count: u32,
 }
 
-impl<'a> Header<'a> {
+impl<'a> CompoundHeader<'a> {
     fn decode(args: &mut Decoder<'a>, tag_max: usize) -> Result<Self, xdr::Error> {
         Ok(Self { tag: args.opaque(tag_max)?, minor: args.u32()?, count: args.u32()? })
     }
@@ -60,7 +60,7 @@ impl Nfs {
     pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus {
         let start = reply.len();
         let mut args = Decoder::new(call.args);
-        let header = match Header::decode(&mut args, self.config.tag_max) {
+        let header = match CompoundHeader::decode(&mut args, self.config.tag_max) {
             Ok(header) => header,
             Err(error) => {
                 self.outcomes.note_undecodable("COMPOUND", error);
@@ -95,7 +95,7 @@ impl Nfs {
     fn answer_at_once_40(
         &self,
         call: &Call<'_>,
-        header: &Header<'_>,
+        header: &CompoundHeader<'_>,
         reply: &mut Encoder,
     ) -> Option<CompoundOutcome> {
         if header.count > self.config.limits.operations_max {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 /// Verifies or decrypts the bodies of one kind of calls with pauses, and returns how many were not
 /// genuine.
-type Open = fn(&mut [Job], &mut dyn FnMut()) -> u64;
+type OpenBodies = fn(&mut [Job], &mut dyn FnMut()) -> u64;
 
 /// The function for each kind of call with a protected body.
-const OPENERS: [(Kind, Open); 2] = [(Kind::Krb5i, verify_integrity), (Kind::Krb5p, decrypt)];
+const OPENERS: [(Kind, OpenBodies); 2] = [(Kind::Krb5i, verify_integrity), (Kind::Krb5p, decrypt)];
 
 impl<E: Engine> Server<E> {
     /// Checks header MIC, sequence window and body of each call, in this order.

@@ -33,7 +33,7 @@ pub(super) enum Answer<S> {
 }
 
 /// The progress of a call after it was started.
-enum Run<S> {
+enum CallProgress<S> {
     /// It finished. The reply lacks only this protection.
     Done(Option<Protection>),
     /// It stopped before an operation that would block.
@@ -96,18 +96,18 @@ impl<E: Engine> Server<E> {
             Verdict::Close | Verdict::Ignore => return Answer::Close(job.connection),
             Verdict::Deny(why) => {
                 self.deny(&job, why, &mut buffer, now);
-                Run::Done(None)
+                CallProgress::Done(None)
             }
-            Verdict::Refuse(status) => Run::Done(self.refuse(&job, status, &mut buffer, now)),
+            Verdict::Refuse(status) => CallProgress::Done(self.refuse(&job, status, &mut buffer, now)),
             Verdict::Run => self.run(&job, &mut buffer, patience, operation, now),
         };
         match run {
-            Run::Waits(stage) => {
+            CallProgress::Waits(stage) => {
                 // The buffer that READ has reserved is not held while the call waits.
                 memory::fit(buffer.as_mut_vec());
                 Answer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now() })
             }
-            Run::Done(protection) => {
+            CallProgress::Done(protection) => {
                 memory::give(job.record);
                 Answer::Ready(Outgoing { connection: job.connection, kind: job.kind, buffer, protection })
             }
@@ -137,33 +137,35 @@ impl<E: Engine> Server<E> {
         patience: WaitPolicy,
         operation: &AtomicU32,
         now: Duration,
-    ) -> Run<E::Suspended> {
+    ) -> CallProgress<E::Suspended> {
         if let Some(status) = unavailable(job) {
-            return Run::Done(self.refuse(job, status, buffer, now));
+            return CallProgress::Done(self.refuse(job, status, buffer, now));
         }
         match (&job.auth, &self.rpcsec) {
-            (Auth::Init, Some(_)) if patience == WaitPolicy::Suspends => return Run::Waits(Stage::Init),
-            (Auth::Init, Some(_)) => return Run::Done(self.init(job, buffer, now)),
+            (Auth::Init, Some(_)) if patience == WaitPolicy::Suspends => {
+                return CallProgress::Waits(Stage::Init);
+            }
+            (Auth::Init, Some(_)) => return CallProgress::Done(self.init(job, buffer, now)),
             (Auth::Gss(call), Some(rpcsec)) if call.procedure == RpcGssProcT::RPCSEC_GSS_DESTROY => {
                 rpcsec.contexts().destroy(call.context.handle());
-                return Run::Done(accept(job, Accepted::Success, buffer));
+                return CallProgress::Done(accept(job, Accepted::Success, buffer));
             }
             (Auth::None | Auth::Init, _) if job.procedure != NFSPROC4_NULL => {
                 self.deny(job, Denied::Auth(AuthStat::AUTH_TOOWEAK), buffer, now);
-                return Run::Done(None);
+                return CallProgress::Done(None);
             }
             _ => {}
         }
         let protection = accept(job, Accepted::Success, buffer);
         if job.procedure == NFSPROC4_NULL {
-            return Run::Done(protection);
+            return CallProgress::Done(protection);
         }
         Metrics::add(&self.metrics.compounds, 1);
         match self.with_call(job, operation, now, |call| self.engine.compound(call, buffer, patience)) {
             Some(CompoundStatus::Deferred(suspended)) => {
-                Run::Waits(Stage::Compound { protection, suspended })
+                CallProgress::Waits(Stage::Compound { protection, suspended })
             }
-            Some(CompoundStatus::Done(_)) | None => Run::Done(protection),
+            Some(CompoundStatus::Done(_)) | None => CallProgress::Done(protection),
         }
     }
 

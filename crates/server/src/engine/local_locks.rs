@@ -26,34 +26,34 @@ const STRIPES: usize = 64;
 /// The owner in LOCK4denied of a lock that a program of this machine holds.
 pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
 
-type Hash = BuildHasherDefault<SipHasher13>;
-type Held = HashMap<FileKey, Entry, Hash>;
+type LockHash = BuildHasherDefault<SipHasher13>;
+type HeldKernelLocks = HashMap<FileKey, LockedFile, LockHash>;
 
 /// The files with locks held in the file system. Its mutexes are held only to look up an entry; a
 /// file's turn lasts across system calls, so a file system that hangs delays only callers that lock
 /// that file.
 pub(crate) struct LocalLocks {
-    stripes: [Stripe; STRIPES],
+    stripes: [LockStripe; STRIPES],
     files: AtomicUsize,
     /// Limits the log lines of [`LocalLocks::note_stale`].
     stale: LogLimit,
 }
 
 #[derive(Default)]
-struct Stripe {
-    held: Mutex<Held>,
+struct LockStripe {
+    held: Mutex<HeldKernelLocks>,
     freed: Condvar,
 }
 
-impl Stripe {
-    fn lock(&self) -> MutexGuard<'_, Held> {
+impl LockStripe {
+    fn lock(&self) -> MutexGuard<'_, HeldKernelLocks> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A file with locks, or with a turn taken.
 #[derive(Default)]
-struct Entry {
+struct LockedFile {
     locks: Option<Arc<dyn RangeLocks>>,
     /// Whether the turn is taken.
     busy: bool,
@@ -62,7 +62,7 @@ struct Entry {
 }
 
 /// The exclusive right to change the file system's locks of a file.
-struct Turn<'l> {
+struct LockTurn<'l> {
     all: &'l LocalLocks,
     file: FileKey,
     locks: Option<Arc<dyn RangeLocks>>,
@@ -83,7 +83,7 @@ enum TurnEnd {
 impl Default for LocalLocks {
     fn default() -> Self {
         Self {
-            stripes: std::array::from_fn(|_| Stripe::default()),
+            stripes: std::array::from_fn(|_| LockStripe::default()),
             files: AtomicUsize::new(0),
             stale: LogLimit::default(),
         }
@@ -99,13 +99,13 @@ impl LocalLocks {
         }
     }
 
-    fn stripe(&self, file: &FileKey) -> &Stripe {
+    fn stripe(&self, file: &FileKey) -> &LockStripe {
         // The remainder is below STRIPES.
-        &self.stripes[(Hash::default().hash_one(file) % STRIPES as u64) as usize]
+        &self.stripes[(LockHash::default().hash_one(file) % STRIPES as u64) as usize]
     }
 
     /// Takes the turn of a file; `None` when it is taken and the caller must not block.
-    fn turn(&self, file: &FileKey, may_wait: bool) -> Option<Turn<'_>> {
+    fn turn(&self, file: &FileKey, may_wait: bool) -> Option<LockTurn<'_>> {
         let stripe = self.stripe(file);
         let mut held = stripe.lock();
         while held.get(file).is_some_and(|entry| entry.busy) {
@@ -116,12 +116,12 @@ impl LocalLocks {
         }
         let entry = held.entry(*file).or_default();
         entry.busy = true;
-        Some(Turn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
+        Some(LockTurn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
     }
 
     /// Takes the turn of a file with locks, to update a range. `None` for a file without locks, or
     /// when the turn is taken and its owner will update the range.
-    fn turn_to_unlock(&self, file: &FileKey, range: LockRange) -> Option<Turn<'_>> {
+    fn turn_to_unlock(&self, file: &FileKey, range: LockRange) -> Option<LockTurn<'_>> {
         let mut held = self.stripe(file).lock();
         let entry = held.get_mut(file)?;
         if entry.busy {
@@ -129,11 +129,11 @@ impl LocalLocks {
             return None;
         }
         entry.busy = true;
-        Some(Turn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
+        Some(LockTurn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
     }
 }
 
-impl Turn<'_> {
+impl LockTurn<'_> {
     /// Makes `locks` the open file that holds the file's locks from now on.
     fn put(&mut self, locks: Arc<dyn RangeLocks>) {
         self.locks = Some(locks.clone());
@@ -175,7 +175,7 @@ impl Turn<'_> {
 }
 
 /// Ends the turn also after a panic.
-impl Drop for Turn<'_> {
+impl Drop for LockTurn<'_> {
     fn drop(&mut self) {
         if self.ended {
             return;
@@ -222,7 +222,7 @@ impl Nfs {
     }
 
     /// Sets the file system's locks of a range to the clients', and logs a failure.
-    fn bring_up_to_date(&self, turn: &Turn<'_>, range: LockRange, now: Duration) {
+    fn bring_up_to_date(&self, turn: &LockTurn<'_>, range: LockRange, now: Duration) {
         let Some(locks) = &turn.locks else { return };
         if let Err(error) = self.settle(&**locks, &turn.file, range) {
             self.local_locks.note_stale(now, error);
@@ -241,7 +241,7 @@ impl Nfs {
 
     /// Ends a turn after the ranges that were unlocked meanwhile are updated, and releases a file
     /// without locks.
-    fn end_turn(&self, mut turn: Turn<'_>, now: Duration) {
+    fn end_turn(&self, mut turn: LockTurn<'_>, now: Duration) {
         let file = turn.file;
         loop {
             match turn.end(|| self.state.locks().has_locks(&file)) {
@@ -291,7 +291,7 @@ impl Compound<'_> {
     /// Locks a range first in the file system, then in the state by `lock`.
     fn lock_in_turn(
         &self,
-        turn: &mut Turn<'_>,
+        turn: &mut LockTurn<'_>,
         request: &Lock<'_, FileKey>,
         lock: &dyn Fn() -> Result<nfs4::Stateid4, LockFailure>,
     ) -> Result<nfs4::Stateid4, LockFailure> {
@@ -334,7 +334,7 @@ impl Compound<'_> {
 
     /// Makes sure that the file system can hold a lock of this kind on a file. Returns false if it
     /// cannot; then no lock is held there.
-    fn prepare(&self, turn: &mut Turn<'_>, payload: &OpenPayload, write: bool) -> OpResult<bool> {
+    fn prepare(&self, turn: &mut LockTurn<'_>, payload: &OpenPayload, write: bool) -> OpResult<bool> {
         let there = turn.locks.is_some();
         if turn.locks.as_ref().is_some_and(|locks| locks.can_write() || !write) {
             return Ok(true);

@@ -28,19 +28,19 @@ const AGE_MAX: Duration = Duration::from_secs(120);
 
 /// The parts that a copy of a request has in common with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct RequestKey {
     peer: SocketAddr,
     xid: u32,
     fingerprint: u64,
 }
 
 #[derive(Debug, Default)]
-struct Part {
-    order: VecDeque<(Duration, Key)>,
-    replies: HashMap<Key, (Duration, Arc<[u8]>)>,
+struct ReplyPart {
+    order: VecDeque<(Duration, RequestKey)>,
+    replies: HashMap<RequestKey, (Duration, Arc<[u8]>)>,
 }
 
-impl Part {
+impl ReplyPart {
     fn drop_oldest(&mut self, now: Duration) {
         while let Some((at, key)) = self.order.front().copied() {
             if self.order.len() < REPLIES_MAX && now < at.saturating_add(AGE_MAX) {
@@ -58,11 +58,11 @@ impl Part {
 /// The reply cache of NFSv4.0, in parts by address.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    parts: [Mutex<Part>; PARTS],
+    parts: [Mutex<ReplyPart>; PARTS],
 }
 
 impl Replies {
-    fn part(&self, peer: &SocketAddr) -> Option<std::sync::MutexGuard<'_, Part>> {
+    fn part(&self, peer: &SocketAddr) -> Option<std::sync::MutexGuard<'_, ReplyPart>> {
         // The part need not be secret: a client chooses its own ports and addresses.
         let mut hasher = SipHasher13::new();
         peer.ip().hash(&mut hasher);
@@ -72,9 +72,9 @@ impl Replies {
 }
 
 impl Nfs {
-    fn key_of(&self, call: &Call<'_>) -> Key {
+    fn key_of(&self, call: &Call<'_>) -> RequestKey {
         let fingerprint = self.fingerprint(call.args, call.security);
-        Key { peer: call.peer, xid: call.xid, fingerprint }
+        RequestKey { peer: call.peer, xid: call.xid, fingerprint }
     }
 
     /// Returns the cached reply to an earlier copy of a request.

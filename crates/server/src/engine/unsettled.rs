@@ -30,11 +30,11 @@ pub(crate) struct PendingSync {
     index: u32,
     result_at: usize,
     /// The open to undo: a client that does not learn of it cannot close it.
-    opened: Option<Opened>,
+    opened: Option<UnsyncedOpen>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Opened {
+struct UnsyncedOpen {
     file: FileKey,
     stateid: Stateid4,
     delegation: Option<Stateid4>,
@@ -67,7 +67,7 @@ impl Compound<'_> {
     pub fn opened_unsettled(&self, object: &Object, stateid: Stateid4, delegation: Option<Stateid4>) {
         for unsettled in self.progress.unsettled.borrow_mut().iter_mut() {
             if unsettled.index == self.progress.position.index {
-                unsettled.opened = Some(Opened { file: object.key(), stateid, delegation });
+                unsettled.opened = Some(UnsyncedOpen { file: object.key(), stateid, delegation });
             }
         }
     }

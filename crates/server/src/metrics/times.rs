@@ -75,7 +75,7 @@ pub(crate) type Work = [u64; KINDS];
 /// The counters of one kind; threads update them once a tick.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Counted {
+struct CountedTimes {
     calls: AtomicU64,
     nanoseconds: [AtomicU64; STAGES],
 }
@@ -83,7 +83,7 @@ struct Counted {
 /// Calls by kind, and the time of each stage, since the server's start. Shared by all threads,
 /// never reset.
 #[derive(Debug, Default)]
-pub struct Times([Counted; KINDS]);
+pub struct Times([CountedTimes; KINDS]);
 
 impl Times {
     /// Returns the calls of a kind, with any outcome.

@@ -13,7 +13,7 @@ const DATA_HEADER: usize = 16;
 const HOLE: usize = 20;
 /// Largest padding behind data, in bytes.
 const PADDING: usize = 3;
-/// Segments of one reply: each costs the file system a search.
+/// SegmentEncoder of one reply: each costs the file system a search.
 const SEGMENTS_MAX: u32 = 256;
 /// Bytes reserved behind the data, as in READ.
 const TAIL: usize = 512;
@@ -21,7 +21,7 @@ const TAIL: usize = 512;
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Reads directly into the reply, as READ does, and describes holes instead of sending their zeros.
-/// A file without holes is one segment, and blocks no more than READ does. Segments that do not fit
+/// A file without holes is one segment, and blocks no more than READ does. SegmentEncoder that do not fit
 /// into the reply are omitted.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         return Err(c.too_big().into());
     }
     let mut segments =
-        Segments { file: &*file, reply_end: reply.len() + room, at: args.rpa_offset, end, count: 0 };
+        SegmentEncoder { file: &*file, reply_end: reply.len() + room, at: args.rpa_offset, end, count: 0 };
     let expected = usize::try_from(end.saturating_sub(args.rpa_offset)).unwrap_or(usize::MAX).min(room);
     rpc::memory::reserve(reply.as_mut_vec(), expected.saturating_add(HEADER + DATA_HEADER + TAIL));
     let start = reply.len();
@@ -58,7 +58,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 }
 
 /// Encodes the segments of a range in order.
-struct Segments<'f> {
+struct SegmentEncoder<'f> {
     file: &'f dyn OpenFile,
     /// The limit of the reply's length, in bytes.
     reply_end: usize,
@@ -69,7 +69,7 @@ struct Segments<'f> {
     count: u32,
 }
 
-impl Segments<'_> {
+impl SegmentEncoder<'_> {
     /// Encodes holes and data in turn. Returns whether it reached the end of the file.
     fn all(&mut self, reply: &mut Encoder) -> VfsResult<bool> {
         while self.at < self.end && self.count < SEGMENTS_MAX && self.room(reply) > HOLE {

@@ -27,19 +27,19 @@ pub(crate) struct Protection {
     /// The data that the verifier signs: the call's sequence number, or the window of a new context
     /// (RFC 2203 sections 5.3.3.2 and 5.2.3.1), as XDR.
     signed: [u8; 4],
-    body: Body,
+    body: ProtectedBody,
 }
 
 impl Protection {
     /// Returns whether the results are signed or encrypted, besides the verifier.
     pub(crate) fn has_body(&self) -> bool {
-        !matches!(self.body, Body::Plain)
+        !matches!(self.body, ProtectedBody::Plain)
     }
 }
 
 /// The protection of the results, with the position of their length field.
 #[derive(Debug)]
-enum Body {
+enum ProtectedBody {
     Plain,
     Integrity { length_at: usize },
     Privacy { length_at: usize },
@@ -82,17 +82,17 @@ pub(crate) fn begin_reply(
     let blank = BLANK.get(..context.keys().mic_len()).unwrap_or(&BLANK);
     status.encode(buffer, xid, &OpaqueAuth::gss(blank));
     let body = match service {
-        _ if status != Accepted::Success => Body::Plain,
-        RpcGssServiceT::rpc_gss_svc_none => Body::Plain,
+        _ if status != Accepted::Success => ProtectedBody::Plain,
+        RpcGssServiceT::rpc_gss_svc_none => ProtectedBody::Plain,
         RpcGssServiceT::rpc_gss_svc_integrity => {
             let length_at = begin_body(buffer);
             buffer.u32(signed);
-            Body::Integrity { length_at }
+            ProtectedBody::Integrity { length_at }
         }
         RpcGssServiceT::rpc_gss_svc_privacy => {
             let length_at = begin_body(buffer);
             buffer.raw(&[0; WRAP_HEADROOM]).u32(signed);
-            Body::Privacy { length_at }
+            ProtectedBody::Privacy { length_at }
         }
     };
     Protection { context: context.clone(), signed: signed.to_be_bytes(), body }
@@ -103,8 +103,8 @@ impl Outgoing {
     fn signatures(&self) -> impl Iterator<Item = MicMessage<'_>> {
         self.protection.iter().flat_map(|protection| {
             let body = match protection.body {
-                Body::Integrity { length_at } => self.buffer.as_slice().get(length_at + 4..),
-                Body::Plain | Body::Privacy { .. } => None,
+                ProtectedBody::Integrity { length_at } => self.buffer.as_slice().get(length_at + 4..),
+                ProtectedBody::Plain | ProtectedBody::Privacy { .. } => None,
             };
             [Some(&protection.signed[..]), body].into_iter().flatten().map(|data| MicMessage {
                 keys: protection.context.keys(),
@@ -117,7 +117,7 @@ impl Outgoing {
 
     fn seal_message(&mut self, confounder: [u8; CONFOUNDER_LEN]) -> Option<WrapMessage<'_>> {
         let protection = self.protection.as_ref()?;
-        let Body::Privacy { length_at } = protection.body else { return None };
+        let ProtectedBody::Privacy { length_at } = protection.body else { return None };
         let keys = protection.context.keys();
         let buffer = self.buffer.as_mut_vec();
         buffer.resize(buffer.len() + keys.wrap_trailer_len(), 0);
@@ -130,7 +130,7 @@ impl Outgoing {
     }
 
     fn is_sealed(&self) -> bool {
-        matches!(self.protection, Some(Protection { body: Body::Privacy { .. }, .. }))
+        matches!(self.protection, Some(Protection { body: ProtectedBody::Privacy { .. }, .. }))
     }
 
     /// Writes the tokens to their places.
@@ -143,14 +143,14 @@ impl Outgoing {
             }
         }
         match protection.body {
-            Body::Plain => {}
-            Body::Integrity { length_at } => {
+            ProtectedBody::Plain => {}
+            ProtectedBody::Integrity { length_at } => {
                 end_body(&mut self.buffer, length_at);
                 if let Some(checksum) = tokens.next() {
                     self.buffer.opaque(&checksum);
                 }
             }
-            Body::Privacy { length_at } => end_body(&mut self.buffer, length_at),
+            ProtectedBody::Privacy { length_at } => end_body(&mut self.buffer, length_at),
         }
     }
 }

@@ -19,7 +19,7 @@ const STRIPE_CONTEXTS_MIN: usize = 64;
 /// useful serves many insertions.
 const EVICTED_PART: usize = 16;
 
-type Stripe = HashMap<Handle, SharedContext, BuildHasherDefault<HandleHasher>>;
+type ContextStripe = HashMap<Handle, SharedContext, BuildHasherDefault<HandleHasher>>;
 
 /// Passes the hash of a handle through unchanged.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Hasher for HandleHasher {
 /// so fill the stripes evenly: with the default limit, eviction begins between 95 % and 100 % of
 /// it, and never later.
 pub struct ContextTable {
-    stripes: Box<[RwLock<Stripe>]>,
+    stripes: Box<[RwLock<ContextStripe>]>,
     stripe_max: usize,
     next_id: AtomicU64,
     next_sweep: AtomicUsize,
@@ -133,18 +133,18 @@ impl ContextTable {
         self.len() == 0
     }
 
-    fn stripe(&self, handle: Handle) -> Option<&RwLock<Stripe>> {
+    fn stripe(&self, handle: Handle) -> Option<&RwLock<ContextStripe>> {
         let [first, second, ..] = *handle.as_bytes();
         self.stripes.get(usize::from(u16::from_be_bytes([first, second])) % self.stripes.len())
     }
 
-    fn remove_expired(&self, stripe: &mut Stripe, now: Duration) {
+    fn remove_expired(&self, stripe: &mut ContextStripe, now: Duration) {
         let before = stripe.len();
         stripe.retain(|_, context| !context.is_expired(now) && !context.is_idle(now));
         Metrics::add(&self.metrics.contexts_expired, (before - stripe.len()) as u64);
     }
 
-    fn make_room(&self, stripe: &mut Stripe, now: Duration) {
+    fn make_room(&self, stripe: &mut ContextStripe, now: Duration) {
         self.remove_expired(stripe, now);
         if stripe.len() < self.stripe_max {
             return;
@@ -159,7 +159,7 @@ impl ContextTable {
 
 /// Chooses the contexts to evict. A context ranks lower, the more contexts its principal has that
 /// are more useful, so that the principals with the most contexts lose some.
-fn least_useful(stripe: &Stripe, count: usize) -> Vec<Handle> {
+fn least_useful(stripe: &ContextStripe, count: usize) -> Vec<Handle> {
     let mut order: Vec<_> = stripe.values().map(|context| (context.usefulness(), context)).collect();
     order.sort_unstable_by_key(|(usefulness, _)| Reverse(*usefulness));
     let mut of_principal: HashMap<&str, usize> = HashMap::new();
@@ -176,10 +176,10 @@ fn least_useful(stripe: &Stripe, count: usize) -> Vec<Handle> {
 }
 
 // A thread that panics while it holds a stripe leaves a sound map behind.
-fn read(stripe: &RwLock<Stripe>) -> RwLockReadGuard<'_, Stripe> {
+fn read(stripe: &RwLock<ContextStripe>) -> RwLockReadGuard<'_, ContextStripe> {
     stripe.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write(stripe: &RwLock<Stripe>) -> RwLockWriteGuard<'_, Stripe> {
+fn write(stripe: &RwLock<ContextStripe>) -> RwLockWriteGuard<'_, ContextStripe> {
     stripe.write().unwrap_or_else(PoisonError::into_inner)
 }

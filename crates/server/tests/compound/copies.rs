@@ -36,7 +36,7 @@ impl Later {
 }
 
 /// A server that copies more than one piece in the background, a client of it, and two files.
-struct World<'s> {
+struct CopyWorld<'s> {
     wire: Wire,
     later: Later,
     client: Client<'s>,
@@ -55,7 +55,7 @@ fn content() -> Vec<u8> {
     (0..SIZE as u32).map(|byte| (byte % 251) as u8).collect()
 }
 
-impl<'s> World<'s> {
+impl<'s> CopyWorld<'s> {
     fn new(server: &'s Server) -> Self {
         let (wire, later) = (Wire::under(server), Later::default());
         server.nfs.connect_copies(Box::new(later.clone()));
@@ -128,7 +128,7 @@ fn offload(callback: &Callback) -> &CbOffload4Args<'static> {
 fn a_long_copy_goes_on_after_its_answer_and_the_client_is_told_of_its_end() {
     // RFC 7862 sections 15.2.3, 15.9.3 and 16.1.3
     let server = start(|_| ());
-    let mut world = World::new(&server);
+    let mut world = CopyWorld::new(&server);
     let stateid = world.begin();
     let copying = world.client.sequence;
     assert_eq!(progress(&world.status(stateid).ok()), (0, vec![]));
@@ -164,7 +164,7 @@ fn a_long_copy_goes_on_after_its_answer_and_the_client_is_told_of_its_end() {
 fn what_is_short_or_is_to_be_synchronous_or_cannot_be_told_is_done_when_it_is_answered() {
     // RFC 7862 section 15.2.3
     let server = start(|setup| setup.config.limits.copies_per_client_max = 1);
-    let mut world = World::new(&server);
+    let mut world = CopyWorld::new(&server);
     let (from, to) = (world.from.clone(), world.to.clone());
     let short = world.client.run(vec![put(&from), savefh(), put(&to), copy(BOTH, 0, 0, PIECE)]).ok();
     assert_eq!(response(&short), (vec![], PIECE, true));
@@ -183,7 +183,7 @@ fn what_is_short_or_is_to_be_synchronous_or_cannot_be_told_is_done_when_it_is_an
 fn a_cancelled_copy_writes_no_more_and_no_callback_tells_of_it() {
     // RFC 7862 sections 4.8 and 15.8.3
     let server = start(|_| ());
-    let mut world = World::new(&server);
+    let mut world = CopyWorld::new(&server);
     let stateid = world.begin();
     world.later.step(&server);
     for wrong in [Stateid4 { seqid: 0, ..stateid }, Stateid4 { seqid: 2, ..stateid }] {
@@ -215,7 +215,7 @@ fn a_copy_that_cannot_go_on_tells_how_far_it_came() {
         vfs::Backend::setattr(&backend, &vfs::Caller::root(), &vfs::Backend::root(&backend), &set).unwrap();
         setup.exports = vec![export("/export", &Arc::new(backend))];
     });
-    let mut world = World::new(&server);
+    let mut world = CopyWorld::new(&server);
     world.begin();
     while world.later.step(&server) {}
     let callback = world.wire.one();
@@ -232,7 +232,7 @@ fn a_copy_that_cannot_go_on_tells_how_far_it_came() {
 fn the_end_of_a_copy_is_told_again_until_the_client_has_heard_it() {
     // RFC 7862 section 4.8, RFC 8881 section 2.10.6.2
     let server = start(|_| ());
-    let mut world = World::new(&server);
+    let mut world = CopyWorld::new(&server);
     let stateid = world.begin();
     while world.later.step(&server) {}
     let callback = world.wire.one();
@@ -255,7 +255,7 @@ fn the_end_of_a_copy_is_told_again_until_the_client_has_heard_it() {
 fn copies_end_with_their_client() {
     // RFC 7862 section 4.8, RFC 8881 sections 18.35.4 and 8.3
     let server = start(|_| ());
-    let mut world = World::new(&server);
+    let mut world = CopyWorld::new(&server);
     let stateid = world.begin();
     world.later.step(&server);
     server.nfs.housekeeping(world.client.now + Duration::from_secs(1000));
@@ -275,7 +275,7 @@ fn copies_end_with_their_client() {
 fn nobody_gets_a_delegation_on_what_is_being_copied_to() {
     // RFC 8881 section 10.4
     let server = start(|_| ());
-    let mut world = World::new(&server);
+    let mut world = CopyWorld::new(&server);
     world.begin();
     let mut other = Client::delegated(&server, &world.wire, b"b", 12);
     let mut granted = || {

@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Unmounts the file system by force and fails the test, unless it gets a report of progress in
 /// time.
-struct Watch {
+struct HangWatch {
     progress: mpsc::Sender<String>,
     thread: std::thread::JoinHandle<Option<String>>,
 }
 
-impl Watch {
+impl HangWatch {
     fn begin(end: impl Fn() + Send + 'static) -> Self {
         let (progress, steps) = mpsc::channel::<String>();
         let thread = std::thread::spawn(move || {
@@ -168,7 +168,7 @@ fn no_operation_on_a_foreign_file_system_runs_where_waiting_is_not_allowed() {
         other.at("own", vec![open_create("f", 3), getfh()]).ok().fh(0)
     };
     let locked = Stateid4 { seqid: 1, other: [9; 12] };
-    let watch = Watch::begin(fuse.end());
+    let watch = HangWatch::begin(fuse.end());
     let (mut sequence, mut lanes) = (0, Vec::new());
     for hang in HANGS {
         fuse.hang_in(hang);
@@ -222,7 +222,7 @@ fn a_lock_that_hangs_in_its_file_system_holds_up_no_lock_of_another() // RFC 888
         .collect();
     fuse.hang_everywhere();
     let hung = try_on(&client, 1, 1, vec![put(&fh), lock_new(WRITE_LT, 0, 1, stateid, b"a")]).waits();
-    let watch = Watch::begin(fuse.end());
+    let watch = HangWatch::begin(fuse.end());
     std::thread::scope(|scope| {
         let (client, end) = (&client, fuse.end());
         let hanging = scope.spawn(move || hung.resume(client));
@@ -257,7 +257,7 @@ fn closing_on_a_file_system_that_hangs_holds_up_no_thread() // close(2) waits fo
     let locks = opened.range_locks(LockKind::Write).unwrap().unwrap();
     assert_eq!(locks.set(0, 1, Some(LockKind::Write)), Ok(LockOutcome::Done));
     fuse.hang_in(FLUSH);
-    let watch = Watch::begin(fuse.end());
+    let watch = HangWatch::begin(fuse.end());
     watch.step("locks and an open file are dropped");
     drop((locks, opened));
     watch.step("the descriptors of objects are dropped");

@@ -58,7 +58,7 @@ pub(crate) const DATA: &[u8] = b"hello";
 pub(crate) struct Fuse {
     path: PathBuf,
     behaviour: Arc<Behaviour>,
-    ends: mpsc::Sender<End>,
+    ends: mpsc::Sender<UnmountRequest>,
     daemon: Option<JoinHandle<()>>,
 }
 
@@ -74,14 +74,14 @@ struct Behaviour {
 }
 
 /// Asks the thread that has all rights to unmount, and to remove the folder as well.
-struct End {
+struct UnmountRequest {
     remove: bool,
     done: mpsc::Sender<()>,
 }
 
 /// Unmounts on demand: the tests' own threads may have a caller's identity by then.
-fn unmount_on_demand(place: TempDir, demands: &mpsc::Receiver<End>) {
-    while let Ok(End { remove, done }) = demands.recv() {
+fn unmount_on_demand(place: TempDir, demands: &mpsc::Receiver<UnmountRequest>) {
+    while let Ok(UnmountRequest { remove, done }) = demands.recv() {
         // By force: pending requests fail.
         let _ = umount2(place.path(), MntFlags::MNT_FORCE);
         let _ = umount2(place.path(), MntFlags::MNT_DETACH);
@@ -156,9 +156,9 @@ impl Drop for Fuse {
 }
 
 /// Has the file system unmounted, and waits until it is.
-fn demand(ends: &mpsc::Sender<End>, remove: bool) {
+fn demand(ends: &mpsc::Sender<UnmountRequest>, remove: bool) {
     let (done, wait) = mpsc::channel();
-    if ends.send(End { remove, done }).is_ok() {
+    if ends.send(UnmountRequest { remove, done }).is_ok() {
         let _ = wait.recv();
     }
 }
@@ -167,7 +167,7 @@ fn demand(ends: &mpsc::Sender<End>, remove: bool) {
 fn serve(device: &File, behaviour: &Behaviour) {
     let mut buffer = vec![0; 1 << 18];
     while let Ok(length) = read(device, &mut buffer) {
-        let request = Request(&buffer[..length]);
+        let request = FuseRequest(&buffer[..length]);
         let opcode = request.u32(4);
         if matches!(opcode, FORGET | BATCH_FORGET) {
             continue;
@@ -204,9 +204,9 @@ fn reply(device: &File, unique: u64, answer: Result<Vec<u8>, nix::errno::Errno>)
     let _ = write(device, &reply);
 }
 
-struct Request<'r>(&'r [u8]);
+struct FuseRequest<'r>(&'r [u8]);
 
-impl Request<'_> {
+impl FuseRequest<'_> {
     fn u32(&self, at: usize) -> u32 {
         u32::from_ne_bytes(self.0[at..at + 4].try_into().unwrap())
     }
@@ -216,7 +216,7 @@ impl Request<'_> {
     }
 }
 
-fn answer(opcode: u32, request: &Request<'_>) -> Result<Vec<u8>, nix::errno::Errno> {
+fn answer(opcode: u32, request: &FuseRequest<'_>) -> Result<Vec<u8>, nix::errno::Errno> {
     let node = request.u64(16);
     Ok(match opcode {
         // Version, read-ahead, FUSE_POSIX_LOCKS and FUSE_EXPORT_SUPPORT, background requests,

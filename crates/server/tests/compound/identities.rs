@@ -12,7 +12,7 @@ use vfs::Caller;
 use vfs_local::become_server;
 
 /// A name, and operations on a file (first argument) with another one (second argument).
-type Change = (&'static str, fn(&[u8], &[u8]) -> Vec<Op>);
+type NameChange = (&'static str, fn(&[u8], &[u8]) -> Vec<Op>);
 
 const ANONYMOUS: Stateid4 = Stateid4::ANONYMOUS;
 
@@ -21,7 +21,7 @@ fn size(size: u64) -> Fattr4<'static> {
 }
 
 /// Each operation that changes the data of `fh`, with other data in `from`.
-const CHANGES: [Change; 7] = [
+const CHANGES: [NameChange; 7] = [
     ("WRITE", |fh, _| vec![put(fh), write(ANONYMOUS, 0, b"evil")]),
     ("WRITE behind the end", |fh, _| vec![put(fh), write(ANONYMOUS, 1 << 20, b"evil")]),
     ("SETATTR of the size", |fh, _| vec![put(fh), setattr(ANONYMOUS, size(3))]),
@@ -49,7 +49,7 @@ fn set_id_bits_go_with_every_change_of_the_data() // RFC 8881 section 6.2.4, wri
     let mut cases = 0;
     for (who, client) in [("the owner", &mut owner), ("another", &mut other)] {
         let from = client.fh_of("export/from");
-        let truncating: Change = ("OPEN that truncates", |_, _| Vec::new());
+        let truncating: NameChange = ("OPEN that truncates", |_, _| Vec::new());
         for (what, change) in CHANGES.into_iter().chain([truncating]) {
             become_server();
             let path = place.join("program");

@@ -51,7 +51,7 @@ impl Local {
 }
 
 /// A server with a file "f" in its export, and a client that has it open.
-struct World<'s> {
+struct LockWorld<'s> {
     alice: Client<'s>,
     fh: Vec<u8>,
     open: Stateid4,
@@ -64,7 +64,7 @@ fn server() -> (Folder, Server) {
     (place, server)
 }
 
-impl<'s> World<'s> {
+impl<'s> LockWorld<'s> {
     fn new(place: &Folder, server: &'s Server) -> Self {
         let mut alice = Client::new(server);
         let fh = alice.make_file("export", "f", b"data");
@@ -100,7 +100,7 @@ fn denied(reply: &Reply) -> (u64, u64, NfsLockType4, u64) {
 fn a_lock_of_a_local_program_denies_those_of_clients() // RFC 8881 sections 18.10.3 and 18.11.3
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     assert!(world.local.lock(true, 10, 5));
     let reply = world.lock(READ_LT, 0, u64::MAX, b"a").expect(NFS4ERR_DENIED);
     assert_eq!(denied(&reply), (10, 5, WRITE_LT, 0));
@@ -156,7 +156,7 @@ fn a_lock_of_a_client_denies_those_of_local_programs_until_it_is_undone()
 // RFC 8881 sections 18.10.3 and 18.12.3
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     let stateid = stateid_of(locked(&world.lock(WRITE_LT, 4, 4, b"a").ok()));
     assert!(!world.local.lock(false, 7, 1));
     assert!(world.local.lock(true, 0, 4) && world.local.lock(true, 8, 0));
@@ -171,7 +171,7 @@ fn a_lock_of_a_client_denies_those_of_local_programs_until_it_is_undone()
 fn what_another_owner_has_locked_stays_locked() // RFC 8881 section 9.5
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     let one = locked(&world.lock(READ_LT, 0, 10, b"one").ok());
     world.lock(READ_LT, 5, 10, b"two").ok();
     world.unlock(one, 0, u64::MAX);
@@ -189,7 +189,7 @@ fn what_another_owner_has_locked_stays_locked() // RFC 8881 section 9.5
 fn locks_are_made_weaker_and_stronger_in_place() // RFC 8881 section 9.5
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     let stateid = locked(&world.lock(WRITE_LT, 0, 10, b"a").ok());
     let change = |locktype, offset, length| {
         let locker = Locker4::FALSE(ExistLockOwner4 { lock_stateid: stateid_of(stateid), lock_seqid: 0 });
@@ -214,7 +214,7 @@ fn stateid_of(stateid: Stateid4) -> Stateid4 {
 fn a_file_that_was_locked_for_reading_alone_can_be_locked_for_writing_by_another() // RFC 8881 section 18.10.3
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     let reader = open_how(NOCREATE, by_name("f"), 1, 0, b"reader");
     let reader = world.alice.at("export", vec![reader]).ok().opened().stateid;
     world.alice.run(vec![put(&world.fh), lock_new(READ_LT, 0, 5, reader, b"r")]).ok();
@@ -227,7 +227,7 @@ fn a_file_that_was_locked_for_reading_alone_can_be_locked_for_writing_by_another
 fn what_lies_behind_the_kernels_largest_offset_is_locked_between_clients_alone() // RFC 8881 section 18.10.3
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     let largest = i64::MAX.unsigned_abs();
     world.lock(WRITE_LT, largest + 1, 10, b"a").ok();
     assert!(world.local.may(true, 0, 0));
@@ -240,7 +240,7 @@ fn what_lies_behind_the_kernels_largest_offset_is_locked_between_clients_alone()
 fn locks_end_with_the_client_and_not_before() // RFC 8881 section 8.4.3
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     world.lock(WRITE_LT, 0, 10, b"a").ok();
     let lease = Duration::from_secs(3600);
     server.nfs.housekeeping(world.alice.now + lease);
@@ -278,7 +278,7 @@ fn a_lock_that_a_local_program_has_taken_meanwhile_is_not_reclaimed() // RFC 888
 fn a_file_without_a_name_can_be_locked_and_unlocked() // RFC 8881 section 18.25.4
 {
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     let (fh, stateid) = (world.fh.clone(), world.open);
     world.alice.at("export", vec![remove("f")]).ok();
     let reply = world.lock(WRITE_LT, 0, 4, b"a").ok();
@@ -315,7 +315,7 @@ fn where_they_are_switched_off_clients_and_local_programs_do_not_see_each_other(
     let config = NfsConfig { local_locks: false, ..NfsConfig::default() };
     let exports = vec![folder("/export", place.path())];
     let server = Setup { config, exports, ..Setup::default() }.start();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     assert!(world.local.lock(true, 0, 4));
     world.lock(WRITE_LT, 0, 10, b"a").ok();
     assert!(world.local.may(true, 0, 0));
@@ -326,7 +326,7 @@ fn a_local_program_sees_exactly_what_all_owners_have_together() // RFC 8881 sect
 {
     const BYTES: u64 = 12;
     let (place, server) = server();
-    let mut world = World::new(&place, &server);
+    let mut world = LockWorld::new(&place, &server);
     let mut owners: Vec<(Option<Stateid4>, [u8; BYTES as usize])> = vec![(None, [0; BYTES as usize]); 3];
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = |below: u64| {

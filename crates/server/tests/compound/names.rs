@@ -16,9 +16,9 @@ const NAMES: u32 = u32::MAX;
 
 /// A directory of users that answers for alice once its gate is open.
 #[derive(Clone, Default)]
-struct Directory(Arc<(Mutex<bool>, Condvar)>);
+struct UserDirectory(Arc<(Mutex<bool>, Condvar)>);
 
-impl Directory {
+impl UserDirectory {
     fn set(&self, open: bool) {
         *self.0.0.lock().unwrap() = open;
         self.0.1.notify_all();
@@ -30,7 +30,7 @@ impl Directory {
     }
 }
 
-impl IdentitySource for Directory {
+impl IdentitySource for UserDirectory {
     fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
         self.pass(None)
     }
@@ -84,7 +84,7 @@ fn asking(stateid: Stateid4) -> Vec<Op> {
 }
 
 /// Tries a COMPOUND while the directory hangs, and resumes it when the directory answers.
-fn tried(directory: &Directory, client: &Client<'_>, tried: Tried) -> Compound4Res<'static> {
+fn tried(directory: &UserDirectory, client: &Client<'_>, tried: Tried) -> Compound4Res<'static> {
     let waiting = tried.waits();
     assert_eq!(waiting.suspended.lane(), NAMES, "it holds up nobody who waits for a disk");
     directory.set(true);
@@ -96,7 +96,7 @@ fn tried(directory: &Directory, client: &Client<'_>, tried: Tried) -> Compound4R
 
 #[test]
 fn an_operation_that_needs_a_name_waits_in_a_lane_of_its_own() {
-    let (directory, memory) = (Directory::default(), memory());
+    let (directory, memory) = (UserDirectory::default(), memory());
     let server = Setup::with_exports(vec![export("/export", &memory)]).names(directory.clone());
     let server = server.start();
     let mut client = Client::new(&server);
@@ -130,7 +130,7 @@ fn an_operation_that_needs_a_name_waits_in_a_lane_of_its_own() {
 
 #[test]
 fn a_create_that_waits_for_a_name_has_created_nothing() {
-    let (directory, memory) = (Directory::default(), memory());
+    let (directory, memory) = (UserDirectory::default(), memory());
     let server = Setup::with_exports(vec![export("/export", &memory)]);
     let server = server.names(directory.clone()).start();
     let client = Client::new(&server);
@@ -158,7 +158,7 @@ fn a_create_that_waits_for_a_name_has_created_nothing() {
 #[test]
 fn an_open_of_nfsv40_waits_for_a_name_and_keeps_its_sequence() // RFC 7530 section 9.1.7
 {
-    let directory = Directory::default();
+    let directory = UserDirectory::default();
     let server = Setup::default().names(directory.clone()).start();
     let (client, old) = (Client::new(&server), Client40::new(&server));
     let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(owned_by(b"alice@example.org")));
@@ -177,7 +177,7 @@ fn an_open_of_nfsv40_waits_for_a_name_and_keeps_its_sequence() // RFC 7530 secti
 #[test]
 fn the_names_in_a_list_are_waited_for_as_well() // RFC 8881 section 6.2.1
 {
-    let (place, directory) = (Folder::new(), Directory::default());
+    let (place, directory) = (Folder::new(), UserDirectory::default());
     let export = folder("/export", place.path());
     if !export.backend.features().acls {
         eprintln!("skipped: no access control lists here");

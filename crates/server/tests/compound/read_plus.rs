@@ -106,20 +106,20 @@ fn what_does_not_fit_is_left_for_the_next_call() // RFC 7862 section 15.10.3
 
 /// A change of a file before it is read.
 #[derive(Clone, Debug)]
-enum Change {
+enum FileChange {
     Write(u64, u8, usize),
     Deallocate(u64, u64),
     Allocate(u64, u64),
     Size(u64),
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = FileChange> {
     let offset = || 0_u64..600_000;
     prop_oneof![
-        3 => (offset(), 1_u8.., 1_usize..70_000).prop_map(|(at, byte, count)| Change::Write(at, byte, count)),
-        1 => (offset(), 1_u64..300_000).prop_map(|(at, count)| Change::Deallocate(at, count)),
-        1 => (offset(), 1_u64..100_000).prop_map(|(at, count)| Change::Allocate(at, count)),
-        1 => offset().prop_map(Change::Size),
+        3 => (offset(), 1_u8.., 1_usize..70_000).prop_map(|(at, byte, count)| FileChange::Write(at, byte, count)),
+        1 => (offset(), 1_u64..300_000).prop_map(|(at, count)| FileChange::Deallocate(at, count)),
+        1 => (offset(), 1_u64..100_000).prop_map(|(at, count)| FileChange::Allocate(at, count)),
+        1 => offset().prop_map(FileChange::Size),
     ]
 }
 
@@ -137,10 +137,10 @@ proptest! {
         let fh = client.make_file("export", "f", b"");
         for change in changes {
             let op = match change {
-                Change::Write(at, byte, count) => write(ANONYMOUS, at, &vec![byte; count]),
-                Change::Deallocate(at, count) => deallocate(ANONYMOUS, at, count),
-                Change::Allocate(at, count) => allocate(ANONYMOUS, at, count),
-                Change::Size(size) => {
+                FileChange::Write(at, byte, count) => write(ANONYMOUS, at, &vec![byte; count]),
+                FileChange::Deallocate(at, count) => deallocate(ANONYMOUS, at, count),
+                FileChange::Allocate(at, count) => allocate(ANONYMOUS, at, count),
+                FileChange::Size(size) => {
                     setattr(ANONYMOUS, fattr(AttributeValues { size: Some(size), ..Default::default() }))
                 }
             };

@@ -17,9 +17,9 @@ use xdr::{Decode, Decoder, Encoder};
 const BACK: &[u8] = b"by this name";
 
 #[derive(Clone, Default)]
-struct Wire(Arc<Mutex<Vec<Vec<u8>>>>);
+struct CallbackWire(Arc<Mutex<Vec<Vec<u8>>>>);
 
-impl CallbackTransport for Wire {
+impl CallbackTransport for CallbackWire {
     fn send(&self, connection: ConnectionId, record: Vec<u8>) -> bool {
         assert_eq!(connection, CONNECTION);
         self.0.lock().unwrap().push(record[4..].to_vec());
@@ -28,9 +28,9 @@ impl CallbackTransport for Wire {
 }
 
 /// A client with a backchannel.
-struct Mount {
+struct BackchannelClient {
     host: Host<Nfs>,
-    wire: Wire,
+    wire: CallbackWire,
     client: Client,
     session: Sessionid4,
     slot_sequence: u32,
@@ -50,19 +50,19 @@ fn gss(service: RpcGssServiceT, handle: &[u8]) -> CallbackSecParms4<'static> {
 }
 
 /// A callback after its protection is checked.
-struct Callback {
+struct CheckedCallback {
     xid: u32,
     sequence: u32,
     args: CbCompound4Args<'static>,
 }
 
-impl Mount {
+impl BackchannelClient {
     /// Creates a session with these security parameters for callbacks.
     fn create(
         parms: impl FnOnce(&mut Host<Nfs>, &Client) -> Vec<CallbackSecParms4<'static>>,
     ) -> Result<Self, Nfsstat4> {
         let mut host = Host::over(nfs());
-        let wire = Wire::default();
+        let wire = CallbackWire::default();
         host.server.engine().connect_callbacks(Box::new(wire.clone()));
         let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
         let results = run(&mut host, &mut client, INTEGRITY, &compound(vec![exchange_id()]));
@@ -120,7 +120,7 @@ impl Mount {
     }
 
     /// Checks a callback as a client does.
-    fn callback(&self, service: RpcGssServiceT, record: &[u8]) -> Callback {
+    fn callback(&self, service: RpcGssServiceT, record: &[u8]) -> CheckedCallback {
         let header = header(record);
         let credential = GssCredential::parse(header.credential.body).unwrap();
         assert_eq!((credential.procedure, credential.service), (RpcGssProcT::RPCSEC_GSS_DATA, service));
@@ -148,11 +148,17 @@ impl Mount {
         let (inner, args) = content.split_first_chunk::<4>().unwrap();
         assert_eq!(u32::from_be_bytes(*inner), credential.sequence);
         let args = CbCompound4Args::decode(&mut Decoder::new(args)).unwrap().into_owned();
-        Callback { xid: header.xid, sequence: credential.sequence, args }
+        CheckedCallback { xid: header.xid, sequence: credential.sequence, args }
     }
 
     /// Makes the answer to CB_SEQUENCE, with parameters for all that a test may get wrong.
-    fn answer(&self, callback: &Callback, service: RpcGssServiceT, signed: u32, inner: u32) -> Vec<u8> {
+    fn answer(
+        &self,
+        callback: &CheckedCallback,
+        service: RpcGssServiceT,
+        signed: u32,
+        inner: u32,
+    ) -> Vec<u8> {
         let [NfsCbArgop4::OP_CB_SEQUENCE(args)] = &callback.args.argarray[..] else { panic!() };
         let sequence = CbSequence4Res::NFS4_OK(CbSequence4Resok {
             csr_sessionid: args.csa_sessionid,
@@ -188,7 +194,7 @@ fn header(record: &[u8]) -> CallHeader<'_> {
 fn callbacks_go_by_the_clients_context_with_the_service_that_it_asked_for() // RFC 8881 section 18.36.3
 {
     for service in SERVICES {
-        let mut mount = Mount::new(service);
+        let mut mount = BackchannelClient::new(service);
         mount.run(vec![]);
         let callback = mount.callback(service, &mount.record());
         assert_eq!(callback.sequence, 1, "numbers of callbacks are their own");
@@ -203,7 +209,7 @@ fn callbacks_go_by_the_clients_context_with_the_service_that_it_asked_for() // R
 fn an_answer_that_is_not_the_clients_ends_no_callback() // RFC 2203 section 5.3.3.2
 {
     for service in SERVICES {
-        let mut mount = Mount::new(service);
+        let mut mount = BackchannelClient::new(service);
         mount.run(vec![]);
         let callback = mount.callback(service, &mount.record());
         let true_one = mount.answer(&callback, service, 1, 1);
@@ -238,7 +244,7 @@ fn an_answer_that_is_not_the_clients_ends_no_callback() // RFC 2203 section 5.3.
 #[test]
 fn a_repeated_callback_has_a_sequence_number_of_its_own() // RFC 2203 section 5.3.3.1
 {
-    let mut mount = Mount::new(INTEGRITY);
+    let mut mount = BackchannelClient::new(INTEGRITY);
     mount.run(vec![]);
     let first = mount.callback(INTEGRITY, &mount.record());
     let [NfsCbArgop4::OP_CB_SEQUENCE(args)] = &first.args.argarray[..] else { panic!() };
@@ -263,14 +269,14 @@ fn a_repeated_callback_has_a_sequence_number_of_its_own() // RFC 2203 section 5.
 #[test]
 fn a_context_that_is_not_there_or_is_anothers_is_refused() // RFC 8881 sections 18.33.3 and 18.36.3
 {
-    let unknown = Mount::create(|_, _| vec![gss(INTEGRITY, &[7; 16])]);
+    let unknown = BackchannelClient::create(|_, _| vec![gss(INTEGRITY, &[7; 16])]);
     assert_eq!(unknown.err(), Some(Nfsstat4::NFS4ERR_NOENT));
-    let anothers = Mount::create(|host, _| {
+    let anothers = BackchannelClient::create(|host, _| {
         let bob = Client::establish(host, ETYPE, "bob@TEST");
         vec![CallbackSecParms4::AUTH_NONE, gss(INTEGRITY, &bob.handle)]
     });
     assert_eq!(anothers.err(), Some(Nfsstat4::NFS4ERR_NOENT));
-    let mut mount = Mount::new(NONE);
+    let mut mount = BackchannelClient::new(NONE);
     let args = BackchannelCtl4Args { bca_cb_program: 9, bca_sec_parms: vec![gss(INTEGRITY, &[7; 16])] };
     assert_eq!(mount.run(vec![NfsArgop4::OP_BACKCHANNEL_CTL(args)]).0, Nfsstat4::NFS4ERR_NOENT);
 }
@@ -281,7 +287,8 @@ fn without_its_context_a_callback_goes_by_the_next_way_or_the_client_is_told() /
     for fallback in [false, true] {
         let others = if fallback { vec![CallbackSecParms4::AUTH_NONE] } else { vec![] };
         let mut mount =
-            Mount::create(|_, client| [vec![gss(PRIVACY, &client.handle)], others].concat()).unwrap();
+            BackchannelClient::create(|_, client| [vec![gss(PRIVACY, &client.handle)], others].concat())
+                .unwrap();
         let destroy = mount.client.destroy();
         mount.host.answer(mount.client.sign(&destroy)).unwrap();
         mount.client = Client::establish(&mut mount.host, ETYPE, "alice@TEST");
@@ -303,7 +310,7 @@ fn without_its_context_a_callback_goes_by_the_next_way_or_the_client_is_told() /
 #[test]
 fn the_client_is_told_before_the_context_of_its_backchannel_expires() // RFC 8881 section 18.46.3
 {
-    let mut mount = Mount::new(INTEGRITY);
+    let mut mount = BackchannelClient::new(INTEGRITY);
     mount.run(vec![]);
     let callback = mount.callback(INTEGRITY, &mount.record());
     let reply = mount.answer(&callback, INTEGRITY, 1, 1);
@@ -327,12 +334,12 @@ fn the_client_is_told_before_the_context_of_its_backchannel_expires() // RFC 888
 #[test]
 fn the_context_of_a_backchannel_stays_as_long_as_its_session() // RFC 8881 section 2.10.8.2
 {
-    let mut mount = Mount::create(|host, _| {
+    let mut mount = BackchannelClient::create(|host, _| {
         let back = Client::establish(host, ETYPE, "alice@TEST");
         vec![gss(PRIVACY, &back.handle)]
     })
     .unwrap();
-    let len = |mount: &Mount| mount.host.server.rpcsec().unwrap().contexts().len();
+    let len = |mount: &BackchannelClient| mount.host.server.rpcsec().unwrap().contexts().len();
     Client::establish(&mut mount.host, ETYPE, "alice@TEST");
     assert_eq!(len(&mount), 3);
     for _ in 0..20 {

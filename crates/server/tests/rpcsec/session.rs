@@ -32,7 +32,7 @@ pub(crate) fn nfs() -> Nfs {
 }
 
 /// A client of a real server, with a session.
-struct Mount {
+struct SessionClient {
     host: Host<Nfs>,
     client: Client,
     session: Sessionid4,
@@ -95,7 +95,7 @@ pub(crate) fn create_session_args(clientid: Clientid4, sequence: Sequenceid4) ->
     }
 }
 
-impl Mount {
+impl SessionClient {
     fn new() -> Self {
         let mut host = Host::over(nfs());
         let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
@@ -156,7 +156,7 @@ impl Mount {
 #[test]
 fn one_session_is_used_with_every_service_of_one_context() // RFC 8881 section 2.10.3, RFC 2203 section 5.3.1
 {
-    let mut mount = Mount::new();
+    let mut mount = SessionClient::new();
     for service in [PRIVACY, NONE, INTEGRITY, PRIVACY] {
         mount.succeeds(service);
     }
@@ -165,7 +165,7 @@ fn one_session_is_used_with_every_service_of_one_context() // RFC 8881 section 2
 #[test]
 fn a_session_outlives_a_destroyed_context() // RFC 8881 section 2.10.3
 {
-    let mut mount = Mount::new();
+    let mut mount = SessionClient::new();
     mount.succeeds(PRIVACY);
     let destroy = mount.client.destroy();
     let reply = mount.host.answer(mount.client.sign(&destroy)).unwrap();
@@ -178,7 +178,7 @@ fn a_session_outlives_a_destroyed_context() // RFC 8881 section 2.10.3
 #[test]
 fn an_open_session_outlives_an_expired_context() // RFC 8881 section 2.10.3
 {
-    let mut mount = Mount::new();
+    let mut mount = SessionClient::new();
     // The lease is renewed all the time.
     const STEP: Duration = Duration::from_secs(20);
     for _ in 0..LIFETIME.as_secs() / STEP.as_secs() - 1 {
@@ -195,7 +195,7 @@ fn an_open_session_outlives_an_expired_context() // RFC 8881 section 2.10.3
 #[test]
 fn a_retry_by_a_new_context_gets_the_cached_reply() // RFC 8881 section 2.10.6.1
 {
-    let mut mount = Mount::new();
+    let mut mount = SessionClient::new();
     let arguments = mount.on_slot(vec![NfsArgop4::OP_PUTROOTFH, NfsArgop4::OP_GETFH]);
     let first = mount.run(PRIVACY, &arguments);
     mount.renew("alice@TEST");
@@ -206,7 +206,7 @@ fn a_retry_by_a_new_context_gets_the_cached_reply() // RFC 8881 section 2.10.6.1
 #[test]
 fn another_principal_never_gets_a_cached_reply() // RFC 8881 section 2.10.6.1.3
 {
-    let mut mount = Mount::new();
+    let mut mount = SessionClient::new();
     let arguments = mount.on_slot(vec![NfsArgop4::OP_PUTROOTFH, NfsArgop4::OP_GETFH]);
     let first = mount.run(PRIVACY, &arguments);
     assert_eq!(decoded(&first).status, Nfsstat4::NFS4_OK);
@@ -218,7 +218,7 @@ fn another_principal_never_gets_a_cached_reply() // RFC 8881 section 2.10.6.1.3
 #[test]
 fn misused_sequence_numbers_leave_the_slot_as_it_was() // RFC 8881 section 2.10.6.1, RFC 2203 section 5.3.3.1
 {
-    let mut mount = Mount::new();
+    let mut mount = SessionClient::new();
     mount.succeeds(PRIVACY);
     let arguments = mount.on_slot(Vec::new());
     let honest = CallParts { arguments, ..mount.client.parts(PRIVACY, &[]) };

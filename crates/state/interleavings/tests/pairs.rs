@@ -25,11 +25,11 @@ const CHANNEL: ChannelAttrs = ChannelAttrs {
     requests: 4,
 };
 
-type TestState = State<u32, u64>;
+type PairState = State<u32, u64>;
 
 /// A server's state with two clients, both past RECLAIM_COMPLETE.
 struct Scene {
-    state: TestState,
+    state: PairState,
     sessions: [Sessionid4; 2],
     clients: [ClientKey; 2],
 }
@@ -41,7 +41,7 @@ fn caller(connection: u64) -> Caller<'static> {
 }
 
 /// EXCHANGE_ID and CREATE_SESSION of one incarnation of a client.
-fn mount(state: &TestState, number: usize, verifier: u8) -> Result<Sessionid4> {
+fn mount(state: &PairState, number: usize, verifier: u8) -> Result<Sessionid4> {
     let (caller, mut effects) = (caller(number as u64), Effects::default());
     let owner = [b'a' + number as u8];
     let args = ExchangeId { owner: &owner, verifier: [verifier; 8], flags: 0, protect: StateProtect::None };

@@ -132,7 +132,7 @@ impl<F, O> OpenTable<F, O> {
 
 /// The owner's open of a file, as OPEN found it.
 #[derive(Clone, Copy)]
-struct Own {
+struct OwnerOpen {
     key: Key,
     share: Share,
     payload_access: u32,
@@ -151,7 +151,7 @@ struct Granted {
     share: Share,
     /// The access bits that the payload has to have.
     needed: u32,
-    own: Option<Own>,
+    own: Option<OwnerOpen>,
 }
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
@@ -263,8 +263,11 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         let Some(file) = file else { return Ok(Granted { share, needed: share.access, own: None }) };
         let (owner, view) = (client_state.open_owners.get(request.owner), (self.state.view)(request.file));
         let own = owner.and_then(|owner| file.opens.get(&(*owner, view))).and_then(|key| {
-            let own =
-                |open: &Open<F, O>| Own { key: *key, share: open.share, payload_access: open.payload_access };
+            let own = |open: &Open<F, O>| OwnerOpen {
+                key: *key,
+                share: open.share,
+                payload_access: open.payload_access,
+            };
             self.state.opens.table.read(*key, own)
         });
         let own_share = own.map(|own| own.share).unwrap_or_default();
@@ -348,7 +351,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     fn widen(
         &self,
         file: &mut FileState<F>,
-        own: Own,
+        own: OwnerOpen,
         share: Share,
         payload: &mut Option<O>,
         payload_access: u32,

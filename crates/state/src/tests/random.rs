@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RandomStep {
     ExchangeId { client: usize, verifier: u8, principal: u8, flags: u32 },
     CreateSession { client: usize, sequence: i8, requests: u32 },
     Sequence { client: usize, slot: u32, delta: u8, connection: u64, finish: u8 },
@@ -41,7 +41,7 @@ fn range() -> impl Strategy<Value = (u64, u64)> {
     prop_oneof![(0..40u64, 0..20u64), (0..40u64, Just(u64::MAX)), any::<(u64, u64)>()]
 }
 
-fn session_step() -> impl Strategy<Value = Step> {
+fn session_step() -> impl Strategy<Value = RandomStep> {
     let client = 0..3usize;
     prop_oneof![
         1 => (
@@ -50,19 +50,19 @@ fn session_step() -> impl Strategy<Value = Step> {
             0..2u8,
             prop_oneof![4 => Just(0u32), 1 => Just(0x4000_0000), 1 => any::<u32>()]
         )
-            .prop_map(|(client, verifier, principal, flags)| Step::ExchangeId {
+            .prop_map(|(client, verifier, principal, flags)| RandomStep::ExchangeId {
                 client,
                 verifier,
                 principal,
                 flags
             }),
-        2 => (client.clone(), -1..2i8, 0..20u32).prop_map(|(client, sequence, requests)| Step::CreateSession {
+        2 => (client.clone(), -1..2i8, 0..20u32).prop_map(|(client, sequence, requests)| RandomStep::CreateSession {
             client,
             sequence,
             requests
         }),
         12 => (client.clone(), 0..9u32, 0..3u8, 0..4u64, 0..3u8).prop_map(
-            |(client, slot, delta, connection, finish)| Step::Sequence {
+            |(client, slot, delta, connection, finish)| RandomStep::Sequence {
                 client,
                 slot,
                 delta,
@@ -70,50 +70,50 @@ fn session_step() -> impl Strategy<Value = Step> {
                 finish
             }
         ),
-        4 => Just(Step::Finish),
-        4 => client.clone().prop_map(|client| Step::ReclaimComplete { client }),
-        1 => client.clone().prop_map(|client| Step::DestroySession { client }),
-        1 => client.prop_map(|client| Step::DestroyClientid { client }),
-        2 => (0..4u64).prop_map(Step::ConnectionClosed),
-        4 => (0..20u64).prop_map(Step::Pass),
+        4 => Just(RandomStep::Finish),
+        4 => client.clone().prop_map(|client| RandomStep::ReclaimComplete { client }),
+        1 => client.clone().prop_map(|client| RandomStep::DestroySession { client }),
+        1 => client.prop_map(|client| RandomStep::DestroyClientid { client }),
+        2 => (0..4u64).prop_map(RandomStep::ConnectionClosed),
+        4 => (0..20u64).prop_map(RandomStep::Pass),
     ]
 }
 
-fn state_step() -> impl Strategy<Value = Step> {
+fn state_step() -> impl Strategy<Value = RandomStep> {
     let stateid = 0..6usize;
     prop_oneof![
         6 => (0..3usize, 0..3u8, 0..4u32, 0..5u32, 0..5u32, any::<bool>())
-            .prop_map(|(client, owner, file, access, deny, reclaim)| Step::Open { client, owner, file, access, deny, reclaim }),
-        2 => (stateid.clone(), 0..4u32, 0..4u32).prop_map(|(stateid, access, deny)| Step::Downgrade { stateid, access, deny }),
-        2 => stateid.clone().prop_map(|stateid| Step::Close { stateid }),
+            .prop_map(|(client, owner, file, access, deny, reclaim)| RandomStep::Open { client, owner, file, access, deny, reclaim }),
+        2 => (stateid.clone(), 0..4u32, 0..4u32).prop_map(|(stateid, access, deny)| RandomStep::Downgrade { stateid, access, deny }),
+        2 => stateid.clone().prop_map(|stateid| RandomStep::Close { stateid }),
         8 => (stateid.clone(), 0..3u8, any::<bool>(), range())
-            .prop_map(|(stateid, owner, write, range)| Step::Lock { stateid, owner, write, range }),
-        4 => (stateid.clone(), range()).prop_map(|(stateid, range)| Step::Unlock { stateid, range }),
-        1 => stateid.prop_map(|stateid| Step::FreeStateid { stateid }),
+            .prop_map(|(stateid, owner, write, range)| RandomStep::Lock { stateid, owner, write, range }),
+        4 => (stateid.clone(), range()).prop_map(|(stateid, range)| RandomStep::Unlock { stateid, range }),
+        1 => stateid.prop_map(|stateid| RandomStep::FreeStateid { stateid }),
     ]
 }
 
-fn delegation_step() -> impl Strategy<Value = Step> {
+fn delegation_step() -> impl Strategy<Value = RandomStep> {
     let (client, file, stateid) = (0..3usize, 0..4u32, 0..6usize);
     prop_oneof![
         8 => (client.clone(), file.clone(), any::<bool>(), prop::bool::weighted(0.2))
-            .prop_map(|(client, file, write, reclaim)| Step::Delegate { client, file, write, reclaim }),
-        3 => stateid.clone().prop_map(|stateid| Step::Delegreturn { stateid }),
+            .prop_map(|(client, file, write, reclaim)| RandomStep::Delegate { client, file, write, reclaim }),
+        3 => stateid.clone().prop_map(|stateid| RandomStep::Delegreturn { stateid }),
         2 => (stateid.clone(), 0..3u8, 0..4u32, 0..4u32)
-            .prop_map(|(stateid, owner, access, deny)| Step::OpenUnder { stateid, owner, access, deny }),
-        4 => (stateid.clone(), 0..4u32).prop_map(|(stateid, access)| Step::Use { stateid, access }),
-        2 => stateid.prop_map(|stateid| Step::FreeStateid { stateid }),
-        2 => (client.clone(), file.clone()).prop_map(|(client, file)| Step::BeginChange { client, file }),
-        3 => Just(Step::EndChange),
-        2 => (client.clone(), file).prop_map(|(client, file)| Step::Look { client, file }),
-        2 => (client, 0..4u64).prop_map(|(client, connection)| Step::Bind { client, connection }),
-        2 => any::<bool>().prop_map(|answered| Step::Callback { answered }),
-        1 => (20..70u64).prop_map(Step::Pass),
+            .prop_map(|(stateid, owner, access, deny)| RandomStep::OpenUnder { stateid, owner, access, deny }),
+        4 => (stateid.clone(), 0..4u32).prop_map(|(stateid, access)| RandomStep::Use { stateid, access }),
+        2 => stateid.prop_map(|stateid| RandomStep::FreeStateid { stateid }),
+        2 => (client.clone(), file.clone()).prop_map(|(client, file)| RandomStep::BeginChange { client, file }),
+        3 => Just(RandomStep::EndChange),
+        2 => (client.clone(), file).prop_map(|(client, file)| RandomStep::Look { client, file }),
+        2 => (client, 0..4u64).prop_map(|(client, connection)| RandomStep::Bind { client, connection }),
+        2 => any::<bool>().prop_map(|answered| RandomStep::Callback { answered }),
+        1 => (20..70u64).prop_map(RandomStep::Pass),
     ]
 }
 
 /// A world with three clients that may be at any point of their lives.
-struct Run {
+struct RandomRun {
     world: World,
     clients: Vec<TestClient>,
     slots: BTreeMap<(usize, u32), u32>,
@@ -128,7 +128,7 @@ struct Run {
     ended: BTreeSet<[u8; 12]>,
 }
 
-impl Run {
+impl RandomRun {
     fn new() -> Self {
         let limits = Limits {
             opens_per_client_max: 8,
@@ -172,10 +172,10 @@ impl Run {
         }
     }
 
-    fn session_step(&mut self, step: &Step) {
+    fn session_step(&mut self, step: &RandomStep) {
         let (now, world) = (self.world.now, &mut self.world);
         match *step {
-            Step::ExchangeId { client, verifier, principal, flags } => {
+            RandomStep::ExchangeId { client, verifier, principal, flags } => {
                 let client = &mut self.clients[client];
                 client.verifier = [verifier; 8];
                 if client.protect == StateProtect::None {
@@ -183,7 +183,7 @@ impl Run {
                 }
                 let _ = world.exchange_id(client, flags);
             }
-            Step::CreateSession { client, sequence, requests } => {
+            RandomStep::CreateSession { client, sequence, requests } => {
                 let client = &self.clients[client];
                 let args = CreateSession {
                     sequence: client.sequenceid.wrapping_add_signed(sequence.into()),
@@ -192,12 +192,12 @@ impl Run {
                 };
                 let created =
                     world.state.create_session(now, &client.caller(), &args, u64::from(args.sequence));
-                if let (Ok(ok), Step::CreateSession { client, .. }) = (created, step) {
+                if let (Ok(ok), RandomStep::CreateSession { client, .. }) = (created, step) {
                     self.clients[*client].sessionid = ok.sessionid;
                     self.slots.retain(|(other, _), _| other != client);
                 }
             }
-            Step::Sequence { client, slot, delta, connection, finish } => {
+            RandomStep::Sequence { client, slot, delta, connection, finish } => {
                 let last = self.slots.entry((client, slot)).or_default();
                 let sequenceid = last.wrapping_add(delta.into());
                 let sender = &self.clients[client];
@@ -212,21 +212,21 @@ impl Run {
                     }
                 }
             }
-            Step::Finish => {
+            RandomStep::Finish => {
                 if let Some(token) = self.running.pop() {
                     world.state.sessions().finish(token, Some(&[2; 50]));
                 }
             }
-            Step::DestroySession { client } => {
+            RandomStep::DestroySession { client } => {
                 let client = &self.clients[client];
                 let _ = world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None);
             }
-            Step::DestroyClientid { client } => {
+            RandomStep::DestroyClientid { client } => {
                 let client = &self.clients[client];
                 let _ = world.state.destroy_clientid(&client.caller(), client.clientid);
             }
-            Step::ConnectionClosed(connection) => world.state.sessions().connection_closed(connection),
-            Step::Pass(seconds) => {
+            RandomStep::ConnectionClosed(connection) => world.state.sessions().connection_closed(connection),
+            RandomStep::Pass(seconds) => {
                 world.pass(seconds);
                 world.state.expire(world.now);
                 // Somebody meets who is still there on sufferance.
@@ -236,13 +236,13 @@ impl Run {
         }
     }
 
-    fn state_step(&mut self, step: &Step) -> Option<()> {
+    fn state_step(&mut self, step: &RandomStep) -> Option<()> {
         let now = self.world.now;
         match *step {
-            Step::ReclaimComplete { client } => {
+            RandomStep::ReclaimComplete { client } => {
                 let _ = self.world.state.reclaim_complete(now, self.key(client)?, false);
             }
-            Step::Open { client, owner, file, access, deny, reclaim } => {
+            RandomStep::Open { client, owner, file, access, deny, reclaim } => {
                 let claim = if reclaim { OpenClaim::Previous } else { OpenClaim::New };
                 let request = OpenRequest {
                     owner: &[owner],
@@ -270,17 +270,17 @@ impl Run {
                     self.stateids.push((client, file, stateid));
                 }
             }
-            Step::Downgrade { stateid, access, deny } => {
+            RandomStep::Downgrade { stateid, access, deny } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 let downgraded =
                     self.world.state.opens().open_downgrade(key, &given, &file, access, deny).ok()?;
                 self.note(stateid, downgraded);
             }
-            Step::Close { stateid } => {
+            RandomStep::Close { stateid } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 let _ = self.world.state.close(key, &given, &file);
             }
-            Step::Lock { stateid, owner, write, range: (offset, length) } => {
+            RandomStep::Lock { stateid, owner, write, range: (offset, length) } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 let locker = match given.other[8] & 0x80 {
                     0 => Locker::New { open_stateid: given, owner: &[owner] },
@@ -291,12 +291,12 @@ impl Run {
                 let locked = self.world.state.lock(now, key, &request).ok()?;
                 self.note(stateid, locked);
             }
-            Step::Unlock { stateid, range: (offset, length) } => {
+            RandomStep::Unlock { stateid, range: (offset, length) } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 let unlocked = self.world.state.locku(key, &given, &file, offset, length).ok()?;
                 self.note(stateid, unlocked);
             }
-            Step::FreeStateid { stateid } => {
+            RandomStep::FreeStateid { stateid } => {
                 let (key, _, given) = self.stateid(stateid)?;
                 let _ = self.world.state.free_stateid(key, &given);
             }
@@ -305,10 +305,10 @@ impl Run {
         Some(())
     }
 
-    fn delegation_step(&mut self, step: &Step) -> Option<()> {
+    fn delegation_step(&mut self, step: &RandomStep) -> Option<()> {
         let now = self.world.now;
         match *step {
-            Step::Delegate { client, file, write, reclaim } => {
+            RandomStep::Delegate { client, file, write, reclaim } => {
                 let key = self.key(client)?;
                 self.opened += 1;
                 let request = DelegationRequest { file: &file, write, reclaim, change: 1 };
@@ -316,12 +316,12 @@ impl Run {
                 assert!(!self.changing.contains(&file), "nobody gets one while the file is changed");
                 self.stateids.push((client, file, delegated.stateid));
             }
-            Step::Delegreturn { stateid } => {
+            RandomStep::Delegreturn { stateid } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 self.world.state.delegreturn(key, &given, &file).ok()?;
                 self.ended.insert(given.other);
             }
-            Step::OpenUnder { stateid, owner, access, deny } => {
+            RandomStep::OpenUnder { stateid, owner, access, deny } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 let (client, ..) = *self.stateids.iter().rev().nth(stateid)?;
                 let claim = OpenClaim::Delegated(given);
@@ -341,12 +341,12 @@ impl Run {
                     self.stateids.push((client, file, stateid));
                 }
             }
-            Step::Use { stateid, access } => {
+            RandomStep::Use { stateid, access } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 self.world.state.access(key, &given, &file, access).ok()?;
                 assert!(!self.ended.contains(&given.other), "what is revoked cannot be used");
             }
-            Step::BeginChange { client, file } => {
+            RandomStep::BeginChange { client, file } => {
                 let key = self.key(client)?;
                 self.world.state.begin_change(now, key, &file).ok()?;
                 self.changing.push(file);
@@ -357,18 +357,18 @@ impl Run {
                 });
                 assert_eq!(others, 0, "a change waits for all delegations of others");
             }
-            Step::EndChange => self.world.state.delegations().end_change(&self.changing.pop()?),
-            Step::Look { client, file } => {
+            RandomStep::EndChange => self.world.state.delegations().end_change(&self.changing.pop()?),
+            RandomStep::Look { client, file } => {
                 let _ = self.world.state.check_unopened_read(now, self.key(client)?, &file);
             }
-            Step::Bind { client, connection } => {
+            RandomStep::Bind { client, connection } => {
                 let client = &self.clients[client];
                 let caller = Caller { connection, ..client.caller() };
                 let direction = ChannelDirection::BackOrBoth;
                 let _ =
                     self.world.state.sessions().bind_conn_to_session(&caller, &client.sessionid, direction);
             }
-            Step::Callback { answered } => {
+            RandomStep::Callback { answered } => {
                 let Some(CallbackTask::Recall { client, delegation }) =
                     self.world.state.delegations().unanswered_recalls().pop()
                 else {
@@ -428,10 +428,10 @@ proptest! {
         ),
         ready in any::<bool>(),
     ) { // RFC 8881 sections 8, 9 and 10.4
-        let mut run = Run::new();
+        let mut run = RandomRun::new();
         if ready {
             for client in 0..3 {
-                run.state_step(&Step::ReclaimComplete { client });
+                run.state_step(&RandomStep::ReclaimComplete { client });
             }
         }
         for step in &steps {

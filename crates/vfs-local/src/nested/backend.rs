@@ -19,7 +19,7 @@ macro_rules! on {
                 let $backend = &$self.outer;
                 $run
             }
-            Whose::Inner(inner, own) => {
+            Whose::Submount(inner, own) => {
                 let ($backend, $handle) = (&inner.backend, &own);
                 $run
             }
@@ -72,7 +72,7 @@ impl Backend for NestedBackend {
 
     fn features_of(&self, object: &ObjectHandle) -> Features {
         match self.whose(object) {
-            Ok(Whose::Inner(inner, own)) => inner.backend.features_of(&own),
+            Ok(Whose::Submount(inner, own)) => inner.backend.features_of(&own),
             _ => self.outer.features(),
         }
     }
@@ -80,7 +80,7 @@ impl Backend for NestedBackend {
     fn part(&self, object: &ObjectHandle) -> u64 {
         match self.whose(object) {
             // Parts of parts differ, too.
-            Ok(Whose::Inner(inner, own)) => inner.number ^ inner.backend.part(&own),
+            Ok(Whose::Submount(inner, own)) => inner.number ^ inner.backend.part(&own),
             _ => 0,
         }
     }
@@ -88,14 +88,14 @@ impl Backend for NestedBackend {
     fn mounted_on(&self, object: &ObjectHandle) -> Option<u64> {
         match self.whose(object).ok()? {
             Whose::Outer => None,
-            Whose::Inner(inner, own) if own == inner.backend.root() => Some(inner.covered),
-            Whose::Inner(inner, own) => inner.backend.mounted_on(&own),
+            Whose::Submount(inner, own) if own == inner.backend.root() => Some(inner.covered),
+            Whose::Submount(inner, own) => inner.backend.mounted_on(&own),
         }
     }
 
     fn has_mounts(&self, directory: &ObjectHandle) -> bool {
         match self.whose(directory) {
-            Ok(Whose::Inner(inner, own)) => inner.backend.has_mounts(&own),
+            Ok(Whose::Submount(inner, own)) => inner.backend.has_mounts(&own),
             Ok(Whose::Outer) => self.outer.has_mounts(directory),
             Err(_) => false,
         }
@@ -104,7 +104,7 @@ impl Backend for NestedBackend {
     fn identity(&self, object: &ObjectHandle) -> Option<Identity> {
         match self.whose(object).ok()? {
             Whose::Outer => self.outer.identity(object),
-            Whose::Inner(inner, own) => inner
+            Whose::Submount(inner, own) => inner
                 .backend
                 .identity(&own)
                 .map(|identity| Identity { skip: identity.skip + PREFIX, ..identity }),
@@ -139,7 +139,7 @@ impl Backend for NestedBackend {
                 Err(VfsError::Noent) => Ok(None),
                 found => found,
             },
-            Whose::Inner(inner, own) => {
+            Whose::Submount(inner, own) => {
                 let found = inner.backend.lookup_now(caller, &own, name)?;
                 found.map(|found| inner.wrap(&found)).transpose()
             }
@@ -163,7 +163,7 @@ impl Backend for NestedBackend {
             Whose::Outer => {
                 self.or_mount(self.outer.lookup(caller, directory, name), caller, directory, name)
             }
-            Whose::Inner(inner, own) => inner.wrap(&inner.backend.lookup(caller, &own, name)?),
+            Whose::Submount(inner, own) => inner.wrap(&inner.backend.lookup(caller, &own, name)?),
         }
     }
 
@@ -181,7 +181,7 @@ impl Backend for NestedBackend {
                 }
                 found => found,
             },
-            Whose::Inner(inner, own) => {
+            Whose::Submount(inner, own) => {
                 let (object, attributes) = inner.backend.lookup_attributes(caller, &own, name)?;
                 Ok((inner.wrap(&object)?, attributes))
             }
@@ -191,12 +191,12 @@ impl Backend for NestedBackend {
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
         match self.whose(directory)? {
             Whose::Outer => self.outer.lookup_parent(caller, directory),
-            Whose::Inner(inner, own) if own == inner.backend.root() => {
+            Whose::Submount(inner, own) if own == inner.backend.root() => {
                 stat_fd(&*inner.backend.outer.root).map_err(|_| VfsError::Stale)?;
                 self.outer.act_as(caller)?;
                 self.parent_of(&inner.backend.outer.root.fd)
             }
-            Whose::Inner(inner, own) => inner.wrap(&inner.backend.lookup_parent(caller, &own)?),
+            Whose::Submount(inner, own) => inner.wrap(&inner.backend.lookup_parent(caller, &own)?),
         }
     }
 
@@ -223,7 +223,7 @@ impl Backend for NestedBackend {
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
         match self.whose(directory)? {
             Whose::Outer => self.outer.create_file(caller, directory, name, access, set),
-            Whose::Inner(inner, own) => {
+            Whose::Submount(inner, own) => {
                 let (made, file) = inner.backend.create_file(caller, &own, name, access, set)?;
                 Ok((inner.wrap(&made)?, file))
             }
@@ -240,7 +240,9 @@ impl Backend for NestedBackend {
     ) -> VfsResult<ObjectHandle> {
         match self.whose(directory)? {
             Whose::Outer => self.outer.create(caller, directory, name, object, set),
-            Whose::Inner(inner, own) => inner.wrap(&inner.backend.create(caller, &own, name, object, set)?),
+            Whose::Submount(inner, own) => {
+                inner.wrap(&inner.backend.create(caller, &own, name, object, set)?)
+            }
         }
     }
 
@@ -253,7 +255,9 @@ impl Backend for NestedBackend {
     ) -> VfsResult<()> {
         match self.whose_both(object, directory)? {
             (Whose::Outer, _) => self.outer.link(caller, object, directory, name),
-            (Whose::Inner(inner, object), directory) => inner.backend.link(caller, &object, &directory, name),
+            (Whose::Submount(inner, object), directory) => {
+                inner.backend.link(caller, &object, &directory, name)
+            }
         }
     }
 
@@ -271,7 +275,9 @@ impl Backend for NestedBackend {
     ) -> VfsResult<()> {
         match self.whose_both(from_directory, to_directory)? {
             (Whose::Outer, _) => self.outer.rename(caller, from_directory, from_name, to_directory, to_name),
-            (Whose::Inner(inner, from), to) => inner.backend.rename(caller, &from, from_name, &to, to_name),
+            (Whose::Submount(inner, from), to) => {
+                inner.backend.rename(caller, &from, from_name, &to, to_name)
+            }
         }
     }
 
@@ -318,7 +324,7 @@ impl Backend for NestedBackend {
 
     fn settles(&self, object: &ObjectHandle) -> bool {
         match self.whose(object) {
-            Ok(Whose::Inner(inner, own)) => inner.backend.settles(&own),
+            Ok(Whose::Submount(inner, own)) => inner.backend.settles(&own),
             Ok(Whose::Outer) => self.outer.settles(object),
             Err(_) => false,
         }

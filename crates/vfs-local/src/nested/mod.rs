@@ -38,13 +38,13 @@ const PREFIX: usize = 9;
 pub struct NestedBackend {
     outer: LocalBackend,
     options: LocalOptions,
-    inner: RwLock<HashMap<u64, Arc<Inner>>>,
+    inner: RwLock<HashMap<u64, Arc<Submount>>>,
     mounts: Watch,
 }
 
 /// A file system below the folder.
 #[derive(Debug)]
-struct Inner {
+struct Submount {
     number: u64,
     backend: NestedBackend,
     /// Where it is mounted, from the folder's root.
@@ -59,7 +59,7 @@ struct Inner {
 /// The backend that an object belongs to.
 enum Whose {
     Outer,
-    Inner(Arc<Inner>, ObjectHandle),
+    Submount(Arc<Submount>, ObjectHandle),
 }
 
 impl NestedBackend {
@@ -84,7 +84,7 @@ impl NestedBackend {
         };
         let inner = self.find_inner(u64::from_be_bytes(*number))?;
         inner.used.store(true, Relaxed);
-        Ok(Whose::Inner(inner, ObjectHandle::new(rest).ok_or(VfsError::Badhandle)?))
+        Ok(Whose::Submount(inner, ObjectHandle::new(rest).ok_or(VfsError::Badhandle)?))
     }
 
     /// As `whose`, of two objects that have to be of one file system.
@@ -94,15 +94,15 @@ impl NestedBackend {
     fn whose_both(&self, one: &ObjectHandle, other: &ObjectHandle) -> VfsResult<(Whose, ObjectHandle)> {
         match (self.whose(one)?, self.whose(other)?) {
             (Whose::Outer, Whose::Outer) => Ok((Whose::Outer, *other)),
-            (Whose::Inner(a, one), Whose::Inner(b, other)) if a.number == b.number => {
-                Ok((Whose::Inner(a, one), other))
+            (Whose::Submount(a, one), Whose::Submount(b, other)) if a.number == b.number => {
+                Ok((Whose::Submount(a, one), other))
             }
             _ => Err(VfsError::Xdev),
         }
     }
 }
 
-impl Inner {
+impl Submount {
     /// Makes a handle of the whole from one of its own.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The submounts of a folder: found by name, or by number after a restart.
 
-use super::{INNER_MAX, INNER_PART, Inner, NestedBackend, walk_error};
+use super::{INNER_MAX, INNER_PART, NestedBackend, Submount, walk_error};
 use crate::{
     LocalOptions,
     attributes::stat_fd,
@@ -56,7 +56,7 @@ impl NestedBackend {
     ///
     /// # Errors
     /// `Stale` when none such is mounted.
-    pub(super) fn find_inner(&self, number: u64) -> VfsResult<Arc<Inner>> {
+    pub(super) fn find_inner(&self, number: u64) -> VfsResult<Arc<Submount>> {
         if self.mounts.changed() {
             self.drop_unmounted();
         }
@@ -77,7 +77,7 @@ impl NestedBackend {
     }
 
     /// Takes the root of a mount below the folder into the table, or finds it there.
-    fn adopt_mount(&self, fd: OwnedFd) -> VfsResult<Arc<Inner>> {
+    fn adopt_mount(&self, fd: OwnedFd) -> VfsResult<Arc<Submount>> {
         let stat = stat_fd(&fd).map_err(vfs_error)?;
         if self.outer.same_mount(&stat) {
             // It was unmounted in between, or is no mount.
@@ -106,14 +106,14 @@ impl NestedBackend {
         Ok(new)
     }
 
-    fn open_inner(&self, fd: &OwnedFd, number: u64, place: &[u8], stat: &Statx) -> VfsResult<Inner> {
+    fn open_inner(&self, fd: &OwnedFd, number: u64, place: &[u8], stat: &Statx) -> VfsResult<Submount> {
         let objects = (self.options.object_cache_max / INNER_PART).max(1);
         let options = LocalOptions { object_cache_max: objects, ..self.options.clone() };
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         self.outer.act_as_server()?;
         // A file system without handles cannot be served.
         let backend = Self::open(Path::new(&path), &options).map_err(|_| VfsError::Noent)?;
-        Ok(Inner {
+        Ok(Submount {
             number,
             backend,
             place: place.to_owned(),
@@ -151,12 +151,13 @@ impl NestedBackend {
 
     /// Lets go of file systems that are not mounted any more where they were.
     fn drop_unmounted(&self) {
-        let all: Vec<Arc<Inner>> =
+        let all: Vec<Arc<Submount>> =
             self.inner.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         if self.outer.act_as_server().is_err() {
             return;
         }
-        let there = |inner: &Inner| self.walk(&inner.place).is_ok_and(|fd| mount_of(&fd) == Ok(inner.mount));
+        let there =
+            |inner: &Submount| self.walk(&inner.place).is_ok_and(|fd| mount_of(&fd) == Ok(inner.mount));
         let gone: Vec<u64> = all.iter().filter(|inner| !there(inner)).map(|inner| inner.number).collect();
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let dropped: Vec<_> = gone.iter().filter_map(|number| table.remove(number)).collect();
@@ -168,7 +169,7 @@ impl NestedBackend {
     pub(super) fn trim_inner(&self) {
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let idle: Vec<_> = table.extract_if(|_, inner| !inner.used.swap(false, Relaxed)).collect();
-        let kept: Vec<Arc<Inner>> = table.values().cloned().collect();
+        let kept: Vec<Arc<Submount>> = table.values().cloned().collect();
         drop(table);
         drop(idle);
         kept.iter().for_each(|inner| vfs::Backend::trim(&inner.backend));

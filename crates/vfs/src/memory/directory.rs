@@ -10,7 +10,7 @@ const COOKIE_FIRST: u64 = 3;
 const ENTRY_BYTES: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MemoryEntry {
     ino: u64,
     cookie: u64,
 }
@@ -20,7 +20,7 @@ struct Entry {
 pub(super) struct Directory {
     /// The directory above; the root's is itself.
     pub(super) parent: u64,
-    by_name: HashMap<Arc<[u8]>, Entry>,
+    by_name: HashMap<Arc<[u8]>, MemoryEntry>,
     by_cookie: BTreeMap<u64, (Arc<[u8]>, u64)>,
     next_cookie: u64,
     bytes: u64,
@@ -67,7 +67,7 @@ impl Directory {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         self.by_cookie.insert(cookie, (Arc::clone(&name), ino));
-        self.by_name.insert(name, Entry { ino, cookie });
+        self.by_name.insert(name, MemoryEntry { ino, cookie });
         Ok(())
     }
 

@@ -19,7 +19,7 @@ pub(super) enum New<'a> {
 }
 
 /// A directory and a name in it.
-type Place<'a> = (&'a ObjectHandle, &'a [u8]);
+type NameInDirectory<'a> = (&'a ObjectHandle, &'a [u8]);
 
 impl MemoryBackend {
     /// Makes an object under a new name.
@@ -186,7 +186,12 @@ impl MemoryBackend {
         }
     }
 
-    pub(super) fn rename_name(&self, caller: &Caller, from: Place<'_>, to: Place<'_>) -> VfsResult<()> {
+    pub(super) fn rename_name(
+        &self,
+        caller: &Caller,
+        from: NameInDirectory<'_>,
+        to: NameInDirectory<'_>,
+    ) -> VfsResult<()> {
         let _names = self.change_names();
         let (from_parent, to_parent) = (self.node(from.0)?, self.node(to.0)?);
         self.writable(caller, &from_parent)?;

@@ -17,12 +17,12 @@ const SHARDS: usize = 64;
 const HANDLE_BYTES: usize = 17;
 const HANDLE_MARK: u8 = b'm';
 
-type Shard = RwLock<HashMap<u64, Arc<Node>>>;
+type NodeShard = RwLock<HashMap<u64, Arc<Node>>>;
 
 /// All objects that have a name. Inode numbers are never used twice.
 #[derive(Debug)]
 pub(super) struct Table {
-    shards: [Shard; SHARDS],
+    shards: [NodeShard; SHARDS],
     next: AtomicU64,
     /// Makes generations: a keyed hash of the inode number, so that no handle can be guessed from
     /// another and handles of an earlier process are stale. `None`: generations are the inode
@@ -44,7 +44,7 @@ impl Table {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn shard(&self, ino: u64) -> &Shard {
+    fn shard(&self, ino: u64) -> &NodeShard {
         // The remainder is below SHARDS.
         &self.shards[(ino % SHARDS as u64) as usize]
     }

@@ -32,7 +32,7 @@ const ALLOWED: &str =
 /// # Errors
 /// A [`Fault`] for definitions that XDR allows and this program does not support.
 pub fn files(model: &Model) -> Result<BTreeMap<String, String>, Fault> {
-    let mut files = Files::default();
+    let mut files = EmittedFiles::default();
     for definition in &model.definitions {
         for (ty, span) in uses(&definition.body) {
             model.check_supported(ty, span.unwrap_or(&definition.span))?;
@@ -50,14 +50,14 @@ pub fn files(model: &Model) -> Result<BTreeMap<String, String>, Fault> {
 }
 
 #[derive(Default)]
-struct Files {
+struct EmittedFiles {
     /// The source grammars and the text of each module.
     modules: BTreeMap<String, (Vec<String>, String)>,
     /// The number of full modules of each kind.
     full: BTreeMap<String, usize>,
 }
 
-impl Files {
+impl EmittedFiles {
     fn add(&mut self, definition: &Definition, text: &str) {
         let module = self.module(definition);
         let (sources, body) = self.modules.entry(module).or_default();

@@ -10,7 +10,7 @@ use crate::names::{field_name, type_name};
 
 /// The pieces of text that each arm extends.
 #[derive(Default)]
-struct Parts {
+struct ArmParts {
     variants: String,
     discriminant: String,
     decode: String,
@@ -19,12 +19,12 @@ struct Parts {
 }
 
 /// The discriminant: its spelling in patterns, and its conversion to a number.
-struct Head<'a> {
+struct Discriminant<'a> {
     ty: &'a Type,
-    kind: Kind<'a>,
+    kind: ArmKind<'a>,
 }
 
-enum Kind<'a> {
+enum ArmKind<'a> {
     Enum(&'a Definition, &'a [(String, Value, Span)]),
     Bool,
     Int,
@@ -33,8 +33,8 @@ enum Kind<'a> {
 
 /// Writes the Rust enum of a union.
 pub fn write(model: &Model, definition: &Definition, union: &Union) -> Result<String, Fault> {
-    let head = Head::new(model, union);
-    let mut parts = Parts::default();
+    let head = Discriminant::new(model, union);
+    let mut parts = ArmParts::default();
     let mut labels = 0;
     for arm in &union.arms {
         for (label, span) in &arm.labels {
@@ -49,13 +49,13 @@ pub fn write(model: &Model, definition: &Definition, union: &Union) -> Result<St
     Ok(text(model, definition, &head, &parts))
 }
 
-fn text(model: &Model, definition: &Definition, head: &Head<'_>, parts: &Parts) -> String {
+fn text(model: &Model, definition: &Definition, head: &Discriminant<'_>, parts: &ArmParts) -> String {
     let name = &definition.name;
     let rust = type_name(name);
     let (lifetime, any) = lifetimes(model, definition);
     let derives = derives(model, definition);
     let head = model.rust(head.ty);
-    let Parts { variants, discriminant, decode, encode, .. } = parts;
+    let ArmParts { variants, discriminant, decode, encode, .. } = parts;
     let owned = parts.owned.replace("TYPE::", &format!("{rust}::"));
     let mut text = format!(
         "/// Wire type `{name}`.
@@ -110,7 +110,7 @@ fn text(model: &Model, definition: &Definition, head: &Head<'_>, parts: &Parts) 
     text
 }
 
-impl Parts {
+impl ArmParts {
     fn arm(&mut self, model: &Model, variant: &str, pattern: &str, body: Option<&Declaration>) {
         let Some(body) = body else {
             let _ = writeln!(self.variants, "/// No data.\n{variant},");
@@ -131,7 +131,13 @@ impl Parts {
     }
 
     /// Adds the arm for all other discriminants.
-    fn other(&mut self, model: &Model, head: &Head<'_>, name: &str, default: Option<&Option<Declaration>>) {
+    fn other(
+        &mut self,
+        model: &Model,
+        head: &Discriminant<'_>,
+        name: &str,
+        default: Option<&Option<Declaration>>,
+    ) {
         let head_type = model.rust(head.ty);
         match default {
             None => {
@@ -177,17 +183,17 @@ fn variant(label: &Value) -> String {
     }
 }
 
-impl<'a> Head<'a> {
+impl<'a> Discriminant<'a> {
     fn new(model: &'a Model, union: &'a Union) -> Self {
         let ty = &union.discriminant.ty;
         let kind = match model.meaning(ty) {
             Meaning::Nominal(definition) => match &definition.body {
-                Body::Enum(values) => Kind::Enum(definition, values),
-                _ => Kind::Unsigned,
+                Body::Enum(values) => ArmKind::Enum(definition, values),
+                _ => ArmKind::Unsigned,
             },
-            Meaning::Plain(Type { base: Base::Bool, .. }) => Kind::Bool,
-            Meaning::Plain(Type { base: Base::Int, .. }) => Kind::Int,
-            _ => Kind::Unsigned,
+            Meaning::Plain(Type { base: Base::Bool, .. }) => ArmKind::Bool,
+            Meaning::Plain(Type { base: Base::Int, .. }) => ArmKind::Int,
+            _ => ArmKind::Unsigned,
         };
         Self { ty, kind }
     }
@@ -197,9 +203,9 @@ impl<'a> Head<'a> {
     fn pattern(&self, model: &Model, label: &Value, span: &Span) -> Result<String, Fault> {
         let number = model.number_of(label);
         match &self.kind {
-            Kind::Bool => Ok((number != 0).to_string()),
-            Kind::Int | Kind::Unsigned => Ok(number.to_string()),
-            Kind::Enum(definition, values) => {
+            ArmKind::Bool => Ok((number != 0).to_string()),
+            ArmKind::Int | ArmKind::Unsigned => Ok(number.to_string()),
+            ArmKind::Enum(definition, values) => {
                 match values.iter().find(|(_, value, _)| model.number_of(value) == number) {
                     Some((name, ..)) => Ok(format!("{}::{}", type_name(&definition.name), field_name(name))),
                     None => fault(span, format!("`{}` has no value {number}", definition.name)),
@@ -211,17 +217,17 @@ impl<'a> Head<'a> {
     /// Returns the number of possible discriminants.
     fn values(&self) -> usize {
         match &self.kind {
-            Kind::Enum(_, values) => values.len(),
-            Kind::Bool => 2,
-            Kind::Int | Kind::Unsigned => usize::MAX,
+            ArmKind::Enum(_, values) => values.len(),
+            ArmKind::Bool => 2,
+            ArmKind::Int | ArmKind::Unsigned => usize::MAX,
         }
     }
 
     fn number(&self, place: &str) -> String {
         match &self.kind {
-            Kind::Unsigned => place.to_owned(),
-            Kind::Bool => format!("{place}.into()"),
-            Kind::Enum(..) | Kind::Int => format!("{place} as u32"),
+            ArmKind::Unsigned => place.to_owned(),
+            ArmKind::Bool => format!("{place}.into()"),
+            ArmKind::Enum(..) | ArmKind::Int => format!("{place} as u32"),
         }
     }
 }

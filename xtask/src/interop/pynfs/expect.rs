@@ -3,7 +3,7 @@
 //! A line a test: `CODE OUTCOME[/FLAVOR,…] REASON`. Empty lines and those that begin with `#` say
 //! nothing.
 
-use super::Flavor;
+use super::SuiteFlavor;
 use super::outcome::Outcome;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
@@ -16,7 +16,7 @@ pub(super) struct Expectation {
     /// What it is expected to do.
     pub outcome: Outcome,
     /// In which flavors.
-    flavors: Vec<Flavor>,
+    flavors: Vec<SuiteFlavor>,
     /// Why, with the section that says so.
     pub reason: String,
 }
@@ -51,12 +51,12 @@ impl Expectations {
     }
 
     /// What is expected of a test; `None`: that it passes.
-    pub(super) fn of(&self, code: &str, flavor: Flavor) -> Option<&Expectation> {
+    pub(super) fn of(&self, code: &str, flavor: SuiteFlavor) -> Option<&Expectation> {
         self.0.iter().find(|one| one.code == code && one.flavors.contains(&flavor))
     }
 
     /// All codes that are named for a flavor.
-    pub(super) fn codes(&self, flavor: Flavor) -> impl Iterator<Item = &str> {
+    pub(super) fn codes(&self, flavor: SuiteFlavor) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |one| one.flavors.contains(&flavor)).map(|one| one.code.as_str())
     }
 }
@@ -65,10 +65,10 @@ fn expectation(line: &str) -> anyhow::Result<Expectation> {
     let (code, rest) = line.split_once(char::is_whitespace).context("a code alone says nothing")?;
     let (what, reason) = rest.trim_start().split_once(char::is_whitespace).context("there is no reason")?;
     let (name, flavors) = match what.split_once('/') {
-        None => (what, Flavor::value_variants().to_vec()),
+        None => (what, SuiteFlavor::value_variants().to_vec()),
         Some((name, flavors)) => {
             let read =
-                |word| Flavor::from_str(word, false).ok().with_context(|| format!("no flavor {word:?}"));
+                |word| SuiteFlavor::from_str(word, false).ok().with_context(|| format!("no flavor {word:?}"));
             (name, flavors.split(',').map(read).collect::<anyhow::Result<_>>()?)
         }
     };
@@ -87,14 +87,14 @@ mod tests {
         let text =
             "# says nothing\n\nEID4 failed RFC 8881 section 18.35: so it is\nX1 skipped/krb5i,krb5p  why\n";
         let expectations = Expectations::parse(text).unwrap();
-        let eid4 = expectations.of("EID4", Flavor::Krb5).unwrap();
+        let eid4 = expectations.of("EID4", SuiteFlavor::Krb5).unwrap();
         assert_eq!(
             (eid4.outcome, eid4.reason.as_str()),
             (Outcome::Failed, "RFC 8881 section 18.35: so it is")
         );
-        assert!(expectations.of("X1", Flavor::Sys).is_none());
-        assert_eq!(expectations.of("X1", Flavor::Krb5p).unwrap().outcome, Outcome::Skipped);
-        assert_eq!(expectations.codes(Flavor::Sys).collect::<Vec<_>>(), ["EID4"]);
+        assert!(expectations.of("X1", SuiteFlavor::Sys).is_none());
+        assert_eq!(expectations.of("X1", SuiteFlavor::Krb5p).unwrap().outcome, Outcome::Skipped);
+        assert_eq!(expectations.codes(SuiteFlavor::Sys).collect::<Vec<_>>(), ["EID4"]);
     }
 
     #[test]

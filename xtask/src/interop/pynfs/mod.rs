@@ -13,7 +13,7 @@ mod session;
 mod site;
 mod suite;
 
-use super::End;
+use super::SuiteEnd;
 use anyhow::{Context, bail};
 use checkout::Checkout;
 use expect::Expectations;
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     minor: Vec<Suite>,
     /// Flavors to run, at the same time.
     #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',', default_value = "sys,krb5,krb5i,krb5p")]
-    flavor: Vec<Flavor>,
+    flavor: Vec<SuiteFlavor>,
     /// Write the results to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -56,14 +56,14 @@ pub(crate) struct Arguments {
 
 /// A security flavor, as the suite calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Flavor {
+enum SuiteFlavor {
     Sys,
     Krb5,
     Krb5i,
     Krb5p,
 }
 
-impl Flavor {
+impl SuiteFlavor {
     fn name(self) -> &'static str {
         match self {
             Self::Sys => "sys",
@@ -75,28 +75,29 @@ impl Flavor {
 }
 
 /// Tests that one server is used for.
-struct Group {
+struct TestGroup {
     name: &'static str,
     /// Codes or flags.
     tests: Vec<String>,
     /// Flavors in which they can be run.
-    flavors: &'static [Flavor],
+    flavors: &'static [SuiteFlavor],
     /// Seconds of the server's lease.
     lease: u32,
 }
 
-const EVERY_FLAVOR: &[Flavor] = &[Flavor::Sys, Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p];
+const EVERY_FLAVOR: &[SuiteFlavor] =
+    &[SuiteFlavor::Sys, SuiteFlavor::Krb5, SuiteFlavor::Krb5i, SuiteFlavor::Krb5p];
 
 /// What the suite said in one flavor.
-struct Run {
-    flavor: Flavor,
+struct FlavorRun {
+    flavor: SuiteFlavor,
     results: Vec<TestResult>,
     /// After the tests: the suite removes what it made.
     warning: Option<String>,
     took: Duration,
 }
 
-impl Run {
+impl FlavorRun {
     /// Adds the tests of another group.
     fn add(&mut self, other: Self) {
         // What tests depend on may be run in both.
@@ -111,15 +112,15 @@ impl Run {
 ///
 /// # Errors
 /// When a flavor could not be run to its end.
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<End> {
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<SuiteEnd> {
     let Some(suite) = &arguments.suite else {
-        return Ok(End::Skipped(format!(
+        return Ok(SuiteEnd::Skipped(format!(
             "no suite; clone pynfs, check out {} and name the folder with --suite",
             checkout::COMMIT
         )));
     };
     let stop = steps::stop_flag()?;
-    let kerberos = arguments.flavor.iter().any(|flavor| *flavor != Flavor::Sys);
+    let kerberos = arguments.flavor.iter().any(|flavor| *flavor != SuiteFlavor::Sys);
     let checkout = Checkout::open(suite, &arguments.python, kerberos)?;
     checkout.remarks().iter().for_each(|remark| println!("{remark}"));
     let program = build()?;
@@ -138,8 +139,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<End> {
         std::fs::write(path, json + "\n").with_context(|| path.display().to_string())?;
     }
     match unexpected {
-        0 => Ok(End::AsExpected),
-        count => Ok(End::Unexpected(count)),
+        0 => Ok(SuiteEnd::AsExpected),
+        count => Ok(SuiteEnd::Unexpected(count)),
     }
 }
 
@@ -148,7 +149,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<End> {
 fn run_suite(
     session: &session::Session<'_>,
     arguments: &Arguments,
-    flavors: &[Flavor],
+    flavors: &[SuiteFlavor],
     stop: &AtomicBool,
 ) -> anyhow::Result<(usize, serde_json::Value)> {
     let suite = session.suite;
@@ -171,21 +172,21 @@ fn run_suite(
 /// Runs each group in each flavor, in a thread each; all are waited for, so that all clean up. A
 /// flavor's runs become one.
 fn at_once(
-    flavors: &[Flavor],
-    groups: &[Group],
-    one: impl Fn(Flavor, &Group) -> anyhow::Result<Run> + Sync,
-) -> anyhow::Result<Vec<Run>> {
-    let of = |flavor: Flavor| groups.iter().filter(move |group| group.flavors.contains(&flavor));
-    let each: Vec<(Flavor, &Group)> =
+    flavors: &[SuiteFlavor],
+    groups: &[TestGroup],
+    one: impl Fn(SuiteFlavor, &TestGroup) -> anyhow::Result<FlavorRun> + Sync,
+) -> anyhow::Result<Vec<FlavorRun>> {
+    let of = |flavor: SuiteFlavor| groups.iter().filter(move |group| group.flavors.contains(&flavor));
+    let each: Vec<(SuiteFlavor, &TestGroup)> =
         flavors.iter().flat_map(|flavor| of(*flavor).map(|group| (*flavor, group))).collect();
-    let ends: Vec<anyhow::Result<Run>> = std::thread::scope(|scope| {
+    let ends: Vec<anyhow::Result<FlavorRun>> = std::thread::scope(|scope| {
         let one = &one;
         let threads: Vec<_> =
             each.iter().map(|(flavor, group)| scope.spawn(move || one(*flavor, group))).collect();
         let ends = threads.into_iter().map(|thread| thread.join());
         ends.map(|end| end.unwrap_or_else(|_| bail!("a run panicked"))).collect()
     });
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<FlavorRun> = Vec::new();
     for end in ends {
         let run = end?;
         match runs.iter_mut().find(|known| known.flavor == run.flavor) {
@@ -197,8 +198,9 @@ fn at_once(
 }
 
 /// A realm where one can be had; without MIT's KDC only `sys` is left, and it is said why.
-fn site(flavors: &[Flavor]) -> anyhow::Result<(Site, Vec<Flavor>)> {
-    let sys: Vec<Flavor> = flavors.iter().copied().filter(|flavor| *flavor == Flavor::Sys).collect();
+fn site(flavors: &[SuiteFlavor]) -> anyhow::Result<(Site, Vec<SuiteFlavor>)> {
+    let sys: Vec<SuiteFlavor> =
+        flavors.iter().copied().filter(|flavor| *flavor == SuiteFlavor::Sys).collect();
     if sys.len() == flavors.len() {
         return Ok((Site::without_realm(), sys));
     }

@@ -5,21 +5,26 @@ use super::checkout;
 use super::expect::Expectations;
 use super::outcome::{Outcome, TestResult};
 use super::suite::Suite;
-use super::{Flavor, Run};
+use super::{FlavorRun, SuiteFlavor};
 use serde_json::{Value, json};
 
 /// See the module.
 pub(super) struct Report<'a> {
     suite: Suite,
     expectations: &'a Expectations,
-    runs: &'a [Run],
+    runs: &'a [FlavorRun],
     /// All tests were run: an expectation without a result is a mistake.
     whole: bool,
 }
 
 impl<'a> Report<'a> {
     /// Compares runs with what is expected of them.
-    pub(super) fn new(suite: Suite, expectations: &'a Expectations, runs: &'a [Run], whole: bool) -> Self {
+    pub(super) fn new(
+        suite: Suite,
+        expectations: &'a Expectations,
+        runs: &'a [FlavorRun],
+        whole: bool,
+    ) -> Self {
         Self { suite, expectations, runs, whole }
     }
 
@@ -59,7 +64,7 @@ impl<'a> Report<'a> {
         })
     }
 
-    fn json_of(&self, run: &Run) -> Value {
+    fn json_of(&self, run: &FlavorRun) -> Value {
         let test = |result: &TestResult| {
             let expected = self.expectations.of(&result.code, run.flavor);
             json!({
@@ -76,14 +81,14 @@ impl<'a> Report<'a> {
         })
     }
 
-    fn is_expected(&self, result: &TestResult, flavor: Flavor) -> bool {
+    fn is_expected(&self, result: &TestResult, flavor: SuiteFlavor) -> bool {
         let expected = self.expectations.of(&result.code, flavor).map_or(Outcome::Passed, |one| one.outcome);
         result.outcome == expected
     }
 
     /// Lines of all runs, each once with the flavors that it is about, in the order in which they
     /// come up first.
-    fn merged(&self, lines: impl Fn(&Run) -> Vec<String>) -> Vec<(String, Vec<&'static str>)> {
+    fn merged(&self, lines: impl Fn(&FlavorRun) -> Vec<String>) -> Vec<(String, Vec<&'static str>)> {
         let mut merged: Vec<(String, Vec<&'static str>)> = Vec::new();
         for run in self.runs {
             for line in lines(run) {
@@ -97,7 +102,7 @@ impl<'a> Report<'a> {
     }
 
     /// A line for each test that was expected not to pass and did not.
-    fn reasons(&self, run: &Run) -> Vec<String> {
+    fn reasons(&self, run: &FlavorRun) -> Vec<String> {
         let as_expected = run.results.iter().filter(|result| self.is_expected(result, run.flavor));
         as_expected
             .filter_map(|result| {
@@ -107,7 +112,7 @@ impl<'a> Report<'a> {
             .collect()
     }
 
-    fn surprises(&self, run: &Run) -> Vec<String> {
+    fn surprises(&self, run: &FlavorRun) -> Vec<String> {
         let unlike = run.results.iter().filter(|result| !self.is_expected(result, run.flavor));
         let mut lines: Vec<String> = unlike.map(|result| self.surprise(result, run.flavor)).collect();
         let ran = |code: &str| run.results.iter().any(|result| result.code == code);
@@ -119,7 +124,7 @@ impl<'a> Report<'a> {
         lines
     }
 
-    fn surprise(&self, result: &TestResult, flavor: Flavor) -> String {
+    fn surprise(&self, result: &TestResult, flavor: SuiteFlavor) -> String {
         let expected = self.expectations.of(&result.code, flavor).map_or("passed", |one| one.outcome.name());
         let (code, name, outcome) = (&result.code, &result.name, result.outcome.name());
         let message = if result.message.is_empty() { String::new() } else { format!(": {}", result.message) };
@@ -133,7 +138,7 @@ fn print_lines(before: &str, lines: Vec<(String, Vec<&'static str>)>) {
     }
 }
 
-impl Run {
+impl FlavorRun {
     fn count(&self, outcomes: &[Outcome]) -> usize {
         self.results.iter().filter(|result| outcomes.contains(&result.outcome)).count()
     }
@@ -144,7 +149,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn run(results: &[(&str, Outcome)]) -> Run {
+    fn run(results: &[(&str, Outcome)]) -> FlavorRun {
         let result = |(code, outcome): &(&str, Outcome)| TestResult {
             code: (*code).to_owned(),
             name: "st.test".to_owned(),
@@ -152,7 +157,7 @@ mod tests {
             message: String::new(),
         };
         let results = results.iter().map(result).collect();
-        Run { flavor: Flavor::Sys, results, warning: None, took: Duration::ZERO }
+        FlavorRun { flavor: SuiteFlavor::Sys, results, warning: None, took: Duration::ZERO }
     }
 
     fn unexpected(results: &[(&str, Outcome)], whole: bool) -> usize {
@@ -176,7 +181,7 @@ mod tests {
     #[test]
     fn a_suite_that_could_not_clean_up_is_a_surprise() {
         let expectations = Expectations::parse("").unwrap();
-        let runs = [Run { warning: Some("could not clean".to_owned()), ..run(&[]) }];
+        let runs = [FlavorRun { warning: Some("could not clean".to_owned()), ..run(&[]) }];
         assert_eq!(Report::new(Suite::Minor1, &expectations, &runs, true).unexpected(), 1);
     }
 }

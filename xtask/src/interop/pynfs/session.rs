@@ -3,7 +3,7 @@
 use super::checkout::Checkout;
 use super::site::{Server, Site};
 use super::suite::Suite;
-use super::{Flavor, Group, Run, outcome, stopped};
+use super::{FlavorRun, SuiteFlavor, TestGroup, outcome, stopped};
 use anyhow::{Context, bail};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -22,7 +22,7 @@ const TRIES_MAX: usize = 3;
 const BROKEN: &str = "Exception in thread PollingThread";
 
 /// How the suite ended.
-enum Ended {
+enum SuiteExit {
     /// With this status.
     By(ExitStatus),
     /// See [`BROKEN`].
@@ -46,11 +46,11 @@ impl Session<'_> {
     /// When the server does not start, or the suite comes to no result.
     pub(super) fn run(
         &self,
-        flavor: Flavor,
-        group: &Group,
+        flavor: SuiteFlavor,
+        group: &TestGroup,
         keep: Option<&Path>,
         stop: &AtomicBool,
-    ) -> anyhow::Result<Run> {
+    ) -> anyhow::Result<FlavorRun> {
         for _ in 0..TRIES_MAX {
             if let Some(run) = self.try_run(flavor, group, keep, stop)? {
                 return Ok(run);
@@ -62,11 +62,11 @@ impl Session<'_> {
 
     fn try_run(
         &self,
-        flavor: Flavor,
-        group: &Group,
+        flavor: SuiteFlavor,
+        group: &TestGroup,
         keep: Option<&Path>,
         stop: &AtomicBool,
-    ) -> anyhow::Result<Option<Run>> {
+    ) -> anyhow::Result<Option<FlavorRun>> {
         let work = private::temporary("orthrus-interop-")?;
         let result = self.run_in(flavor, group, work.path(), stop);
         if let Some(keep) = keep {
@@ -83,11 +83,11 @@ impl Session<'_> {
 
     fn run_in(
         &self,
-        flavor: Flavor,
-        group: &Group,
+        flavor: SuiteFlavor,
+        group: &TestGroup,
         work: &Path,
         stop: &AtomicBool,
-    ) -> anyhow::Result<Option<Run>> {
+    ) -> anyhow::Result<Option<FlavorRun>> {
         let begin = Instant::now();
         let mut server = Server::start(self.site, self.program, work, group.lease)?;
         if self.suite.second_start() {
@@ -96,12 +96,12 @@ impl Session<'_> {
         let path = work.join("suite.txt");
         let mut suite = SuiteProcess::start(self.command(flavor, group, &server, work)?, &path)?;
         let end = begin + self.time_max;
-        let Ended::By(status) = suite.wait(&path, end, stop, &mut server)? else { return Ok(None) };
+        let SuiteExit::By(status) = suite.wait(&path, end, stop, &mut server)? else { return Ok(None) };
         let said = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
         match outcome::parse(&said) {
             Ok(listing) => {
                 let (results, warning) = (listing.results, listing.warning);
-                Ok(Some(Run { flavor, results, warning, took: begin.elapsed() }))
+                Ok(Some(FlavorRun { flavor, results, warning, took: begin.elapsed() }))
             }
             Err(error) => {
                 let lines: Vec<&str> = said.lines().collect();
@@ -113,8 +113,8 @@ impl Session<'_> {
 
     fn command(
         &self,
-        flavor: Flavor,
-        group: &Group,
+        flavor: SuiteFlavor,
+        group: &TestGroup,
         server: &Server<'_>,
         work: &Path,
     ) -> anyhow::Result<Command> {
@@ -154,15 +154,15 @@ impl SuiteProcess {
         end: Instant,
         stop: &AtomicBool,
         server: &mut Server<'_>,
-    ) -> anyhow::Result<Ended> {
+    ) -> anyhow::Result<SuiteExit> {
         let mut look_at = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait()? {
-                return Ok(Ended::By(status));
+                return Ok(SuiteExit::By(status));
             }
             if Instant::now() >= look_at {
                 if String::from_utf8_lossy(&std::fs::read(output)?).contains(BROKEN) {
-                    return Ok(Ended::Broken);
+                    return Ok(SuiteExit::Broken);
                 }
                 look_at = Instant::now() + Duration::from_secs(2);
             }

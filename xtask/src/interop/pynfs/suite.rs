@@ -1,7 +1,7 @@
 //! The two suites of pynfs, of which that for NFSv4.1 runs in both later minor versions: where each
 //! is, what of it is run, and what is expected of it.
 
-use super::{EVERY_FLAVOR, Flavor, Group};
+use super::{EVERY_FLAVOR, SuiteFlavor, TestGroup};
 
 /// One suite in one minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -110,27 +110,37 @@ impl Suite {
 
     /// What is run when nothing is asked for: tests that restart the server have one that nobody
     /// else uses.
-    pub(super) fn groups(self, asked: &[String]) -> Vec<Group> {
-        let group = |name, tests: &[&str], flavors, lease| Group {
+    pub(super) fn groups(self, asked: &[String]) -> Vec<TestGroup> {
+        let group = |name, tests: &[&str], flavors, lease| TestGroup {
             name,
             tests: tests.iter().map(|test| (*test).to_owned()).collect(),
             flavors,
             lease,
         };
         if !asked.is_empty() {
-            return vec![Group { name: "some", tests: asked.to_vec(), flavors: EVERY_FLAVOR, lease: LEASE }];
+            return vec![TestGroup {
+                name: "some",
+                tests: asked.to_vec(),
+                flavors: EVERY_FLAVOR,
+                lease: LEASE,
+            }];
         }
         let mut groups = vec![group("all", &["all"], EVERY_FLAVOR, LEASE)];
         match self {
             Self::Minor2 | Self::Minor1 => {
                 let few = ["reboot", "noREBT2c", "noREBT3c", "noREBT4c"];
-                groups.push(group("reboot", &few, &[Flavor::Sys], LEASE));
-                groups.push(group("many", &["REBT2c", "REBT3c", "REBT4c"], &[Flavor::Sys], LEASE_OF_MANY));
+                groups.push(group("reboot", &few, &[SuiteFlavor::Sys], LEASE));
+                groups.push(group(
+                    "many",
+                    &["REBT2c", "REBT3c", "REBT4c"],
+                    &[SuiteFlavor::Sys],
+                    LEASE_OF_MANY,
+                ));
             }
             // With those that they depend on.
             Self::Minor0 => {
                 let tests = ["INIT", "MKDIR", "MKFILE", "reboot"];
-                groups.push(group("reboot", &tests, &[Flavor::Sys], LEASE));
+                groups.push(group("reboot", &tests, &[SuiteFlavor::Sys], LEASE));
             }
         }
         groups

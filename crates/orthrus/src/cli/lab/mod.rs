@@ -29,7 +29,7 @@ pub(super) enum Command {
 
 /// Where a lab is.
 #[derive(clap::Args)]
-struct Place {
+struct LabLocation {
     /// Folder of the lab.
     #[arg(long, value_name = "DIR", default_value = ::cluster::DIR)]
     dir: PathBuf,
@@ -39,7 +39,7 @@ struct Place {
 #[derive(clap::Args)]
 pub(super) struct Up {
     #[command(flatten)]
-    place: Place,
+    place: LabLocation,
     /// Number of compute nodes.
     #[arg(long, default_value_t = 3)]
     nodes: u8,
@@ -75,7 +75,7 @@ pub(super) struct Up {
 #[derive(clap::Args)]
 pub(super) struct Status {
     #[command(flatten)]
-    place: Place,
+    place: LabLocation,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -85,7 +85,7 @@ pub(super) struct Status {
 #[derive(clap::Args)]
 pub(super) struct Down {
     #[command(flatten)]
-    place: Place,
+    place: LabLocation,
 }
 
 /// The process that a lab hangs on; `lab up` starts it.
@@ -111,7 +111,7 @@ impl Command {
     }
 }
 
-impl Place {
+impl LabLocation {
     fn folder(&self) -> anyhow::Result<Folder> {
         let dir = std::path::absolute(&self.dir).with_context(|| self.dir.display().to_string())?;
         Ok(Folder::at(&dir))

@@ -1,7 +1,7 @@
 //! `orthrus lab run` and `orthrus lab shell`: something on the nodes and machines of a lab that is
 //! up.
 
-use super::{Place, stop_flag};
+use super::{LabLocation, stop_flag};
 use ::cluster::{Folder, Job, Machine, Record, lanl, node_name};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
@@ -14,7 +14,7 @@ use std::time::Instant;
 #[derive(clap::Args)]
 pub(crate) struct Run {
     #[command(flatten)]
-    place: Place,
+    place: LabLocation,
     /// Shell script, which may source /lab/lib.sh and has its node's name in NODE; or `lanl`, the
     /// paper's tests on one node and on all.
     script: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) struct Run {
 #[derive(clap::Args)]
 pub(crate) struct Shell {
     #[command(flatten)]
-    place: Place,
+    place: LabLocation,
     /// kdc, server, names, head, node1, node2, …
     machine: String,
     /// The command with its arguments, after --.

@@ -67,10 +67,10 @@ struct Responder {
     admission: Option<Box<Admission>>,
     page: Box<Page>,
     /// The connections, the oldest first.
-    peers: Vec<Peer>,
+    peers: Vec<HttpPeer>,
 }
 
-struct Peer {
+struct HttpPeer {
     stream: TcpStream,
     until: Instant,
     request: Vec<u8>,
@@ -118,7 +118,7 @@ impl Responder {
                         self.peers.remove(0);
                     }
                     let until = Instant::now() + METRICS_TIME_MAX;
-                    self.peers.push(Peer { stream, until, request: Vec::new(), answer: None });
+                    self.peers.push(HttpPeer { stream, until, request: Vec::new(), answer: None });
                     // A peer that fills the backlog must not starve the present ones.
                     if self.peers.len() >= METRICS_CONNECTIONS_MAX {
                         return;
@@ -145,7 +145,7 @@ impl Responder {
     }
 }
 
-impl Peer {
+impl HttpPeer {
     /// Reads and writes without blocking; returns whether the connection goes on.
     fn advance(&mut self, page: &Page) -> io::Result<bool> {
         match self.step(page) {

@@ -24,7 +24,7 @@ const CONNECTION_EVENTS: [&str; 7] =
 /// When the system gives no thread.
 pub(super) fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Stats>) -> std::io::Result<()> {
     endpoint.start(Box::new(move || {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.process();
         page.held(&service, &stats);
         page.events(&service, &stats);
@@ -35,9 +35,9 @@ pub(super) fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Sta
 }
 
 #[derive(Default)]
-struct Page(String);
+struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     /// Begins a family of values; `kind` is `counter` or `gauge`.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -153,10 +153,10 @@ mod tests {
 
     #[test]
     fn a_family_has_its_help_its_type_and_its_values() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.one("x_total", "counter", "Some.", 2.5);
         assert_eq!(page.0, "# HELP x_total Some.\n# TYPE x_total counter\nx_total 2.5\n");
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.process();
         assert!(
             page.0.contains("\nprocess_cpu_seconds_total 0.")

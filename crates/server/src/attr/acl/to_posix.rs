@@ -29,13 +29,13 @@ pub fn to_posix(
     aces.iter().try_for_each(|ace| check_flag(ace, directory))?;
     let effective: Vec<Ace> =
         aces.iter().filter(|ace| ace.flag & ACE4_INHERIT_ONLY_ACE == 0).copied().collect();
-    let access = Source { aces: &effective, directory, owner, group }.list()?;
+    let access = AclSource { aces: &effective, directory, owner, group }.list()?;
     let inherited: Vec<Ace> = aces.iter().filter(|ace| ace.flag & INHERIT != 0).copied().collect();
     if inherited.is_empty() {
         return Ok(Acls { access: Some(access), default: None });
     }
     // The owner of objects created there is not known.
-    let mut default = Source { aces: &inherited, directory, owner: None, group: None }.list()?;
+    let mut default = AclSource { aces: &inherited, directory, owner: None, group: None }.list()?;
     let special = |ace: &Ace| matches!(ace.who, Who::Owner | Who::Group | Who::Everyone);
     if !inherited.iter().any(special) {
         (default.owner, default.group, default.other) = (access.owner, access.group, access.other);
@@ -78,14 +78,14 @@ enum Applies {
     Never,
 }
 
-struct Source<'a> {
+struct AclSource<'a> {
     aces: &'a [Ace],
     directory: bool,
     owner: Option<u32>,
     group: Option<u32>,
 }
 
-impl Source<'_> {
+impl AclSource<'_> {
     fn list(&self) -> Result<PosixAcl, Unfit> {
         let mut list = PosixAcl {
             owner: self.rights(Class::Owner)?,

@@ -7,12 +7,12 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 /// A record, and the connection that it was sent on.
-type Sent = (u64, Vec<u8>);
+type SentRecord = (u64, Vec<u8>);
 
 /// The records that the server has sent besides replies, until the test takes them.
 #[derive(Clone, Default)]
 pub(crate) struct Wire {
-    records: Arc<Mutex<Vec<Sent>>>,
+    records: Arc<Mutex<Vec<SentRecord>>>,
     /// Whether every send fails.
     pub full: Arc<AtomicBool>,
 }

@@ -57,12 +57,12 @@ pub(super) struct Site {
     read_only: bool,
 }
 
-enum Session<'s> {
+enum PolicySession<'s> {
     Later(Box<Client<'s>>),
     Old(Box<Client40<'s>>),
 }
 
-impl Session<'_> {
+impl PolicySession<'_> {
     fn run(&mut self, ops: &[Op], raw: Option<&[u8]>, behind: &[Op]) -> Reply {
         let mut all = ops.to_vec();
         let (server, security, connection, now, minor) = match self {
@@ -97,8 +97,8 @@ pub(super) struct World<'s> {
     pub open_stateid: Stateid4,
     pub lock_stateid: Stateid4,
     site: &'s Site,
-    strong: Session<'s>,
-    weak: Session<'s>,
+    strong: PolicySession<'s>,
+    weak: PolicySession<'s>,
 }
 
 const INSIDE: ([u8; 4], u16) = ([198, 51, 100, 7], 700);
@@ -149,11 +149,11 @@ impl<'s> World<'s> {
             flavor => krb5(flavor, "alice", ALICE),
         };
         let session = |name: &[u8], flavor| match minor {
-            0 => Session::Old(Box::new(Client40::with(&site.server, name, security(flavor), [1; 8]))),
+            0 => PolicySession::Old(Box::new(Client40::with(&site.server, name, security(flavor), [1; 8]))),
             _ => {
                 let mut client = Client::with(&site.server, name, security(flavor), FORE);
                 client.minor = minor;
-                Session::Later(Box::new(client))
+                PolicySession::Later(Box::new(client))
             }
         };
         let mut strong = session(b"strong", strong);
@@ -169,8 +169,8 @@ impl<'s> World<'s> {
     /// Returns the admitted client of NFSv4.0.
     pub(super) fn old(&self) -> &Client40<'s> {
         match &self.strong {
-            Session::Old(client) => client,
-            Session::Later(_) => panic!("only NFSv4.0 has such"),
+            PolicySession::Old(client) => client,
+            PolicySession::Later(_) => panic!("only NFSv4.0 has such"),
         }
     }
 
@@ -252,7 +252,7 @@ fn filled(content: &[u8], name: &str) -> Arc<MemoryBackend> {
 }
 
 /// Returns the filehandles of an export's objects.
-fn handles(session: &mut Session<'_>, export: &str, name: &str) -> Handles {
+fn handles(session: &mut PolicySession<'_>, export: &str, name: &str) -> Handles {
     let mut fh = |path: &[&str]| {
         let mut ops = vec![put_root(), lookup(export), lookup("d")];
         ops.extend(path.iter().map(|name| lookup(name)));
@@ -264,17 +264,17 @@ fn handles(session: &mut Session<'_>, export: &str, name: &str) -> Handles {
 }
 
 /// Opens the file of the closed export, and locks its first byte.
-fn opened(session: &mut Session<'_>, closed: &Handles, read_only: bool) -> (Stateid4, Stateid4) {
+fn opened(session: &mut PolicySession<'_>, closed: &Handles, read_only: bool) -> (Stateid4, Stateid4) {
     let access = if read_only { OPEN4_SHARE_ACCESS_READ } else { OPEN4_SHARE_ACCESS_BOTH };
     let claim = || by_name("secret-name");
     let op = match session {
-        Session::Old(client) => client.open_op(NOCREATE, claim(), access, 0),
-        Session::Later(_) => open_how(NOCREATE, claim(), access, 0, b"owner"),
+        PolicySession::Old(client) => client.open_op(NOCREATE, claim(), access, 0),
+        PolicySession::Later(_) => open_how(NOCREATE, claim(), access, 0, b"owner"),
     };
     let reply = session.run(&[put(&closed[Kind::Directory]), op], None, &[]).ok();
     let mut open = reply.opened().stateid;
     if reply.opened().rflags & OPEN4_RESULT_CONFIRM != 0 {
-        let Session::Old(client) = session else { panic!("only NFSv4.0 confirms") };
+        let PolicySession::Old(client) = session else { panic!("only NFSv4.0 confirms") };
         let confirm = client.confirm_op(open);
         open = session.run(&[put(&closed[Kind::File]), confirm], None, &[]).ok().stateid();
     }
@@ -282,8 +282,8 @@ fn opened(session: &mut Session<'_>, closed: &Handles, read_only: bool) -> (Stat
         return (open, Stateid4::ANONYMOUS);
     }
     let lock = match session {
-        Session::Old(client) => client.first_lock_op(open, 0, 1),
-        Session::Later(_) => lock_new(NfsLockType4::WRITE_LT, 0, 1, open, b"locker"),
+        PolicySession::Old(client) => client.first_lock_op(open, 0, 1),
+        PolicySession::Later(_) => lock_new(NfsLockType4::WRITE_LT, 0, 1, open, b"locker"),
     };
     let reply = session.run(&[put(&closed[Kind::File]), lock], None, &[]).ok();
     (open, locked(&reply))

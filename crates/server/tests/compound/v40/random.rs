@@ -14,7 +14,7 @@ fn known() -> impl Strategy<Value = (usize, u32)> {
 
 /// An operation with a sequence number.
 #[derive(Clone, Debug)]
-enum Sequenced {
+enum SequencedOp {
     Open(Openflag4<'static>, OpenClaim4<'static>, u32, u32),
     Confirm,
     Downgrade(u32, u32),
@@ -25,40 +25,40 @@ enum Sequenced {
     Other(Op),
 }
 
-fn sequenced() -> impl Strategy<Value = Sequenced> {
+fn sequenced() -> impl Strategy<Value = SequencedOp> {
     let range = || (0_u64..60, prop_oneof![0_u64..40, Just(u64::MAX)]);
     prop_oneof![
         6 => (how(), claim(), 0_u32..5, 0_u32..4).prop_map(|(how, claim, access, deny)| {
-            Sequenced::Open(how, claim, access, deny)
+            SequencedOp::Open(how, claim, access, deny)
         }),
-        4 => Just(Sequenced::Confirm),
-        1 => (0_u32..5, 0_u32..5).prop_map(|(access, deny)| Sequenced::Downgrade(access, deny)),
-        2 => Just(Sequenced::Close),
-        3 => (any::<bool>(), range()).prop_map(|(new, (at, length))| Sequenced::Lock(new, at, length)),
-        1 => range().prop_map(|(at, length)| Sequenced::Unlock(at, length)),
-        4 => of_files().prop_map(Sequenced::Other),
-        2 => others().prop_map(Sequenced::Other),
+        4 => Just(SequencedOp::Confirm),
+        1 => (0_u32..5, 0_u32..5).prop_map(|(access, deny)| SequencedOp::Downgrade(access, deny)),
+        2 => Just(SequencedOp::Close),
+        3 => (any::<bool>(), range()).prop_map(|(new, (at, length))| SequencedOp::Lock(new, at, length)),
+        1 => range().prop_map(|(at, length)| SequencedOp::Unlock(at, length)),
+        4 => of_files().prop_map(SequencedOp::Other),
+        2 => others().prop_map(SequencedOp::Other),
     ]
 }
 
 /// Returns the operation, with a stateid and a sequence number that the client could use.
-fn of_client_40(client: &Client40<'_>, what: Sequenced, stateid: Stateid4, off: u32) -> Op {
+fn of_client_40(client: &Client40<'_>, what: SequencedOp, stateid: Stateid4, off: u32) -> Op {
     let (open, lock) = (client.open_seqid.get(), client.lock_seqid.get());
     client.open_seqid.set(open.wrapping_add(off));
     client.lock_seqid.set(lock.wrapping_add(off));
     match what {
-        Sequenced::Open(how, claim, access, deny) => client.open_op(how, claim, access, deny),
-        Sequenced::Confirm => client.confirm_op(stateid),
-        Sequenced::Downgrade(share_access, share_deny) => {
+        SequencedOp::Open(how, claim, access, deny) => client.open_op(how, claim, access, deny),
+        SequencedOp::Confirm => client.confirm_op(stateid),
+        SequencedOp::Downgrade(share_access, share_deny) => {
             let seqid = client.next_open();
             let open_stateid = stateid;
             NfsArgop4::OP_OPEN_DOWNGRADE(OpenDowngrade4Args { open_stateid, seqid, share_access, share_deny })
         }
-        Sequenced::Close => client.close_op(stateid),
-        Sequenced::Lock(true, at, length) => client.first_lock_op(stateid, at, length),
-        Sequenced::Lock(false, at, length) => client.lock_op(stateid, at, length),
-        Sequenced::Unlock(at, length) => client.unlock_op(stateid, at, length),
-        Sequenced::Other(op) => op,
+        SequencedOp::Close => client.close_op(stateid),
+        SequencedOp::Lock(true, at, length) => client.first_lock_op(stateid, at, length),
+        SequencedOp::Lock(false, at, length) => client.lock_op(stateid, at, length),
+        SequencedOp::Unlock(at, length) => client.unlock_op(stateid, at, length),
+        SequencedOp::Other(op) => op,
     }
 }
 

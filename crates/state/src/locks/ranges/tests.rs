@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 const BYTES: u64 = 24;
 
 /// Who holds each byte, and whether for writing.
-type Model = BTreeMap<(u8, u64), bool>;
+type BytewiseModel = BTreeMap<(u8, u64), bool>;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum LockStep {
     Lock(u8, LockRange, bool),
     Unlock(u8, LockRange),
     UnlockAll(u8),
@@ -25,11 +25,11 @@ fn range() -> impl Strategy<Value = LockRange> {
     prop_oneof![4 => bounded, 1 => to_end]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = LockStep> {
     prop_oneof![
-        6 => (0..3u8, range(), any::<bool>()).prop_map(|(holder, range, write)| Step::Lock(holder, range, write)),
-        4 => (0..3u8, range()).prop_map(|(holder, range)| Step::Unlock(holder, range)),
-        1 => (0..3u8).prop_map(Step::UnlockAll),
+        6 => (0..3u8, range(), any::<bool>()).prop_map(|(holder, range, write)| LockStep::Lock(holder, range, write)),
+        4 => (0..3u8, range()).prop_map(|(holder, range)| LockStep::Unlock(holder, range)),
+        1 => (0..3u8).prop_map(LockStep::UnlockAll),
     ]
 }
 
@@ -38,15 +38,15 @@ fn bytes(range: LockRange) -> impl Iterator<Item = u64> {
     range.first..=range.last.min(BYTES)
 }
 
-fn model_conflicts(model: &Model, holder: u8, range: LockRange, write: bool) -> bool {
+fn model_conflicts(model: &BytewiseModel, holder: u8, range: LockRange, write: bool) -> bool {
     model.iter().any(|((other, byte), held_write)| {
         *other != holder && bytes(range).any(|b| b == *byte) && (write || *held_write)
     })
 }
 
-fn apply(table: &mut RangeTable<u8>, model: &mut Model, step: Step) {
+fn apply(table: &mut RangeTable<u8>, model: &mut BytewiseModel, step: LockStep) {
     match step {
-        Step::Lock(holder, range, write) => {
+        LockStep::Lock(holder, range, write) => {
             let conflict = table.conflict(holder, range, write);
             assert_eq!(conflict.is_some(), model_conflicts(model, holder, range, write));
             match conflict {
@@ -65,18 +65,18 @@ fn apply(table: &mut RangeTable<u8>, model: &mut Model, step: Step) {
                 }
             }
         }
-        Step::Unlock(holder, range) => {
+        LockStep::Unlock(holder, range) => {
             table.unlock(holder, range);
             model.retain(|(other, byte), _| *other != holder || !bytes(range).any(|b| b == *byte));
         }
-        Step::UnlockAll(holder) => {
+        LockStep::UnlockAll(holder) => {
             table.unlock_all(holder);
             model.retain(|(other, _), _| *other != holder);
         }
     }
 }
 
-fn expand(table: &RangeTable<u8>) -> Model {
+fn expand(table: &RangeTable<u8>) -> BytewiseModel {
     let ranges = table.holders.iter().flat_map(|(holder, ranges)| {
         ranges
             .iter()
@@ -86,7 +86,7 @@ fn expand(table: &RangeTable<u8>) -> Model {
 }
 
 /// The fewest ranges that can stand for the model: runs of bytes of one holder and type.
-fn runs(model: &Model) -> usize {
+fn runs(model: &BytewiseModel) -> usize {
     model
         .iter()
         .filter(|((holder, byte), write)| {
@@ -100,7 +100,7 @@ proptest! {
 
     #[test]
     fn the_table_locks_the_same_bytes_as_a_model_of_single_bytes(steps in prop::collection::vec(step(), 1..40)) { // RFC 8881 section 9.3
-        let (mut table, mut model) = (RangeTable::default(), Model::new());
+        let (mut table, mut model) = (RangeTable::default(), BytewiseModel::new());
         for step in steps {
             apply(&mut table, &mut model, step);
             prop_assert_eq!(&expand(&table), &model);

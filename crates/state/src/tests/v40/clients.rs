@@ -7,13 +7,13 @@ use nfs4::Nfsstat4::*;
 fn a_client_is_of_use_when_it_is_confirmed() {
     // RFC 7530 section 16.34.5, third case
     let mut world = World::new();
-    let client = Client40::new("a");
+    let client = ConfirmedClient::new("a");
     let set = client.set(&mut world).unwrap();
     assert_ne!(set.confirm, [0; 8]);
     assert!(world.state.v40().client_of_id_40(world.now, &root(), set.clientid).is_err());
     let wrong = SetclientidOk { confirm: [9; 8], ..set };
     assert_eq!(client.confirm(&world, wrong), Err(NFS4ERR_STALE_CLIENTID));
-    let stranger = Client40 { principal: Principal::new("sys:7"), ..Client40::new("a") };
+    let stranger = ConfirmedClient { principal: Principal::new("sys:7"), ..ConfirmedClient::new("a") };
     assert_eq!(stranger.confirm(&world, set), Err(NFS4ERR_CLID_INUSE));
     assert_eq!(client.confirm(&world, set), Ok(()));
     assert!(world.state.v40().client_of_id_40(world.now, &root(), set.clientid).is_ok());
@@ -26,7 +26,7 @@ fn a_client_is_of_use_when_it_is_confirmed() {
 fn an_unconfirmed_record_is_replaced_by_the_next() {
     // RFC 7530 section 16.33.5, last case
     let mut world = World::new();
-    let client = Client40::new("a");
+    let client = ConfirmedClient::new("a");
     let first = client.set(&mut world).unwrap();
     let second = client.set(&mut world).unwrap();
     assert_ne!(first.clientid, second.clientid);
@@ -40,7 +40,7 @@ fn an_unconfirmed_record_is_replaced_by_the_next() {
 fn an_update_of_the_callback_keeps_the_id_and_what_the_client_has() {
     // RFC 7530 sections 16.33.5, second case, and 16.34.5, first case
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     client.open(&mut world, 1, OpenClaim::New).unwrap();
     let before = SetclientidOk { clientid: client.clientid, confirm: [0; 8] };
     let first = client.set(&mut world).unwrap();
@@ -57,9 +57,9 @@ fn an_update_of_the_callback_keeps_the_id_and_what_the_client_has() {
 fn a_client_that_has_restarted_loses_what_it_had_when_it_confirms() {
     // RFC 7530 sections 16.33.5, third and fourth case, and 16.34.5
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
-    let mut again = Client40 { verifier: [2; 8], ..Client40::new("a") };
+    let mut again = ConfirmedClient { verifier: [2; 8], ..ConfirmedClient::new("a") };
     let first = again.set(&mut world).unwrap();
     let second = again.set(&mut world).unwrap();
     assert!(first.clientid != second.clientid && second.clientid != client.clientid);
@@ -78,8 +78,8 @@ fn a_client_that_has_restarted_loses_what_it_had_when_it_confirms() {
 fn another_principal_gets_the_name_of_a_client_only_when_that_has_nothing_or_no_lease() {
     // RFC 7530 section 16.33.5, first case
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
-    let other = Client40 { principal: Principal::new("gss:b@R"), ..Client40::new("a") };
+    let client = ConfirmedClient::ready(&mut world, "a");
+    let other = ConfirmedClient { principal: Principal::new("gss:b@R"), ..ConfirmedClient::new("a") };
     client.open(&mut world, 1, OpenClaim::New).unwrap();
     assert_eq!(other.set(&mut world), Err(NFS4ERR_CLID_INUSE));
     world.pass(59);
@@ -87,8 +87,12 @@ fn another_principal_gets_the_name_of_a_client_only_when_that_has_nothing_or_no_
     world.pass(2);
     assert!(other.set(&mut world).is_ok());
     assert_eq!(world.state.counts().opens, 0);
-    let idle = Client40::ready(&mut world, "b");
-    assert!(Client40 { principal: Principal::new("gss:b@R"), ..Client40::new("b") }.set(&mut world).is_ok());
+    let idle = ConfirmedClient::ready(&mut world, "b");
+    assert!(
+        ConfirmedClient { principal: Principal::new("gss:b@R"), ..ConfirmedClient::new("b") }
+            .set(&mut world)
+            .is_ok()
+    );
     assert_eq!(world.state.v40().client_of_id_40(world.now, &root(), idle.clientid), Err(NFS4ERR_EXPIRED));
 }
 
@@ -96,7 +100,7 @@ fn another_principal_gets_the_name_of_a_client_only_when_that_has_nothing_or_no_
 fn clients_of_4_0_and_of_4_1_with_one_name_are_two() {
     // RFC 8881 section 2.4.1: a server may compare them, and does not have to
     let mut world = World::new();
-    let old = Client40::ready(&mut world, "a");
+    let old = ConfirmedClient::ready(&mut world, "a");
     let new = world.ready("a");
     assert_eq!(world.state.counts().clients, 2);
     assert_ne!(old.clientid, new.clientid);
@@ -121,7 +125,7 @@ fn clients_of_4_0_and_of_4_1_with_one_name_are_two() {
 fn ids_that_were_never_given_out_are_stale_and_those_of_clients_that_are_gone_expired() {
     // RFC 7530 sections 9.1.1 and 13.1.5.3
     let mut world = World::with(Limits::default(), boot(5, &[]));
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let look = |world: &World, id| world.state.v40().client_of_id_40(world.now, &root(), id);
     for id in [0, 1, client.clientid ^ 1 << 32, client.clientid ^ 1, u64::MAX] {
         assert_eq!(look(&world, id), Err(NFS4ERR_STALE_CLIENTID), "{id:x}");
@@ -136,9 +140,12 @@ fn ids_that_were_never_given_out_are_stale_and_those_of_clients_that_are_gone_ex
 fn renew_is_for_the_clients_principal_and_for_who_has_something_open() {
     // RFC 7530 section 16.28.5
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
-    let user =
-        Client40 { principal: Principal::new("gss:u@R"), clientid: client.clientid, ..Client40::new("a") };
+    let client = ConfirmedClient::ready(&mut world, "a");
+    let user = ConfirmedClient {
+        principal: Principal::new("gss:u@R"),
+        clientid: client.clientid,
+        ..ConfirmedClient::new("a")
+    };
     assert_eq!(client.renew(&world), Ok(()));
     assert_eq!(user.renew(&world), Err(NFS4ERR_ACCESS));
     let stateid = user.open(&mut world, 1, OpenClaim::New).unwrap();

@@ -12,11 +12,12 @@ fn name_of(name: &str) -> Vec<u8> {
 fn whatever_names_the_client_renews_its_lease() {
     // RFC 7530 section 9.5
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     let key = client.key(&world);
     world.state.with(|state, effects| state.opens().close(key, &stateid, &1, effects)).unwrap();
-    let (idle, alive) = (Client40::ready(&mut world, "idle"), Client40::ready(&mut world, "alive"));
+    let (idle, alive) =
+        (ConfirmedClient::ready(&mut world, "idle"), ConfirmedClient::ready(&mut world, "alive"));
     let held = alive.open(&mut world, 2, OpenClaim::New).unwrap();
     for _ in 0..3 {
         world.pass(40);
@@ -33,7 +34,7 @@ fn whatever_names_the_client_renews_its_lease() {
 fn a_client_that_was_silent_keeps_what_it_has_until_somebody_wants_it() {
     // RFC 7530 section 9.6.3.1
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.pass(3600);
     world.state.expire(world.now);
@@ -50,7 +51,7 @@ fn a_client_that_was_silent_keeps_what_it_has_until_somebody_wants_it() {
 fn stateids_of_earlier_starts_are_stale_made_up_ones_bad_and_zero_is_no_wild_card() {
     // RFC 7530 sections 9.1.4.2 and 9.1.4.4
     let mut world = World::with(Limits::default(), boot(5, &[]));
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     let look = |stateid: Stateid4| world.state.v40().client_of_stateid_40(world.now, &root(), &stateid).err();
     let with_epoch = |epoch: u32| {
@@ -72,14 +73,14 @@ fn stateids_of_earlier_starts_are_stale_made_up_ones_bad_and_zero_is_no_wild_car
 fn a_client_is_recorded_when_it_opens_something_and_forgotten_when_it_goes() {
     // RFC 7530 section 9.6.3.4
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let key = client.key(&world);
     assert!(!world.state.v40().is_recorded_40(key));
     world.state.with(|state, effects| state.v40().record_client_40(key, effects));
     assert!(world.state.v40().is_recorded_40(key));
     assert_eq!(world.records(), [recorded(name_of("a"))]);
     // The next incarnation is the same client.
-    let mut again = Client40 { verifier: [2; 8], ..Client40::new("a") };
+    let mut again = ConfirmedClient { verifier: [2; 8], ..ConfirmedClient::new("a") };
     again.mount(&mut world);
     assert!(world.state.v40().is_recorded_40(again.key(&world)));
     assert_eq!(world.records(), []);
@@ -92,7 +93,7 @@ fn a_client_is_recorded_when_it_opens_something_and_forgotten_when_it_goes() {
 fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
     // RFC 7530 section 9.6.2
     let mut world = World::with(Limits::default(), boot(2, &[&name_of("a"), &name_of("b")]));
-    let (a, c) = (Client40::ready(&mut world, "a"), Client40::ready(&mut world, "c"));
+    let (a, c) = (ConfirmedClient::ready(&mut world, "a"), ConfirmedClient::ready(&mut world, "c"));
     assert_eq!(a.open(&mut world, 1, OpenClaim::New), Err(NFS4ERR_GRACE));
     assert_eq!(c.open(&mut world, 1, OpenClaim::Previous), Err(NFS4ERR_RECLAIM_BAD));
     assert!(a.open(&mut world, 1, OpenClaim::Previous).is_ok());
@@ -108,7 +109,7 @@ fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
 fn who_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
     // RFC 7530 section 9.6.3.4
     let mut world = World::with(Limits::default(), boot(2, &[&name_of("a")]));
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let key = client.key(&world);
     assert!(world.state.v40().is_recorded_40(key));
     world.pass(59);
@@ -123,7 +124,7 @@ fn who_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
 fn a_stranger_does_not_renew_a_lease_and_has_no_use_of_a_client_that_is_silent() {
     // RFC 7530 section 9.5
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     let user = Principal::new("gss:user@R");
     let address = [198, 51, 100, 1].into();
@@ -190,7 +191,7 @@ fn users_by_auth_sys_of_a_client_that_kerberos_created_renew_its_lease_and_relea
         state.v40().setclientid_confirm(now, &machine, set.clientid, set.confirm, effects)
     };
     world.state.with(confirm).unwrap();
-    let client = Client40 { clientid: set.clientid, ..Client40::new("a") };
+    let client = ConfirmedClient { clientid: set.clientid, ..ConfirmedClient::new("a") };
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     let key = world.state.v40().client_of_id_40(world.now, &root(), set.clientid).unwrap();
     world.state.v40().state_owner(world.now, key, OwnerKind::Lock, b"l").unwrap();
@@ -213,7 +214,7 @@ fn users_by_auth_sys_of_a_client_that_kerberos_created_renew_its_lease_and_relea
 fn stateids_do_not_tell_of_each_other() {
     // RFC 7530 section 9.1.4
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let all: Vec<Stateid4> =
         (0..100).map(|file| client.open(&mut world, file, OpenClaim::New).unwrap()).collect();
     let place = |stateid: &Stateid4| u64::from_be_bytes(stateid.other[4..].try_into().unwrap());

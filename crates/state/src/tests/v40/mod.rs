@@ -11,14 +11,14 @@ use crate::*;
 use nfs4::Stateid4;
 
 /// A client that is confirmed, and opens by one owner.
-struct Client40 {
+struct ConfirmedClient {
     name: Vec<u8>,
     verifier: [u8; 8],
     principal: Principal,
     clientid: u64,
 }
 
-impl Client40 {
+impl ConfirmedClient {
     fn new(name: &str) -> Self {
         Self {
             name: name.as_bytes().to_vec(),

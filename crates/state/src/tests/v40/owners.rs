@@ -15,7 +15,7 @@ fn replay(status: Nfsstat4) -> Replay {
     Replay { status, body: [7].into(), filehandle: [].into() }
 }
 
-fn owner(world: &World, client: &Client40, name: &[u8]) -> std::sync::Arc<StateOwner> {
+fn owner(world: &World, client: &ConfirmedClient, name: &[u8]) -> std::sync::Arc<StateOwner> {
     world.state.v40().state_owner(world.now, client.key(world), OwnerKind::Open, name).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn owner(world: &World, client: &Client40, name: &[u8]) -> std::sync::Arc<StateO
 fn a_request_is_run_in_sequence_repeated_from_memory_and_else_refused() {
     // RFC 7530 sections 9.1.7 and 9.1.9
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
     let mut turn = owner.turn(true).unwrap();
     assert_eq!(turn.begin(77, request(OPEN, 1)), Ok(Begin::Run), "the first may be any");
@@ -41,7 +41,7 @@ fn a_request_is_run_in_sequence_repeated_from_memory_and_else_refused() {
 fn the_number_of_a_request_that_could_not_be_placed_is_used_again() {
     // RFC 7530 section 9.1.7: after these the client does not move on
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
     let mut turn = owner.turn(true).unwrap();
     turn.end(1, request(OPEN, 1), replay(NFS4_OK));
@@ -67,7 +67,7 @@ fn the_number_of_a_request_that_could_not_be_placed_is_used_again() {
 fn the_sequence_wraps_to_one() {
     // RFC 7530 section 9.1.3
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
     let mut turn = owner.turn(true).unwrap();
     turn.end(u32::MAX, request(OPEN, 1), replay(NFS4_OK));
@@ -79,7 +79,7 @@ fn the_sequence_wraps_to_one() {
 fn an_owner_that_is_not_confirmed_may_begin_anew_with_an_open() {
     // RFC 7530 section 16.18.5
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
     let mut turn = owner.turn(true).unwrap();
     turn.end(5, request(OPEN, 1), replay(NFS4_OK));
@@ -93,7 +93,7 @@ fn an_owner_that_is_not_confirmed_may_begin_anew_with_an_open() {
 fn an_owner_answers_one_request_at_a_time() {
     // RFC 7530 section 9.1.7
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let owner = owner(&world, &client, b"o");
     let turn = owner.turn(true).unwrap();
     assert!(owner.turn(false).is_none());
@@ -106,7 +106,7 @@ fn an_owner_without_opens_goes_for_a_new_one_and_one_with_opens_does_not() {
     // RFC 7530 section 9.1.10
     let limits = Limits { owners_per_client_max: 3, ..Limits::default() };
     let mut world = World::with(limits, boot(1, &[]));
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let key = client.key(&world);
     client.open(&mut world, 1, OpenClaim::New).unwrap();
     for name in [b"b", b"c", b"d", b"e"] {
@@ -125,7 +125,7 @@ fn an_owner_without_opens_goes_for_a_new_one_and_one_with_opens_does_not() {
 fn owners_of_all_clients_are_counted_and_go_with_their_clients() {
     let limits = Limits { owners_max: 4, ..Limits::default() };
     let mut world = World::with(limits, boot(1, &[]));
-    let (a, b) = (Client40::ready(&mut world, "a"), Client40::ready(&mut world, "b"));
+    let (a, b) = (ConfirmedClient::ready(&mut world, "a"), ConfirmedClient::ready(&mut world, "b"));
     let held: Vec<_> = [b"1", b"2", b"3", b"4"].iter().map(|name| owner(&world, &a, *name)).collect();
     let refused = world.state.v40().state_owner(world.now, b.key(&world), OwnerKind::Open, b"5");
     assert_eq!(refused.err(), Some(NFS4ERR_RESOURCE));
@@ -142,7 +142,7 @@ fn owners_of_all_clients_are_counted_and_go_with_their_clients() {
 fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
     // RFC 7530 section 16.18.5
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let key = client.key(&world);
     let owner = owner(&world, &client, b"owner");
     let request = OpenRequest {
@@ -178,7 +178,7 @@ fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
 fn an_owner_is_kept_for_copies_of_a_close_that_came_late() {
     // RFC 7530 section 9.1.10
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let key = client.key(&world);
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.pass(200);
@@ -200,7 +200,7 @@ fn an_owner_is_kept_for_copies_of_a_close_that_came_late() {
 fn a_lock_owner_is_released_when_it_holds_nothing() {
     // RFC 7530 section 16.37.4
     let mut world = World::new();
-    let client = Client40::ready(&mut world, "a");
+    let client = ConfirmedClient::ready(&mut world, "a");
     let (key, now) = (client.key(&world), world.now);
     let open_stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.state.v40().state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
@@ -229,7 +229,7 @@ proptest! {
     ) {
         // RFC 7530 sections 9.1.3 and 9.1.7
         let mut world = World::new();
-        let client = Client40::ready(&mut world, "a");
+        let client = ConfirmedClient::ready(&mut world, "a");
         let owner = owner(&world, &client, b"o");
         let mut turn = owner.turn(true).unwrap();
         let (mut seqid, mut runs) = (first.max(1), 0_u64);
