@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "seed")]
     trace: bool,
     /// Build a deliberate fault in, which the checker has to find: reply-cache-bypassed,
-    /// journal-not-synced, locks-shared, commit-forgets, verifier-stays or sync-after-reply.
+    /// journal-not-synced, locks-shared, commit-forgets, verifier-stays, sync-after-reply,
+    /// deny-ignored or recall-not-awaited.
     #[arg(long, default_value = "none")]
     mutation: Mutation,
     /// Threads; as many as there are cores if not given.

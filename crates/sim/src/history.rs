@@ -125,6 +125,56 @@ pub struct Hold {
     pub until: Option<Duration>,
 }
 
+/// A share reservation, for as long as its owner could be sure of it.
+#[derive(Clone, Debug)]
+pub struct ShareHold {
+    /// Client, life and worker.
+    pub owner: (usize, u32, usize),
+    /// The hash of the file's path.
+    pub file: u64,
+    /// The access bits: READ 1, WRITE 2.
+    pub access: u32,
+    /// The bits that others may not have.
+    pub deny: u32,
+    /// From the reply to OPEN on.
+    pub from: Duration,
+    /// To the call of CLOSE, or the end of the lease.
+    pub until: Option<Duration>,
+}
+
+/// A delegation, for as long as its holder knows that the server had not revoked it.
+#[derive(Clone, Debug)]
+pub struct DelegationHold {
+    /// Client and life.
+    pub client: (usize, u32),
+    /// The hash of the file's path.
+    pub file: u64,
+    /// Whether it is one for writing.
+    pub write: bool,
+    /// The size that the holder says in CB_GETATTR.
+    pub size: u64,
+    /// From the reply to OPEN on.
+    pub from: Duration,
+    /// To the call of the last SEQUENCE that was answered without a word of revoked state, before
+    /// the call of DELEGRETURN.
+    pub until: Duration,
+}
+
+/// A size that a client without a delegation has got.
+#[derive(Clone, Debug)]
+pub struct SizeLook {
+    /// Client and life.
+    pub client: (usize, u32),
+    /// The hash of the file's path.
+    pub file: u64,
+    /// The size in bytes.
+    pub size: u64,
+    /// The time of the call.
+    pub begin: Duration,
+    /// The time of the reply.
+    pub end: Duration,
+}
+
 /// A record that was appended to a file under a lock.
 #[derive(Clone, Debug)]
 pub struct Append {
@@ -157,6 +207,12 @@ pub struct History {
     pub reads: Vec<ReadOp>,
     /// Locks.
     pub holds: Vec<Hold>,
+    /// Share reservations of all opens.
+    pub shares: Vec<ShareHold>,
+    /// Delegations of all clients.
+    pub delegations: Vec<DelegationHold>,
+    /// Sizes that clients have asked for.
+    pub sizes: Vec<SizeLook>,
     /// Records.
     pub appends: Vec<Append>,
     /// Files whose names are known to be on stable storage: a client has heard that it made them.

@@ -1,6 +1,6 @@
 //! Deliberate faults: what the checker has to find, so that it is known to find something.
 
-use nfs4::{Compound4Args, NfsArgop4, NfsLockType4};
+use nfs4::{Compound4Args, NfsArgop4, NfsLockType4, OPEN4_SHARE_DENY_NONE};
 use rpc::Message;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -24,17 +24,23 @@ pub enum Mutation {
     VerifierStays,
     /// Changes of names are acknowledged before they are put on stable storage.
     SyncAfterReply,
+    /// OPEN ignores share_deny.
+    DenyIgnored,
+    /// The server takes a recalled delegation for returned before its holder has written back.
+    RecallNotAwaited,
 }
 
 impl Mutation {
     /// All that do something.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::ReplyCacheBypassed,
         Self::JournalNotSynced,
         Self::LocksShared,
         Self::CommitForgets,
         Self::VerifierStays,
         Self::SyncAfterReply,
+        Self::DenyIgnored,
+        Self::RecallNotAwaited,
     ];
 
     /// The name that the command line knows it by.
@@ -47,6 +53,8 @@ impl Mutation {
             Self::CommitForgets => "commit-forgets",
             Self::VerifierStays => "verifier-stays",
             Self::SyncAfterReply => "sync-after-reply",
+            Self::DenyIgnored => "deny-ignored",
+            Self::RecallNotAwaited => "recall-not-awaited",
         }
     }
 }
@@ -96,7 +104,16 @@ impl Tamper {
     pub fn request(&mut self, record: Vec<u8>) -> Vec<u8> {
         match self.mutation {
             Mutation::ReplyCacheBypassed => self.renumber(record),
-            Mutation::LocksShared => share_locks(record),
+            Mutation::LocksShared => change_operations(record, |operation| {
+                if let NfsArgop4::OP_LOCK(lock) = operation {
+                    lock.locktype = NfsLockType4::READ_LT;
+                }
+            }),
+            Mutation::DenyIgnored => change_operations(record, |operation| {
+                if let NfsArgop4::OP_OPEN(open) = operation {
+                    open.share_deny = OPEN4_SHARE_DENY_NONE;
+                }
+            }),
             _ => record,
         }
     }
@@ -142,15 +159,11 @@ fn add(record: &mut [u8], at: usize, offset: u32) {
     }
 }
 
-fn share_locks(record: Vec<u8>) -> Vec<u8> {
+fn change_operations(record: Vec<u8>, change: impl Fn(&mut NfsArgop4<'_>)) -> Vec<u8> {
     let Ok(Message::Call(header)) = Message::parse(&record) else { return record };
     let (head, arguments) = record.split_at(header.arguments_at);
     let Ok(mut compound) = Compound4Args::decode(&mut Decoder::new(arguments)) else { return record };
-    for operation in &mut compound.argarray {
-        if let NfsArgop4::OP_LOCK(lock) = operation {
-            lock.locktype = NfsLockType4::READ_LT;
-        }
-    }
+    compound.argarray.iter_mut().for_each(change);
     let mut encoder = Encoder::from_vec(head.to_vec());
     compound.encode(&mut encoder);
     encoder.into_vec()

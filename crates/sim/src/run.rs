@@ -121,9 +121,11 @@ impl Tasks {
         }
         self.spawn(host, false, client.clone().manage());
         self.spawn(host, false, client.clone().answer_callbacks());
+        self.spawn(host, false, client.clone().give_back());
         self.spawn(host, true, work::names::work(client.clone()));
         self.spawn(host, true, work::data::work(client.clone()));
         self.spawn(host, true, work::locks::work(client.clone()));
+        self.spawn(host, true, work::shares::work(client.clone()));
         self.spawn(host, true, work::appends::work(client));
     }
 

@@ -105,3 +105,15 @@ fn the_checker_finds_names_acknowledged_before_they_are_stable() // RFC 8881 sec
 {
     found(Mutation::SyncAfterReply, 100, &["exactly once"]);
 }
+
+#[test]
+fn the_checker_finds_share_denies_that_are_ignored() // RFC 8881 section 9.7
+{
+    found(Mutation::DenyIgnored, 100, &["share exclusion"]);
+}
+
+#[test]
+fn the_checker_finds_a_recall_that_is_not_awaited() // RFC 8881 section 10.4.5
+{
+    found(Mutation::RecallNotAwaited, 100, &["delegation exclusion"]);
+}

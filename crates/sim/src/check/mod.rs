@@ -5,6 +5,7 @@ mod data;
 mod locks;
 mod names;
 mod records;
+mod shares;
 
 use crate::disk::Disk;
 use crate::history::{History, Violation};
@@ -15,6 +16,7 @@ pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     violations.extend(names::check(history, disk));
     violations.extend(data::check(history, disk));
     violations.extend(locks::check(history));
+    violations.extend(shares::check(history));
     violations.extend(records::check(history, disk));
     violations
 }

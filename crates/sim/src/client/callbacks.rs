@@ -13,7 +13,7 @@ impl Client {
             let next = self.world.lock().callbacks.get_mut(&self.host).and_then(|all| all.pop_front());
             match next {
                 Some((connection, record)) => {
-                    if let Some(answer) = answer(&record) {
+                    if let Some(answer) = self.answer(&record) {
                         self.world.answer(connection, answer);
                     }
                 }
@@ -23,21 +23,36 @@ impl Client {
     }
 }
 
-/// The answer of a client that has nothing against a callback.
-fn answer(record: &[u8]) -> Option<Vec<u8>> {
-    let Ok(Message::Call(header)) = Message::parse(record) else { return None };
-    let args = CbCompound4Args::decode(&mut Decoder::new(record.get(header.arguments_at..)?)).ok()?;
-    let Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) = args.argarray.first() else { return None };
-    let sequence = CbSequence4Res::NFS4_OK(CbSequence4Resok {
-        csr_sessionid: sequence.csa_sessionid,
-        csr_sequenceid: sequence.csa_sequenceid,
-        csr_slotid: sequence.csa_slotid,
-        csr_highest_slotid: sequence.csa_highest_slotid,
-        csr_target_highest_slotid: sequence.csa_highest_slotid,
-    });
-    let resarray = vec![NfsCbResop4::OP_CB_SEQUENCE(sequence)];
-    let mut encoder = Encoder::new();
-    Accepted::Success.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
-    CbCompound4Res { status: Nfsstat4::NFS4_OK, tag: b"".into(), resarray }.encode(&mut encoder);
-    Some(encoder.into_vec())
+impl Client {
+    /// Makes the answer to a callback, and notes what it asks for.
+    fn answer(&self, record: &[u8]) -> Option<Vec<u8>> {
+        let Ok(Message::Call(header)) = Message::parse(record) else { return None };
+        let args = CbCompound4Args::decode(&mut Decoder::new(record.get(header.arguments_at..)?)).ok()?;
+        let Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) = args.argarray.first() else { return None };
+        let sequence = CbSequence4Res::NFS4_OK(CbSequence4Resok {
+            csr_sessionid: sequence.csa_sessionid,
+            csr_sequenceid: sequence.csa_sequenceid,
+            csr_slotid: sequence.csa_slotid,
+            csr_highest_slotid: sequence.csa_highest_slotid,
+            csr_target_highest_slotid: sequence.csa_highest_slotid,
+        });
+        let mut resarray = vec![NfsCbResop4::OP_CB_SEQUENCE(sequence)];
+        let mut status = Nfsstat4::NFS4_OK;
+        match args.argarray.get(1) {
+            Some(NfsCbArgop4::OP_CB_RECALL(recall)) => {
+                self.recalled(recall);
+                resarray.push(NfsCbResop4::OP_CB_RECALL(CbRecall4Res { status }));
+            }
+            Some(NfsCbArgop4::OP_CB_GETATTR(args)) => {
+                let attributes = self.held_attributes(args);
+                status = attributes.discriminant();
+                resarray.push(NfsCbResop4::OP_CB_GETATTR(attributes));
+            }
+            _ => {}
+        }
+        let mut encoder = Encoder::new();
+        Accepted::Success.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
+        CbCompound4Res { status, tag: b"".into(), resarray }.encode(&mut encoder);
+        Some(encoder.into_vec())
+    }
 }

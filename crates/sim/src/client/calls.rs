@@ -3,7 +3,7 @@
 
 use super::{Client, Op, Phase, Slot, record};
 use crate::trace::digest;
-use nfs4::{Compound4Res, Getfh4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Sequence4Args};
+use nfs4::{Compound4Res, Getfh4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Sequence4Args, Sequence4Res};
 use rpc::{Accepted, ReplyHeader};
 use xdr::{Decode, Decoder};
 
@@ -119,7 +119,7 @@ impl Client {
     async fn repeat(&self, operations: &[Op], cached: bool) -> Result<Reply, Lost> {
         let xid = self.world.xid();
         let bytes = record(self.host, xid, operations);
-        let called = self.world.now();
+        let (called, clientid) = (self.world.now(), self.state.borrow().clientid);
         self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(operations)));
         loop {
             let Some(reply) = self.send(xid, &bytes, || self.state.borrow().phase == Phase::Broken).await
@@ -137,6 +137,9 @@ impl Client {
                     let mut state = self.state.borrow_mut();
                     state.renewed = state.renewed.max(called);
                     drop(state);
+                    if let Some(NfsResop4::OP_SEQUENCE(Sequence4Res::NFS4_OK(ok))) = reply.results.first() {
+                        self.confirm_delegations(clientid, called, ok.sr_status_flags);
+                    }
                     let status = reply.status.name();
                     self.world.note(format_args!("client {} is answered {xid}: {status}", self.host));
                     return Ok(reply);

@@ -1,7 +1,7 @@
 //! Open files and their locks, as a client that may have to reclaim them keeps them.
 
-use super::{Client, Creates, Lost, Op, Phase, at, open, put, reclaim};
-use crate::history::Hold;
+use super::{Client, Creates, Lost, Op, Phase, Reservation, at, open, put, reclaim};
+use crate::history::{Hold, ShareHold};
 use crate::world::Inner;
 use nfs4::*;
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ pub const CELLS: usize = 12;
 #[derive(Debug)]
 pub struct Open {
     /// Its number among the client's.
-    id: u64,
+    pub(super) id: u64,
     /// What its path comes to: the same for all clients.
     pub file: u64,
     /// Client, life and worker.
@@ -30,6 +30,12 @@ pub struct Open {
     pub cells: [Option<bool>; CELLS],
     /// Where in the history the locks of the bytes are.
     holds: [Option<usize>; CELLS],
+    /// Access and deny.
+    reservation: Reservation,
+    /// Where in the history its share reservation is.
+    share: Option<usize>,
+    /// Whether CLOSE was called: then others may have the file by now, and nothing is reclaimed.
+    pub(super) closing: bool,
     /// Whether the server has given it to others.
     pub lost: bool,
 }
@@ -39,9 +45,16 @@ impl Open {
         format!("{:?}", self.owner).into_bytes()
     }
 
-    /// The operations that reclaim the open.
-    pub(super) fn reclaim_open(&self) -> Vec<Op> {
-        vec![put(&self.handle), reclaim(&self.name())]
+    /// The operations that reclaim the open, with its delegation.
+    pub(super) fn reclaim_open(&self, delegation: OpenDelegationType4) -> Vec<Op> {
+        vec![put(&self.handle), reclaim(&self.name(), self.reservation, delegation)]
+    }
+
+    /// The client can no longer be sure of the share reservation.
+    fn release_share(&mut self, inner: &mut Inner, until: Duration) {
+        if let Some(hold) = self.share.take().and_then(|at| inner.history.shares.get_mut(at)) {
+            hold.until = Some(until.max(hold.from));
+        }
     }
 
     /// The locks are to be had anew.
@@ -90,6 +103,7 @@ impl Open {
     /// The open and its locks are lost; the client could be sure of them until then.
     pub(super) fn lose(&mut self, inner: &mut Inner, until: Duration) {
         self.lost = true;
+        self.release_share(inner, until);
         (0..CELLS).for_each(|cell| self.release(inner, cell, until));
         self.cells = [None; CELLS];
         self.locker = None;
@@ -102,21 +116,41 @@ impl Client {
     /// # Errors
     /// The session was lost; the open, if there was one, is closed when the client is gone.
     pub async fn open(&self, directory: &str, name: &str, worker: usize) -> Result<Rc<RefCell<Open>>, Lost> {
+        self.open_as(directory, name, worker, Reservation::PLAIN).await?.ok_or_else(|| {
+            self.complain("a file that nobody denies can be opened", Nfsstat4::NFS4ERR_SHARE_DENIED);
+            Lost
+        })
+    }
+
+    /// As [`Client::open`], with a share reservation. `None` when others deny it.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub async fn open_as(
+        &self,
+        directory: &str,
+        name: &str,
+        worker: usize,
+        reservation: Reservation,
+    ) -> Result<Option<Rc<RefCell<Open>>>, Lost> {
         let owner = (self.host, self.life, worker);
         let label = format!("{owner:?}").into_bytes();
         let reply = self
             .run(true, || {
-                let last = [open(name, &label, Creates::Unchecked), NfsArgop4::OP_GETFH];
+                let last = [open(name, &label, Creates::Unchecked, reservation), NfsArgop4::OP_GETFH];
                 at(directory).into_iter().chain(last).collect()
             })
             .await?;
         let opened = reply.results.iter().find_map(|result| match result {
             NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => {
-                Some((ok.stateid, ok.cinfo.before != ok.cinfo.after))
+                Some((ok.stateid, ok.cinfo.before != ok.cinfo.after, &ok.delegation))
             }
             _ => None,
         });
-        let (Some((stateid, created)), Some(handle)) = (opened, reply.handle()) else {
+        if reply.status == Nfsstat4::NFS4ERR_SHARE_DENIED {
+            return Ok(None);
+        }
+        let (Some((stateid, created, delegation)), Some(handle)) = (opened, reply.handle()) else {
             self.complain("a file that everybody may write can be opened", reply.status);
             return Err(Lost);
         };
@@ -125,13 +159,37 @@ impl Client {
             self.world.lock().history.stable_files.insert(file);
         }
         let (locker, cells, holds) = (None, [None; CELLS], [None; CELLS]);
-        let mut state = self.state.borrow_mut();
-        state.next_open += 1;
-        let id = state.next_open;
-        let open = Open { id, file, owner, handle, stateid, locker, cells, holds, lost: false };
+        let share = {
+            let mut inner = self.world.lock();
+            let (access, deny) = (reservation.access & OPEN4_SHARE_ACCESS_BOTH, reservation.deny);
+            let from = inner.now;
+            inner.history.shares.push(ShareHold { owner, file, access, deny, from, until: None });
+            Some(inner.history.shares.len() - 1)
+        };
+        let id = {
+            let mut state = self.state.borrow_mut();
+            state.next_open += 1;
+            state.next_open
+        };
+        let (closing, lost) = (false, false);
+        let open = Open {
+            id,
+            file,
+            owner,
+            handle,
+            stateid,
+            locker,
+            cells,
+            holds,
+            reservation,
+            share,
+            closing,
+            lost,
+        };
+        self.granted(&open, delegation);
         let open = Rc::new(RefCell::new(open));
-        state.opens.insert(id, open.clone());
-        Ok(open)
+        self.state.borrow_mut().opens.insert(id, open.clone());
+        Ok(Some(open))
     }
 
     /// Complains of a status that must not be.
@@ -191,6 +249,13 @@ impl Client {
     /// Unlocks and closes a file, however often it takes.
     pub async fn close(&self, open: Rc<RefCell<Open>>) {
         self.unlock(&open, 0, CELLS).await;
+        {
+            let mut inner = self.world.lock();
+            let until = self.sure_until(&inner);
+            let mut open = open.borrow_mut();
+            open.release_share(&mut inner, until);
+            open.closing = true;
+        }
         loop {
             let operations = |open: &Open| {
                 let close = Close4Args { seqid: 0, open_stateid: open.stateid };
@@ -202,7 +267,7 @@ impl Client {
                     break;
                 }
                 Ok(_) => break,
-                // It is reclaimed meanwhile, and then closed.
+                // If the server has restarted, it is closed.
                 Err(Lost) => {}
             }
         }

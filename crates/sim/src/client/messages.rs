@@ -1,5 +1,6 @@
 //! The bytes of calls, and operations with the arguments that matter here.
 
+use super::Reply;
 use nfs4::*;
 use rpc::{AuthSys, CallHeader, OpaqueAuth};
 use xdr::{Encode, Encoder};
@@ -89,8 +90,25 @@ pub enum Creates {
     Exclusive(u64),
 }
 
-/// OPEN of a name (section 18.16), for reading and writing and without a delegation.
-pub fn open(name: &str, owner: &[u8], creates: Creates) -> Op {
+/// share_access, with the delegation that the client wants, and share_deny.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// READ 1, WRITE 2, and a want.
+    pub access: u32,
+    /// READ 1, WRITE 2.
+    pub deny: u32,
+}
+
+impl Reservation {
+    /// For reading and writing, without a delegation; denies nothing.
+    pub const PLAIN: Self = Self {
+        access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+        deny: OPEN4_SHARE_DENY_NONE,
+    };
+}
+
+/// OPEN of a name (section 18.16).
+pub fn open(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Op {
     let how = match creates {
         Creates::Unchecked => Createhow4::UNCHECKED4(mode()),
         Creates::Guarded => Createhow4::GUARDED4(mode()),
@@ -98,20 +116,26 @@ pub fn open(name: &str, owner: &[u8], creates: Creates) -> Op {
             Createhow4::EXCLUSIVE4_1(Creatverfattr { cva_verf: verifier.to_be_bytes(), cva_attrs: mode() })
         }
     };
-    open_with(owner, Openflag4::OPEN4_CREATE(how), OpenClaim4::CLAIM_NULL(name.as_bytes().to_vec().into()))
+    let claim = OpenClaim4::CLAIM_NULL(name.as_bytes().to_vec().into());
+    open_with(owner, Openflag4::OPEN4_CREATE(how), claim, reservation)
 }
 
-/// OPEN that reclaims after a restart.
-pub fn reclaim(owner: &[u8]) -> Op {
-    let claim = OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_NONE);
-    open_with(owner, Openflag4::Default(Opentype4::OPEN4_NOCREATE), claim)
+/// OPEN that reclaims after a restart, with the delegation if there was one.
+pub fn reclaim(owner: &[u8], reservation: Reservation, delegation: OpenDelegationType4) -> Op {
+    let claim = OpenClaim4::CLAIM_PREVIOUS(delegation);
+    open_with(owner, Openflag4::Default(Opentype4::OPEN4_NOCREATE), claim, reservation)
 }
 
-fn open_with(owner: &[u8], openhow: Openflag4<'static>, claim: OpenClaim4<'static>) -> Op {
+fn open_with(
+    owner: &[u8],
+    openhow: Openflag4<'static>,
+    claim: OpenClaim4<'static>,
+    reservation: Reservation,
+) -> Op {
     NfsArgop4::OP_OPEN(Open4Args {
         seqid: 0,
-        share_access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-        share_deny: OPEN4_SHARE_DENY_NONE,
+        share_access: reservation.access,
+        share_deny: reservation.deny,
         owner: StateOwner4 { clientid: 0, owner: owner.to_vec().into() },
         openhow,
         claim,
@@ -153,6 +177,16 @@ pub fn write(stateid: Stateid4, offset: u64, data: Vec<u8>, stable: StableHow4) 
 /// COMMIT of the whole file.
 pub fn commit() -> Op {
     NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 })
+}
+
+/// The size that the last operation of a reply, a GETATTR, tells.
+pub fn size_of(reply: &Reply) -> Option<u64> {
+    match reply.results.last() {
+        Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) => {
+            decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).ok()?.size
+        }
+        _ => None,
+    }
 }
 
 /// GETATTR of the size.

@@ -3,6 +3,7 @@
 
 mod callbacks;
 mod calls;
+mod delegations;
 mod files;
 mod messages;
 mod recover;
@@ -14,9 +15,10 @@ pub use messages::*;
 use crate::chance::Chance;
 use crate::plan::LEASE;
 use crate::world::World;
-use nfs4::Sessionid4;
+use delegations::ClientDelegation;
+use nfs4::{Sessionid4, Stateid4};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -55,6 +57,13 @@ struct State {
     held_until_then: Duration,
     opens: BTreeMap<u64, Rc<RefCell<Open>>>,
     next_open: u64,
+    delegations: Vec<ClientDelegation>,
+    /// Delegations that are to be returned, with the handles of their files.
+    recalls: VecDeque<(Stateid4, Vec<u8>)>,
+    /// Delegations that were recalled and returned before the reply to OPEN arrived.
+    returned: Vec<Stateid4>,
+    /// Whether the server has revoked some.
+    revoked: bool,
     finished: bool,
 }
 

@@ -36,6 +36,7 @@ impl Client {
         if !self.state.borrow().complete && self.reclaim().await.is_err() {
             return false;
         }
+        self.forget_old_delegations();
         let mut state = self.state.borrow_mut();
         if state.phase == Phase::Reclaiming {
             state.phase = Phase::Ready;
@@ -91,7 +92,11 @@ impl Client {
     async fn reclaim(&self) -> Result<(), Lost> {
         let opens: Vec<Rc<RefCell<Open>>> = self.state.borrow().opens.values().cloned().collect();
         for open in opens {
-            if !open.borrow().lost {
+            if open.borrow().closing {
+                let mut inner = self.world.lock();
+                let now = inner.now;
+                open.borrow_mut().lose(&mut inner, now);
+            } else if !open.borrow().lost {
                 self.reclaim_one(&open).await?;
             }
         }
@@ -114,11 +119,13 @@ impl Client {
 
     async fn reclaim_one(&self, open: &Rc<RefCell<Open>>) -> Result<(), Lost> {
         loop {
-            let operations = open.borrow().reclaim_open();
+            let id = open.borrow().id;
+            let operations = open.borrow().reclaim_open(self.delegation_type(id));
             let reply = self.call_now(operations, true).await?;
             match reply.results.last() {
                 Some(NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok))) => {
                     open.borrow_mut().stateid = ok.stateid;
+                    self.reclaimed(&open.borrow(), &ok.delegation);
                     break;
                 }
                 _ if reply.status == Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,

@@ -1,7 +1,7 @@
 //! Records that several clients append to one file, each under a lock of all of it: what a mail
 //! folder or a log is.
 
-use crate::client::{CELLS, Client, Lost, Open, commit, getattr_size, put, write};
+use crate::client::{CELLS, Client, Lost, Open, commit, getattr_size, put, size_of, write};
 use crate::history::Append;
 use nfs4::*;
 use std::cell::RefCell;
@@ -46,12 +46,7 @@ async fn append(client: &Rc<Client>, open: &Rc<RefCell<Open>>, id: u64) {
     }
     let (begin, host) = (client.world.now(), client.host);
     let size = client.with(open, false, |open| vec![put(&open.handle), getattr_size()]).await;
-    let size = size.ok().flatten().and_then(|reply| match reply.results.last() {
-        Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) => {
-            decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).ok()?.size
-        }
-        _ => None,
-    });
+    let size = size.ok().flatten().and_then(|reply| size_of(&reply));
     if let Some(size) = size.filter(|_| is_locked(open)) {
         let at = {
             let mut inner = client.world.lock();

@@ -1,7 +1,9 @@
 //! Names: made, looked up, renamed and removed, in a directory of the client's own and in one that
 //! all share.
 
-use crate::client::{Client, Creates, Lost, Op, Reply, at, link, lookup, mkdir, open, put, remove, rename};
+use crate::client::{
+    Client, Creates, Lost, Op, Reply, Reservation, at, link, lookup, mkdir, open, put, remove, rename,
+};
 use crate::history::{Act, NameOp};
 use nfs4::{Close4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Res, Stateid4};
 use std::rc::Rc;
@@ -77,7 +79,8 @@ async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) 
     let owner = tag.to_be_bytes();
     let close = |open_stateid| NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid });
     let operations = || {
-        let last = [open(name, &owner, creates), NfsArgop4::OP_GETFH, close(Stateid4::CURRENT)];
+        let last =
+            [open(name, &owner, creates, Reservation::PLAIN), NfsArgop4::OP_GETFH, close(Stateid4::CURRENT)];
         at(directory).into_iter().chain(last).collect::<Vec<Op>>()
     };
     loop {
