@@ -2,8 +2,8 @@
 
 use super::cores::Cores;
 use super::kerberos_site::{ANSWER_MAX, KerberosSite};
-use super::output::{Floor, Output};
-use super::{End, stopped};
+use super::output::{BenchOutput, Floor};
+use super::{RunEnd, stopped};
 use anyhow::{Context, bail, ensure};
 use bench::measuring::Interval;
 use bench::{ServerProcess, cpu};
@@ -37,7 +37,7 @@ const LEAD_IN: Duration = Duration::from_millis(200);
 const FLOOR: Floor = Floor::AtLeast(5000.0);
 
 /// What a round came to.
-struct Round {
+struct ContextRound {
     contexts: u64,
     seconds: f64,
     cpu_seconds: f64,
@@ -47,7 +47,7 @@ struct Round {
 ///
 /// # Errors
 /// When realm, library or server do not work.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let cores = Cores::choose()?;
     output.note(&format!(
         "{}; {CONNECTIONS} connections with {IN_FLIGHT} RPCSEC_GSS_INIT calls in flight on each; library: gss::Acceptor in a loop on the server's core",
@@ -57,14 +57,19 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         .note(&format!("median [interval] of {ROUNDS} interleaved rounds of {:.0} s", LENGTH.as_secs_f64()));
     println!("\n{:46} {:>8}", "", "a second");
     for enctype in [RealmEnctype::Aes256Sha1, RealmEnctype::Aes256Sha2] {
-        if let End::Interrupted = one(output, stop, cores, enctype)? {
-            return Ok(End::Interrupted);
+        if let RunEnd::Interrupted = one(output, stop, cores, enctype)? {
+            return Ok(RunEnd::Interrupted);
         }
     }
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
-fn one(output: &mut Output, stop: &AtomicBool, cores: Cores, enctype: RealmEnctype) -> anyhow::Result<End> {
+fn one(
+    output: &mut BenchOutput,
+    stop: &AtomicBool,
+    cores: Cores,
+    enctype: RealmEnctype,
+) -> anyhow::Result<RunEnd> {
     let site = KerberosSite::start(Enctypes::only(enctype))?;
     let tokens = tokens(&site)?;
     let acceptor = Acceptor::from_keytab(&site.realm().server_keytab())?;
@@ -72,7 +77,7 @@ fn one(output: &mut Output, stop: &AtomicBool, cores: Cores, enctype: RealmEncty
     ensure!(established.enctype == enctype.number(), "the context is of enctype {}", established.enctype);
     let work = private::temporary("orthrus-xtask-")?;
     let server = site.serve(cores, work.path(), &["--memory".into(), "16".into()])?;
-    let mut load = Load::new(&server, &tokens)?;
+    let mut load = InitLoad::new(&server, &tokens)?;
     let (mut program, mut library) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         load.round(LEAD_IN)?;
@@ -82,16 +87,16 @@ fn one(output: &mut Output, stop: &AtomicBool, cores: Cores, enctype: RealmEncty
             accept(&acceptor, &tokens, LENGTH)
         })?);
         if stopped(stop) {
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
     }
     let number = enctype.number();
     show(output, &format!("enctype {number}, the program"), &program, Some(FLOOR));
     show(output, &format!("enctype {number}, MIT's library alone"), &library, None);
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
-fn show(output: &mut Output, name: &str, rounds: &[Round], floor: Option<Floor>) {
+fn show(output: &mut BenchOutput, name: &str, rounds: &[ContextRound], floor: Option<Floor>) {
     let rate = Interval::of(rounds.iter().map(|round| round.contexts as f64 / round.seconds));
     let cpu = Interval::of(rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64));
     let (Some(rate), Some(cpu)) = (rate, cpu) else { return };
@@ -117,7 +122,7 @@ fn tokens(site: &KerberosSite) -> anyhow::Result<Vec<Vec<u8>>> {
 }
 
 /// Accepts in a loop on this thread.
-fn accept(acceptor: &Acceptor, tokens: &[Vec<u8>], length: Duration) -> anyhow::Result<Round> {
+fn accept(acceptor: &Acceptor, tokens: &[Vec<u8>], length: Duration) -> anyhow::Result<ContextRound> {
     let (start, before) = (Instant::now(), cpu::of_this_thread());
     let mut contexts = 0;
     while start.elapsed() < length {
@@ -127,11 +132,11 @@ fn accept(acceptor: &Acceptor, tokens: &[Vec<u8>], length: Duration) -> anyhow::
         }
     }
     let cpu_seconds = cpu::of_this_thread().saturating_sub(before).as_secs_f64();
-    Ok(Round { contexts, seconds: start.elapsed().as_secs_f64(), cpu_seconds })
+    Ok(ContextRound { contexts, seconds: start.elapsed().as_secs_f64(), cpu_seconds })
 }
 
 /// The client: one thread, several connections, always enough for the server to do.
-struct Load {
+struct InitLoad {
     server: u32,
     connections: Vec<RawConnection>,
     /// Marked records of [`IN_FLIGHT`] calls each.
@@ -139,7 +144,7 @@ struct Load {
     next: usize,
 }
 
-impl Load {
+impl InitLoad {
     fn new(server: &ServerProcess, tokens: &[Vec<u8>]) -> anyhow::Result<Self> {
         let mut batches = vec![Vec::new(); TOKENS / IN_FLIGHT];
         for (index, token) in tokens.iter().enumerate() {
@@ -152,7 +157,7 @@ impl Load {
         Ok(Self { server: server.pid(), connections, batches, next: 0 })
     }
 
-    fn round(&mut self, length: Duration) -> anyhow::Result<Round> {
+    fn round(&mut self, length: Duration) -> anyhow::Result<ContextRound> {
         for at in 0..self.connections.len() {
             self.send(at)?;
         }
@@ -170,7 +175,7 @@ impl Load {
             self.receive(at)?;
         }
         let cpu_seconds = used.context("the server is gone")?.as_secs_f64();
-        Ok(Round { contexts, seconds, cpu_seconds })
+        Ok(ContextRound { contexts, seconds, cpu_seconds })
     }
 
     fn send(&mut self, at: usize) -> anyhow::Result<()> {

@@ -6,11 +6,11 @@
 //! the cases that it measured. The repository keeps the tables only; JSON, CSV and HTML stay under
 //! `target`.
 
-use super::ganesha::{self, Folder, Ganesha, Package};
+use super::ganesha::{self, Ganesha, MemoryFolder, Package};
 use super::kerberos_site::{KerberosSite, program};
 use super::stopped;
 use anyhow::Context;
-use bench::Metrics;
+use bench::MetricsEndpoint;
 use bench::ServerProcess;
 use bench::link::{self, Link, LinkSpec};
 use realm::RealmOptions;
@@ -35,13 +35,13 @@ pub struct Arguments {
     tables: PathBuf,
     /// Servers to measure.
     #[arg(long, value_delimiter = ',', default_value = "orthrus,ganesha")]
-    servers: Vec<Name>,
+    servers: Vec<ServerName>,
     /// The NFS-Ganesha to measure; its version is part of the reports' names.
     #[arg(long = "ganesha", value_enum, default_value = "installed")]
     peer: ganesha::Which,
     /// Evaluations to run.
     #[arg(long, value_delimiter = ',', default_value = "anf,ontap,nconnect,lanl")]
-    evaluations: Vec<Evaluation>,
+    evaluations: Vec<Published>,
     /// About how long each takes, but for lanl.
     #[arg(long, default_value = "4m")]
     time: String,
@@ -61,13 +61,13 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Name {
+enum ServerName {
     Orthrus,
     Ganesha,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Evaluation {
+enum Published {
     Anf,
     Ontap,
     Nconnect,
@@ -75,12 +75,12 @@ enum Evaluation {
 }
 
 /// A server to measure.
-enum Server<'a> {
+enum MeasuredServer<'a> {
     Orthrus,
     Ganesha(&'a Package),
 }
 
-impl Server<'_> {
+impl MeasuredServer<'_> {
     /// In names of reports, such as `ganesha-6-5`: what follows a dot would be an extension.
     fn name(&self) -> String {
         match self {
@@ -91,25 +91,25 @@ impl Server<'_> {
 }
 
 /// The name of a server's report, without an extension.
-fn report(server: &str, evaluation: Evaluation) -> String {
+fn report(server: &str, evaluation: Published) -> String {
     format!("{server}-{evaluation:?}").to_lowercase()
 }
 
 /// The name of the page that has both servers' reports.
-fn compared(peer: &str, evaluation: Evaluation) -> String {
+fn compared(peer: &str, evaluation: Published) -> String {
     report(&format!("compared-{peer}"), evaluation)
 }
 
 /// A server that runs; dropping it ends it.
-struct Running {
+struct RunningServer {
     pid: u32,
     address: SocketAddr,
-    metrics: Option<Metrics>,
-    _process: Process,
+    metrics: Option<MetricsEndpoint>,
+    _process: ServerEnd,
 }
 
 /// What ends with the server.
-enum Process {
+enum ServerEnd {
     Orthrus { _server: ServerProcess },
     Ganesha { _server: Ganesha },
 }
@@ -129,16 +129,16 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
     let link = arguments.link.map(Link::make).transpose()?;
     let hosts = link.iter().map(|link| link.server().to_string()).collect();
     let site = KerberosSite::start_with(RealmOptions { hosts, ..RealmOptions::default() })?;
-    let mut failed: Vec<Evaluation> = Vec::new();
-    let peer = match arguments.servers.contains(&Name::Ganesha) {
+    let mut failed: Vec<Published> = Vec::new();
+    let peer = match arguments.servers.contains(&ServerName::Ganesha) {
         true => Package::find(arguments.peer).inspect_err(|reason| println!("skipped: {reason}")).ok(),
         false => None,
     };
     let servers = arguments.servers.iter().filter_map(|name| match name {
-        Name::Orthrus => Some(Server::Orthrus),
-        Name::Ganesha => peer.as_ref().map(Server::Ganesha),
+        ServerName::Orthrus => Some(MeasuredServer::Orthrus),
+        ServerName::Ganesha => peer.as_ref().map(MeasuredServer::Ganesha),
     });
-    let servers: Vec<Server<'_>> = servers.collect();
+    let servers: Vec<MeasuredServer<'_>> = servers.collect();
     for server in &servers {
         for evaluation in &arguments.evaluations {
             if stopped(stop) {
@@ -148,14 +148,14 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
             println!("\n=== {}", prefix.display());
             if !measure(arguments, &site, link.as_ref(), server, *evaluation, &prefix)? {
                 println!("{} {evaluation:?}: incomplete; the report says why", server.name());
-                failed.extend(matches!(server, Server::Orthrus).then_some(*evaluation));
+                failed.extend(matches!(server, MeasuredServer::Orthrus).then_some(*evaluation));
             }
             copy_tables(&prefix, &arguments.tables)?;
         }
     }
     if let Some(peer) = &peer {
         println!("{}", ganesha::METADATA_REMARK);
-        let peer = Server::Ganesha(peer).name();
+        let peer = MeasuredServer::Ganesha(peer).name();
         for evaluation in &arguments.evaluations {
             compare(folder, &peer, *evaluation)?;
             copy_tables(&folder.join(compared(&peer, *evaluation)), &arguments.tables)?;
@@ -178,7 +178,7 @@ fn copy_tables(prefix: &Path, tables: &Path) -> anyhow::Result<()> {
 
 /// Puts both servers' reports of an evaluation on one page, where there are both, of this run or of
 /// one before.
-fn compare(folder: &Path, peer: &str, evaluation: Evaluation) -> anyhow::Result<()> {
+fn compare(folder: &Path, peer: &str, evaluation: Published) -> anyhow::Result<()> {
     let records = ["orthrus", peer].map(|name| folder.join(report(name, evaluation) + ".json"));
     if !records.iter().all(|record| steps::root().join(record).exists()) {
         return Ok(());
@@ -199,14 +199,16 @@ fn measure(
     arguments: &Arguments,
     site: &KerberosSite,
     link: Option<&Link>,
-    name: &Server<'_>,
-    evaluation: Evaluation,
+    name: &MeasuredServer<'_>,
+    evaluation: Published,
     prefix: &Path,
 ) -> anyhow::Result<bool> {
     let work = private::temporary("orthrus-xtask-")?;
     let folder = match name {
-        Server::Orthrus => Folder::Tmpfs(private::temporary_in("orthrus-evaluations-", "/dev/shm".as_ref())?),
-        Server::Ganesha(package) => package.folder()?,
+        MeasuredServer::Orthrus => {
+            MemoryFolder::Tmpfs(private::temporary_in("orthrus-evaluations-", "/dev/shm".as_ref())?)
+        }
+        MeasuredServer::Ganesha(package) => package.folder()?,
     };
     println!("{} exports a folder on {}", name.name(), folder.kind());
     let disk = folder.path();
@@ -217,7 +219,7 @@ fn measure(
     command.args(["bench", &format!("{evaluation:?}").to_lowercase()]);
     command.args(["--flavors", &arguments.flavors]).arg("--output").arg(prefix);
     match evaluation {
-        Evaluation::Lanl => {
+        Published::Lanl => {
             command.args(["--scale", &arguments.scale, "--repetitions", &arguments.repetitions]);
         }
         _ => {
@@ -229,8 +231,8 @@ fn measure(
     }
     // With servers of its own lanl compares the encryption types as well, ontap the instructions,
     // and nconnect counts drops.
-    let own = matches!(name, Server::Orthrus) && evaluation != Evaluation::Anf;
-    if own && evaluation == Evaluation::Lanl {
+    let own = matches!(name, MeasuredServer::Orthrus) && evaluation != Published::Anf;
+    if own && evaluation == Published::Lanl {
         command.arg("--folder").arg(&disk);
     }
     let server = if own { None } else { Some(start(site, link, name, work.path(), &disk)?) };
@@ -244,13 +246,13 @@ fn measure(
         if let Some(metrics) = &server.metrics {
             command.args(["--server-metrics", &metrics.to_string()]);
         }
-        if evaluation == Evaluation::Lanl {
+        if evaluation == Published::Lanl {
             command.arg("--scp-folder").arg(&disk);
         }
     }
     let status = command.status().context("the program did not start")?;
     // Others may fail at some cases; the report names them.
-    let skipped = matches!(name, Server::Ganesha(_)) && status.code() == Some(SKIPPED);
+    let skipped = matches!(name, MeasuredServer::Ganesha(_)) && status.code() == Some(SKIPPED);
     Ok(status.success() || skipped)
 }
 
@@ -258,26 +260,26 @@ fn measure(
 fn start(
     site: &KerberosSite,
     link: Option<&Link>,
-    name: &Server<'_>,
+    name: &MeasuredServer<'_>,
     work: &Path,
     disk: &Path,
-) -> anyhow::Result<Running> {
+) -> anyhow::Result<RunningServer> {
     let export = disk.join("data");
     std::fs::create_dir(&export)?;
     std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
     Ok(match name {
-        Server::Orthrus => {
+        MeasuredServer::Orthrus => {
             let server =
                 site.start_server(work, vec![export.into(), "--squash".into(), "none".into()], None, link)?;
             let (pid, address, metrics) = (server.pid(), server.address(), server.metrics());
-            Running { pid, address, metrics, _process: Process::Orthrus { _server: server } }
+            RunningServer { pid, address, metrics, _process: ServerEnd::Orthrus { _server: server } }
         }
-        Server::Ganesha(package) => {
+        MeasuredServer::Ganesha(package) => {
             let free = || Ok(TcpListener::bind(link::listen(link))?.local_addr()?);
             let address = link::at_server(link, free)?;
             let server = Ganesha::start(package, work, &export, site.realm(), address, link)?;
             let (pid, metrics) = (server.pid(), None);
-            Running { pid, address, metrics, _process: Process::Ganesha { _server: server } }
+            RunningServer { pid, address, metrics, _process: ServerEnd::Ganesha { _server: server } }
         }
     })
 }

@@ -6,13 +6,13 @@
 //! the kernel takes the core from the stream at once; what is left is enough to keep the server
 //! busy all the time, which is printed.
 
-use super::load_target::{Load, LoadTarget};
-use super::output::{Floor, Output};
+use super::load_target::{LoadTarget, TargetLoad};
+use super::output::{BenchOutput, Floor};
 use super::test_bed::TestBed;
-use super::{End, stopped};
+use super::{RunEnd, stopped};
 use anyhow::{Context, ensure};
 use bench::measuring::{Interval, Sample};
-use bench::{Endpoint, Flavor, Mount};
+use bench::{Endpoint, ExportMount, Flavor};
 use nix::unistd::gettid;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ const LENGTH: Duration = Duration::from_millis(1000);
 const LEAD_IN: Duration = Duration::from_millis(200);
 
 /// The stream: 1 MiB reads, as deep as the sequential rows of the other benchmarks.
-const STREAM: Load = Load::sequential(false, 16, 1 << 20);
+const STREAM: TargetLoad = TargetLoad::sequential(false, 16, 1 << 20);
 
 /// The p99 latency beside the stream, in times that without it.
 const FLOOR: Floor = Floor::AtMost(3.0);
@@ -35,7 +35,7 @@ const FLOOR: Floor = Floor::AtMost(3.0);
 ///
 /// # Errors
 /// When realm or server do not work, or the system does not let a thread step back.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start()?;
     output.note(&format!("{}; one shard", test_bed.cores().describe()));
     output.note("first client: krb5p, reads of 1 MiB, 16 in flight; second client: the metadata mix, one operation at a time");
@@ -51,25 +51,29 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         let mut stream = load_target.mount("/data", Flavor::Krb5p, load_target.options(Flavor::Krb5p)?)?;
         let mut other = load_target.mount("/data", flavor, load_target.options(flavor)?)?;
         for round in 0..ROUNDS {
-            let alone = load_target.repeat(&mut other, Load::Metadata, round, LENGTH)?;
+            let alone = load_target.repeat(&mut other, TargetLoad::Metadata, round, LENGTH)?;
             let beside = with_stream(&load_target, &mut stream, || {
-                load_target.repeat(&mut other, Load::Metadata, round, LENGTH)
+                load_target.repeat(&mut other, TargetLoad::Metadata, round, LENGTH)
             })?;
             if stopped(stop) {
-                return Ok(End::Interrupted);
+                return Ok(RunEnd::Interrupted);
             }
             let (second, first) = beside;
-            rounds.extend(alone.zip(second).map(|(alone, beside)| Round { alone, beside, stream: first }));
+            rounds.extend(alone.zip(second).map(|(alone, beside)| FairnessRound {
+                alone,
+                beside,
+                stream: first,
+            }));
         }
         report(output, flavor, &rounds);
         other.finish()?;
         stream.finish()?;
     }
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
 /// The second client without and with the stream, and the stream's rate in MB/s.
-struct Round {
+struct FairnessRound {
     alone: Sample,
     beside: Sample,
     stream: f64,
@@ -78,7 +82,7 @@ struct Round {
 /// Does something while another thread streams; returns the stream's rate in MB/s, too.
 fn with_stream<T>(
     load_target: &LoadTarget<'_>,
-    mount: &mut Mount,
+    mount: &mut ExportMount,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, f64)> {
     let enough = AtomicBool::new(false);
@@ -110,7 +114,7 @@ pub fn step_back() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn report(output: &mut Output, flavor: Flavor, rounds: &[Round]) {
+fn report(output: &mut BenchOutput, flavor: Flavor, rounds: &[FairnessRound]) {
     println!("\nthe second client with {}", flavor.name());
     let name = |what: &str| format!("fairness {}, {what}", flavor.name());
     for (what, with) in [("without the stream", false), ("with the stream", true)] {

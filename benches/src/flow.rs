@@ -24,7 +24,7 @@ const LEAD_IN: Duration = Duration::from_millis(50);
 const SCRATCH_LEN: usize = 256 << 10;
 
 /// What the sender has seen.
-struct Sent {
+struct SentCalls {
     bytes: u64,
     seconds: f64,
     cpu: Duration,
@@ -61,7 +61,7 @@ pub fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Result<Sam
     })
 }
 
-fn send(file: &File, mut to: TcpStream, length: Duration) -> anyhow::Result<Sent> {
+fn send(file: &File, mut to: TcpStream, length: Duration) -> anyhow::Result<SentCalls> {
     let mut data = vec![0; SIZE];
     let mut head = [0; RECORD_MARK_LEN + HEAD_LEN];
     if let Some(mark) = head.first_chunk_mut() {
@@ -69,7 +69,7 @@ fn send(file: &File, mut to: TcpStream, length: Duration) -> anyhow::Result<Sent
     }
     let size = file.metadata()?.len();
     let mut offset = 0;
-    let mut run = |length: Duration| -> anyhow::Result<Sent> {
+    let mut run = |length: Duration| -> anyhow::Result<SentCalls> {
         let (start, before, mut bytes) = (Instant::now(), cpu::of_this_thread(), 0);
         while start.elapsed() < length {
             file.read_exact_at(&mut data, offset)?;
@@ -78,7 +78,7 @@ fn send(file: &File, mut to: TcpStream, length: Duration) -> anyhow::Result<Sent
             bytes += SIZE as u64;
         }
         let cpu = cpu::of_this_thread().saturating_sub(before);
-        Ok(Sent { bytes, seconds: start.elapsed().as_secs_f64(), cpu })
+        Ok(SentCalls { bytes, seconds: start.elapsed().as_secs_f64(), cpu })
     };
     run(LEAD_IN)?;
     run(length)

@@ -54,12 +54,12 @@ impl Which {
 const DISK_SIZE: u64 = 4 << 30;
 
 /// A folder in memory; it is gone with the value.
-pub enum Folder {
+pub enum MemoryFolder {
     Tmpfs(tempfile::TempDir),
     Ext4(MemoryDisk),
 }
 
-impl Folder {
+impl MemoryFolder {
     /// Where it is.
     pub fn path(&self) -> PathBuf {
         match self {
@@ -124,12 +124,12 @@ impl Package {
     ///
     /// # Errors
     /// When the folder cannot be made.
-    pub fn folder(&self) -> anyhow::Result<Folder> {
+    pub fn folder(&self) -> anyhow::Result<MemoryFolder> {
         if self.exports_tmpfs() {
             let folder = private::temporary_in("orthrus-peers-", "/dev/shm".as_ref())?;
-            return Ok(Folder::Tmpfs(folder));
+            return Ok(MemoryFolder::Tmpfs(folder));
         }
-        MemoryDisk::make(DISK_SIZE).map(Folder::Ext4)
+        MemoryDisk::make(DISK_SIZE).map(MemoryFolder::Ext4)
     }
 
     /// Such as `ganesha 6.5`: rows and files of each version are its own.

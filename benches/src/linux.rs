@@ -5,8 +5,8 @@
 //! processor time is compared.
 
 use super::ganesha;
-use super::output::{Floor, Output};
-use super::{End, stopped};
+use super::output::{BenchOutput, Floor};
+use super::{RunEnd, stopped};
 use anyhow::Context;
 use bench::measuring::Interval;
 use std::collections::BTreeMap;
@@ -34,13 +34,13 @@ pub struct Arguments {
 }
 
 /// What a server's rounds gave, by row.
-type Figures = BTreeMap<String, Vec<f64>>;
+type LabFigures = BTreeMap<String, Vec<f64>>;
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// When the lab does not start, or the project's own server fails in it.
-pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let peer = ganesha::Package::find(arguments.ganesha);
     let name = peer.as_ref().map_or("ganesha".to_owned(), ganesha::Package::name);
     // Both servers export the same.
@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
         "Linux client in a user-mode kernel; folder on {lies_on}; 1 MiB sequential and 4 KiB random direct I/O; in flight: 16 with sys, 1 with Kerberos, \
          where NFS-Ganesha 4.3 loses calls with more; server's processor time, median [interval] of {ROUNDS} rounds, the servers in turns"
     ));
-    let mut figures = [Figures::new(), Figures::new()];
+    let mut figures = [LabFigures::new(), LabFigures::new()];
     output.note(&format!("peer: {name}"));
     output.note(ganesha::METADATA_REMARK);
     let servers = ["orthrus", arguments.ganesha.lab_name()];
@@ -61,14 +61,14 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
     for _ in 0..ROUNDS {
         for (server, figures) in servers.iter().zip(&mut figures) {
             if stopped(stop) {
-                return Ok(End::Interrupted);
+                return Ok(RunEnd::Interrupted);
             }
             if peer_failed && *server != "orthrus" {
                 continue;
             }
             if let Some(reason) = round(server, lies_on, figures, stop)? {
                 if *server == "orthrus" {
-                    return Ok(End::Skipped(reason));
+                    return Ok(RunEnd::Skipped(reason));
                 }
                 output.note(&format!("{server}: {reason}; it is left out from here on"));
                 peer_failed = true;
@@ -76,14 +76,14 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
         }
     }
     report(output, &name, &figures);
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
 /// Runs the job once with a server; returns the reason if this machine cannot.
 fn round(
     server: &str,
     lies_on: &str,
-    figures: &mut Figures,
+    figures: &mut LabFigures,
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<String>> {
     let mut lab = start(server, lies_on)?;
@@ -145,7 +145,7 @@ fn figure(line: &str) -> Option<(String, f64)> {
     Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
 }
 
-fn report(output: &mut Output, name: &str, [own, peer]: &[Figures; 2]) {
+fn report(output: &mut BenchOutput, name: &str, [own, peer]: &[LabFigures; 2]) {
     println!("\n{:20} {:>22} {:>22}   ratio", "", "orthrus", name);
     for (row, values) in own {
         let unit = if row.contains("seq") { "s/GB" } else { "us" };

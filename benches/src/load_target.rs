@@ -3,8 +3,8 @@
 use super::kerberos_site::KerberosSite;
 use anyhow::Context;
 use bench::measuring::Sample;
-use bench::workload::{self, Conditions, Shape};
-use bench::{Endpoint, Flavor, Mount, Pattern, ServerProbe, Unit};
+use bench::workload::{self, Conditions, TransferShape};
+use bench::{Endpoint, ExportMount, Flavor, Pattern, ServerProbe, Unit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -18,28 +18,28 @@ const WARM_UP: Duration = Duration::from_millis(250);
 
 /// What a repetition does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
+pub enum TargetLoad {
     /// Reads or writes of the file.
-    Transfer(Shape),
+    Transfer(TransferShape),
     /// The metadata mix, one operation after the other.
     Metadata,
 }
 
-impl Load {
+impl TargetLoad {
     /// Reads or writes of 4 KiB at random places.
     pub const fn random(write: bool, depth: usize) -> Self {
-        Self::Transfer(Shape { writes: percentage(write), random: true, depth, size: 4096 })
+        Self::Transfer(TransferShape { writes: percentage(write), random: true, depth, size: 4096 })
     }
 
     /// Reads or writes of `size` bytes, one after the other through the file.
     pub const fn sequential(write: bool, depth: usize, size: usize) -> Self {
-        Self::Transfer(Shape { writes: percentage(write), random: false, depth, size })
+        Self::Transfer(TransferShape { writes: percentage(write), random: false, depth, size })
     }
 
     /// What its rate counts.
     pub const fn unit(self) -> Unit {
         match self {
-            Self::Transfer(Shape { random: false, .. }) => Unit::MegabytesPerSecond,
+            Self::Transfer(TransferShape { random: false, .. }) => Unit::MegabytesPerSecond,
             _ => Unit::OperationsPerSecond,
         }
     }
@@ -78,9 +78,14 @@ impl LoadTarget<'_> {
     ///
     /// # Errors
     /// When the server does not do all of that.
-    pub fn mount(&self, export: &str, flavor: Flavor, options: client::Options) -> anyhow::Result<Mount> {
+    pub fn mount(
+        &self,
+        export: &str,
+        flavor: Flavor,
+        options: client::Options,
+    ) -> anyhow::Result<ExportMount> {
         let folder = format!("bench-{}-{}", flavor.name(), unique());
-        let mut mount = Mount::connect(options, export, &folder)?;
+        let mut mount = ExportMount::connect(options, export, &folder)?;
         mount.prepare()?;
         workload::fill(&mut mount, &self.conditions(WARM_UP)).context("preparing the file")?;
         Ok(mount)
@@ -93,7 +98,7 @@ impl LoadTarget<'_> {
     pub fn repeat(
         &self,
         mount: &mut dyn Endpoint,
-        load: Load,
+        load: TargetLoad,
         round: u32,
         length: Duration,
     ) -> anyhow::Result<Option<Sample>> {
@@ -111,7 +116,7 @@ impl LoadTarget<'_> {
     pub fn plain(
         &self,
         mount: &mut dyn Endpoint,
-        load: Load,
+        load: TargetLoad,
         length: Duration,
     ) -> anyhow::Result<Option<Sample>> {
         self.once(mount, load, length, &ServerProbe::default())
@@ -120,14 +125,14 @@ impl LoadTarget<'_> {
     fn once(
         &self,
         mount: &mut dyn Endpoint,
-        load: Load,
+        load: TargetLoad,
         length: Duration,
         server: &ServerProbe,
     ) -> anyhow::Result<Option<Sample>> {
         let conditions = self.conditions(length);
         workload::measure(self.stop, server, "", |tally| match load {
-            Load::Transfer(shape) => workload::load(shape, None, mount, &conditions, tally),
-            Load::Metadata => workload::metadata(mount, &conditions, tally),
+            TargetLoad::Transfer(shape) => workload::load(shape, None, mount, &conditions, tally),
+            TargetLoad::Metadata => workload::metadata(mount, &conditions, tally),
         })
     }
 

@@ -26,7 +26,7 @@ mod test_bed;
 
 use anyhow::Context;
 use clap::Parser;
-use output::Output;
+use output::BenchOutput;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -86,7 +86,7 @@ pub struct Arguments {
 }
 
 /// How a benchmark ended.
-enum End {
+enum RunEnd {
     /// All of it was run.
     Complete,
     /// A signal came; what was measured until then is printed.
@@ -135,7 +135,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         // The program itself writes their reports.
         Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),
     };
-    let mut output = Output::new(name);
+    let mut output = BenchOutput::new(name);
     let end = match command {
         Command::Peers(arguments) => peers::run(arguments, &mut output, &stop),
         Command::Linux(arguments) => linux::run(arguments, &mut output, &stop),
@@ -149,27 +149,27 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Rsize(_) => rsize::run(&mut output, &stop),
         Command::SlowDisk(_) => slow_disk::run(&mut output, &stop),
         Command::Names(_) => names::run(&mut output, &stop),
-        Command::Evaluations(_) => Ok(End::Complete),
+        Command::Evaluations(_) => Ok(RunEnd::Complete),
     };
     let end = skipped(end)?;
     match &end {
-        End::Complete => {}
-        End::Interrupted => output.note("interrupted: the figures are not complete"),
-        End::Skipped(reason) => output.note(&format!("skipped: {reason}")),
+        RunEnd::Complete => {}
+        RunEnd::Interrupted => output.note("interrupted: the figures are not complete"),
+        RunEnd::Skipped(reason) => output.note(&format!("skipped: {reason}")),
     }
     if let Some(path) = &arguments.json {
         output.write(path).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     match end {
-        End::Interrupted => anyhow::bail!("interrupted"),
-        End::Complete | End::Skipped(_) => Ok(()),
+        RunEnd::Interrupted => anyhow::bail!("interrupted"),
+        RunEnd::Complete | RunEnd::Skipped(_) => Ok(()),
     }
 }
 
 /// A machine without MIT's KDC is a reason to skip.
-fn skipped(end: anyhow::Result<End>) -> anyhow::Result<End> {
+fn skipped(end: anyhow::Result<RunEnd>) -> anyhow::Result<RunEnd> {
     end.or_else(|error| match error.downcast_ref() {
-        Some(realm::RealmError::Missing { .. }) => Ok(End::Skipped(format!("{error:#}"))),
+        Some(realm::RealmError::Missing { .. }) => Ok(RunEnd::Skipped(format!("{error:#}"))),
         _ => Err(error),
     })
 }

@@ -2,8 +2,8 @@
 
 use super::cores::Cores;
 use super::kerberos_site::KerberosSite;
-use super::output::{Floor, Output};
-use super::{End, stopped};
+use super::output::{BenchOutput, Floor};
+use super::{RunEnd, stopped};
 use anyhow::{Context, bail};
 use client::{Client, Flavor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -27,10 +27,10 @@ const CONNECTION_FLOOR: f64 = 64.0;
 ///
 /// # Errors
 /// When realm or server do not work.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if hard < CONNECTIONS as u64 + 100 {
-        return Ok(End::Skipped(format!("only {hard} files may be open at once (ulimit -Hn)")));
+        return Ok(RunEnd::Skipped(format!("only {hard} files may be open at once (ulimit -Hn)")));
     }
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(65_536)), hard)?;
     let cores = Cores::choose()?;
@@ -53,7 +53,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let mut clients = Vec::new();
     for number in 0..CONNECTIONS {
         if stopped(stop) {
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
         clients.push(Client::connect(options.clone()).with_context(|| format!("connection {number}"))?);
     }
@@ -75,7 +75,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let after = resident(server.pid())? as f64 / 1024.0;
     println!("after they were cut                 {after:9.2} MiB   (their leases still run)");
     output.figure("after they were cut", "MiB", after, None);
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
 /// Resident memory of a process in KiB.

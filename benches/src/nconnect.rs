@@ -7,14 +7,14 @@
 //! same.
 
 use super::load_target::rate_unit;
-use super::output::{Floor, Output};
+use super::output::{BenchOutput, Floor};
 use super::test_bed::TestBed;
-use super::{End, stopped};
+use super::{RunEnd, stopped};
 use anyhow::bail;
 use bench::measuring::{
-    self, Axes, Case, CaseRecord, ClientLayout, Evaluation, Load, Record, Settings, Transfer, Watch,
+    self, Axes, Case, CaseRecord, ClientLayout, Evaluation, Load, Record, RunWatch, Settings, Transfer,
 };
-use bench::native::{Counters, Native, ServerSet, Target};
+use bench::native::{Counters, NativeDriver, ServerSet, Target};
 use bench::{Flavor, Unit};
 use report::form::cpu_unit;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ const UNIT: Unit = Unit::OperationsPerSecond;
 ///
 /// # Errors
 /// When realm or server do not work.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start_logged()?;
     output.note(&format!(
         "{}; one shard, one context for all connections of a row",
@@ -69,19 +69,19 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     };
     let mut record = Record::begin("nconnect", "One context over several connections", settings);
     let mut site = OnBed { target: test_bed.target(), test_bed: &test_bed };
-    let mut driver = Native::new(&mut site, "bench-nconnect", stop).counting();
-    let watch = Watch { stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
-    measuring::run(&mut Ways(FLAVORS.into_iter()), &mut driver, &mut record, watch)?;
+    let mut driver = NativeDriver::new(&mut site, "bench-nconnect", stop).counting();
+    let watch = RunWatch { stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+    measuring::run(&mut ConnectionWays(FLAVORS.into_iter()), &mut driver, &mut record, watch)?;
     for flavor in FLAVORS {
         report(output, &record, flavor);
     }
     if stopped(stop) {
-        return Ok(End::Interrupted);
+        return Ok(RunEnd::Interrupted);
     }
     let failures = record.skipped_sentences().into_iter().chain(record.stopped_by);
     match failures.reduce(|one, other| format!("{one} {other}")) {
         Some(failures) => bail!(failures),
-        None => Ok(End::Complete),
+        None => Ok(RunEnd::Complete),
     }
 }
 
@@ -97,9 +97,9 @@ fn variant(connections: u32, lag_max: Option<u32>) -> String {
 }
 
 /// All ways of one flavor after those of another.
-struct Ways(std::array::IntoIter<Flavor, 3>);
+struct ConnectionWays(std::array::IntoIter<Flavor, 3>);
 
-impl Evaluation for Ways {
+impl Evaluation for ConnectionWays {
     fn next(&mut self, _record: &Record) -> Option<Vec<Case>> {
         let flavor = self.0.next()?;
         let case = |(connections, lag_max)| Case {
@@ -140,7 +140,7 @@ impl ServerSet for OnBed<'_> {
     }
 }
 
-fn report(output: &mut Output, record: &Record, flavor: Flavor) {
+fn report(output: &mut BenchOutput, record: &Record, flavor: Flavor) {
     println!("\n{}", flavor.name());
     for one in record.cases.iter().filter(|one| one.case.group == flavor.name()) {
         let Some(figures) = &one.figures else { continue };
@@ -172,7 +172,7 @@ fn grown(one: &CaseRecord, name: &str) -> u64 {
 }
 
 /// What must not happen at all.
-fn losses(output: &mut Output, name: &str, one: &CaseRecord) -> String {
+fn losses(output: &mut BenchOutput, name: &str, one: &CaseRecord) -> String {
     let counts = [
         ("window drops", grown(one, "window_drops")),
         ("reconnects", grown(one, "client_reconnects") + grown(one, "accepted")),
@@ -189,7 +189,7 @@ fn losses(output: &mut Output, name: &str, one: &CaseRecord) -> String {
 
 /// How far calls arrived behind later ones of the context, as the server counts it: the part of the
 /// calls in each bucket, with the least lag of the bucket.
-fn lags(output: &mut Output, name: &str, one: &CaseRecord) -> String {
+fn lags(output: &mut BenchOutput, name: &str, one: &CaseRecord) -> String {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for (counter, count) in one.samples.iter().flat_map(|sample| &sample.counters) {
         if let Some(lag) = counter.strip_prefix("lag_").and_then(|lag| lag.parse().ok()) {

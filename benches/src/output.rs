@@ -43,7 +43,7 @@ impl Floor {
 }
 
 /// Everything that a run says.
-pub struct Output {
+pub struct BenchOutput {
     name: &'static str,
     environment: Environment,
     date: String,
@@ -53,7 +53,7 @@ pub struct Output {
     tables: Map<String, Value>,
 }
 
-impl Output {
+impl BenchOutput {
     /// Begins a run and says where it is.
     pub fn new(name: &'static str) -> Self {
         let environment = Environment::of_this_machine();

@@ -4,12 +4,12 @@
 use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
 use super::kerberos_site::KerberosSite;
-use super::load_target::{Load, LoadTarget, rate_unit};
-use super::output::{Floor, Output};
-use super::{End, stopped};
+use super::load_target::{LoadTarget, TargetLoad, rate_unit};
+use super::output::{BenchOutput, Floor};
+use super::{RunEnd, stopped};
 use bench::measuring::{Interval, Sample, compare};
-use bench::workload::Shape;
-use bench::{Endpoint, Flavor, Mount, Unit};
+use bench::workload::TransferShape;
+use bench::{Endpoint, ExportMount, Flavor, Unit};
 use realm::Enctypes;
 use report::form::cpu_unit;
 use std::net::TcpListener;
@@ -46,20 +46,20 @@ const FILE_SIZE: u64 = 64 << 20;
 const DEPTHS: [u32; 5] = [64, 8, 4, 2, 1];
 
 /// The rows, in their order.
-const LOADS: [(Load, &str); 5] = [
+const LOADS: [(TargetLoad, &str); 5] = [
     (RANDOM_READ, "random read 4 KiB"),
-    (Load::random(true, RANDOM_DEPTH), "random write 4 KiB"),
-    (Load::Metadata, "metadata mix"),
+    (TargetLoad::random(true, RANDOM_DEPTH), "random write 4 KiB"),
+    (TargetLoad::Metadata, "metadata mix"),
     (SEQUENTIAL_READ, "sequential read 1 MiB"),
-    (Load::sequential(true, 8, 1 << 20), "sequential write 1 MiB"),
+    (TargetLoad::sequential(true, 8, 1 << 20), "sequential write 1 MiB"),
 ];
 
 const RANDOM_DEPTH: usize = 64;
-const RANDOM_READ: Load = Load::random(false, RANDOM_DEPTH);
-const SEQUENTIAL_READ: Load = Load::sequential(false, 8, 1 << 20);
+const RANDOM_READ: TargetLoad = TargetLoad::random(false, RANDOM_DEPTH);
+const SEQUENTIAL_READ: TargetLoad = TargetLoad::sequential(false, 8, 1 << 20);
 
 /// What is asked of the ratio of a row.
-fn floor(load: Load, flavor: Flavor) -> Option<Floor> {
+fn floor(load: TargetLoad, flavor: Flavor) -> Option<Floor> {
     match flavor {
         Flavor::Sys if load == RANDOM_READ => Some(Floor::AtMost(0.5)),
         Flavor::Krb5p if load == SEQUENTIAL_READ => Some(Floor::AtMost(1.0 / 3.0)),
@@ -68,7 +68,7 @@ fn floor(load: Load, flavor: Flavor) -> Option<Floor> {
 }
 
 /// One of the servers.
-struct Peer<'a> {
+struct PeerServer<'a> {
     name: String,
     load_target: LoadTarget<'a>,
 }
@@ -77,10 +77,10 @@ struct Peer<'a> {
 ///
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
-pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let package = match ganesha::Package::find(arguments.ganesha) {
         Ok(package) => package,
-        Err(reason) => return Ok(End::Skipped(reason)),
+        Err(reason) => return Ok(RunEnd::Skipped(reason)),
     };
     let cores = Cores::choose()?;
     let site = KerberosSite::start(Enctypes::default())?;
@@ -96,24 +96,29 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
         cores.on_server(|| Ganesha::start(&package, work.path(), &export, site.realm(), free, None))?;
     let load_target = |pid, address| LoadTarget { site: &site, pid, address, file_size: FILE_SIZE, stop };
     let peers = [
-        Peer { name: "orthrus".to_owned(), load_target: load_target(server.pid(), server.address()) },
-        Peer { name: package.name(), load_target: load_target(ganesha.pid(), free) },
+        PeerServer { name: "orthrus".to_owned(), load_target: load_target(server.pid(), server.address()) },
+        PeerServer { name: package.name(), load_target: load_target(ganesha.pid(), free) },
     ];
     introduce(output, cores, (&package, folder.kind()), arguments.rounds);
     let mut lower = 1;
     for flavor in Flavor::ALL {
         let rounds = arguments.rounds;
-        let mut run = Run { peers: &peers, flavor, rounds, stop, lower, output: &mut *output };
+        let mut run = PeerRun { peers: &peers, flavor, rounds, stop, lower, output: &mut *output };
         run.flavor();
         lower = run.lower;
         if stopped(stop) {
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
     }
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
-fn introduce(output: &mut Output, cores: Cores, (package, lies_on): (&ganesha::Package, &str), rounds: u32) {
+fn introduce(
+    output: &mut BenchOutput,
+    cores: Cores,
+    (package, lies_on): (&ganesha::Package, &str),
+    rounds: u32,
+) {
     output.note(&format!("peer: {}", package.name()));
     output.note(&format!(
         "{}; one folder on {lies_on}, exported by both; one realm; one connection",
@@ -131,21 +136,21 @@ fn introduce(output: &mut Output, cores: Cores, (package, lies_on): (&ganesha::P
 }
 
 /// The rows of one flavor.
-struct Run<'a> {
-    peers: &'a [Peer<'a>; 2],
+struct PeerRun<'a> {
+    peers: &'a [PeerServer<'a>; 2],
     flavor: Flavor,
     rounds: u32,
     stop: &'a AtomicBool,
     /// Where in [`DEPTHS`] a row that failed goes on; what did not work for one row is not tried
     /// for the next.
     lower: usize,
-    output: &'a mut Output,
+    output: &'a mut BenchOutput,
 }
 
 /// A server's mount, or why there is none.
-type Side = Result<Mount, String>;
+type PeerMount = Result<ExportMount, String>;
 
-impl Run<'_> {
+impl PeerRun<'_> {
     fn flavor(&mut self) {
         for (load, title) in LOADS {
             if self.row(load, title, DEPTHS[0]) {
@@ -162,7 +167,7 @@ impl Run<'_> {
 
     /// Measures one row in turns and says whether no server failed. Each row has mounts of its own:
     /// what a failure leaves is not fit to measure the next with.
-    fn row(&mut self, load: Load, title: &str, depth: u32) -> bool {
+    fn row(&mut self, load: TargetLoad, title: &str, depth: u32) -> bool {
         if stopped(self.stop) {
             return true;
         }
@@ -177,7 +182,7 @@ impl Run<'_> {
                 }
             }
         }
-        let random = matches!(load, Load::Transfer(Shape { random: true, .. }));
+        let random = matches!(load, TargetLoad::Transfer(TransferShape { random: true, .. }));
         let mut name = format!("{} {title}", self.flavor.name());
         if random || depth < DEPTHS[0] {
             name += &format!(", {depth} in flight");
@@ -190,17 +195,17 @@ impl Run<'_> {
         sides.iter().all(Result::is_ok)
     }
 
-    fn mount(&self, peer: &Peer<'_>, depth: u32) -> Side {
+    fn mount(&self, peer: &PeerServer<'_>, depth: u32) -> PeerMount {
         self.try_mount(peer, depth).map_err(|error| format!("{error:#}"))
     }
 
-    fn try_mount(&self, peer: &Peer<'_>, depth: u32) -> anyhow::Result<Mount> {
+    fn try_mount(&self, peer: &PeerServer<'_>, depth: u32) -> anyhow::Result<ExportMount> {
         let mut options = peer.load_target.options(self.flavor)?;
         options.slots_max = depth;
         peer.load_target.mount("/data", self.flavor, options)
     }
 
-    fn report(&mut self, load: Load, name: &str, measured: &[Vec<Sample>; 2], sides: &[Side; 2]) {
+    fn report(&mut self, load: TargetLoad, name: &str, measured: &[Vec<Sample>; 2], sides: &[PeerMount; 2]) {
         let unit = load.unit();
         let each = measured
             .each_ref()

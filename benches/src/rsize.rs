@@ -1,13 +1,13 @@
 //! Which sizes of reads and writes to offer where they are protected: sequential ones of one and of
 //! several clients, with the same number of bytes in flight.
 
-use super::load_target::{Load, LoadTarget};
-use super::output::Output;
+use super::load_target::{LoadTarget, TargetLoad};
+use super::output::BenchOutput;
 use super::test_bed::TestBed;
-use super::{End, stopped};
+use super::{RunEnd, stopped};
 use anyhow::Context;
 use bench::measuring::Interval;
-use bench::{Endpoint, Flavor, Mount, cpu};
+use bench::{Endpoint, ExportMount, Flavor, cpu};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const LENGTH: Duration = Duration::from_millis(400);
 ///
 /// # Errors
 /// When realm or server do not work.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start()?;
     let load_target = test_bed.load_target(stop);
     output.note(&format!("{}; one shard; the clients share their core", test_bed.cores().describe()));
@@ -41,18 +41,18 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         for flavor in [Flavor::Sys, Flavor::Krb5i, Flavor::Krb5p] {
             for clients in CLIENTS {
                 let Some(figures) = measure(&load_target, write, flavor, clients)? else {
-                    return Ok(End::Interrupted);
+                    return Ok(RunEnd::Interrupted);
                 };
                 report(output, write, flavor, clients, &figures);
             }
         }
     }
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
 /// The rounds of one size.
 #[derive(Default)]
-struct Figures {
+struct SizeFigures {
     /// The server's processor time in s/GB.
     cost: Vec<f64>,
     /// MB/s.
@@ -64,17 +64,17 @@ fn measure(
     write: bool,
     flavor: Flavor,
     clients: usize,
-) -> anyhow::Result<Option<[Figures; SIZES.len()]>> {
+) -> anyhow::Result<Option<[SizeFigures; SIZES.len()]>> {
     let mut options = load_target.options(flavor)?;
     options.slots_max = u32::try_from(IN_FLIGHT / SIZES[0] / clients)?;
     let mounts = (0..clients).map(|_| load_target.mount("/data", flavor, options.clone()));
     let mut mounts = mounts.collect::<anyhow::Result<Vec<_>>>()?;
     // Sizes beyond what the server offers are to be tried too.
-    mounts.iter_mut().for_each(Mount::exceed_offer);
-    let mut figures = <[Figures; SIZES.len()]>::default();
+    mounts.iter_mut().for_each(ExportMount::exceed_offer);
+    let mut figures = <[SizeFigures; SIZES.len()]>::default();
     for round in 0..ROUNDS {
         for (size, figures) in SIZES.into_iter().zip(&mut figures) {
-            let load = Load::sequential(write, IN_FLIGHT / size / clients, size);
+            let load = TargetLoad::sequential(write, IN_FLIGHT / size / clients, size);
             if round == 0 {
                 together(load_target, &mut mounts, load)?;
             }
@@ -91,7 +91,11 @@ fn measure(
 }
 
 /// Lets all clients work at once; returns the server's processor time in s/GB, and MB/s.
-fn together(load_target: &LoadTarget<'_>, mounts: &mut [Mount], load: Load) -> anyhow::Result<(f64, f64)> {
+fn together(
+    load_target: &LoadTarget<'_>,
+    mounts: &mut [ExportMount],
+    load: TargetLoad,
+) -> anyhow::Result<(f64, f64)> {
     let used = || cpu::of_process(load_target.pid).context("the server is gone");
     let (before, start) = (used()?, Instant::now());
     let bytes = std::thread::scope(|scope| {
@@ -106,7 +110,7 @@ fn together(load_target: &LoadTarget<'_>, mounts: &mut [Mount], load: Load) -> a
     Ok((used / (bytes as f64 / 1e9), bytes as f64 / 1e6 / start.elapsed().as_secs_f64()))
 }
 
-fn report(output: &mut Output, write: bool, flavor: Flavor, clients: usize, figures: &[Figures]) {
+fn report(output: &mut BenchOutput, write: bool, flavor: Flavor, clients: usize, figures: &[SizeFigures]) {
     let name = flavor.name();
     let (what, short) = if write { ("writes", "wsize") } else { ("reads", "rsize") };
     let plural = if clients == 1 { "" } else { "s" };

@@ -2,13 +2,13 @@
 
 use super::disk::SlowDisk;
 use super::fairness::step_back;
-use super::load_target::{Load, LoadTarget};
-use super::output::{Floor, Output};
+use super::load_target::{LoadTarget, TargetLoad};
+use super::output::{BenchOutput, Floor};
 use super::test_bed::TestBed;
-use super::{End, stopped};
+use super::{RunEnd, stopped};
 use anyhow::Context;
 use bench::measuring::{Interval, Sample};
-use bench::{Endpoint, Flavor, Mount};
+use bench::{Endpoint, ExportMount, Flavor};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,9 +44,9 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 /// When the disk, the realm or the server do not work.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     if let Some(reason) = SlowDisk::missing() {
-        return Ok(End::Skipped(reason));
+        return Ok(RunEnd::Skipped(reason));
     }
     // Dropped after the server, which has files open on it.
     let disk = SlowDisk::make(DISK_SIZE)?;
@@ -69,14 +69,14 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         disk.hold_back(DISK_SPEED)?;
         let mut rounds = Vec::new();
         for round in 0..ROUNDS {
-            let mut cached = || fast.repeat(&mut first, Load::random(false, 1), round, LENGTH);
+            let mut cached = || fast.repeat(&mut first, TargetLoad::random(false, 1), round, LENGTH);
             let alone = cached()?;
             disk.forget(reader.folder())?;
             let (beside, others) = beside(&slow, (&mut reader, &mut writer), cached)?;
             if stopped(stop) {
-                return Ok(End::Interrupted);
+                return Ok(RunEnd::Interrupted);
             }
-            rounds.extend(alone.zip(beside).map(|(alone, beside)| Round { alone, beside, others }));
+            rounds.extend(alone.zip(beside).map(|(alone, beside)| DiskRound { alone, beside, others }));
         }
         report(output, flavor, &rounds);
         disk.hold_back(0)?;
@@ -84,17 +84,17 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
             mount.finish()?;
         }
     }
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
 /// The first client without and with the others.
-struct Round {
+struct DiskRound {
     alone: Sample,
     beside: Sample,
-    others: Others,
+    others: OtherClients,
 }
 
-impl Round {
+impl DiskRound {
     fn side(&self, busy: bool) -> &Sample {
         if busy { &self.beside } else { &self.alone }
     }
@@ -102,7 +102,7 @@ impl Round {
 
 /// What the others did meanwhile, and what the server's threads waited for.
 #[derive(Clone, Copy, Debug, Default)]
-struct Others {
+struct OtherClients {
     reads_per_second: f64,
     read_p99_us: f64,
     commits: u64,
@@ -113,9 +113,9 @@ struct Others {
 /// Does something while other threads keep the disk busy.
 fn beside<T>(
     load_target: &LoadTarget<'_>,
-    (reader, writer): (&mut Mount, &mut Mount),
+    (reader, writer): (&mut ExportMount, &mut ExportMount),
     mut work: impl FnMut() -> anyhow::Result<T>,
-) -> anyhow::Result<(T, Others)> {
+) -> anyhow::Result<(T, OtherClients)> {
     let (enough, commits) = (AtomicBool::new(false), AtomicU64::new(0));
     let shard = shard_of(load_target.pid)?;
     std::thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn beside<T>(
             while !enough.load(Ordering::Relaxed) {
                 all.extend(load_target.plain(
                     reader,
-                    Load::random(false, DEPTH),
+                    TargetLoad::random(false, DEPTH),
                     Duration::from_millis(500),
                 )?);
             }
@@ -148,7 +148,7 @@ fn beside<T>(
         let (samples, shard_waited) = watching.join().ok().context("the watcher panicked")?;
         let seconds: f64 = reads.iter().map(|one| one.seconds).sum();
         let operations: u64 = reads.iter().map(|one| one.operations).sum();
-        let others = Others {
+        let others = OtherClients {
             reads_per_second: operations as f64 / seconds,
             read_p99_us: reads.iter().filter_map(Sample::p99_us).fold(0.0, f64::max),
             commits: commits.load(Ordering::Relaxed),
@@ -159,7 +159,7 @@ fn beside<T>(
     })
 }
 
-fn write_and_commit(mount: &mut Mount) -> anyhow::Result<()> {
+fn write_and_commit(mount: &mut ExportMount) -> anyhow::Result<()> {
     for tag in 0..WRITES {
         mount.start_write(tag, 4096 * tag as u64, &[7; 4096])?;
     }
@@ -198,7 +198,7 @@ fn watch(stat: &PathBuf, enough: &AtomicBool) -> (u64, u64) {
     (samples, waited)
 }
 
-fn report(output: &mut Output, flavor: Flavor, rounds: &[Round]) {
+fn report(output: &mut BenchOutput, flavor: Flavor, rounds: &[DiskRound]) {
     println!("\ncached reads with {}", flavor.name());
     let name = |what: &str| format!("slow disk {}, {what}", flavor.name());
     for (what, busy) in [("disk idle", false), ("disk busy", true)] {
@@ -222,7 +222,8 @@ fn report(output: &mut Output, flavor: Flavor, rounds: &[Round]) {
             ratio.median, ratio.low, ratio.high
         );
     }
-    let each = |value: fn(&Others) -> f64| Interval::of(rounds.iter().map(|round| value(&round.others)));
+    let each =
+        |value: fn(&OtherClients) -> f64| Interval::of(rounds.iter().map(|round| value(&round.others)));
     if let (Some(rate), Some(p99)) =
         (each(|others| others.reads_per_second), each(|others| others.read_p99_us))
     {
@@ -230,7 +231,7 @@ fn report(output: &mut Output, flavor: Flavor, rounds: &[Round]) {
         output.interval(&name("p99 of uncached reads"), "µs", p99, None);
         println!("  uncached reads: {:.0} a second, p99 {:.0} µs", rate.median, p99.median);
     }
-    let sum = |value: fn(&Others) -> u64| rounds.iter().map(|round| value(&round.others)).sum::<u64>();
+    let sum = |value: fn(&OtherClients) -> u64| rounds.iter().map(|round| value(&round.others)).sum::<u64>();
     let (samples, waited) = (sum(|others| others.samples), sum(|others| others.shard_waited));
     output.figure(&name("COMMITs"), "count", sum(|others| others.commits) as f64, None);
     output.figure(&name("looks at the shard"), "count", samples as f64, None);

@@ -1,8 +1,8 @@
 //! What the AES and hash units of this core can do with full lanes, from kernels on registers that
 //! run in between.
 
-use super::program::{Program, Source};
-use super::row::{Operation, Row};
+use super::program::{ColumnProgram, ColumnSource};
+use super::row::{TokenOperation, TokenRow};
 use bench::measuring::Interval;
 use krb5::{Cpu, Enctype};
 use std::time::Duration;
@@ -14,23 +14,23 @@ const LENGTH: Duration = Duration::from_millis(4);
 const KERNELS: [&str; 5] = ["aes", "aes-chain", "hash", "hash-chain", "both"];
 
 /// One program for each width of the registers.
-const WIDE: Source = source(
+const WIDE: ColumnSource = source(
     "limit-64",
     &["-DWIDTH=64", "-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mvaes", "-maes", "-mbmi2"],
 );
-const MIDDLE: Source = source("limit-32", &["-DWIDTH=32", "-mavx2", "-mvaes", "-maes", "-mbmi2"]);
-const NARROW: Source = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes", "-mbmi2", "-msha"]);
-const NARROW_WITHOUT_SHA: Source = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes", "-mbmi2"]);
+const MIDDLE: ColumnSource = source("limit-32", &["-DWIDTH=32", "-mavx2", "-mvaes", "-maes", "-mbmi2"]);
+const NARROW: ColumnSource = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes", "-mbmi2", "-msha"]);
+const NARROW_WITHOUT_SHA: ColumnSource = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes", "-mbmi2"]);
 
-const fn source(name: &'static str, flags: &'static [&'static str]) -> Source {
-    Source { file: "limit.c", name, flags, header: "immintrin.h", package: "build-essential" }
+const fn source(name: &'static str, flags: &'static [&'static str]) -> ColumnSource {
+    ColumnSource { file: "limit.c", name, flags, header: "immintrin.h", package: "build-essential" }
 }
 
 /// The kernels at work, and what they have come to.
-pub struct Calibration {
+pub struct LaneCalibration {
     /// From wide to narrow.
-    programs: Vec<(Cpu, Program)>,
-    /// For each program, enctype and kernel the rates in GB/s, as [`Calibration::slot`] counts.
+    programs: Vec<(Cpu, ColumnProgram)>,
+    /// For each program, enctype and kernel the rates in GB/s, as [`LaneCalibration::slot`] counts.
     rates: Vec<Vec<f64>>,
 }
 
@@ -49,7 +49,7 @@ pub struct Rates {
     pub hash_chain: f64,
 }
 
-impl Calibration {
+impl LaneCalibration {
     /// Compiles and starts the programs that this processor can run.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Calibration {
                 continue;
             }
             if let Some(path) = source.build()? {
-                programs.push((cpu, Program::start(&path, &[])?));
+                programs.push((cpu, ColumnProgram::start(&path, &[])?));
             }
         }
         let rates = vec![Vec::new(); programs.len() * Enctype::ALL.len() * KERNELS.len()];
@@ -137,7 +137,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    fn of(row: &Row) -> Self {
+    fn of(row: &TokenRow) -> Self {
         let sha2 = row.enctype.etype() >= 19;
         // Confounder and copy of the header; RFC 4121 section 4.2.6.2, signed: the header alone.
         let covered = row.len + if row.operation.seals() { 32 } else { 16 };
@@ -153,14 +153,14 @@ impl Bytes {
 impl Rates {
     /// Returns the limit of a row in GB/s of plaintext: nobody beats full lanes, nor the chain of a
     /// single message.
-    pub fn limit(&self, row: &Row) -> f64 {
+    pub fn limit(&self, row: &TokenRow) -> f64 {
         let bytes = Bytes::of(row);
         let apart = bytes.aes / self.aes + bytes.hash / self.hash;
         let common = bytes.aes.min(bytes.hash);
         let at_once =
             common / self.both + (bytes.aes - common) / self.aes + (bytes.hash - common) / self.hash;
         let full = apart.min(at_once) * row.count as f64;
-        let encrypts = row.operation == Operation::Wrap;
+        let encrypts = row.operation == TokenOperation::Wrap;
         let chain = if encrypts { bytes.aes / self.aes_chain } else { 0.0 };
         let time = full.max(chain).max(bytes.hash / self.hash_chain);
         (row.count * row.len) as f64 / time
@@ -173,21 +173,21 @@ mod tests {
 
     const RATES: Rates = Rates { aes: 10.0, hash: 5.0, both: 4.0, aes_chain: 1.0, hash_chain: 0.5 };
 
-    fn row(operation: Operation, count: usize, len: usize) -> Row {
-        Row { operation, enctype: Enctype::Aes256CtsHmacSha1_96, count, len, contexts: 1 }
+    fn row(operation: TokenOperation, count: usize, len: usize) -> TokenRow {
+        TokenRow { operation, enctype: Enctype::Aes256CtsHmacSha1_96, count, len, contexts: 1 }
     }
 
     #[test]
     fn many_messages_are_limited_by_the_units_and_one_by_its_chains() {
-        let many = RATES.limit(&row(Operation::Wrap, 16, 1 << 20));
+        let many = RATES.limit(&row(TokenOperation::Wrap, 16, 1 << 20));
         assert!((3.9..=4.0).contains(&many), "{many}");
-        let one = RATES.limit(&row(Operation::Wrap, 1, 1 << 20));
+        let one = RATES.limit(&row(TokenOperation::Wrap, 1, 1 << 20));
         assert!((0.49..=0.5).contains(&one), "{one}");
     }
 
     #[test]
     fn a_signature_of_128_bytes_takes_four_blocks_of_sha_1() {
-        let bytes = Bytes::of(&row(Operation::Mic, 16, 128));
+        let bytes = Bytes::of(&row(TokenOperation::Mic, 16, 128));
         assert_eq!((bytes.aes, bytes.hash), (0.0, 256.0));
     }
 }

@@ -8,19 +8,19 @@ mod row;
 mod table;
 
 use super::cores::Cores;
-use super::output::Output;
-use super::{End, stopped};
+use super::output::BenchOutput;
+use super::{RunEnd, stopped};
 use anyhow::{Context, ensure};
 use krb5::{Cpu, Enctype};
-use limit::Calibration;
+use limit::LaneCalibration;
 use ours::Ours;
-use program::{Program, Source};
-use row::Row;
+use program::{ColumnProgram, ColumnSource};
+use row::TokenRow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use table::{Measured, Table};
+use table::{PathTable, RowRates};
 
 /// Turns of every column, one after the other: A B C, A B C.
 const ROUNDS: usize = 5;
@@ -48,21 +48,21 @@ impl Arguments {
     }
 }
 
-const MIT: Source = Source {
+const MIT: ColumnSource = ColumnSource {
     file: "mit.c",
     name: "mit",
     flags: &["-lkrb5", "-lk5crypto"],
     header: "krb5.h",
     package: "libkrb5-dev",
 };
-const OPENSSL: Source = Source {
+const OPENSSL: ColumnSource = ColumnSource {
     file: "openssl.c",
     name: "openssl",
     flags: &["-lcrypto"],
     header: "openssl/evp.h",
     package: "libssl-dev",
 };
-const IPSEC_MB: Source = Source {
+const IPSEC_MB: ColumnSource = ColumnSource {
     file: "ipsec_mb.c",
     name: "ipsec-mb",
     flags: &["-lIPSec_MB"],
@@ -71,7 +71,7 @@ const IPSEC_MB: Source = Source {
 };
 
 /// The other columns; those whose package is missing are not there.
-struct Others {
+struct OtherColumns {
     mit: Option<PathBuf>,
     openssl: Option<PathBuf>,
     ipsec_mb: Option<PathBuf>,
@@ -81,19 +81,19 @@ struct Others {
 ///
 /// # Errors
 /// When a path was asked for that this processor does not have, and when a program does not work.
-pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let cpu = arguments.cpu.unwrap_or_else(Cpu::best);
     ensure!(cpu.is_available(), "this processor cannot do {cpu}");
     let cores = Cores::choose()?;
     cores.on_server(|| {
         let others = others(output)?;
-        let mut calibration = Calibration::start()?;
+        let mut calibration = LaneCalibration::start()?;
         describe(output);
-        let rows: Vec<_> = Row::all().into_iter().filter(|row| arguments.wants(&row.name())).collect();
+        let rows: Vec<_> = TokenRow::all().into_iter().filter(|row| arguments.wants(&row.name())).collect();
         let end = table(output, stop, cpu, &rows, &others, &mut calibration)?;
         // Machines without wide vectors have floors of their own.
         let second = arguments.cpu.is_none() && cpu != Cpu::AesNi && Cpu::AesNi.is_available();
-        if !second || matches!(end, End::Interrupted) {
+        if !second || matches!(end, RunEnd::Interrupted) {
             return Ok(end);
         }
         let rows: Vec<_> = rows.into_iter().filter(|row| row.floor(Cpu::AesNi).is_some()).collect();
@@ -101,15 +101,15 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
     })
 }
 
-fn others(output: &mut Output) -> anyhow::Result<Others> {
-    let mut build = |source: &Source, what: &str| {
+fn others(output: &mut BenchOutput) -> anyhow::Result<OtherColumns> {
+    let mut build = |source: &ColumnSource, what: &str| {
         let program = source.build()?;
         if program.is_none() {
             output.note(&format!("{what}: not here; apt-get install {} gives it", source.package));
         }
         anyhow::Ok(program)
     };
-    let others = Others {
+    let others = OtherColumns {
         mit: build(&MIT, "MIT's library")?,
         openssl: build(&OPENSSL, "one at a time")?,
         ipsec_mb: build(&IPSEC_MB, "many at once")?,
@@ -158,7 +158,7 @@ fn unhex(line: &str) -> Option<Vec<u8>> {
     (0..line.len()).step_by(2).map(|at| u8::from_str_radix(line.get(at..at + 2)?, 16).ok()).collect()
 }
 
-fn describe(output: &mut Output) {
+fn describe(output: &mut BenchOutput) {
     output.note(&format!(
         "all on one core in turn: {ROUNDS} rounds of {} ms of processor time each; median [interval]",
         TURN.as_millis()
@@ -167,17 +167,17 @@ fn describe(output: &mut Output) {
 }
 
 /// The columns at work.
-struct Columns {
-    mit: Option<Program>,
-    two_passes: Option<Program>,
-    stitched: Option<Program>,
-    ipsec_mb: Option<Program>,
+struct KrbColumns {
+    mit: Option<ColumnProgram>,
+    two_passes: Option<ColumnProgram>,
+    stitched: Option<ColumnProgram>,
+    ipsec_mb: Option<ColumnProgram>,
 }
 
-impl Columns {
-    fn start(others: &Others, cpu: Cpu) -> anyhow::Result<Self> {
+impl KrbColumns {
+    fn start(others: &OtherColumns, cpu: Cpu) -> anyhow::Result<Self> {
         let start = |path: &Option<PathBuf>, environment: &[(&str, &str)]| {
-            path.as_deref().map(|path| Program::start(path, environment)).transpose()
+            path.as_deref().map(|path| ColumnProgram::start(path, environment)).transpose()
         };
         Ok(Self {
             mit: start(&others.mit, &[])?,
@@ -187,9 +187,14 @@ impl Columns {
         })
     }
 
-    fn measure(&mut self, row: Row, cpu: Cpu, calibration: &mut Calibration) -> anyhow::Result<Measured> {
+    fn measure(
+        &mut self,
+        row: TokenRow,
+        cpu: Cpu,
+        calibration: &mut LaneCalibration,
+    ) -> anyhow::Result<RowRates> {
         let mut ours = Ours::new(row, cpu)?;
-        let mut measured = Measured::default();
+        let mut measured = RowRates::default();
         let request = row.request();
         for _ in 0..ROUNDS {
             measured.ours.push(ours.turn(TURN)?.gb_per_s());
@@ -203,7 +208,7 @@ impl Columns {
     }
 }
 
-fn turn(program: &mut Option<Program>, request: &str, rates: &mut Vec<f64>) -> anyhow::Result<()> {
+fn turn(program: &mut Option<ColumnProgram>, request: &str, rates: &mut Vec<f64>) -> anyhow::Result<()> {
     let Some(program) = program else { return Ok(()) };
     if let Ok(work) = program.turn(request, TURN)? {
         rates.push(work.gb_per_s());
@@ -214,23 +219,23 @@ fn turn(program: &mut Option<Program>, request: &str, rates: &mut Vec<f64>) -> a
 /// Measures with one set of instructions and prints as it goes; the limits follow when all rounds
 /// of them are run.
 fn table(
-    output: &mut Output,
+    output: &mut BenchOutput,
     stop: &AtomicBool,
     cpu: Cpu,
-    rows: &[Row],
-    others: &Others,
-    calibration: &mut Calibration,
-) -> anyhow::Result<End> {
-    let mut columns = Columns::start(others, cpu)?;
-    let mut table = Table::new(cpu);
+    rows: &[TokenRow],
+    others: &OtherColumns,
+    calibration: &mut LaneCalibration,
+) -> anyhow::Result<RunEnd> {
+    let mut columns = KrbColumns::start(others, cpu)?;
+    let mut table = PathTable::new(cpu);
     for &row in rows {
         if stopped(stop) {
             table.print(output, calibration);
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
         let measured = columns.measure(row, cpu, calibration)?;
         table.take(row, measured);
     }
     table.print(output, calibration);
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }

@@ -1,8 +1,8 @@
 //! Our own column: the `krb5` crate on one of its paths, on memory of the same shape as the other
 //! columns.
 
-use super::program::Work;
-use super::row::{Operation, Row};
+use super::program::WorkDone;
+use super::row::{TokenOperation, TokenRow};
 use anyhow::ensure;
 use krb5::{
     ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
@@ -17,7 +17,7 @@ const POOL_MESSAGES_MAX: usize = 256;
 
 /// A row, ready to run: about a mebibyte of messages.
 pub struct Ours {
-    row: Row,
+    row: TokenRow,
     cpu: Cpu,
     contexts: Vec<(ContextKeys, ContextKeys)>,
     tokens: Vec<Vec<u8>>,
@@ -51,7 +51,7 @@ fn timed<M>(
 
 impl Ours {
     /// Makes the messages; those to open or to check are made by the other side.
-    pub fn new(row: Row, cpu: Cpu) -> anyhow::Result<Self> {
+    pub fn new(row: TokenRow, cpu: Cpu) -> anyhow::Result<Self> {
         let batches = (POOL_BYTES / (row.count * (row.len + 64))).clamp(1, POOL_MESSAGES_MAX / row.count);
         let contexts: Vec<_> =
             (0..row.contexts).map(|n| sides(row.enctype, n as u8)).collect::<Result<_, _>>()?;
@@ -61,19 +61,19 @@ impl Ours {
         let tokens = saved.clone();
         let mut made = Self { row, cpu, contexts, tokens, saved, signatures: Vec::new() };
         match row.operation {
-            Operation::Wrap | Operation::Mic => {}
-            Operation::Unwrap => {
+            TokenOperation::Wrap | TokenOperation::Mic => {}
+            TokenOperation::Unwrap => {
                 made.wrap()?;
                 made.saved.clone_from(&made.tokens);
             }
-            Operation::Verify => made.signatures = made.mic()?.1,
+            TokenOperation::Verify => made.signatures = made.mic()?.1,
         }
         Ok(made)
     }
 
     /// Works for so long.
-    pub fn turn(&mut self, length: Duration) -> anyhow::Result<Work> {
-        let mut work = Work { bytes: 0.0, used: Duration::ZERO };
+    pub fn turn(&mut self, length: Duration) -> anyhow::Result<WorkDone> {
+        let mut work = WorkDone { bytes: 0.0, used: Duration::ZERO };
         self.once()?;
         while work.used < length {
             work.used += self.once()?;
@@ -88,10 +88,10 @@ impl Ours {
             token.copy_from_slice(saved);
         }
         match self.row.operation {
-            Operation::Wrap => self.wrap(),
-            Operation::Unwrap => self.unwrap(),
-            Operation::Mic => Ok(self.mic()?.0),
-            Operation::Verify => self.verify(),
+            TokenOperation::Wrap => self.wrap(),
+            TokenOperation::Unwrap => self.unwrap(),
+            TokenOperation::Mic => Ok(self.mic()?.0),
+            TokenOperation::Verify => self.verify(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// A program to compile.
-pub struct Source {
+pub struct ColumnSource {
     /// The file in this folder, and its name once it is a program.
     pub file: &'static str,
     pub name: &'static str,
@@ -21,7 +21,7 @@ pub struct Source {
 }
 
 /// A program at work. It ends with its standard input.
-pub struct Program {
+pub struct ColumnProgram {
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -29,18 +29,18 @@ pub struct Program {
 
 /// What a program did in a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Work {
+pub struct WorkDone {
     pub bytes: f64,
     pub used: Duration,
 }
 
-impl Work {
+impl WorkDone {
     pub fn gb_per_s(self) -> f64 {
         self.bytes / self.used.as_nanos().max(1) as f64
     }
 }
 
-impl Source {
+impl ColumnSource {
     /// Compiles it; `None` where its package is missing.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ fn header_exists(header: &str) -> anyhow::Result<bool> {
     Ok(compiler.wait()?.success())
 }
 
-impl Program {
+impl ColumnProgram {
     /// Starts a program with variables in its environment.
     pub fn start(path: &Path, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
         let mut child = Command::new(path)
@@ -92,7 +92,7 @@ impl Program {
     }
 
     /// Asks for a turn; `Err` holds the reason why the program does not do such a row.
-    pub fn turn(&mut self, request: &str, length: Duration) -> anyhow::Result<Result<Work, String>> {
+    pub fn turn(&mut self, request: &str, length: Duration) -> anyhow::Result<Result<WorkDone, String>> {
         let requests = self.requests.as_mut().context("the program has ended")?;
         writeln!(requests, "{request} {}", length.as_nanos())?;
         let mut answer = String::new();
@@ -103,11 +103,11 @@ impl Program {
         let Some((bytes, nanoseconds)) = answer.trim_end().split_once(' ') else {
             bail!("{answer:?} is no answer to {request:?}")
         };
-        Ok(Ok(Work { bytes: bytes.parse()?, used: Duration::from_nanos(nanoseconds.parse()?) }))
+        Ok(Ok(WorkDone { bytes: bytes.parse()?, used: Duration::from_nanos(nanoseconds.parse()?) }))
     }
 }
 
-impl Drop for Program {
+impl Drop for ColumnProgram {
     fn drop(&mut self) {
         self.requests = None;
         // It ends by itself, also with an error that it has printed.

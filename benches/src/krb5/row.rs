@@ -4,14 +4,14 @@ use krb5::{Cpu, Enctype};
 
 /// What is done with the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum TokenOperation {
     Wrap,
     Unwrap,
     Mic,
     Verify,
 }
 
-impl Operation {
+impl TokenOperation {
     pub const ALL: [Self; 4] = [Self::Wrap, Self::Unwrap, Self::Mic, Self::Verify];
 
     pub fn name(self) -> &'static str {
@@ -31,8 +31,8 @@ impl Operation {
 
 /// One line of the table: batches of `count` messages of `len` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
-    pub operation: Operation,
+pub struct TokenRow {
+    pub operation: TokenOperation,
     pub enctype: Enctype,
     pub count: usize,
     pub len: usize,
@@ -61,12 +61,12 @@ const SEALED: [(usize, usize); 11] = [
 /// Batches to sign: a call's header, and a message of `krb5i`.
 const SIGNED: [(usize, usize); 4] = [(1, 128), (16, 128), (64, 128), (16, 4 * KIB)];
 
-impl Row {
+impl TokenRow {
     /// Returns all rows, in the order of the table.
     pub fn all() -> Vec<Self> {
         let mut rows = Vec::new();
         for enctype in Enctype::ALL {
-            for operation in Operation::ALL {
+            for operation in TokenOperation::ALL {
                 let shapes = if operation.seals() { &SEALED[..] } else { &SIGNED[..] };
                 for &(count, len) in shapes {
                     rows.push(Self { operation, enctype, count, len, contexts: 1 });
@@ -98,7 +98,7 @@ impl Row {
 
     /// Returns how many times as fast as MIT's library it has to be.
     pub fn floor(&self, cpu: Cpu) -> Option<f64> {
-        use Operation::{Mic, Unwrap, Wrap};
+        use TokenOperation::{Mic, Unwrap, Wrap};
         let wide = match cpu {
             Cpu::Avx512 => true,
             Cpu::Avx2 | Cpu::AesNi => false,
@@ -124,8 +124,11 @@ mod tests {
 
     #[test]
     fn the_rows_that_have_floors_are_measured_under_the_names_that_are_agreed() {
-        let names: Vec<_> =
-            Row::all().iter().filter(|row| row.floor(Cpu::Avx512).is_some()).map(Row::name).collect();
+        let names: Vec<_> = TokenRow::all()
+            .iter()
+            .filter(|row| row.floor(Cpu::Avx512).is_some())
+            .map(TokenRow::name)
+            .collect();
         for name in [
             "etype18 wrap 16x64KiB",
             "etype18 wrap 16x4KiB",

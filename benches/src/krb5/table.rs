@@ -1,8 +1,8 @@
 //! The table: a line for each row, and the same as JSON.
 
-use super::limit::Calibration;
-use super::row::Row;
-use crate::output::{Floor, Output};
+use super::limit::LaneCalibration;
+use super::row::TokenRow;
+use crate::output::{BenchOutput, Floor};
 use bench::measuring::Interval;
 use krb5::Cpu;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The rates of a row in GB/s, one a round; none in a column that is missing or does not do the
 /// row.
 #[derive(Default)]
-pub struct Measured {
+pub struct RowRates {
     pub ours: Vec<f64>,
     pub mit: Vec<f64>,
     pub two_passes: Vec<f64>,
@@ -18,7 +18,7 @@ pub struct Measured {
     pub ipsec_mb: Vec<f64>,
 }
 
-impl Measured {
+impl RowRates {
     /// Returns how many times as fast as MIT we are: round by round, so that the machine's moods
     /// cancel.
     fn ratio_to_mit(&self) -> Option<Interval> {
@@ -38,25 +38,25 @@ fn median(rates: &[f64]) -> Option<f64> {
 }
 
 /// The rows of one path.
-pub struct Table {
+pub struct PathTable {
     cpu: Cpu,
-    rows: Vec<(Row, Measured)>,
+    rows: Vec<(TokenRow, RowRates)>,
 }
 
-impl Table {
+impl PathTable {
     /// Begins the table of a path.
     pub fn new(cpu: Cpu) -> Self {
         Self { cpu, rows: Vec::new() }
     }
 
     /// Takes a row that was measured.
-    pub fn take(&mut self, row: Row, measured: Measured) {
+    pub fn take(&mut self, row: TokenRow, measured: RowRates) {
         self.rows.push((row, measured));
     }
 
     /// Prints it, and keeps the rows for JSON: those of the first table as `rows`, of another one
     /// under its name.
-    pub fn print(&self, output: &mut Output, calibration: &Calibration) {
+    pub fn print(&self, output: &mut BenchOutput, calibration: &LaneCalibration) {
         println!(
             "\n{:34} {:>6} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   floor, times MIT",
             format!("{}: GB/s of plaintext", self.cpu),
@@ -72,7 +72,7 @@ impl Table {
         let mut slower = Vec::new();
         let mut rows = Vec::new();
         for (row, measured) in &self.rows {
-            let Some(line) = Line::new(self.cpu, row, measured, calibration) else { continue };
+            let Some(line) = RowLine::new(self.cpu, row, measured, calibration) else { continue };
             println!("{}", line.text());
             rows.push(line.json());
             if row.count == 1 && line.one_at_a_time.is_some_and(|(rate, _)| line.ours.median < rate) {
@@ -88,7 +88,7 @@ impl Table {
     }
 }
 
-struct Line {
+struct RowLine {
     name: String,
     ours: Interval,
     mit: Option<f64>,
@@ -99,8 +99,8 @@ struct Line {
     floor: Option<Floor>,
 }
 
-impl Line {
-    fn new(cpu: Cpu, row: &Row, measured: &Measured, calibration: &Calibration) -> Option<Self> {
+impl RowLine {
+    fn new(cpu: Cpu, row: &TokenRow, measured: &RowRates, calibration: &LaneCalibration) -> Option<Self> {
         Some(Self {
             name: row.name(),
             ours: Interval::of(measured.ours.iter().copied())?,

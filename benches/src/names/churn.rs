@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Several clients in one directory.
-pub struct Crowd(Vec<Worker>);
+pub struct Crowd(Vec<ChurnWorker>);
 
 /// A client.
-struct Worker {
+struct ChurnWorker {
     client: Client,
     directory: Vec<u8>,
-    lanes: Vec<Lane>,
+    lanes: Vec<ChurnLane>,
     completions: Vec<Completion>,
 }
 
 /// A request in flight: the next change of one file.
-struct Lane {
+struct ChurnLane {
     name: [String; 2],
     /// 0: it is to be made; 1: renamed; 2: removed.
     next: usize,
@@ -31,9 +31,9 @@ struct Lane {
 
 /// Times of the changes that were made, in microseconds, by kind.
 #[derive(Default)]
-pub struct Done([Vec<f64>; 3]);
+pub struct ChurnTimes([Vec<f64>; 3]);
 
-impl Done {
+impl ChurnTimes {
     /// How many there were.
     pub fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
@@ -63,7 +63,7 @@ impl Crowd {
         export: &str,
         (clients, depth): (usize, usize),
     ) -> anyhow::Result<Self> {
-        let worker = |number| Worker::connect(address, export, number, depth);
+        let worker = |number| ChurnWorker::connect(address, export, number, depth);
         Ok(Self((0..clients).map(worker).collect::<anyhow::Result<_>>()?))
     }
 
@@ -71,12 +71,12 @@ impl Crowd {
     ///
     /// # Errors
     /// Any that the server answers.
-    pub fn work(&mut self, length: Duration) -> anyhow::Result<Done> {
+    pub fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
         let end = Instant::now() + length;
         std::thread::scope(|scope| {
             let working: Vec<_> =
                 self.0.iter_mut().map(|worker| scope.spawn(move || worker.work(end))).collect();
-            let mut all = Done::default();
+            let mut all = ChurnTimes::default();
             for worker in working {
                 all.add(worker.join().ok().context("a client panicked")??);
             }
@@ -89,11 +89,11 @@ impl Crowd {
     /// # Errors
     /// As [`Crowd::work`].
     pub fn leave(self) -> anyhow::Result<()> {
-        self.0.into_iter().try_for_each(Worker::leave)
+        self.0.into_iter().try_for_each(ChurnWorker::leave)
     }
 }
 
-impl Worker {
+impl ChurnWorker {
     fn connect(address: SocketAddr, export: &str, number: usize, depth: usize) -> anyhow::Result<Self> {
         let mut options = Options::new(address.ip().to_string(), Security::sys_as(0, 0)).port(address.port());
         options.call_timeout = ANSWER_MAX;
@@ -107,12 +107,12 @@ impl Worker {
         let directory = handle(&reply)?;
         let name = |lane, what| format!("{what}-{number}-{lane}");
         let lane =
-            |lane| Lane { name: [name(lane, "new"), name(lane, "old")], next: 0, since: Instant::now() };
+            |lane| ChurnLane { name: [name(lane, "new"), name(lane, "old")], next: 0, since: Instant::now() };
         Ok(Self { client, directory, lanes: (0..depth).map(lane).collect(), completions: Vec::new() })
     }
 
-    fn work(&mut self, end: Instant) -> anyhow::Result<Done> {
-        let mut done = Done::default();
+    fn work(&mut self, end: Instant) -> anyhow::Result<ChurnTimes> {
+        let mut done = ChurnTimes::default();
         for lane in 0..self.lanes.len() {
             self.start(lane)?;
         }

@@ -5,11 +5,11 @@ mod churn;
 
 use super::disk::{SlowDisk, journal_commits};
 use super::kerberos_site::program;
-use super::output::Output;
-use super::{End, stopped};
+use super::output::BenchOutput;
+use super::{RunEnd, stopped};
 use bench::ServerProcess;
 use bench::measuring::Interval;
-use churn::{Crowd, Done};
+use churn::{ChurnTimes, Crowd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -33,22 +33,22 @@ const DISK_SPEED: u32 = 500;
 const DELEGATIONS: [&str; 2] = ["none", "read"];
 
 /// A server with an export whose names are stable and one whose names are not.
-struct Stand {
+struct NameServer {
     delegations: &'static str,
     server: ServerProcess,
 }
 
 /// One of the things that are compared.
-struct Case<'a> {
-    stand: &'a Stand,
+struct NameCase<'a> {
+    stand: &'a NameServer,
     stable: bool,
     crowd: (usize, usize),
-    rounds: Vec<Round>,
+    rounds: Vec<NameRound>,
 }
 
 /// What a case did in a round.
-struct Round {
-    done: Done,
+struct NameRound {
+    done: ChurnTimes,
     /// Of the file system's journal, where it can be asked.
     commits: Option<u64>,
     seconds: f64,
@@ -58,7 +58,7 @@ struct Round {
 ///
 /// # Errors
 /// When the disk or the servers do not work.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let missing = SlowDisk::missing();
     // Dropped after the servers, which have folders open on it.
     let disk = if missing.is_none() { Some(SlowDisk::make(DISK_SIZE)?) } else { None };
@@ -69,11 +69,11 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         Some(reason) => output.note(&format!("disk: that of {} ({reason})", folder.display())),
     }
     output.note("each request in flight makes a file, renames it and removes it, all in one directory; AUTH_SYS, both ends wherever the kernel puts them");
-    let stands = DELEGATIONS.into_iter().map(|kind| Stand::start(&folder, work.path(), kind));
-    let stands: Vec<Stand> = stands.collect::<anyhow::Result<_>>()?;
+    let stands = DELEGATIONS.into_iter().map(|kind| NameServer::start(&folder, work.path(), kind));
+    let stands: Vec<NameServer> = stands.collect::<anyhow::Result<_>>()?;
     let mut cases = cases(&stands, &[false, true]);
     if !rounds(&mut cases, disk.as_ref(), (ROUNDS, LENGTH), stop)? {
-        return Ok(End::Interrupted);
+        return Ok(RunEnd::Interrupted);
     }
     report(output, "the disk as it is", &cases);
     if let Some(disk) = &disk {
@@ -83,14 +83,14 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         let complete = rounds(&mut cases, Some(disk), (SLOW_ROUNDS, SLOW_LENGTH), stop)?;
         disk.hold_back(0)?;
         if !complete {
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
         report(output, "the disk held back", &cases);
     }
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
-impl Stand {
+impl NameServer {
     fn start(folder: &Path, work: &Path, delegations: &'static str) -> anyhow::Result<Self> {
         let config = work.join(format!("{delegations}.toml"));
         let mut text = format!("delegations = {delegations:?}\n");
@@ -116,11 +116,11 @@ impl Stand {
     }
 }
 
-fn cases<'a>(stands: &'a [Stand], stables: &[bool]) -> Vec<Case<'a>> {
+fn cases<'a>(stands: &'a [NameServer], stables: &[bool]) -> Vec<NameCase<'a>> {
     let mut cases = Vec::new();
     for crowd in CROWDS {
         for &stable in stables {
-            cases.extend(stands.iter().map(|stand| Case { stand, stable, crowd, rounds: Vec::new() }));
+            cases.extend(stands.iter().map(|stand| NameCase { stand, stable, crowd, rounds: Vec::new() }));
         }
     }
     cases
@@ -128,7 +128,7 @@ fn cases<'a>(stands: &'a [Stand], stables: &[bool]) -> Vec<Case<'a>> {
 
 /// Runs all cases, round by round; false when a signal has come.
 fn rounds(
-    cases: &mut [Case<'_>],
+    cases: &mut [NameCase<'_>],
     disk: Option<&SlowDisk>,
     (rounds, length): (u32, Duration),
     stop: &AtomicBool,
@@ -144,7 +144,7 @@ fn rounds(
     Ok(true)
 }
 
-impl Case<'_> {
+impl NameCase<'_> {
     fn run(&mut self, disk: Option<&SlowDisk>, length: Duration) -> anyhow::Result<()> {
         let export = if self.stable { "/stable" } else { "/loose" };
         let mut crowd = Crowd::connect(self.stand.server.address(), export, self.crowd)?;
@@ -156,7 +156,7 @@ impl Case<'_> {
         let seconds = start.elapsed().as_secs_f64();
         let commits = before.zip(commits()).map(|(before, after)| after.saturating_sub(before));
         crowd.leave()?;
-        self.rounds.push(Round { done, commits, seconds });
+        self.rounds.push(NameRound { done, commits, seconds });
         Ok(())
     }
 
@@ -171,10 +171,10 @@ impl Case<'_> {
     }
 }
 
-fn report(output: &mut Output, disk: &str, cases: &[Case<'_>]) {
+fn report(output: &mut BenchOutput, disk: &str, cases: &[NameCase<'_>]) {
     println!("\n{disk}: changes a second, median [interval]; made, renamed, removed: median of their p50");
     for case in cases {
-        let each = |value: &dyn Fn(&Round) -> f64| Interval::of(case.rounds.iter().map(value));
+        let each = |value: &dyn Fn(&NameRound) -> f64| Interval::of(case.rounds.iter().map(value));
         let Some(rate) = each(&|round| round.done.count() as f64 / round.seconds) else { continue };
         let name = format!("names, {disk}, {}", case.name());
         output.interval(&name, "1/s", rate, None);
@@ -182,7 +182,7 @@ fn report(output: &mut Output, disk: &str, cases: &[Case<'_>]) {
         for (what, p50) in ["made", "renamed", "removed"].into_iter().zip(p50) {
             output.figure(&format!("{name}: p50 {what}"), "µs", p50, None);
         }
-        let shared = |round: &Round| {
+        let shared = |round: &NameRound| {
             Some(round.done.count() as f64 / round.commits.filter(|count| *count > 0)? as f64)
         };
         let shared = Interval::of(case.rounds.iter().filter_map(shared)).filter(|_| case.stable);

@@ -2,8 +2,8 @@
 //! bytes.
 
 use super::LENGTH;
-use super::rows::{SEQUENTIAL_READ, Store};
-use crate::output::{Floor, Output};
+use super::rows::{ExportStore, SEQUENTIAL_READ};
+use crate::output::{BenchOutput, Floor};
 use crate::test_bed::TestBed;
 use crate::{flow, stopped};
 use anyhow::Context;
@@ -20,14 +20,14 @@ const FLOOR: Floor = Floor::AtLeast(0.7);
 /// # Errors
 /// When the server does not do what it should.
 pub fn measure(
-    output: &mut Output,
+    output: &mut BenchOutput,
     test_bed: &TestBed,
     rounds: u32,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let load_target = test_bed.load_target(stop);
     let mut mount =
-        load_target.mount(Store::Tmpfs.export(), Flavor::Sys, load_target.options(Flavor::Sys)?)?;
+        load_target.mount(ExportStore::Tmpfs.export(), Flavor::Sys, load_target.options(Flavor::Sys)?)?;
     let file = File::open(test_bed.export().join(mount.file())).context("the mount's file")?;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for round in 0..rounds {

@@ -1,15 +1,15 @@
 //! Beside NFS-Ganesha: the server's processor time for the same requests on the same folder.
 
 use super::LENGTH;
-use super::rows::{RANDOM_READ, SEQUENTIAL_DEPTH, SEQUENTIAL_READ, Store};
+use super::rows::{ExportStore, RANDOM_READ, SEQUENTIAL_DEPTH, SEQUENTIAL_READ};
 use crate::ganesha::{self, Ganesha, Package};
-use crate::load_target::{Load, LoadTarget};
-use crate::output::{Floor, Output};
+use crate::load_target::{LoadTarget, TargetLoad};
+use crate::output::{BenchOutput, Floor};
 use crate::stopped;
 use crate::test_bed::TestBed;
 use bench::measuring::{Sample, compare};
-use bench::workload::Shape;
-use bench::{Endpoint, Flavor, Mount};
+use bench::workload::TransferShape;
+use bench::{Endpoint, ExportMount, Flavor};
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 
@@ -23,7 +23,7 @@ const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
 /// When Ganesha does not start, or when the program fails; Ganesha's failures under load become
 /// part of the output.
 pub fn measure(
-    output: &mut Output,
+    output: &mut BenchOutput,
     test_bed: &TestBed,
     rounds: u32,
     stop: &AtomicBool,
@@ -48,7 +48,7 @@ pub fn measure(
     output.note(&format!("peer: {}, the same folder on tmpfs, on the same core in turns", package.name()));
     output.note(ganesha::METADATA_REMARK);
     let own = test_bed.load_target(stop);
-    let pair = Pair {
+    let pair = PeerPair {
         own: &own,
         peer: LoadTarget { pid: ganesha.pid(), address, ..test_bed.load_target(stop) },
         name: package.name(),
@@ -88,15 +88,15 @@ pub fn measure(
     Ok(())
 }
 
-fn at_depth(load: Load, depth: usize) -> Load {
+fn at_depth(load: TargetLoad, depth: usize) -> TargetLoad {
     match load {
-        Load::Transfer(shape) => Load::Transfer(Shape { depth, ..shape }),
-        Load::Metadata => load,
+        TargetLoad::Transfer(shape) => TargetLoad::Transfer(TransferShape { depth, ..shape }),
+        TargetLoad::Metadata => load,
     }
 }
 
 /// Both servers.
-struct Pair<'a> {
+struct PeerPair<'a> {
     own: &'a LoadTarget<'a>,
     peer: LoadTarget<'a>,
     /// The peer's, with its version.
@@ -105,12 +105,12 @@ struct Pair<'a> {
 }
 
 /// Ganesha's repetitions, or why there are none.
-type Peer = Result<Vec<Sample>, String>;
+type PeerSamples = Result<Vec<Sample>, String>;
 
-impl Pair<'_> {
+impl PeerPair<'_> {
     /// Measures both in turns.
-    fn measure(&self, flavor: Flavor, load: Load) -> anyhow::Result<(Vec<Sample>, Peer)> {
-        let mut own = self.own.mount(Store::Tmpfs.export(), flavor, self.own.options(flavor)?)?;
+    fn measure(&self, flavor: Flavor, load: TargetLoad) -> anyhow::Result<(Vec<Sample>, PeerSamples)> {
+        let mut own = self.own.mount(ExportStore::Tmpfs.export(), flavor, self.own.options(flavor)?)?;
         let mut peer = self.mount_peer(flavor, load).map_err(|error| format!("{error:#}"));
         let (mut own_measured, mut peer_measured) = (Vec::new(), Vec::new());
         for round in 0..self.rounds {
@@ -131,19 +131,19 @@ impl Pair<'_> {
     }
 
     /// A session with no more slots than the load needs: already the file is written no deeper.
-    fn mount_peer(&self, flavor: Flavor, load: Load) -> anyhow::Result<Mount> {
+    fn mount_peer(&self, flavor: Flavor, load: TargetLoad) -> anyhow::Result<ExportMount> {
         let mut options = self.peer.options(flavor)?;
-        if let Load::Transfer(shape) = load {
+        if let TargetLoad::Transfer(shape) = load {
             options.slots_max = u32::try_from(shape.depth)?;
         }
-        self.peer.mount(Store::Tmpfs.export(), flavor, options)
+        self.peer.mount(ExportStore::Tmpfs.export(), flavor, options)
     }
 
     fn report(
         &self,
-        output: &mut Output,
+        output: &mut BenchOutput,
         row: &str,
-        load: Load,
+        load: TargetLoad,
         own: &[Sample],
         peer: &[Sample],
         floor: Floor,

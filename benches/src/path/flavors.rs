@@ -1,13 +1,13 @@
 //! The flavors beside `sys`.
 
-use super::rows::{Figure, Group, Store};
+use super::rows::{ExportStore, RowFigure, RowGroup};
 use super::{Arguments, LENGTH};
 use crate::load_target::{LoadTarget, rate_unit};
-use crate::output::Output;
+use crate::output::BenchOutput;
 use crate::stopped;
 use anyhow::Context;
 use bench::measuring::{Interval, Sample, compare};
-use bench::{Endpoint, Flavor, Mount, Unit};
+use bench::{Endpoint, ExportMount, Flavor, Unit};
 use report::form::cpu_unit;
 
 /// Measures groups with the files in `store`.
@@ -15,10 +15,10 @@ use report::form::cpu_unit;
 /// # Errors
 /// When the server does not do what it should.
 pub fn measure(
-    output: &mut Output,
+    output: &mut BenchOutput,
     load_target: &LoadTarget<'_>,
-    store: Store,
-    groups: &[&Group],
+    store: ExportStore,
+    groups: &[&RowGroup],
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
     if groups.is_empty() {
@@ -43,8 +43,8 @@ pub fn measure(
 /// Measures one group: each round goes through all flavors.
 fn all_rounds(
     load_target: &LoadTarget<'_>,
-    mounts: &mut [(Flavor, Mount)],
-    group: &Group,
+    mounts: &mut [(Flavor, ExportMount)],
+    group: &RowGroup,
     rounds: u32,
 ) -> anyhow::Result<Vec<(Flavor, Vec<Sample>)>> {
     let mut measured: Vec<_> = mounts.iter().map(|(flavor, _)| (*flavor, Vec::new())).collect();
@@ -57,7 +57,12 @@ fn all_rounds(
     Ok(measured)
 }
 
-fn report(output: &mut Output, group: &Group, store: Store, measured: &[(Flavor, Vec<Sample>)]) {
+fn report(
+    output: &mut BenchOutput,
+    group: &RowGroup,
+    store: ExportStore,
+    measured: &[(Flavor, Vec<Sample>)],
+) {
     println!("\n{}{}", group.name, store.suffix());
     let Some((_, sys)) = measured.first() else { return };
     for (flavor, own) in measured {
@@ -65,7 +70,7 @@ fn report(output: &mut Output, group: &Group, store: Store, measured: &[(Flavor,
         let row = |what: &str| format!("{} {}{}, {what}", group.name, flavor.name(), store.suffix());
         let mut line = format!("  {:6}", flavor.name());
         line += &raw(output, &row, group.load.unit(), own);
-        if group.figure == Figure::Latency {
+        if group.figure == RowFigure::Latency {
             line += &latency(output, &row, own);
         }
         if flavor != Flavor::Sys {
@@ -76,7 +81,7 @@ fn report(output: &mut Output, group: &Group, store: Store, measured: &[(Flavor,
 }
 
 /// Rate, processor time and utilisation of one flavor, as text and as rows.
-pub fn raw(output: &mut Output, row: &dyn Fn(&str) -> String, unit: Unit, own: &[Sample]) -> String {
+pub fn raw(output: &mut BenchOutput, row: &dyn Fn(&str) -> String, unit: Unit, own: &[Sample]) -> String {
     let each = |value: &dyn Fn(&Sample) -> Option<f64>| Interval::of(own.iter().filter_map(value));
     let mut line = String::new();
     if let Some(rate) = each(&|one| Some(one.rate(unit))) {
@@ -104,7 +109,7 @@ pub fn raw(output: &mut Output, row: &dyn Fn(&str) -> String, unit: Unit, own: &
 /// A core that is busy for this part of the time, and more than the other, is what limits the rate.
 const ALL_THE_TIME: f64 = 0.9;
 
-fn latency(output: &mut Output, row: &dyn Fn(&str) -> String, own: &[Sample]) -> String {
+fn latency(output: &mut BenchOutput, row: &dyn Fn(&str) -> String, own: &[Sample]) -> String {
     let Some(p50) = Interval::of(own.iter().filter_map(Sample::p50_us)) else { return String::new() };
     output.interval(&row("p50"), "µs", p50, None);
     format!("   p50 {:6.1} µs", p50.median)
@@ -112,9 +117,9 @@ fn latency(output: &mut Output, row: &dyn Fn(&str) -> String, own: &[Sample]) ->
 
 /// The figure of the group, and beside a ratio of rates that of the server's processor time.
 fn beside_sys(
-    output: &mut Output,
-    group: &Group,
-    store: Store,
+    output: &mut BenchOutput,
+    group: &RowGroup,
+    store: ExportStore,
     flavor: Flavor,
     own: &[Sample],
     sys: &[Sample],
@@ -122,21 +127,21 @@ fn beside_sys(
     let unit = group.load.unit();
     let cpu = compare(own, sys, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
     let figure = match group.figure {
-        Figure::Rate => compare(own, sys, |a, b| Some(a.rate(unit) / b.rate(unit))),
-        Figure::ServerCpu => cpu,
-        Figure::Latency => compare(own, sys, |a, b| Some(a.p50_us()? - b.p50_us()?)),
+        RowFigure::Rate => compare(own, sys, |a, b| Some(a.rate(unit) / b.rate(unit))),
+        RowFigure::ServerCpu => cpu,
+        RowFigure::Latency => compare(own, sys, |a, b| Some(a.p50_us()? - b.p50_us()?)),
     };
     let Some(figure) = figure else { return String::new() };
     let floor = group.floor(flavor);
     let row = format!("{}{}", group.row(flavor), store.suffix());
-    output.interval(&row, if group.figure == Figure::Latency { "µs" } else { "ratio" }, figure, floor);
+    output.interval(&row, if group.figure == RowFigure::Latency { "µs" } else { "ratio" }, figure, floor);
     let mut line = match group.figure {
-        Figure::Rate => format!("   {:5.3} of sys", figure.median),
-        Figure::ServerCpu => format!("   {:5.3} x sys", figure.median),
-        Figure::Latency => format!("   {:+5.1} µs", figure.median),
+        RowFigure::Rate => format!("   {:5.3} of sys", figure.median),
+        RowFigure::ServerCpu => format!("   {:5.3} x sys", figure.median),
+        RowFigure::Latency => format!("   {:+5.1} µs", figure.median),
     };
     line += &format!(" [{:.3} to {:.3}]", figure.low, figure.high);
-    if let Some(cpu) = cpu.filter(|_| group.figure != Figure::ServerCpu) {
+    if let Some(cpu) = cpu.filter(|_| group.figure != RowFigure::ServerCpu) {
         let row = format!("{} cpu/op {}/sys{}", group.name, flavor.name(), store.suffix());
         output.interval(&row, "ratio", cpu, None);
         line += &format!("   server cpu {:5.3} x", cpu.median);

@@ -6,9 +6,9 @@ mod beside;
 mod flavors;
 mod rows;
 
-use super::output::Output;
+use super::output::BenchOutput;
 use super::test_bed::TestBed;
-use super::{End, stopped};
+use super::{RunEnd, stopped};
 use bench::Flavor;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -51,10 +51,10 @@ pub const LENGTH: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
-pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start()?;
     introduce(output, &test_bed, arguments.rounds);
-    for store in [rows::Store::Tmpfs, rows::Store::Memory] {
+    for store in [rows::ExportStore::Tmpfs, rows::ExportStore::Memory] {
         let groups = rows::GROUPS.iter().filter(|group| arguments.wants(&store.name(group)));
         let groups: Vec<_> = groups.collect();
         flavors::measure(output, &test_bed.load_target(stop), store, &groups, arguments)?;
@@ -65,10 +65,10 @@ pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> any
     if !stopped(stop) && arguments.wants("ganesha") {
         beside::measure(output, &test_bed, arguments.rounds, stop)?;
     }
-    Ok(if stopped(stop) { End::Interrupted } else { End::Complete })
+    Ok(if stopped(stop) { RunEnd::Interrupted } else { RunEnd::Complete })
 }
 
-fn introduce(output: &mut Output, test_bed: &TestBed, rounds: u32) {
+fn introduce(output: &mut BenchOutput, test_bed: &TestBed, rounds: u32) {
     output.note(&format!("{}; one shard, one connection for each flavor", test_bed.cores().describe()));
     output.note(&format!(
         "median [interval] of {rounds} interleaved rounds of {:.2} s; a ratio is that of one round's two figures",

@@ -1,19 +1,19 @@
 //! What is measured, and what is asked of it.
 
-use crate::load_target::Load;
+use crate::load_target::TargetLoad;
 use crate::output::Floor;
 use bench::Flavor;
 
 /// Where the server keeps the files.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Store {
+pub enum ExportStore {
     /// A folder on tmpfs: what the floors are about.
     Tmpfs,
     /// The server's own memory: what is left when no file system takes part.
     Memory,
 }
 
-impl Store {
+impl ExportStore {
     /// The export, as the server names it.
     pub const fn export(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Store {
     }
 
     /// The name of a group with its files here.
-    pub fn name(self, group: &Group) -> String {
+    pub fn name(self, group: &RowGroup) -> String {
         format!("{}{}", group.name, self.suffix())
     }
 }
@@ -41,25 +41,25 @@ pub const SEQUENTIAL_DEPTH: usize = 16;
 const SEQUENTIAL_SIZE: usize = 1 << 20;
 
 /// Sequential reads.
-pub const SEQUENTIAL_READ: Load = Load::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
+pub const SEQUENTIAL_READ: TargetLoad = TargetLoad::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
 
 /// Random reads.
-pub const RANDOM_READ: Load = Load::random(false, 64);
+pub const RANDOM_READ: TargetLoad = TargetLoad::random(false, 64);
 
 /// A group of rows: one load with each flavor.
 #[derive(Clone, Copy)]
-pub struct Group {
+pub struct RowGroup {
     /// Its name in each row.
     pub name: &'static str,
     /// What is done.
-    pub load: Load,
+    pub load: TargetLoad,
     /// What is compared with `sys`.
-    pub figure: Figure,
+    pub figure: RowFigure,
 }
 
 /// What of a flavor is compared with `sys`.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Figure {
+pub enum RowFigure {
     /// The rate, as a part of that of `sys`.
     Rate,
     /// The server's processor time, in times that of `sys`.
@@ -69,28 +69,32 @@ pub enum Figure {
 }
 
 /// All groups, in their order.
-pub const GROUPS: [Group; 7] = [
-    Group { name: "randread 4KiB qd64", load: RANDOM_READ, figure: Figure::Rate },
-    Group { name: "randwrite 4KiB qd64", load: Load::random(true, 64), figure: Figure::Rate },
-    Group { name: "seqread", load: SEQUENTIAL_READ, figure: Figure::ServerCpu },
-    Group {
+pub const GROUPS: [RowGroup; 7] = [
+    RowGroup { name: "randread 4KiB qd64", load: RANDOM_READ, figure: RowFigure::Rate },
+    RowGroup { name: "randwrite 4KiB qd64", load: TargetLoad::random(true, 64), figure: RowFigure::Rate },
+    RowGroup { name: "seqread", load: SEQUENTIAL_READ, figure: RowFigure::ServerCpu },
+    RowGroup {
         name: "seqwrite",
-        load: Load::sequential(true, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE),
-        figure: Figure::ServerCpu,
+        load: TargetLoad::sequential(true, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE),
+        figure: RowFigure::ServerCpu,
     },
-    Group { name: "metadata", load: Load::Metadata, figure: Figure::Rate },
-    Group { name: "latency qd1 4KiB", load: Load::random(false, 1), figure: Figure::Latency },
-    Group { name: "write latency qd1 4KiB", load: Load::random(true, 1), figure: Figure::Latency },
+    RowGroup { name: "metadata", load: TargetLoad::Metadata, figure: RowFigure::Rate },
+    RowGroup { name: "latency qd1 4KiB", load: TargetLoad::random(false, 1), figure: RowFigure::Latency },
+    RowGroup {
+        name: "write latency qd1 4KiB",
+        load: TargetLoad::random(true, 1),
+        figure: RowFigure::Latency,
+    },
 ];
 
-impl Group {
+impl RowGroup {
     /// The name of the row that compares `flavor` with `sys`.
     pub fn row(&self, flavor: Flavor) -> String {
         let (name, flavor) = (self.name, flavor.name());
         match self.figure {
-            Figure::Rate => format!("{name} {flavor}/sys"),
-            Figure::ServerCpu => format!("{name} cpu/GB {flavor}/sys"),
-            Figure::Latency => format!("added {name} {flavor} us"),
+            RowFigure::Rate => format!("{name} {flavor}/sys"),
+            RowFigure::ServerCpu => format!("{name} cpu/GB {flavor}/sys"),
+            RowFigure::Latency => format!("added {name} {flavor} us"),
         }
     }
 
@@ -98,15 +102,15 @@ impl Group {
     pub fn floor(&self, flavor: Flavor) -> Option<Floor> {
         let privacy = flavor == Flavor::Krb5p;
         match (self.figure, self.load) {
-            (Figure::Rate, Load::Metadata) => privacy.then_some(Floor::AtLeast(0.95)),
-            (Figure::Rate, Load::Transfer(_)) => match flavor {
+            (RowFigure::Rate, TargetLoad::Metadata) => privacy.then_some(Floor::AtLeast(0.95)),
+            (RowFigure::Rate, TargetLoad::Transfer(_)) => match flavor {
                 Flavor::Sys => None,
                 Flavor::Krb5 => Some(Floor::AtLeast(0.97)),
                 Flavor::Krb5i => Some(Floor::AtLeast(0.93)),
                 Flavor::Krb5p => Some(Floor::AtLeast(0.90)),
             },
-            (Figure::ServerCpu, _) => privacy.then_some(Floor::AtMost(1.8)),
-            (Figure::Latency, _) => privacy.then_some(Floor::AtMost(15.0)),
+            (RowFigure::ServerCpu, _) => privacy.then_some(Floor::AtMost(1.8)),
+            (RowFigure::Latency, _) => privacy.then_some(Floor::AtMost(15.0)),
         }
     }
 }

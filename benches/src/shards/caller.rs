@@ -16,10 +16,10 @@ const COMPOUND: (u32, u32, u32) = (nfs4::NFS4_PROGRAM, nfs4::NFS_V4, nfs4::NFSPR
 const NULL: (u32, u32, u32) = (nfs4::NFS4_PROGRAM, nfs4::NFS_V4, nfs4::NFSPROC4_NULL);
 
 /// What a tick takes for each call.
-pub type Request = (ConnectionId, SocketAddr, Vec<u8>);
+pub type RawCall = (ConnectionId, SocketAddr, Vec<u8>);
 
 /// Who calls, over which connection.
-pub struct Caller {
+pub struct ShardCaller {
     connection: ConnectionId,
     context: Option<ClientContext>,
     xid: u32,
@@ -31,7 +31,7 @@ struct ClientContext {
     sequence: u32,
 }
 
-impl Caller {
+impl ShardCaller {
     /// A caller by AUTH_SYS.
     pub fn sys(connection: u64) -> Self {
         Self { connection: ConnectionId(connection), context: None, xid: 0 }
@@ -59,12 +59,12 @@ impl Caller {
         Ok(())
     }
 
-    fn request(&self, record: Vec<u8>) -> Request {
+    fn request(&self, record: Vec<u8>) -> RawCall {
         (self.connection, SocketAddr::from(([127, 0, 0, 1], 1023)), record)
     }
 
     /// Makes the record of a COMPOUND.
-    pub fn call(&mut self, arguments: &[u8]) -> Request {
+    pub fn call(&mut self, arguments: &[u8]) -> RawCall {
         self.xid = self.xid.wrapping_add(1);
         let (mut body, mut call) = (Encoder::new(), Encoder::new());
         if let Some(context) = &mut self.context {
@@ -110,7 +110,7 @@ pub fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
     encoder.into_vec()
 }
 
-fn answer(server: &Server<Nfs>, scratch: &mut Scratch, request: Request) -> anyhow::Result<Vec<u8>> {
+fn answer(server: &Server<Nfs>, scratch: &mut Scratch, request: RawCall) -> anyhow::Result<Vec<u8>> {
     let mut reply = None;
     server.tick(scratch, [request], &mut |_, action| {
         if let Action::Send(bytes) = action {

@@ -1,6 +1,6 @@
 //! The server without sockets: threads call it as shards do, with a backend in memory.
 
-use super::worker::{DEPTH, Worker};
+use super::worker::{DEPTH, ShardWorker};
 use crate::cores;
 use anyhow::{Context, anyhow};
 use identity::{Identity, Mapped, PrincipalError};
@@ -29,7 +29,7 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// What the calls of a run do.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Work {
+pub enum ShardWork {
     /// SEQUENCE alone.
     Sequence,
     /// READ of 4 KiB.
@@ -44,16 +44,16 @@ pub enum Work {
 
 /// A rate, and the processor time of each call.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct ShardSample {
     /// Calls a second of all threads together, while they are with the server.
     pub rate: f64,
     /// Microseconds of processor time for each call.
     pub cpu_us: f64,
 }
 
-struct Account;
+struct BenchAccount;
 
-impl Identities for Account {
+impl Identities for BenchAccount {
     fn resolve(&self, _: &str, _: Duration) -> Result<Mapped, PrincipalError> {
         let identity = Identity { uid: UID, gid: UID, groups: [].into() };
         Ok(Mapped { identity: Some(identity), machine: false })
@@ -94,7 +94,7 @@ pub fn server() -> anyhow::Result<Server<Nfs>> {
         }),
     };
     let builder = Builder::new(Arc::new(Exports::new(table)), start, environment);
-    Ok(builder.kerberos(Box::new(accept), Box::new(Account), RpcsecLimits::default()).server())
+    Ok(builder.kerberos(Box::new(accept), Box::new(BenchAccount), RpcsecLimits::default()).server())
 }
 
 /// Lets each worker work on a core of its own for some time.
@@ -103,12 +103,12 @@ pub fn server() -> anyhow::Result<Server<Nfs>> {
 /// When a call fails or a core cannot be had.
 pub fn measure(
     server: &Server<Nfs>,
-    workers: &mut [Worker],
+    workers: &mut [ShardWorker],
     length: Duration,
     stop: &AtomicBool,
-) -> anyhow::Result<Sample> {
+) -> anyhow::Result<ShardSample> {
     let barrier = Barrier::new(workers.len());
-    let samples: Vec<anyhow::Result<Sample>> = std::thread::scope(|scope| {
+    let samples: Vec<anyhow::Result<ShardSample>> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .iter_mut()
             .enumerate()
@@ -124,19 +124,19 @@ pub fn measure(
         let panicked = |_| Err(anyhow!("a thread panicked"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
     });
-    let samples = samples.into_iter().collect::<anyhow::Result<Vec<Sample>>>()?;
+    let samples = samples.into_iter().collect::<anyhow::Result<Vec<ShardSample>>>()?;
     let rate: f64 = samples.iter().map(|sample| sample.rate).sum();
     let cpu_us = samples.iter().map(|sample| sample.cpu_us * sample.rate).sum::<f64>() / rate;
-    Ok(Sample { rate, cpu_us })
+    Ok(ShardSample { rate, cpu_us })
 }
 
 /// Makes calls, and measures how long the server has them.
 fn work(
     server: &Server<Nfs>,
-    worker: &mut Worker,
+    worker: &mut ShardWorker,
     length: Duration,
     stop: &AtomicBool,
-) -> anyhow::Result<Sample> {
+) -> anyhow::Result<ShardSample> {
     let (mut wall, mut cpu, mut calls) = (Duration::ZERO, Duration::ZERO, 0);
     let end = Instant::now() + length;
     let mut replies = Vec::new();
@@ -147,10 +147,10 @@ fn work(
         cpu += processor_time()?.saturating_sub(cpu_began);
         wall += began.elapsed();
         calls += DEPTH;
-        Worker::check(&mut replies)?;
+        ShardWorker::check(&mut replies)?;
     }
     let calls = f64::from(calls.max(1));
-    Ok(Sample { rate: calls / wall.as_secs_f64(), cpu_us: cpu.as_secs_f64() * 1e6 / calls })
+    Ok(ShardSample { rate: calls / wall.as_secs_f64(), cpu_us: cpu.as_secs_f64() * 1e6 / calls })
 }
 
 /// Processor time of this thread.

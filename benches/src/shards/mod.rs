@@ -8,13 +8,13 @@ mod caller;
 mod inside;
 mod worker;
 
-use super::output::Output;
-use super::{End, stopped};
+use super::output::BenchOutput;
+use super::{RunEnd, stopped};
 use bench::measuring::Interval;
-use inside::{Sample, Work};
+use inside::{ShardSample, ShardWork};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use worker::Worker;
+use worker::ShardWorker;
 
 /// Interleaved rounds of each row.
 const ROUNDS: usize = 15;
@@ -23,22 +23,22 @@ const ROUNDS: usize = 15;
 const LENGTH: Duration = Duration::from_millis(100);
 
 /// A row: its name, what it does, and whether both threads use one session.
-const ROWS: [(&str, Work, bool); 6] = [
-    ("SEQUENCE sys", Work::Sequence, false),
-    ("read 4 KiB sys", Work::Read, false),
-    ("read 4 KiB sys, one session", Work::Read, true),
-    ("OPEN CLOSE sys", Work::OpenClose, false),
-    ("LOCK LOCKU sys", Work::Lock, false),
-    ("read 4 KiB krb5", Work::ReadKrb5, false),
+const ROWS: [(&str, ShardWork, bool); 6] = [
+    ("SEQUENCE sys", ShardWork::Sequence, false),
+    ("read 4 KiB sys", ShardWork::Read, false),
+    ("read 4 KiB sys, one session", ShardWork::Read, true),
+    ("OPEN CLOSE sys", ShardWork::OpenClose, false),
+    ("LOCK LOCKU sys", ShardWork::Lock, false),
+    ("read 4 KiB krb5", ShardWork::ReadKrb5, false),
 ];
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// When the server does not answer as it should.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     if std::thread::available_parallelism()?.get() < 2 {
-        return Ok(End::Skipped("two threads need two cores".to_owned()));
+        return Ok(RunEnd::Skipped("two threads need two cores".to_owned()));
     }
     output.note(&format!(
         "in one process, without sockets, memory backend; ticks of {} calls; {ROUNDS} interleaved rounds of {} ms;",
@@ -53,18 +53,18 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     for (name, work, together) in ROWS {
         let samples = row(work, together, stop)?;
         if stopped(stop) {
-            return Ok(End::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
         report(output, name, &samples);
     }
-    Ok(End::Complete)
+    Ok(RunEnd::Complete)
 }
 
 /// Measures one thread and two in turn.
-fn row(work: Work, together: bool, stop: &AtomicBool) -> anyhow::Result<Vec<[Sample; 2]>> {
+fn row(work: ShardWork, together: bool, stop: &AtomicBool) -> anyhow::Result<Vec<[ShardSample; 2]>> {
     let server = inside::server()?;
-    let first = Worker::new(&server, 1)?;
-    let second = if together { first.beside(2) } else { Worker::new(&server, 2)? };
+    let first = ShardWorker::new(&server, 1)?;
+    let second = if together { first.beside(2) } else { ShardWorker::new(&server, 2)? };
     let mut workers = [first, second];
     for worker in &mut workers {
         worker.choose(&server, work)?;
@@ -82,8 +82,8 @@ fn row(work: Work, together: bool, stop: &AtomicBool) -> anyhow::Result<Vec<[Sam
     Ok(samples)
 }
 
-fn report(output: &mut Output, name: &str, samples: &[[Sample; 2]]) {
-    type Column = fn(&[Sample; 2]) -> f64;
+fn report(output: &mut BenchOutput, name: &str, samples: &[[ShardSample; 2]]) {
+    type Column = fn(&[ShardSample; 2]) -> f64;
     let columns: [(&str, &str, Column); 6] = [
         ("1 thread", "calls/s", |[one, _]| one.rate),
         ("2 threads", "calls/s", |[_, two]| two.rate),

@@ -1,7 +1,7 @@
 //! What one thread does again and again: a tick with a call on each of its slots.
 
-use super::caller::{Caller, Request, check, compound};
-use super::inside::Work;
+use super::caller::{RawCall, ShardCaller, check, compound};
+use super::inside::ShardWork;
 use anyhow::Context;
 use nfs4::*;
 use server::dispatch::{Action, Scratch, Server};
@@ -18,37 +18,37 @@ const READ_SIZE: u32 = 4096;
 const SEQUENCE_AT: usize = 4 * 4 + 16;
 
 /// A session with a file that is open and locked, and who uses some of its slots.
-pub struct Worker {
-    caller: Caller,
+pub struct ShardWorker {
+    caller: ShardCaller,
     scratch: Scratch,
     session: Sessionid4,
     first_slot: u32,
     /// The sequence id of all its slots.
     sequence: u32,
     arguments: Vec<u8>,
-    place: Place,
+    place: WorkerFile,
 }
 
 /// What calls are about.
 #[derive(Clone)]
-struct Place {
+struct WorkerFile {
     file: Vec<u8>,
     name: String,
     opened: Stateid4,
     locked: Stateid4,
 }
 
-impl Worker {
+impl ShardWorker {
     /// Makes a client with a session, and a file.
     pub fn new(server: &Server<Nfs>, number: u64) -> anyhow::Result<Self> {
         let mut worker = Self {
-            caller: Caller::sys(number),
+            caller: ShardCaller::sys(number),
             scratch: Scratch::new(),
             session: [0; 16],
             first_slot: 0,
             sequence: 0,
             arguments: Vec::new(),
-            place: Place {
+            place: WorkerFile {
                 file: Vec::new(),
                 name: format!("file {number}"),
                 opened: Stateid4::ANONYMOUS,
@@ -63,7 +63,7 @@ impl Worker {
     /// Another user of the same session and file, with slots of its own.
     pub fn beside(&self, number: u64) -> Self {
         Self {
-            caller: Caller::sys(number),
+            caller: ShardCaller::sys(number),
             scratch: Scratch::new(),
             session: self.session,
             first_slot: DEPTH,
@@ -155,25 +155,25 @@ impl Worker {
     }
 
     /// Chooses what the calls do from now on.
-    pub fn choose(&mut self, server: &Server<Nfs>, work: Work) -> anyhow::Result<()> {
-        if matches!(work, Work::ReadKrb5) {
+    pub fn choose(&mut self, server: &Server<Nfs>, work: ShardWork) -> anyhow::Result<()> {
+        if matches!(work, ShardWork::ReadKrb5) {
             self.caller.establish(server, &mut self.scratch)?;
         }
         let place = &self.place;
         let current = Stateid4 { seqid: 0, ..place.locked };
         let operations = match work {
-            Work::Sequence => Vec::new(),
-            Work::Read | Work::ReadKrb5 => {
+            ShardWork::Sequence => Vec::new(),
+            ShardWork::Read | ShardWork::ReadKrb5 => {
                 let (stateid, count) = (place.opened, READ_SIZE);
                 vec![self.put(), NfsArgop4::OP_READ(Read4Args { stateid, offset: 0, count })]
             }
-            Work::OpenClose => {
+            ShardWork::OpenClose => {
                 let how = Openflag4::Default(Opentype4::OPEN4_NOCREATE);
                 let close = Close4Args { seqid: 0, open_stateid: Stateid4::CURRENT };
                 let open = open_file_as(&place.name, how, 1, b"another owner");
                 vec![NfsArgop4::OP_PUTROOTFH, open, NfsArgop4::OP_CLOSE(close)]
             }
-            Work::Lock => {
+            ShardWork::Lock => {
                 let locker = ExistLockOwner4 { lock_stateid: current, lock_seqid: 0 };
                 let unlock = Locku4Args {
                     locktype: NfsLockType4::WRITE_LT,
@@ -190,7 +190,7 @@ impl Worker {
     }
 
     /// Makes the calls of one tick, one for each slot.
-    pub fn calls(&mut self) -> anyhow::Result<Vec<Request>> {
+    pub fn calls(&mut self) -> anyhow::Result<Vec<RawCall>> {
         self.sequence = self.sequence.wrapping_add(1);
         put_u32(&mut self.arguments, SEQUENCE_AT, self.sequence)?;
         (self.first_slot..self.first_slot + DEPTH)
@@ -202,7 +202,7 @@ impl Worker {
     }
 
     /// Lets the server answer them.
-    pub fn tick(&mut self, server: &Server<Nfs>, calls: Vec<Request>, replies: &mut Vec<Vec<u8>>) {
+    pub fn tick(&mut self, server: &Server<Nfs>, calls: Vec<RawCall>, replies: &mut Vec<Vec<u8>>) {
         server.tick(&mut self.scratch, calls, &mut |_, action| {
             if let Action::Send(reply) = action {
                 replies.push(reply);

@@ -1,12 +1,15 @@
 //! What a server that this program has started counts: it says so in its log, when it is asked by a
 //! signal.
 
-use crate::native::Counters;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// Counts of events by the names that samples have for them.
+pub type Counters = BTreeMap<String, u64>;
 
 /// How long the server may take to tell its counters.
 const COUNTERS_MAX: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@
 //! | [`lanl`] | the driver and the evaluation that copy whole files |
 //! | [`evaluation`] | which cases `quick`, `anf`, `ontap`, `nconnect` and plans measure |
 //!
-//! [`measuring`] knows neither drivers nor evaluations. A driver is a [`measuring::Driver`]; an
+//! [`measuring`] knows neither drivers nor evaluations. A driver is a [`measuring::CaseDriver`]; an
 //! evaluation is a [`measuring::Evaluation`] and a page of its record in the crate `report`.
 
 pub mod counters;
@@ -38,8 +38,8 @@ pub use environment::Environment;
 pub use flavor::Flavor;
 pub use folder::folder_name;
 pub use measuring::Unit;
-pub use mount::Mount;
+pub use mount::ExportMount;
 pub use pattern::Pattern;
-pub use repository::Known as KnownRepository;
-pub use server_probe::{Delta, Metrics, ServerProbe, Snapshot};
+pub use repository::KnownRepository;
+pub use server_probe::{Delta, MetricsEndpoint, ServerProbe, Snapshot};
 pub use server_process::{ServerProcess, flavor_arguments};

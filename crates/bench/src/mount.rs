@@ -37,7 +37,7 @@ const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
 const DELAY: Duration = Duration::from_millis(50);
 
 /// A session, a folder of its own in an export, and an open file in it.
-pub struct Mount {
+pub struct ExportMount {
     client: Option<Client>,
     path: String,
     folder: String,
@@ -56,7 +56,7 @@ pub struct Mount {
     file_size: u64,
 }
 
-impl Mount {
+impl ExportMount {
     /// Makes a session; `path` is the export as the server names it, `folder` what is to be made in
     /// it.
     ///
@@ -104,7 +104,7 @@ impl Mount {
         self.file_size = file_size;
     }
 
-    /// How many bytes the file has, as far as [`Mount::filled`] knows.
+    /// How many bytes the file has, as far as [`ExportMount::filled`] knows.
     pub fn file_size(&self) -> u64 {
         self.file_size
     }

@@ -24,7 +24,7 @@ pub struct Tracked {
 
 /// What has to be known of a repository to make what git makes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownRepository {
     /// The files of HEAD.
     pub files: Vec<Tracked>,
     /// Indexes of those that an earlier commit has otherwise.
@@ -33,7 +33,7 @@ pub struct Known {
     pub pack: u64,
 }
 
-impl Known {
+impl KnownRepository {
     /// Looks at a repository, with or without a working copy.
     ///
     /// # Errors
@@ -152,14 +152,14 @@ mod tests {
             return eprintln!("skipped: {missing}");
         }
         let (folder, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
-        let nothing = Known::of(folder.path(), &stop).unwrap_err();
+        let nothing = KnownRepository::of(folder.path(), &stop).unwrap_err();
         assert!(format!("{nothing:#}").contains("not a git repository"), "{nothing:#}");
         said(folder.path(), &["init", "--quiet"], &stop).unwrap();
         commit(folder.path(), &[("a \"b\"/ä.c", "one"), ("deep/er/file", ""), ("same", "12345")]);
         commit(folder.path(), &[("a \"b\"/ä.c", "changed"), ("new", "x")]);
         std::os::unix::fs::symlink("same", folder.path().join("link")).unwrap();
         commit(folder.path(), &[("deep/er/file", "y")]);
-        let known = Known::of(folder.path(), &stop).unwrap();
+        let known = KnownRepository::of(folder.path(), &stop).unwrap();
         let files: Vec<(&str, u64)> = known.files.iter().map(|file| (&*file.path, file.size)).collect();
         assert_eq!(files, [("a \"b\"/ä.c", 7), ("deep/er/file", 1), ("new", 1), ("same", 5)]);
         assert_eq!(known.changed, [0, 1, 2], "two commits ago");

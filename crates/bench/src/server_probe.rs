@@ -24,14 +24,14 @@ const STAGES_METRIC: &str = "orthrus_stage_seconds_total";
 
 /// A metrics endpoint in the text format of Prometheus, by HTTP without encryption.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metrics {
+pub struct MetricsEndpoint {
     /// `HOST:PORT`.
     host: String,
     /// Beginning with a slash.
     path: String,
 }
 
-impl std::str::FromStr for Metrics {
+impl std::str::FromStr for MetricsEndpoint {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Self, String> {
@@ -45,7 +45,7 @@ impl std::str::FromStr for Metrics {
     }
 }
 
-impl std::fmt::Display for Metrics {
+impl std::fmt::Display for MetricsEndpoint {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "http://{}{}", self.host, self.path)
     }
@@ -60,7 +60,7 @@ struct Told {
     stages: BTreeMap<String, Stages>,
 }
 
-impl Metrics {
+impl MetricsEndpoint {
     /// Asks.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ pub struct ServerProbe {
     /// Its process, when it is one of this machine.
     pub pid: Option<u32>,
     /// Its metrics endpoint.
-    pub metrics: Option<Metrics>,
+    pub metrics: Option<MetricsEndpoint>,
 }
 
 /// What was seen of a server at one time.
@@ -231,6 +231,8 @@ mod tests {
         // Nobody answers any more.
         assert_eq!(probe.since(&before, "sys"), Delta::default());
         assert_eq!(probe.metrics.map(|metrics| metrics.to_string()), Some(url));
-        assert!("ftp://x".parse::<Metrics>().is_err() && "http://".parse::<Metrics>().is_err());
+        assert!(
+            "ftp://x".parse::<MetricsEndpoint>().is_err() && "http://".parse::<MetricsEndpoint>().is_err()
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A server in a process of its own, so that its processor time can be told from the client's.
 
-use crate::Metrics;
+use crate::MetricsEndpoint;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,7 +29,7 @@ pub fn flavor_arguments(kerberos: bool) -> Vec<OsString> {
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
-    metrics: Option<Metrics>,
+    metrics: Option<MetricsEndpoint>,
 }
 
 impl ServerProcess {
@@ -96,7 +96,7 @@ impl ServerProcess {
     }
 
     /// Returns where it tells its metrics.
-    pub fn metrics(&self) -> Option<Metrics> {
+    pub fn metrics(&self) -> Option<MetricsEndpoint> {
         self.metrics.clone()
     }
 

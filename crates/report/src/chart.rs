@@ -38,7 +38,7 @@ pub enum Plot {
     /// A bar for each variant.
     Bars(Bars),
     /// Parts of the baseline, over several loads.
-    Parts(Parts),
+    LoadParts(LoadParts),
     /// Medians with their 99th percentiles.
     Spans(Spans),
     /// Parts of the baseline's.
@@ -192,16 +192,16 @@ pub struct Bar {
 
 /// A figure of several loads, each as a part of the baseline's.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parts {
+pub struct LoadParts {
     /// Whose figure is 1.
     pub baseline: String,
     /// A row for each load.
-    pub rows: Vec<Part>,
+    pub rows: Vec<LoadPart>,
 }
 
 /// One load.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct LoadPart {
     /// What it is called.
     pub name: String,
     /// The other variants, and their parts of the baseline.
@@ -212,14 +212,14 @@ pub struct Part {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spans {
     /// The rows.
-    pub spans: Vec<Span>,
+    pub spans: Vec<LatencySpan>,
     /// How far the machine could go: a name and a value in microseconds.
     pub limits: Vec<(String, f64)>,
 }
 
 /// One variant's median and 99th percentile.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Span {
+pub struct LatencySpan {
     /// Whose it is.
     pub variant: String,
     /// Where it begins and ends, in microseconds.

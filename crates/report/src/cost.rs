@@ -43,15 +43,15 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// A case, and how it compares with the baseline.
-type Compared<'a> = (&'a CaseRecord, &'a Comparison);
+type CaseAgainst<'a> = (&'a CaseRecord, &'a Comparison);
 
-fn pairs<'a>(record: &'a Record, variant: &str) -> Vec<Compared<'a>> {
+fn pairs<'a>(record: &'a Record, variant: &str) -> Vec<CaseAgainst<'a>> {
     let own = record.cases.iter().filter(|case| case.variant == variant);
     own.filter_map(|case| Some((case, case.figures.as_ref()?.against.as_ref()?))).collect()
 }
 
 /// Comparisons of a variant with the baseline in the cases that look for the most, of one unit.
-pub fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<Compared<'a>> {
+pub fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<CaseAgainst<'a>> {
     let mut pairs = pairs(record, variant);
     pairs.retain(|(case, _)| case.unit == unit && is_heavy(case));
     pairs
@@ -63,7 +63,7 @@ impl Cost {
         let pairs = pairs(record, variant);
         let ratio = |unit| mean(heavy(record, variant, unit).iter().map(|(_, against)| against.ratio.median));
         let noise = record.relative_noise();
-        let unsure = |(case, _): &&Compared<'_>| {
+        let unsure = |(case, _): &&CaseAgainst<'_>| {
             case.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
         };
         let all = pairs.iter().filter(|(case, against)| is_light(case) && against.added_us.is_some());

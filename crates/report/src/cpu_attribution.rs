@@ -16,7 +16,7 @@ const NONE: &str = "–";
 /// What a variant adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9).
 /// Means over cases of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
+pub struct CpuAttribution {
     /// At the client.
     pub client: f64,
     /// At the server; none where its processor time is not known.
@@ -25,7 +25,7 @@ pub struct Share {
     pub is_shown: bool,
 }
 
-impl Share {
+impl CpuAttribution {
     /// Averages over the cases of a variant that `wanted` picks; `None` where nothing was compared.
     pub fn of(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> Option<Self> {
         let own = record.cases.iter().filter(|case| case.variant == variant && wanted(case));
@@ -85,19 +85,21 @@ fn is_stream(case: &CaseRecord) -> bool {
 type Picks = fn(&CaseRecord) -> bool;
 
 /// Says what the strongest variant that was compared adds, at the client and at the server.
-pub fn share_sentence(record: &Record) -> Option<String> {
+pub fn attribution_sentence(record: &Record) -> Option<String> {
     let kinds = [("a request", "µs", is_request as Picks), ("a GB", "s", is_stream)];
     FLAVORS.into_iter().find_map(|variant| {
         let said: Vec<String> = kinds
             .iter()
-            .filter_map(|(what, unit, wanted)| Some((what, unit, Share::of(record, variant, wanted)?)))
+            .filter_map(|(what, unit, wanted)| {
+                Some((what, unit, CpuAttribution::of(record, variant, wanted)?))
+            })
             .map(|(what, unit, share)| sentence(variant, what, unit, &share))
             .collect();
         (!said.is_empty()).then(|| said.join(" "))
     })
 }
 
-fn sentence(variant: &str, what: &str, unit: &str, share: &Share) -> String {
+fn sentence(variant: &str, what: &str, unit: &str, share: &CpuAttribution) -> String {
     let amount = |value: f64| format!("{} {unit}", signed(value));
     match share.server {
         _ if !share.is_shown => {
@@ -117,10 +119,10 @@ fn sentence(variant: &str, what: &str, unit: &str, share: &Share) -> String {
 }
 
 /// A row of the table of shares: its name, its unit, and which cases it is the mean of.
-pub type ShareRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>);
+pub type AttributionRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>);
 
 /// Who pays, for each flavor beside the baseline; none where nothing was compared.
-pub fn share_table(record: &Record, rows: Vec<ShareRow<'_>>) -> Option<Table> {
+pub fn attribution_table(record: &Record, rows: Vec<AttributionRow<'_>>) -> Option<Table> {
     let variants: Vec<&str> =
         record.variants().into_iter().filter(|variant| *variant != record.settings.baseline).collect();
     let first = format!("added to {}", record.settings.baseline);
@@ -128,10 +130,11 @@ pub fn share_table(record: &Record, rows: Vec<ShareRow<'_>>) -> Option<Table> {
                averaged over the loads of the row. What is less than the noise of the machine is said to be below it.";
     let mut table = Table::by_variant("Whose processor time it is", how, &first, &variants);
     for (name, unit, wanted) in rows {
-        let shares: Vec<Option<Share>> =
-            variants.iter().map(|variant| Share::of(record, variant, &wanted)).collect();
+        let shares: Vec<Option<CpuAttribution>> =
+            variants.iter().map(|variant| CpuAttribution::of(record, variant, &wanted)).collect();
         if shares.iter().any(Option::is_some) {
-            let cell = |share: &Option<Share>| share.map_or(NONE.to_owned(), |share| share.cell(unit));
+            let cell =
+                |share: &Option<CpuAttribution>| share.map_or(NONE.to_owned(), |share| share.cell(unit));
             table.measured(name, shares.iter().map(cell).collect());
         }
     }

@@ -1,7 +1,7 @@
 //! Sections and tables of a page, so that those who hear a page find their way too.
 
 use super::form::escape;
-use super::{Kind, Row, Table};
+use super::{RowKind, Table, TableRow};
 use std::fmt::Write;
 
 /// A section that has begun.
@@ -45,7 +45,7 @@ const SHORT: usize = 20;
 /// side.
 pub fn table(out: &mut String, table: &Table) {
     let section = Section::begin(out, &table.title, &table.how);
-    let pairs: Vec<(&Row, &Row)> = table.rows.chunks(2).filter_map(pair).collect();
+    let pairs: Vec<(&TableRow, &TableRow)> = table.rows.chunks(2).filter_map(pair).collect();
     if !pairs.is_empty() && pairs.len() * 2 == table.rows.len() {
         side_by_side(out, table, &pairs);
     } else {
@@ -54,11 +54,11 @@ pub fn table(out: &mut String, table: &Table) {
     section.end(out);
 }
 
-fn pair(rows: &[Row]) -> Option<(&Row, &Row)> {
+fn pair(rows: &[TableRow]) -> Option<(&TableRow, &TableRow)> {
     match rows {
         [own, published]
-            if own.kind == Kind::Measured
-                && published.kind == Kind::Published
+            if own.kind == RowKind::Measured
+                && published.kind == RowKind::Published
                 && own.name == published.name =>
         {
             Some((own, published))
@@ -93,7 +93,7 @@ fn plain(out: &mut String, table: &Table) {
     }
     out.push_str("</tr></thead><tbody>\n");
     for row in &table.rows {
-        if row.kind == Kind::Head {
+        if row.kind == RowKind::Head {
             let (columns, name) = (table.columns.len(), escape(&row.name));
             let _ = writeln!(
                 out,
@@ -102,8 +102,8 @@ fn plain(out: &mut String, table: &Table) {
             continue;
         }
         let (class, published) = match row.kind {
-            Kind::Measured | Kind::Head => ("", ""),
-            Kind::Published => (" class=\"published\"", " <small>published</small>"),
+            RowKind::Measured | RowKind::Head => ("", ""),
+            RowKind::Published => (" class=\"published\"", " <small>published</small>"),
         };
         let _ = write!(out, "<tr{class}><th scope=\"row\">{}{published}</th>", escape(&row.name));
         for (column, text) in row.cells.iter().enumerate() {
@@ -114,7 +114,7 @@ fn plain(out: &mut String, table: &Table) {
     close(out);
 }
 
-fn side_by_side(out: &mut String, table: &Table, pairs: &[(&Row, &Row)]) {
+fn side_by_side(out: &mut String, table: &Table, pairs: &[(&TableRow, &TableRow)]) {
     open(out, &table.title, "plain short pairs");
     let mut columns = table.columns.iter();
     let first = columns.next().map_or("", String::as_str);

@@ -3,7 +3,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `pages` | one file for each evaluation, which declares its page: [`view`] turns a record into a [`View`] |
+//! | `pages` | one file for each evaluation declares its page; [`view`] makes a [`PageView`] |
 //! | `comparison` | two records side by side |
 //! | `cost`, `cpu_attribution`, `server_stages`, `generator` | sentences and tables that several pages share |
 //! | `chart`, `table` | charts and tables as data |
@@ -45,9 +45,9 @@ mod text;
 mod variant;
 
 pub use average::Average;
-use chart::{Axis, Chart, Lines, Part, Parts, Plot, Ratio, RatioGroup, Ratios, Span, Spans};
+use chart::{Axis, Chart, LatencySpan, Lines, LoadPart, LoadParts, Plot, Ratio, RatioGroup, Ratios, Spans};
 pub use comparison::{Compared, compared_markdown, compared_page};
-use cpu_attribution::share_sentence;
+use cpu_attribution::attribution_sentence;
 pub use csv::csv;
 use figures::{ALL, beside, busy_bars, noise_sentence, rate_bars};
 pub use generator::generator_notes;
@@ -56,19 +56,19 @@ pub use page::page;
 pub use pages::{scale_note, view};
 use series::Figure;
 pub use server_stages::stages_note;
-use stacks::{Stack, Stacks};
-use table::{Kind, Row, Table};
+use stacks::{Stacks, StageStack};
+use table::{RowKind, Table, TableRow};
 pub use text::{markdown, tables, terminal};
 
 /// Whose processor time a flavor costs, as a sentence under the headline; copies have a table of
 /// it.
 fn share(record: &bench::measuring::Record) -> Option<String> {
-    (!record.is_of_copies()).then(|| share_sentence(record)).flatten()
+    (!record.is_of_copies()).then(|| attribution_sentence(record)).flatten()
 }
 
 /// What a reader of a run gets to see.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct View {
+pub struct PageView {
     /// The one sentence that a reader takes away.
     pub headline: String,
     /// Tables, the most telling first.

@@ -12,17 +12,17 @@ const NEAR: f64 = 1.3;
 const NEAR_LOGARITHMIC: f64 = 10.0;
 
 /// A name and a value of the vertical axis.
-pub type Limit = (String, f64);
+pub type DrawnLimit = (String, f64);
 
 /// A letter's width, and a label's height.
 const LETTER: f64 = 6.1;
 const LABEL: f64 = 12.0;
 
 /// Parts the limits into those that are drawn and those that are only said.
-pub fn sort(limits: &[Limit], logarithmic: bool, values: &[f64]) -> (Vec<Limit>, Vec<Limit>) {
+pub fn sort(limits: &[DrawnLimit], logarithmic: bool, values: &[f64]) -> (Vec<DrawnLimit>, Vec<DrawnLimit>) {
     let most = values.iter().copied().fold(0.0, f64::max);
     let least = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
-    let near = |limit: &Limit| {
+    let near = |limit: &DrawnLimit| {
         if logarithmic {
             (least / NEAR_LOGARITHMIC..=most * NEAR_LOGARITHMIC).contains(&limit.1)
         } else {
@@ -33,7 +33,7 @@ pub fn sort(limits: &[Limit], logarithmic: bool, values: &[f64]) -> (Vec<Limit>,
 }
 
 /// Draws the near ones, each with its name and value where no other label is.
-pub fn draw(out: &mut String, limits: &[Limit], y: &Scale) {
+pub fn draw(out: &mut String, limits: &[DrawnLimit], y: &Scale) {
     let mut taken: Vec<(f64, f64, f64)> = Vec::new();
     for (name, value) in limits {
         let at = y.place(*value);
@@ -63,7 +63,7 @@ pub const NAME: f64 = 15.0;
 
 /// Draws near ones upright over rows that begin at `top`, each name above the one before it.
 /// `place` says where a value is.
-pub fn upright(out: &mut String, limits: &[Limit], bottom: f64, place: impl Fn(f64) -> f64) {
+pub fn upright(out: &mut String, limits: &[DrawnLimit], bottom: f64, place: impl Fn(f64) -> f64) {
     for (index, (name, value)) in limits.iter().enumerate() {
         let (x, base) = (place(*value), NAME * (index + 1) as f64 - 4.0);
         let label = format!("{name} {}", short(*value));
@@ -80,17 +80,17 @@ pub fn upright(out: &mut String, limits: &[Limit], bottom: f64, place: impl Fn(f
 }
 
 /// Says where the far ones are, and what it means that a figure is beyond a limit.
-pub fn words(limits: &[Limit], far: &[Limit], to: f64, medians: &[f64]) -> Vec<String> {
+pub fn words(limits: &[DrawnLimit], far: &[DrawnLimit], to: f64, medians: &[f64]) -> Vec<String> {
     let mut said = Vec::new();
     // One core's cryptography is no limit of those who do without it.
-    let passed = |(name, limit): &&Limit| match name.ends_with("round trip") {
+    let passed = |(name, limit): &&DrawnLimit| match name.ends_with("round trip") {
         true => medians.iter().any(|median| median < limit),
         false => !name.starts_with("one core") && medians.iter().any(|median| median > limit),
     };
     if let Some((name, _)) = limits.iter().find(passed) {
         said.push(format!("What is beyond the {name} had a faster moment than it: a limit is measured once, with one thread at each end."));
     }
-    let list = |limits: Vec<&Limit>| {
+    let list = |limits: Vec<&DrawnLimit>| {
         let words: Vec<String> =
             limits.into_iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
         words.join(", ")

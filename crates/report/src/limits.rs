@@ -2,14 +2,14 @@
 
 use super::Table;
 use super::form::digits;
-use bench::measuring::{Case, Limit, Load, Record, Unit};
+use bench::measuring::{Case, Load, MachineLimit, Record, Unit};
 
 /// The limits of what moves bytes that concern this run: its own encryption type alone, and the
 /// link where there was one.
-fn moving(record: &Record) -> impl Iterator<Item = (String, &Limit)> {
+fn moving(record: &Record) -> impl Iterator<Item = (String, &MachineLimit)> {
     let enctype = record.environment.enctype.as_deref().unwrap_or("aes256-cts-hmac-sha1-96");
     let linked = record.limits.iter().any(|limit| limit.name == "link");
-    let name = move |limit: &Limit| match limit.name.split_once(", ") {
+    let name = move |limit: &MachineLimit| match limit.name.split_once(", ") {
         Some(("sealing", of)) => (of == enctype).then(|| "one core seals".to_owned()),
         Some(("opening", of)) => (of == enctype).then(|| "one core opens".to_owned()),
         _ => (!linked || limit.name != "loopback").then(|| limit.name.clone()),
@@ -31,7 +31,7 @@ pub fn of_requests(record: &Record, size: u64) -> Vec<(String, f64)> {
 /// The least that a request takes, in microseconds.
 pub fn of_latency(record: &Record) -> Vec<(String, f64)> {
     let linked = record.limits.iter().any(|limit| limit.name == "link round trip");
-    let fits = |limit: &&Limit| limit.unit == "us" && (!linked || limit.name != "loopback round trip");
+    let fits = |limit: &&MachineLimit| limit.unit == "us" && (!linked || limit.name != "loopback round trip");
     record.limits.iter().filter(fits).map(|limit| (limit.name.clone(), limit.value)).collect()
 }
 

@@ -7,8 +7,8 @@ use super::form::escape;
 use super::html::{self, Section};
 use super::svg::Drawn;
 use super::{
-    View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, spans, stacks,
-    variant,
+    PageView, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, spans,
+    stacks, variant,
 };
 use bench::measuring::Record;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use std::fmt::Write;
 const STYLE: &str = include_str!("style.css");
 
 /// Renders the page of a run.
-pub fn page(record: &Record, view: &View) -> String {
+pub fn page(record: &Record, view: &PageView) -> String {
     let mut out = head(&record.title);
     header(&mut out, record, view);
     body(&mut out, view);
@@ -40,7 +40,7 @@ pub fn head(title: &str) -> String {
 }
 
 /// Writes a view: the charts of the first section, the tables, the other charts.
-pub fn body(out: &mut String, view: &View) {
+pub fn body(out: &mut String, view: &PageView) {
     let first = view.charts.first().map(|chart| chart.section.as_str());
     let rest = view.charts.iter().position(|chart| Some(chart.section.as_str()) != first);
     let (lead, others) = view.charts.split_at(rest.unwrap_or(view.charts.len()));
@@ -50,7 +50,7 @@ pub fn body(out: &mut String, view: &View) {
     charts(out, others);
 }
 
-fn header(out: &mut String, record: &Record, view: &View) {
+fn header(out: &mut String, record: &Record, view: &PageView) {
     let (title, target) = (escape(&record.title), escape(&record.target));
     let _ =
         write!(out, "<header><p class=\"kicker\">{title} · {target}</p><h1>{}</h1>", escape(&view.headline));
@@ -113,12 +113,12 @@ fn charts(out: &mut String, charts: &[Chart]) {
 
 fn card(out: &mut String, chart: &Chart) {
     // The overview of all loads is as wide as the page.
-    let class = if matches!(chart.plot, Plot::Parts(_)) { " class=\"overview\"" } else { "" };
+    let class = if matches!(chart.plot, Plot::LoadParts(_)) { " class=\"overview\"" } else { "" };
     let plain = |svg| Drawn { svg, caption: Vec::new() };
     let drawn = match &chart.plot {
         Plot::Lines(plot) => lines::draw(plot, &chart.title),
         Plot::Bars(plot) => bars::draw(plot, &chart.title),
-        Plot::Parts(plot) => plain(parts::draw(plot)),
+        Plot::LoadParts(plot) => plain(parts::draw(plot)),
         Plot::Spans(plot) => spans::draw(plot, &chart.title),
         Plot::Ratios(plot) => plain(ratios::draw(plot, &chart.title)),
         Plot::Stacks(plot) => plain(stacks::draw(plot, &chart.title)),
@@ -135,7 +135,7 @@ fn card(out: &mut String, chart: &Chart) {
 fn how(plot: &Plot) -> Vec<&str> {
     let (mut said, mut limited) = (Vec::new(), false);
     match plot {
-        Plot::Parts(_) => said.push("All loads: further left is better."),
+        Plot::LoadParts(_) => said.push("All loads: further left is better."),
         Plot::Spans(plot) => {
             said.push("The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale.");
             limited = !plot.limits.is_empty();

@@ -3,7 +3,7 @@
 //! Places are percentages, so that the chart fills the width it is given and its text keeps its
 //! size. Each variant has a shape of its own: the chart can be read without colour.
 
-use super::chart::{Part, Parts};
+use super::chart::{LoadPart, LoadParts};
 use super::form::{escape, percent};
 use super::variant;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use std::fmt::Write;
 const ROW: u32 = 24;
 
 /// Draws the chart.
-pub fn draw(chart: &Parts) -> String {
+pub fn draw(chart: &LoadParts) -> String {
     let largest = chart.rows.iter().flat_map(|row| &row.parts).map(|(_, part)| *part).fold(1.0, f64::max);
     let end = largest * 1.06;
     let mut out = String::new();
@@ -21,7 +21,7 @@ pub fn draw(chart: &Parts) -> String {
     out
 }
 
-fn row(out: &mut String, row: &Part, baseline: &str, end: f64) {
+fn row(out: &mut String, row: &LoadPart, baseline: &str, end: f64) {
     let middle = ROW / 2;
     let place = |part: f64| part / end * 100.0;
     let _ = write!(

@@ -1,7 +1,7 @@
 //! Where the server's time goes, of each flavor, as a server tells it that is Orthrus.
 
 use crate::form::{digits, percent};
-use crate::{Chart, Plot, Stack, Stacks, Table, View};
+use crate::{Chart, PageView, Plot, Stacks, StageStack, Table};
 use bench::measuring::{CaseRecord, Interval, LoadLevel, Part, Record, STAGES, Unit};
 
 /// Title of the charts, and of the table.
@@ -19,7 +19,7 @@ const HOW: &str = "The mean time at the server in µs, reported by the server it
     request; an operation of the case may take several.";
 
 /// Adds charts and a table to what an evaluation shows, where the server told.
-pub fn add(view: &mut View, record: &Record) {
+pub fn add(view: &mut PageView, record: &Record) {
     let groups: Vec<&str> = record.groups().into_iter().filter(|group| is_telling(record, group)).collect();
     let mut table = Table::new(
         TABLE,
@@ -28,7 +28,7 @@ pub fn add(view: &mut View, record: &Record) {
     );
     for group in groups {
         let cases = || record.cases.iter().filter(|case| case.group == group);
-        let rows: Vec<Stack> = cases().filter_map(stack).collect();
+        let rows: Vec<StageStack> = cases().filter_map(stack).collect();
         if rows.is_empty() {
             continue;
         }
@@ -69,13 +69,13 @@ fn per(unit: Unit) -> &'static str {
 
 /// The stages of a case: of one request, or of one MiB where the case moves a stream. Variants may
 /// cut a stream into requests of different sizes, so that one request says nothing about the cost.
-fn stack(case: &CaseRecord) -> Option<Stack> {
+fn stack(case: &CaseRecord) -> Option<StageStack> {
     let times = case.figures.as_ref()?.server_stages.as_ref()?;
     let [wait, stages @ ..] = match case.unit {
         Unit::OperationsPerSecond => times.all().map(|interval| interval.median),
         Unit::MegabytesPerSecond => per_mebibyte(case)?,
     };
-    Some(Stack { variant: case.variant.clone(), wait, stages })
+    Some(StageStack { variant: case.variant.clone(), wait, stages })
 }
 
 fn per_mebibyte(case: &CaseRecord) -> Option<[f64; STAGES.len()]> {

@@ -18,12 +18,12 @@ pub struct Stacks {
     /// The stages, from left to right.
     pub stages: [String; 4],
     /// A row for each variant.
-    pub rows: Vec<Stack>,
+    pub rows: Vec<StageStack>,
 }
 
 /// The times of one variant.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stack {
+pub struct StageStack {
     /// Whose they are.
     pub variant: String,
     /// How long was waited.
@@ -32,7 +32,7 @@ pub struct Stack {
     pub stages: [f64; 4],
 }
 
-impl Stack {
+impl StageStack {
     /// How long all stages together took.
     pub fn work(&self) -> f64 {
         self.stages.iter().sum()
@@ -58,7 +58,7 @@ const STRIPE: f64 = 3.5;
 
 /// Draws the rows; `label` is what those hear who do not see.
 pub fn draw(chart: &Stacks, label: &str) -> String {
-    let most = chart.rows.iter().map(Stack::work).fold(f64::MIN_POSITIVE, f64::max);
+    let most = chart.rows.iter().map(StageStack::work).fold(f64::MIN_POSITIVE, f64::max);
     let scale = (WIDTH - LEFT - RIGHT) / most;
     let height = HEAD + ROW * chart.rows.len() as f64;
     let mut out =
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn all_stages_and_waits_are_named_and_a_long_wait_ends_in_an_arrow() {
-        let rows = [("sys", 2.0), ("krb5p", 500.0)].map(|(variant, wait)| Stack {
+        let rows = [("sys", 2.0), ("krb5p", 500.0)].map(|(variant, wait)| StageStack {
             variant: variant.to_owned(),
             wait,
             stages: [0.0, 1.25, 0.5, 0.25],

@@ -10,12 +10,12 @@ pub struct Table {
     /// Heads of the columns, the first that of the rows' names.
     pub columns: Vec<String>,
     /// Rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
 }
 
 /// Whose figures a row has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum RowKind {
     /// Those of this run.
     #[default]
     Measured,
@@ -27,13 +27,13 @@ pub enum Kind {
 
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct TableRow {
     /// What it is about.
     pub name: String,
     /// One text for each further column.
     pub cells: Vec<String>,
     /// Whose figures they are.
-    pub kind: Kind,
+    pub kind: RowKind,
 }
 
 impl Table {
@@ -60,17 +60,17 @@ impl Table {
 
     /// Adds a row of this run.
     pub fn measured(&mut self, name: impl Into<String>, cells: Vec<String>) {
-        self.rows.push(Row { name: name.into(), cells, kind: Kind::Measured });
+        self.rows.push(TableRow { name: name.into(), cells, kind: RowKind::Measured });
     }
 
     /// Adds a head for the rows that follow.
     pub fn group(&mut self, name: &str) {
-        self.rows.push(Row { name: name.to_owned(), kind: Kind::Head, ..Row::default() });
+        self.rows.push(TableRow { name: name.to_owned(), kind: RowKind::Head, ..TableRow::default() });
     }
 
     /// Adds a row of somebody else's figures.
     pub fn published(&mut self, name: impl Into<String>, cells: &[&str]) {
         let cells = cells.iter().map(|cell| (*cell).to_owned()).collect();
-        self.rows.push(Row { name: name.into(), cells, kind: Kind::Published });
+        self.rows.push(TableRow { name: name.into(), cells, kind: RowKind::Published });
     }
 }

@@ -1,6 +1,6 @@
 //! Tables for the terminal and as Markdown.
 
-use super::{Kind, Row, Table, View, limits_table, noise_sentence, share};
+use super::{PageView, RowKind, Table, TableRow, limits_table, noise_sentence, share};
 use bench::measuring::Record;
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ fn remarks(record: &Record) -> Vec<String> {
 }
 
 /// Renders a view for a terminal: nothing but text, so that it can be piped.
-pub fn terminal(record: &Record, view: &View) -> String {
+pub fn terminal(record: &Record, view: &PageView) -> String {
     let mut out = tables(view);
     let _ = writeln!(out, "\n{}", view.headline);
     for remark in remarks(record) {
@@ -28,7 +28,7 @@ pub fn terminal(record: &Record, view: &View) -> String {
 }
 
 /// Renders a view's tables for a terminal.
-pub fn tables(view: &View) -> String {
+pub fn tables(view: &PageView) -> String {
     let mut out = String::new();
     for table in &view.tables {
         let _ = writeln!(out, "\n{}", table.title);
@@ -38,9 +38,9 @@ pub fn tables(view: &View) -> String {
 }
 
 fn aligned(table: &Table) -> String {
-    let name = |row: &Row| match row.kind {
-        Kind::Measured | Kind::Head => row.name.clone(),
-        Kind::Published => format!("{} (published)", row.name),
+    let name = |row: &TableRow| match row.kind {
+        RowKind::Measured | RowKind::Head => row.name.clone(),
+        RowKind::Published => format!("{} (published)", row.name),
     };
     let lines: Vec<Vec<String>> = std::iter::once(table.columns.clone())
         .chain(
@@ -53,7 +53,7 @@ fn aligned(table: &Table) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     // Heads stand alone in their lines. The first line has the heads of the columns.
     let is_head = |line: usize| {
-        line.checked_sub(1).and_then(|row| table.rows.get(row)).is_some_and(|row| row.kind == Kind::Head)
+        line.checked_sub(1).and_then(|row| table.rows.get(row)).is_some_and(|row| row.kind == RowKind::Head)
     };
     let width = |column: usize| {
         let cells = lines.iter().enumerate().filter(|(index, _)| !is_head(*index));
@@ -78,7 +78,7 @@ fn aligned(table: &Table) -> String {
 }
 
 /// Renders a view as Markdown.
-pub fn markdown(record: &Record, view: &View) -> String {
+pub fn markdown(record: &Record, view: &PageView) -> String {
     let mut out = format!("# {}\n\n**{}**\n\n", record.title, view.headline);
     for remark in remarks(record) {
         let _ = writeln!(out, "- {remark}");
@@ -101,12 +101,12 @@ pub fn markdown_table(out: &mut String, table: &Table) {
     let _ = writeln!(out, "| {} |", table.columns.join(" | "));
     let _ = writeln!(out, "|---{}|", "|---:".repeat(table.columns.len().saturating_sub(1)));
     for row in &table.rows {
-        if row.kind == Kind::Head {
+        if row.kind == RowKind::Head {
             let _ =
                 writeln!(out, "| **{}** {}|", row.name, "| ".repeat(table.columns.len().saturating_sub(1)));
             continue;
         }
-        let published = if row.kind == Kind::Published { " *(published)*" } else { "" };
+        let published = if row.kind == RowKind::Published { " *(published)*" } else { "" };
         let cells: Vec<String> = row.cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
         let _ = writeln!(out, "| {}{published} | {} |", row.name.replace('|', "\\|"), cells.join(" | "));
     }

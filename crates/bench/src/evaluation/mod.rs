@@ -10,7 +10,7 @@ mod quick;
 pub use anf::{ANF, REPOSITORY, anf};
 pub use nconnect::{NCONNECT, nconnect};
 pub use only::Only;
-pub use ontap::{ONTAP, Ontap};
+pub use ontap::{ONTAP, OntapClimb};
 pub use plan::{PLAN, PlanFile, own_plan};
 pub use quick::{LOADS as QUICK_LOADS, QUICK, quick};
 

@@ -49,7 +49,7 @@ impl Evaluation for Only<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ontap, quick};
+    use super::super::{OntapClimb, quick};
     use super::*;
     use crate::measuring::Settings;
 
@@ -67,6 +67,6 @@ mod tests {
         let found = groups(&mut quick(&settings, 1), "random READ");
         assert_eq!(found, ["Random read, 4 KiB, 64 in flight", "Random read, 4 KiB, one at a time"]);
         assert!(groups(&mut quick(&settings, 1), "nothing").is_empty());
-        assert_eq!(groups(&mut Ontap::new(&[1], &[]), "8 KiB sequential writes").len(), 1);
+        assert_eq!(groups(&mut OntapClimb::new(&[1], &[]), "8 KiB sequential writes").len(), 1);
     }
 }

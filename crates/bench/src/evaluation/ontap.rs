@@ -77,14 +77,14 @@ impl Curve {
 }
 
 /// See the module.
-pub struct Ontap {
+pub struct OntapClimb {
     curves: Vec<Curve>,
     curve: usize,
     /// The next step of the curve; 0 looks for the most.
     step: usize,
 }
 
-impl Ontap {
+impl OntapClimb {
     /// Plans it for so many clients in turn; `server_cpus` are choices of instructions of a server
     /// that the run starts itself, measured with the greatest number of clients beside the server's
     /// own choice.
@@ -146,7 +146,7 @@ pub fn kept_up(case: &CaseRecord) -> bool {
     Interval::of(case.counted().map(begun)).is_some_and(|begun| begun.median >= KEPT_UP)
 }
 
-impl Evaluation for Ontap {
+impl Evaluation for OntapClimb {
     fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
         loop {
             let (curve, step) = (self.curves.get(self.curve)?.clone(), self.step);

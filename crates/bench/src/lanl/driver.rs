@@ -11,7 +11,7 @@ use super::carrier::{Carried, Carrier};
 use super::on_mount::drop_cache;
 use super::sources::{Contents, Sources};
 use crate::Pattern;
-use crate::measuring::{Case, Copy, Driver, Fetch, Load, Record, Sample, Turn};
+use crate::measuring::{Case, CaseDriver, CaseTurn, Copy, Fetch, Load, Record, Sample};
 use crate::mounted::{MountFacts, ensure_room};
 
 /// What the file that is read holds.
@@ -24,7 +24,7 @@ const SPARE: u64 = 64 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// A variant, ready to copy.
-pub struct Way {
+pub struct CopyWay {
     /// What copies.
     pub carrier: Box<dyn Carrier>,
     /// Encryption type of its Kerberos context or ticket.
@@ -48,11 +48,11 @@ pub enum ServerCache {
 }
 
 /// Makes a variant, by its name.
-pub type Ways<'a> = dyn FnMut(&str) -> Result<Way> + 'a;
+pub type CopyWays<'a> = dyn FnMut(&str) -> Result<CopyWay> + 'a;
 
 /// See the module.
 pub struct Copier<'a> {
-    ways: &'a mut Ways<'a>,
+    ways: &'a mut CopyWays<'a>,
     sources: Sources,
     stop: &'a AtomicBool,
     cache: ServerCache,
@@ -72,7 +72,7 @@ impl<'a> Copier<'a> {
     /// # Errors
     /// No room for the sources.
     pub fn new(
-        ways: &'a mut Ways<'a>,
+        ways: &'a mut CopyWays<'a>,
         sources: Sources,
         room: (u64, u64),
         cache: ServerCache,
@@ -231,7 +231,7 @@ fn sample(carried: Carried, operations: u64, bytes: u64) -> Sample {
     }
 }
 
-impl Driver for Copier<'_> {
+impl CaseDriver for Copier<'_> {
     fn begin(&mut self, _cases: &[Case]) -> Result<()> {
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Driver for Copier<'_> {
         }
     }
 
-    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+    fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
         let measured = match &case.load {
             Load::Copy(copy) => self.copy(&case.variant, copy, turn.warm_up),
             Load::Fetch(fetch) => self.fetch(&case.variant, fetch),

@@ -38,7 +38,7 @@ pub struct Caches {
 
 /// How large, for whom, which parts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scope {
+pub struct LanlScope {
     /// The part of the published sizes and of the number of small files; 1 is as published.
     pub scale: f64,
     /// Variants that copy.
@@ -57,7 +57,7 @@ pub struct Scope {
 ///
 /// # Errors
 /// A scale that is none.
-pub fn lanl(scope: &Scope) -> Result<Blocks> {
+pub fn lanl(scope: &LanlScope) -> Result<Blocks> {
     ensure!((SCALE_MIN..=1.0).contains(&scope.scale), "the scale has to be from {SCALE_MIN} to 1");
     let has = |part: &Part| scope.parts.contains(part);
     let parts = Part::ALL.iter().copied().filter(has).flat_map(|part| match part {
@@ -146,7 +146,7 @@ fn copies(variants: &[String], axes: CopyAxes, copy: Copy) -> Vec<Case> {
     copied(variants, &title(&copy), axes, &Load::Copy(copy))
 }
 
-fn sizes(scope: &Scope) -> Vec<Vec<Case>> {
+fn sizes(scope: &LanlScope) -> Vec<Vec<Case>> {
     let one = |(size, times): (u64, u32)| {
         let size = scaled(size, scope.scale);
         let copy = Copy { files: 1, size, zeros: true, times };
@@ -156,7 +156,7 @@ fn sizes(scope: &Scope) -> Vec<Vec<Case>> {
 }
 
 /// Cold first: what is read in a warm-up makes the caches warm.
-fn caches(scope: &Scope) -> Vec<Vec<Case>> {
+fn caches(scope: &LanlScope) -> Vec<Vec<Case>> {
     let size = scaled(LARGE_SIZE, scope.scale);
     let state = |cold: bool| if cold { CacheState::Cold } else { CacheState::Warm };
     let states = [(true, true), (true, false), (false, false)];
@@ -175,7 +175,7 @@ fn caches(scope: &Scope) -> Vec<Vec<Case>> {
     states.into_iter().filter(possible).map(block).collect()
 }
 
-fn enctypes(scope: &Scope) -> Vec<Vec<Case>> {
+fn enctypes(scope: &LanlScope) -> Vec<Vec<Case>> {
     let block = |copy: Copy, test: Part| -> Vec<Case> {
         let group = format!("{}, by encryption type", title(&copy));
         let axes = CopyAxes { test: Some(test), ..CopyAxes::of(Part::Enctypes) };
@@ -188,9 +188,9 @@ fn enctypes(scope: &Scope) -> Vec<Vec<Case>> {
 mod tests {
     use super::*;
 
-    fn scope(scale: f64) -> Scope {
+    fn scope(scale: f64) -> LanlScope {
         let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
-        Scope {
+        LanlScope {
             scale,
             variants: names(&["sys", "krb5p", SCP]),
             readers: names(&["sys", "krb5p"]),
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn caches_are_named_as_far_as_they_can_be_made_cold() {
         let part = |caches| {
-            let plan = lanl(&Scope { parts: vec![Part::Caches], caches, ..scope(1.0) }).unwrap();
+            let plan = lanl(&LanlScope { parts: vec![Part::Caches], caches, ..scope(1.0) }).unwrap();
             groups(&plan).iter().map(|group| group.replace("Reading 500 MB, ", "")).collect::<Vec<_>>()
         };
         let all = ["client cold, server cold", "client cold, server warm", "client warm, server warm"];

@@ -13,9 +13,9 @@ mod transfer;
 
 pub use by_scp::ByScp;
 pub use carrier::{Carried, Carrier};
-pub use driver::{Copier, ServerCache, Way, Ways};
-pub use evaluation::{Caches, LANL, SCALE_MIN, SCP, Scope, bytes, lanl, large, room, small};
-pub use native::Native;
+pub use driver::{Copier, CopyWay, CopyWays, ServerCache};
+pub use evaluation::{Caches, LANL, LanlScope, SCALE_MIN, SCP, bytes, lanl, large, room, small};
+pub use native::NativeCarrier;
 pub use on_mount::{OnMount, drop_cache};
 pub use sources::{Contents, Sources};
 pub use to_host::ToHost;

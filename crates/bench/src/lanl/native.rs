@@ -18,7 +18,7 @@ use crate::native::Target;
 use crate::{Delta, Flavor, Pattern, cpu};
 
 /// A session with a folder of its own in an export.
-pub struct Native {
+pub struct NativeCarrier {
     filesystem: Option<Filesystem>,
     folder: String,
     handle: Handle,
@@ -30,7 +30,7 @@ pub struct Native {
     write_size: u32,
 }
 
-impl Native {
+impl NativeCarrier {
     /// Connects to `target`, and makes `folder` in its export. `beneath` is the folder that is
     /// exported, where it is of this machine.
     ///
@@ -168,7 +168,7 @@ fn entries(source: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(found)
 }
 
-impl Carrier for Native {
+impl Carrier for NativeCarrier {
     fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>> {
         self.timed(|own| own.put_all(source, name, stop))
     }

@@ -12,7 +12,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::carrier::{Carried, Carrier};
 use crate::mounted::tools::{CP, run};
-use crate::mounted::{MachineCpu, Place, free, remove};
+use crate::mounted::{MachineCpu, MountPlace, free, remove};
 use crate::{Pattern, ServerProbe};
 
 /// Bytes of one read.
@@ -21,7 +21,7 @@ const PIECE: usize = 1 << 20;
 /// A mounted folder.
 #[derive(Debug)]
 pub struct OnMount {
-    place: Option<Place>,
+    place: Option<MountPlace>,
     server: ServerProbe,
 }
 
@@ -30,7 +30,7 @@ impl OnMount {
     ///
     /// # Errors
     /// When cp is missing.
-    pub fn new(place: Place, server: ServerProbe) -> Result<Self> {
+    pub fn new(place: MountPlace, server: ServerProbe) -> Result<Self> {
         CP.find()?;
         Ok(Self { place: Some(place), server })
     }
@@ -149,7 +149,7 @@ impl Carrier for OnMount {
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.place.take().map_or(Ok(()), Place::remove)
+        self.place.take().map_or(Ok(()), MountPlace::remove)
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
         let mount = dir.path().join("mount");
         std::fs::create_dir(&mount).unwrap();
         let mut carrier =
-            OnMount::new(Place::claim("sys", &mount, true).unwrap(), ServerProbe::default()).unwrap();
+            OnMount::new(MountPlace::claim("sys", &mount, true).unwrap(), ServerProbe::default()).unwrap();
         let carried = carrier.put(&source, "copy", &stop).unwrap().unwrap();
         assert!(
             carried.time > Duration::ZERO && carried.client_cpu.is_some() && carried.server_cpu.is_none()
@@ -192,7 +192,8 @@ mod tests {
     fn a_copy_that_is_stopped_is_none() {
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(true));
         let mut carrier =
-            OnMount::new(Place::claim("sys", dir.path(), true).unwrap(), ServerProbe::default()).unwrap();
+            OnMount::new(MountPlace::claim("sys", dir.path(), true).unwrap(), ServerProbe::default())
+                .unwrap();
         assert!(carrier.put(Path::new("/bin/sh"), "copy", &stop).unwrap().is_none());
     }
 }

@@ -29,7 +29,7 @@ pub fn write_through(
 ) -> Result<bool> {
     let length = data.metadata()?.len();
     let piece = usize::try_from(length).unwrap_or(usize::MAX).min(size);
-    let mut writer = Writer { filesystem, file, ahead: VecDeque::new(), verifier: None };
+    let mut writer = FileWriter { filesystem, file, ahead: VecDeque::new(), verifier: None };
     let outcome = if length <= piece as u64 {
         writer.at_once(data, piece).map(|()| true)
     } else {
@@ -42,14 +42,14 @@ pub fn write_through(
 }
 
 /// A file that is being written.
-struct Writer<'a> {
+struct FileWriter<'a> {
     filesystem: &'a mut Filesystem,
     file: &'a OpenFile,
     ahead: VecDeque<(u32, Ticket)>,
     verifier: Option<[u8; 8]>,
 }
 
-impl Writer<'_> {
+impl FileWriter<'_> {
     /// A file that fits into one WRITE, which then is stable: no COMMIT.
     fn at_once(&mut self, data: &mut File, size: usize) -> Result<()> {
         let mut bytes = Vec::with_capacity(size);

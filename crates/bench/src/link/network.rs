@@ -1,7 +1,7 @@
 //! Two network namespaces with a shaped pair of devices between them.
 
 use super::LinkSpec;
-use crate::mounted::tools::Tool;
+use crate::mounted::tools::SystemTool;
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::geteuid;
@@ -12,8 +12,8 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Stdio;
 
-const IP: Tool = Tool { name: "ip", package: "iproute2" };
-const TC: Tool = Tool { name: "tc", package: "iproute2" };
+const IP: SystemTool = SystemTool { name: "ip", package: "iproute2" };
+const TC: SystemTool = SystemTool { name: "tc", package: "iproute2" };
 
 /// The namespace of the thread that asks.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -158,7 +158,7 @@ fn check(spec: LinkSpec) -> Result<()> {
 }
 
 /// Has ip or tc carry out commands.
-fn batch(tool: Tool, commands: &str) -> Result<()> {
+fn batch(tool: SystemTool, commands: &str) -> Result<()> {
     let mut command = tool.command()?;
     command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{} does not start", tool.name))?;

@@ -24,7 +24,7 @@ const MESSAGES: usize = 16;
 
 /// A limit of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct MachineLimit {
     /// What is limited, in a few words.
     pub name: String,
     /// The figure: the median of short pieces, or what is said in `how`.
@@ -37,7 +37,7 @@ pub struct Limit {
 
 /// Measures all limits; takes about a second, longer over a slow link. What cannot be measured is
 /// left out.
-pub fn limits(link: Option<&Link>) -> Vec<Limit> {
+pub fn limits(link: Option<&Link>) -> Vec<MachineLimit> {
     let mut found = vec![memory_copy()];
     found.extend(rate_over(None).ok());
     found.extend(round_trip(None).ok());
@@ -66,11 +66,11 @@ fn rate(bytes: usize, mut piece: impl FnMut() -> Result<()>) -> Result<f64> {
     super::Interval::of(rates).map(|interval| interval.median).context("no figure")
 }
 
-fn limit(name: &str, value: f64, unit: &str, how: &str) -> Limit {
-    Limit { name: name.to_owned(), value, unit: unit.to_owned(), how: how.to_owned() }
+fn limit(name: &str, value: f64, unit: &str, how: &str) -> MachineLimit {
+    MachineLimit { name: name.to_owned(), value, unit: unit.to_owned(), how: how.to_owned() }
 }
 
-fn memory_copy() -> Limit {
+fn memory_copy() -> MachineLimit {
     let (from, mut to) = (vec![0x5a_u8; 32 << 20], vec![0; 32 << 20]);
     let copied = rate(from.len(), || {
         to.copy_from_slice(black_box(&from));
@@ -91,7 +91,7 @@ fn pair(over: Option<&Link>) -> Result<(TcpStream, TcpStream)> {
     Ok((near, far))
 }
 
-fn rate_over(over: Option<&Link>) -> Result<Limit> {
+fn rate_over(over: Option<&Link>) -> Result<MachineLimit> {
     // A slow link carries less in the time that there is.
     let piece =
         over.map_or(16 << 20, |link| (link.spec().bits_per_second / 200) as usize).clamp(64 << 10, 16 << 20);
@@ -129,7 +129,7 @@ fn name(over: Option<&Link>) -> &'static str {
     if over.is_some() { LINK } else { LOOPBACK }
 }
 
-fn round_trip(over: Option<&Link>) -> Result<Limit> {
+fn round_trip(over: Option<&Link>) -> Result<MachineLimit> {
     let (mut near, mut far) = pair(over)?;
     let echo = std::thread::spawn(move || {
         let mut data = [0; 128];
@@ -153,7 +153,7 @@ fn round_trip(over: Option<&Link>) -> Result<Limit> {
 }
 
 /// Seals and opens messages of the size of a READ's reply.
-fn cryptography(enctype: Enctype, name: &str) -> Result<Vec<Limit>> {
+fn cryptography(enctype: Enctype, name: &str) -> Result<Vec<MachineLimit>> {
     let key = vec![0x42; enctype.key_len()];
     let client = ContextKeys::new(enctype, &key, Role::Initiator, true)?;
     let server = ContextKeys::new(enctype, &key, Role::Acceptor, true)?;

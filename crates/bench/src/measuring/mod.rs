@@ -1,9 +1,9 @@
 //! The measuring core: what is measured, in which order, how often, and what the samples come to.
 //!
-//! An [`Evaluation`] says which [`Case`]s are measured side by side; a [`Driver`] measures one of
-//! them once; [`run`] interleaves repetitions, keeps every [`Sample`] in a [`Record`], and looks at
-//! the machine's noise in between. A record is plain data: the crate `report` makes tables, charts
-//! and pages of it.
+//! An [`Evaluation`] says which [`Case`]s are measured side by side; a [`CaseDriver`] measures one
+//! of them once; [`run`] interleaves repetitions, keeps every [`Sample`] in a [`Record`], and looks
+//! at the machine's noise in between. A record is plain data: the crate `report` makes tables,
+//! charts and pages of it.
 
 mod axes;
 mod case;
@@ -29,11 +29,11 @@ pub use case::{Case, ClientLayout, GIT, Load, Transfer, Unit};
 pub use copies::{Copy, Fetch};
 pub use histogram::Histogram;
 pub use interval::Interval;
-pub use limits::{LINK, LOOPBACK, Limit, limits};
+pub use limits::{LINK, LOOPBACK, MachineLimit, limits};
 pub use noise::{Calibration, Noise, calibrate};
 pub use record::{CaseRecord, Record, SCHEMA, Settings};
 pub use sample::{Latencies, Sample};
-pub use schedule::{Driver, Evaluation, FAILURES_MAX, Phase, Step, Turn, Watch, run};
+pub use schedule::{CaseDriver, CaseTurn, Evaluation, FAILURES_MAX, RunPhase, RunStep, RunWatch, run};
 pub use skipped::{Missing, NoAnswer};
 pub use stages::{STAGES, StageTimes, Stages};
 pub use summary::{Comparison, Figures, Verdict, compare};

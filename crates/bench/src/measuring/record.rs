@@ -1,6 +1,6 @@
 //! The data of a run: what was asked for, what was measured, and the figures drawn from it.
 
-use super::{Calibration, Case, Figures, LINK, LOOPBACK, Limit, Load, Missing, Noise, Sample};
+use super::{Calibration, Case, Figures, LINK, LOOPBACK, Load, MachineLimit, Missing, Noise, Sample};
 use crate::Environment;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ pub struct Record {
     pub notes: Vec<String>,
     /// How far this machine could go, measured in this run.
     #[serde(default)]
-    pub limits: Vec<Limit>,
+    pub limits: Vec<MachineLimit>,
     /// How steady it was.
     #[serde(default)]
     pub calibrations: Vec<Calibration>,
@@ -155,12 +155,12 @@ impl Record {
     /// When it is no record of this version.
     pub fn parse(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
-        struct Head {
+        struct SchemaHead {
             schema: String,
             #[serde(default)]
             command: String,
         }
-        let head: Head = serde_json::from_str(text).map_err(|error| {
+        let head: SchemaHead = serde_json::from_str(text).map_err(|error| {
             let what = match error.is_eof() && !text.trim().is_empty() {
                 true => {
                     "it is cut off in the middle, and what it had is lost; measure again without --resume"

@@ -43,7 +43,7 @@ pub trait Evaluation {
 }
 
 /// Measures cases; how is its own affair.
-pub trait Driver {
+pub trait CaseDriver {
     /// Hears which cases come next; what none of them needs can be closed.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// Any; they leave the case out.
-    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>>;
+    fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>>;
 
     /// Hears that a case has failed: what its variant has at the server is given up without waiting
     /// for it, so that the variant's next case begins anew.
@@ -72,7 +72,7 @@ pub trait Driver {
         Ok(())
     }
 
-    /// Says after [`Driver::finish`] what was given up and stays at the server, as sentences.
+    /// Says after [`CaseDriver::finish`] what was given up and stays at the server, as sentences.
     fn left_behind(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -86,7 +86,7 @@ pub trait Driver {
 
 /// One repetition, as a driver hears of it.
 #[derive(Clone, Copy)]
-pub struct Turn<'a> {
+pub struct CaseTurn<'a> {
     /// How long to go on.
     pub length: Duration,
     /// Whether the sample will count.
@@ -97,7 +97,7 @@ pub struct Turn<'a> {
 
 /// What a step of a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum RunPhase {
     /// Sessions and files are made.
     Preparing,
     /// A sample that does not count.
@@ -108,11 +108,11 @@ pub enum Phase {
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct RunStep<'a> {
     /// The case whose turn it is.
     pub case: &'a Case,
     /// What happens with it.
-    pub phase: Phase,
+    pub phase: RunPhase,
     /// Samples that were taken since the start.
     pub done: usize,
     /// Samples in all, as far as is known.
@@ -122,11 +122,11 @@ pub struct Step<'a> {
 }
 
 /// How the caller looks on, stops a run and keeps what it has.
-pub struct Watch<'a> {
+pub struct RunWatch<'a> {
     /// Ends the run as soon as it is set; what has been measured is kept.
     pub stop: &'a AtomicBool,
     /// Hears of each step as it begins.
-    pub step: &'a mut dyn FnMut(&Step<'_>),
+    pub step: &'a mut dyn FnMut(&RunStep<'_>),
     /// Gets the record whenever cases are done, so that it can be kept.
     pub save: &'a mut dyn FnMut(&Record) -> Result<()>,
 }
@@ -139,9 +139,9 @@ pub struct Watch<'a> {
 /// be kept.
 pub fn run(
     evaluation: &mut dyn Evaluation,
-    driver: &mut dyn Driver,
+    driver: &mut dyn CaseDriver,
     record: &mut Record,
-    watch: Watch<'_>,
+    watch: RunWatch<'_>,
 ) -> Result<()> {
     (record.complete, record.stopped_by) = (false, None);
     record.notes.clear();
@@ -175,9 +175,9 @@ fn has_no_answer(error: &anyhow::Error) -> bool {
 }
 
 struct Schedule<'a, 'b> {
-    driver: &'a mut dyn Driver,
+    driver: &'a mut dyn CaseDriver,
     record: &'a mut Record,
-    watch: Watch<'b>,
+    watch: RunWatch<'b>,
     begun: Instant,
     done: usize,
     /// Samples that are to come after the cases in hand.
@@ -226,7 +226,7 @@ impl Schedule<'_, '_> {
         self.driver.begin(&cases)?;
         let mut ready = Vec::new();
         for case in cases {
-            self.announce(&case, Phase::Preparing, 0);
+            self.announce(&case, RunPhase::Preparing, 0);
             match self.driver.prepare(&case, self.record) {
                 Ok(()) => ready.push(case),
                 Err(_) if self.stopped() => return Ok(()),
@@ -290,8 +290,9 @@ impl Schedule<'_, '_> {
             if self.stopped() {
                 return Ok(None);
             }
-            let (case, turn) = (at_depth(case, depth), Turn { length, warm_up: true, stop: self.watch.stop });
-            self.announce(&case, Phase::Preparing, 0);
+            let (case, turn) =
+                (at_depth(case, depth), CaseTurn { length, warm_up: true, stop: self.watch.stop });
+            self.announce(&case, RunPhase::Preparing, 0);
             let prepared = self.driver.prepare(&case, self.record);
             let error = match prepared.and_then(|()| self.driver.measure(&case, &turn)) {
                 Ok(sample) => return Ok(sample.map(|_| true)),
@@ -309,9 +310,9 @@ impl Schedule<'_, '_> {
         if self.stopped() || has_it || self.is_out(case) {
             return Ok(());
         }
-        self.announce(case, repetition.map_or(Phase::WarmUp, Phase::Repetition), left);
+        self.announce(case, repetition.map_or(RunPhase::WarmUp, RunPhase::Repetition), left);
         let length = self.record.settings.length();
-        let turn = Turn {
+        let turn = CaseTurn {
             length: if repetition.is_some() { length } else { length.min(WARM_UP_MAX) },
             warm_up: repetition.is_none(),
             stop: self.watch.stop,
@@ -338,7 +339,7 @@ impl Schedule<'_, '_> {
         Ok(())
     }
 
-    fn announce(&mut self, case: &Case, phase: Phase, left: usize) {
+    fn announce(&mut self, case: &Case, phase: RunPhase, left: usize) {
         let left = left + self.to_come;
         let typical = match u32::try_from(self.done) {
             Ok(done) if done > 0 => self.begun.elapsed() / done,
@@ -346,7 +347,7 @@ impl Schedule<'_, '_> {
         };
         let remaining = typical.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX));
         let total = self.done + left;
-        (self.watch.step)(&Step { case, phase, done: self.done, total, remaining });
+        (self.watch.step)(&RunStep { case, phase, done: self.done, total, remaining });
     }
 
     fn stopped(&self) -> bool {

@@ -27,11 +27,11 @@ fn case(group: &str, variant: &str) -> Case {
 }
 
 /// The first so many of these groups; each is only asked for when the one before has been measured.
-struct Groups(usize, usize);
+struct GroupPlan(usize, usize);
 
 const GROUPS: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
 
-impl Evaluation for Groups {
+impl Evaluation for GroupPlan {
     fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
         let group = *GROUPS.get(..self.1)?.get(self.0)?;
         self.0 += 1;
@@ -45,7 +45,7 @@ impl Evaluation for Groups {
 
 /// Answers with made-up figures and notes what it was asked.
 #[derive(Default)]
-struct Fake {
+struct FakeDriver {
     asked: Vec<String>,
     refuses: Option<&'static str>,
     /// From this question on the server is gone.
@@ -60,7 +60,7 @@ struct Fake {
     finished: bool,
 }
 
-impl Driver for Fake {
+impl CaseDriver for FakeDriver {
     fn begin(&mut self, _cases: &[Case]) -> Result<()> {
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Driver for Fake {
         Ok(())
     }
 
-    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+    fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
         let mark = if turn.warm_up { "*" } else { "" };
         self.asked.push(format!("{}{mark}", case.variant));
         if self.breaks_at == Some(self.asked.len()) {
@@ -112,21 +112,21 @@ impl Driver for Fake {
     }
 }
 
-fn measure(driver: &mut Fake, record: &mut Record, stop_after: usize) -> Result<Vec<Record>> {
+fn measure(driver: &mut FakeDriver, record: &mut Record, stop_after: usize) -> Result<Vec<Record>> {
     measure_groups(2, driver, record, stop_after)
 }
 
 fn measure_groups(
     groups: usize,
-    driver: &mut Fake,
+    driver: &mut FakeDriver,
     record: &mut Record,
     stop_after: usize,
 ) -> Result<Vec<Record>> {
     let (stop, mut saved, mut steps) = (AtomicBool::new(false), Vec::new(), 0);
-    let watch = Watch {
+    let watch = RunWatch {
         stop: &stop,
         step: &mut |step| {
-            steps += usize::from(step.phase != Phase::Preparing);
+            steps += usize::from(step.phase != RunPhase::Preparing);
             stop.store(steps > stop_after, Ordering::Relaxed);
         },
         save: &mut |record: &Record| {
@@ -134,7 +134,7 @@ fn measure_groups(
             Ok(())
         },
     };
-    run(&mut Groups(0, groups), driver, record, watch)?;
+    run(&mut GroupPlan(0, groups), driver, record, watch)?;
     Ok(saved)
 }
 
@@ -144,7 +144,7 @@ fn new_record() -> Record {
 
 #[test]
 fn repetitions_are_interleaved_each_variant_first_in_turn_after_a_warm_up_that_is_kept_and_does_not_count() {
-    let (mut driver, mut record) = (Fake::default(), new_record());
+    let (mut driver, mut record) = (FakeDriver::default(), new_record());
     let saved = measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     let block =
         ["sys*", "krb5*", "krb5p*", "sys", "krb5", "krb5p", "krb5", "krb5p", "sys", "krb5p", "sys", "krb5"];
@@ -163,7 +163,8 @@ fn repetitions_are_interleaved_each_variant_first_in_turn_after_a_warm_up_that_i
 
 #[test]
 fn a_variant_that_is_refused_is_left_out_and_named() {
-    let (mut driver, mut record) = (Fake { refuses: Some("krb5"), ..Fake::default() }, new_record());
+    let (mut driver, mut record) =
+        (FakeDriver { refuses: Some("krb5"), ..FakeDriver::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     assert_eq!(record.skipped, [Missing::variant("krb5", "NFS4ERR_WRONGSEC")]);
     assert!(record.complete && record.variants() == ["sys", "krb5p"]);
@@ -171,7 +172,8 @@ fn a_variant_that_is_refused_is_left_out_and_named() {
 
 #[test]
 fn a_run_of_nothing_says_why() {
-    let (mut driver, mut record) = (Fake { refuses: Some("all"), ..Fake::default() }, new_record());
+    let (mut driver, mut record) =
+        (FakeDriver { refuses: Some("all"), ..FakeDriver::default() }, new_record());
     let error = measure(&mut driver, &mut record, usize::MAX - 1).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -182,7 +184,8 @@ fn a_run_of_nothing_says_why() {
 
 #[test]
 fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
-    let (mut driver, mut record) = (Fake { breaks_at: Some(15), ..Fake::default() }, new_record());
+    let (mut driver, mut record) =
+        (FakeDriver { breaks_at: Some(15), ..FakeDriver::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     assert_eq!(record.stopped_by.as_deref(), Some("two · krb5p: connection lost; nothing listens there"));
     assert!(!record.complete && record.variant("one", "krb5p").unwrap().figures.is_some());
@@ -192,7 +195,7 @@ fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
 #[test]
 fn a_case_that_fails_is_left_out_and_the_others_and_its_variant_go_on() {
     let fails = vec![("one", "krb5")];
-    let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
+    let (mut driver, mut record) = (FakeDriver { fails, ..FakeDriver::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     assert!(record.complete && driver.given_up == ["one · krb5"]);
     let failure = record.failure("one", "krb5").unwrap();
@@ -221,11 +224,11 @@ fn after_no_answer_smaller_depths_are_tried_and_the_reason_names_where_the_silen
         (1, 0, &[1], "", ""),
     ] {
         let silent_above = Some(("krb5p", most));
-        let (mut driver, mut record) = (Fake { silent_above, ..Fake::default() }, new_record());
+        let (mut driver, mut record) = (FakeDriver { silent_above, ..FakeDriver::default() }, new_record());
         let deep = |variant: &String| depths::at_depth(&case("one", variant), depth);
         let mut evaluation = Once(Some(record.settings.variants.iter().map(deep).collect()));
         let stop = AtomicBool::new(false);
-        let watch = Watch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+        let watch = RunWatch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
         run(&mut evaluation, &mut driver, &mut record, watch).unwrap();
         assert_eq!(driver.depths, tried);
         assert_eq!(record.failure("one", "krb5p").unwrap().reason, format!("{no_answer}{brief}{told}"));
@@ -252,7 +255,7 @@ impl Evaluation for Once {
 #[test]
 fn without_the_baseline_the_others_of_a_group_have_figures_and_no_ratios() {
     let fails = vec![("one", "sys")];
-    let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
+    let (mut driver, mut record) = (FakeDriver { fails, ..FakeDriver::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     assert!(
         record.complete
@@ -265,7 +268,7 @@ fn without_the_baseline_the_others_of_a_group_have_figures_and_no_ratios() {
 fn a_variant_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again_when_the_run_goes_on() {
     let mut fails: Vec<_> = GROUPS[..FAILURES_MAX as usize].iter().map(|group| (*group, "krb5p")).collect();
     fails.extend([("one", "krb5"), ("three", "krb5")]);
-    let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
+    let (mut driver, mut record) = (FakeDriver { fails, ..FakeDriver::default() }, new_record());
     measure_groups(8, &mut driver, &mut record, usize::MAX - 1).unwrap();
     assert!(record.complete && record.is_skipped("krb5p") && !record.is_skipped("krb5"));
     assert_eq!(record.skipped.len(), 6 + 1 + 2, "{:?}", record.skipped);
@@ -273,7 +276,7 @@ fn a_variant_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again
     assert_eq!(record.blank("seven", "krb5p"), "left out");
     assert!(record.variant("seven", "krb5").unwrap().figures.is_some());
     let mut again = Record::parse(&record.json().unwrap()).unwrap();
-    let mut driver = Fake::default();
+    let mut driver = FakeDriver::default();
     measure_groups(8, &mut driver, &mut again, usize::MAX - 1).unwrap();
     // Eight cases of krb5p and two of krb5, with a warm-up each.
     assert_eq!((driver.asked.len(), again.skipped.len(), again.tried_again.len()), (10 * 4, 0, 9));
@@ -283,14 +286,14 @@ fn a_variant_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again
 
 #[test]
 fn a_run_that_was_interrupted_goes_on_where_it_ended_and_comes_to_the_same_cases() {
-    let (mut driver, mut record) = (Fake::default(), new_record());
+    let (mut driver, mut record) = (FakeDriver::default(), new_record());
     measure(&mut driver, &mut record, 8).unwrap();
     assert_eq!(record.stopped_by.as_deref(), Some("it was interrupted"));
     let text = record.json().unwrap();
     let mut again = Record::parse(&text).unwrap();
     assert_eq!(again, record);
     again.continues(&new_record().clone()).unwrap();
-    let mut driver = Fake::default();
+    let mut driver = FakeDriver::default();
     measure(&mut driver, &mut again, usize::MAX - 1).unwrap();
     // What was under way when the signal came is kept as well.
     assert_eq!(driver.asked.iter().filter(|asked| !asked.ends_with('*')).count(), 18 - 6);

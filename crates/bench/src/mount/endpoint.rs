@@ -8,7 +8,7 @@ use client::{CallOptions, Reply};
 use nfs4::attributes::fattr4;
 use nfs4::*;
 
-use super::{ATTRIBUTES, FILE, Mount, last_handle};
+use super::{ATTRIBUTES, ExportMount, FILE, last_handle};
 use crate::{Endpoint, Finished};
 
 /// How large reads and writes the server wishes for.
@@ -32,7 +32,7 @@ fn open_arguments(name: &str) -> Open4Args<'_> {
     }
 }
 
-impl Mount {
+impl ExportMount {
     fn start(&mut self, tag: usize, write: bool, build: impl FnOnce(&mut client::Compound)) -> Result<()> {
         let client = self.client()?;
         let mut compound = client.compound();
@@ -78,7 +78,7 @@ impl Mount {
     }
 }
 
-impl Endpoint for Mount {
+impl Endpoint for ExportMount {
     fn depth_max(&self) -> usize {
         self.client.as_ref().map_or(1, |client| client.slots() as usize)
     }

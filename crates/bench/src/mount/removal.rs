@@ -1,6 +1,6 @@
 //! Keeps a session, and removes what another one has left.
 
-use super::Mount;
+use super::ExportMount;
 use anyhow::Result;
 use client::{Client, Error};
 use nfs4::{Bitmap4, Nfsstat4};
@@ -8,7 +8,7 @@ use nfs4::{Bitmap4, Nfsstat4};
 /// Folders below a folder that are followed.
 const DEPTH_MAX: usize = 64;
 
-impl Mount {
+impl ExportMount {
     /// Renews the lease by a call that does nothing else.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! Files and folders by path, one call after the other, as a kernel makes them for a program that
 //! waits for each.
 
-use super::{ATTRIBUTES, Mount};
+use super::{ATTRIBUTES, ExportMount};
 use crate::workload::git::Tree;
 use anyhow::{Context as _, Result};
 use client::OpenHow;
 use nfs4::StableHow4;
 
-impl Mount {
+impl ExportMount {
     /// Splits a path into the handle of its folder, which was made before, and the name there.
     fn place<'a>(&self, path: &'a str) -> Result<(Vec<u8>, &'a [u8])> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -27,7 +27,7 @@ impl Mount {
     }
 }
 
-impl Tree for Mount {
+impl Tree for ExportMount {
     fn make_folder(&mut self, path: &str) -> Result<()> {
         let (folder, name) = self.place(path)?;
         let handle = self.client()?.mkdir(&folder, name, 0o755)?;

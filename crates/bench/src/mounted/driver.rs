@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
-use super::fio::{self, Job};
-use super::git::{Counters, Repository};
+use super::fio::{self, FioJob};
+use super::git::BareRepository;
 use super::tools::{FIO, GIT, run};
-use super::{MachineCpu, MountStats, Place, ensure_room, scheduled};
+use super::{MachineCpu, MountPlace, MountStats, ensure_room, scheduled};
 use crate::ServerProbe;
-use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample, Transfer, Turn};
+use crate::counters::Counters;
+use crate::measuring::{Case, CaseDriver, CaseTurn, Histogram, Latencies, Load, Record, Sample, Transfer};
 
 /// Where the places of variants come from.
-pub trait Places {
+pub trait MountPlaces {
     /// Makes a place on the mount of a variant; with `connections` on one that has so many, else on
     /// it as it is.
     ///
     /// # Errors
     /// What mount said, or why the mount will not do.
-    fn place(&mut self, variant: &str, connections: Option<u32>) -> Result<Place>;
+    fn place(&mut self, variant: &str, connections: Option<u32>) -> Result<MountPlace>;
 
     /// Ends the mounts that were made for a number of connections; no place is on them any more.
     ///
@@ -32,23 +33,23 @@ pub trait Places {
 
 /// See the module.
 pub struct OnMounts<'a> {
-    places: &'a mut dyn Places,
+    places: &'a mut dyn MountPlaces,
     server: ServerProbe,
     stop: &'a AtomicBool,
     file_size: u64,
-    held: BTreeMap<String, Place>,
+    held: BTreeMap<String, MountPlace>,
     /// Connections of the mounts that are held; none where it does not matter how many.
     connections: Option<u32>,
     /// Whether the number of connections matters even where it is one.
     by_connections: bool,
-    repository: Option<(Load, Repository)>,
+    repository: Option<(Load, BareRepository)>,
 }
 
 impl<'a> OnMounts<'a> {
     /// Makes places as they are needed; `file_size` is that of the files of all clients of a case
     /// together.
     pub fn new(
-        places: &'a mut dyn Places,
+        places: &'a mut dyn MountPlaces,
         file_size: u64,
         server: ServerProbe,
         stop: &'a AtomicBool,
@@ -76,14 +77,14 @@ impl<'a> OnMounts<'a> {
         (self.by_connections || connections > 1).then_some(connections)
     }
 
-    fn folder(&self, variant: &str) -> Result<&Place> {
+    fn folder(&self, variant: &str) -> Result<&MountPlace> {
         self.held.get(variant).context("the side was not prepared")
     }
 
-    fn job(&self, transfer: &Transfer, length: Duration) -> Job {
+    fn job(&self, transfer: &Transfer, length: Duration) -> FioJob {
         let clients = transfer.layout.clients.max(1);
         let each = self.file_size / u64::from(clients);
-        Job {
+        FioJob {
             random: transfer.random,
             size: transfer.size,
             writes: transfer.writes,
@@ -97,7 +98,7 @@ impl<'a> OnMounts<'a> {
         }
     }
 
-    fn transfer(&self, place: &Place, transfer: &Transfer, length: Duration) -> Result<Option<Sample>> {
+    fn transfer(&self, place: &MountPlace, transfer: &Transfer, length: Duration) -> Result<Option<Sample>> {
         // What a cache of the client answers would not measure the server.
         let direct = place.facts().is_nfs();
         let job = self.job(transfer, length);
@@ -113,7 +114,7 @@ impl<'a> OnMounts<'a> {
         Ok(Some(sample))
     }
 
-    fn by_fio(&self, job: Job, place: &Place, direct: bool) -> Result<Option<Sample>> {
+    fn by_fio(&self, job: FioJob, place: &MountPlace, direct: bool) -> Result<Option<Sample>> {
         let mut command = job.command(place.folder(), direct)?;
         let cpu = MachineCpu::now(&self.server);
         let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
@@ -135,7 +136,13 @@ impl<'a> OnMounts<'a> {
         }))
     }
 
-    fn on_schedule(&self, job: Job, rate: f64, place: &Place, direct: bool) -> Result<Option<Sample>> {
+    fn on_schedule(
+        &self,
+        job: FioJob,
+        rate: f64,
+        place: &MountPlace,
+        direct: bool,
+    ) -> Result<Option<Sample>> {
         let cpu = MachineCpu::now(&self.server);
         let Some((tally, took)) = scheduled::run(job, rate, place.folder(), direct, self.stop)? else {
             return Ok(None);
@@ -155,7 +162,7 @@ impl<'a> OnMounts<'a> {
         }))
     }
 
-    fn git(&self, place: &Place, clients: u32, length: Duration) -> Result<Option<Sample>> {
+    fn git(&self, place: &MountPlace, clients: u32, length: Duration) -> Result<Option<Sample>> {
         let (_, repository) = self.repository.as_ref().context("there is no repository")?;
         let (cpu, start) = (MachineCpu::now(&self.server), Instant::now());
         let work = |client: u32| -> Result<Option<Counters>> {
@@ -228,17 +235,17 @@ fn check(case: &Case) -> Result<()> {
 }
 
 /// Lays the files out where they are not there yet, so that the first repetition does not.
-fn lay_out(job: Job, folder: &Path, stop: &AtomicBool) -> Result<()> {
+fn lay_out(job: FioJob, folder: &Path, stop: &AtomicBool) -> Result<()> {
     let whole = |client| fio::file(folder, client).metadata().is_ok_and(|file| file.len() >= job.file_size);
     if (0..job.clients).all(whole) {
         return Ok(());
     }
     ensure_room(folder, job.file_size * u64::from(job.clients), "the files of fio")?;
-    let once = Job { writes: 0, length: Duration::from_millis(1), ..job };
+    let once = FioJob { writes: 0, length: Duration::from_millis(1), ..job };
     run(&mut once.command(folder, false)?, stop).map(drop)
 }
 
-impl Driver for OnMounts<'_> {
+impl CaseDriver for OnMounts<'_> {
     fn begin(&mut self, cases: &[Case]) -> Result<()> {
         let wanted = cases.first().and_then(|case| self.wanted(case));
         if wanted != self.connections {
@@ -266,8 +273,8 @@ impl Driver for OnMounts<'_> {
             Load::Git { seed, repository, .. } => {
                 if self.repository.as_ref().is_none_or(|(other, _)| *other != case.load) {
                     let made = match repository {
-                        Some(path) => Repository::of(path, self.stop)?,
-                        None => Repository::draw(*seed, self.stop)?,
+                        Some(path) => BareRepository::of(path, self.stop)?,
+                        None => BareRepository::draw(*seed, self.stop)?,
                     };
                     self.repository = Some((case.load.clone(), made.context("interrupted")?));
                 }
@@ -277,7 +284,7 @@ impl Driver for OnMounts<'_> {
         }
     }
 
-    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+    fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
         let place = self.folder(&case.variant)?;
         let measured = match &case.load {
             Load::Transfer(transfer) => self.transfer(place, transfer, turn.length),
@@ -289,6 +296,6 @@ impl Driver for OnMounts<'_> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        std::mem::take(&mut self.held).into_values().try_for_each(Place::remove)
+        std::mem::take(&mut self.held).into_values().try_for_each(MountPlace::remove)
     }
 }

@@ -12,7 +12,7 @@ use super::tools::FIO;
 
 /// A load that fio makes on one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct FioJob {
     /// Whether places are drawn at random, or follow each other.
     pub random: bool,
     /// Bytes of a request.
@@ -31,7 +31,7 @@ pub struct Job {
 
 /// What fio measured, reads and writes together.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct FioFigures {
     /// Requests that completed.
     pub operations: u64,
     /// Bytes that they moved.
@@ -42,7 +42,7 @@ pub struct Measured {
     pub latencies: BTreeMap<u64, u64>,
 }
 
-impl Job {
+impl FioJob {
     fn mode(self) -> &'static str {
         match (self.random, self.writes) {
             (true, 0) => "randread",
@@ -90,20 +90,20 @@ pub fn file(folder: &Path, client: u32) -> PathBuf {
 }
 
 #[derive(Deserialize)]
-struct Output {
-    jobs: Vec<Group>,
+struct FioOutput {
+    jobs: Vec<FioGroup>,
 }
 
 #[derive(Deserialize)]
-struct Group {
+struct FioGroup {
     #[serde(default)]
     error: i64,
-    read: Direction,
-    write: Direction,
+    read: FioDirection,
+    write: FioDirection,
 }
 
 #[derive(Deserialize)]
-struct Direction {
+struct FioDirection {
     io_bytes: u64,
     total_ios: u64,
     /// Milliseconds.
@@ -122,11 +122,11 @@ struct Latency {
 ///
 /// # Errors
 /// What is no output of fio, a job that failed, or one that did nothing.
-pub fn parse(text: &str) -> Result<Measured> {
+pub fn parse(text: &str) -> Result<FioFigures> {
     let start = text.find('{').context("fio printed no JSON")?;
-    let output: Output = serde_json::from_str(text.get(start..).unwrap_or_default())
+    let output: FioOutput = serde_json::from_str(text.get(start..).unwrap_or_default())
         .context("fio's output is not understood")?;
-    let mut measured = Measured::default();
+    let mut measured = FioFigures::default();
     for group in output.jobs {
         ensure!(group.error == 0, "fio failed with error {}", group.error);
         for direction in [group.read, group.write] {
@@ -148,7 +148,7 @@ pub(super) mod tests {
     use crate::mounted::tools;
     use std::sync::atomic::AtomicBool;
 
-    pub(in crate::mounted) const JOB: Job = Job {
+    pub(in crate::mounted) const JOB: FioJob = FioJob {
         random: true,
         size: 4096,
         writes: 25,
@@ -186,7 +186,7 @@ pub(super) mod tests {
             return eprintln!("skipped: {missing}");
         }
         let dir = tempfile::tempdir().unwrap();
-        for job in [JOB, Job { random: false, writes: 0, ..JOB }] {
+        for job in [JOB, FioJob { random: false, writes: 0, ..JOB }] {
             let ran =
                 tools::run(&mut job.command(dir.path(), false).unwrap(), &AtomicBool::new(false)).unwrap();
             let measured = parse(&ran.unwrap().stdout).unwrap();

@@ -1,7 +1,6 @@
 //! Metadata as git makes it: git itself, on a repository that a seed draws, or a clone of the
 //! user's.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
@@ -14,6 +13,7 @@ use anyhow::{Context as _, Result};
 
 use super::place::remove;
 use super::tools::run;
+use crate::counters::Counters;
 use crate::repository::{differing, earlier, git, tracked};
 
 /// Folders of the working copy, and files of each.
@@ -28,7 +28,7 @@ const SIZE_MAX: u64 = 16 << 10;
 
 /// A bare repository in a temporary folder, for clones; it goes when this is dropped.
 #[derive(Debug)]
-pub struct Repository {
+pub struct BareRepository {
     folder: tempfile::TempDir,
     /// Files of the working copy, and those that the other branch has otherwise.
     files: u64,
@@ -37,10 +37,7 @@ pub struct Repository {
     edited: Vec<String>,
 }
 
-/// Counts by command, as the samples have them: `clone_operations`, `clone_us`, …
-pub type Counters = BTreeMap<String, u64>;
-
-impl Repository {
+impl BareRepository {
     /// Draws it; `None` when it was interrupted.
     ///
     /// # Errors
@@ -186,7 +183,7 @@ mod tests {
             return eprintln!("skipped: {missing}");
         }
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
-        let repository = Repository::draw(7, &stop).unwrap().unwrap();
+        let repository = BareRepository::draw(7, &stop).unwrap().unwrap();
         let counters = repository.turn(&dir.path().join("copy"), &stop).unwrap().unwrap();
         for command in ["clone", "status", "checkout", "commit", "gc", "remove"] {
             assert!(counters[&format!("{command}_us")] > 0, "{command}: {counters:?}");
@@ -194,9 +191,9 @@ mod tests {
         assert_eq!(counters["clone_operations"], FOLDERS * FILES);
         assert_eq!((counters["checkout_operations"], counters["commit_operations"]), (75, 75));
         // A clone of one that is there: its other branch is that of the one before HEAD.
-        let given = Repository::of(&bare(&repository.folder), &stop).unwrap().unwrap();
+        let given = BareRepository::of(&bare(&repository.folder), &stop).unwrap().unwrap();
         assert_eq!((given.files, given.changed), (FOLDERS * FILES, 0), "one commit only");
-        let nothing = Repository::of(dir.path(), &stop).unwrap_err();
+        let nothing = BareRepository::of(dir.path(), &stop).unwrap_err();
         assert!(format!("{nothing:#}").contains("git: "), "{nothing:#}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         assert_eq!(history(7), history(7));

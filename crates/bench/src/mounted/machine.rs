@@ -16,7 +16,7 @@ pub struct MachineCpu<'w> {
 
 /// What was used since a moment; none where it cannot be known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Used {
+pub struct MachineUse {
     /// The client's processor time.
     pub client: Option<Duration>,
     /// The server's.
@@ -32,11 +32,11 @@ impl<'w> MachineCpu<'w> {
     }
 
     /// Returns what has been used since, at the server for `variant`.
-    pub fn since(self, variant: &str) -> Used {
+    pub fn since(self, variant: &str) -> MachineUse {
         let Delta { cpu: server, stages } = self.probe.since(&self.server, variant);
         let machine = self.machine.zip(cpu::of_machine()).map(|(from, to)| to.saturating_sub(from));
         // Only what a process of this machine used is part of what the machine did.
         let ours = server.filter(|_| self.probe.pid.is_some()).unwrap_or(Duration::ZERO);
-        Used { client: machine.map(|all| all.saturating_sub(ours)), server, stages }
+        MachineUse { client: machine.map(|all| all.saturating_sub(ours)), server, stages }
     }
 }

@@ -1,8 +1,8 @@
 //! Folders that somebody mounted, driven by the programs of the published evaluations, fio, git, cp
 //! and scp, and where fio has no way to make a load, on a fixed schedule, by threads of our own.
 //!
-//! A [`Place`] is a fresh folder on a mount; [`MountFacts`] says what decides the result there.
-//! [`OwnMounts`] makes the mounts itself, as root, where nobody else sees them.
+//! A [`MountPlace`] is a fresh folder on a mount; [`MountFacts`] says what decides the result
+//! there. [`OwnMounts`] makes the mounts itself, as root, where nobody else sees them.
 
 mod driver;
 pub mod fio;
@@ -19,12 +19,12 @@ mod ssh;
 mod sshd;
 pub mod tools;
 
-pub use driver::{OnMounts, Places};
+pub use driver::{MountPlaces, OnMounts};
 pub use machine::MachineCpu;
 pub use mountinfo::{MountFacts, MountLine};
 pub use mountstats::MountStats;
 pub use notes::{missing_enctypes, notes};
 pub use own_mounts::{MountPlan, OwnMounts};
-pub use place::{Place, ensure_room, free, remove};
+pub use place::{MountPlace, ensure_room, free, remove};
 pub use ssh::{CopyProgram, Ssh, SshFolder};
 pub use sshd::Sshd;

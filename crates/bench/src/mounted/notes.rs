@@ -44,7 +44,7 @@ pub fn notes(record: &Record) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluation::{Ontap, PLAN, nconnect};
+    use crate::evaluation::{OntapClimb, PLAN, nconnect};
     use crate::measuring::{CaseRecord, Evaluation as _, Settings};
 
     fn settings() -> Settings {
@@ -55,7 +55,7 @@ mod tests {
     fn what_was_not_done_is_not_explained() {
         let mut record = Record::begin(PLAN, "", settings());
         assert_eq!(notes(&record).len(), 1);
-        let cases = Ontap::new(&[4], &[]).next(&record).unwrap();
+        let cases = OntapClimb::new(&[4], &[]).next(&record).unwrap();
         let unmeasured = |case| CaseRecord { case, samples: Vec::new(), figures: None };
         record.cases.extend(cases.into_iter().map(unmeasured));
         let found = notes(&record);

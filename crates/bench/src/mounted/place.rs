@@ -14,13 +14,13 @@ const SPARE: u64 = 64 << 20;
 
 /// A folder of our own on a mount; it goes with what is in it when this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct MountPlace {
     folder: PathBuf,
     mount_point: PathBuf,
     facts: MountFacts,
 }
 
-impl Place {
+impl MountPlace {
     /// Looks how `dir` is mounted and makes a folder in it. `variant` is what it is measured for;
     /// the name of a flavor has to be that of the mount.
     ///
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for MountPlace {
     fn drop(&mut self) {
         // Nothing sensible can be done about a failure here; `remove` tells of it where it matters.
         let _ = remove(&self.folder);
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn a_place_is_a_folder_of_its_own_and_goes_with_what_is_in_it() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Place::claim("sys", &dir.path().join("none"), true).is_err());
-        let place = Place::claim("sys", dir.path(), true).unwrap();
+        assert!(MountPlace::claim("sys", &dir.path().join("none"), true).is_err());
+        let place = MountPlace::claim("sys", dir.path(), true).unwrap();
         std::fs::write(place.folder().join("file"), "x").unwrap();
         assert!(place.folder().starts_with(dir.path()) && place.facts().variant == "sys");
-        assert!(Place::claim("sys", dir.path(), true).is_err(), "two of a side would share a folder");
+        assert!(MountPlace::claim("sys", dir.path(), true).is_err(), "two of a side would share a folder");
         drop(place);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use nix::fcntl::OFlag;
 
-use super::fio::{Job, file};
-use crate::workload::Tally;
+use super::fio::{FioJob, file};
+use crate::workload::LoadTally;
 
 /// Threads of all clients together: the most requests that are in flight.
 const THREADS_MAX: u32 = 256;
@@ -35,14 +35,14 @@ const LEAD: Duration = Duration::from_millis(20);
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// A schedule of arrivals that the threads of a client share.
-struct Arrivals {
+struct SharedArrivals {
     first: Instant,
     end: Instant,
     interval: f64,
     taken: AtomicU64,
 }
 
-impl Arrivals {
+impl SharedArrivals {
     fn due(&self, number: u64) -> Instant {
         self.first + Duration::from_secs_f64(number as f64 * self.interval)
     }
@@ -57,7 +57,7 @@ impl Arrivals {
     }
 
     /// Counts what nobody took with the time that it has waited.
-    fn give_up(&self, tally: &mut Tally) {
+    fn give_up(&self, tally: &mut LoadTally) {
         let mut number = self.taken.load(Ordering::Relaxed);
         while self.due(number) < self.end {
             tally.unserved += 1;
@@ -74,12 +74,12 @@ impl Arrivals {
 /// # Errors
 /// A file that cannot be opened, read or written.
 pub fn run(
-    job: Job,
+    job: FioJob,
     rate: f64,
     folder: &Path,
     direct: bool,
     stop: &AtomicBool,
-) -> Result<Option<(Tally, Duration)>> {
+) -> Result<Option<(LoadTally, Duration)>> {
     let clients = job.clients.max(1);
     let threads = (THREADS_MAX / clients).clamp(1, job.depth.max(1));
     ensure!((1.0 / rate).is_finite() && rate > 0.0, "{rate} requests a second cannot be made");
@@ -109,9 +109,9 @@ pub fn run(
         drop(held);
         let joined = started.context("not all threads can be made")?.into_iter().map(|thread| thread.join());
         let parts = joined.map(|part| part.map_err(|_| anyhow!("a thread has ended in a panic"))?);
-        parts.collect::<Result<Vec<Tally>>>()
+        parts.collect::<Result<Vec<LoadTally>>>()
     });
-    let mut all = Tally::default();
+    let mut all = LoadTally::default();
     for part in parts.with_context(|| format!("in {}", folder.display()))? {
         all.add(&part);
     }
@@ -128,9 +128,9 @@ pub fn run(
 }
 
 /// Those of the clients. They do not all begin at once, as if they had agreed to.
-fn schedule(job: Job, rate: f64, start: Instant) -> Vec<Arrivals> {
+fn schedule(job: FioJob, rate: f64, start: Instant) -> Vec<SharedArrivals> {
     let clients = f64::from(job.clients.max(1));
-    let of = |client: u32| Arrivals {
+    let of = |client: u32| SharedArrivals {
         first: start + Duration::from_secs_f64(f64::from(client) / rate),
         end: start + job.length,
         interval: clients / rate,
@@ -139,7 +139,7 @@ fn schedule(job: Job, rate: f64, start: Instant) -> Vec<Arrivals> {
     (0..job.clients.max(1)).map(of).collect()
 }
 
-fn open(path: &Path, job: Job, direct: bool) -> Result<File> {
+fn open(path: &Path, job: FioJob, direct: bool) -> Result<File> {
     let flags = if direct { OFlag::O_DIRECT } else { OFlag::empty() };
     let opened = OpenOptions::new().read(true).write(job.writes > 0).custom_flags(flags.bits()).open(path);
     opened.with_context(|| path.display().to_string())
@@ -147,17 +147,17 @@ fn open(path: &Path, job: Job, direct: bool) -> Result<File> {
 
 /// Takes what is due, one after the other.
 fn work(
-    job: Job,
+    job: FioJob,
     file: &File,
-    schedules: &RwLock<Vec<Arrivals>>,
+    schedules: &RwLock<Vec<SharedArrivals>>,
     client: u32,
     stop: &AtomicBool,
-) -> Result<Tally> {
+) -> Result<LoadTally> {
     let size = usize::try_from(job.size)?;
     let mut memory = vec![0x5a_u8; size + ALIGNMENT];
     let begin = memory.as_ptr().align_offset(ALIGNMENT);
     let buffer = memory.get_mut(begin..begin + size).context("a buffer cannot be aligned")?;
-    let mut tally = Tally::default();
+    let mut tally = LoadTally::default();
     let schedules = schedules.read().unwrap_or_else(PoisonError::into_inner);
     let Some(arrivals) = schedules.get(client as usize) else { return Ok(tally) };
     while let Some((number, due)) = arrivals.take() {
@@ -186,7 +186,7 @@ fn sleep_until(due: Instant, stop: &AtomicBool) {
 }
 
 /// Where a request goes, and whether it writes: the same in every run.
-fn place(job: Job, number: u64) -> (u64, bool) {
+fn place(job: FioJob, number: u64) -> (u64, bool) {
     let drawn = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let drawn = (drawn ^ (drawn >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16;
     let pieces = (job.file_size / job.size).max(1);
@@ -224,12 +224,12 @@ mod tests {
         let first = Instant::now();
         let end = first + Duration::from_secs(1);
         // Forty of a hundred were taken.
-        let arrivals = Arrivals { first, end, interval: 0.01, taken: AtomicU64::new(40) };
-        let mut tally = Tally::default();
+        let arrivals = SharedArrivals { first, end, interval: 0.01, taken: AtomicU64::new(40) };
+        let mut tally = LoadTally::default();
         arrivals.give_up(&mut tally);
         assert_eq!((tally.unserved, tally.latencies.len(), tally.operations), (60, 60, 0));
         assert!((300_000.0..320_000.0).contains(&tally.latencies.quantile_us(0.5)));
-        let over = Arrivals { end: first, ..arrivals };
+        let over = SharedArrivals { end: first, ..arrivals };
         assert_eq!(over.take(), None, "nothing begins after the end");
     }
 
@@ -241,7 +241,7 @@ mod tests {
         assert!((2300..2700).contains(&writes), "{writes}");
         let apart: std::collections::BTreeSet<u64> = drawn.iter().map(|(offset, _)| *offset).collect();
         assert_eq!(apart.len(), 256, "every place is reached");
-        let in_order = Job { random: false, writes: 100, ..JOB };
+        let in_order = FioJob { random: false, writes: 100, ..JOB };
         assert_eq!((place(in_order, 1), place(in_order, 257)), ((4096, true), (4096, true)));
     }
 
@@ -251,7 +251,7 @@ mod tests {
         assert!(run(JOB, 10.0, dir.path(), false, &stop).unwrap().is_none());
         File::create(file(dir.path(), 1)).unwrap();
         let error =
-            run(Job { writes: 0, ..JOB }, 1000.0, dir.path(), false, &AtomicBool::new(false)).unwrap_err();
+            run(FioJob { writes: 0, ..JOB }, 1000.0, dir.path(), false, &AtomicBool::new(false)).unwrap_err();
         assert!(format!("{error:#}").contains("bytes of 4096"), "{error:#}");
     }
 }

@@ -27,7 +27,7 @@ const SAID_MAX: usize = 600;
 
 /// A program that a measurement needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tool {
+pub struct SystemTool {
     /// Its name in PATH.
     pub name: &'static str,
     /// Debian's package that has it.
@@ -35,35 +35,35 @@ pub struct Tool {
 }
 
 /// Flexible I/O tester: random and sequential reads and writes.
-pub const FIO: Tool = Tool { name: "fio", package: "fio" };
+pub const FIO: SystemTool = SystemTool { name: "fio", package: "fio" };
 /// git, for metadata.
-pub const GIT: Tool = Tool { name: "git", package: "git" };
+pub const GIT: SystemTool = SystemTool { name: "git", package: "git" };
 /// cp.
-pub const CP: Tool = Tool { name: "cp", package: "coreutils" };
+pub const CP: SystemTool = SystemTool { name: "cp", package: "coreutils" };
 /// scp, the client.
-pub const SCP: Tool = Tool { name: "scp", package: "openssh-client" };
+pub const SCP: SystemTool = SystemTool { name: "scp", package: "openssh-client" };
 /// sftp, the client; what scp does at the other end is done with it, too.
-pub const SFTP: Tool = Tool { name: "sftp", package: "openssh-client" };
+pub const SFTP: SystemTool = SystemTool { name: "sftp", package: "openssh-client" };
 /// What scp and sftp connect with.
-pub const SSH: Tool = Tool { name: "ssh", package: "openssh-client" };
+pub const SSH: SystemTool = SystemTool { name: "ssh", package: "openssh-client" };
 /// Makes keys for scp.
-pub const SSH_KEYGEN: Tool = Tool { name: "ssh-keygen", package: "openssh-client" };
+pub const SSH_KEYGEN: SystemTool = SystemTool { name: "ssh-keygen", package: "openssh-client" };
 /// The server of scp.
-pub const SSHD: Tool = Tool { name: "sshd", package: "openssh-server" };
+pub const SSHD: SystemTool = SystemTool { name: "sshd", package: "openssh-server" };
 /// Ends a program with the one that started it, however that ends.
-pub const SETPRIV: Tool = Tool { name: "setpriv", package: "util-linux" };
+pub const SETPRIV: SystemTool = SystemTool { name: "setpriv", package: "util-linux" };
 /// Gives a program a mount namespace of its own.
-pub const UNSHARE: Tool = Tool { name: "unshare", package: "util-linux" };
+pub const UNSHARE: SystemTool = SystemTool { name: "unshare", package: "util-linux" };
 /// Mounts, as root.
-pub const MOUNT: Tool = Tool { name: "mount", package: "mount" };
+pub const MOUNT: SystemTool = SystemTool { name: "mount", package: "mount" };
 /// Ends mounts.
-pub const UMOUNT: Tool = Tool { name: "umount", package: "mount" };
+pub const UMOUNT: SystemTool = SystemTool { name: "umount", package: "mount" };
 /// What mount needs for NFS.
-pub const MOUNT_NFS: Tool = Tool { name: "mount.nfs4", package: "nfs-common" };
+pub const MOUNT_NFS: SystemTool = SystemTool { name: "mount.nfs4", package: "nfs-common" };
 /// Lists tickets with their encryption types.
-pub const KLIST: Tool = Tool { name: "klist", package: "krb5-user" };
+pub const KLIST: SystemTool = SystemTool { name: "klist", package: "krb5-user" };
 
-impl Tool {
+impl SystemTool {
     /// Finds the program in PATH and in the folders of administrators' programs.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Tool {
     /// Makes a command of it that speaks English and has no input.
     ///
     /// # Errors
-    /// As [`Tool::find`].
+    /// As [`SystemTool::find`].
     pub fn command(self) -> Result<Command> {
         let mut command = Command::new(self.find()?);
         command.env("LC_ALL", "C").stdin(Stdio::null());
@@ -172,10 +172,10 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
-        let missing = Tool { name: "no-such-program-anywhere", package: "some-package" };
+        let missing = SystemTool { name: "no-such-program-anywhere", package: "some-package" };
         let error = missing.find().unwrap_err().to_string();
         assert_eq!(error, "no-such-program-anywhere is not installed (apt install some-package)");
-        assert!(Tool { name: "sh", package: "dash" }.find().is_ok());
+        assert!(SystemTool { name: "sh", package: "dash" }.find().is_ok());
     }
 
     #[test]

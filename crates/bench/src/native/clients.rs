@@ -3,8 +3,8 @@
 use super::Counters;
 use crate::measuring::{Case, Load};
 use crate::pattern::Pattern;
-use crate::workload::{self, Conditions, Shape, Tally, git};
-use crate::{Flavor, KnownRepository, Mount};
+use crate::workload::{self, Conditions, LoadTally, TransferShape, git};
+use crate::{ExportMount, Flavor, KnownRepository};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
@@ -12,19 +12,19 @@ use std::time::Duration;
 
 /// The files of the clients of a case.
 #[derive(Clone, Copy)]
-pub struct Files {
+pub struct ClientFiles {
     pattern: Pattern,
     size: u64,
 }
 
-impl Files {
+impl ClientFiles {
     /// Files of a flavor; each at least a MiB.
     pub fn new(flavor: &str, size: u64) -> Self {
         Self { pattern: pattern(flavor), size: size.max(1 << 20) }
     }
 
     /// Fills a client's file.
-    pub fn fill(self, mount: &mut Mount, stop: &AtomicBool) -> Result<()> {
+    pub fn fill(self, mount: &mut ExportMount, stop: &AtomicBool) -> Result<()> {
         let conditions =
             Conditions { file_size: self.size, pattern: self.pattern, length: Duration::ZERO, stop };
         workload::fill(mount, &conditions)?;
@@ -40,15 +40,15 @@ fn pattern(flavor: &str) -> Pattern {
 }
 
 /// What all clients of a case do.
-pub struct Work<'a> {
+pub struct ClientWork<'a> {
     case: &'a Case,
     length: Duration,
     stop: &'a AtomicBool,
     /// The repositories of the clients, where the case has any.
-    repositories: Vec<git::Repository>,
+    repositories: Vec<git::RepositoryShape>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> ClientWork<'a> {
     /// The load of a case for so long.
     ///
     /// # Errors
@@ -58,14 +58,14 @@ impl<'a> Work<'a> {
     }
 
     /// What client `index` of `clients` does.
-    fn alone(&self, mount: &mut Mount, index: usize, clients: usize) -> Result<(Tally, Counters)> {
+    fn alone(&self, mount: &mut ExportMount, index: usize, clients: usize) -> Result<(LoadTally, Counters)> {
         let conditions = Conditions {
             file_size: mount.file_size(),
             pattern: pattern(self.case.flavor()),
             length: self.length,
             stop: self.stop,
         };
-        let mut tally = Tally::default();
+        let mut tally = LoadTally::default();
         let counters = match &self.case.load {
             Load::Git { .. } => {
                 let repository = self.repositories.get(index).context("there is no repository")?;
@@ -77,7 +77,7 @@ impl<'a> Work<'a> {
             }
             Load::Copy(_) | Load::Fetch(_) => bail!("files are copied by `bench lanl`"),
             Load::Transfer(transfer) => {
-                let shape = Shape {
+                let shape = TransferShape {
                     writes: transfer.writes,
                     random: transfer.random,
                     depth: transfer.depth.max(1) as usize,
@@ -93,22 +93,22 @@ impl<'a> Work<'a> {
 }
 
 /// What each client's working copies have.
-fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::Repository>> {
+fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::RepositoryShape>> {
     let Load::Git { seed, repository, layout } = &case.load else { return Ok(Vec::new()) };
     let seeds = (0..layout.clients.max(1)).map(|client| seed + u64::from(client));
-    let Some(path) = repository else { return Ok(seeds.map(git::Repository::draw).collect()) };
+    let Some(path) = repository else { return Ok(seeds.map(git::RepositoryShape::draw).collect()) };
     let known = KnownRepository::of(path, stop)?;
-    Ok(seeds.map(|seed| git::Repository::of(&known, seed)).collect())
+    Ok(seeds.map(|seed| git::RepositoryShape::of(&known, seed)).collect())
 }
 
 /// Lets all clients begin at once and returns what they did together.
-pub fn run(mounts: &mut [Mount], work: &Work<'_>) -> Result<(Tally, Counters)> {
+pub fn run(mounts: &mut [ExportMount], work: &ClientWork<'_>) -> Result<(LoadTally, Counters)> {
     if let [mount] = mounts {
         return work.alone(mount, 0, 1);
     }
     let (clients, barrier) = (mounts.len(), Barrier::new(mounts.len()));
     let barrier = &barrier;
-    let parts: Vec<Result<(Tally, Counters)>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<(LoadTally, Counters)>> = std::thread::scope(|scope| {
         let threads: Vec<_> = mounts
             .iter_mut()
             .enumerate()
@@ -124,7 +124,7 @@ pub fn run(mounts: &mut [Mount], work: &Work<'_>) -> Result<(Tally, Counters)> {
             .map(|thread| thread.join().map_err(|_| anyhow!("a client has ended in a panic")));
         joined.map(|part| part.and_then(|part| part)).collect()
     });
-    let (mut all, mut counters) = (Tally::default(), Counters::new());
+    let (mut all, mut counters) = (LoadTally::default(), Counters::new());
     for (index, part) in parts.into_iter().enumerate() {
         let (tally, own) = part.with_context(|| format!("client {} of {clients}", index + 1))?;
         all.add(&tally);

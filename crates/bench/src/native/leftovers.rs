@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::Mount;
+use crate::ExportMount;
 
 /// A variant, and the choice of instructions of the server that it spoke to.
-type Place = (String, Option<String>);
+type Origin = (String, Option<String>);
 
 /// Folders that stay at servers.
 #[derive(Debug, Default)]
-pub struct Leftovers(Vec<(Place, String)>);
+pub struct Leftovers(Vec<(Origin, String)>);
 
 impl Leftovers {
     /// Notes a folder.
@@ -24,12 +24,12 @@ impl Leftovers {
     }
 
     /// Returns where there are any.
-    pub fn places(&self) -> BTreeSet<Place> {
+    pub fn places(&self) -> BTreeSet<Origin> {
         self.0.iter().map(|(place, _)| place.clone()).collect()
     }
 
     /// Removes those of one place, as far as that succeeds.
-    pub fn sweep(&mut self, variant: &str, server_cpu: Option<&str>, mount: &mut Mount) {
+    pub fn sweep(&mut self, variant: &str, server_cpu: Option<&str>, mount: &mut ExportMount) {
         let mut stuck = false;
         self.0.retain(|((other, cpu), folder)| {
             let own = other == variant && cpu.as_deref() == server_cpu;

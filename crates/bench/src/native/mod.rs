@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+pub use crate::counters::Counters;
 pub use diagnose::explained;
-pub use server_set::{ANSWER_MAX, Counters, ServerSet, Target};
+pub use server_set::{ANSWER_MAX, ServerSet, Target};
 
-use crate::measuring::{Case, ClientLayout, Driver, Load, Record, Sample, Turn};
+use crate::measuring::{Case, CaseDriver, CaseTurn, ClientLayout, Load, Record, Sample};
 use crate::workload;
-use crate::{Endpoint as _, Flavor, Mount};
-use clients::{Files, Work};
+use crate::{Endpoint as _, ExportMount, Flavor};
+use clients::{ClientFiles, ClientWork};
 use leftovers::Leftovers;
 
 /// How long each repetition runs before it counts. Without it the first in a round would pay for
@@ -28,27 +29,27 @@ const LEAD_IN: Duration = Duration::from_millis(100);
 /// Files are whole numbers of these bytes, so that they are whole numbers of requests.
 const FILE_STEP: u64 = 1 << 20;
 
-/// What a case hears that [`Driver::prepare`] never heard of.
+/// What a case hears that [`CaseDriver::prepare`] never heard of.
 const NOT_PREPARED: &str = "the case was not prepared";
 
 /// What sessions are made for; cases that have it in common share them.
-type Key = (String, ClientLayout, bool);
+type SessionKey = (String, ClientLayout, bool);
 
 /// Sessions with the servers of a [`ServerSet`], and loads on them.
-pub struct Native<'a> {
+pub struct NativeDriver<'a> {
     site: &'a mut dyn ServerSet,
     stop: &'a AtomicBool,
     folder: String,
     /// Whether the server's and the clients' counters go into the samples.
     counts: bool,
-    sessions: BTreeMap<Key, Vec<Mount>>,
+    sessions: BTreeMap<SessionKey, Vec<ExportMount>>,
     /// Folders that were named.
     named: u32,
     /// What sessions that were given up have left at the server.
     leftovers: Leftovers,
 }
 
-impl<'a> Native<'a> {
+impl<'a> NativeDriver<'a> {
     /// Makes sessions with the servers of `site` as they are needed; `folder` is how the folders
     /// that it makes in the export, and removes, begin.
     pub fn new(site: &'a mut dyn ServerSet, folder: &str, stop: &'a AtomicBool) -> Self {
@@ -62,11 +63,11 @@ impl<'a> Native<'a> {
         self
     }
 
-    fn key(case: &Case) -> Key {
+    fn key(case: &Case) -> SessionKey {
         (case.flavor().to_owned(), case.load.layout().clone(), matches!(case.load, Load::Transfer(_)))
     }
 
-    fn connect(&mut self, case: &Case, index: u32) -> Result<Mount> {
+    fn connect(&mut self, case: &Case, index: u32) -> Result<ExportMount> {
         let layout = case.load.layout();
         let flavor: Flavor = case.flavor().parse().map_err(anyhow::Error::msg)?;
         let target = self.site.target(layout.server_cpu.as_deref())?;
@@ -78,7 +79,7 @@ impl<'a> Native<'a> {
         options.slots_max = layout.slots.unwrap_or(options.slots_max);
         self.named += 1;
         let folder = format!("{}-{}-{index}-{}", self.folder, flavor.name(), self.named);
-        let mut mount = Mount::connect(options, &target.export, &folder)?;
+        let mut mount = ExportMount::connect(options, &target.export, &folder)?;
         match mount.prepare() {
             Ok(()) => {
                 mount.limit(layout.rsize, layout.wsize);
@@ -92,14 +93,14 @@ impl<'a> Native<'a> {
     }
 
     /// Connects as many clients as a case needs, and fills their files if it reads or writes any.
-    fn make(&mut self, case: &Case, file_size: u64) -> Result<Vec<Mount>> {
+    fn make(&mut self, case: &Case, file_size: u64) -> Result<Vec<ExportMount>> {
         let clients = case.load.layout().clients.max(1);
         let mut mounts = Vec::new();
         let made = (0..clients).try_for_each(|index| {
             mounts.push(self.connect(case, index)?);
             Ok(())
         });
-        let files = Files::new(case.flavor(), file_size / u64::from(clients) / FILE_STEP * FILE_STEP);
+        let files = ClientFiles::new(case.flavor(), file_size / u64::from(clients) / FILE_STEP * FILE_STEP);
         let with_files = matches!(case.load, Load::Transfer(_));
         match made.and_then(|()| if with_files { self.fill(&mut mounts, files) } else { Ok(()) }) {
             Ok(()) => Ok(mounts),
@@ -111,7 +112,7 @@ impl<'a> Native<'a> {
     }
 
     /// Gives sessions up without a word to the server: what does not answer would be waited for.
-    fn drop_all(&mut self, key: &Key, mounts: Vec<Mount>) {
+    fn drop_all(&mut self, key: &SessionKey, mounts: Vec<ExportMount>) {
         for mount in mounts {
             self.leftovers.add(&key.0, key.1.server_cpu.as_deref(), mount.folder());
         }
@@ -125,7 +126,7 @@ impl<'a> Native<'a> {
         }
     }
 
-    fn fill(&self, mounts: &mut [Mount], files: Files) -> Result<()> {
+    fn fill(&self, mounts: &mut [ExportMount], files: ClientFiles) -> Result<()> {
         for mount in mounts {
             files.fill(mount, self.stop).context("preparing the file")?;
             if self.stop.load(Ordering::Relaxed) {
@@ -136,10 +137,10 @@ impl<'a> Native<'a> {
     }
 
     /// What the server counts now, and how often its clients had to begin anew.
-    fn counters(&mut self, key: &Key) -> Result<Counters> {
+    fn counters(&mut self, key: &SessionKey) -> Result<Counters> {
         let mut counters = self.site.counters(key.1.server_cpu.as_deref())?.unwrap_or_default();
         let mounts = self.sessions.get(key).map(Vec::as_slice).unwrap_or_default();
-        for statistics in mounts.iter().map(Mount::statistics) {
+        for statistics in mounts.iter().map(ExportMount::statistics) {
             for (name, count) in [
                 ("client_calls", statistics.calls_sent),
                 ("client_reconnects", statistics.reconnects),
@@ -154,9 +155,9 @@ impl<'a> Native<'a> {
     }
 }
 
-impl Driver for Native<'_> {
+impl CaseDriver for NativeDriver<'_> {
     fn begin(&mut self, cases: &[Case]) -> Result<()> {
-        let wanted: Vec<Key> = cases.iter().map(Self::key).collect();
+        let wanted: Vec<SessionKey> = cases.iter().map(Self::key).collect();
         let unwanted = self.sessions.keys().filter(|key| !wanted.contains(key)).cloned();
         for key in unwanted.collect::<Vec<_>>() {
             for mut mount in self.sessions.remove(&key).unwrap_or_default() {
@@ -176,13 +177,13 @@ impl Driver for Native<'_> {
         }
         let made = self.make(case, record.settings.file_size);
         let mounts = made.map_err(|error| self.explain(case, error))?;
-        let enctype = mounts.first().and_then(Mount::enctype).map(str::to_owned);
+        let enctype = mounts.first().and_then(ExportMount::enctype).map(str::to_owned);
         record.environment.enctype = record.environment.enctype.take().or(enctype);
         self.sessions.insert(key, mounts);
         Ok(())
     }
 
-    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+    fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
         self.sample(case, turn).map_err(|error| self.explain(case, error))
     }
 
@@ -218,7 +219,7 @@ impl Driver for Native<'_> {
     }
 }
 
-impl Native<'_> {
+impl NativeDriver<'_> {
     /// Renews the leases of all sessions: they have made no call for as long as another one was
     /// waited for.
     fn renew(&mut self) {
@@ -233,10 +234,10 @@ impl Native<'_> {
         if !self.leftovers.any(variant, server_cpu) {
             return;
         }
-        let mut connected = || -> Result<Mount> {
+        let mut connected = || -> Result<ExportMount> {
             let target = self.site.target(server_cpu)?;
             let flavor: Flavor = variant.parse().map_err(anyhow::Error::msg)?;
-            Mount::connect(target.options(flavor)?, &target.export, &self.folder)
+            ExportMount::connect(target.options(flavor)?, &target.export, &self.folder)
         };
         if let Ok(mut mount) = connected() {
             self.leftovers.sweep(variant, server_cpu, &mut mount);
@@ -244,17 +245,17 @@ impl Native<'_> {
         }
     }
 
-    fn sample(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+    fn sample(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
         let key = Self::key(case);
         if !turn.warm_up && key.2 {
-            let work = Work::of(case, LEAD_IN.min(turn.length / 2), turn.stop)?;
+            let work = ClientWork::of(case, LEAD_IN.min(turn.length / 2), turn.stop)?;
             clients::run(self.sessions.get_mut(&key).context(NOT_PREPARED)?, &work)?;
         }
         let before = if self.counts { self.counters(&key)? } else { Counters::new() };
         let mounts = self.sessions.get_mut(&key).context(NOT_PREPARED)?;
         let probe = self.site.target(key.1.server_cpu.as_deref())?.probe();
         let mut counters = Counters::new();
-        let work = Work::of(case, turn.length, turn.stop)?;
+        let work = ClientWork::of(case, turn.length, turn.stop)?;
         let measured = workload::measure(turn.stop, &probe, &case.variant, |tally| {
             (*tally, counters) = clients::run(mounts, &work)?;
             Ok(())

@@ -1,16 +1,13 @@
 //! The servers that are measured, and what they tell of themselves.
 
 use super::diagnose::explained;
-use crate::{Flavor, Metrics, ServerProbe};
+use crate::counters::Counters;
+use crate::{Flavor, MetricsEndpoint, ServerProbe};
 use anyhow::{Context as _, Result, bail};
 use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;
 use nfs4::NFSPROC4_NULL;
-use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Counters by name.
-pub type Counters = BTreeMap<String, u64>;
 
 /// How long any request may go without an answer before the case that made it has failed.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -46,7 +43,7 @@ pub struct Target {
     /// The server's process, when it is one of this machine.
     pub pid: Option<u32>,
     /// Where it tells its processor time and, if it is Orthrus, where its time goes.
-    pub metrics: Option<Metrics>,
+    pub metrics: Option<MetricsEndpoint>,
     /// The server, as the report names it.
     pub label: String,
 }

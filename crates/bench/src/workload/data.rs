@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Conditions, Tally};
+use super::{Conditions, LoadTally};
 use crate::rng::SplitMix;
 use crate::{Endpoint, Finished};
 
@@ -17,7 +17,7 @@ const SIZE_MIN: usize = 4096;
 
 /// How reads or writes go through the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TransferShape {
     /// Percentage of the requests that write.
     pub writes: u32,
     /// Whether places are drawn at random, or follow each other.
@@ -28,7 +28,7 @@ pub struct Shape {
     pub size: usize,
 }
 
-impl Shape {
+impl TransferShape {
     /// Whether any of its requests write.
     pub const fn writes_at_all(self) -> bool {
         self.writes > 0
@@ -54,17 +54,17 @@ impl Shape {
 }
 
 /// Chooses where the next request goes.
-struct Places {
+struct Offsets {
     blocks: u64,
-    shape: Shape,
+    shape: TransferShape,
     next: u64,
     random: SplitMix,
     /// Hundredths of a write that are due.
     due: u32,
 }
 
-impl Places {
-    fn new(shape: Shape, file_size: u64, seed: u64) -> Self {
+impl Offsets {
+    fn new(shape: TransferShape, file_size: u64, seed: u64) -> Self {
         let blocks = (file_size / shape.size as u64).max(1);
         Self { blocks, shape, next: 0, random: SplitMix(seed), due: 0 }
     }
@@ -87,7 +87,7 @@ impl Places {
 
 /// One request: where, since when its latency counts, and whether it writes.
 #[derive(Clone, Copy)]
-struct Request {
+struct TransferRequest {
     offset: u64,
     since: Instant,
     write: bool,
@@ -96,20 +96,20 @@ struct Request {
 /// The requests in flight; the tag of each is its index.
 pub(super) struct InFlight<'a, 'b> {
     conditions: &'a Conditions<'b>,
-    shape: Shape,
-    places: Places,
+    shape: TransferShape,
+    places: Offsets,
     buffer: Vec<u8>,
-    requests: Vec<Request>,
+    requests: Vec<TransferRequest>,
     idle: Vec<usize>,
 }
 
 impl<'a, 'b> InFlight<'a, 'b> {
-    pub(super) fn new(shape: Shape, conditions: &'a Conditions<'b>, seed: u64) -> Self {
-        let empty = Request { offset: 0, since: Instant::now(), write: false };
+    pub(super) fn new(shape: TransferShape, conditions: &'a Conditions<'b>, seed: u64) -> Self {
+        let empty = TransferRequest { offset: 0, since: Instant::now(), write: false };
         Self {
             conditions,
             shape,
-            places: Places::new(shape, conditions.file_size, seed),
+            places: Offsets::new(shape, conditions.file_size, seed),
             buffer: vec![0; if shape.writes_at_all() { shape.size } else { 0 }],
             requests: vec![empty; shape.depth],
             idle: (0..shape.depth).rev().collect(),
@@ -140,7 +140,7 @@ impl<'a, 'b> InFlight<'a, 'b> {
         let Some(tag) = self.idle.pop() else { bail!("more requests than may be in flight") };
         let (offset, write) = (self.places.next(), self.places.writes());
         if let Some(request) = self.requests.get_mut(tag) {
-            *request = Request { offset, since, write };
+            *request = TransferRequest { offset, since, write };
         }
         if write {
             self.conditions.pattern.fill(offset, &mut self.buffer);
@@ -150,7 +150,7 @@ impl<'a, 'b> InFlight<'a, 'b> {
         }
     }
 
-    fn wait(&mut self, endpoint: &mut dyn Endpoint, tally: &mut Tally) -> Result<()> {
+    fn wait(&mut self, endpoint: &mut dyn Endpoint, tally: &mut LoadTally) -> Result<()> {
         self.poll(endpoint, tally, None).map(drop)
     }
 
@@ -159,7 +159,7 @@ impl<'a, 'b> InFlight<'a, 'b> {
     pub(super) fn poll(
         &mut self,
         endpoint: &mut dyn Endpoint,
-        tally: &mut Tally,
+        tally: &mut LoadTally,
         timeout: Option<Duration>,
     ) -> Result<usize> {
         let Self { conditions, shape, requests, idle, .. } = self;
@@ -178,7 +178,12 @@ impl<'a, 'b> InFlight<'a, 'b> {
     }
 }
 
-fn check(finished: Finished<'_>, request: Request, shape: Shape, conditions: &Conditions<'_>) -> Result<()> {
+fn check(
+    finished: Finished<'_>,
+    request: TransferRequest,
+    shape: TransferShape,
+    conditions: &Conditions<'_>,
+) -> Result<()> {
     let offset = request.offset;
     ensure!(matches!(finished, Finished::Written(_)) == request.write, "an answer to another request");
     let length = match finished {
@@ -199,10 +204,10 @@ fn check(finished: Finished<'_>, request: Request, shape: Shape, conditions: &Co
 }
 
 pub fn run(
-    shape: Shape,
+    shape: TransferShape,
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
-    tally: &mut Tally,
+    tally: &mut LoadTally,
 ) -> Result<()> {
     let (shape, start) = (shape.fitted(endpoint), Instant::now());
     let mut in_flight = InFlight::new(shape, conditions, shape.seed());
@@ -217,7 +222,7 @@ pub fn run(
 pub(super) fn drain(
     in_flight: &mut InFlight<'_, '_>,
     endpoint: &mut dyn Endpoint,
-    tally: &mut Tally,
+    tally: &mut LoadTally,
 ) -> Result<()> {
     while !in_flight.is_empty() {
         in_flight.wait(endpoint, tally)?;
@@ -231,7 +236,7 @@ pub(super) fn drain(
 /// The server's.
 pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<()> {
     let (random, depth, size) = (false, FILL_DEPTH, FILL_SIZE);
-    let shape = Shape { writes: 100, random, depth, size }.fitted(endpoint);
+    let shape = TransferShape { writes: 100, random, depth, size }.fitted(endpoint);
     // A file that is no multiple of the request's size would keep a tail without pattern.
     ensure!(
         conditions.file_size >= shape.size as u64 && conditions.file_size.is_multiple_of(shape.size as u64),
@@ -239,7 +244,7 @@ pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<
         shape.size
     );
     let mut in_flight = InFlight::new(shape, conditions, 0);
-    let mut tally = Tally::default();
+    let mut tally = LoadTally::default();
     while in_flight.places.next < in_flight.places.blocks && !conditions.stopped() {
         let left = in_flight.places.blocks - in_flight.places.next;
         let spare = in_flight.idle.len().saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));

@@ -9,13 +9,13 @@ use anyhow::{Result, anyhow, ensure};
 use super::git::Tree;
 use crate::{Endpoint, Finished};
 
-enum Request {
+enum FakeRequest {
     Read { offset: usize, length: usize },
     Write { length: usize },
 }
 
 /// See the module.
-pub(crate) struct Fake {
+pub(crate) struct FakeEndpoint {
     pub(crate) file: Vec<u8>,
     pub(crate) depth: usize,
     pub(crate) size: usize,
@@ -31,11 +31,11 @@ pub(crate) struct Fake {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     pub(crate) folders: BTreeSet<String>,
     names: BTreeSet<String>,
-    requests: Vec<(usize, Request)>,
+    requests: Vec<(usize, FakeRequest)>,
     started: usize,
 }
 
-impl Fake {
+impl FakeEndpoint {
     pub(crate) fn new() -> Self {
         Self {
             file: Vec::new(),
@@ -54,7 +54,7 @@ impl Fake {
         }
     }
 
-    fn start(&mut self, tag: usize, request: Request) -> Result<()> {
+    fn start(&mut self, tag: usize, request: FakeRequest) -> Result<()> {
         self.started += 1;
         ensure!(self.breaks_after.is_none_or(|count| self.started <= count), "connection lost");
         ensure!(self.requests.len() < self.depth, "too many requests");
@@ -65,7 +65,7 @@ impl Fake {
     }
 }
 
-impl Endpoint for Fake {
+impl Endpoint for FakeEndpoint {
     fn depth_max(&self) -> usize {
         self.depth
     }
@@ -79,14 +79,14 @@ impl Endpoint for Fake {
     }
 
     fn start_read(&mut self, tag: usize, offset: u64, length: usize) -> Result<()> {
-        self.start(tag, Request::Read { offset: offset as usize, length })
+        self.start(tag, FakeRequest::Read { offset: offset as usize, length })
     }
 
     fn start_write(&mut self, tag: usize, offset: u64, data: &[u8]) -> Result<()> {
         let offset = offset as usize;
         self.file.resize(self.file.len().max(offset + data.len()), 0);
         self.file[offset..offset + data.len()].copy_from_slice(data);
-        self.start(tag, Request::Write { length: data.len() })
+        self.start(tag, FakeRequest::Write { length: data.len() })
     }
 
     fn poll(
@@ -101,8 +101,8 @@ impl Endpoint for Fake {
         for _ in 0..count {
             let (tag, request) = self.requests.pop().ok_or_else(|| anyhow!("nothing there"))?;
             match request {
-                Request::Write { length } => done(tag, Finished::Written(length))?,
-                Request::Read { offset, length } => {
+                FakeRequest::Write { length } => done(tag, Finished::Written(length))?,
+                FakeRequest::Read { offset, length } => {
                     let end = (offset + length).min(self.file.len());
                     let mut data = self.file[offset.min(end)..end].to_vec();
                     if let Some(rotten) = self.rotten.and_then(|at| data.get_mut(at.wrapping_sub(offset))) {
@@ -150,7 +150,7 @@ impl Endpoint for Fake {
     }
 }
 
-impl Fake {
+impl FakeEndpoint {
     /// Fails unless the folder that holds a path is there.
     fn parent(&self, path: &str) -> Result<()> {
         let there = path.rsplit_once('/').is_none_or(|(folder, _)| self.folders.contains(folder));
@@ -164,7 +164,7 @@ impl Fake {
     }
 }
 
-impl Tree for Fake {
+impl Tree for FakeEndpoint {
     fn make_folder(&mut self, path: &str) -> Result<()> {
         self.parent(path)?;
         ensure!(self.folders.insert(path.to_owned()), "{path} exists");

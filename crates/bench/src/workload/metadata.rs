@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::{Conditions, Tally};
+use super::{Conditions, LoadTally};
 use crate::Endpoint;
 
 /// Files of one turn.
@@ -15,7 +15,11 @@ const FILES: usize = 32;
 ///
 /// # Errors
 /// The server's, and a listing that lacks files.
-pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally: &mut Tally) -> Result<()> {
+pub fn metadata(
+    endpoint: &mut dyn Endpoint,
+    conditions: &Conditions<'_>,
+    tally: &mut LoadTally,
+) -> Result<()> {
     let start = Instant::now();
     let names: Vec<(String, String)> =
         (0..FILES).map(|index| (format!("file-{index}"), format!("renamed-{index}"))).collect();
@@ -26,7 +30,7 @@ pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally:
 }
 
 /// A turn leaves the folder as it was.
-fn turn(endpoint: &mut dyn Endpoint, names: &[(String, String)], tally: &mut Tally) -> Result<()> {
+fn turn(endpoint: &mut dyn Endpoint, names: &[(String, String)], tally: &mut LoadTally) -> Result<()> {
     for (name, _) in names {
         timed(tally, || endpoint.create(name))?;
     }
@@ -44,7 +48,7 @@ fn turn(endpoint: &mut dyn Endpoint, names: &[(String, String)], tally: &mut Tal
     Ok(())
 }
 
-fn timed<T>(tally: &mut Tally, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+fn timed<T>(tally: &mut LoadTally, operation: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let outcome = operation()?;
     tally.count(0, start.elapsed());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-pub use data::{Shape, fill};
+pub use data::{TransferShape, fill};
 pub use metadata::metadata;
 
 use crate::measuring::{Histogram, Latencies, Sample};
@@ -42,7 +42,7 @@ impl Conditions<'_> {
 
 /// Counts what a repetition does.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct LoadTally {
     /// Operations that completed.
     pub operations: u64,
     /// Bytes of file data that they moved.
@@ -53,7 +53,7 @@ pub struct Tally {
     pub latencies: Histogram,
 }
 
-impl Tally {
+impl LoadTally {
     fn count(&mut self, bytes: usize, latency: Duration) {
         self.operations += 1;
         self.bytes += bytes as u64;
@@ -75,11 +75,11 @@ impl Tally {
 /// # Errors
 /// The server's, and data that is not what was written.
 pub fn load(
-    shape: Shape,
+    shape: TransferShape,
     rate: Option<f64>,
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
-    tally: &mut Tally,
+    tally: &mut LoadTally,
 ) -> Result<()> {
     match rate {
         Some(rate) => open_loop::run(shape, rate, endpoint, conditions, tally),
@@ -96,9 +96,9 @@ pub fn measure(
     stop: &AtomicBool,
     server: &ServerProbe,
     variant: &str,
-    run: impl FnOnce(&mut Tally) -> Result<()>,
+    run: impl FnOnce(&mut LoadTally) -> Result<()>,
 ) -> Result<Option<Sample>> {
-    let mut tally = Tally::default();
+    let mut tally = LoadTally::default();
     let (snapshot, client, start) = (server.snapshot(), cpu::of_this_process(), Instant::now());
     run(&mut tally)?;
     let seconds = start.elapsed().as_secs_f64();

@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::data::{InFlight, Shape, drain};
-use super::{Conditions, Tally};
+use super::data::{InFlight, TransferShape, drain};
+use super::{Conditions, LoadTally};
 use crate::Endpoint;
 
 /// The highest rate that is asked for, in requests a second.
 const RATE_MAX: f64 = 100_000_000.0;
 
 /// A fixed schedule of arrivals.
-struct Arrivals {
+struct OpenArrivals {
     start: Instant,
     interval: f64,
     /// Requests that were taken from it.
     taken: u64,
 }
 
-impl Arrivals {
+impl OpenArrivals {
     /// When the next one is due.
     fn next(&self) -> Instant {
         self.start + Duration::from_secs_f64(self.taken as f64 * self.interval)
@@ -38,11 +38,11 @@ impl Arrivals {
 
 /// Makes `rate` requests a second until the time is over, then waits for those that have begun.
 pub fn run(
-    shape: Shape,
+    shape: TransferShape,
     rate: f64,
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
-    tally: &mut Tally,
+    tally: &mut LoadTally,
 ) -> Result<()> {
     ensure!(rate > 0.0 && rate < RATE_MAX, "{rate} requests a second cannot be made");
     // What is cut into smaller requests becomes more of them.
@@ -51,7 +51,7 @@ pub fn run(
     let mut in_flight = InFlight::new(shape, conditions, shape.seed());
     let start = Instant::now();
     let end = start + conditions.length;
-    let mut arrivals = Arrivals { start, interval: 1.0 / rate, taken: 0 };
+    let mut arrivals = OpenArrivals { start, interval: 1.0 / rate, taken: 0 };
     loop {
         let now = Instant::now();
         if now >= end || conditions.stopped() {
@@ -76,7 +76,7 @@ pub fn run(
 }
 
 /// Counts what was due and never began, with the time that it has waited.
-fn give_up(arrivals: &mut Arrivals, end: Instant, tally: &mut Tally) {
+fn give_up(arrivals: &mut OpenArrivals, end: Instant, tally: &mut LoadTally) {
     let left = arrivals.left(end);
     tally.unserved += left;
     for _ in 0..left {
@@ -89,18 +89,18 @@ fn give_up(arrivals: &mut Arrivals, end: Instant, tally: &mut Tally) {
 mod tests {
     use super::*;
     use crate::pattern::Pattern;
-    use crate::workload::fake::Fake;
+    use crate::workload::fake::FakeEndpoint;
     use std::sync::atomic::AtomicBool;
 
-    fn run_at(rate: f64, delay: Duration, depth: usize) -> Tally {
+    fn run_at(rate: f64, delay: Duration, depth: usize) -> LoadTally {
         let stop = AtomicBool::new(false);
         let length = Duration::from_millis(200);
         let conditions = Conditions { file_size: 2 << 20, pattern: Pattern(3), length, stop: &stop };
-        let mut fake = Fake::new();
+        let mut fake = FakeEndpoint::new();
         crate::workload::fill(&mut fake, &conditions).unwrap();
         fake.delay = delay;
-        let mut tally = Tally::default();
-        let shape = Shape { writes: 50, random: true, depth, size: 4096 };
+        let mut tally = LoadTally::default();
+        let shape = TransferShape { writes: 50, random: true, depth, size: 4096 };
         run(shape, rate, &mut fake, &conditions, &mut tally).unwrap();
         tally
     }

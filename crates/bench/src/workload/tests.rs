@@ -1,31 +1,35 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::fake::Fake;
+use super::fake::FakeEndpoint;
 use super::*;
 
 fn conditions(stop: &AtomicBool) -> Conditions<'_> {
     Conditions { file_size: 5 << 20, pattern: Pattern(3), length: Duration::from_millis(20), stop }
 }
 
-const SEQUENTIAL_READ: Shape = Shape { writes: 0, random: false, depth: 8, size: 1 << 20 };
-const RANDOM_READ: Shape = Shape { writes: 0, random: true, depth: 64, size: 4096 };
+const SEQUENTIAL_READ: TransferShape = TransferShape { writes: 0, random: false, depth: 8, size: 1 << 20 };
+const RANDOM_READ: TransferShape = TransferShape { writes: 0, random: true, depth: 64, size: 4096 };
 
-fn transfer(shape: Shape, fake: &mut Fake, conditions: &Conditions<'_>) -> Result<Option<Sample>> {
+fn transfer(
+    shape: TransferShape,
+    fake: &mut FakeEndpoint,
+    conditions: &Conditions<'_>,
+) -> Result<Option<Sample>> {
     measure(conditions.stop, &ServerProbe::default(), "", |tally| load(shape, None, fake, conditions, tally))
 }
 
 #[test]
 fn every_load_measures_something_and_checks_what_it_reads() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (Fake::new(), conditions(&stop));
+    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
     fill(&mut fake, &conditions).unwrap();
     assert_eq!(fake.file.len(), 5 << 20);
     assert_eq!(Pattern(3).mismatch(0, &fake.file), None);
     for (random, depth, size) in [(false, 8, 1 << 20), (true, 1, 4096), (true, 64, 4096)] {
         for writes in [0, 100] {
             fake.deepest = 0;
-            let shape = Shape { writes, random, depth, size };
+            let shape = TransferShape { writes, random, depth, size };
             let one = transfer(shape, &mut fake, &conditions).unwrap().unwrap();
             check(&one);
             assert_eq!((one.bytes, fake.deepest), (one.operations * size as u64, depth), "{shape:?}");
@@ -50,7 +54,7 @@ fn check(one: &Sample) {
 #[test]
 fn wrong_data_ends_a_run_and_names_the_place() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (Fake::new(), conditions(&stop));
+    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
     fill(&mut fake, &conditions).unwrap();
     fake.rotten = Some(1_234_567);
     let error = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap_err();
@@ -60,7 +64,7 @@ fn wrong_data_ends_a_run_and_names_the_place() {
 #[test]
 fn a_short_read_ends_a_run() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (Fake::new(), conditions(&stop));
+    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
     fill(&mut fake, &conditions).unwrap();
     fake.file.truncate(4 << 20);
     let error = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap_err();
@@ -70,14 +74,14 @@ fn a_short_read_ends_a_run() {
 #[test]
 fn a_repetition_that_was_stopped_does_not_count() {
     let stop = AtomicBool::new(true);
-    let (mut fake, conditions) = (Fake::new(), conditions(&stop));
+    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
     assert_eq!(transfer(RANDOM_READ, &mut fake, &conditions).unwrap(), None);
 }
 
 #[test]
 fn a_server_that_offers_less_gets_as_many_bytes_in_more_requests() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (Fake::new(), conditions(&stop));
+    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
     fake.size = 256 << 10;
     fill(&mut fake, &conditions).unwrap();
     fake.deepest = 0;
@@ -88,7 +92,7 @@ fn a_server_that_offers_less_gets_as_many_bytes_in_more_requests() {
 #[test]
 fn a_client_with_few_slots_runs_less_deep() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (Fake::new(), conditions(&stop));
+    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
     fake.depth = 5;
     fill(&mut fake, &conditions).unwrap();
     transfer(RANDOM_READ, &mut fake, &conditions).unwrap();

@@ -30,7 +30,7 @@ fn verdict(one: &Interval, other: &Interval, noise: f64) -> Verdict {
 
 /// A figure of both runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Pair {
+pub struct FigurePair {
     /// The first run's.
     pub first: Interval,
     /// The second run's.
@@ -41,7 +41,7 @@ pub struct Pair {
     pub difference: Verdict,
 }
 
-impl Pair {
+impl FigurePair {
     fn of(first: Interval, second: Interval, noise: f64) -> Self {
         let difference = verdict(&first, &second, noise);
         Self { first, second, ratio: second.median / first.median, difference }
@@ -64,14 +64,14 @@ pub struct ComparedCase {
     /// What the rate counts.
     pub unit: Unit,
     /// The rates.
-    pub rate: Pair,
+    pub rate: FigurePair,
     /// The median latencies in microseconds.
-    pub p50_us: Option<Pair>,
+    pub p50_us: Option<FigurePair>,
 }
 
 /// One of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Run {
+pub struct ComparedRun {
     /// What it is called: its file.
     pub name: String,
     /// What it was about.
@@ -95,7 +95,7 @@ pub struct Compared {
     /// What differs by less than this part is noise: that of both machines together.
     pub noise: f64,
     /// The first run, and the second.
-    pub runs: [Run; 2],
+    pub runs: [ComparedRun; 2],
     /// What both have, in the order of the first.
     pub cases: Vec<ComparedCase>,
 }
@@ -112,8 +112,8 @@ impl Compared {
                 group: one.case.group.clone(),
                 variant: one.case.variant.clone(),
                 unit: one.case.unit,
-                rate: Pair::of(own.rate, other.rate, noise),
-                p50_us: times.map(|(own, other)| Pair::of(own, other, noise)),
+                rate: FigurePair::of(own.rate, other.rate, noise),
+                p50_us: times.map(|(own, other)| FigurePair::of(own, other, noise)),
             })
         };
         let cases = first.cases.iter().filter_map(case).collect();
@@ -121,7 +121,7 @@ impl Compared {
         Self {
             schema: SCHEMA,
             noise,
-            runs: [Run::of(one, first, second), Run::of(other, second, first)],
+            runs: [ComparedRun::of(one, first, second), ComparedRun::of(other, second, first)],
             cases,
         }
     }
@@ -135,7 +135,7 @@ impl Compared {
     }
 }
 
-impl Run {
+impl ComparedRun {
     fn of(name: &str, record: &Record, other: &Record) -> Self {
         let figures = |one: &CaseRecord| -> Option<Figures> { other.find(&one.case)?.figures.clone() };
         let alone = record.cases.iter().filter(|one| one.figures.is_some() && figures(one).is_none());

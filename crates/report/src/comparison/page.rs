@@ -4,7 +4,7 @@ use super::Compared;
 use crate::facts::facts;
 use crate::form::{escape, utc};
 use crate::html::{self, Section};
-use crate::{Table, View, page, text};
+use crate::{PageView, Table, page, text};
 use bench::measuring::Record;
 use std::fmt::Write;
 
@@ -89,7 +89,7 @@ pub fn compared_page(compared: &Compared, records: [&Record; 2], command: &str) 
 
 /// Renders it as Markdown.
 pub fn compared_markdown(compared: &Compared, records: [&Record; 2], command: &str) -> String {
-    let view: View = compared.view(records);
+    let view: PageView = compared.view(records);
     let [first, second] = &compared.runs;
     let mut out = format!("# {} beside {}\n\n**{}**\n\n", second.name, first.name, view.headline);
     for line in identities(compared, records).into_iter().chain(remarks(compared, records)) {

@@ -4,7 +4,7 @@ use super::{Compared, ComparedCase};
 use crate::cost::Cost;
 use crate::form::{added_or_none, change, latency, mean_change, percent, rate, unsure};
 use crate::ratios::WIDE;
-use crate::{Chart, Kind, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use crate::{Chart, PageView, Plot, Ratio, RatioGroup, Ratios, RowKind, Table, TableRow};
 use bench::measuring::{Record, Verdict};
 
 const NONE: &str = "–";
@@ -17,11 +17,11 @@ const TOGETHER: usize = 3;
 
 impl Compared {
     /// Shows it; the records are those that it was made of.
-    pub fn view(&self, records: [&Record; 2]) -> View {
+    pub fn view(&self, records: [&Record; 2]) -> PageView {
         let mut tables: Vec<Table> = costs(self, records).into_iter().collect();
         tables.push(all(self));
         tables.extend(alone(self));
-        View { headline: self.statement(), tables, charts: charts(self) }
+        PageView { headline: self.statement(), tables, charts: charts(self) }
     }
 
     /// Says what differs significantly.
@@ -106,7 +106,7 @@ fn all(compared: &Compared) -> Table {
     let mut table = Table::new("All cases of both runs", &how, &columns);
     for group in compared.cases.chunk_by(|one, other| one.group == other.group) {
         let name = group.first().map_or(String::new(), |case| case.group.clone());
-        table.rows.push(Row { name, kind: Kind::Head, ..Row::default() });
+        table.rows.push(TableRow { name, kind: RowKind::Head, ..TableRow::default() });
         group.iter().for_each(|case| table.measured(case.variant.clone(), cells(case, timed)));
     }
     table

@@ -2,7 +2,7 @@
 
 use super::PageSpec;
 use crate::cost::{Cost, failed, headline, heavy, is_heavy, is_light, mean};
-use crate::cpu_attribution::{ShareRow, share_table};
+use crate::cpu_attribution::{AttributionRow, attribution_table};
 use crate::form::{added_or_none, compared, digits, mean_change, percent, unsure};
 use crate::series::{is_unsure, lines, ratio, ratio_chart};
 use crate::{Axis, Chart, Figure, Lines, Ratio, RatioGroup, Table, busy_bars, limits};
@@ -28,7 +28,7 @@ fn busy(record: &Record) -> Vec<Chart> {
 }
 
 fn shares(record: &Record) -> Option<Table> {
-    let row = |name: &str, unit, workload| -> ShareRow<'static> {
+    let row = |name: &str, unit, workload| -> AttributionRow<'static> {
         let wanted = move |case: &CaseRecord| is_heavy(case) && case.axes.workload() == Some(workload);
         (name.to_owned(), unit, Box::new(wanted))
     };
@@ -37,7 +37,7 @@ fn shares(record: &Record) -> Option<Table> {
         row("sequential I/O, a GB", "s", Workload::Sequential),
         row("metadata, an operation", "µs", Workload::Metadata),
     ];
-    share_table(record, rows)
+    attribution_table(record, rows)
 }
 
 fn is_pure(case: &CaseRecord) -> bool {

@@ -24,7 +24,7 @@ const HOW: &str = "Each statement of the paper with our figures beside it. Perce
 
 /// Whether a statement of the paper is true of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FindingVerdict {
     /// It is.
     Holds,
     /// It is not.
@@ -43,7 +43,7 @@ pub struct Finding {
     /// Our figures, for each of [`TESTS`].
     pub measured: [String; 3],
     /// Whether they agree.
-    pub verdict: Verdict,
+    pub verdict: FindingVerdict,
 }
 
 /// The tests in which variants are compared.
@@ -86,10 +86,10 @@ pub fn table(record: &Record) -> Table {
     let mut table = Table::new(TITLE, HOW, &columns);
     for finding in findings(record) {
         let verdict = match finding.verdict {
-            Verdict::Holds => "holds",
-            Verdict::Fails => "does not hold",
-            Verdict::NotShown => "cannot be told",
-            Verdict::NotMeasured => "not measured",
+            FindingVerdict::Holds => "holds",
+            FindingVerdict::Fails => "does not hold",
+            FindingVerdict::NotShown => "cannot be told",
+            FindingVerdict::NotMeasured => "not measured",
         };
         let figures = finding.measured.map(|said| if said.is_empty() { "–".to_owned() } else { said });
         table.measured(finding.statement, std::iter::once(verdict.to_owned()).chain(figures).collect());
@@ -129,10 +129,10 @@ fn judge(
     let words = |ratio: &Interval| format!("{} ({})", percent(ratio.median), percent_range(ratio));
     let verdicts: Vec<Option<bool>> = ratios.iter().map(|(_, ratio)| holds(ratio)).collect();
     let verdict = match verdicts.as_slice() {
-        [] => Verdict::NotMeasured,
-        all if all.contains(&Some(false)) => Verdict::Fails,
-        all if all.contains(&None) => Verdict::NotShown,
-        _ => Verdict::Holds,
+        [] => FindingVerdict::NotMeasured,
+        all if all.contains(&Some(false)) => FindingVerdict::Fails,
+        all if all.contains(&None) => FindingVerdict::NotShown,
+        _ => FindingVerdict::Holds,
     };
     Finding { statement, measured: TESTS.map(|test| of(test).map(words).unwrap_or_default()), verdict }
 }
@@ -159,9 +159,9 @@ fn little_cpu(record: &Record) -> Finding {
     let most = most.map(|most| most.map(|(variant, busy)| (variant, busy / cores)));
     let holds = most.iter().flatten().all(|(_, part)| *part < LITTLE_CPU);
     let verdict = match (most.iter().flatten().next(), holds) {
-        (None, _) => Verdict::NotMeasured,
-        (_, true) => Verdict::Holds,
-        (_, false) => Verdict::Fails,
+        (None, _) => FindingVerdict::NotMeasured,
+        (_, true) => FindingVerdict::Holds,
+        (_, false) => FindingVerdict::Fails,
     };
     let statement = "The CPU use of NFS is below 10 %, but for krb5p with small files";
     let words = |(variant, part)| format!("{} at most ({variant})", percent(part));
@@ -172,7 +172,7 @@ fn much_cpu(record: &Record) -> Finding {
     let statement = "SCP needs very much CPU with large files";
     let none = || [const { String::new() }; 3];
     let Some(scp) = cases(record, Part::Large, SCP).next().and_then(client_busy) else {
-        return Finding { statement, measured: none(), verdict: Verdict::NotMeasured };
+        return Finding { statement, measured: none(), verdict: FindingVerdict::NotMeasured };
     };
     let most = most_busy(record, Part::Large, "");
     let holds = scp.median > MUCH_CPU && most.is_none_or(|(_, most)| scp.median > most);
@@ -180,7 +180,11 @@ fn much_cpu(record: &Record) -> Finding {
         most.map_or(String::new(), |(variant, most)| format!("; NFS at most {} ({variant})", percent(most)));
     let [sizes, small, _] = none();
     let measured = [sizes, small, format!("{} of a core{beside}", percent(scp.median))];
-    Finding { statement, measured, verdict: if holds { Verdict::Holds } else { Verdict::Fails } }
+    Finding {
+        statement,
+        measured,
+        verdict: if holds { FindingVerdict::Holds } else { FindingVerdict::Fails },
+    }
 }
 
 #[cfg(test)]
@@ -224,7 +228,7 @@ mod tests {
         record
     }
 
-    fn verdicts(record: &Record) -> Vec<Verdict> {
+    fn verdicts(record: &Record) -> Vec<FindingVerdict> {
         findings(record).iter().map(|finding| finding.verdict).collect()
     }
 
@@ -233,7 +237,7 @@ mod tests {
         let small = [(100.0, 0.1), (99.0, 0.1), (97.0, 0.1), (80.0, 0.9), (50.0, 0.5)];
         let large = [(100.0, 0.1), (98.0, 0.1), (70.0, 0.1), (40.0, 0.15), (120.0, 0.95)];
         let record = record(&[(Part::Small, &small), (Part::Large, &large)]);
-        assert_eq!(verdicts(&record), [Verdict::Holds; 8], "{:#?}", findings(&record));
+        assert_eq!(verdicts(&record), [FindingVerdict::Holds; 8], "{:#?}", findings(&record));
         let shown = table(&record);
         assert!(shown.rows.iter().all(|row| row.cells[0] == "holds"));
         assert!(shown.rows[6].cells[3].contains("95"), "{:?}", shown.rows[6]);
@@ -243,7 +247,7 @@ mod tests {
     fn what_was_found_otherwise_is_said() {
         let large = [(100.0, 0.9), (50.0, 0.9), (99.9, 0.9), (120.0, 0.9), (20.0, 0.3)];
         let record = record(&[(Part::Large, &large)]);
-        use Verdict::{Fails, Holds, NotMeasured};
+        use FindingVerdict::{Fails, Holds, NotMeasured};
         let found = verdicts(&record);
         assert_eq!(
             found,
@@ -256,13 +260,19 @@ mod tests {
     fn what_the_noise_or_the_interval_leaves_open_is_not_judged() {
         let mut record = record(&[(Part::Large, &[(100.0, 0.1), (80.0, 0.1), (80.0, 0.1)])]);
         record.noise = Some(bench::measuring::Noise { relative: 0.3, calibrations: 9 });
-        assert_eq!(verdicts(&record)[..3], [Verdict::NotShown, Verdict::NotMeasured, Verdict::NotShown]);
+        assert_eq!(
+            verdicts(&record)[..3],
+            [FindingVerdict::NotShown, FindingVerdict::NotMeasured, FindingVerdict::NotShown]
+        );
         record.noise = None;
-        assert_eq!(verdicts(&record)[..3], [Verdict::Fails, Verdict::NotMeasured, Verdict::Holds]);
+        assert_eq!(
+            verdicts(&record)[..3],
+            [FindingVerdict::Fails, FindingVerdict::NotMeasured, FindingVerdict::Holds]
+        );
     }
 
     #[test]
     fn nothing_measured_is_said_to_be_so() {
-        assert_eq!(verdicts(&record(&[])), [Verdict::NotMeasured; 8]);
+        assert_eq!(verdicts(&record(&[])), [FindingVerdict::NotMeasured; 8]);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod tests;
 pub use lanl::scale_note;
 
 use crate::cost::headline;
-use crate::{Chart, Table, View, beside, busy_bars, figures, rate_bars, server_stages};
+use crate::{Chart, PageView, Table, beside, busy_bars, figures, rate_bars, server_stages};
 use bench::evaluation::PLAN;
 use bench::measuring::Record;
 
@@ -42,9 +42,9 @@ const PLAIN: PageSpec = PageSpec {
 
 /// Turns a record into the view of its evaluation. A record of an unknown evaluation gets the
 /// tables and charts that every record has.
-pub fn view(record: &Record) -> View {
+pub fn view(record: &Record) -> PageView {
     let page = PAGES.iter().find(|page| page.evaluation == record.evaluation).unwrap_or(&PLAIN);
-    let mut view = View {
+    let mut view = PageView {
         headline: (page.headline)(record),
         tables: page.tables.iter().filter_map(|table| table(record)).collect(),
         charts: page.charts.iter().flat_map(|charts| charts(record)).collect(),

@@ -2,7 +2,7 @@
 
 use super::PageSpec;
 use crate::cost::{headline, mean, strongest};
-use crate::cpu_attribution::{ShareRow, share_table};
+use crate::cpu_attribution::{AttributionRow, attribution_table};
 use crate::form::{self, compared, latency, percent, rate, short};
 use crate::series::{lines, ratio, ratio_chart};
 use crate::{Axis, Chart, Figure, Lines, RatioGroup, Table, busy_bars, limits};
@@ -29,11 +29,11 @@ pub(super) const PAGE: PageSpec = PageSpec {
 
 fn shares(record: &Record) -> Option<Table> {
     let curves = curves(record);
-    let rows = curves.iter().map(|curve| -> ShareRow<'_> {
+    let rows = curves.iter().map(|curve| -> AttributionRow<'_> {
         let group = format!("{curve}: the most");
         (format!("{curve}, a request"), "µs", Box::new(move |case| case.group == group))
     });
-    share_table(record, rows.collect())
+    attribution_table(record, rows.collect())
 }
 
 /// The headline, with the latency where the article compares it: beyond that rate the queue is

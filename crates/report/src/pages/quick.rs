@@ -5,7 +5,9 @@ use super::PageSpec;
 use crate::cost::headline;
 use crate::figures::time_cells;
 use crate::form::{latency, part, percent, percent_range, rate, trust};
-use crate::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, beside, busy_bars, limits, rate_bars};
+use crate::{
+    ALL, Chart, LatencySpan, LoadPart, LoadParts, Plot, Spans, Table, beside, busy_bars, limits, rate_bars,
+};
 use bench::evaluation::QUICK;
 use bench::measuring::{CaseRecord, Comparison, Figures, Record};
 
@@ -115,14 +117,14 @@ fn overview(
         let others = record.cases.iter().filter(|case| case.group == group && case.variant != *baseline);
         let parts: Vec<(String, f64)> =
             others.filter_map(|case| Some((case.variant.clone(), figure(case)? / figure(base)?))).collect();
-        (!parts.is_empty()).then(|| Part { name: group.to_owned(), parts })
+        (!parts.is_empty()).then(|| LoadPart { name: group.to_owned(), parts })
     };
-    let rows: Vec<Part> = record.groups().into_iter().filter_map(row).collect();
+    let rows: Vec<LoadPart> = record.groups().into_iter().filter_map(row).collect();
     if rows.is_empty() {
         return Vec::new();
     }
     let title = format!("All loads, {what} as a part of {baseline}");
-    vec![Chart::new(section, title, Plot::Parts(Parts { baseline: baseline.clone(), rows }))]
+    vec![Chart::new(section, title, Plot::LoadParts(LoadParts { baseline: baseline.clone(), rows }))]
 }
 
 fn spans(record: &Record, group: &str) -> Option<Chart> {
@@ -130,10 +132,10 @@ fn spans(record: &Record, group: &str) -> Option<Chart> {
         let figures = case.figures.as_ref()?;
         let (p50, p99) = (figures.p50_us?.median, figures.p99_us?.median);
         let said = [format!("p50 {}", latency(p50)), format!("p99 {}", latency(p99))];
-        Some(Span { variant: case.variant.clone(), ends: [p50, p99], said })
+        Some(LatencySpan { variant: case.variant.clone(), ends: [p50, p99], said })
     };
     let own = record.cases.iter().filter(|case| case.group == group);
-    let spans: Vec<Span> = own.filter_map(span).collect();
+    let spans: Vec<LatencySpan> = own.filter_map(span).collect();
     let plot = |spans| Plot::Spans(Spans { spans, limits: limits::of_latency(record) });
     (!spans.is_empty()).then(|| Chart::new(LATENCY, group, plot(spans)))
 }

@@ -1,12 +1,12 @@
 use super::*;
-use crate::{Compared, generator_notes, share_sentence, stages_note};
+use crate::{Compared, attribution_sentence, generator_notes, stages_note};
 use anyhow::Result;
 use bench::evaluation::{
-    ANF, NCONNECT, ONTAP, Ontap, PlanFile, QUICK, QUICK_LOADS, anf, nconnect, own_plan, quick,
+    ANF, NCONNECT, ONTAP, OntapClimb, PlanFile, QUICK, QUICK_LOADS, anf, nconnect, own_plan, quick,
 };
 use bench::measuring::{
-    Calibration, Case, CaseRecord, Driver, Evaluation, Histogram, Latencies, Limit, Load, LoadLevel, Missing,
-    Sample, Settings, Stages, Turn, Watch, run,
+    Calibration, Case, CaseDriver, CaseRecord, CaseTurn, Evaluation, Histogram, Latencies, Load, LoadLevel,
+    MachineLimit, Missing, RunWatch, Sample, Settings, Stages, run,
 };
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn stages(variant: &str, rate: f64) -> Stages {
     }
 }
 
-impl Driver for Made {
+impl CaseDriver for Made {
     fn begin(&mut self, _cases: &[Case]) -> Result<()> {
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Driver for Made {
         Ok(())
     }
 
-    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+    fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
         let slowness = slowness(&case.variant) * if turn.warm_up { 1.3 } else { 1.0 };
         let (most, offered, size) = match &case.load {
             Load::Transfer(transfer) if !transfer.random && transfer.size > 8192 => (2000.0, None, 1 << 20),
@@ -100,14 +100,14 @@ pub(crate) fn sample(name: &str) -> Record {
         serde_json::from_str(r#"{"case": [{"name": "one & two", "kind": "random"}]}"#).unwrap();
     let mut evaluation: Box<dyn Evaluation> = match name {
         ANF => Box::new(anf(&settings(), 1)),
-        ONTAP => Box::new(Ontap::new(&[1], &["portable".to_owned()])),
+        ONTAP => Box::new(OntapClimb::new(&[1], &["portable".to_owned()])),
         NCONNECT => Box::new(nconnect(&settings(), Some(4096))),
         QUICK => Box::new(quick(&settings(), 1)),
         _ => Box::new(own_plan(&plan)),
     };
     let mut record = Record::begin(name, "What Kerberos costs", settings());
     let stop = AtomicBool::new(false);
-    let watch = Watch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+    let watch = RunWatch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
     run(&mut *evaluation, &mut Made, &mut record, watch).unwrap();
     record.started_at = 1_795_000_000;
     record.target = "this machine, localhost:/data <a folder>".to_owned();
@@ -117,7 +117,7 @@ pub(crate) fn sample(name: &str) -> Record {
         (0..60u32).map(|n| Calibration { at_seconds: n.into(), rate: 100.0 + f64::from(n % 5) }).collect();
     for (limit, value, unit) in [("loopback", 6000.0, "MB/s"), ("loopback round trip", 21.0, "us")] {
         let (name, unit, how) = (limit.to_owned(), unit.to_owned(), "made up".to_owned());
-        record.limits.push(Limit { name, value, unit, how });
+        record.limits.push(MachineLimit { name, value, unit, how });
     }
     record.summarise();
     record.notes = generator_notes(&record);
@@ -133,7 +133,7 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
          latency compared with sys."
     );
     let [first, second, shares, commands, ..] = &shown.tables[..] else { panic!("four tables") };
-    let cells = |row: &crate::Row| row.cells.join("; ").replace('\u{202f}', " ");
+    let cells = |row: &crate::TableRow| row.cells.join("; ").replace('\u{202f}', " ");
     assert_eq!(cells(&first.rows[8]), "−4 % → −4 %; −9 % → −9 %; −20 % → −20 %");
     assert_eq!(cells(&first.rows[9]), "−30 % → 0 %; −50 % → −25 %; −65 % → −43 %");
     assert_eq!(cells(&second.rows[0]), "−4 %; −9 %; −20 %");
@@ -177,7 +177,7 @@ fn the_tables_of_anf_name_the_baseline_that_every_row_is_relative_to() {
 #[test]
 fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where_it_is_known_and_shown() {
     let record = sample(ANF);
-    let said = share_sentence(&record).unwrap();
+    let said = attribution_sentence(&record).unwrap();
     let request =
         "krb5p adds 5.62 µs of processor time to a request: 2.25 µs at the client, 3.38 µs at the server.";
     assert!(said.starts_with(request), "{said}");
@@ -188,12 +188,12 @@ fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where
     let samples = elsewhere.cases.iter_mut().flat_map(|case| &mut case.samples);
     samples.for_each(|sample| sample.server_cpu_seconds = None);
     elsewhere.summarise();
-    assert!(share_sentence(&elsewhere).unwrap().contains("the server\u{2019}s is not known"));
+    assert!(attribution_sentence(&elsewhere).unwrap().contains("the server\u{2019}s is not known"));
     let mut unsteady = sample(ANF);
     let rates = (0..60u32).map(|n| if n % 2 == 0 { 100.0 } else { 400.0 });
     unsteady.calibrations = rates.map(|rate| Calibration { at_seconds: 0.0, rate }).collect();
     unsteady.summarise();
-    assert!(share_sentence(&unsteady).unwrap().contains("below the noise of this machine"));
+    assert!(attribution_sentence(&unsteady).unwrap().contains("below the noise of this machine"));
     let table = view(&unsteady).tables.remove(0);
     assert!(table.rows[8].cells[0].contains('≈'), "{table:?}");
 }
@@ -446,7 +446,7 @@ fn the_servers_time_of_a_stream_is_counted_per_mebibyte() {
     let cells = |record: &Record| {
         let shown = view(record);
         let table = shown.tables.into_iter().find(|table| table.title.contains("time goes")).unwrap();
-        let of = |row: &&crate::Row| row.name == "Sequential read, 1 MiB · krb5p";
+        let of = |row: &&crate::TableRow| row.name == "Sequential read, 1 MiB · krb5p";
         table.rows.iter().find(of).unwrap().cells.clone()
     };
     let before = cells(&record);

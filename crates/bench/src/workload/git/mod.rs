@@ -10,11 +10,11 @@ mod shape;
 mod turn;
 
 use anyhow::Result;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::{Conditions, Tally};
-pub use shape::Repository;
+use super::{Conditions, LoadTally};
+pub use crate::counters::Counters;
+pub use shape::RepositoryShape;
 
 /// A folder tree at the server, by paths below the endpoint's own folder: `objects/ab`.
 pub trait Tree {
@@ -67,9 +67,6 @@ pub trait Tree {
     fn remove_folder(&mut self, path: &str) -> Result<()>;
 }
 
-/// What took how long, by name: `clone_operations`, `clone_us`, …
-pub type Counters = BTreeMap<String, u64>;
-
 /// Works with repositories, one after the other, until the time is over; each begins and ends with
 /// an empty folder, so the last one runs over.
 ///
@@ -77,12 +74,12 @@ pub type Counters = BTreeMap<String, u64>;
 /// The server's, and data that is not what was written.
 pub fn run(
     tree: &mut dyn Tree,
-    repository: &Repository,
+    repository: &RepositoryShape,
     conditions: &Conditions<'_>,
-    tally: &mut Tally,
+    tally: &mut LoadTally,
 ) -> Result<Counters> {
     let start = Instant::now();
-    let mut work = turn::Work { tree, tally, counters: Counters::new() };
+    let mut work = turn::TreeWork { tree, tally, counters: Counters::new() };
     loop {
         work.turn(repository)?;
         if start.elapsed() >= conditions.length || conditions.stopped() {
@@ -91,7 +88,7 @@ pub fn run(
     }
 }
 
-impl turn::Work<'_> {
+impl turn::TreeWork<'_> {
     fn count(&mut self, phase: &'static str, bytes: usize, latency: Duration) {
         self.tally.count(bytes, latency);
         *self.counters.entry(format!("{phase}_operations")).or_default() += 1;
@@ -104,33 +101,33 @@ impl turn::Work<'_> {
 pub(crate) mod tests {
     use super::*;
     use crate::pattern::Pattern;
-    use crate::workload::fake::Fake;
+    use crate::workload::fake::FakeEndpoint;
     use std::sync::atomic::AtomicBool;
 
     /// Does all that git does once with the files of a repository.
     pub(crate) fn leaves_nothing(known: &crate::KnownRepository) -> Counters {
-        let mut fake = Fake::new();
-        let (_, counters) = turn(&mut fake, &Repository::of(known, 1)).unwrap();
+        let mut fake = FakeEndpoint::new();
+        let (_, counters) = turn(&mut fake, &RepositoryShape::of(known, 1)).unwrap();
         assert!(fake.files.is_empty() && fake.folders.is_empty(), "{:?}", fake.files.keys());
         counters
     }
 
-    fn once(fake: &mut Fake, seed: u64) -> Result<(Tally, Counters)> {
-        turn(fake, &Repository::draw(seed))
+    fn once(fake: &mut FakeEndpoint, seed: u64) -> Result<(LoadTally, Counters)> {
+        turn(fake, &RepositoryShape::draw(seed))
     }
 
-    fn turn(fake: &mut Fake, repository: &Repository) -> Result<(Tally, Counters)> {
+    fn turn(fake: &mut FakeEndpoint, repository: &RepositoryShape) -> Result<(LoadTally, Counters)> {
         let stop = AtomicBool::new(false);
         let conditions =
             Conditions { file_size: 0, pattern: Pattern(0), length: Duration::ZERO, stop: &stop };
-        let mut tally = Tally::default();
+        let mut tally = LoadTally::default();
         let counters = run(fake, repository, &conditions, &mut tally)?;
         Ok((tally, counters))
     }
 
     #[test]
     fn a_turn_does_all_that_git_does_and_leaves_nothing() {
-        let mut fake = Fake::new();
+        let mut fake = FakeEndpoint::new();
         let (tally, counters) = once(&mut fake, 1).unwrap();
         assert!(fake.files.is_empty() && fake.folders.is_empty(), "{:?}", fake.files.keys());
         for phase in ["clone", "status", "checkout", "commit", "gc", "remove"] {
@@ -142,14 +139,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_seed_draws_the_same_and_another_draws_something_else() {
-        let operations = |seed| once(&mut Fake::new(), seed).unwrap().0;
+        let operations = |seed| once(&mut FakeEndpoint::new(), seed).unwrap().0;
         assert_eq!(operations(1).bytes, operations(1).bytes);
         assert_ne!(operations(1).bytes, operations(2).bytes);
     }
 
     #[test]
     fn an_object_that_is_not_what_was_written_ends_the_run() {
-        let mut fake = Fake::new();
+        let mut fake = FakeEndpoint::new();
         fake.rotten = Some(5);
         let error = once(&mut fake, 1).unwrap_err().to_string();
         assert!(error.contains("objects/") && error.contains("not what was written"), "{error}");

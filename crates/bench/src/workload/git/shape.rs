@@ -36,7 +36,7 @@ pub struct Blob {
 }
 
 /// What a clone makes and later commands change.
-pub struct Repository {
+pub struct RepositoryShape {
     /// Folders of the working copy, parents first.
     pub folders: Vec<String>,
     /// Files of the working copy.
@@ -65,7 +65,7 @@ impl Blob {
     }
 }
 
-impl Repository {
+impl RepositoryShape {
     /// Draws one.
     pub fn draw(seed: u64) -> Self {
         let mut draw = SplitMix(seed);

@@ -1,8 +1,8 @@
 //! One life of a repository: cloned, looked at, switched, committed to, packed, removed.
 
-use super::shape::{Blob, Repository};
+use super::shape::{Blob, RepositoryShape};
 use super::{Counters, Tree};
-use crate::workload::Tally;
+use crate::workload::LoadTally;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -33,15 +33,15 @@ const SMALL: [(&str, usize); 5] = [
 ];
 
 /// A tree under work.
-pub struct Work<'a> {
+pub struct TreeWork<'a> {
     pub tree: &'a mut dyn Tree,
-    pub tally: &'a mut Tally,
+    pub tally: &'a mut LoadTally,
     pub counters: Counters,
 }
 
-impl Work<'_> {
+impl TreeWork<'_> {
     /// Does all of it once.
-    pub fn turn(&mut self, repository: &Repository) -> Result<()> {
+    pub fn turn(&mut self, repository: &RepositoryShape) -> Result<()> {
         self.clone(repository)?;
         self.status(repository)?;
         self.checkout(repository)?;
@@ -73,7 +73,7 @@ impl Work<'_> {
         self.timed(phase, 0, |tree| tree.move_file(made_as, path))
     }
 
-    fn index(&mut self, phase: &'static str, repository: &Repository) -> Result<()> {
+    fn index(&mut self, phase: &'static str, repository: &RepositoryShape) -> Result<()> {
         let index = vec![0x44; repository.files.len() * INDEX_ENTRY];
         self.replace(phase, ".git/index", ".git/index.lock", &index)
     }
@@ -93,7 +93,7 @@ impl Work<'_> {
         )
     }
 
-    fn clone(&mut self, repository: &Repository) -> Result<()> {
+    fn clone(&mut self, repository: &RepositoryShape) -> Result<()> {
         for folder in SKELETON {
             self.timed("clone", 0, |tree| tree.make_folder(folder))?;
         }
@@ -113,7 +113,7 @@ impl Work<'_> {
         self.index("clone", repository)
     }
 
-    fn status(&mut self, repository: &Repository) -> Result<()> {
+    fn status(&mut self, repository: &RepositoryShape) -> Result<()> {
         for file in &repository.files {
             self.timed("status", 0, |tree| tree.look_at(&file.path))?;
         }
@@ -125,7 +125,7 @@ impl Work<'_> {
     }
 
     /// Another branch, and back.
-    fn checkout(&mut self, repository: &Repository) -> Result<()> {
+    fn checkout(&mut self, repository: &RepositoryShape) -> Result<()> {
         for _ in 0..2 {
             for file in repository.changed.iter().filter_map(|index| repository.files.get(*index)) {
                 self.timed("checkout", 0, |tree| tree.remove_file(&file.path))?;
@@ -139,7 +139,7 @@ impl Work<'_> {
     }
 
     /// Returns the folders of objects that it made.
-    fn commit(&mut self, repository: &Repository) -> Result<BTreeSet<String>> {
+    fn commit(&mut self, repository: &RepositoryShape) -> Result<BTreeSet<String>> {
         let mut fans = BTreeSet::new();
         for object in &repository.loose {
             let fan = object.path.rsplit_once('/').map_or("", |(fan, _)| fan).to_owned();
@@ -153,7 +153,7 @@ impl Work<'_> {
         Ok(fans)
     }
 
-    fn gc(&mut self, repository: &Repository, fans: &BTreeSet<String>) -> Result<()> {
+    fn gc(&mut self, repository: &RepositoryShape, fans: &BTreeSet<String>) -> Result<()> {
         let mut packed = Vec::new();
         for object in &repository.loose {
             packed.extend(self.read("gc", object)?);
@@ -175,7 +175,7 @@ impl Work<'_> {
         Ok(found)
     }
 
-    fn remove(&mut self, repository: &Repository) -> Result<()> {
+    fn remove(&mut self, repository: &RepositoryShape) -> Result<()> {
         let small = SMALL.iter().map(|(path, _)| *path);
         let made = [
             ".git/config",

@@ -6,7 +6,7 @@ use bench::Flavor;
 use bench::link::{Link, LinkSpec};
 use bench::measuring::Settings;
 use bench::native::Target;
-use bench::{Metrics, ServerProbe};
+use bench::{MetricsEndpoint, ServerProbe};
 use gss::Credential;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(crate) struct TargetArguments {
     /// (process_cpu_seconds_total) and, if it is Orthrus, the time of its stages. Without it and
     /// --server-pid, the report leaves them unknown.
     #[arg(long, value_name = "URL")]
-    server_metrics: Option<Metrics>,
+    server_metrics: Option<MetricsEndpoint>,
     /// Directory for the export of the server that the bench starts, and for the copies of scp
     /// [default: memory; for lanl the directory of temporary files].
     #[arg(long, value_name = "DIR", conflicts_with = "target")]

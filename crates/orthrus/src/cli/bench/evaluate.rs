@@ -10,8 +10,8 @@ use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
 use bench::evaluation::{self, ANF, NCONNECT, ONTAP, Only, PLAN, PlanFile, REPOSITORY, own_plan};
 use bench::link::Link;
-use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
-use bench::native::{Native, ServerSet};
+use bench::measuring::{self, CaseDriver, Evaluation, Record, RunPhase, RunStep, RunWatch, Settings};
+use bench::native::{NativeDriver, ServerSet};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ impl Ontap {
         settings.options.insert("server_cpu".into(), json!(choices));
         let title = "What Kerberos costs: latency against IOPS";
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
-        let evaluation = &mut evaluation::Ontap::new(&clients, &choices);
+        let evaluation = &mut evaluation::OntapClimb::new(&clients, &choices);
         let request = RunRequest { name: ONTAP, title, settings, evaluation, files: 2, counting: false };
         either(mounts, &self.target, &self.run, request)
     }
@@ -288,7 +288,7 @@ pub(crate) fn by_client(
     link: Option<&Link>,
 ) -> anyhow::Result<()> {
     let folder = bench::folder_name(None);
-    let mut driver = Native::new(site, &folder, stop);
+    let mut driver = NativeDriver::new(site, &folder, stop);
     if request.counting {
         driver = driver.counting();
     }
@@ -420,7 +420,7 @@ fn memory(request: &RunRequest<'_>, copies: u64) -> u64 {
 /// When nothing can be measured, or the record cannot be kept.
 pub(crate) fn conduct(
     record: &mut Record,
-    driver: &mut dyn Driver,
+    driver: &mut dyn CaseDriver,
     files: &Files,
     stop: &AtomicBool,
     evaluation: &mut dyn Evaluation,
@@ -431,7 +431,7 @@ pub(crate) fn conduct(
     }
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}")?);
-    let watch = Watch { stop, step: &mut |step| show(&bar, step), save: &mut |record| files.save(record) };
+    let watch = RunWatch { stop, step: &mut |step| show(&bar, step), save: &mut |record| files.save(record) };
     let text = selected(record).to_owned();
     let mut only = Only::new(evaluation, &text);
     let outcome = measuring::run(&mut only, driver, record, watch);
@@ -442,13 +442,13 @@ pub(crate) fn conduct(
     outcome
 }
 
-fn show(bar: &ProgressBar, step: &Step<'_>) {
+fn show(bar: &ProgressBar, step: &RunStep<'_>) {
     bar.set_length(step.total as u64);
     bar.set_position(step.done as u64);
     let what = match step.phase {
-        Phase::Preparing => "preparing".to_owned(),
-        Phase::WarmUp => "warming up".to_owned(),
-        Phase::Repetition(number) => format!("repetition {}", number + 1),
+        RunPhase::Preparing => "preparing".to_owned(),
+        RunPhase::WarmUp => "warming up".to_owned(),
+        RunPhase::Repetition(number) => format!("repetition {}", number + 1),
     };
     let left =
         if step.done == 0 { String::new() } else { format!("about {} left  ", rounded(step.remaining)) };

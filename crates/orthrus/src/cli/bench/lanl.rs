@@ -11,8 +11,8 @@ use anyhow::{Context, ensure};
 use bench::Flavor;
 use bench::ServerProbe;
 use bench::lanl::{
-    ByScp, Caches, Carrier, Copier, LANL, Native, OnMount, SCP, Scope, ServerCache, Sources, ToHost, Way,
-    lanl, room,
+    ByScp, Caches, Carrier, Copier, CopyWay, LANL, LanlScope, NativeCarrier, OnMount, SCP, ServerCache,
+    Sources, ToHost, lanl, room,
 };
 use bench::link::Link;
 use bench::measuring::{Part, Record, Settings};
@@ -170,7 +170,7 @@ impl Arguments {
         Ok(Variants::Own(Box::new((server, enctypes))))
     }
 
-    fn scope(&self, variants: &Variants) -> Scope {
+    fn scope(&self, variants: &Variants) -> LanlScope {
         let (readers, enctypes, client) = match variants {
             Variants::Own(own) => (self.names(), own.1.variants(), false),
             Variants::Remote(_) => (self.names(), Vec::new(), false),
@@ -183,7 +183,7 @@ impl Arguments {
         // The types are compared with sys, and with each other.
         let base = readers.first().filter(|_| !enctypes.is_empty()).cloned();
         let parts = if self.parts.is_empty() { Part::ALL.to_vec() } else { self.parts.clone() };
-        Scope {
+        LanlScope {
             scale: self.scale.unwrap_or(if self.quick { QUICK.0 } else { 1.0 }),
             variants: all,
             readers,
@@ -197,7 +197,7 @@ impl Arguments {
         self.flavors.iter().map(|flavor| flavor.name().to_owned()).collect()
     }
 
-    fn settings(&self, scope: &Scope) -> Settings {
+    fn settings(&self, scope: &LanlScope) -> Settings {
         let mut variants = scope.variants.clone();
         let more: Vec<String> =
             scope.enctypes.iter().filter(|variant| !variants.contains(variant)).cloned().collect();
@@ -273,12 +273,12 @@ impl OverSsh {
         }
     }
 
-    fn way(&self, link: Option<&Link>) -> anyhow::Result<Way> {
+    fn way(&self, link: Option<&Link>) -> anyhow::Result<CopyWay> {
         let carrier: Box<dyn Carrier> = match self {
             Self::Here(folder, program) => Box::new(ByScp::start(folder, *program, link)?),
             Self::To(ssh, folder) => Box::new(ToHost::connect(ssh.clone(), folder)?),
         };
-        Ok(Way { carrier, enctype: None, facts: None })
+        Ok(CopyWay { carrier, enctype: None, facts: None })
     }
 }
 
@@ -289,7 +289,7 @@ impl Variants {
         scp: Option<&OverSsh>,
         link: Option<&Link>,
         stop: &AtomicBool,
-    ) -> anyhow::Result<Way> {
+    ) -> anyhow::Result<CopyWay> {
         if variant == SCP {
             let there = scp.context(
                 "name a host with --scp, or a folder on the server's disk with --scp-folder, on this machine, to compare with SCP",
@@ -311,7 +311,7 @@ impl Variants {
                 let place = mounts.place(variant, None, stop)?;
                 let facts = place.facts().clone();
                 let enctype = facts.kerberos();
-                Ok(Way {
+                Ok(CopyWay {
                     carrier: Box::new(OnMount::new(place, server.clone())?),
                     enctype,
                     facts: Some(facts),
@@ -325,15 +325,20 @@ fn flavor(variant: &str) -> anyhow::Result<Flavor> {
     variant.parse().map_err(anyhow::Error::msg)
 }
 
-fn native(target: &Target, flavor: Flavor, variant: &str, beneath: Option<PathBuf>) -> anyhow::Result<Way> {
+fn native(
+    target: &Target,
+    flavor: Flavor,
+    variant: &str,
+    beneath: Option<PathBuf>,
+) -> anyhow::Result<CopyWay> {
     let folder = bench::folder_name(Some(variant));
-    let mut carrier = Native::connect(target, flavor, &folder, beneath)?;
+    let mut carrier = NativeCarrier::connect(target, flavor, &folder, beneath)?;
     let enctype = carrier.enctype().map(str::to_owned);
     if let Err(error) = ensure_type(variant, enctype.as_deref()) {
         let _ = carrier.finish();
         return Err(error);
     }
-    Ok(Way { carrier: Box::new(carrier), enctype, facts: None })
+    Ok(CopyWay { carrier: Box::new(carrier), enctype, facts: None })
 }
 
 /// Adds the notes of this evaluation to the record.

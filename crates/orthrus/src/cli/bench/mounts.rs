@@ -3,7 +3,7 @@
 
 use anyhow::{Context, bail, ensure};
 use bench::Flavor;
-use bench::mounted::{MountLine, MountPlan, MountStats, OwnMounts, Place};
+use bench::mounted::{MountLine, MountPlace, MountPlan, MountStats, OwnMounts};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -134,7 +134,7 @@ impl Mounts {
         variant: &str,
         connections: Option<u32>,
         stop: &AtomicBool,
-    ) -> anyhow::Result<Place> {
+    ) -> anyhow::Result<MountPlace> {
         let found = self.folders.iter_mut().find(|(other, _)| other == variant);
         let (_, folder) = found.with_context(|| format!("there is no mount for {variant}"))?;
         if let Some((own, plan)) = &mut self.own
@@ -142,7 +142,7 @@ impl Mounts {
         {
             *folder = own.mount(plan, variant.parse().map_err(anyhow::Error::msg)?, connections, stop)?;
         }
-        let place = Place::claim(variant, folder, self.any_file_system)?;
+        let place = MountPlace::claim(variant, folder, self.any_file_system)?;
         if let Some(wanted) = connections.filter(|_| self.own.is_none()) {
             let found = MountStats::of(place.mount_point())?.connections;
             ensure!(

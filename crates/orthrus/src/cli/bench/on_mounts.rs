@@ -8,7 +8,7 @@ use crate::cli::stop;
 use anyhow::ensure;
 use bench::ServerProbe;
 use bench::measuring::{Record, Settings};
-use bench::mounted::{self, OnMounts, Place, Places};
+use bench::mounted::{self, MountPlace, MountPlaces, OnMounts};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -26,8 +26,8 @@ struct UntilStopped<'a> {
     stop: &'a AtomicBool,
 }
 
-impl Places for UntilStopped<'_> {
-    fn place(&mut self, variant: &str, connections: Option<u32>) -> anyhow::Result<Place> {
+impl MountPlaces for UntilStopped<'_> {
+    fn place(&mut self, variant: &str, connections: Option<u32>) -> anyhow::Result<MountPlace> {
         self.mounts.place(variant, connections, self.stop)
     }
 
