@@ -28,7 +28,7 @@ pub enum CallbackAnswer {
 }
 
 /// The client's side of a backchannel.
-pub(crate) struct BackChannel {
+pub(crate) struct ClientBackChannel {
     handler: Box<Handler>,
     /// The last sequence id of each slot.
     slots: [u32; BACK_SLOTS as usize],
@@ -38,7 +38,7 @@ pub(crate) struct BackChannel {
     damage: Damage,
 }
 
-impl Default for BackChannel {
+impl Default for ClientBackChannel {
     /// Accepts recalls, which [`Client::take_recalls`] returns.
     fn default() -> Self {
         let handler = Box::new(|_: &NfsCbArgop4<'_>| CallbackAnswer::Status(Nfsstat4::NFS4_OK));
@@ -46,14 +46,14 @@ impl Default for BackChannel {
     }
 }
 
-impl BackChannel {
+impl ClientBackChannel {
     /// Resets the slots for a new session.
     pub(crate) fn reset(&mut self) {
         (self.slots, self.window) = ([0; BACK_SLOTS as usize], None);
     }
 }
 
-impl fmt::Debug for BackChannel {
+impl fmt::Debug for ClientBackChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BackChannel").field("slots", &self.slots).finish_non_exhaustive()
     }

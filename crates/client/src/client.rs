@@ -9,7 +9,7 @@ use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
 use rpc::gss::RpcGssServiceT;
 use rpc::memory;
 
-use crate::callback::BackChannel;
+use crate::callback::ClientBackChannel;
 use crate::compound::Compound;
 use crate::engine::{Calls, Link, LinkState};
 use crate::error::Error;
@@ -110,7 +110,7 @@ pub struct Client {
     /// The earliest time of the next attempt to establish a context.
     pub(crate) context_retry_at: Instant,
     /// The handler of callbacks and the state of the backchannel.
-    pub(crate) back: BackChannel,
+    pub(crate) back: ClientBackChannel,
     pub(crate) recalls: Vec<Stateid4>,
 }
 
@@ -155,7 +155,7 @@ impl Client {
             chance: 0,
             identity: IdentityId::USER,
             context_retry_at: now,
-            back: BackChannel::default(),
+            back: ClientBackChannel::default(),
             recalls: Vec::new(),
             options,
             addresses,

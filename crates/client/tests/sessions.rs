@@ -18,7 +18,7 @@ fn read(client: &mut Client, offset: u64) -> Result<Reply, Error> {
 }
 
 /// Returns a script that uses `first` for the first COMPOUND with `operation`.
-fn once(operation: NfsOpnum4, first: Answer) -> impl FnMut(&peer::Seen) -> Answer + Send {
+fn once(operation: NfsOpnum4, first: Answer) -> impl FnMut(&peer::SeenRequest) -> Answer + Send {
     let mut first = Some(first);
     move |seen| {
         let now = if has(seen, operation) { first.take() } else { None };

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::Established;
 use crate::error::{GssError, Status, major};
-use crate::ffi::{Advance, Cred, Initiation, Name, Store, Usage};
+use crate::ffi::{Advance, Cred, GssName, Initiation, Store, Usage};
 
 /// The source of the initiator's tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Initiator {
     /// `NoTicket` or `TicketExpired` if the cache has no valid ticket. Some errors are only found
     /// by the first step.
     pub fn new(target: &str, credential: &Credential) -> Result<Self, GssError> {
-        let target = Name::service(target)?;
+        let target = GssName::service(target)?;
         let cred = acquire(credential)?;
         let by_keytab = matches!(credential, Credential::Keytab { .. });
         Ok(Self { initiation: Initiation::new(cred, target), by_keytab })
@@ -102,7 +102,7 @@ fn acquire(credential: &Credential) -> Result<Cred, GssError> {
                 .with("client_keytab", &format!("FILE:{path}"))?
                 .with("ccache", &format!("MEMORY:orthrus-{:016x}", hasher.finish()))?;
             let _fetch = KEYTAB_FETCH.lock().unwrap_or_else(PoisonError::into_inner);
-            Cred::acquire(Some(&Name::principal(principal)?), Usage::Initiate, &store)
+            Cred::acquire(Some(&GssName::principal(principal)?), Usage::Initiate, &store)
         }
     }
 }

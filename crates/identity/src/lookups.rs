@@ -23,7 +23,7 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// The key of one lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum LookupKey {
     /// The name of a user id.
     User(u32),
     /// The name of a group id.
@@ -36,21 +36,21 @@ pub(crate) enum Key {
 
 /// The answer of the name service.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum LookupAnswer {
     /// The name of an id, if there is one.
     Name(Result<Option<String>, SourceError>),
     /// The id of a name, if there is one.
     Id(Result<Option<u32>, SourceError>),
 }
 
-impl Key {
+impl LookupKey {
     /// Looks up the key in the name service, without a time limit.
-    pub(crate) fn look_up(&self, source: &dyn IdentitySource) -> Answer {
+    pub(crate) fn look_up(&self, source: &dyn IdentitySource) -> LookupAnswer {
         match self {
-            Self::User(uid) => Answer::Name(source.user(*uid)),
-            Self::Group(gid) => Answer::Name(source.group(*gid)),
-            Self::Uid(name) => Answer::Id(source.uid(name)),
-            Self::Gid(name) => Answer::Id(source.gid(name)),
+            Self::User(uid) => LookupAnswer::Name(source.user(*uid)),
+            Self::Group(gid) => LookupAnswer::Name(source.group(*gid)),
+            Self::Uid(name) => LookupAnswer::Id(source.uid(name)),
+            Self::Gid(name) => LookupAnswer::Id(source.gid(name)),
         }
     }
 }
@@ -68,7 +68,7 @@ pub enum Wait<'w> {
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// The name service has answered.
-    Answered(Answer),
+    Answered(LookupAnswer),
     /// The lookup takes too long, or too many are in flight. The answer goes to the cache when it
     /// arrives.
     Late,
@@ -77,7 +77,7 @@ pub(crate) enum Asked {
 }
 
 /// Receives an answer and the time at which it arrived.
-type Sink = Box<dyn Fn(&Key, &Answer, Duration) + Send + Sync>;
+type Sink = Box<dyn Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync>;
 
 /// The lookups in flight. Dropping it ends the threads once the name service returns.
 pub(crate) struct Lookups(Arc<SharedLookups>);
@@ -94,8 +94,8 @@ struct SharedLookups {
 
 #[derive(Default)]
 struct LookupState {
-    flights: HashMap<Key, Arc<Flight>>,
-    queue: VecDeque<(Key, Arc<Flight>)>,
+    flights: HashMap<LookupKey, Arc<Flight>>,
+    queue: VecDeque<(LookupKey, Arc<Flight>)>,
     /// Start times of the running lookups.
     running: Vec<Instant>,
     threads: usize,
@@ -109,14 +109,14 @@ struct Flight {
     since: Instant,
     /// The caller's time at `since`.
     now: Duration,
-    answer: OnceLock<Answer>,
+    answer: OnceLock<LookupAnswer>,
 }
 
 impl Lookups {
     /// Creates the lookups of a source; `sink` gets each answer before the waiting callers do.
     pub(crate) fn new(
         source: Arc<dyn IdentitySource>,
-        sink: impl Fn(&Key, &Answer, Duration) + Send + Sync + 'static,
+        sink: impl Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync + 'static,
     ) -> Self {
         let (inner, sink) = (Mutex::default(), Box::new(sink));
         Self(Arc::new(SharedLookups { source, sink, inner, work: Condvar::new(), done: Condvar::new() }))
@@ -128,10 +128,10 @@ impl Lookups {
     /// miss and this call; the second look at the cache avoids a repeated lookup.
     pub(crate) fn ask(
         &self,
-        key: Key,
+        key: LookupKey,
         now: Duration,
         wait: Wait<'_>,
-        cached: impl FnOnce(&Key) -> Option<Answer>,
+        cached: impl FnOnce(&LookupKey) -> Option<LookupAnswer>,
     ) -> Asked {
         let mut inner = self.0.lock();
         let flight = match inner.flights.get(&key) {
@@ -244,7 +244,7 @@ impl SharedLookups {
     }
 
     /// Takes the next lookup; `None` if the thread should end.
-    fn next(&self) -> Option<(Key, Arc<Flight>, Instant)> {
+    fn next(&self) -> Option<(LookupKey, Arc<Flight>, Instant)> {
         let mut inner = self.lock();
         loop {
             if let Some((key, flight)) = inner.queue.pop_front() {
@@ -311,17 +311,19 @@ mod tests {
     #[test]
     fn a_lookup_that_ends_after_the_miss_of_another_thread_is_not_repeated() {
         let directory = Arc::new(CountingDirectory::default());
-        let cache: Arc<Mutex<HashMap<Key, Answer>>> = Arc::default();
+        let cache: Arc<Mutex<HashMap<LookupKey, LookupAnswer>>> = Arc::default();
         let filled = cache.clone();
-        let sink = move |key: &Key, answer: &Answer, _| {
+        let sink = move |key: &LookupKey, answer: &LookupAnswer, _| {
             filled.lock().unwrap().insert(key.clone(), answer.clone());
         };
         let lookups = Lookups::new(directory.clone(), sink);
         // Both threads have missed the cache. The first one's lookup ends before the second asks.
         for wait in [Wait::Within(&Cell::new(Duration::from_secs(30))), Wait::Never] {
             let asked = lookups
-                .ask(Key::User(7), Duration::ZERO, wait, |key| cache.lock().unwrap().get(key).cloned());
-            let Asked::Answered(Answer::Name(Ok(Some(name)))) = asked else { panic!("{wait:?}: {asked:?}") };
+                .ask(LookupKey::User(7), Duration::ZERO, wait, |key| cache.lock().unwrap().get(key).cloned());
+            let Asked::Answered(LookupAnswer::Name(Ok(Some(name)))) = asked else {
+                panic!("{wait:?}: {asked:?}")
+            };
             assert_eq!(name, "u7");
         }
         assert_eq!(directory.0.load(SeqCst), 1);

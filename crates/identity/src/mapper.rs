@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Cache;
-use crate::lookups::{Answer, Asked, Key, LOOKUP_WAIT_MAX, Lookups, Wait};
+use crate::lookups::{Asked, LOOKUP_WAIT_MAX, LookupAnswer, LookupKey, Lookups, Wait};
 use crate::owner::Owner;
 use crate::{Identity, IdentitySource, OwnerError, Principal, Rules, SourceError, Unknown};
 
@@ -70,31 +70,35 @@ impl Owners {
     }
 
     /// Caches an answer that arrived at `now`.
-    fn learn(&self, key: &Key, answer: &Answer, now: Duration) {
+    fn learn(&self, key: &LookupKey, answer: &LookupAnswer, now: Duration) {
         let until = |found: bool| now.saturating_add(if found { self.expiry } else { self.absence_expiry });
         match (key, answer) {
-            (Key::User(id), Answer::Name(name)) => {
+            (LookupKey::User(id), LookupAnswer::Name(name)) => {
                 let name = plain(name);
                 self.users.put(*id, name.clone(), until(name.is_some()));
             }
-            (Key::Group(id), Answer::Name(name)) => {
+            (LookupKey::Group(id), LookupAnswer::Name(name)) => {
                 let name = plain(name);
                 self.groups.put(*id, name.clone(), until(name.is_some()));
             }
             // A failure of the name service is not cached: a retry may succeed.
-            (Key::Uid(name), Answer::Id(Ok(id))) => self.uids.put(name.clone(), *id, until(id.is_some())),
-            (Key::Gid(name), Answer::Id(Ok(id))) => self.gids.put(name.clone(), *id, until(id.is_some())),
+            (LookupKey::Uid(name), LookupAnswer::Id(Ok(id))) => {
+                self.uids.put(name.clone(), *id, until(id.is_some()))
+            }
+            (LookupKey::Gid(name), LookupAnswer::Id(Ok(id))) => {
+                self.gids.put(name.clone(), *id, until(id.is_some()))
+            }
             _ => {}
         }
     }
 
     /// Returns a cached answer that has not expired at `now`.
-    fn known(&self, key: &Key, now: Duration) -> Option<Answer> {
+    fn known(&self, key: &LookupKey, now: Duration) -> Option<LookupAnswer> {
         match key {
-            Key::User(id) => self.users.get(id, now).map(|name| Answer::Name(Ok(name))),
-            Key::Group(id) => self.groups.get(id, now).map(|name| Answer::Name(Ok(name))),
-            Key::Uid(name) => self.uids.get(name, now).map(|id| Answer::Id(Ok(id))),
-            Key::Gid(name) => self.gids.get(name, now).map(|id| Answer::Id(Ok(id))),
+            LookupKey::User(id) => self.users.get(id, now).map(|name| LookupAnswer::Name(Ok(name))),
+            LookupKey::Group(id) => self.groups.get(id, now).map(|name| LookupAnswer::Name(Ok(name))),
+            LookupKey::Uid(name) => self.uids.get(name, now).map(|id| LookupAnswer::Id(Ok(id))),
+            LookupKey::Gid(name) => self.gids.get(name, now).map(|id| LookupAnswer::Id(Ok(id))),
         }
     }
 
@@ -118,7 +122,7 @@ impl Mapper {
         let source: Arc<dyn IdentitySource> = Arc::new(source);
         let owners = Arc::new(Owners::new(&rules));
         let learning = owners.clone();
-        let learn = move |key: &Key, answer: &Answer, now| learning.learn(key, answer, now);
+        let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
         let lookups = Lookups::new(source.clone(), learn);
         let principals = Cache::new(rules.cache_max);
         Self { rules, source, principals, owners, lookups }
@@ -201,13 +205,13 @@ impl Mapper {
     /// Returns a user as [`Mapper::owner_of_uid`] does; `None` if `wait` forbids the necessary
     /// wait.
     pub fn owner_of_uid_within(&self, uid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
-        self.name(uid, &self.owners.users, Key::User(uid), now, wait)
+        self.name(uid, &self.owners.users, LookupKey::User(uid), now, wait)
     }
 
     /// Returns a group as [`Mapper::owner_of_gid`] does; `None` if `wait` forbids the necessary
     /// wait.
     pub fn owner_of_gid_within(&self, gid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
-        self.name(gid, &self.owners.groups, Key::Group(gid), now, wait)
+        self.name(gid, &self.owners.groups, LookupKey::Group(gid), now, wait)
     }
 
     /// Returns the user that an `owner` names. Waits at most two seconds.
@@ -237,7 +241,7 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
-        self.id(owner, &self.owners.uids, Key::Uid, now, wait)
+        self.id(owner, &self.owners.uids, LookupKey::Uid, now, wait)
     }
 
     /// Returns a group as [`Mapper::gid_of_owner`] does; `None` if `wait` forbids the necessary
@@ -248,11 +252,11 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
-        self.id(owner, &self.owners.gids, Key::Gid, now, wait)
+        self.id(owner, &self.owners.gids, LookupKey::Gid, now, wait)
     }
 
     /// Looks up a key that is not cached.
-    fn ask(&self, key: Key, now: Duration, wait: Wait<'_>) -> Asked {
+    fn ask(&self, key: LookupKey, now: Duration, wait: Wait<'_>) -> Asked {
         if self.source.may_block() {
             return self.lookups.ask(key, now, wait, |key| self.owners.known(key, now));
         }
@@ -265,14 +269,14 @@ impl Mapper {
         &self,
         id: u32,
         cache: &Cache<u32, Option<String>>,
-        key: Key,
+        key: LookupKey,
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<String> {
         let name = match cache.get(&id, now) {
             Some(name) => name,
             None => match self.ask(key, now, wait) {
-                Asked::Answered(Answer::Name(name)) => plain(&name),
+                Asked::Answered(LookupAnswer::Name(name)) => plain(&name),
                 Asked::MustWait => return None,
                 // The previous name is more likely than none.
                 _ => cache.get_stale(&id).flatten(),
@@ -285,7 +289,7 @@ impl Mapper {
         &self,
         owner: &[u8],
         cache: &Cache<String, Option<u32>>,
-        key: impl Fn(String) -> Key,
+        key: impl Fn(String) -> LookupKey,
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
@@ -297,7 +301,7 @@ impl Mapper {
         let id = match cache.get(name, now) {
             Some(id) => Ok(id),
             None => match self.ask(key(name.to_owned()), now, wait) {
-                Asked::Answered(Answer::Id(id)) => id.map_err(OwnerError::from),
+                Asked::Answered(LookupAnswer::Id(id)) => id.map_err(OwnerError::from),
                 Asked::MustWait => return None,
                 _ => Err(late(owner)),
             },

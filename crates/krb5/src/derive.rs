@@ -11,7 +11,7 @@ use crate::{
 
 /// The purpose of a derived key: the byte behind the usage number, RFC 3961 section 5.3.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum KeyPurpose {
     /// Kc: for a checksum of data that is not encrypted.
     Checksum = 0x99,
     /// Ke: for encrypting data.
@@ -25,7 +25,7 @@ pub(crate) type Derived = Zeroizing<[u8; 32]>;
 
 /// Derives the key of a usage from a protocol key of the enctype's length. Returns the key and its
 /// length in bytes.
-pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: Purpose) -> (Derived, usize) {
+pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: KeyPurpose) -> (Derived, usize) {
     let [a, b, c, d] = usage.to_be_bytes();
     let constant = [a, b, c, d, purpose as u8];
     let key_len = S::ENCTYPE.key_len();
@@ -33,7 +33,7 @@ pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: Purpose) -> 
         return (dk(&S::encrypt_key(key).library, &constant), key_len);
     }
     // RFC 8009 section 5: the keys of the checksums are as long as the checksums.
-    let len = if purpose == Purpose::Encryption { key_len } else { S::ENCTYPE.mac_len() };
+    let len = if purpose == KeyPurpose::Encryption { key_len } else { S::ENCTYPE.mac_len() };
     (kdf_hmac_sha2::<S::Hash>(&key[..key_len], &constant, len), len)
 }
 

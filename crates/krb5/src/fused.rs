@@ -1,7 +1,7 @@
 //! Hashes and encrypts, or decrypts, whole units of a message in one pass.
 //!
 //! The rest (the last bytes, the padding, the stolen ciphertext) is left to the separate hash and
-//! cipher. They continue from the [`Progress`] of each message.
+//! cipher. They continue from the [`FusedProgress`] of each message.
 
 use zeroize::Zeroize;
 
@@ -21,7 +21,7 @@ const STEP_UNITS: usize = 128;
 const TILE_UNITS: usize = 512;
 
 /// The progress of a message.
-pub(crate) struct Progress<S: Suite> {
+pub(crate) struct FusedProgress<S: Suite> {
     /// The number of bytes hashed and encrypted, or decrypted and hashed, in whole units.
     pub(crate) done: usize,
     /// The last block of their ciphertext, or the IV.
@@ -32,7 +32,7 @@ pub(crate) struct Progress<S: Suite> {
     keyed: bool,
 }
 
-impl<S: Suite> Progress<S> {
+impl<S: Suite> FusedProgress<S> {
     /// The state before the first unit.
     pub(crate) const NEW: Self = Self { done: 0, chain: [0; BLOCK], state: S::Hash::INITIAL, keyed: false };
 
@@ -48,7 +48,7 @@ impl<S: Suite> Progress<S> {
     }
 }
 
-impl<S: Suite> Drop for Progress<S> {
+impl<S: Suite> Drop for FusedProgress<S> {
     fn drop(&mut self) {
         // Most entries of a window are never used, and wiping them takes longer than a short
         // message.
@@ -66,17 +66,17 @@ pub(crate) struct Message<'b, 't, S: Suite, K> {
     pub(crate) start: usize,
     pub(crate) units: usize,
     /// Its state has the key hashed into it.
-    pub(crate) progress: &'b mut Progress<S>,
+    pub(crate) progress: &'b mut FusedProgress<S>,
 }
 
 /// A message in a lane.
-struct Lane<'b, 't, S: Suite, K> {
+struct BatchLane<'b, 't, S: Suite, K> {
     keys: &'b K,
     walk: Walk<'b, 't, BLOCK_MAX>,
-    progress: &'b mut Progress<S>,
+    progress: &'b mut FusedProgress<S>,
 }
 
-impl<'b, 't, S: Suite, K> Lane<'b, 't, S, K> {
+impl<'b, 't, S: Suite, K> BatchLane<'b, 't, S, K> {
     fn new(message: Message<'b, 't, S, K>) -> Self {
         let Message { keys, token, start, units, progress } = message;
         Self { keys, walk: Walk::new(token, start, start + units * S::Hash::BLOCK, S::Hash::BLOCK), progress }
@@ -90,12 +90,12 @@ impl<'b, 't, S: Suite, K> Lane<'b, 't, S, K> {
 }
 
 /// The messages in lanes, and the iterator of waiting ones.
-struct Lanes<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> {
+struct Lanes<'b, 't, S: Suite, K, M: Iterator<Item = BatchLane<'b, 't, S, K>>> {
     waiting: std::iter::Fuse<M>,
-    lanes: [Option<Lane<'b, 't, S, K>>; LANES],
+    lanes: [Option<BatchLane<'b, 't, S, K>>; LANES],
 }
 
-impl<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> Lanes<'b, 't, S, K, M> {
+impl<'b, 't, S: Suite, K, M: Iterator<Item = BatchLane<'b, 't, S, K>>> Lanes<'b, 't, S, K, M> {
     fn new(waiting: M) -> Self {
         Self { waiting: waiting.fuse(), lanes: [const { None }; LANES] }
     }
@@ -112,7 +112,7 @@ impl<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> Lanes<'b, 't, 
         count
     }
 
-    fn active(&mut self) -> impl Iterator<Item = &mut Lane<'b, 't, S, K>> {
+    fn active(&mut self) -> impl Iterator<Item = &mut BatchLane<'b, 't, S, K>> {
         self.lanes.iter_mut().flatten()
     }
 
@@ -128,7 +128,7 @@ pub(crate) fn seal<'b, 't: 'b, S: Suite>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = Message<'b, 't, S, RoundKeys>>,
 ) {
-    let mut lanes = Lanes::new(messages.map(Lane::new));
+    let mut lanes = Lanes::new(messages.map(BatchLane::new));
     loop {
         let count = lanes.fill(LANES);
         if !S::fuses(run.cpu, count) {
@@ -136,7 +136,7 @@ pub(crate) fn seal<'b, 't: 'b, S: Suite>(
             return;
         }
         let units = lanes.prepare();
-        let fused = lanes.active().map(|Lane { keys, walk, progress }| FusedLane {
+        let fused = lanes.active().map(|BatchLane { keys, walk, progress }| FusedLane {
             keys,
             chain: &mut progress.chain,
             state: &mut progress.state,
@@ -156,7 +156,7 @@ pub(crate) fn open<'b, 't: 'b, S: Suite>(
     messages: impl Iterator<Item = Message<'b, 't, S, Key<S::Decrypt>>>,
 ) {
     let hashes = Units::of(run.cpu);
-    let mut lanes = Lanes::new(messages.map(Lane::new));
+    let mut lanes = Lanes::new(messages.map(BatchLane::new));
     let mut columns = <S::Hash as Hash>::Columns::default();
     loop {
         let count = lanes.fill(S::Hash::lanes_max(hashes).min(LANES));
@@ -172,7 +172,7 @@ pub(crate) fn open<'b, 't: 'b, S: Suite>(
             let now = tile.min(units - from);
             let bytes = from * S::Hash::BLOCK..(from + now) * S::Hash::BLOCK;
             let mut plain: [&[u8]; LANES_MAX] = [&[]; LANES_MAX];
-            for (plain, Lane { keys, walk, progress }) in plain.iter_mut().zip(lanes.active()) {
+            for (plain, BatchLane { keys, walk, progress }) in plain.iter_mut().zip(lanes.active()) {
                 let data = &mut walk.data()[bytes.clone()];
                 S::decrypt(run.cpu, keys, &mut progress.chain, data.as_chunks_mut().0);
                 *plain = data;

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 use crate::{
     Enctype, KeyError,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Key, Suite},
-    derive::{Purpose, derive},
+    derive::{KeyPurpose, derive},
     hmac::HmacKey,
     token::{Direction, HEADER_LEN},
 };
@@ -86,13 +86,13 @@ impl<S: Suite> SuiteKeys<S> {
             HmacKey::new(&derived[..len])
         };
         Box::new(Self {
-            seal: S::encrypt_key(&derive::<S>(key, our_seal, Purpose::Encryption).0),
-            seal_mac: mac(our_seal, Purpose::Integrity),
-            sign: mac(our_sign, Purpose::Checksum),
-            open: S::decrypt_key(&derive::<S>(key, peer_seal, Purpose::Encryption).0),
-            open_mac: mac(peer_seal, Purpose::Integrity),
-            open_sign: mac(peer_seal, Purpose::Checksum),
-            verify: mac(peer_sign, Purpose::Checksum),
+            seal: S::encrypt_key(&derive::<S>(key, our_seal, KeyPurpose::Encryption).0),
+            seal_mac: mac(our_seal, KeyPurpose::Integrity),
+            sign: mac(our_sign, KeyPurpose::Checksum),
+            open: S::decrypt_key(&derive::<S>(key, peer_seal, KeyPurpose::Encryption).0),
+            open_mac: mac(peer_seal, KeyPurpose::Integrity),
+            open_sign: mac(peer_seal, KeyPurpose::Checksum),
+            verify: mac(peer_sign, KeyPurpose::Checksum),
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     ContextKeys, Cpu, Run, Segments, TokenError, WRAP_HEADROOM, alone,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
     cts, fused,
-    fused::Progress,
+    fused::FusedProgress,
     hash::DIGEST_MAX,
     keys::{SuiteKeys, with_suite},
     mac_each::{Message, With, mac_each},
@@ -151,7 +151,7 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
     if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
         return;
     }
-    let mut progress = [const { Progress::<S>::NEW }; WINDOW];
+    let mut progress = [const { FusedProgress::<S>::NEW }; WINDOW];
     if S::ENCTYPE.encrypts_then_macs() {
         // RFC 8009 section 5: verify the checksum before decrypting.
         verify(run, window, &progress, &CIPHER_STATE);
@@ -172,7 +172,11 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
 }
 
 /// Decrypts and hashes whole units in one pass, if the suite supports this.
-fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &mut [Progress<S>]) {
+fn together<S: Suite>(
+    run: &mut Run<'_>,
+    window: &mut [UnwrapMessage<'_>],
+    progress: &mut [FusedProgress<S>],
+) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let TokenParts { keys, token, range: Range { start, end }, sealed: true, .. } =
             message.parts::<S>()?
@@ -191,7 +195,7 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progr
 }
 
 /// Decrypts the rest of the sealed tokens that have not been refused.
-fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &[Progress<S>]) {
+fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &[FusedProgress<S>]) {
     for (message, progress) in window.iter_mut().zip(progress) {
         if let Some(TokenParts { keys, token, range, sealed: true, .. }) = message.parts::<S>() {
             cts::decrypt::<S>(run, &keys.open, token, range, progress.done, progress.chain);
@@ -203,7 +207,7 @@ fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progre
 fn verify<S: Suite>(
     run: &mut Run<'_>,
     window: &mut [UnwrapMessage<'_>],
-    progress: &[Progress<S>],
+    progress: &[FusedProgress<S>],
     prefix: &[u8],
 ) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
@@ -309,7 +313,7 @@ mod tests {
         // Kc of the initiator's seal usage. Only peers send such tokens, so this side has no key
         // for it.
         let derived =
-            crate::derive::derive::<Aes128Sha256>(&padded([5; 16]), 24, crate::derive::Purpose::Checksum);
+            crate::derive::derive::<Aes128Sha256>(&padded([5; 16]), 24, crate::derive::KeyPurpose::Checksum);
         let key = crate::hmac::HmacKey::<<Aes128Sha256 as Suite>::Hash>::new(&derived.0[..derived.1]);
         let mac = key.mac(&[plain, &header]);
         let mac_len = Aes128Sha256::ENCTYPE.mac_len();

@@ -6,7 +6,7 @@ use crate::{
     Cpu, Run, Segments,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
     cts,
-    derive::{Purpose, derive, dk, n_fold},
+    derive::{KeyPurpose, derive, dk, n_fold},
     hmac::HmacKey,
     wrap::CIPHER_STATE,
 };
@@ -103,8 +103,11 @@ fn ciphertext_stealing_always_swaps_the_last_two_blocks() {
 }
 
 fn derives<S: Suite>(base: &str, checksum: &str, encryption: &str, integrity: &str) {
-    let cases =
-        [(Purpose::Checksum, checksum), (Purpose::Encryption, encryption), (Purpose::Integrity, integrity)];
+    let cases = [
+        (KeyPurpose::Checksum, checksum),
+        (KeyPurpose::Encryption, encryption),
+        (KeyPurpose::Integrity, integrity),
+    ];
     for (purpose, expected) in cases {
         let (derived, len) = derive::<S>(&key(base), 2, purpose);
         assert_eq!(derived[..len], unhex(expected));

@@ -10,7 +10,7 @@ use crate::{
     ContextKeys, Cpu, Run, Segments, alone,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, CbcLane, Suite, UNIT},
     cts, fused,
-    fused::Progress,
+    fused::FusedProgress,
     hash::{BLOCK_MAX, Hash},
     keys::{SuiteKeys, with_suite},
     mac_each::{Message, With, mac_each},
@@ -119,7 +119,7 @@ fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
     if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
         return;
     }
-    let mut progress = [const { Progress::<S>::NEW }; WINDOW];
+    let mut progress = [const { FusedProgress::<S>::NEW }; WINDOW];
     if S::ENCTYPE.encrypts_then_macs() {
         together_behind(run, window, &mut progress);
         encrypt(run, window, &progress);
@@ -132,7 +132,7 @@ fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
 }
 
 /// Hashes and encrypts whole units in one pass, if the suite supports this.
-fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &mut [Progress<S>]) {
+fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &mut [FusedProgress<S>]) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, Range { start, end }) = message.parts::<S>()?;
         progress.begin(keys.seal_mac.inner);
@@ -147,7 +147,7 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progres
 fn together_behind<S: Suite>(
     run: &mut Run<'_>,
     window: &mut [WrapMessage<'_>],
-    progress: &mut [Progress<S>],
+    progress: &mut [FusedProgress<S>],
 ) {
     let count = window.iter().filter(|message| S::of(&message.keys.suite).is_some()).count();
     if !S::fuses(run.cpu, count) {
@@ -179,7 +179,7 @@ fn together_behind<S: Suite>(
     fused::seal(run, messages);
 }
 
-fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &[Progress<S>]) {
+fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &[FusedProgress<S>]) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, range) = message.parts::<S>()?;
         Some(cts::Plain { key: &keys.seal, token, range, done: progress.done, chain: progress.chain })
@@ -191,7 +191,7 @@ fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress
 fn sign<S: Suite>(
     run: &mut Run<'_>,
     window: &mut [WrapMessage<'_>],
-    progress: &[Progress<S>],
+    progress: &[FusedProgress<S>],
     prefix: &[u8],
 ) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {

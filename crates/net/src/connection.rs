@@ -3,9 +3,9 @@
 //! A connection is not read while its peer leaves replies unread, while too many of its calls are
 //! deferred, or while memory is short. Requests that have been read by then are held.
 
-use crate::driver::{Driver, Interest, Link, Ready};
+use crate::driver::{EpollDriver, Interest, Link, Ready};
 use crate::input::Input;
-use crate::ledger::{Account, Budget, Ledger, address};
+use crate::ledger::{Budget, ConnectionAccount, Ledger, address};
 use crate::output::Output;
 use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// The outcome of a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum ReadProgress {
     /// The step is complete; wait for the next event.
     Open,
     /// The step moved this many bytes, and another one can follow at once.
@@ -32,7 +32,7 @@ pub(crate) enum Progress {
 /// The state of a connection on its shard.
 pub(crate) struct Connection {
     id: ConnectionId,
-    account: Arc<Account>,
+    account: Arc<ConnectionAccount>,
     link: Link,
     input: Input,
     output: Output,
@@ -69,7 +69,12 @@ pub(crate) struct Readiness {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnectionId, link: Link, account: Arc<Account>, limits: &Limits) -> Self {
+    pub(crate) fn new(
+        id: ConnectionId,
+        link: Link,
+        account: Arc<ConnectionAccount>,
+        limits: &Limits,
+    ) -> Self {
         Self {
             id,
             account,
@@ -95,7 +100,7 @@ impl Connection {
     ///
     /// # Errors
     /// The error of epoll; close the connection.
-    pub(crate) fn trust(&mut self, driver: &mut Driver, ledger: &Ledger) -> io::Result<()> {
+    pub(crate) fn trust(&mut self, driver: &mut EpollDriver, ledger: &Ledger) -> io::Result<()> {
         ledger.trust(&self.account);
         match self.account.is_trusted() {
             true => {
@@ -137,36 +142,36 @@ impl Connection {
     /// Reads once, and appends the complete records.
     pub(crate) fn read(
         &mut self,
-        driver: &mut Driver,
+        driver: &mut EpollDriver,
         limits: &Limits,
         ledger: &Ledger,
         stats: &Stats,
         requests: &mut Vec<Request>,
-    ) -> Progress {
+    ) -> ReadProgress {
         if !self.wants_input(limits, ledger) {
-            return Progress::Open;
+            return ReadProgress::Open;
         }
         let received = match driver.receive(&self.link, &mut self.input, self.account.is_trusted()) {
             Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Progress::More(0),
-            Err(_) => return Progress::Closed,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadProgress::Open,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return ReadProgress::More(0),
+            Err(_) => return ReadProgress::Closed,
         };
         Stats::add(&stats.received_bytes, received.count as u64);
         let known = requests.len();
-        if received.count == 0 || self.take_records(stats, requests) == Progress::Closed {
-            return Progress::Closed;
+        if received.count == 0 || self.take_records(stats, requests) == ReadProgress::Closed {
+            return ReadProgress::Closed;
         }
         self.note_input(ledger, requests.len() > known);
         // Strangers are read in small steps, in turn; the rest waits in the kernel.
         if received.more && self.account.is_trusted() {
-            Progress::More(received.count)
+            ReadProgress::More(received.count)
         } else {
-            Progress::Open
+            ReadProgress::Open
         }
     }
 
-    fn take_records(&mut self, stats: &Stats, requests: &mut Vec<Request>) -> Progress {
+    fn take_records(&mut self, stats: &Stats, requests: &mut Vec<Request>) -> ReadProgress {
         let (connection, peer) = (self.id, self.account.peer());
         for record in self.input.records() {
             self.heard = Instant::now();
@@ -176,9 +181,9 @@ impl Connection {
         if let Some(error) = self.input.error() {
             Stats::add(&stats.malformed, 1);
             stats.log_closed(peer, error);
-            return Progress::Closed;
+            return ReadProgress::Closed;
         }
-        Progress::Open
+        ReadProgress::Open
     }
 
     /// Accounts for the memory of unfinished and held requests.
@@ -291,32 +296,37 @@ impl Connection {
     }
 
     /// Sends once, and moves completely sent replies to `spent`.
-    pub(crate) fn write(&mut self, ledger: &Ledger, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> Progress {
+    pub(crate) fn write(&mut self, ledger: &Ledger, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> ReadProgress {
         if !self.output.is_empty() {
-            match Driver::send(&self.link, &self.output) {
-                Ok(sent) if sent.count == 0 => return Progress::Closed,
+            match EpollDriver::send(&self.link, &self.output) {
+                Ok(sent) if sent.count == 0 => return ReadProgress::Closed,
                 Ok(sent) => {
                     Stats::add(&stats.sent_bytes, sent.count as u64);
                     self.output.advance(sent.count, spent);
                     self.note_output(ledger, true);
                     if !self.output.is_empty() {
-                        return if sent.more { Progress::More(sent.count) } else { Progress::Open };
+                        return if sent.more { ReadProgress::More(sent.count) } else { ReadProgress::Open };
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Progress::More(0),
-                Err(_) => return Progress::Closed,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadProgress::Open,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return ReadProgress::More(0),
+                Err(_) => return ReadProgress::Closed,
             }
         }
-        if self.closing { Progress::Closed } else { Progress::Open }
+        if self.closing { ReadProgress::Closed } else { ReadProgress::Open }
     }
 
     /// Registers the readiness that the connection waits for.
-    pub(crate) fn watch(&mut self, driver: &mut Driver, limits: &Limits, ledger: &Ledger) -> Progress {
+    pub(crate) fn watch(
+        &mut self,
+        driver: &mut EpollDriver,
+        limits: &Limits,
+        ledger: &Ledger,
+    ) -> ReadProgress {
         let interest = Interest { input: self.wants_input(limits, ledger), output: self.has_output() };
         match driver.watch(&mut self.link, interest) {
-            Ok(()) => Progress::Open,
-            Err(_) => Progress::Closed,
+            Ok(()) => ReadProgress::Open,
+            Err(_) => ReadProgress::Closed,
         }
     }
 

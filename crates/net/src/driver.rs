@@ -36,11 +36,11 @@ const HEAD_SIZE: usize = 4 << 10;
 ///
 /// Strangers have a set of their own inside the main one, so that sockets cost no time before their
 /// turn, regardless of the bytes that arrive on them. The set reports a stranger once and not again
-/// until [`Driver::watch`].
+/// until [`EpollDriver::watch`].
 ///
 /// A driver knows no records: received bytes go into a connection's [`Input`], bytes to send come
 /// from its [`Output`].
-pub(crate) struct Driver {
+pub(crate) struct EpollDriver {
     epoll: OwnedFd,
     strangers: OwnedFd,
     /// Whether a wait ends when a stranger is ready.
@@ -67,7 +67,7 @@ impl Link {
     }
 }
 
-impl Driver {
+impl EpollDriver {
     /// Creates a driver that wakes when the mailbox rings.
     pub(crate) fn new(mailbox: &Arc<Mailbox>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;

@@ -53,7 +53,7 @@ struct Holding {
 
 /// The state of one connection that all threads share.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct ConnectionAccount {
     id: ConnectionId,
     /// Position in the order of arrival.
     order: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Account {
     yielded: [AtomicUsize; 2],
 }
 
-impl Account {
+impl ConnectionAccount {
     /// Returns the peer's address.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
@@ -116,7 +116,7 @@ pub(crate) struct Ledger {
 /// The connections that are not condemned.
 #[derive(Debug, Default)]
 struct AccountTable {
-    accounts: HashMap<u64, Arc<Account>>,
+    accounts: HashMap<u64, Arc<ConnectionAccount>>,
     /// The untrusted ones by address, the oldest first.
     untrusted: HashMap<IpAddr, BTreeMap<u64, u64>>,
     /// Addresses by how many untrusted connections they have.
@@ -162,13 +162,13 @@ impl Ledger {
         order: u64,
         peer: SocketAddr,
         mailbox: Arc<Mailbox>,
-    ) -> Option<Arc<Account>> {
+    ) -> Option<Arc<ConnectionAccount>> {
         let mut table = self.lock();
         if table.accounts.len() >= self.limits.connections_max {
             let victim = table.oldest_untrusted()?;
             self.condemn(&mut table, &victim, "a newer connection takes its place");
         }
-        let account = Arc::new(Account {
+        let account = Arc::new(ConnectionAccount {
             id,
             order,
             peer,
@@ -185,7 +185,7 @@ impl Ledger {
     }
 
     /// Removes a closed connection, and releases its memory.
-    pub(crate) fn close(&self, account: &Account) {
+    pub(crate) fn close(&self, account: &ConnectionAccount) {
         self.note(account, Budget::Input, 0, false);
         self.note(account, Budget::Output, 0, false);
         let mut table = self.lock();
@@ -199,7 +199,7 @@ impl Ledger {
     }
 
     /// Marks a connection as trusted by the service.
-    pub(crate) fn trust(&self, account: &Account) {
+    pub(crate) fn trust(&self, account: &ConnectionAccount) {
         let mut table = self.lock();
         if account.condemned.load(Relaxed) || account.trusted.swap(true, Relaxed) {
             return;
@@ -213,7 +213,7 @@ impl Ledger {
 
     /// Records how many bytes of a budget a connection holds. `progress` means that its peer has
     /// finished a request or read a part of a reply.
-    pub(crate) fn note(&self, account: &Account, budget: Budget, bytes: usize, progress: bool) {
+    pub(crate) fn note(&self, account: &ConnectionAccount, budget: Budget, bytes: usize, progress: bool) {
         let holding = account.holding(budget);
         let before = holding.bytes.swap(bytes, Relaxed);
         if before == 0 || progress {
@@ -335,7 +335,7 @@ impl Ledger {
     }
 
     /// Condemns a connection, and requests its shard to close it.
-    fn condemn(&self, table: &mut AccountTable, account: &Arc<Account>, why: &'static str) {
+    fn condemn(&self, table: &mut AccountTable, account: &Arc<ConnectionAccount>, why: &'static str) {
         table.remove(account);
         account.condemned.store(true, Relaxed);
         for (budget, yielded) in [Budget::Input, Budget::Output].into_iter().zip(&account.yielded) {
@@ -378,20 +378,20 @@ impl Ord for Holders {
 }
 
 impl AccountTable {
-    fn oldest_untrusted(&self) -> Option<Arc<Account>> {
+    fn oldest_untrusted(&self) -> Option<Arc<ConnectionAccount>> {
         let (_, address) = self.ranks.last()?;
         let (_, id) = self.untrusted.get(address)?.first_key_value()?;
         self.accounts.get(id).cloned()
     }
 
-    fn remove(&mut self, account: &Account) {
+    fn remove(&mut self, account: &ConnectionAccount) {
         if self.accounts.remove(&account.id.0).is_some() && !account.is_trusted() {
             self.change_untrusted(account, false);
         }
     }
 
     /// Adds a connection to the untrusted ones, or removes it.
-    fn change_untrusted(&mut self, account: &Account, untrusted: bool) {
+    fn change_untrusted(&mut self, account: &ConnectionAccount, untrusted: bool) {
         let address = address(account.peer.ip());
         let connections = self.untrusted.entry(address).or_default();
         self.ranks.remove(&(connections.len(), address));

@@ -4,7 +4,7 @@ use super::*;
 
 struct LedgerWorld {
     ledger: Ledger,
-    accounts: Vec<Arc<Account>>,
+    accounts: Vec<Arc<ConnectionAccount>>,
 }
 
 impl LedgerWorld {
@@ -33,7 +33,7 @@ impl LedgerWorld {
 
     /// Returns the condemned connections.
     fn gone(&self) -> Vec<usize> {
-        let gone = |account: &Account| {
+        let gone = |account: &ConnectionAccount| {
             assert_eq!(account.is_condemned(), !account.mailbox.take_evicted().is_empty());
             account.is_condemned()
         };

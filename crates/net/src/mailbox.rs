@@ -1,6 +1,6 @@
 //! The queues from other threads to a shard, and the bell that wakes it.
 
-use crate::ledger::Account;
+use crate::ledger::ConnectionAccount;
 use rpc::ConnectionId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const OUTGOING_MAX: usize = 1024;
 
 /// A connection for a shard.
-pub(crate) type Arrival = (ConnectionId, TcpStream, Arc<Account>);
+pub(crate) type Arrival = (ConnectionId, TcpStream, Arc<ConnectionAccount>);
 
 /// The state that the shard shares with other threads.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 use crate::activity::{Activity, Step};
 use crate::driver::Ready;
 use crate::interactive::InteractiveLane;
-use crate::ledger::{Account, Ledger};
+use crate::ledger::{ConnectionAccount, Ledger};
 use crate::mailbox::Mailbox;
 use crate::sockets::Sockets;
 use crate::strangers::{SLICE, STEPS_MAX};
@@ -44,7 +44,7 @@ impl ShardHandle {
     }
 
     /// Passes a new connection to the shard.
-    pub(crate) fn add(&self, id: ConnectionId, stream: TcpStream, account: Arc<Account>) {
+    pub(crate) fn add(&self, id: ConnectionId, stream: TcpStream, account: Arc<ConnectionAccount>) {
         self.mailbox.add((id, stream, account));
     }
 

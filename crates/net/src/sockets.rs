@@ -3,8 +3,8 @@
 //! Trusted connections are reported one by one. Strangers wait in their lane until
 //! [`Sockets::open_lane`] finds that they may be served.
 
-use crate::connection::{Connection, Progress, memory_of};
-use crate::driver::{Driver, Ready};
+use crate::connection::{Connection, ReadProgress, memory_of};
+use crate::driver::{EpollDriver, Ready};
 use crate::ledger::{BUSY_TIME, Budget, Ledger};
 use crate::mailbox::Mailbox;
 use crate::strangers::Strangers;
@@ -23,7 +23,7 @@ const REQUESTS_KEPT_MAX: usize = 4096;
 
 /// The connections of a shard, with the driver that waits for them.
 pub(crate) struct Sockets {
-    driver: Driver,
+    driver: EpollDriver,
     mailbox: Arc<Mailbox>,
     connections: HashMap<u64, Connection>,
     limits: Arc<Limits>,
@@ -62,7 +62,7 @@ impl Sockets {
         ledger: Arc<Ledger>,
     ) -> io::Result<Self> {
         Ok(Self {
-            driver: Driver::new(mailbox)?,
+            driver: EpollDriver::new(mailbox)?,
             mailbox: mailbox.clone(),
             connections: HashMap::new(),
             limits,
@@ -263,23 +263,23 @@ impl Sockets {
         let connection = self.connections.get_mut(&id)?;
         self.active |= connection.is_trusted();
         match connection.read(&mut self.driver, &self.limits, &self.ledger, &self.stats, requests) {
-            Progress::More(count) => return Some(count),
-            Progress::Open => {}
+            ReadProgress::More(count) => return Some(count),
+            ReadProgress::Open => {}
             // It closes after its requests have been served.
-            Progress::Closed => self.ended.push(id),
+            ReadProgress::Closed => self.ended.push(id),
         }
         None
     }
 
     /// Watches for further input of a connection.
     pub(crate) fn read_done(&mut self, id: u64) {
-        if self.watch(id) == Progress::Closed {
+        if self.watch(id) == ReadProgress::Closed {
             self.ended.push(id);
         }
     }
 
-    fn watch(&mut self, id: u64) -> Progress {
-        let Some(connection) = self.connections.get_mut(&id) else { return Progress::Open };
+    fn watch(&mut self, id: u64) -> ReadProgress {
+        let Some(connection) = self.connections.get_mut(&id) else { return ReadProgress::Open };
         if connection.waits_for_memory(&self.ledger) {
             self.paused.insert(id);
         }
@@ -310,9 +310,9 @@ impl Sockets {
             self.sending += took;
         }
         match progress {
-            Progress::More(_) => return true,
-            Progress::Open => {}
-            Progress::Closed => self.close(id),
+            ReadProgress::More(_) => return true,
+            ReadProgress::Open => {}
+            ReadProgress::Closed => self.close(id),
         }
         false
     }
@@ -327,7 +327,7 @@ impl Sockets {
             false if has_held => self.enqueue(id),
             _ => {}
         }
-        if self.watch(id) == Progress::Closed {
+        if self.watch(id) == ReadProgress::Closed {
             self.close(id);
         }
     }

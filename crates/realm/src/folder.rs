@@ -188,7 +188,7 @@ impl Realm {
     /// Gets a ticket for a user into a cache file, with the users' keytab.
     ///
     /// # Errors
-    /// `Tool` with the output of kinit.
+    /// `KerberosTool` with the output of kinit.
     pub fn kinit(&self, user: &str, ccache: &Path) -> Result<(), RealmError> {
         self.kinit_with(user, ccache, &self.users_keytab(), &[])
     }
@@ -197,7 +197,7 @@ impl Realm {
     /// 2s`.
     ///
     /// # Errors
-    /// `Tool` with the output of kinit.
+    /// `KerberosTool` with the output of kinit.
     pub fn kinit_with(
         &self,
         principal: &str,
@@ -217,7 +217,7 @@ impl Realm {
     /// Runs queries of kadmin.local, one per line.
     ///
     /// # Errors
-    /// `Tool` with the output if a query failed.
+    /// `KerberosTool` with the output if a query failed.
     pub fn kadmin(&self, queries: &str) -> Result<String, RealmError> {
         let said = KADMIN.run_with_input(&self.dir, ["-r", &self.name], queries)?;
         if said.lines().any(|line| line.contains(" while ")) { Err(KADMIN.failed(&said)) } else { Ok(said) }

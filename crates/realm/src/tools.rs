@@ -9,15 +9,15 @@ use crate::RealmError;
 
 /// A program that a realm requires.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tool {
+pub(crate) struct KerberosTool {
     pub name: &'static str,
     pub package: &'static str,
 }
 
-pub(crate) const KDC: Tool = Tool { name: "krb5kdc", package: "krb5-kdc" };
-pub(crate) const KDB5_UTIL: Tool = Tool { name: "kdb5_util", package: "krb5-kdc" };
-pub(crate) const KADMIN: Tool = Tool { name: "kadmin.local", package: "krb5-admin-server" };
-pub(crate) const KINIT: Tool = Tool { name: "kinit", package: "krb5-user" };
+pub(crate) const KDC: KerberosTool = KerberosTool { name: "krb5kdc", package: "krb5-kdc" };
+pub(crate) const KDB5_UTIL: KerberosTool = KerberosTool { name: "kdb5_util", package: "krb5-kdc" };
+pub(crate) const KADMIN: KerberosTool = KerberosTool { name: "kadmin.local", package: "krb5-admin-server" };
+pub(crate) const KINIT: KerberosTool = KerberosTool { name: "kinit", package: "krb5-user" };
 
 /// Folders of administration programs, which are not in a user's PATH.
 const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
@@ -25,7 +25,7 @@ const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 /// Bytes at the end of a failed program's output that the error repeats.
 const OUTPUT_MAX: usize = 2000;
 
-impl Tool {
+impl KerberosTool {
     /// Finds the program in PATH and in the folders of administration programs.
     pub(crate) fn find(self) -> Result<PathBuf, RealmError> {
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -7,7 +7,7 @@
 //! is no longer here is not copied on.
 
 use crate::Copies;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ use std::hash::Hash;
 
 /// Names a copy; the server gives it back to say which one it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CopyKey(pub(crate) Key);
+pub struct CopyKey(pub(crate) SlabKey);
 
 /// A copy that is to go on.
 #[derive(Clone, Copy, Debug)]
@@ -277,13 +277,13 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     }
 
     /// Forgets a copy; whoever holds the state of its client has taken it out of them.
-    pub(crate) fn remove_copy(&self, key: Key) {
+    pub(crate) fn remove_copy(&self, key: SlabKey) {
         if self.state.copies.table.remove(key).is_some() {
             self.state.copies.count.fetch_sub(1, Relaxed);
         }
     }
 
-    fn find_copy(&self, stateid: &Stateid4) -> Result<Key> {
+    fn find_copy(&self, stateid: &Stateid4) -> Result<SlabKey> {
         match self.state.state_ref(stateid)? {
             StateRef::Copy(key) if stateid.seqid == SEQID => Ok(key),
             _ => Err(Nfsstat4::NFS4ERR_BAD_STATEID),

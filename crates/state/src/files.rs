@@ -8,7 +8,7 @@ use crate::locks::ranges::RangeTable;
 use crate::locks::waits::LockWait;
 use crate::opens::Open;
 use crate::opens::shares::ShareCounts;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::table::STRIPES;
 use crate::{ClientKey, Nfsstat4, Result, State};
@@ -21,10 +21,10 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct FileState<F> {
     /// By open owner and view: each has at most one.
-    pub(crate) opens: BTreeMap<(Key, View), Key>,
+    pub(crate) opens: BTreeMap<(SlabKey, FileView), SlabKey>,
     pub(crate) shares: ShareCounts,
     /// Held by lock owners.
-    pub(crate) ranges: RangeTable<Key>,
+    pub(crate) ranges: RangeTable<SlabKey>,
     /// Each holder has at most one.
     pub(crate) delegations: BTreeMap<Holder, HeldDelegation>,
     /// Lock owners that wait for others' ranges; those that are told wait no longer.
@@ -34,10 +34,10 @@ pub(crate) struct FileState<F> {
 }
 
 /// Which of a file's names it is.
-pub(crate) type View = u64;
+pub(crate) type FileView = u64;
 
 /// A client that knows a file by one of its names.
-pub(crate) type Holder = (ClientKey, View);
+pub(crate) type Holder = (ClientKey, FileView);
 
 impl<F> Default for FileState<F> {
     fn default() -> Self {
@@ -131,7 +131,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// Returns what `take` makes of the payload of one of the client's opens of a file; `None` when
     /// it has none.
     pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
-        let opens: Vec<Key> = self.state.files.read(file).get(file)?.opens.values().copied().collect();
+        let opens: Vec<SlabKey> = self.state.files.read(file).get(file)?.opens.values().copied().collect();
         let own = |open: &Open<F, O>| {
             (open.client == client && self.state.is_named(&open.file, file)).then(|| take(&open.payload))
         };

@@ -3,12 +3,12 @@
 
 /// Names a value of a [`Slab`]; a key of a removed value finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct SlabKey {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-impl Key {
+impl SlabKey {
     /// Below all keys.
     pub(crate) const MIN: Self = Self { index: 0, generation: 0 };
     /// Above all keys.
@@ -48,17 +48,17 @@ impl<T> Slab<T> {
     }
 
     /// Returns the key that the next value will get.
-    pub(crate) fn next_key(&self) -> Key {
+    pub(crate) fn next_key(&self) -> SlabKey {
         match self.free.and_then(|index| Some((index, self.entries.get(index as usize)?))) {
             Some((index, entry)) => {
                 let again = entry.generation >= GENERATION_MAX;
-                Key { index, generation: if again { 1 } else { entry.generation + 1 } }
+                SlabKey { index, generation: if again { 1 } else { entry.generation + 1 } }
             }
-            None => Key { index: self.entries.len() as u32, generation: 1 },
+            None => SlabKey { index: self.entries.len() as u32, generation: 1 },
         }
     }
 
-    pub(crate) fn insert(&mut self, value: T) -> Key {
+    pub(crate) fn insert(&mut self, value: T) -> SlabKey {
         let key = self.next_key();
         self.len += 1;
         let entry = SlabEntry { generation: key.generation, place: SlabContent::Taken(value) };
@@ -73,7 +73,7 @@ impl<T> Slab<T> {
         key
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+    pub(crate) fn get(&self, key: SlabKey) -> Option<&T> {
         match self.entries.get(key.index as usize) {
             Some(SlabEntry { generation, place: SlabContent::Taken(value) })
                 if *generation == key.generation =>
@@ -84,7 +84,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: SlabKey) -> Option<&mut T> {
         match self.entries.get_mut(key.index as usize) {
             Some(SlabEntry { generation, place: SlabContent::Taken(value) })
                 if *generation == key.generation =>
@@ -103,7 +103,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: SlabKey) -> Option<T> {
         self.get(key)?;
         let entry = self.entries.get_mut(key.index as usize)?;
         let SlabContent::Taken(value) =
@@ -116,10 +116,10 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.place {
             SlabContent::Taken(value) => {
-                Some((Key { index: index as u32, generation: entry.generation }, value))
+                Some((SlabKey { index: index as u32, generation: entry.generation }, value))
             }
             SlabContent::Free { .. } => None,
         })

@@ -6,7 +6,7 @@ use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenants;
 use crate::copies::CopyTable;
 use crate::delegations::DelegationTable;
-use crate::files::{Files, View};
+use crate::files::{FileView, Files};
 use crate::locks::LockTable;
 use crate::opens::OpenTable;
 use crate::scramble::Scramble;
@@ -79,7 +79,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct State<F, O> {
     pub(crate) limits: Limits,
-    pub(crate) view: fn(&F) -> View,
+    pub(crate) view: fn(&F) -> FileView,
     pub(crate) epoch: u32,
     pub(crate) scramble: Scramble,
     pub(crate) principal_key: [u8; 16],

@@ -5,7 +5,7 @@ use crate::Opens;
 use crate::locks::LockState;
 use crate::opens::Open;
 use crate::scramble::Domain;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
 
@@ -40,10 +40,10 @@ impl StateidKind {
 /// What a stateid names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StateRef {
-    Open(Key),
-    Lock(Key),
-    Delegation(Key),
-    Copy(Key),
+    Open(SlabKey),
+    Lock(SlabKey),
+    Delegation(SlabKey),
+    Copy(SlabKey),
 }
 
 /// The bit that makes a generation that of a lock stateid; generations have 31 bits.
@@ -78,7 +78,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let place = self.scramble.unscramble(Domain::Stateid, u64::from_be_bytes([e, f, g, h, i, j, k, l]));
         let (index, generation) = ((place >> 32) as u32, place as u32);
-        let key = Key { index: index & !DELEGATION_BIT, generation: generation & !LOCK_BIT };
+        let key = SlabKey { index: index & !DELEGATION_BIT, generation: generation & !LOCK_BIT };
         Ok(match (index & DELEGATION_BIT, generation & LOCK_BIT) {
             (0, 0) => StateRef::Open(key),
             (0, _) => StateRef::Lock(key),
@@ -149,7 +149,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     pub(crate) fn read_open<R>(
         &self,
         client: ClientKey,
-        key: Key,
+        key: SlabKey,
         seqid: u32,
         run: impl FnOnce(&Open<F, O>) -> Result<R>,
     ) -> Result<R> {
@@ -166,7 +166,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     pub(crate) fn read_lock<R>(
         &self,
         client: ClientKey,
-        key: Key,
+        key: SlabKey,
         seqid: u32,
         run: impl FnOnce(&LockState) -> R,
     ) -> Result<R> {

@@ -1,6 +1,6 @@
 //! Tables that many threads use at once: slabs in stripes, each behind a lock of its own.
 
-use crate::slab::{Key, Slab};
+use crate::slab::{Slab, SlabKey};
 use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub(crate) struct Table<T> {
 }
 
 /// The key in the table for a key in one of its stripes.
-fn outer(stripe: usize, key: Key) -> Key {
-    Key { index: key.index << STRIPE_BITS | stripe as u32, generation: key.generation }
+fn outer(stripe: usize, key: SlabKey) -> SlabKey {
+    SlabKey { index: key.index << STRIPE_BITS | stripe as u32, generation: key.generation }
 }
 
 /// The key in its stripe for a key in the table.
-fn inner(key: Key) -> Key {
-    Key { index: key.index >> STRIPE_BITS, generation: key.generation }
+fn inner(key: SlabKey) -> SlabKey {
+    SlabKey { index: key.index >> STRIPE_BITS, generation: key.generation }
 }
 
 impl<T> Table<T> {
@@ -49,15 +49,15 @@ impl<T> Table<T> {
     }
 
     /// `turn` chooses the stripe.
-    pub(crate) fn insert(&self, turn: u32, value: T) -> Key {
+    pub(crate) fn insert(&self, turn: u32, value: T) -> SlabKey {
         outer(turn as usize % STRIPES, self.write_stripe(turn).insert(value))
     }
 
-    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&T) -> R) -> Option<R> {
+    pub(crate) fn read<R>(&self, key: SlabKey, run: impl FnOnce(&T) -> R) -> Option<R> {
         self.read_stripe(key.index).get(inner(key)).map(run)
     }
 
-    pub(crate) fn write<R>(&self, key: Key, run: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub(crate) fn write<R>(&self, key: SlabKey, run: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.write_stripe(key.index).get_mut(inner(key)).map(run)
     }
 
@@ -66,7 +66,7 @@ impl<T> Table<T> {
         self.read_stripe(index).at(index >> STRIPE_BITS).map(run)
     }
 
-    pub(crate) fn remove(&self, key: Key) -> Option<T> {
+    pub(crate) fn remove(&self, key: SlabKey) -> Option<T> {
         self.write_stripe(key.index).remove(inner(key))
     }
 
@@ -76,7 +76,7 @@ impl<T> Table<T> {
     }
 
     /// GetattrWaits at everything in it, stripe by stripe.
-    pub(crate) fn each(&self, mut run: impl FnMut(Key, &T)) {
+    pub(crate) fn each(&self, mut run: impl FnMut(SlabKey, &T)) {
         for stripe in 0..STRIPES {
             let slab = self.read_stripe(stripe as u32);
             slab.iter().for_each(|(key, value)| run(outer(stripe, key), value));
@@ -85,14 +85,14 @@ impl<T> Table<T> {
 }
 
 impl<T: Clone> Table<T> {
-    pub(crate) fn get(&self, key: Key) -> Option<T> {
+    pub(crate) fn get(&self, key: SlabKey) -> Option<T> {
         self.read(key, T::clone)
     }
 }
 
 impl<T> Table<Arc<T>> {
     /// Inserts what `make` returns for the key that it will have, and returns it.
-    pub(crate) fn insert_with(&self, turn: u32, make: impl FnOnce(Key) -> Arc<T>) -> Arc<T> {
+    pub(crate) fn insert_with(&self, turn: u32, make: impl FnOnce(SlabKey) -> Arc<T>) -> Arc<T> {
         let mut slab = self.write_stripe(turn);
         let value = make(outer(turn as usize % STRIPES, slab.next_key()));
         slab.insert(Arc::clone(&value));
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn keys_lead_back_to_their_stripe_and_never_to_a_later_value() {
         let table = Table::new();
-        let keys: Vec<Key> = (0..1000).map(|n| table.insert(n, n)).collect();
+        let keys: Vec<SlabKey> = (0..1000).map(|n| table.insert(n, n)).collect();
         for (n, key) in keys.iter().enumerate() {
             assert_eq!(table.get(*key), Some(n as u32));
             assert_eq!(table.read_at(key.index, |value| *value), Some(n as u32));

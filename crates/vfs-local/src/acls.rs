@@ -1,7 +1,7 @@
 //! Access control lists, as the kernel keeps them in extended attributes. The kernel checks
 //! permissions and enforces the lists.
 
-use crate::{LocalBackend, cache::Object, errno::vfs_error};
+use crate::{LocalBackend, cache::CachedObject, errno::vfs_error};
 use rustix::{
     buffer::spare_capacity,
     fs::{FileType, XattrFlags, getxattr, removexattr, setxattr},
@@ -33,7 +33,7 @@ mod tag {
 }
 
 impl LocalBackend {
-    pub(crate) fn read_acls(&self, object: &Object) -> VfsResult<Acls> {
+    pub(crate) fn read_acls(&self, object: &CachedObject) -> VfsResult<Acls> {
         if object.file_type == FileType::Symlink || !self.features.acls {
             return Err(VfsError::Notsupp);
         }
@@ -46,12 +46,12 @@ impl LocalBackend {
     }
 
     /// Says whether a directory gives new objects their permissions.
-    pub(crate) fn has_default_acl(&self, directory: &Object) -> bool {
+    pub(crate) fn has_default_acl(&self, directory: &CachedObject) -> bool {
         self.features.acls && read(&self.path_of(directory), DEFAULT).is_ok_and(|list| list.is_some())
     }
 
     /// Sets or takes away both lists, with the rights of the thread.
-    pub(crate) fn write_acls(&self, object: &Object, acls: &Acls) -> VfsResult<()> {
+    pub(crate) fn write_acls(&self, object: &CachedObject, acls: &Acls) -> VfsResult<()> {
         if object.file_type == FileType::Symlink || !self.features.acls {
             return Err(VfsError::Notsupp);
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     attributes::{self, stat_fd},
-    cache::{Object, ObjectCache},
+    cache::{CachedObject, ObjectCache},
     change::{self, Changes},
     errno::{retry, uninterrupted, vfs_error},
     features,
@@ -10,7 +10,7 @@ use crate::{
     handle, identity,
     kind::Kind,
     mounts,
-    name::Name,
+    name::EntryName,
     path_search::Places,
     prepare::ServesAs,
     sys,
@@ -101,7 +101,7 @@ pub enum LocalError {
 /// writes them back, like those of local programs; `commit` on a directory makes them stable.
 #[derive(Debug)]
 pub struct LocalBackend {
-    pub(crate) root: Arc<Object>,
+    pub(crate) root: Arc<CachedObject>,
     /// The root opened for reading, which opening handles wants; as root only.
     mount: Option<Descriptor>,
     /// An open descriptor of the directory /proc/self/fd.
@@ -150,7 +150,7 @@ impl LocalBackend {
         let mount = mount.map(keep);
         let fd = keep(fd);
         Ok(Self {
-            root: Arc::new(Object { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
+            root: Arc::new(CachedObject { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
             identities: mount.is_some(),
             kind,
             foreign,
@@ -194,7 +194,7 @@ impl LocalBackend {
     /// # Errors
     /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
     /// object.
-    pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<Object>> {
+    pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
         if *handle == self.root.handle {
             return Ok(Arc::clone(&self.root));
         }
@@ -217,7 +217,7 @@ impl LocalBackend {
     }
 
     /// Finds the object of a handle if it is open.
-    pub(crate) fn at_hand(&self, handle: &ObjectHandle) -> Option<Arc<Object>> {
+    pub(crate) fn at_hand(&self, handle: &ObjectHandle) -> Option<Arc<CachedObject>> {
         if *handle == self.root.handle {
             return Some(Arc::clone(&self.root));
         }
@@ -225,13 +225,13 @@ impl LocalBackend {
     }
 
     /// Finds the directory of a handle.
-    pub(crate) fn resolve_directory(&self, handle: &ObjectHandle) -> VfsResult<Arc<Object>> {
+    pub(crate) fn resolve_directory(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
         let object = self.resolve(handle)?;
         if object.file_type == FileType::Directory { Ok(object) } else { Err(VfsError::Notdir) }
     }
 
     /// As `resolve_directory`, with `Symlink` for a symbolic link, as LOOKUP wants it.
-    pub(crate) fn resolve_searchable(&self, handle: &ObjectHandle) -> VfsResult<Arc<Object>> {
+    pub(crate) fn resolve_searchable(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
         let object = self.resolve(handle)?;
         match object.file_type {
             FileType::Directory => Ok(object),
@@ -241,7 +241,7 @@ impl LocalBackend {
     }
 
     /// Takes an O_PATH descriptor into the cache under the object's handle.
-    pub(crate) fn adopt(&self, fd: OwnedFd) -> VfsResult<Arc<Object>> {
+    pub(crate) fn adopt(&self, fd: OwnedFd) -> VfsResult<Arc<CachedObject>> {
         let stat = stat_fd(&fd).map_err(vfs_error)?;
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(vfs_error)?;
         let handle = handle::encode(stat.stx_ino, &fs_handle)?;
@@ -253,7 +253,7 @@ impl LocalBackend {
             return Err(VfsError::Stale);
         }
         let fd = self.keep(fd);
-        Ok(self.objects.insert(Object { handle, ino: stat.stx_ino, file_type, fd }))
+        Ok(self.objects.insert(CachedObject { handle, ino: stat.stx_ino, file_type, fd }))
     }
 
     /// Makes a descriptor safe to drop on any thread.
@@ -262,12 +262,16 @@ impl LocalBackend {
     }
 
     /// Opens a name in a directory by path only, with the thread's current identity.
-    pub(crate) fn open_name(&self, directory: impl AsFd, name: &Name) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_name(&self, directory: impl AsFd, name: &EntryName) -> Result<OwnedFd, Errno> {
         retry(|| open_beneath(&directory, name, ResolveFlags::empty()))
     }
 
     /// As `open_name`, with `AGAIN` for a name that the kernel does not have in its cache.
-    pub(crate) fn open_cached_name(&self, directory: &Object, name: &Name) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_cached_name(
+        &self,
+        directory: &CachedObject,
+        name: &EntryName,
+    ) -> Result<OwnedFd, Errno> {
         open_beneath(directory, name, ResolveFlags::CACHED)
     }
 
@@ -290,12 +294,12 @@ impl LocalBackend {
     }
 
     /// Maps an error of an operation in a directory; the directory itself may have been removed.
-    pub(crate) fn error_in(&self, directory: &Object, errno: Errno) -> VfsError {
+    pub(crate) fn error_in(&self, directory: &CachedObject, errno: Errno) -> VfsError {
         if errno == Errno::NOENT && self.is_gone(directory) { VfsError::Stale } else { vfs_error(errno) }
     }
 
     /// Says whether an object has no name any more, and lets go of it then.
-    pub(crate) fn is_gone(&self, object: &Object) -> bool {
+    pub(crate) fn is_gone(&self, object: &CachedObject) -> bool {
         let gone = stat_fd(object).is_ok_and(|stat| stat.stx_nlink == 0);
         if gone {
             self.forget(&object.handle, object.ino);
@@ -323,7 +327,7 @@ impl LocalBackend {
     }
 }
 
-fn open_beneath(directory: impl AsFd, name: &Name, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+fn open_beneath(directory: impl AsFd, name: &EntryName, how: ResolveFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV | how;
     let opened = openat2(directory, name.as_c_str(), flags, Mode::empty(), resolve);

@@ -15,14 +15,14 @@ const SHARDS: usize = 16;
 
 /// An object held open by path only: good for attributes and as a starting point, not for data.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub(crate) struct CachedObject {
     pub(crate) handle: ObjectHandle,
     pub(crate) ino: u64,
     pub(crate) file_type: FileType,
     pub(crate) fd: Descriptor,
 }
 
-impl AsFd for Object {
+impl AsFd for CachedObject {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -30,7 +30,7 @@ impl AsFd for Object {
 
 #[derive(Debug)]
 struct CacheSlot {
-    object: Arc<Object>,
+    object: Arc<CachedObject>,
     /// Used since the hand came by; a new one has to earn it.
     used: bool,
     /// Used or made since the last trim.
@@ -67,7 +67,7 @@ impl ObjectCache {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self, handle: &ObjectHandle) -> Option<Arc<Object>> {
+    pub(crate) fn get(&self, handle: &ObjectHandle) -> Option<Arc<CachedObject>> {
         let mut shard = self.shard(handle);
         let at = *shard.index.get(handle)?;
         let slot = shard.slots.get_mut(at)?;
@@ -77,7 +77,7 @@ impl ObjectCache {
     }
 
     /// Keeps an object and returns the one to use: an equal one that was there before stays.
-    pub(crate) fn insert(&self, object: Object) -> Arc<Object> {
+    pub(crate) fn insert(&self, object: CachedObject) -> Arc<CachedObject> {
         let object = Arc::new(object);
         let mut shard = self.shard(&object.handle);
         let there = shard.index.get(&object.handle).and_then(|at| shard.slots.get(*at));
@@ -127,7 +127,7 @@ impl ObjectCache {
 
 impl CachePart {
     /// Adds an object; when full it takes the place of another, which is returned.
-    fn put(&mut self, object: Arc<Object>, max: usize) -> Option<CacheSlot> {
+    fn put(&mut self, object: Arc<CachedObject>, max: usize) -> Option<CacheSlot> {
         let handle = object.handle;
         let slot = CacheSlot { object, used: false, fresh: true };
         if self.slots.len() < max {
@@ -175,10 +175,10 @@ impl CachePart {
 mod tests {
     use super::*;
 
-    fn object(n: u64) -> Object {
+    fn object(n: u64) -> CachedObject {
         let fd = rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
         let handle = ObjectHandle::new(&n.to_be_bytes()).unwrap();
-        Object { handle, ino: n, file_type: FileType::Directory, fd: Descriptor::new(fd, None) }
+        CachedObject { handle, ino: n, file_type: FileType::Directory, fd: Descriptor::new(fd, None) }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use crate::{
     LocalBackend,
     attributes::{file_type, stat_fd},
-    cache::Object,
+    cache::CachedObject,
     errno::{retry, vfs_error},
     kind::Kind,
-    name::Name,
+    name::EntryName,
 };
 use rustix::{
     fs::{
@@ -37,7 +37,7 @@ impl LocalBackend {
         set: &SetAttributes,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
         let parent = self.resolve_directory(directory)?;
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         let set = &self.masked(&parent, set);
         self.act_as(caller)?;
         let mode = Mode::from_raw_mode(set.mode.unwrap_or(FILE_MODE) & 0o7777);
@@ -62,7 +62,7 @@ impl LocalBackend {
 
     /// Opens a new file without a name in a directory, or `None` where the file system has none
     /// such.
-    fn open_nameless(&self, parent: &Object, mode: Mode) -> VfsResult<Option<OwnedFd>> {
+    fn open_nameless(&self, parent: &CachedObject, mode: Mode) -> VfsResult<Option<OwnedFd>> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match retry(|| openat(parent, c".", flags, mode)) {
             Ok(fd) => Ok(Some(fd)),
@@ -75,7 +75,7 @@ impl LocalBackend {
     fn finish_file(
         &self,
         caller: &Caller,
-        (parent, name): (&Object, &Name),
+        (parent, name): (&CachedObject, &EntryName),
         (fd, access): (OwnedFd, OpenAccess),
         set: &SetAttributes,
         nameless: bool,
@@ -123,7 +123,7 @@ impl LocalBackend {
         set: &SetAttributes,
     ) -> VfsResult<ObjectHandle> {
         let parent = self.resolve_directory(directory)?;
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         let set = &self.masked(&parent, set);
         self.act_as(caller)?;
         let is_directory = new == NewObject::Directory;
@@ -142,7 +142,7 @@ impl LocalBackend {
     /// Takes the creator's umask from the mode, unless the directory has a default ACL: then that
     /// is in its place. The process itself has no umask, and the kernel could not be given one for
     /// each caller.
-    fn masked(&self, parent: &Object, set: &SetAttributes) -> SetAttributes {
+    fn masked(&self, parent: &CachedObject, set: &SetAttributes) -> SetAttributes {
         let umask = set.umask.filter(|umask| *umask != 0 && !self.has_default_acl(parent)).unwrap_or(0);
         SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
     }
@@ -156,11 +156,11 @@ impl LocalBackend {
     fn made(
         &self,
         caller: &Caller,
-        parent: &Object,
-        name: &Name,
+        parent: &CachedObject,
+        name: &EntryName,
         new: &NewObject<'_>,
         began: Timespec,
-    ) -> VfsResult<Arc<Object>> {
+    ) -> VfsResult<Arc<CachedObject>> {
         let fd = self.open_name(parent, name).map_err(|_| VfsError::Delay)?;
         let stat = stat_fd(&fd).map_err(vfs_error)?;
         // Servers and other processes have clocks and users of their own.
@@ -177,10 +177,10 @@ impl LocalBackend {
     fn finish_node(
         &self,
         caller: &Caller,
-        parent: &Object,
-        name: &Name,
+        parent: &CachedObject,
+        name: &EntryName,
         new: &NewObject<'_>,
-        object: &Object,
+        object: &CachedObject,
         set: &SetAttributes,
     ) -> VfsResult<ObjectHandle> {
         let set_id = *new == NewObject::Directory && set.mode.is_some_and(|mode| mode & SET_ID != 0);
@@ -193,7 +193,13 @@ impl LocalBackend {
 
     /// Sets owner, mode and times of a new object, where they were given and are not as they should
     /// be.
-    fn finish(&self, caller: &Caller, object: &Object, set: &SetAttributes, set_mode: bool) -> VfsResult<()> {
+    fn finish(
+        &self,
+        caller: &Caller,
+        object: &CachedObject,
+        set: &SetAttributes,
+        set_mode: bool,
+    ) -> VfsResult<()> {
         let gives = set.uid.is_some() || set.gid.is_some();
         if gives {
             self.set_owner(object, set)?;
@@ -237,7 +243,12 @@ fn type_of(new: &NewObject<'_>) -> FileType {
     }
 }
 
-fn make_node(parent: &Object, name: &Name, new: &NewObject<'_>, mode: Option<u32>) -> Result<(), Errno> {
+fn make_node(
+    parent: &CachedObject,
+    name: &EntryName,
+    new: &NewObject<'_>,
+    mode: Option<u32>,
+) -> Result<(), Errno> {
     let name = name.as_c_str();
     let node = |file_type, device| {
         let mode = Mode::from_raw_mode(mode.unwrap_or(FILE_MODE) & 0o7777);

@@ -18,7 +18,7 @@ use std::{
 
 /// One mount of this process's name space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub(crate) struct MountEntry {
     pub(crate) id: u64,
     /// Number of the file system; on btrfs that of the whole and not of the subvolume.
     pub(crate) device: u64,
@@ -27,16 +27,16 @@ pub(crate) struct Mount {
 }
 
 /// Returns all mounts, later ones over earlier ones; none where /proc does not tell.
-pub(crate) fn all() -> Vec<Mount> {
+pub(crate) fn all() -> Vec<MountEntry> {
     let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(parse).collect()
 }
 
 /// Tells when mounts come and go.
 #[derive(Debug)]
-pub(crate) struct Watch(OwnedFd);
+pub(crate) struct MountWatch(OwnedFd);
 
-impl Watch {
+impl MountWatch {
     pub(crate) fn open() -> Result<Self, Errno> {
         openat(CWD, c"/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(Self)
     }
@@ -53,13 +53,13 @@ impl Watch {
 /// The places of mounts below a folder, as of the last change.
 #[derive(Debug)]
 pub(crate) struct Below {
-    watch: Watch,
+    watch: MountWatch,
     places: Mutex<Option<Arc<[PathBuf]>>>,
 }
 
 impl Below {
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self { watch: Watch::open()?, places: Mutex::default() })
+        Ok(Self { watch: MountWatch::open()?, places: Mutex::default() })
     }
 
     /// Returns them; `root` tells where the folder is.
@@ -93,7 +93,7 @@ pub(crate) fn device(stat: &Statx) -> u64 {
 
 /// Parses a line: id, parent, major:minor, root, mount point, and fields that are skipped
 /// (proc_pid_mountinfo(5)).
-fn parse(line: &[u8]) -> Option<Mount> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let text = |field: Option<&[u8]>| std::str::from_utf8(field?).ok().map(str::to_owned);
     let id = text(fields.next())?.parse().ok()?;
@@ -101,7 +101,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let (major, minor) = device.split_once(':')?;
     let device = makedev(major.parse().ok()?, minor.parse().ok()?);
     let place = OsString::from_vec(unescape(fields.nth(1)?));
-    Some(Mount { id, device, place: Path::new(&place).to_owned() })
+    Some(MountEntry { id, device, place: Path::new(&place).to_owned() })
 }
 
 /// Undoes the kernel's `\040` for a space and its like.
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_line_gives_number_device_and_place() {
         let line = br"36 35 98:7 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw";
-        let mount = Mount { id: 36, device: makedev(98, 7), place: "/mnt 2".into() };
+        let mount = MountEntry { id: 36, device: makedev(98, 7), place: "/mnt 2".into() };
         assert_eq!(parse(line), Some(mount));
         assert_eq!(parse(b"36 35 no device"), None);
         assert!(all().iter().any(|mount| mount.place == Path::new("/")));

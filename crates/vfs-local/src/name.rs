@@ -8,12 +8,12 @@ const NAME_MAX: usize = 255;
 
 /// A checked name that ends in NUL.
 #[derive(Clone, Copy)]
-pub(crate) struct Name {
+pub(crate) struct EntryName {
     bytes: [u8; NAME_MAX + 1],
     len: usize,
 }
 
-impl Name {
+impl EntryName {
     /// Checks a name; the kernel must never see one that leads elsewhere.
     ///
     /// # Errors
@@ -46,10 +46,10 @@ mod tests {
     #[test]
     fn names_that_lead_elsewhere_are_refused() {
         for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b"] {
-            assert_eq!(Name::new(name).err(), Some(VfsError::Badname));
+            assert_eq!(EntryName::new(name).err(), Some(VfsError::Badname));
         }
-        assert_eq!(Name::new(&[b'x'; 256]).err(), Some(VfsError::Nametoolong));
-        assert_eq!(Name::new(b"...").unwrap().as_c_str(), c"...");
-        assert_eq!(Name::new(&[b'x'; 255]).unwrap().as_bytes().len(), 255);
+        assert_eq!(EntryName::new(&[b'x'; 256]).err(), Some(VfsError::Nametoolong));
+        assert_eq!(EntryName::new(b"...").unwrap().as_c_str(), c"...");
+        assert_eq!(EntryName::new(&[b'x'; 255]).unwrap().as_bytes().len(), 255);
     }
 }

@@ -3,10 +3,10 @@
 use crate::{
     LocalBackend,
     attributes::{attributes, file_type, stat_name},
-    cache::Object,
+    cache::CachedObject,
     errno::{retry, vfs_error},
     handle,
-    name::Name,
+    name::EntryName,
     sys,
 };
 use rustix::{
@@ -25,7 +25,7 @@ impl LocalBackend {
         name: &[u8],
     ) -> VfsResult<ObjectHandle> {
         let parent = self.resolve_searchable(directory)?;
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         self.act_as(caller)?;
         let fd = self.open_name(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
         let object = self.adopt(fd)?;
@@ -45,7 +45,7 @@ impl LocalBackend {
             return Ok(None);
         }
         let parent = self.resolve_searchable(directory)?;
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         self.act_as(caller)?;
         let fd = match self.open_cached_name(&parent, &name) {
             Ok(fd) => fd,
@@ -67,7 +67,7 @@ impl LocalBackend {
         name: &[u8],
     ) -> VfsResult<(ObjectHandle, Attributes)> {
         let parent = self.resolve_searchable(directory)?;
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         self.act_as(caller)?;
         let (handle, stat) = self.peek(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
         if !self.same_mount(&stat) {
@@ -79,7 +79,11 @@ impl LocalBackend {
     }
 
     /// Returns handle and attributes of the object that a name stands for.
-    fn peek(&self, parent: &Object, name: &Name) -> Result<(VfsResult<ObjectHandle>, Statx), Errno> {
+    fn peek(
+        &self,
+        parent: &CachedObject,
+        name: &EntryName,
+    ) -> Result<(VfsResult<ObjectHandle>, Statx), Errno> {
         const TRIES: usize = 8;
         let look = || sys::name_to_handle(parent.as_fd(), name.as_c_str());
         let mut before = look()?;
@@ -125,7 +129,7 @@ impl LocalBackend {
         if object.file_type == FileType::Directory {
             return Err(VfsError::Isdir);
         }
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         self.act_as(caller)?;
         let source = DecInt::from_fd(&object);
         let linked = linkat(&self.proc, source, &parent, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
@@ -145,7 +149,7 @@ impl LocalBackend {
         name: &[u8],
     ) -> VfsResult<()> {
         let parent = self.resolve_directory(directory)?;
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         self.act_as(caller)?;
         let (victim, stat) = self.peek(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
         let is_directory = file_type(&stat) == FileType::Directory;
@@ -178,7 +182,7 @@ impl LocalBackend {
         to: (&ObjectHandle, &[u8]),
     ) -> VfsResult<()> {
         let (from_parent, to_parent) = (self.resolve_directory(from.0)?, self.resolve_directory(to.0)?);
-        let (from_name, to_name) = (Name::new(from.1)?, Name::new(to.1)?);
+        let (from_name, to_name) = (EntryName::new(from.1)?, EntryName::new(to.1)?);
         self.act_as(caller)?;
         let source = stat_name(&*from_parent, from_name.as_c_str());
         let target = self.peek(&to_parent, &to_name);

@@ -312,7 +312,7 @@ impl LocalBackend {
     }
 
     /// Opens a regular file's data with the rights of the thread.
-    fn open_data(&self, object: &crate::cache::Object, access: OpenAccess) -> VfsResult<OwnedFd> {
+    fn open_data(&self, object: &crate::cache::CachedObject, access: OpenAccess) -> VfsResult<OwnedFd> {
         let flags = match (access.read, access.write) {
             (true, true) => OFlags::RDWR,
             (false, true) => OFlags::WRONLY,

@@ -1,7 +1,7 @@
 //! Finding objects without root: where they were last, and a search of the tree when that is not
 //! known.
 
-use crate::{LocalBackend, attributes::stat_fd, name::Name};
+use crate::{LocalBackend, attributes::stat_fd, name::EntryName};
 use rustix::{
     fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat2},
     io::Errno,
@@ -185,7 +185,7 @@ impl LocalBackend {
     fn look_at(&self, path: &[Box<[u8]>], ino: u64, handle: &ObjectHandle) -> VfsResult<Found> {
         let mut fd = rustix::io::fcntl_dupfd_cloexec(&self.root.fd, 0).map_err(crate::errno::vfs_error)?;
         for name in path {
-            let name = Name::new(name)?;
+            let name = EntryName::new(name)?;
             fd = match self.open_name(&fd, &name) {
                 Ok(fd) => fd,
                 Err(Errno::MFILE | Errno::NFILE) => return Err(VfsError::Exhausted),

@@ -3,7 +3,7 @@
 use crate::{
     LocalBackend,
     attributes::{attributes, file_type, stat_fd},
-    cache::Object,
+    cache::CachedObject,
     errno::vfs_error,
 };
 use rustix::{
@@ -49,7 +49,7 @@ impl LocalBackend {
         Ok(attributes(&after, &self.changes))
     }
 
-    fn set_size(&self, object: &Object, file_type: FileType, size: u64) -> VfsResult<()> {
+    fn set_size(&self, object: &CachedObject, file_type: FileType, size: u64) -> VfsResult<()> {
         match file_type {
             FileType::RegularFile => {}
             FileType::Directory => return Err(VfsError::Isdir),
@@ -62,7 +62,7 @@ impl LocalBackend {
         ftruncate(&fd, size).map_err(vfs_error)
     }
 
-    pub(crate) fn set_owner(&self, object: &Object, set: &SetAttributes) -> VfsResult<()> {
+    pub(crate) fn set_owner(&self, object: &CachedObject, set: &SetAttributes) -> VfsResult<()> {
         // To the kernel the largest number means "leave it".
         if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
             return Err(VfsError::Inval);
@@ -71,7 +71,13 @@ impl LocalBackend {
         chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH).map_err(vfs_error)
     }
 
-    pub(crate) fn set_mode(&self, caller: &Caller, object: &Object, gid: u32, mode: u32) -> VfsResult<()> {
+    pub(crate) fn set_mode(
+        &self,
+        caller: &Caller,
+        object: &CachedObject,
+        gid: u32,
+        mode: u32,
+    ) -> VfsResult<()> {
         if object.file_type == FileType::Symlink {
             return Err(VfsError::Notsupp);
         }
@@ -89,7 +95,7 @@ impl LocalBackend {
         done.map_err(vfs_error)
     }
 
-    pub(crate) fn set_times(&self, object: &Object, set: &SetAttributes) -> VfsResult<()> {
+    pub(crate) fn set_times(&self, object: &CachedObject, set: &SetAttributes) -> VfsResult<()> {
         if set.atime.is_none() && set.mtime.is_none() {
             return Ok(());
         }

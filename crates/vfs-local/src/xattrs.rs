@@ -1,6 +1,6 @@
 //! Extended attributes of the user's name space; the kernel checks permissions.
 
-use crate::{LocalBackend, cache::Object, errno::vfs_error, sys};
+use crate::{LocalBackend, cache::CachedObject, errno::vfs_error, sys};
 use rustix::{
     buffer::spare_capacity,
     fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr},
@@ -69,7 +69,7 @@ impl LocalBackend {
     }
 
     /// Finds the object and takes on the caller's rights.
-    fn begin_xattr(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Arc<Object>> {
+    fn begin_xattr(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
         let object = self.resolve(object)?;
         if self.is_gone(&object) {
             return Err(VfsError::Stale);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Directory;
+use common::TestDirectory;
 use orthrus_vfs_local::{ServesAs, prepare_process};
 use std::{path::Path, sync::Arc};
 use vfs::conformance::Fixture;
@@ -12,7 +12,7 @@ use vfs::conformance::Fixture;
 /// Makes an export below `base`, or says why that cannot be.
 fn fixture_below(base: &Path) -> Option<Fixture> {
     prepare_process();
-    let directory = match Directory::new_in(base) {
+    let directory = match TestDirectory::new_in(base) {
         Ok(directory) => directory,
         Err(error) => {
             eprintln!("skipped: no directory in {}: {error}", base.display());
@@ -65,7 +65,7 @@ fn the_suite_holds_on_btrfs() {
 }
 
 mod nested {
-    use super::common::{self, Directory};
+    use super::common::{self, TestDirectory};
     use orthrus_vfs_local::{LocalOptions, NestedBackend};
     use std::sync::Arc;
     use vfs::conformance::Fixture;
@@ -74,7 +74,7 @@ mod nested {
         // Says why where it cannot be.
         let (_, probe) = common::export()?;
         let identities = probe.serves_as() == orthrus_vfs_local::ServesAs::Callers;
-        let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+        let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
         let backend = NestedBackend::open(directory.path(), &LocalOptions::default()).unwrap();
         Some(Fixture {
             backend: Arc::new(backend),

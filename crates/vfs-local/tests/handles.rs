@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Directory, export, me, mode, open, run_as_nobody, walk};
+use common::{TestDirectory, export, me, mode, open, run_as_nobody, walk};
 use orthrus_vfs_local::{LocalBackend, LocalError, LocalOptions, ServesAs, become_server, prepare_process};
 use std::{fs, process::Command};
 use vfs::{Backend, NewObject, ObjectHandle, OpenAccess, VfsError};
@@ -218,7 +218,7 @@ fn as_root_no_capability_is_left_that_bends_quotas_or_set_id_bits() {
 #[test]
 fn few_descriptors_suffice_for_many_objects() {
     prepare_process();
-    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let options = LocalOptions { object_cache_max: 32, ..LocalOptions::default() };
     let Ok(backend) = LocalBackend::open(directory.path(), &options) else { return };
     let open_files = || fs::read_dir("/proc/self/fd").unwrap().count();
@@ -239,7 +239,7 @@ fn few_descriptors_suffice_for_many_objects() {
 #[test]
 fn data_is_written_as_the_user_who_opened_the_file() {
     prepare_process();
-    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let Some(backend) = common::open(directory.path()) else { return };
     if backend.serves_as() != ServesAs::Callers {
         eprintln!("skipped: identities cannot be taken here");

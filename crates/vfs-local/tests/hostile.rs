@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Directory, me, mode};
+use common::{TestDirectory, me, mode};
 use orthrus_vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server, prepare_process};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
@@ -128,7 +128,7 @@ impl Drop for Ends<'_> {
 
 fn hold_out(open: impl Fn(&Path) -> Box<dyn Backend>) {
     prepare_process();
-    let place = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let place = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let (export, outside) = (place.path().join("export"), place.path().join("outside"));
     for path in [&export, &outside, &export.join("swap")] {
         fs::create_dir(path).unwrap();
@@ -192,7 +192,7 @@ fn links_that_come_and_go_are_never_followed_without_root() {
 #[test]
 fn what_takes_the_name_of_a_new_directory_stays_as_it_is() {
     prepare_process();
-    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let backend = LocalBackend::open(directory.path(), &LocalOptions::default()).unwrap();
     let (made, old) = (directory.path().join("made"), directory.path().join("old"));
     fs::create_dir(&old).unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Directory, me, mode, walk};
+use common::{TestDirectory, me, mode, walk};
 use orthrus_vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,13 +38,13 @@ fn run_where_mounts_are_nobody_elses() {
 
 /// A folder with a tmpfs mounted on "inner"; nothing where mounts would be everybody's.
 struct MountedFolder {
-    folder: Directory,
+    folder: TestDirectory,
 }
 
 impl MountedFolder {
     fn new() -> Option<Self> {
         std::env::var_os(MOUNTS_ARE_OWN)?;
-        let folder = Directory::new_in(&std::env::temp_dir()).unwrap();
+        let folder = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
         let place = Self { folder };
         place.mount("inner");
         Some(place)

@@ -77,7 +77,7 @@ impl PseudoNode {
 /// The read-only tree of names above the exports.
 #[derive(Debug)]
 pub struct PseudoFs {
-    /// PseudoNode 0 is the root.
+    /// Node 0 is the root.
     nodes: Vec<PseudoNode>,
     by_fileid: HashMap<u64, usize>,
     by_export: HashMap<u32, usize>,

@@ -11,7 +11,7 @@ const SLICE: Duration = Duration::from_millis(4);
 
 /// Processor time that the threads of a flood took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(super) struct UsedTime {
     /// Processor time by time.
     pub cores: f64,
     /// Threads it was spread over.
@@ -31,7 +31,7 @@ pub(super) struct Burner {
 
 impl Burner {
     /// Starts to burn what `used` says.
-    pub(super) fn start(used: Used) -> Self {
+    pub(super) fn start(used: UsedTime) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let share = (used.cores / used.threads.max(1) as f64).min(1.0);
         let burn = |_| {

@@ -1,6 +1,6 @@
 //! The floods: a table with a row each.
 
-use super::burner::{Used, thread_time};
+use super::burner::{UsedTime, thread_time};
 use super::peer;
 use crate::server::Server;
 use crate::world::{World, pattern};
@@ -100,11 +100,11 @@ impl Crew {
     }
 
     /// Ends the flood and returns what it took to send it.
-    pub(super) fn stop(self) -> Used {
+    pub(super) fn stop(self) -> UsedTime {
         self.stop.store(true, Relaxed);
         let time = self.began.elapsed().as_secs_f64();
         let used: Duration = self.threads.into_iter().map(|thread| thread.join().expect("it sends")).sum();
-        Used { cores: used.as_secs_f64() / time, threads: THREADS }
+        UsedTime { cores: used.as_secs_f64() / time, threads: THREADS }
     }
 }
 

@@ -1,4 +1,4 @@
-//! ClientNames that several clients change in one folder while its disk loses power.
+//! Names that several clients change in one folder while its disk loses power.
 
 use client::{Error, Filesystem, OpenHow, Options, Security};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts};

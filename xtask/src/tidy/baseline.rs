@@ -7,13 +7,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// How many findings of each rule a file has.
-pub(super) type Counts = BTreeMap<String, BTreeMap<String, usize>>;
+pub(super) type FindingCounts = BTreeMap<String, BTreeMap<String, usize>>;
 
 /// Reads lines of the form `NAME RULE=COUNT RULE=COUNT`; a missing file is empty.
 ///
 /// # Errors
 /// If a line has another form.
-pub(super) fn read(path: &Path) -> anyhow::Result<Counts> {
+pub(super) fn read(path: &Path) -> anyhow::Result<FindingCounts> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| entry(line).with_context(|| format!("{}: {line:?}", path.display()))).collect()
@@ -33,7 +33,7 @@ fn entry(line: &str) -> anyhow::Result<(String, BTreeMap<String, usize>)> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn write(path: &Path, counts: &Counts) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, counts: &FindingCounts) -> anyhow::Result<()> {
     let mut text = String::new();
     for (name, rules) in counts {
         text.push_str(name);
@@ -46,12 +46,12 @@ pub(super) fn write(path: &Path, counts: &Counts) -> anyhow::Result<()> {
 }
 
 /// Sums the findings of a rule over all names.
-pub(super) fn total(counts: &Counts, rule: &str) -> usize {
+pub(super) fn total(counts: &FindingCounts, rule: &str) -> usize {
     counts.values().filter_map(|rules| rules.get(rule)).sum()
 }
 
 /// Returns the findings of a rule in one file, or the definitions of one type.
-pub(super) fn count(counts: &Counts, name: &str, rule: &str) -> usize {
+pub(super) fn count(counts: &FindingCounts, name: &str, rule: &str) -> usize {
     counts.get(name).and_then(|rules| rules.get(rule)).copied().unwrap_or(0)
 }
 
@@ -73,7 +73,7 @@ pub(super) const NEW: &str = "new files";
 
 /// Lists the counts that grew. New files together may have as many findings as listed ones have
 /// lost, so that moved code needs no update.
-pub(super) fn growth(allowed: &Counts, now: &Counts) -> Vec<Growth> {
+pub(super) fn growth(allowed: &FindingCounts, now: &FindingCounts) -> Vec<Growth> {
     let mut found = Vec::new();
     let mut new: BTreeMap<&String, usize> = BTreeMap::new();
     for (name, rules) in now {
@@ -100,7 +100,7 @@ pub(super) fn growth(allowed: &Counts, now: &Counts) -> Vec<Growth> {
 mod tests {
     use super::*;
 
-    fn counts(entries: &[(&str, usize)]) -> Counts {
+    fn counts(entries: &[(&str, usize)]) -> FindingCounts {
         let width = |count| [("width".to_owned(), count)].into();
         entries.iter().map(|(name, count)| ((*name).to_owned(), width(*count))).collect()
     }

@@ -11,7 +11,7 @@ mod prose;
 mod source;
 
 use anyhow::{Context, bail};
-use baseline::Counts;
+use baseline::FindingCounts;
 use source::RustSource;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -100,9 +100,10 @@ fn print(finding: &RuleBreak) {
 }
 
 /// Says which type names gained a definition.
-fn new_names(listed: &Counts, now: &Counts) -> Vec<String> {
-    let count =
-        |counts: &Counts, name: &str| counts.get(name).map_or(1, |_| baseline::count(counts, name, TYPES));
+fn new_names(listed: &FindingCounts, now: &FindingCounts) -> Vec<String> {
+    let count = |counts: &FindingCounts, name: &str| {
+        counts.get(name).map_or(1, |_| baseline::count(counts, name, TYPES))
+    };
     let grown = now.keys().filter(|name| count(now, name) > count(listed, name));
     grown
         .map(|name| format!("type {name} has {} definitions; choose another name", count(now, name)))
@@ -110,14 +111,14 @@ fn new_names(listed: &Counts, now: &Counts) -> Vec<String> {
 }
 
 /// Says which type names are defined once now and have to leave the list.
-fn gone_names(listed: &Counts, now: &Counts) -> Vec<String> {
+fn gone_names(listed: &FindingCounts, now: &FindingCounts) -> Vec<String> {
     let gone = listed.keys().filter(|name| !now.contains_key(*name));
     gone.map(|name| format!("type {name} is unique now; run `cargo xtask tidy --update` and commit the list"))
         .collect()
 }
 
 /// True if the total of any rule is above its baseline, and the baseline lists any.
-fn larger(allowed: &Counts, now: &Counts) -> bool {
+fn larger(allowed: &FindingCounts, now: &FindingCounts) -> bool {
     if allowed.is_empty() {
         return false;
     }
@@ -232,8 +233,8 @@ impl Survey {
     }
 
     /// Counts the findings of each rule by file.
-    fn counts(&self) -> Counts {
-        let mut counts = Counts::new();
+    fn counts(&self) -> FindingCounts {
+        let mut counts = FindingCounts::new();
         for finding in &self.findings {
             let rules = counts.entry(finding.path.clone()).or_default();
             *rules.entry(finding.rule.to_owned()).or_default() += 1;
@@ -242,13 +243,13 @@ impl Survey {
     }
 
     /// Counts the definitions of each type name that has several.
-    fn duplicates(&self) -> Counts {
+    fn duplicates(&self) -> FindingCounts {
         let several = self.types.iter().filter(|(_, count)| **count > 1);
         several.map(|(name, count)| (name.clone(), [(TYPES.to_owned(), *count)].into())).collect()
     }
 
     /// Says which counts grew, and prints the findings of these files.
-    fn faults(&self, listed: &Counts, now: &Counts) -> Vec<String> {
+    fn faults(&self, listed: &FindingCounts, now: &FindingCounts) -> Vec<String> {
         let mut faults = Vec::new();
         for growth in baseline::growth(listed, now) {
             let baseline::Growth { name, rule, allowed, now } = growth;
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_type_that_lost_its_duplicate_must_leave_the_list() {
-        let listed = |names: &[&str]| -> Counts {
+        let listed = |names: &[&str]| -> FindingCounts {
             names.iter().map(|name| ((*name).to_owned(), [(TYPES.to_owned(), 2)].into())).collect()
         };
         let (both, place, run) = (listed(&["Place", "Run"]), listed(&["Place"]), listed(&["Run"]));

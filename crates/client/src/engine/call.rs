@@ -17,7 +17,7 @@ pub(super) const CALLS_MAX: usize = 1 << PLACE_BITS;
 
 /// The progress of a call.
 #[derive(Clone, Debug)]
-pub(crate) enum Stage {
+pub(crate) enum CallStage {
     /// The call waits for a slot.
     Waiting,
     /// The call has a slot and a connection, and waits for the next flush.
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
 
 /// A call from its submission to its reply.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct EngineCall {
     /// Transaction id of the current attempt.
     pub xid: u32,
     /// The ticket that identifies the call to its caller.
@@ -50,7 +50,7 @@ pub(crate) struct Call {
     /// Index of the connection, once a slot is assigned.
     pub link: usize,
     /// The current stage of the call.
-    pub stage: Stage,
+    pub stage: CallStage,
     /// The time at which the call fails with a timeout.
     pub deadline: Instant,
     /// Whether the call has timed out. It keeps its slot, since the server may still execute it.
@@ -62,7 +62,7 @@ pub(crate) struct Call {
 /// The table of calls. Its size is bounded by [`CALLS_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    entries: Vec<Option<Call>>,
+    entries: Vec<Option<EngineCall>>,
     free: Vec<u32>,
     generation: u32,
     tickets: u64,
@@ -99,7 +99,7 @@ impl Calls {
         let place = self.free.pop()?;
         self.generation = self.generation.wrapping_add(1);
         self.tickets += 1;
-        let call = Call {
+        let call = EngineCall {
             xid: (self.generation << PLACE_BITS) | place,
             ticket: Ticket(self.tickets),
             tag: new.options.tag,
@@ -110,7 +110,7 @@ impl Calls {
             internal: new.internal,
             slot: None,
             link: 0,
-            stage: Stage::Waiting,
+            stage: CallStage::Waiting,
             deadline: now + new.options.timeout.unwrap_or(timeout),
             abandoned: false,
             renewals: 0,
@@ -120,17 +120,17 @@ impl Calls {
     }
 
     /// Returns the call at an index.
-    pub(crate) fn get(&self, place: u32) -> Option<&Call> {
+    pub(crate) fn get(&self, place: u32) -> Option<&EngineCall> {
         self.entries.get(place as usize)?.as_ref()
     }
 
     /// Returns the call at an index.
-    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut Call> {
+    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut EngineCall> {
         self.entries.get_mut(place as usize)?.as_mut()
     }
 
     /// Removes a call from the table.
-    pub(crate) fn remove(&mut self, place: u32) -> Option<Call> {
+    pub(crate) fn remove(&mut self, place: u32) -> Option<EngineCall> {
         let call = self.entries.get_mut(place as usize)?.take()?;
         self.free.push(place);
         Some(call)
@@ -143,12 +143,12 @@ impl Calls {
     }
 
     /// Returns all calls with their indexes.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Call)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut EngineCall)> {
         self.entries.iter_mut().enumerate().filter_map(|(place, call)| Some((place as u32, call.as_mut()?)))
     }
 
     /// Removes all calls from the table.
-    pub(crate) fn drain(&mut self) -> Vec<Call> {
+    pub(crate) fn drain(&mut self) -> Vec<EngineCall> {
         self.free.clear();
         self.entries.drain(..).flatten().collect()
     }

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use super::call::{NewCall, Stage};
+use super::call::{CallStage, NewCall};
 use super::link::{Link, LinkState};
 use crate::client::{CallOptions, Client, IdentityId, Ticket};
 use crate::compound::{Compound, assign};
 use crate::error::Error;
-use crate::security::{Expected, Head, Outgoing, seal};
+use crate::security::{Expected, Head, OutgoingCall, seal};
 use nfs4::NFSPROC4_COMPOUND;
 
 /// Calls that use one connection before the next one takes over. The calls of one flush share a
@@ -73,7 +73,7 @@ impl Client {
         if !ready.is_empty() {
             let mut calls: Vec<_> = ready
                 .iter_mut()
-                .map(|call| Outgoing { message: &mut call.message, head: &call.head })
+                .map(|call| OutgoingCall { message: &mut call.message, head: &call.head })
                 .collect();
             seal(&mut calls, &mut self.confounders)?;
             self.last_sent = Instant::now();
@@ -108,7 +108,7 @@ impl Client {
             let Some(slot) = self.slots.acquire() else { return };
             assign(&mut call.message, &slot);
             call.slot = Some(slot);
-            call.stage = Stage::Queued;
+            call.stage = CallStage::Queued;
             self.waiting.pop_front();
             if run % run_max == 0 {
                 self.last_link = self.next_link();
@@ -175,7 +175,7 @@ impl Client {
         let SealableCall { place, link, message, head } = ready;
         if let Some(call) = self.calls.get_mut(place) {
             call.message = message;
-            call.stage = Stage::Sent(Expected::of(&head.protection));
+            call.stage = CallStage::Sent(Expected::of(&head.protection));
         }
         if let Some(connection) = self.links.get_mut(link).and_then(|link| link.connection()) {
             connection.push(place);

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::Calls;
-use super::pace::Pace;
+use super::pace::EnginePace;
 use crate::error::TransportError;
 use crate::raw::RawConnection;
 
@@ -28,7 +28,7 @@ pub(crate) struct Link {
     /// Whether the server requires the connection to be bound to the session.
     pub must_bind: bool,
     /// The schedule that holds the connection back.
-    pub pace: Pace,
+    pub pace: EnginePace,
 }
 
 /// The state of a connection.
@@ -67,7 +67,7 @@ impl Link {
     /// Creates a link over an established connection.
     pub(crate) fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let state = LinkState::Up(Connection::new(connection)?);
-        Ok(Self { state, queued: VecDeque::new(), must_bind: false, pace: Pace::default() })
+        Ok(Self { state, queued: VecDeque::new(), must_bind: false, pace: EnginePace::default() })
     }
 
     /// Returns the connection, if it is up.

@@ -12,5 +12,5 @@ mod pace;
 mod receive;
 mod repair;
 
-pub(crate) use call::{Call, Calls};
+pub(crate) use call::{Calls, EngineCall};
 pub(crate) use link::{Link, LinkState};

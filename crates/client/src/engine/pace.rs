@@ -10,7 +10,7 @@ const HELD_MAX: Duration = Duration::from_secs(2);
 
 /// Whether a connection is held back, and the time of the next change.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct EnginePace {
     held: bool,
     /// The number of sent calls at which `held` flips.
     turns_at: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Pace {
     until: Option<Instant>,
 }
 
-impl Pace {
+impl EnginePace {
     /// Returns whether the connection is held back.
     pub(crate) const fn is_held(&self) -> bool {
         self.held
@@ -35,7 +35,7 @@ impl Client {
         let stuck: usize = self.links.iter().map(Link::held_calls).sum();
         if stuck > 0 && stuck == self.calls.len() {
             // No further call would overtake them.
-            let free = || Pace { held: false, turns_at: sent + 1, until: Some(now + HELD_MAX) };
+            let free = || EnginePace { held: false, turns_at: sent + 1, until: Some(now + HELD_MAX) };
             self.links.iter_mut().for_each(|link| link.pace = free());
         }
         let mut room = (self.links.len() / 2).saturating_sub(self.held_links());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::call::Stage;
+use super::call::CallStage;
 use super::link::LinkState;
 use crate::client::{CallOptions, Client, Completion, Ticket};
 use crate::compound::Compound;
@@ -239,8 +239,8 @@ impl Client {
         let xid = u32::from_be_bytes(*record.first_chunk()?);
         let place = self.calls.find(xid)?;
         let call = self.calls.get_mut(place).filter(|call| call.link == index)?;
-        match std::mem::replace(&mut call.stage, Stage::Queued) {
-            Stage::Sent(expected) => Some((place, expected)),
+        match std::mem::replace(&mut call.stage, CallStage::Queued) {
+            CallStage::Sent(expected) => Some((place, expected)),
             other => {
                 call.stage = other;
                 None
@@ -296,7 +296,7 @@ impl Client {
             // safe.
             Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if repeatable => {
                 call.slot = None;
-                call.stage = Stage::Waiting;
+                call.stage = CallStage::Waiting;
                 self.slots.release(slot.id, true);
                 self.waiting.push_back(place);
             }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use nfs4::ChannelDirFromClient4;
 
-use super::call::Stage;
+use super::call::CallStage;
 use super::link::{Connection, Link, LinkState};
 use crate::client::{Client, IdentityId, control, raw};
 use crate::error::{Error, TransportError};
@@ -24,7 +24,7 @@ impl Client {
     /// Completes calls whose deadline has passed. A call with a slot keeps it until the server
     /// replies, because the server may still execute the call (RFC 8881 section 2.10.6.2).
     fn time_out(&mut self, now: Instant) {
-        let late = |call: &super::Call| !call.abandoned && now >= call.deadline;
+        let late = |call: &super::EngineCall| !call.abandoned && now >= call.deadline;
         let places: Vec<_> =
             self.calls.iter_mut().filter(|(_, call)| late(call)).map(|(place, _)| place).collect();
         for place in places {
@@ -50,8 +50,8 @@ impl Client {
         link.state = LinkState::Down { since: now, retry_at: now, backoff: self.options.backoff };
         self.next_check = now;
         for (place, call) in self.calls.iter_mut() {
-            if call.link == index && matches!(call.stage, Stage::Sent(_)) {
-                call.stage = Stage::Queued;
+            if call.link == index && matches!(call.stage, CallStage::Sent(_)) {
+                call.stage = CallStage::Queued;
                 link.queued.push_back(place);
                 self.statistics.calls_repeated += 1;
             }

@@ -13,7 +13,7 @@ pub use context::GssContext;
 pub(crate) use identity::Identity;
 pub(crate) use open::{Expected, Incoming, open};
 pub use seal::{Damage, GssCall, Head, Protection};
-pub(crate) use seal::{Outgoing, seal};
+pub(crate) use seal::{OutgoingCall, seal};
 
 use crate::error::Error;
 

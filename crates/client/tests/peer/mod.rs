@@ -14,7 +14,7 @@ use xdr::{Decode as _, Decoder, Encode as _, Encoder};
 pub(crate) const SESSION: [u8; 16] = [0x5e; 16];
 
 /// A COMPOUND that a peer has received, and the number of its connection.
-pub(crate) type Seen = (usize, Compound4Args<'static>);
+pub(crate) type SeenRequest = (usize, Compound4Args<'static>);
 
 /// The reaction of a peer to a COMPOUND.
 pub(crate) enum Answer {
@@ -34,17 +34,17 @@ pub(crate) enum Answer {
     Target(u32),
 }
 
-type PeerScript = Box<dyn FnMut(&Seen) -> Answer + Send>;
+type PeerScript = Box<dyn FnMut(&SeenRequest) -> Answer + Send>;
 
 /// A listening server with a script.
 pub(crate) struct Peer {
     pub address: SocketAddr,
-    pub seen: Arc<Mutex<Vec<Seen>>>,
+    pub seen: Arc<Mutex<Vec<SeenRequest>>>,
 }
 
 impl Peer {
     /// Starts a peer that answers by `script`.
-    pub(crate) fn start(script: impl FnMut(&Seen) -> Answer + Send + 'static) -> Self {
+    pub(crate) fn start(script: impl FnMut(&SeenRequest) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -92,11 +92,16 @@ pub(crate) fn sequence_of(compound: &Compound4Args<'_>) -> Option<Sequence4Args>
 }
 
 /// Returns whether the COMPOUND has the operation.
-pub(crate) fn has(seen: &Seen, operation: NfsOpnum4) -> bool {
+pub(crate) fn has(seen: &SeenRequest, operation: NfsOpnum4) -> bool {
     seen.1.argarray.iter().any(|op| op.discriminant() == operation)
 }
 
-fn serve(number: usize, mut connection: RawConnection, script: &Mutex<PeerScript>, log: &Mutex<Vec<Seen>>) {
+fn serve(
+    number: usize,
+    mut connection: RawConnection,
+    script: &Mutex<PeerScript>,
+    log: &Mutex<Vec<SeenRequest>>,
+) {
     while let Ok(Some(record)) = connection.receive_record(Duration::from_secs(60)) {
         let Ok(Message::Call(call)) = Message::parse(&record) else { return };
         let mut decoder = Decoder::new(&record[call.arguments_at..]);

@@ -1,11 +1,11 @@
-//! LibraryContext establishment, one token at a time.
+//! Context establishment, one token at a time.
 
 use std::ptr;
 use std::time::Duration;
 
 use super::credential::Cred;
 use super::lucid::Exported;
-use super::name::Name;
+use super::name::GssName;
 use super::raw;
 use super::status::{Owned, check, error};
 use crate::error::{GssError, Status, major};
@@ -37,7 +37,7 @@ impl LibraryContext {
 
     /// Returns the name of the peer that this side (the initiator) requested, as in the ticket.
     fn target(&self) -> Result<String, GssError> {
-        let mut name = Name(ptr::null_mut());
+        let mut name = GssName(ptr::null_mut());
         let mut minor = 0;
         // SAFETY: the context is established; `name` owns the returned name; unwanted outputs are
         // null.
@@ -83,7 +83,7 @@ pub(crate) struct AcceptedToken {
 pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<AcceptedToken, GssError> {
     let input = raw::Buffer::lend(token);
     let mut context = LibraryContext(ptr::null_mut());
-    let mut peer = Name(ptr::null_mut());
+    let mut peer = GssName(ptr::null_mut());
     let mut reply = Owned::new();
     let mut delegated = Cred(ptr::null_mut());
     let (mut minor, mut lifetime) = (0, 0);
@@ -119,7 +119,7 @@ pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<AcceptedToken, GssErro
 pub(crate) struct Initiation {
     context: LibraryContext,
     cred: Cred,
-    target: Name,
+    target: GssName,
 }
 
 /// The result of one step of an initiation.
@@ -131,7 +131,7 @@ pub(crate) enum Advance {
 }
 
 impl Initiation {
-    pub(crate) fn new(cred: Cred, target: Name) -> Self {
+    pub(crate) fn new(cred: Cred, target: GssName) -> Self {
         Self { context: LibraryContext(ptr::null_mut()), cred, target }
     }
 

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::ptr;
 
-use super::name::Name;
+use super::name::GssName;
 use super::raw;
 use super::status::check;
 use crate::error::{GssError, Status, major};
@@ -49,7 +49,7 @@ unsafe impl Send for Cred {}
 impl Cred {
     /// Acquires a credential of the Kerberos mechanism. Without a name, takes any that the store
     /// has.
-    pub(crate) fn acquire(name: Option<&Name>, usage: Usage, store: &Store) -> Result<Self, GssError> {
+    pub(crate) fn acquire(name: Option<&GssName>, usage: Usage, store: &Store) -> Result<Self, GssError> {
         let pairs: Vec<raw::KeyValue> =
             store.0.iter().map(|(k, v)| raw::KeyValue { key: k.as_ptr(), value: v.as_ptr() }).collect();
         let set =

@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 
 pub(crate) use context::{Advance, Initiation, accept};
 pub(crate) use credential::{Cred, Store, Usage};
-pub(crate) use name::Name;
+pub(crate) use name::GssName;
 
 use crate::configuration::ConfigurationError;
 

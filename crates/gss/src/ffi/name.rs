@@ -7,12 +7,12 @@ use super::status::{Owned, check};
 use crate::error::GssError;
 
 /// A name of the library, released on drop.
-pub(crate) struct Name(pub(super) raw::NameId);
+pub(crate) struct GssName(pub(super) raw::NameId);
 
 // SAFETY: an MIT name is written only during its creation; the library locks its later caching.
-unsafe impl Send for Name {}
+unsafe impl Send for GssName {}
 
-impl Name {
+impl GssName {
     /// Imports `service@host` (RFC 2743 section 4.1).
     pub(crate) fn service(target: &str) -> Result<Self, GssError> {
         // SAFETY: reads a static of the library that is set at load time.
@@ -49,7 +49,7 @@ impl Name {
     }
 }
 
-impl Drop for Name {
+impl Drop for GssName {
     fn drop(&mut self) {
         let mut minor = 0;
         // SAFETY: the name came from the library and is released once; null is allowed.

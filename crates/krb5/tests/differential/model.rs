@@ -23,12 +23,12 @@ impl Place for Box<[u8]> {
 }
 
 /// Both sides of one context.
-pub(crate) struct Context {
+pub(crate) struct ModelContext {
     initiator: ContextKeys,
     acceptor: ContextKeys,
 }
 
-impl Context {
+impl ModelContext {
     fn new(enctype: Enctype, seed: u8) -> Self {
         let key: Vec<u8> = (0..enctype.key_len() as u8).map(|i| i.wrapping_mul(31) ^ seed).collect();
         let side = |role| ContextKeys::new(enctype, &key, role, true).expect("the right length");
@@ -40,13 +40,13 @@ impl Context {
 pub(crate) const CONTEXTS: usize = 12;
 
 /// Makes the contexts that messages name by number; the enctypes take turns.
-pub(crate) fn contexts() -> Vec<Context> {
-    (0..CONTEXTS).map(|n| Context::new(Enctype::ALL[n % 4], n as u8)).collect()
+pub(crate) fn contexts() -> Vec<ModelContext> {
+    (0..CONTEXTS).map(|n| ModelContext::new(Enctype::ALL[n % 4], n as u8)).collect()
 }
 
 /// Damage to a token or a signature in transit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Damage {
+pub(crate) enum TokenDamage {
     /// The token arrives unchanged.
     None,
     /// The bits of `mask` are flipped in the byte at `at`, modulo the length.
@@ -67,13 +67,13 @@ pub(crate) struct Message {
     /// The offsets at which the token is cut into pieces, each modulo its length plus one.
     pub cuts: Vec<usize>,
     /// The damage in transit.
-    pub damage: Damage,
+    pub damage: TokenDamage,
 }
 
 impl Message {
     /// Makes a message in one piece, without damage.
     pub(crate) fn new(context: usize, len: usize) -> Self {
-        Self { context, len, cuts: Vec::new(), damage: Damage::None }
+        Self { context, len, cuts: Vec::new(), damage: TokenDamage::None }
     }
 
     /// Returns the same message, cut into pieces.
@@ -82,7 +82,7 @@ impl Message {
     }
 
     /// Returns the same message with damage.
-    pub(crate) fn damaged(self, damage: Damage) -> Self {
+    pub(crate) fn damaged(self, damage: TokenDamage) -> Self {
         Self { damage, ..self }
     }
 
@@ -110,16 +110,16 @@ impl Message {
     fn damage(&self, token: &mut Vec<u8>, wrap: bool) {
         let len = token.len();
         match self.damage {
-            Damage::None => {}
-            Damage::Flip { at, mask } => token[at % len] ^= mask,
-            Damage::Cut { at } => token.truncate(at % len),
-            Damage::Rotate { count } if wrap => {
+            TokenDamage::None => {}
+            TokenDamage::Flip { at, mask } => token[at % len] ^= mask,
+            TokenDamage::Cut { at } => token.truncate(at % len),
+            TokenDamage::Rotate { count } if wrap => {
                 let body = &mut token[16..];
                 let by = usize::from(count) % body.len();
                 body.rotate_right(by);
                 token[6..8].copy_from_slice(&count.to_be_bytes());
             }
-            Damage::Rotate { .. } => {}
+            TokenDamage::Rotate { .. } => {}
         }
     }
 }
@@ -138,7 +138,11 @@ fn segments<'a>(pieces: &'a mut [&'a mut [u8]]) -> Segments<'a> {
 }
 
 /// Seals the batch with the settings of `run`.
-pub(crate) fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
+pub(crate) fn seal<P: Place>(
+    contexts: &[ModelContext],
+    messages: &[Message],
+    run: &mut Run<'_>,
+) -> Vec<Vec<u8>> {
     let mut tokens: Vec<Vec<P>> = messages
         .iter()
         .enumerate()
@@ -169,7 +173,7 @@ type OpenedToken = Result<(Unwrapped, Vec<u8>), TokenError>;
 
 /// Opens tokens on the other side, with the settings of `run`.
 fn open<P: Place>(
-    contexts: &[Context],
+    contexts: &[ModelContext],
     messages: &[Message],
     tokens: &[Vec<u8>],
     run: &mut Run<'_>,
@@ -201,7 +205,7 @@ fn open<P: Place>(
 }
 
 /// Signs the plaintexts with the settings of `run`.
-fn sign<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
+fn sign<P: Place>(contexts: &[ModelContext], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
     let data: Vec<P> = messages.iter().enumerate().map(|(n, message)| P::of(&message.plain(n))).collect();
     let mut batch: Vec<_> = messages
         .iter()
@@ -220,7 +224,7 @@ fn sign<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>)
 
 /// Verifies signatures on the other side, with the settings of `run`.
 fn check<P: Place>(
-    contexts: &[Context],
+    contexts: &[ModelContext],
     messages: &[Message],
     tokens: &[Vec<u8>],
     run: &mut Run<'_>,
@@ -265,13 +269,14 @@ fn agreed<T: PartialEq>(what: &str, mut work: impl FnMut(&mut Run<'_>) -> Vec<T>
 ///
 /// # Panics
 /// If the paths differ, or if an undamaged message does not come back.
-pub(crate) fn agree<P: Place>(contexts: &[Context], messages: &[Message]) {
+pub(crate) fn agree<P: Place>(contexts: &[ModelContext], messages: &[Message]) {
     let mut tokens = agreed("wrap", |run| seal::<P>(contexts, messages, run));
     for (message, token) in messages.iter().zip(&mut tokens) {
         message.damage(token, true);
     }
     let opened = agreed("unwrap", |run| open::<P>(contexts, messages, &tokens, run));
-    let genuine = |message: &Message| matches!(message.damage, Damage::None | Damage::Rotate { .. });
+    let genuine =
+        |message: &Message| matches!(message.damage, TokenDamage::None | TokenDamage::Rotate { .. });
     for (n, (message, opened)) in messages.iter().zip(opened).enumerate() {
         match opened {
             Ok((unwrapped, plain)) => {

@@ -1,7 +1,7 @@
 //! One call during a tick.
 
 use crate::metrics::Kind;
-use crate::rpcsec::GssCall;
+use crate::rpcsec::ReceivedGssCall;
 use crate::security::Security;
 use rpc::gss::{RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, ConnectionId, Denied};
@@ -38,7 +38,7 @@ pub(crate) enum Auth {
     /// INIT: a context is to be created.
     Init,
     /// Data or DESTROY by an established context.
-    Gss(GssCall),
+    Gss(ReceivedGssCall),
 }
 
 /// The decision on a call.
@@ -60,16 +60,18 @@ impl Auth {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Sys(_) => Kind::Sys,
-            Self::Gss(GssCall { procedure: RpcGssProcT::RPCSEC_GSS_DATA, service, .. }) => match service {
-                RpcGssServiceT::rpc_gss_svc_none => Kind::Krb5,
-                RpcGssServiceT::rpc_gss_svc_integrity => Kind::Krb5i,
-                RpcGssServiceT::rpc_gss_svc_privacy => Kind::Krb5p,
-            },
+            Self::Gss(ReceivedGssCall { procedure: RpcGssProcT::RPCSEC_GSS_DATA, service, .. }) => {
+                match service {
+                    RpcGssServiceT::rpc_gss_svc_none => Kind::Krb5,
+                    RpcGssServiceT::rpc_gss_svc_integrity => Kind::Krb5i,
+                    RpcGssServiceT::rpc_gss_svc_privacy => Kind::Krb5p,
+                }
+            }
             Self::Gss(_) | Self::Init | Self::None => Kind::Other,
         }
     }
 
-    pub(crate) fn gss(&self) -> Option<&GssCall> {
+    pub(crate) fn gss(&self) -> Option<&ReceivedGssCall> {
         if let Self::Gss(call) = self { Some(call) } else { None }
     }
 }
@@ -122,7 +124,7 @@ impl Job {
     }
 
     /// Returns the RPCSEC_GSS part of a call that no stage has stopped.
-    pub(crate) fn runnable_gss(&self) -> Option<&GssCall> {
+    pub(crate) fn runnable_gss(&self) -> Option<&ReceivedGssCall> {
         if self.verdict == Verdict::Run { self.auth.gss() } else { None }
     }
 

@@ -1,4 +1,4 @@
-//! CallbackTable of callbacks in flight and of callbacks that wait for a slot.
+//! Table of callbacks in flight and of callbacks that wait for a slot.
 
 use super::CallbackTransport;
 use super::security::Proof;
@@ -46,7 +46,7 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// The callbacks of all clients that are in flight or wait for a slot. Only callbacks take its one
 /// lock.
 #[derive(Default)]
-pub(crate) struct Callbacks {
+pub(crate) struct CallbackQueue {
     transport: OnceLock<Box<dyn CallbackTransport>>,
     contexts: OnceLock<Arc<ContextTable>>,
     /// When the contexts of callbacks were last marked as used, in seconds.
@@ -57,7 +57,7 @@ pub(crate) struct Callbacks {
     pub(super) unanswered: LogLimit,
 }
 
-impl Callbacks {
+impl CallbackQueue {
     fn table(&self) -> MutexGuard<'_, CallbackTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ mod message;
 mod run;
 mod security;
 
-pub(crate) use calls::Callbacks;
+pub(crate) use calls::CallbackQueue;
 
 use rpc::ConnectionId;
 

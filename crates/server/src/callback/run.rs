@@ -2,8 +2,8 @@
 
 use super::CallbackTransport;
 use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
-use super::message::{self, Answer, Said};
-use super::security::{Opened, Proof};
+use super::message::{self, CallbackAnswer, Said};
+use super::security::{OpenedCallback, Proof};
 use crate::engine::{FileKey, Nfs};
 use nfs4::{
     Bitmap4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args, CbRecallAny4Args,
@@ -168,22 +168,22 @@ impl Nfs {
         let Some(xid) = record.first_chunk().map(|xid| u32::from_be_bytes(*xid)) else { return false };
         let Some(proof) = self.callbacks.proof(xid, connection.0) else { return false };
         let opened = match proof.open(record) {
-            Opened::Forged => return false,
-            Opened::Refused => None,
-            Opened::Results(results) => Some(results),
+            OpenedCallback::Forged => return false,
+            OpenedCallback::Refused => None,
+            OpenedCallback::Results(results) => Some(results),
         };
         let Some(sent) = self.callbacks.take(xid, connection.0) else { return false };
         let (task, tries) = (sent.task, sent.tries);
-        match opened.as_deref().map_or(Answer::Refused, message::answer) {
-            Answer::Done(results) => {
+        match opened.as_deref().map_or(CallbackAnswer::Refused, message::answer) {
+            CallbackAnswer::Done(results) => {
                 self.state.callbacks().end_callback(sent.call, CallbackEnd::Answered);
                 self.answered(&task, Ok(results), now);
             }
-            Answer::Failed(status) => {
+            CallbackAnswer::Failed(status) => {
                 self.state.callbacks().end_callback(sent.call, CallbackEnd::Answered);
                 self.answered(&task, Err(status), now);
             }
-            Answer::Again(end) => {
+            CallbackAnswer::Again(end) => {
                 self.state.callbacks().end_callback(sent.call, end);
                 // After NFS4ERR_DELAY the callback is repeated later.
                 match end != CallbackEnd::Unknown && tries < TRIES_MAX {
@@ -191,7 +191,7 @@ impl Nfs {
                     false => self.give_up_callback(&task),
                 }
             }
-            Answer::Refused => self.lose(sent, now, true),
+            CallbackAnswer::Refused => self.lose(sent, now, true),
         }
         if let Some(next) = client_of(&task).and_then(|client| self.callbacks.next_waiting(client)) {
             self.start_callback(next, 0, now);

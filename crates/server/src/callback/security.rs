@@ -38,7 +38,7 @@ pub(super) struct GssProof {
 
 /// The result of checking an answer, before its results are decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Opened<'a> {
+pub(super) enum OpenedCallback<'a> {
     /// The results of an accepted call.
     Results(Cow<'a, [u8]>),
     /// The client has refused the call.
@@ -131,16 +131,16 @@ impl Proof {
     }
 
     /// Checks an answer and removes its protection.
-    pub(super) fn open<'a>(&self, record: &'a [u8]) -> Opened<'a> {
+    pub(super) fn open<'a>(&self, record: &'a [u8]) -> OpenedCallback<'a> {
         match (ReplyHeader::parse(record), self) {
             (Ok(ReplyHeader::Accepted { verifier, status, results_at, .. }), Self::Gss(proof)) => {
-                proof.open(record, &verifier, status, results_at).unwrap_or(Opened::Forged)
+                proof.open(record, &verifier, status, results_at).unwrap_or(OpenedCallback::Forged)
             }
             (Ok(ReplyHeader::Accepted { status: Accepted::Success, results_at, .. }), _) => {
-                Opened::Results(record.get(results_at..).unwrap_or_default().into())
+                OpenedCallback::Results(record.get(results_at..).unwrap_or_default().into())
             }
             // A denial carries no signature.
-            _ => Opened::Refused,
+            _ => OpenedCallback::Refused,
         }
     }
 }
@@ -184,13 +184,13 @@ impl GssProof {
         verifier: &OpaqueAuth<'_>,
         status: Accepted,
         results_at: usize,
-    ) -> Option<Opened<'a>> {
+    ) -> Option<OpenedCallback<'a>> {
         let keys = self.context.keys();
         let is_gss = verifier.known_flavor() == Some(AuthFlavor::RPCSEC_GSS);
         keys.verify(&self.sequence.to_be_bytes(), verifier.body).ok().filter(|_| is_gss)?;
         if status != Accepted::Success {
-            return Some(Opened::Refused);
+            return Some(OpenedCallback::Refused);
         }
-        self.channel().open(record, results_at).ok().map(Opened::Results)
+        self.channel().open(record, results_at).ok().map(OpenedCallback::Results)
     }
 }

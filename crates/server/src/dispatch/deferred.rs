@@ -1,7 +1,7 @@
 //! Deferred calls: they would block, so another thread runs them and a later tick sends their
 //! replies.
 
-use super::execute::Answer;
+use super::execute::CallAnswer;
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
 use crate::compound::CompoundStatus;
@@ -255,10 +255,10 @@ impl<E: Engine> Server<E> {
         let connection = away.connection();
         let now = self.now();
         match self.give_up(away, now) {
-            Answer::Ready(reply) => {
+            CallAnswer::Ready(reply) => {
                 CompletedCall { connection, reply: Some(reply), since: now, record: Vec::new() }
             }
-            Answer::Close(_) | Answer::DeferredCall(_) => CompletedCall::defect(connection),
+            CallAnswer::Close(_) | CallAnswer::DeferredCall(_) => CompletedCall::defect(connection),
         }
     }
 
@@ -277,21 +277,25 @@ impl<E: Engine> Server<E> {
     /// Answers a deferred call that no thread has room for: a COMPOUND with NFS4ERR_DELAY, the
     /// creation of a context with SYSTEM_ERR, which does not blame the client's credential (RFC
     /// 5531 section 9).
-    pub(super) fn give_up(&self, away: DeferredCall<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
+    pub(super) fn give_up(
+        &self,
+        away: DeferredCall<E::Suspended>,
+        now: Duration,
+    ) -> CallAnswer<E::Suspended> {
         let DeferredCall { job, mut buffer, stage, .. } = away;
         let (connection, kind) = (job.connection, job.kind);
         match stage {
             Stage::Init => {
                 Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
                 memory::give(job.record);
-                Answer::Ready(Outgoing { connection, kind, buffer, protection: None })
+                CallAnswer::Ready(Outgoing { connection, kind, buffer, protection: None })
             }
             Stage::Compound { protection, suspended } => {
                 self.with_call(&job, &ELSEWHERE, now, |call| {
                     self.engine.give_up(call, &mut buffer, suspended)
                 });
                 memory::give(job.record);
-                Answer::Ready(Outgoing { connection, kind, buffer, protection })
+                CallAnswer::Ready(Outgoing { connection, kind, buffer, protection })
             }
         }
     }

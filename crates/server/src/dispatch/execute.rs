@@ -6,7 +6,7 @@ use crate::call::{Auth, Job, Verdict};
 use crate::compound::CompoundStatus;
 use crate::engine::{Call, WaitPolicy};
 use crate::metrics::{Metrics, Trouble};
-use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_overhead};
+use crate::rpcsec::{Created, Outgoing, Protection, ReceivedGssCall, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthStat, ConnectionId, Denied, OpaqueAuth, RECORD_MARK_LEN, memory};
@@ -23,7 +23,7 @@ const REPLY_CAPACITY: usize = 1024;
 const SYS_OVERHEAD: usize = 6 * 4;
 
 /// The outcome of a call.
-pub(super) enum Answer<S> {
+pub(super) enum CallAnswer<S> {
     /// A reply that lacks only its protection.
     Ready(Outgoing),
     /// No reply: the connection closes.
@@ -58,16 +58,16 @@ impl<E: Engine> Server<E> {
         }
         let patience = if outlet.has_elsewhere() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
         let answer = match self.answer(job, patience, &scratch.operation, now) {
-            Answer::DeferredCall(away) => match outlet.send_away(away) {
+            CallAnswer::DeferredCall(away) => match outlet.send_away(away) {
                 Ok(()) => return,
                 Err(away) => self.give_up(away, now),
             },
             answer => answer,
         };
         match answer {
-            Answer::Ready(reply) => scratch.send(reply),
-            Answer::Close(connection) => scratch.closing.push(connection),
-            Answer::DeferredCall(_) => {}
+            CallAnswer::Ready(reply) => scratch.send(reply),
+            CallAnswer::Close(connection) => scratch.closing.push(connection),
+            CallAnswer::DeferredCall(_) => {}
         }
     }
 
@@ -89,11 +89,11 @@ impl<E: Engine> Server<E> {
         patience: WaitPolicy,
         operation: &AtomicU32,
         now: Duration,
-    ) -> Answer<E::Suspended> {
+    ) -> CallAnswer<E::Suspended> {
         let mut buffer = Encoder::from_vec(memory::take(REPLY_CAPACITY));
         buffer.raw(&[0; RECORD_MARK_LEN]);
         let run = match job.verdict {
-            Verdict::Close | Verdict::Ignore => return Answer::Close(job.connection),
+            Verdict::Close | Verdict::Ignore => return CallAnswer::Close(job.connection),
             Verdict::Deny(why) => {
                 self.deny(&job, why, &mut buffer, now);
                 CallProgress::Done(None)
@@ -105,11 +105,11 @@ impl<E: Engine> Server<E> {
             CallProgress::Waits(stage) => {
                 // The buffer that READ has reserved is not held while the call waits.
                 memory::fit(buffer.as_mut_vec());
-                Answer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now() })
+                CallAnswer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now() })
             }
             CallProgress::Done(protection) => {
                 memory::give(job.record);
-                Answer::Ready(Outgoing { connection: job.connection, kind: job.kind, buffer, protection })
+                CallAnswer::Ready(Outgoing { connection: job.connection, kind: job.kind, buffer, protection })
             }
         }
     }
@@ -250,7 +250,7 @@ fn unavailable(job: &Job) -> Option<Accepted> {
 /// Begins an accepted reply with the verifier of the call's flavor.
 fn accept(job: &Job, status: Accepted, buffer: &mut Encoder) -> Option<Protection> {
     if let Auth::Gss(call) = &job.auth {
-        let GssCall { context, sequence, .. } = call;
+        let ReceivedGssCall { context, sequence, .. } = call;
         return Some(begin_reply(buffer, job.xid, status, context, call.body_service(), *sequence));
     }
     status.encode(buffer, job.xid, &OpaqueAuth::NONE);

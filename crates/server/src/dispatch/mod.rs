@@ -19,8 +19,8 @@ pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
 use crate::call::{Job, PAUSE_WORK};
 use crate::compound::CompoundStatus;
 use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy};
-use crate::metrics::{Reports, Watch};
-use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec};
+use crate::metrics::{Reports, TickWatch};
+use crate::rpcsec::{ContextTable, Outgoing, ReplyConfounders, Rpcsec};
 use nfs4::NfsOpnum4;
 use rpc::ConnectionId;
 use std::net::SocketAddr;
@@ -200,14 +200,14 @@ pub struct Scratch {
     outgoing_bytes: usize,
     /// The number of replies in `outgoing` whose results are to be signed or encrypted.
     outgoing_bodies: usize,
-    confounders: Confounders,
+    confounders: ReplyConfounders,
     closing: Vec<ConnectionId>,
     /// The last connection reported to the sink: see [`ReplySink::vouch`].
     vouched: Option<ConnectionId>,
     /// The number of the current operation; 0 for none.
     operation: Arc<AtomicU32>,
     sys: SysCache,
-    watch: Watch,
+    watch: TickWatch,
 }
 
 /// The NFS server as the transport sees it: records in, records out. All threads share it.

@@ -4,7 +4,7 @@ use super::sys::SysCache;
 use super::{Engine, Server};
 use crate::call::{Auth, Job, Verdict};
 use crate::metrics::{Metrics, Trouble};
-use crate::rpcsec::{GssCall, Handle};
+use crate::rpcsec::{Handle, ReceivedGssCall};
 use nfs4::NFSPROC4_NULL;
 use rpc::gss::{CredentialError, GssCredential, RpcGssProcT};
 use rpc::{AuthFlavor, AuthStat, CallError, CallHeader, ConnectionId, Denied, Message, OpaqueAuth, RPC_VERS};
@@ -99,7 +99,7 @@ impl<E: Engine> Server<E> {
             Metrics::add(&self.metrics.unknown_handles, 1);
             return Err(AuthStat::RPCSEC_GSS_CREDPROBLEM);
         };
-        Ok(Auth::Gss(GssCall {
+        Ok(Auth::Gss(ReceivedGssCall {
             context,
             procedure: credential.procedure,
             service: credential.service,

@@ -6,7 +6,7 @@ use super::names_held::NamesHeld;
 use super::program_waits::ProgramWaits;
 use super::replies::Replies;
 use super::{Cause, ClientRecords, Fh, FileKey, NfsConfig, Offloads, Start};
-use crate::callback::Callbacks;
+use crate::callback::CallbackQueue;
 use crate::metrics::Outcomes;
 use crate::security::Security;
 use identity::Mapper;
@@ -74,7 +74,7 @@ pub struct Nfs {
     recording: Mutex<()>,
     /// The number of failed syncs, which is part of the write verifier.
     sync_failures: AtomicU64,
-    pub(crate) callbacks: Callbacks,
+    pub(crate) callbacks: CallbackQueue,
     pub(crate) offloads: Offloads,
     pub(super) names: NamesHeld,
     pub(crate) breaks: Arc<Breaks>,
@@ -109,7 +109,7 @@ impl Nfs {
             state,
             recording: Mutex::default(),
             sync_failures: AtomicU64::new(0),
-            callbacks: Callbacks::default(),
+            callbacks: CallbackQueue::default(),
             offloads: Offloads::default(),
             names: NamesHeld::default(),
             breaks: Arc::default(),

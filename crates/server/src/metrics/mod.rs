@@ -15,4 +15,4 @@ pub use lags::Lags;
 pub(crate) use lags::TickLags;
 pub use outcomes::Outcomes;
 pub use times::{Kind, Stage, Times};
-pub(crate) use times::{Watch, Work, only};
+pub(crate) use times::{TickWatch, Work, only};

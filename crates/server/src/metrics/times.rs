@@ -118,7 +118,7 @@ fn nanoseconds(time: Duration) -> u64 {
 
 /// The stopwatch of one tick.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct TickWatch {
     /// When the records of this tick arrived, if known.
     arrived: Option<Duration>,
     /// The end of the time that is already counted.
@@ -129,7 +129,7 @@ pub(crate) struct Watch {
     back: Vec<(Kind, Duration)>,
 }
 
-impl Watch {
+impl TickWatch {
     /// Sets the time at which the records of the next ticks arrived.
     pub(crate) fn arrived(&mut self, at: Duration) {
         self.arrived = Some(at);

@@ -8,7 +8,7 @@ use xdr::{Decode, Decoder, Encoder};
 ///
 /// # Errors
 /// NFS4ERR_OP_NOT_IN_SESSION, NFS4ERR_NOENT for a context that is not the caller's, and the errors
-/// of [`state::Callbacks::backchannel_ctl`].
+/// of [`state::CallbackQueue::backchannel_ctl`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = BackchannelCtl4Args::decode(args)?;
     let session = c.progress.session.as_ref().ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION)?;

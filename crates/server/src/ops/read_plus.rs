@@ -13,7 +13,7 @@ const DATA_HEADER: usize = 16;
 const HOLE: usize = 20;
 /// Largest padding behind data, in bytes.
 const PADDING: usize = 3;
-/// SegmentEncoder of one reply: each costs the file system a search.
+/// Segments of one reply: each costs the file system a search.
 const SEGMENTS_MAX: u32 = 256;
 /// Bytes reserved behind the data, as in READ.
 const TAIL: usize = 512;
@@ -21,7 +21,7 @@ const TAIL: usize = 512;
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Reads directly into the reply, as READ does, and describes holes instead of sending their zeros.
-/// A file without holes is one segment, and blocks no more than READ does. SegmentEncoder that do not fit
+/// A file without holes is one segment, and blocks no more than READ does. Segments that do not fit
 /// into the reply are omitted.
 ///
 /// # Errors

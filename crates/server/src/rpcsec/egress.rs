@@ -162,9 +162,9 @@ const CONFOUNDERS_DRAWN: usize = 64;
 
 /// Random bytes for coming replies; each is used once.
 #[derive(Default)]
-pub(crate) struct Confounders(Vec<[u8; CONFOUNDER_LEN]>);
+pub(crate) struct ReplyConfounders(Vec<[u8; CONFOUNDER_LEN]>);
 
-impl Confounders {
+impl ReplyConfounders {
     fn next(&mut self, random: &dyn Fn(&mut [u8])) -> [u8; CONFOUNDER_LEN] {
         if self.0.is_empty() {
             self.0.resize(CONFOUNDERS_DRAWN, [0; CONFOUNDER_LEN]);
@@ -179,7 +179,7 @@ impl Confounders {
 pub(crate) fn seal(
     replies: &mut [Outgoing],
     random: &dyn Fn(&mut [u8]),
-    confounders: &mut Confounders,
+    confounders: &mut ReplyConfounders,
     pause: &mut dyn FnMut(),
     signed: &mut dyn FnMut(),
 ) {

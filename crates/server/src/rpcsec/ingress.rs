@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// The RPCSEC_GSS part of a call with an established context.
 #[derive(Debug)]
-pub(crate) struct GssCall {
+pub(crate) struct ReceivedGssCall {
     pub(crate) context: SharedContext,
     pub(crate) procedure: RpcGssProcT,
     pub(crate) service: RpcGssServiceT,
@@ -21,7 +21,7 @@ pub(crate) struct GssCall {
     pub(crate) verifier: Range<usize>,
 }
 
-impl GssCall {
+impl ReceivedGssCall {
     /// Returns the service of the body. Arguments and results are protected in data messages only
     /// (RFC 2203 section 5.3.2).
     pub(crate) fn body_service(&self) -> RpcGssServiceT {

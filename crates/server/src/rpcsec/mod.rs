@@ -23,8 +23,8 @@ pub use table::ContextTable;
 
 pub(crate) use context::SharedContext;
 pub(crate) use control::Created;
-pub(crate) use egress::{Confounders, Outgoing, Protection, begin_reply, reply_overhead, seal};
-pub(crate) use ingress::{GssCall, decrypt, verify_headers, verify_integrity};
+pub(crate) use egress::{Outgoing, Protection, ReplyConfounders, begin_reply, reply_overhead, seal};
+pub(crate) use ingress::{ReceivedGssCall, decrypt, verify_headers, verify_integrity};
 
 use crate::call::PAUSE_WORK;
 use crate::metrics::Metrics;

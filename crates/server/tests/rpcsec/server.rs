@@ -29,7 +29,7 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The parts of a call that the engine has received.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenCall {
     pub flavor: SecFlavor,
     pub principal: Option<String>,
     pub uid: Option<u32>,
@@ -43,7 +43,7 @@ pub(crate) struct Seen {
 /// Answers each COMPOUND with its own arguments.
 #[derive(Default)]
 pub(crate) struct Echo {
-    pub seen: Mutex<Vec<Seen>>,
+    pub seen: Mutex<Vec<SeenCall>>,
 }
 
 impl Engine for Echo {
@@ -59,7 +59,7 @@ impl Engine for Echo {
 
     fn compound(&self, call: &Call<'_>, reply: &mut Encoder, _: WaitPolicy) -> CompoundStatus<Infallible> {
         let caller = call.security.caller.as_ref();
-        self.seen.lock().unwrap().push(Seen {
+        self.seen.lock().unwrap().push(SeenCall {
             flavor: call.security.flavor,
             principal: call.security.principal.as_deref().map(str::to_owned),
             uid: caller.map(|caller| caller.uid),
@@ -141,7 +141,7 @@ impl Host {
         Self::build(Echo::default(), None, Arc::default())
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<SeenCall> {
         std::mem::take(&mut *self.server.engine().seen.lock().unwrap())
     }
 }

@@ -14,9 +14,9 @@ use xdr::Encoder;
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
 /// Echoes arguments, and blocks first if they begin with "slow".
-pub(crate) struct Slow;
+pub(crate) struct SlowNames;
 
-/// The part of the reply that a [`Slow`] call has made before it stopped.
+/// The part of the reply that a [`SlowNames`] call has made before it stopped.
 pub(crate) struct Half;
 
 impl WaitsFor for Half {
@@ -28,7 +28,7 @@ impl WaitsFor for Half {
 const OUTCOME: CompoundOutcome =
     CompoundOutcome { status: Nfsstat4::NFS4_OK, operations: 1, replayed: false };
 
-impl Engine for Slow {
+impl Engine for SlowNames {
     type Suspended = Half;
 
     fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus<Half> {
@@ -93,7 +93,7 @@ impl Elsewhere {
     }
 
     /// Runs the deferred calls on another thread, and answers them by a tick without other calls.
-    fn carry_out(&mut self, host: &mut Host<Slow>) {
+    fn carry_out(&mut self, host: &mut Host<SlowNames>) {
         let server = &host.server;
         let work = |away: Vec<_>| away.into_iter().map(|away| server.carry_out(away)).collect::<Vec<_>>();
         let away = std::mem::take(&mut self.away);
@@ -103,8 +103,8 @@ impl Elsewhere {
     }
 }
 
-pub(crate) fn host() -> (Host<Slow>, Client) {
-    let mut host = Host::over(Slow);
+pub(crate) fn host() -> (Host<SlowNames>, Client) {
+    let mut host = Host::over(SlowNames);
     let client = Client::establish(&mut host, ETYPE, "alice@TEST");
     (host, client)
 }

@@ -7,7 +7,7 @@
 
 use crate::Leases;
 use crate::clients::registry::{Enrolled, Registry};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::{ClientKey, Effects};
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -85,9 +85,9 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
 
     fn holds(&self, client: &Enrolled, meant: impl Fn(&F) -> bool) -> bool {
         let client_state = client.record.lock_any();
-        let is_open = |key: &Key| self.state.opens.read(*key, |open| meant(&open.file)) == Some(true);
+        let is_open = |key: &SlabKey| self.state.opens.read(*key, |open| meant(&open.file)) == Some(true);
         let is_delegated =
-            |key: &Key| self.state.delegations.read(*key, |held| meant(&held.file)) == Some(true);
+            |key: &SlabKey| self.state.delegations.read(*key, |held| meant(&held.file)) == Some(true);
         client_state.opens.iter().any(is_open) || client_state.delegations.iter().any(is_delegated)
     }
 

@@ -15,7 +15,7 @@ use crate::clients::creator::Creator;
 use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenant;
 use crate::clients::users::User;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicU32, AtomicUsize};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::table::Table;
@@ -28,13 +28,13 @@ use std::time::Duration;
 
 /// Names a client record; the operations of a COMPOUND get it from SEQUENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClientKey(pub(crate) Key);
+pub struct ClientKey(pub(crate) SlabKey);
 
 impl ClientKey {
     /// Stands for a connection whose client is not known: no client has such a key.
     pub fn of_connection(connection: u64) -> Self {
         // Generations of keys begin with one.
-        Self(Key { index: connection as u32, generation: 0 })
+        Self(SlabKey { index: connection as u32, generation: 0 })
     }
 }
 
@@ -64,21 +64,21 @@ pub(crate) struct Client {
 pub(crate) struct ClientState {
     /// The record is removed: whoever still has it gets NFS4ERR_DEADSESSION.
     pub(crate) closed: bool,
-    pub(crate) open_owners: BTreeMap<Arc<[u8]>, Key>,
-    pub(crate) lock_owners: BTreeMap<Arc<[u8]>, Key>,
-    pub(crate) opens: BTreeSet<Key>,
+    pub(crate) open_owners: BTreeMap<Arc<[u8]>, SlabKey>,
+    pub(crate) lock_owners: BTreeMap<Arc<[u8]>, SlabKey>,
+    pub(crate) opens: BTreeSet<SlabKey>,
     /// Those who have opened something, by their principals.
     pub(crate) users: BTreeMap<Arc<[u8]>, Arc<User>>,
     /// By lock owner and open.
-    pub(crate) lock_states: BTreeMap<(Key, Key), Key>,
+    pub(crate) lock_states: BTreeMap<(SlabKey, SlabKey), SlabKey>,
     /// Lock stateids and locked ranges together.
     pub(crate) locks: usize,
     /// Revoked ones included.
-    pub(crate) delegations: BTreeSet<Key>,
+    pub(crate) delegations: BTreeSet<SlabKey>,
     /// Delegations that were revoked and not freed yet.
     pub(crate) revoked: usize,
     /// Copies that go on, and those of whose end it has to be told.
-    pub(crate) copies: BTreeSet<Key>,
+    pub(crate) copies: BTreeSet<SlabKey>,
     /// When the client was last asked to give delegations of its choice back.
     pub(crate) recall_any_at: Option<Duration>,
     pub(crate) reclaim_complete: bool,

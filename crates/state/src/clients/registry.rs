@@ -9,7 +9,7 @@ use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::scramble::{Domain, Scramble};
 use crate::sessions::{Session, SessionActivity};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{MutexGuard, PoisonError};
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
@@ -49,7 +49,7 @@ pub(crate) struct Enrolled {
     /// What a retry of the last CREATE_SESSION gets; before the first it is the contrived
     /// NFS4ERR_SEQ_MISORDERED.
     pub(crate) create_reply: Result<Box<CreateSessionOk>>,
-    pub(crate) sessions: Vec<Key>,
+    pub(crate) sessions: Vec<SlabKey>,
     /// When the lease was renewed other than by a session that it has now.
     pub(crate) renewed: Duration,
     /// Whether the client is on stable storage.

@@ -119,7 +119,7 @@ impl Tenants {
 
 /// Something of which there is a limited amount for all tenants, or for all users of a client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pool {
+pub(crate) struct TenantPool {
     /// What there may be at most.
     pub(crate) max: usize,
     /// What there is.
@@ -128,7 +128,7 @@ pub(crate) struct Pool {
     pub(crate) holders: usize,
 }
 
-impl Pool {
+impl TenantPool {
     /// Whether a holder of `own` may take more: as long as it holds less than twice of what is
     /// free, or less than its part of what is left.
     ///
@@ -187,7 +187,7 @@ mod tests {
         for holders in 1..=64 {
             let mut own = 0;
             let all: usize = held.iter().sum();
-            while (Pool { max, all: all + own, holders }).admits(own) {
+            while (TenantPool { max, all: all + own, holders }).admits(own) {
                 own += 1;
             }
             let least = max / KEPT_PART / holders / holders;

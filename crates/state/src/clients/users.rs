@@ -6,7 +6,7 @@
 
 use crate::Clients;
 use crate::clients::ClientState;
-use crate::clients::tenants::{Pool, Tenant, is_of};
+use crate::clients::tenants::{Tenant, TenantPool, is_of};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result};
 use std::hash::Hash;
@@ -40,20 +40,20 @@ impl ClientState {
         }
     }
 
-    fn pool(&self, max: usize, all: usize, own: usize) -> Pool {
-        Pool { max, all, holders: self.users.len() + usize::from(own == 0) }
+    fn pool(&self, max: usize, all: usize, own: usize) -> TenantPool {
+        TenantPool { max, all, holders: self.users.len() + usize::from(own == 0) }
     }
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
-    fn opens_pool(&self, own: usize) -> Pool {
+    fn opens_pool(&self, own: usize) -> TenantPool {
         let (max, all) = (self.state.limits.opens_max, self.state.opens.count());
-        Pool { max, all, holders: self.state.tenants.len() + usize::from(own == 0) }
+        TenantPool { max, all, holders: self.state.tenants.len() + usize::from(own == 0) }
     }
 
-    fn locks_pool(&self) -> Pool {
+    fn locks_pool(&self) -> TenantPool {
         let (max, all) = (self.state.limits.locks_max, self.state.locks.count());
-        Pool { max, all, holders: self.state.tenants.len() }
+        TenantPool { max, all, holders: self.state.tenants.len() }
     }
 
     /// Checks one more open against the limits of the client and of the server, and unless it is

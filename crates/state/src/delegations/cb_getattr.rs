@@ -7,7 +7,7 @@
 
 use crate::Delegations;
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
@@ -144,7 +144,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     }
 
     /// Returns the other client that has a delegation for writing, and that delegation.
-    fn other_writer(&self, client: ClientKey, file: &F) -> Option<(ClientKey, Key)> {
+    fn other_writer(&self, client: ClientKey, file: &F) -> Option<(ClientKey, SlabKey)> {
         let (files, own) = (self.state.files.read(file), (client, (self.state.view)(file)));
         let mut all = files.get(file)?.delegations.iter();
         all.find(|(holder, held)| **holder != own && held.write)

@@ -5,7 +5,7 @@ use crate::Delegations;
 use crate::clients::{Client, ClientState};
 use crate::delegations::{Delegation, DelegationPhase, SEQID};
 use crate::opens::shares::WRITE;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::{StateRef, check_seqid};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
@@ -37,7 +37,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         stateid: &Stateid4,
         file: &F,
         access: u32,
-    ) -> Result<Key> {
+    ) -> Result<SlabKey> {
         let StateRef::Delegation(key) = self.state.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
@@ -54,7 +54,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     pub(crate) fn read_delegation<R>(
         &self,
         client: ClientKey,
-        key: Key,
+        key: SlabKey,
         seqid: u32,
         run: impl FnOnce(&Delegation<F, O>) -> Result<R>,
     ) -> Result<R> {
@@ -76,7 +76,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     pub(crate) fn delegated_access<R>(
         &self,
         client: ClientKey,
-        key: Key,
+        key: SlabKey,
         seqid: u32,
         file: &F,
         access: u32,
@@ -98,7 +98,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         &self,
         record: &Client,
         client_state: &mut ClientState,
-        key: Key,
+        key: SlabKey,
         effects: &mut Effects<O>,
     ) {
         let revoked =
@@ -115,7 +115,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has
     /// ended before.
-    pub(crate) fn take_delegation(&self, key: Key) {
+    pub(crate) fn take_delegation(&self, key: SlabKey) {
         let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
         let Some((client, name)) = self.state.delegations.table.read(key, look) else { return };
         let mut files = self.state.files.lock(&name);

@@ -15,7 +15,7 @@ use crate::delegations::cb_getattr::GetattrWaits;
 use crate::delegations::recalls::Contention;
 use crate::files::{FileState, Holder};
 use crate::opens::shares::{READ, WRITE};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -35,7 +35,7 @@ const RECALL_ANY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Names a delegation; the server gives it back to say which one it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DelegationKey(pub(crate) Key);
+pub struct DelegationKey(pub(crate) SlabKey);
 
 /// What delegation an OPEN is to come with.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ pub(crate) struct Delegation<F, O> {
 pub(crate) struct DelegationTable<F, O> {
     table: Table<Delegation<F, O>>,
     /// Recalled delegations by the time when they are revoked; a leaf of the lock order.
-    recalls: Mutex<BTreeSet<(Duration, Key)>>,
+    recalls: Mutex<BTreeSet<(Duration, SlabKey)>>,
     contention: Contention,
     /// Delegations, for the limit.
     count: AtomicUsize,
@@ -136,17 +136,17 @@ impl<F, O> DelegationTable<F, O> {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&Delegation<F, O>) -> R) -> Option<R> {
+    pub(crate) fn read<R>(&self, key: SlabKey, run: impl FnOnce(&Delegation<F, O>) -> R) -> Option<R> {
         self.table.read(key, run)
     }
 
     /// Locks the recalled delegations, by the time when they are revoked. A leaf of the lock order.
-    pub(crate) fn recalls(&self) -> MutexGuard<'_, BTreeSet<(Duration, Key)>> {
+    pub(crate) fn recalls(&self) -> MutexGuard<'_, BTreeSet<(Duration, SlabKey)>> {
         self.recalls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
-    pub(crate) fn each(&self, run: impl FnMut(Key, &Delegation<F, O>)) {
+    pub(crate) fn each(&self, run: impl FnMut(SlabKey, &Delegation<F, O>)) {
         self.table.each(run);
     }
 
@@ -162,7 +162,7 @@ pub(crate) const SEQID: u32 = 1;
 /// A client's delegation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldDelegation {
-    pub(crate) key: Key,
+    pub(crate) key: SlabKey,
     pub(crate) write: bool,
 }
 

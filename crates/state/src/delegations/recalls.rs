@@ -6,7 +6,7 @@ use crate::clients::{Client, ClientState};
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase, ReferringCall, recall_any};
 use crate::files::FileState;
 use crate::sessions::nanoseconds;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::{
     AtomicU64,
@@ -99,7 +99,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     /// Has a delegation recalled, to be revoked by then if not earlier. The caller holds the file's
     /// stripe.
-    fn begin_recall(&self, client: ClientKey, key: Key, until: Duration, effects: &mut Effects<O>) {
+    fn begin_recall(&self, client: ClientKey, key: SlabKey, until: Duration, effects: &mut Effects<O>) {
         let before = self.state.delegations.table.write(key, |delegation| {
             let before = delegation.phase;
             match &mut delegation.phase {
@@ -227,8 +227,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     /// Returns the recalls that no client has taken yet.
     pub fn unanswered_recalls(&self) -> Vec<CallbackTask> {
-        let keys: Vec<Key> = self.state.delegations.recalls().iter().map(|(_, key)| *key).collect();
-        let task = |key: Key| {
+        let keys: Vec<SlabKey> = self.state.delegations.recalls().iter().map(|(_, key)| *key).collect();
+        let task = |key: SlabKey| {
             self.state.delegations.table.read(key, |found| match found.phase {
                 DelegationPhase::Recalled { answered: false, .. } => {
                     Some(CallbackTask::Recall { client: found.client, delegation: DelegationKey(key) })
@@ -241,7 +241,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     /// Revokes the delegations that were not given back in time, and returns how many.
     pub(crate) fn revoke_overdue(&self, now: Duration, effects: &mut Effects<O>) -> usize {
-        let overdue: Vec<Key> = self
+        let overdue: Vec<SlabKey> = self
             .state
             .delegations
             .recalls()
@@ -252,7 +252,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         overdue.into_iter().filter(|key| self.revoke(*key, effects)).count()
     }
 
-    fn revoke(&self, key: Key, effects: &mut Effects<O>) -> bool {
+    fn revoke(&self, key: SlabKey, effects: &mut Effects<O>) -> bool {
         let holder = self.state.delegations.table.read(key, |delegation| delegation.client);
         let Some(record) = holder.and_then(|holder| self.state.client(holder).ok()) else { return false };
         let mut client_state = record.lock_any();

@@ -10,12 +10,12 @@ use crate::clients::registry::Registry;
 use crate::clients::users::User;
 use crate::clients::{Client, ClientState};
 use crate::files::FileState;
-use crate::locks::ranges::{Held, RangeTable};
+use crate::locks::ranges::{HeldRange, RangeTable};
 use crate::locks::waits::LockWait;
 use crate::locks::waits::Notices;
 use crate::opens::shares::{READ, WRITE};
 use crate::opens::{Open, next_seqid};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicUsize;
@@ -29,14 +29,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// No key of any lock owner: the generation is never zero.
-const NOBODY: Key = Key { index: u32::MAX, generation: 0 };
+const NOBODY: SlabKey = SlabKey { index: u32::MAX, generation: 0 };
 
 /// A lock stateid: of one lock owner under one open.
 #[derive(Debug)]
 pub(crate) struct LockState {
     pub(crate) client: ClientKey,
-    pub(crate) owner: Key,
-    pub(crate) open: Key,
+    pub(crate) owner: SlabKey,
+    pub(crate) open: SlabKey,
     /// Whom it counts for: the open's user.
     pub(crate) user: Arc<User>,
     pub(crate) seqid: u32,
@@ -73,28 +73,28 @@ impl<F> LockTable<F> {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&LockState) -> R) -> Option<R> {
+    pub(crate) fn read<R>(&self, key: SlabKey, run: impl FnOnce(&LockState) -> R) -> Option<R> {
         self.table.read(key, run)
     }
 
     #[cfg(test)]
-    pub(crate) fn each(&self, run: impl FnMut(Key, &LockState)) {
+    pub(crate) fn each(&self, run: impl FnMut(SlabKey, &LockState)) {
         self.table.each(run);
     }
 }
 
 /// What LOCK, LOCKU and FREE_STATEID work on.
 pub(crate) struct LockTarget<F> {
-    pub(crate) open: Key,
+    pub(crate) open: SlabKey,
     pub(crate) file: F,
     /// The open's share_access.
     access: u32,
     /// Whom the open counts for.
     user: Arc<User>,
     /// The lock owner; [`NOBODY`] if it is new.
-    pub(crate) owner: Key,
+    pub(crate) owner: SlabKey,
     /// The lock stateid, if there is one already.
-    state: Option<Key>,
+    state: Option<SlabKey>,
 }
 
 /// A LOCK may cut one range into three parts and make a lock stateid.
@@ -165,7 +165,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             }
             (None, Locker::Existing(_)) => NOBODY,
         };
-        let lock = |ranges: &mut RangeTable<Key>, owner| ranges.lock(owner, range, request.write);
+        let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.write);
         let locked = self.change_ranges(&mut client_state, &place.user, file, key, lock);
         self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // What was locked for writing may be locked for reading now.
@@ -287,7 +287,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
         let mut files = self.state.files.lock(file);
-        let unlock = |ranges: &mut RangeTable<Key>, owner| ranges.unlock(owner, range);
+        let unlock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
             Some(state) => {
                 let unlocked = self.change_ranges(&mut client_state, &user, state, key, unlock);
@@ -324,21 +324,21 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    fn place(&self, open: Key, owner: Key, state: Option<Key>) -> Result<LockTarget<F>> {
+    fn place(&self, open: SlabKey, owner: SlabKey, state: Option<SlabKey>) -> Result<LockTarget<F>> {
         let look = |open: &Open<F, O>| (open.file.clone(), open.share.access, Arc::clone(&open.user));
         let (file, access, user) = self.state.opens.read(open, look).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         Ok(LockTarget { open, file, access, user, owner, state })
     }
 
     /// Returns what a lock stateid belongs to.
-    pub(crate) fn lock_of(&self, key: Key) -> Result<LockTarget<F>> {
+    pub(crate) fn lock_of(&self, key: SlabKey) -> Result<LockTarget<F>> {
         let found = self.state.locks.table.read(key, |lock| (lock.open, lock.owner));
         let (open, owner) = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.place(open, owner, Some(key))
     }
 
     /// Finds the lock stateid, which has to be one of `file`.
-    fn find_lock(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<Key> {
+    fn find_lock(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<SlabKey> {
         let StateRef::Lock(key) = self.state.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
@@ -349,7 +349,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    fn denied(&self, held: Held<Key>) -> LockDenied {
+    fn denied(&self, held: HeldRange<SlabKey>) -> LockDenied {
         // Whoever holds a range has a lock stateid, and its owner lives, as long as the file's
         // stripe is locked.
         let owner = self.state.opens.owner(held.holder, |owner| (owner.clientid, owner.name.to_vec()));
@@ -364,7 +364,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     }
 
     /// The lock owner's name, whether or not it has locked anything yet.
-    fn name_of(&self, request: &Lock<'_, F>, owner: Key) -> Arc<[u8]> {
+    fn name_of(&self, request: &Lock<'_, F>, owner: SlabKey) -> Arc<[u8]> {
         match request.locker {
             Locker::New { owner, .. } => owner.into(),
             Locker::Existing(_) => {
@@ -392,7 +392,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         clientid: Clientid4,
         place: &LockTarget<F>,
         owner: &[u8],
-    ) -> Key {
+    ) -> SlabKey {
         let open = place.open;
         let turn = client_state.next_stripe();
         let owner = match client_state.lock_owners.get(owner) {
@@ -424,8 +424,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         client_state: &mut ClientState,
         user: &User,
         file: &mut FileState<F>,
-        key: Key,
-        change: impl FnOnce(&mut RangeTable<Key>, Key),
+        key: SlabKey,
+        change: impl FnOnce(&mut RangeTable<SlabKey>, SlabKey),
     ) -> Result<Stateid4> {
         let changed = self.state.locks.table.write(key, |lock| {
             lock.seqid = next_seqid(lock.seqid);
@@ -457,7 +457,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         client_state: &mut ClientState,
         name: &F,
         file: &mut FileState<F>,
-        key: Key,
+        key: SlabKey,
         effects: &mut Effects<O>,
     ) {
         let Some(lock) = self.state.locks.table.remove(key) else { return };
@@ -476,8 +476,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     }
 
     /// Tells whether the lock owner has a lock stateid on the file.
-    fn has_lock_state(&self, client_state: &ClientState, owner: Key, file: &F) -> bool {
-        let of_owner = client_state.lock_states.range((owner, Key::MIN)..=(owner, Key::MAX));
+    fn has_lock_state(&self, client_state: &ClientState, owner: SlabKey, file: &F) -> bool {
+        let of_owner = client_state.lock_states.range((owner, SlabKey::MIN)..=(owner, SlabKey::MAX));
         of_owner
             .into_iter()
             .any(|((_, open), _)| self.state.opens.read(*open, |open| open.file == *file).unwrap_or(false))

@@ -65,7 +65,7 @@ pub enum LockedFor {
 
 /// A lock that somebody holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held<H> {
+pub(crate) struct HeldRange<H> {
     pub(crate) holder: H,
     pub(crate) range: LockRange,
     pub(crate) write: bool,
@@ -100,14 +100,14 @@ impl<H: Copy + Ord> RangeTable<H> {
     }
 
     /// Returns a lock of somebody else that does not allow this one.
-    pub(crate) fn conflict(&self, holder: H, range: LockRange, write: bool) -> Option<Held<H>> {
+    pub(crate) fn conflict(&self, holder: H, range: LockRange, write: bool) -> Option<HeldRange<H>> {
         let others = self.holders.iter().filter(|(other, _)| **other != holder);
         others
             .flat_map(|(other, ranges)| {
                 overlapping(ranges, range).map(|(range, write)| (*other, range, write))
             })
             .find(|(_, _, held_write)| write || *held_write)
-            .map(|(holder, range, write)| Held { holder, range, write })
+            .map(|(holder, range, write)| HeldRange { holder, range, write })
     }
 
     /// Locks a range: what the holder has there becomes of this type. Conflicts are for the caller

@@ -7,7 +7,7 @@ use crate::Callbacks;
 use crate::Locks;
 use crate::files::FileState;
 use crate::locks::ranges::LockRange;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{CallbackTask, ClientKey, Clientid4, Effects};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(crate) struct LockWait<F> {
     pub(crate) clientid: Clientid4,
     pub(crate) name: Arc<[u8]>,
     /// Its key, by which its own ranges are told from others'.
-    pub(crate) owner: Key,
+    pub(crate) owner: SlabKey,
     pub(crate) range: LockRange,
     pub(crate) write: bool,
 }

@@ -5,7 +5,7 @@ use crate::Opens;
 use crate::clients::ClientState;
 use crate::opens::next_seqid;
 use crate::opens::shares::share;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
@@ -65,7 +65,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     }
 
     /// Finds the open that an open stateid names, which has to be one of `file`.
-    pub(crate) fn find_open(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<Key> {
+    pub(crate) fn find_open(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<SlabKey> {
         let StateRef::Open(key) = self.state.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
@@ -77,7 +77,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
 
     /// Removes an open with its lock stateids. I/O by its stateid ends before others get what it
     /// had denied them.
-    pub(crate) fn remove_open(&self, client_state: &mut ClientState, key: Key, effects: &mut Effects<O>) {
+    pub(crate) fn remove_open(&self, client_state: &mut ClientState, key: SlabKey, effects: &mut Effects<O>) {
         let Some(file_name) = self.state.opens.table.read(key, |open| open.file.clone()) else { return };
         let mut files = self.state.files.lock(&file_name);
         let Some(open) = self.state.opens.table.remove(key) else { return };
@@ -109,7 +109,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     }
 
     /// Counts an owner's use down; with the last one it goes.
-    pub(crate) fn release_owner(&self, client_state: &mut ClientState, key: Key) {
+    pub(crate) fn release_owner(&self, client_state: &mut ClientState, key: SlabKey) {
         let uses = self.state.opens.owners.write(key, |owner| {
             owner.uses = owner.uses.saturating_sub(1);
             owner.uses

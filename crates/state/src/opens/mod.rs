@@ -11,8 +11,8 @@ use crate::clients::users::User;
 use crate::clients::{Client, ClientState};
 use crate::files::{FileState, FilesOfStripe};
 use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
-use crate::opens::shares::{Seen, Share};
-use crate::slab::Key;
+use crate::opens::shares::{SeenShares, Share};
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -36,18 +36,18 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Open<F, O> {
     pub(crate) client: ClientKey,
-    pub(crate) owner: Key,
+    pub(crate) owner: SlabKey,
     /// Whom it counts for.
     pub(crate) user: Arc<User>,
     pub(crate) file: F,
     pub(crate) share: Share,
     /// What was asked for, so that OPEN_DOWNGRADE can be checked.
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenShares,
     pub(crate) seqid: u32,
     pub(crate) payload: O,
     pub(crate) payload_access: u32,
     /// The lock stateids that were made under it.
-    pub(crate) locks: Vec<Key>,
+    pub(crate) locks: Vec<SlabKey>,
 }
 
 /// The opens, and the open-owners and lock-owners in whose names they are.
@@ -74,12 +74,12 @@ impl<F, O> OpenTable<F, O> {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&Open<F, O>) -> R) -> Option<R> {
+    pub(crate) fn read<R>(&self, key: SlabKey, run: impl FnOnce(&Open<F, O>) -> R) -> Option<R> {
         self.table.read(key, run)
     }
 
     /// Moves an open's stateid on; returns its new sequence number.
-    pub(crate) fn advance_seqid(&self, key: Key) -> Option<u32> {
+    pub(crate) fn advance_seqid(&self, key: SlabKey) -> Option<u32> {
         self.table.write(key, |open| {
             open.seqid = next_seqid(open.seqid);
             open.seqid
@@ -87,35 +87,35 @@ impl<F, O> OpenTable<F, O> {
     }
 
     /// Notes a lock stateid that was made under an open.
-    pub(crate) fn add_lock(&self, open: Key, lock: Key) {
+    pub(crate) fn add_lock(&self, open: SlabKey, lock: SlabKey) {
         self.table.write(open, |open| open.locks.push(lock));
     }
 
-    pub(crate) fn remove_lock(&self, open: Key, lock: Key) {
+    pub(crate) fn remove_lock(&self, open: SlabKey, lock: SlabKey) {
         self.table.write(open, |open| open.locks.retain(|other| *other != lock));
     }
 
-    pub(crate) fn owner<R>(&self, key: Key, run: impl FnOnce(&Owner) -> R) -> Option<R> {
+    pub(crate) fn owner<R>(&self, key: SlabKey, run: impl FnOnce(&Owner) -> R) -> Option<R> {
         self.owners.read(key, run)
     }
 
     /// Adds an owner without opens and lock stateids.
-    pub(crate) fn insert_owner(&self, stripe: u32, clientid: Clientid4, name: Arc<[u8]>) -> Key {
+    pub(crate) fn insert_owner(&self, stripe: u32, clientid: Clientid4, name: Arc<[u8]>) -> SlabKey {
         self.owners.insert(stripe, Owner { clientid, name, uses: 0 })
     }
 
     /// Counts one more open or lock stateid of an owner.
-    pub(crate) fn use_owner(&self, key: Key) {
+    pub(crate) fn use_owner(&self, key: SlabKey) {
         self.owners.write(key, |owner| owner.uses += 1);
     }
 
     #[cfg(test)]
-    pub(crate) fn each(&self, run: impl FnMut(Key, &Open<F, O>)) {
+    pub(crate) fn each(&self, run: impl FnMut(SlabKey, &Open<F, O>)) {
         self.table.each(run);
     }
 
     #[cfg(test)]
-    pub(crate) fn set_seqid(&self, key: Key, seqid: u32) {
+    pub(crate) fn set_seqid(&self, key: SlabKey, seqid: u32) {
         self.table.write(key, |open| open.seqid = seqid);
     }
 
@@ -125,7 +125,7 @@ impl<F, O> OpenTable<F, O> {
     }
 
     #[cfg(test)]
-    pub(crate) fn each_owner(&self, run: impl FnMut(Key, &Owner)) {
+    pub(crate) fn each_owner(&self, run: impl FnMut(SlabKey, &Owner)) {
         self.owners.each(run);
     }
 }
@@ -133,7 +133,7 @@ impl<F, O> OpenTable<F, O> {
 /// The owner's open of a file, as OPEN found it.
 #[derive(Clone, Copy)]
 struct OwnerOpen {
-    key: Key,
+    key: SlabKey,
     share: Share,
     payload_access: u32,
 }
@@ -414,7 +414,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
                 user,
                 file: request.file.clone(),
                 share: new.share,
-                seen: Seen::of(new.share),
+                seen: SeenShares::of(new.share),
                 seqid: 1,
                 payload: given,
                 payload_access: new.payload_access,

@@ -70,12 +70,12 @@ pub(crate) fn share(access: u32, deny: u32) -> Result<Share> {
 /// Which values of access and of deny the OPENs behind one open asked for: bit n stands for the
 /// value n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenShares {
     access: u8,
     deny: u8,
 }
 
-impl Seen {
+impl SeenShares {
     pub(crate) fn of(share: Share) -> Self {
         Self::default().with(share)
     }

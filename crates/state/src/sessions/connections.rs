@@ -2,7 +2,7 @@
 
 use crate::Sessions;
 use crate::sessions::{Connection, Session};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::{Mutex, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Caller, Nfsstat4, Result, Sessionid4, StateProtect};
 use nfs4::NfsOpnum4;
@@ -94,7 +94,7 @@ impl Session {
 const STRIPES: usize = if cfg!(feature = "shuttle") { 2 } else { 16 };
 
 /// The sessions of one connection after another.
-type Associations = BTreeMap<u64, Vec<Key>>;
+type Associations = BTreeMap<u64, Vec<SlabKey>>;
 
 /// Which sessions a connection is associated with, so that all of them forget it when it is closed.
 #[derive(Debug)]
@@ -114,12 +114,12 @@ impl ConnectionTable {
         stripe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn associate(&self, connection: u64, session: Key) {
+    fn associate(&self, connection: u64, session: SlabKey) {
         self.stripe(connection).entry(connection).or_default().push(session);
     }
 
     /// Removes a session from what is known of a connection.
-    fn forget(&self, connection: u64, session: Key) {
+    fn forget(&self, connection: u64, session: SlabKey) {
         let mut stripe = self.stripe(connection);
         if let Some(sessions) = stripe.get_mut(&connection) {
             sessions.retain(|other| *other != session);
@@ -129,7 +129,7 @@ impl ConnectionTable {
         }
     }
 
-    fn take(&self, connection: u64) -> Vec<Key> {
+    fn take(&self, connection: u64) -> Vec<SlabKey> {
         self.stripe(connection).remove(&connection).unwrap_or_default()
     }
 

@@ -5,7 +5,7 @@ use crate::clients::Client;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::{Tenant, is_of};
 use crate::sessions::callbacks::{BackSlots, PathStatus};
-use crate::sessions::memory::{Counted, Pressure, TIGHT_PART};
+use crate::sessions::memory::{CountedMemory, Pressure, TIGHT_PART};
 use crate::sessions::slots::Slots;
 use crate::sessions::{Callback, Session, SessionActivity, sessionid};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -200,7 +200,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let security = CallbackSecurity::kept(&args.callback_security, &self.state.limits);
         let path = PathStatus::default();
         path.set_contexts(CallbackSecurity::contexts_until(&security));
-        let counted = Counted::new(&fore, &security);
+        let counted = CountedMemory::new(&fore, &security);
         let callback = Callback { program: args.callback_program, security };
         let session = self.state.sessions.table.insert_with(random as u32, |key| {
             Arc::new(Session {

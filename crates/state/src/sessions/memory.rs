@@ -3,11 +3,11 @@
 
 use crate::Sessions;
 use crate::clients::registry::Registry;
-use crate::clients::tenants::{Pool, Tenant, is_of};
+use crate::clients::tenants::{Tenant, TenantPool, is_of};
 use crate::sessions::Session;
 use crate::sessions::create_session::ChannelAttrs;
 use crate::sessions::slots::{SlotState, Slots};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::{CallbackSecurity, Caller, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
@@ -33,7 +33,7 @@ const ENDED: usize = usize::MAX;
 
 /// What one session is counted with.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountedMemory {
     /// Bytes of the session and its slots.
     base: usize,
     /// Bytes for cached replies that are never taken back: room for one.
@@ -67,7 +67,7 @@ impl Outstanding {
     }
 }
 
-impl Counted {
+impl CountedMemory {
     /// What a session with these limits is counted with before anything is cached.
     pub(crate) fn new(fore: &ChannelAttrs, security: &[CallbackSecurity]) -> Self {
         let slots = fore.requests as usize * Slots::size();
@@ -121,9 +121,9 @@ pub(crate) enum Pressure {
 }
 
 impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
-    pub(crate) fn memory_pool(&self) -> Pool {
+    pub(crate) fn memory_pool(&self) -> TenantPool {
         let (max, all) = (self.state.limits.reply_cache_max, self.state.sessions.memory.load(Relaxed));
-        Pool { max, all, holders: self.state.tenants.len() }
+        TenantPool { max, all, holders: self.state.tenants.len() }
     }
 
     pub(crate) fn pressure(&self, tenant: &Tenant) -> Pressure {
@@ -195,7 +195,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let largest = || self.state.tenants.largest(|tenant| &tenant.memory);
         let Some(victim) = (if fair { largest() } else { Some(Arc::clone(tenant)) }) else { return false };
         let of_victim = |session: &Arc<Session>| Arc::ptr_eq(&session.record.tenant, &victim);
-        let mut unused: Vec<(bool, Duration, Key)> = Vec::new();
+        let mut unused: Vec<(bool, Duration, SlabKey)> = Vec::new();
         let (mut all, quiet) = (0, now.saturating_sub(self.state.limits.lease / 4));
         self.state.sessions.table.each(|key, session| {
             if of_victim(session) {
@@ -297,9 +297,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         true
     }
 
-    pub(crate) fn client_pool(&self, registry: &Registry) -> Pool {
+    pub(crate) fn client_pool(&self, registry: &Registry) -> TenantPool {
         let (max, all) = (self.state.limits.clients_max, registry.clients.len());
-        Pool { max, all, holders: self.state.tenants.len() }
+        TenantPool { max, all, holders: self.state.tenants.len() }
     }
 }
 

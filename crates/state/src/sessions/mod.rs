@@ -14,9 +14,9 @@ use crate::clients::Client;
 use crate::clients::registry::Registry;
 use crate::sessions::callbacks::{BackSlots, PathStatus};
 use crate::sessions::connections::ConnectionTable;
-use crate::sessions::memory::{Counted, Outstanding};
+use crate::sessions::memory::{CountedMemory, Outstanding};
 use crate::sessions::slots::Slots;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
@@ -34,7 +34,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: Sessionid4,
-    pub(crate) key: Key,
+    pub(crate) key: SlabKey,
     pub(crate) client: ClientKey,
     pub(crate) record: Arc<Client>,
     pub(crate) fore: ChannelAttrs,
@@ -48,7 +48,7 @@ pub(crate) struct Session {
     pub(crate) path: PathStatus,
     pub(crate) created: Duration,
     /// The memory that its client's tenant has for it.
-    pub(crate) counted: Counted,
+    pub(crate) counted: CountedMemory,
 }
 
 /// The sessions, their connections, and the memory that they use together.
@@ -72,7 +72,7 @@ impl SessionTable {
         }
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<Arc<Session>> {
+    pub(crate) fn get(&self, key: SlabKey) -> Option<Arc<Session>> {
         self.table.get(key)
     }
 
@@ -237,7 +237,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
 
     /// Removes a session with its reply cache and associations; its client stays. Requests that run
     /// on it end quietly.
-    pub(crate) fn remove_session(&self, registry: &mut Registry, key: Key) {
+    pub(crate) fn remove_session(&self, registry: &mut Registry, key: SlabKey) {
         let Some(session) = self.state.sessions.table.remove(key) else { return };
         session.activity.close(u32::MAX);
         self.discount_session(&session);

@@ -21,11 +21,11 @@ pub use owners::{OwnerKind, StateOwner};
 pub use sequence::{Begin, Replay, Request, Turn};
 
 use crate::sessions::SessionActivity;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use crate::{ClientKey, Clientid4};
-use owners::Ledger;
+use owners::OwnerLedger;
 use stateids::Gone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
@@ -63,9 +63,9 @@ pub(crate) struct V40Client {
     confirm: Mutex<Confirm>,
     /// Whether the client is on stable storage.
     pub(crate) recorded: AtomicBool,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<OwnerLedger>,
     /// Opens that wait for OPEN_CONFIRM, and how many.
-    unconfirmed: Mutex<BTreeSet<Key>>,
+    unconfirmed: Mutex<BTreeSet<SlabKey>>,
     unconfirmed_count: AtomicUsize,
     /// Whether a user by AUTH_SYS has opened something: Linux with a keytab creates its client by
     /// Kerberos and mounts by AUTH_SYS, and counts on the lease that its users' operations renew.
@@ -86,11 +86,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl V40Client {
-    fn has_unconfirmed(&self, open: Key) -> bool {
+    fn has_unconfirmed(&self, open: SlabKey) -> bool {
         self.unconfirmed_count.load(Relaxed) > 0 && lock(&self.unconfirmed).contains(&open)
     }
 
-    fn note_unconfirmed(&self, open: Key, waits: bool) {
+    fn note_unconfirmed(&self, open: SlabKey, waits: bool) {
         let mut all = lock(&self.unconfirmed);
         let _ = if waits { all.insert(open) } else { all.remove(&open) };
         self.unconfirmed_count.store(all.len(), Relaxed);

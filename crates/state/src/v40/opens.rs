@@ -4,7 +4,7 @@
 use super::sequence::Turn;
 use super::{OwnerKind, StateOwner};
 use crate::V40;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::{Caller, ClientKey, Effects, Nfsstat4, Principal, Result, Stateid4};
@@ -108,9 +108,9 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         }
         let mut client_state = record.lock().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         if let Some(key) = client_state.lock_owners.get(owner).copied() {
-            let states: Vec<Key> = client_state
+            let states: Vec<SlabKey> = client_state
                 .lock_states
-                .range((key, Key::MIN)..=(key, Key::MAX))
+                .range((key, SlabKey::MIN)..=(key, SlabKey::MAX))
                 .map(|(_, state)| *state)
                 .collect();
             let places: Vec<_> = states

@@ -5,12 +5,12 @@
 //! next OPEN needs no confirmation. An owner without opens or locks goes a while after its last
 //! request, or when there are too many.
 
-use super::sequence::{Sequence, Turn};
+use super::sequence::{OwnerSequence, Turn};
 use super::{V40Client, lock};
 use crate::V40;
 use crate::clients::ClientState;
 use crate::sessions::nanoseconds;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, TryLockError};
 use crate::{ClientKey, Effects, Nfsstat4, Principal, Result};
@@ -36,7 +36,7 @@ pub struct StateOwner {
     pub(super) name: Arc<[u8]>,
     /// When it was heard of last, in nanoseconds.
     used: AtomicU64,
-    sequence: Mutex<Sequence>,
+    sequence: Mutex<OwnerSequence>,
 }
 
 impl StateOwner {
@@ -67,13 +67,13 @@ impl StateOwner {
 
 /// The owners of a client.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct OwnerLedger {
     all: BTreeMap<(OwnerKind, Arc<[u8]>), Arc<StateOwner>>,
     /// When it was looked through last for those that may go.
     swept: Duration,
 }
 
-impl Ledger {
+impl OwnerLedger {
     /// Removes owners that nobody uses and that `goes` lets go.
     fn retain(&mut self, goes: impl Fn(&StateOwner) -> bool) -> Vec<Arc<StateOwner>> {
         let spare = |_: &(OwnerKind, Arc<[u8]>), owner: &mut Arc<StateOwner>| {
@@ -95,7 +95,7 @@ fn is_in_use(client_state: &ClientState, owner: &StateOwner) -> bool {
 pub(super) struct Names(Vec<Arc<[u8]>>);
 
 impl Names {
-    pub(super) fn any_in(&self, owners: &BTreeMap<Arc<[u8]>, Key>) -> bool {
+    pub(super) fn any_in(&self, owners: &BTreeMap<Arc<[u8]>, SlabKey>) -> bool {
         self.0.iter().any(|name| owners.contains_key(name))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Other, StateOwner};
 use crate::opens::next_seqid;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::sync::MutexGuard;
 use crate::{Nfsstat4, Principal, Result};
 
@@ -37,13 +37,13 @@ pub enum Begin {
 
 /// Where an owner stands.
 #[derive(Debug, Default)]
-pub(crate) struct Sequence {
+pub(crate) struct OwnerSequence {
     /// The last number; nothing before the first request, which may begin with any.
     pub(super) seqid: Option<u32>,
     /// The open-owner has said OPEN_CONFIRM; of lock-owners it means nothing.
     pub(super) confirmed: bool,
     /// The open that waits for it.
-    pub(super) unconfirmed: Option<Key>,
+    pub(super) unconfirmed: Option<SlabKey>,
     /// Who has opened something last, or has locked first.
     pub(super) principal: Option<Principal>,
     /// What the last request closed.
@@ -55,7 +55,7 @@ pub(crate) struct Sequence {
 #[derive(Debug)]
 pub struct Turn<'o> {
     pub(super) owner: &'o StateOwner,
-    pub(super) sequence: MutexGuard<'o, Sequence>,
+    pub(super) sequence: MutexGuard<'o, OwnerSequence>,
 }
 
 impl Turn<'_> {
@@ -135,6 +135,6 @@ impl Turn<'_> {
 
     /// Takes back that there ever was a sequence: of a lock-owner whose first LOCK came to nothing.
     pub fn forget(&mut self) {
-        *self.sequence = Sequence::default();
+        *self.sequence = OwnerSequence::default();
     }
 }

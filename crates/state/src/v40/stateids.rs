@@ -3,7 +3,7 @@
 use super::{Other, OwnerKind, StateOwner, lock};
 use crate::V40;
 use crate::clients::{Client, ClientState};
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::{Caller, ClientKey, Nfsstat4, Result, Stateid4, StateidKind};
 use std::collections::{BTreeSet, VecDeque};
@@ -19,12 +19,12 @@ const GONE_MAX: usize = 65_536;
 /// See [`GONE_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
-    order: VecDeque<(bool, Key)>,
-    all: BTreeSet<(bool, Key)>,
+    order: VecDeque<(bool, SlabKey)>,
+    all: BTreeSet<(bool, SlabKey)>,
 }
 
 impl Gone {
-    fn add(&mut self, is_lock: bool, key: Key) {
+    fn add(&mut self, is_lock: bool, key: SlabKey) {
         if self.order.len() >= GONE_MAX
             && let Some(oldest) = self.order.pop_front()
         {
@@ -59,7 +59,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     }
 
     /// The client and the open of a stateid.
-    fn holder_40(&self, stateid: &Stateid4) -> Result<(ClientKey, Key)> {
+    fn holder_40(&self, stateid: &Stateid4) -> Result<(ClientKey, SlabKey)> {
         let state = self.ref_40(stateid)?;
         let found = match state {
             StateRef::Open(key) => self.state.opens.read(key, |open| (open.client, key)),
@@ -140,7 +140,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         caller: &Caller<'_>,
         client: ClientKey,
         kind: OwnerKind,
-        owner: Key,
+        owner: SlabKey,
     ) -> Result<Arc<StateOwner>> {
         let record: Arc<Client> = self.visit_40(now, caller, client)?;
         let name = self.state.opens.owner(owner, |owner| Arc::clone(&owner.name));

@@ -8,7 +8,7 @@
 mod backend;
 mod table;
 
-use crate::{LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::Watch};
+use crate::{LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::MountWatch};
 use std::{
     collections::HashMap,
     path::Path,
@@ -39,7 +39,7 @@ pub struct NestedBackend {
     outer: LocalBackend,
     options: LocalOptions,
     inner: RwLock<HashMap<u64, Arc<Submount>>>,
-    mounts: Watch,
+    mounts: MountWatch,
 }
 
 /// A file system below the folder.
@@ -70,7 +70,7 @@ impl NestedBackend {
     /// See [`LocalError`]; each names the cure.
     pub fn open(path: &Path, options: &LocalOptions) -> Result<Self, LocalError> {
         let outer = LocalBackend::open(path, options)?;
-        let mounts = Watch::open().map_err(|errno| LocalError::NoProc(errno.into()))?;
+        let mounts = MountWatch::open().map_err(|errno| LocalError::NoProc(errno.into()))?;
         Ok(Self { outer, options: options.clone(), inner: RwLock::default(), mounts })
     }
 

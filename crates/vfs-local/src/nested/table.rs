@@ -6,7 +6,7 @@ use crate::{
     attributes::stat_fd,
     errno::{retry, vfs_error},
     mounts::{self, below},
-    name::Name,
+    name::EntryName,
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, fstatvfs, openat2},
@@ -43,7 +43,7 @@ impl NestedBackend {
         name: &[u8],
     ) -> VfsResult<ObjectHandle> {
         let parent = self.outer.resolve_searchable(directory)?;
-        let name = Name::new(name)?;
+        let name = EntryName::new(name)?;
         self.outer.act_as(caller)?;
         let opened = retry(|| openat2(&parent, name.as_c_str(), FLAGS, Mode::empty(), BENEATH));
         let fd = opened.map_err(walk_error)?;

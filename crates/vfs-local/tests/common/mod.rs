@@ -7,9 +7,9 @@ use tempfile::TempDir;
 use vfs::{Caller, ObjectHandle, SetAttributes};
 
 /// A directory that is removed as the server: the thread may have a caller's identity still.
-pub(crate) struct Directory(Option<TempDir>);
+pub(crate) struct TestDirectory(Option<TempDir>);
 
-impl Directory {
+impl TestDirectory {
     /// Makes one with mode 0755.
     pub(crate) fn new_in(base: &Path) -> std::io::Result<Self> {
         let directory = tempfile::tempdir_in(base)?;
@@ -22,7 +22,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         become_server();
         drop(self.0.take());
@@ -30,9 +30,9 @@ impl Drop for Directory {
 }
 
 /// Makes a directory in the usual place and exports it, or says why that cannot be.
-pub(crate) fn export() -> Option<(Directory, LocalBackend)> {
+pub(crate) fn export() -> Option<(TestDirectory, LocalBackend)> {
     prepare_process();
-    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let backend = open(directory.path())?;
     Some((directory, backend))
 }
@@ -74,7 +74,7 @@ pub(crate) fn run_as_nobody(filter: &str) {
         eprintln!("skipped: not root, so the other tests ran without root already");
         return;
     }
-    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let copy = directory.path().join("tests");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let mut command = std::process::Command::new(&copy);
@@ -126,7 +126,7 @@ fn run_mounted(
         eprintln!("skipped: it takes root and {mkfs}");
         return None;
     }
-    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let (image, place) = (directory.path().join("image"), directory.path().join("place"));
     std::fs::File::create(&image).and_then(|file| file.set_len(1 << 30)).unwrap();
     std::fs::create_dir(&place).unwrap();

@@ -1,8 +1,8 @@
 //! Access control lists of one object.
 
 use super::{
-    budget::Budget,
-    node::{Body, Inner, in_group},
+    budget::MemoryBudget,
+    node::{Body, NodeState, in_group},
 };
 use crate::{ACL_ENTRIES_MAX, Acls, Caller, PosixAcl, VfsError, VfsResult};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ const ENTRY: u64 = 16;
 #[derive(Debug)]
 pub(super) struct HeldAcls {
     held: Acls,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
 }
 
 impl HeldAcls {
-    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(budget: &Arc<MemoryBudget>) -> Self {
         Self { held: Acls::default(), budget: Arc::clone(budget) }
     }
 
@@ -49,7 +49,7 @@ fn size(acls: &Acls) -> u64 {
     named as u64 * ENTRY
 }
 
-impl Inner {
+impl NodeState {
     /// Sets both lists; the mode follows.
     pub(super) fn set_acls(&mut self, mut acls: Acls) -> VfsResult<()> {
         if matches!(self.body, Body::Symlink(_)) {

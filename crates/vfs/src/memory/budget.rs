@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts bytes and objects against two limits, and reads the clock.
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     clock: Box<WallClock>,
     bytes_max: u64,
     objects_max: u64,
@@ -14,7 +14,7 @@ pub(super) struct Budget {
     objects: AtomicU64,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(super) fn new(bytes_max: u64, objects_max: u64, clock: Box<WallClock>) -> Self {
         Self { clock, bytes_max, objects_max, bytes: AtomicU64::new(0), objects: AtomicU64::new(0) }
     }
@@ -59,7 +59,7 @@ impl Budget {
     }
 }
 
-impl fmt::Debug for Budget {
+impl fmt::Debug for MemoryBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let in_use = [&self.bytes, &self.objects].map(|counter| counter.load(Ordering::Relaxed));
         write!(f, "Budget({in_use:?} of {:?})", [self.bytes_max, self.objects_max])

@@ -1,6 +1,6 @@
 //! The bytes of a regular file: chunks that exist only where something was written.
 
-use super::{FILE_SIZE_MAX, budget::Budget};
+use super::{FILE_SIZE_MAX, budget::MemoryBudget};
 use crate::{VfsError, VfsResult};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,11 +16,11 @@ pub(super) struct Content {
     pub(super) size: u64,
     pub(super) chunks: BTreeMap<u64, Vec<u8>>,
     allocated: u64,
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: Arc<MemoryBudget>,
 }
 
 impl Content {
-    pub(super) fn new(budget: Arc<Budget>) -> Self {
+    pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
         Self { size: 0, chunks: BTreeMap::new(), allocated: 0, budget }
     }
 
@@ -138,8 +138,8 @@ pub(super) fn split(offset: u64) -> (u64, usize) {
 mod tests {
     use super::*;
 
-    fn content(bytes_max: u64) -> (Content, Arc<Budget>) {
-        let budget = Arc::new(Budget::new(bytes_max, 1, Box::new(crate::Timestamp::default)));
+    fn content(bytes_max: u64) -> (Content, Arc<MemoryBudget>) {
+        let budget = Arc::new(MemoryBudget::new(bytes_max, 1, Box::new(crate::Timestamp::default)));
         (Content::new(Arc::clone(&budget)), budget)
     }
 

@@ -1,6 +1,6 @@
 //! The entries of a directory, by name and by cookie.
 
-use super::budget::Budget;
+use super::budget::MemoryBudget;
 use crate::VfsResult;
 use std::{collections::BTreeMap, collections::HashMap, sync::Arc};
 
@@ -24,11 +24,11 @@ pub(super) struct Directory {
     by_cookie: BTreeMap<u64, (Arc<[u8]>, u64)>,
     next_cookie: u64,
     bytes: u64,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
 }
 
 impl Directory {
-    pub(super) fn new(parent: u64, budget: Arc<Budget>) -> Self {
+    pub(super) fn new(parent: u64, budget: Arc<MemoryBudget>) -> Self {
         Self {
             parent,
             by_name: HashMap::new(),

@@ -19,9 +19,9 @@ use crate::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
 };
-use budget::Budget;
+use budget::MemoryBudget;
 use directory::Directory;
-use node::{Body, Inner, Node};
+use node::{Body, Node, NodeState};
 use std::hash::RandomState;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,7 +71,7 @@ pub struct MemoryBackend {
     nodes: Table,
     /// Held by operations that change names, so that each is atomic for the others.
     namespace: Mutex<()>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     root: Arc<Node>,
 }
 
@@ -124,9 +124,9 @@ impl MemoryBackend {
         clock: Box<WallClock>,
         generations: Option<RandomState>,
     ) -> VfsResult<Self> {
-        let budget = Arc::new(Budget::new(limits.bytes_max, limits.objects_max, clock));
+        let budget = Arc::new(MemoryBudget::new(limits.bytes_max, limits.objects_max, clock));
         let body = Body::Directory(Directory::new(ROOT_INO, Arc::clone(&budget)));
-        let root = Node::new(ROOT_INO, Inner::new(body, 0o755, 0, 0, &budget), &budget)?;
+        let root = Node::new(ROOT_INO, NodeState::new(body, 0o755, 0, 0, &budget), &budget)?;
         let nodes = Table::new(ROOT_INO + 1, generations);
         nodes.insert(&root);
         Ok(Self { nodes, namespace: Mutex::new(()), budget, root })
@@ -151,7 +151,7 @@ fn system_time() -> Timestamp {
 
 /// Refuses a symbolic link with `Symlink`, as LOOKUP does, and any other non-directory with
 /// `Notdir`.
-fn searchable(inner: &Inner) -> VfsResult<&Directory> {
+fn searchable(inner: &NodeState) -> VfsResult<&Directory> {
     match &inner.body {
         Body::Symlink(_) => Err(VfsError::Symlink),
         _ => inner.directory(),

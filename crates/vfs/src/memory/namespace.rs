@@ -6,7 +6,7 @@ use super::{
     LINK_MAX, MemoryBackend, NAME_MAX, ROOT_INO, SYMLINK_MAX,
     content::Content,
     directory::Directory,
-    node::{Body, EXECUTE, Inner, Node, S_ISGID, WRITE},
+    node::{Body, EXECUTE, Node, NodeState, S_ISGID, WRITE},
     setattr,
 };
 use crate::{Caller, FileType, NewObject, ObjectHandle, SetAttributes, VfsError, VfsResult};
@@ -59,7 +59,7 @@ impl MemoryBackend {
         parent: &Node,
         new: New<'_>,
         set: &SetAttributes,
-    ) -> VfsResult<Inner> {
+    ) -> VfsResult<NodeState> {
         let device = matches!(new, New::Other(NewObject::Block(..) | NewObject::Character(..)));
         if device && caller.uid != 0 {
             return Err(VfsError::Perm);
@@ -77,7 +77,7 @@ impl MemoryBackend {
             mode |= S_ISGID;
         }
         let mut inner =
-            Inner::new(body, mode, set.uid.unwrap_or(caller.uid), set.gid.unwrap_or(gid), &self.budget);
+            NodeState::new(body, mode, set.uid.unwrap_or(caller.uid), set.gid.unwrap_or(gid), &self.budget);
         if let Some(default) = default {
             inner.inherit(&default)?;
         }

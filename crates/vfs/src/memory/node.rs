@@ -1,6 +1,6 @@
 //! One object: its attributes, its body and the permission rules of POSIX.
 
-use super::{acls::HeldAcls, budget::Budget, content::Content, directory::Directory, xattrs::Xattrs};
+use super::{acls::HeldAcls, budget::MemoryBudget, content::Content, directory::Directory, xattrs::Xattrs};
 use crate::{Attributes, Caller, FileType, Permissions, Timestamp, VfsError, VfsResult};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -26,7 +26,7 @@ pub(super) enum Body {
 
 /// Everything about an object that may change.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct NodeState {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
@@ -39,21 +39,21 @@ pub(super) struct Inner {
     pub(super) body: Body,
     pub(super) xattrs: Xattrs,
     pub(super) acls: HeldAcls,
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: Arc<MemoryBudget>,
 }
 
 /// An object; it lives as long as a name or an open file refers to it.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) ino: u64,
-    inner: RwLock<Inner>,
-    budget: Arc<Budget>,
+    inner: RwLock<NodeState>,
+    budget: Arc<MemoryBudget>,
     charged: u64,
 }
 
 impl Node {
     /// Makes an object, charged to the budget until it is dropped.
-    pub(super) fn new(ino: u64, inner: Inner, budget: &Arc<Budget>) -> VfsResult<Arc<Self>> {
+    pub(super) fn new(ino: u64, inner: NodeState, budget: &Arc<MemoryBudget>) -> VfsResult<Arc<Self>> {
         budget.take_object()?;
         let charged = match &inner.body {
             Body::Symlink(target) => target.len() as u64,
@@ -66,11 +66,11 @@ impl Node {
         Ok(Arc::new(Self { ino, inner: RwLock::new(inner), budget: Arc::clone(budget), charged }))
     }
 
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, Inner> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, NodeState> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, NodeState> {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,9 +86,9 @@ impl Drop for Node {
     }
 }
 
-impl Inner {
+impl NodeState {
     /// Makes the attributes of a new object owned by the caller.
-    pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, budget: &Arc<MemoryBudget>) -> Self {
         let now = budget.now();
         let nlink = if matches!(body, Body::Directory(_)) { 2 } else { 1 };
         // Start at the time, so that the value does not repeat one of a former object of this name.

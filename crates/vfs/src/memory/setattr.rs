@@ -1,10 +1,10 @@
 //! SETATTR: permission checks and changes.
 
-use super::node::{Body, Inner, S_ISGID, WRITE, in_group};
+use super::node::{Body, NodeState, S_ISGID, WRITE, in_group};
 use crate::{Caller, SetAttributes, SetTime, Timestamp, VfsError, VfsResult};
 
 /// Changes all attributes given, or none.
-pub(super) fn apply(inner: &mut Inner, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
+pub(super) fn apply(inner: &mut NodeState, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
     check(inner, caller, set)?;
     if let Some(size) = set.size {
         set_size(inner, size)?;
@@ -23,7 +23,7 @@ pub(super) fn apply(inner: &mut Inner, caller: &Caller, set: &SetAttributes) -> 
     Ok(())
 }
 
-fn check(inner: &Inner, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
+fn check(inner: &NodeState, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
     if set.size.is_some() {
         if !matches!(inner.body, Body::Regular(_)) {
             return Err(if matches!(inner.body, Body::Directory(_)) {
@@ -57,7 +57,7 @@ pub(super) fn check_owner(caller: &Caller, uid: u32, gid: u32, set: &SetAttribut
 }
 
 /// Both times "now" need write permission or ownership, anything else ownership.
-fn check_times(inner: &Inner, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
+fn check_times(inner: &NodeState, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
     match (set.atime, set.mtime) {
         (None, None) => Ok(()),
         _ if inner.owned_by(caller) => Ok(()),
@@ -72,7 +72,7 @@ pub(super) fn mode_for(caller: &Caller, mode: u32, gid: u32) -> u32 {
     mode & if keeps { 0o7777 } else { 0o7777 & !S_ISGID }
 }
 
-fn change_owner(inner: &mut Inner, uid: Option<u32>, gid: Option<u32>) {
+fn change_owner(inner: &mut NodeState, uid: Option<u32>, gid: Option<u32>) {
     inner.uid = uid.unwrap_or(inner.uid);
     inner.gid = gid.unwrap_or(inner.gid);
     if !matches!(inner.body, Body::Directory(_)) {
@@ -82,14 +82,14 @@ fn change_owner(inner: &mut Inner, uid: Option<u32>, gid: Option<u32>) {
 }
 
 /// Cuts or extends a regular file.
-pub(super) fn set_size(inner: &mut Inner, size: u64) -> VfsResult<()> {
+pub(super) fn set_size(inner: &mut NodeState, size: u64) -> VfsResult<()> {
     inner.content_mut()?.set_size(size)?;
     inner.drop_set_id();
     inner.touch_data();
     Ok(())
 }
 
-fn set_times(inner: &mut Inner, set: &SetAttributes) {
+fn set_times(inner: &mut NodeState, set: &SetAttributes) {
     if set.atime.is_none() && set.mtime.is_none() {
         return;
     }

@@ -1,6 +1,6 @@
 //! Extended attributes of one object.
 
-use super::budget::Budget;
+use super::budget::MemoryBudget;
 use crate::{VfsError, VfsResult, XATTR_NAME_MAX, XATTR_SIZE_MAX, XattrHow};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Debug)]
 pub(super) struct Xattrs {
     held: BTreeMap<Vec<u8>, Vec<u8>>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
 }
 
 impl Xattrs {
-    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(budget: &Arc<MemoryBudget>) -> Self {
         Self { held: BTreeMap::new(), budget: Arc::clone(budget) }
     }
 

@@ -1,6 +1,6 @@
 //! A checkout of pynfs: which commit it is, what it needs, and building it.
 
-use super::suite::Suite;
+use super::suite::PynfsSuite;
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -74,7 +74,7 @@ impl Checkout {
     }
 
     /// Begins the command that runs a suite.
-    pub(super) fn testserver(&self, suite: Suite) -> Command {
+    pub(super) fn testserver(&self, suite: PynfsSuite) -> Command {
         let mut command = Command::new(&self.python);
         command.arg("testserver.py").current_dir(self.folder.join(suite.folder()));
         command

@@ -4,7 +4,7 @@
 //! nothing.
 
 use super::SuiteFlavor;
-use super::outcome::Outcome;
+use super::outcome::TestOutcome;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 
@@ -14,7 +14,7 @@ pub(super) struct Expectation {
     /// The test.
     pub code: String,
     /// What it is expected to do.
-    pub outcome: Outcome,
+    pub outcome: TestOutcome,
     /// In which flavors.
     flavors: Vec<SuiteFlavor>,
     /// Why, with the section that says so.
@@ -72,14 +72,14 @@ fn expectation(line: &str) -> anyhow::Result<Expectation> {
             (name, flavors.split(',').map(read).collect::<anyhow::Result<_>>()?)
         }
     };
-    let outcome = Outcome::from_name(name).with_context(|| format!("no outcome {name:?}"))?;
-    ensure!(outcome != Outcome::Passed, "a test that passes needs no line");
+    let outcome = TestOutcome::from_name(name).with_context(|| format!("no outcome {name:?}"))?;
+    ensure!(outcome != TestOutcome::Passed, "a test that passes needs no line");
     Ok(Expectation { code: code.to_owned(), outcome, flavors, reason: reason.trim().to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::suite::Suite;
+    use super::super::suite::PynfsSuite;
     use super::*;
 
     #[test]
@@ -90,10 +90,10 @@ mod tests {
         let eid4 = expectations.of("EID4", SuiteFlavor::Krb5).unwrap();
         assert_eq!(
             (eid4.outcome, eid4.reason.as_str()),
-            (Outcome::Failed, "RFC 8881 section 18.35: so it is")
+            (TestOutcome::Failed, "RFC 8881 section 18.35: so it is")
         );
         assert!(expectations.of("X1", SuiteFlavor::Sys).is_none());
-        assert_eq!(expectations.of("X1", SuiteFlavor::Krb5p).unwrap().outcome, Outcome::Skipped);
+        assert_eq!(expectations.of("X1", SuiteFlavor::Krb5p).unwrap().outcome, TestOutcome::Skipped);
         assert_eq!(expectations.codes(SuiteFlavor::Sys).collect::<Vec<_>>(), ["EID4"]);
     }
 
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_files_in_the_repository_can_be_read() {
-        for suite in [Suite::Minor0, Suite::Minor1, Suite::Minor2] {
+        for suite in [PynfsSuite::Minor0, PynfsSuite::Minor1, PynfsSuite::Minor2] {
             let path = steps::root().join(suite.expectations());
             Expectations::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
         }

@@ -18,12 +18,12 @@ use anyhow::{Context, bail};
 use checkout::Checkout;
 use expect::Expectations;
 use outcome::TestResult;
-use report::Report;
-use site::Site;
+use report::SuiteReport;
+use site::SuiteSite;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use suite::Suite;
+use suite::PynfsSuite;
 
 /// Arguments of `cargo xtask interop pynfs`.
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     suite: Option<PathBuf>,
     /// The minor versions to run suites in.
     #[arg(long, value_name = "MINOR,…", value_delimiter = ',', default_value = "4.2,4.1,4.0")]
-    minor: Vec<Suite>,
+    minor: Vec<PynfsSuite>,
     /// Flavors to run, at the same time.
     #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',', default_value = "sys,krb5,krb5i,krb5p")]
     flavor: Vec<SuiteFlavor>,
@@ -164,7 +164,7 @@ fn run_suite(
     if whole {
         suite.left_out().iter().for_each(|left_out| println!("left out: {left_out}"));
     }
-    let report = Report::new(suite, &expectations, &runs, whole);
+    let report = SuiteReport::new(suite, &expectations, &runs, whole);
     report.print();
     Ok((report.unexpected(), report.json(session.checkout.commit())))
 }
@@ -198,17 +198,17 @@ fn at_once(
 }
 
 /// A realm where one can be had; without MIT's KDC only `sys` is left, and it is said why.
-fn site(flavors: &[SuiteFlavor]) -> anyhow::Result<(Site, Vec<SuiteFlavor>)> {
+fn site(flavors: &[SuiteFlavor]) -> anyhow::Result<(SuiteSite, Vec<SuiteFlavor>)> {
     let sys: Vec<SuiteFlavor> =
         flavors.iter().copied().filter(|flavor| *flavor == SuiteFlavor::Sys).collect();
     if sys.len() == flavors.len() {
-        return Ok((Site::without_realm(), sys));
+        return Ok((SuiteSite::without_realm(), sys));
     }
-    match Site::with_realm() {
+    match SuiteSite::with_realm() {
         Ok(site) => Ok((site, flavors.to_vec())),
         Err(error) if matches!(error.downcast_ref(), Some(realm::RealmError::Missing { .. })) => {
             println!("skipped: krb5, krb5i, krb5p: {error:#}");
-            Ok((Site::without_realm(), sys))
+            Ok((SuiteSite::without_realm(), sys))
         }
         Err(error) => Err(error),
     }

@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 
 /// How a test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TestOutcome {
     Passed,
     Failed,
     /// Passed, but not in the best way.
@@ -15,7 +15,7 @@ pub(super) enum Outcome {
     Skipped,
 }
 
-impl Outcome {
+impl TestOutcome {
     const ALL: [Self; 5] = [Self::Passed, Self::Failed, Self::Warned, Self::Unsupported, Self::Skipped];
 
     /// The word in tables and in files of expectations.
@@ -55,7 +55,7 @@ pub(super) struct TestResult {
     /// Such as `st_exchange_id.testSupported`.
     pub name: String,
     /// See there.
-    pub outcome: Outcome,
+    pub outcome: TestOutcome,
     /// What the suite says of it; empty when passed.
     pub message: String,
 }
@@ -105,18 +105,18 @@ fn head(line: &str) -> Option<TestResult> {
     let (left, word) = line.rsplit_once(" : ")?;
     let mut words = left.split_whitespace();
     let (code, name) = (words.next()?.to_owned(), words.next()?.to_owned());
-    Some(TestResult { code, name, outcome: Outcome::from_suite(word.trim())?, message: String::new() })
+    Some(TestResult { code, name, outcome: TestOutcome::from_suite(word.trim())?, message: String::new() })
 }
 
 /// Compares with `1 Skipped, 2 Failed, 3 Warned, 4 Passed`.
 fn check(results: &[TestResult], summary: &str) -> anyhow::Result<()> {
-    let count = |outcomes: &[Outcome]| results.iter().filter(|r| outcomes.contains(&r.outcome)).count();
+    let count = |outcomes: &[TestOutcome]| results.iter().filter(|r| outcomes.contains(&r.outcome)).count();
     let ours = format!(
         "{} Skipped, {} Failed, {} Warned, {} Passed",
-        count(&[Outcome::Skipped]),
-        count(&[Outcome::Failed]),
-        count(&[Outcome::Warned, Outcome::Unsupported]),
-        count(&[Outcome::Passed])
+        count(&[TestOutcome::Skipped]),
+        count(&[TestOutcome::Failed]),
+        count(&[TestOutcome::Warned, TestOutcome::Unsupported]),
+        count(&[TestOutcome::Passed])
     );
     if ours != summary.trim() {
         bail!("the suite counts {}, its list has {ours}", summary.trim());
@@ -154,10 +154,10 @@ Setting mode on b'bar' failed
         assert_eq!(
             seen,
             [
-                ("ABC1", Outcome::Passed, ""),
-                ("ABC2b", Outcome::Failed, "OP_X should return NFS4_OK, instead got NFS4ERR_Y : really"),
-                ("ABC3", Outcome::Skipped, "Dependency ABC2b st_abc.testTwo had status FAILURE."),
-                ("ABC4", Outcome::Unsupported, "no such thing"),
+                ("ABC1", TestOutcome::Passed, ""),
+                ("ABC2b", TestOutcome::Failed, "OP_X should return NFS4_OK, instead got NFS4ERR_Y : really"),
+                ("ABC3", TestOutcome::Skipped, "Dependency ABC2b st_abc.testTwo had status FAILURE."),
+                ("ABC4", TestOutcome::Unsupported, "no such thing"),
             ]
         );
         assert_eq!(listing.results[1].name, "st_abc.testTwo");

@@ -3,24 +3,24 @@
 
 use super::checkout;
 use super::expect::Expectations;
-use super::outcome::{Outcome, TestResult};
-use super::suite::Suite;
+use super::outcome::{TestOutcome, TestResult};
+use super::suite::PynfsSuite;
 use super::{FlavorRun, SuiteFlavor};
 use serde_json::{Value, json};
 
 /// See the module.
-pub(super) struct Report<'a> {
-    suite: Suite,
+pub(super) struct SuiteReport<'a> {
+    suite: PynfsSuite,
     expectations: &'a Expectations,
     runs: &'a [FlavorRun],
     /// All tests were run: an expectation without a result is a mistake.
     whole: bool,
 }
 
-impl<'a> Report<'a> {
+impl<'a> SuiteReport<'a> {
     /// Compares runs with what is expected of them.
     pub(super) fn new(
-        suite: Suite,
+        suite: PynfsSuite,
         expectations: &'a Expectations,
         runs: &'a [FlavorRun],
         whole: bool,
@@ -45,10 +45,10 @@ impl<'a> Report<'a> {
             println!(
                 "{:8}{:8}{:8}{:8}{:8}{:12}{:6} s",
                 run.flavor.name(),
-                run.count(&[Outcome::Passed]),
-                run.count(&[Outcome::Failed]),
-                run.count(&[Outcome::Warned, Outcome::Unsupported]),
-                run.count(&[Outcome::Skipped]),
+                run.count(&[TestOutcome::Passed]),
+                run.count(&[TestOutcome::Failed]),
+                run.count(&[TestOutcome::Warned, TestOutcome::Unsupported]),
+                run.count(&[TestOutcome::Skipped]),
                 self.surprises(run).len(),
                 run.took.as_secs(),
             );
@@ -75,14 +75,15 @@ impl<'a> Report<'a> {
         };
         json!({
             "flavor": run.flavor.name(), "seconds": run.took.as_secs(),
-            "passed": run.count(&[Outcome::Passed]), "failed": run.count(&[Outcome::Failed]),
-            "warned": run.count(&[Outcome::Warned, Outcome::Unsupported]), "skipped": run.count(&[Outcome::Skipped]),
+            "passed": run.count(&[TestOutcome::Passed]), "failed": run.count(&[TestOutcome::Failed]),
+            "warned": run.count(&[TestOutcome::Warned, TestOutcome::Unsupported]), "skipped": run.count(&[TestOutcome::Skipped]),
             "unexpected": self.surprises(run), "tests": run.results.iter().map(test).collect::<Vec<_>>(),
         })
     }
 
     fn is_expected(&self, result: &TestResult, flavor: SuiteFlavor) -> bool {
-        let expected = self.expectations.of(&result.code, flavor).map_or(Outcome::Passed, |one| one.outcome);
+        let expected =
+            self.expectations.of(&result.code, flavor).map_or(TestOutcome::Passed, |one| one.outcome);
         result.outcome == expected
     }
 
@@ -139,7 +140,7 @@ fn print_lines(before: &str, lines: Vec<(String, Vec<&'static str>)>) {
 }
 
 impl FlavorRun {
-    fn count(&self, outcomes: &[Outcome]) -> usize {
+    fn count(&self, outcomes: &[TestOutcome]) -> usize {
         self.results.iter().filter(|result| outcomes.contains(&result.outcome)).count()
     }
 }
@@ -149,8 +150,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn run(results: &[(&str, Outcome)]) -> FlavorRun {
-        let result = |(code, outcome): &(&str, Outcome)| TestResult {
+    fn run(results: &[(&str, TestOutcome)]) -> FlavorRun {
+        let result = |(code, outcome): &(&str, TestOutcome)| TestResult {
             code: (*code).to_owned(),
             name: "st.test".to_owned(),
             outcome: *outcome,
@@ -160,28 +161,28 @@ mod tests {
         FlavorRun { flavor: SuiteFlavor::Sys, results, warning: None, took: Duration::ZERO }
     }
 
-    fn unexpected(results: &[(&str, Outcome)], whole: bool) -> usize {
+    fn unexpected(results: &[(&str, TestOutcome)], whole: bool) -> usize {
         let expectations = Expectations::parse("A failed why\nB skipped/krb5 why\n").unwrap();
-        Report::new(Suite::Minor1, &expectations, &[run(results)], whole).unexpected()
+        SuiteReport::new(PynfsSuite::Minor1, &expectations, &[run(results)], whole).unexpected()
     }
 
     #[test]
     fn a_pass_where_a_failure_was_expected_counts_as_much_as_a_failure() {
-        assert_eq!(unexpected(&[("A", Outcome::Failed), ("C", Outcome::Passed)], true), 0);
-        assert_eq!(unexpected(&[("A", Outcome::Passed), ("C", Outcome::Failed)], true), 2);
-        assert_eq!(unexpected(&[("A", Outcome::Skipped)], true), 1);
+        assert_eq!(unexpected(&[("A", TestOutcome::Failed), ("C", TestOutcome::Passed)], true), 0);
+        assert_eq!(unexpected(&[("A", TestOutcome::Passed), ("C", TestOutcome::Failed)], true), 2);
+        assert_eq!(unexpected(&[("A", TestOutcome::Skipped)], true), 1);
     }
 
     #[test]
     fn an_expectation_without_its_test_counts_only_when_all_were_run() {
-        assert_eq!(unexpected(&[("C", Outcome::Passed)], true), 1);
-        assert_eq!(unexpected(&[("C", Outcome::Passed)], false), 0);
+        assert_eq!(unexpected(&[("C", TestOutcome::Passed)], true), 1);
+        assert_eq!(unexpected(&[("C", TestOutcome::Passed)], false), 0);
     }
 
     #[test]
     fn a_suite_that_could_not_clean_up_is_a_surprise() {
         let expectations = Expectations::parse("").unwrap();
         let runs = [FlavorRun { warning: Some("could not clean".to_owned()), ..run(&[]) }];
-        assert_eq!(Report::new(Suite::Minor1, &expectations, &runs, true).unexpected(), 1);
+        assert_eq!(SuiteReport::new(PynfsSuite::Minor1, &expectations, &runs, true).unexpected(), 1);
     }
 }

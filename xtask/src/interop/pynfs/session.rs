@@ -1,8 +1,8 @@
 //! One run of the suite: a server of its own, and the suite's process, both gone at its end.
 
 use super::checkout::Checkout;
-use super::site::{Server, Site};
-use super::suite::Suite;
+use super::site::{Server, SuiteSite};
+use super::suite::PynfsSuite;
 use super::{FlavorRun, SuiteFlavor, TestGroup, outcome, stopped};
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -32,9 +32,9 @@ enum SuiteExit {
 /// What all runs have in common.
 pub(super) struct Session<'a> {
     pub checkout: &'a Checkout,
-    pub site: &'a Site,
+    pub site: &'a SuiteSite,
     pub program: &'a Path,
-    pub suite: Suite,
+    pub suite: PynfsSuite,
     pub time_max: Duration,
 }
 

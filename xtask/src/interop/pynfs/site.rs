@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 const RECALL_TIME: &str = "5";
 
 /// What all flavors share.
-pub(super) struct Site {
+pub(super) struct SuiteSite {
     realm: Option<(TemporaryRealm, PathBuf)>,
 }
 
-impl Site {
+impl SuiteSite {
     /// For `sys` alone.
     pub(super) fn without_realm() -> Self {
         Self { realm: None }
@@ -70,7 +70,7 @@ impl Site {
 
 /// A server with an export, a state folder and a log in a folder of its own.
 pub(super) struct Server<'a> {
-    site: &'a Site,
+    site: &'a SuiteSite,
     program: &'a Path,
     work: &'a Path,
     lease: u32,
@@ -84,7 +84,7 @@ impl<'a> Server<'a> {
     /// # Errors
     /// When it does not serve.
     pub(super) fn start(
-        site: &'a Site,
+        site: &'a SuiteSite,
         program: &'a Path,
         work: &'a Path,
         lease: u32,

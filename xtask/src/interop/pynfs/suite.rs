@@ -5,7 +5,7 @@ use super::{EVERY_FLAVOR, SuiteFlavor, TestGroup};
 
 /// One suite in one minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Suite {
+pub(super) enum PynfsSuite {
     /// `nfs4.1` with minor version 2
     #[value(name = "4.2")]
     Minor2,
@@ -38,7 +38,7 @@ const LEASE_OF_MANY: u32 = 60;
 /// Python reads it at its start: connections send at once what they are given.
 const NO_DELAY: &str = "import socket\n\nconnect = socket.socket.connect\n\ndef at_once(self, address):\n    connect(self, address)\n    self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n\nsocket.socket.connect = at_once\n";
 
-impl Suite {
+impl PynfsSuite {
     /// As on the command line and in results.
     pub(super) fn name(self) -> &'static str {
         match self {

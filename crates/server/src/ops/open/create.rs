@@ -1,7 +1,7 @@
 //! OPEN4_CREATE in its four modes (RFC 8881 section 18.16.3).
 
 use super::target::Target;
-use super::{DirectoryChange, Share, VERIFIER_ATTRIBUTES, exclusive};
+use super::{DirectoryChange, OpenShare, VERIFIER_ATTRIBUTES, exclusive};
 use crate::attr::{self, Settable, Subject};
 use crate::engine::io::SHARE_WRITE;
 use crate::engine::{Compound, Object, OpResult, regular_file};
@@ -72,7 +72,7 @@ pub(super) fn find_or_create(
     directory: &Object,
     name: &[u8],
     creation: &Creation,
-    share: Share,
+    share: OpenShare,
 ) -> OpResult<Target> {
     let backend = &directory.export.backend;
     let caller = c.caller(&directory.export);
@@ -99,7 +99,7 @@ fn create(
     directory: &Object,
     name: &[u8],
     creation: &Creation,
-    share: Share,
+    share: OpenShare,
 ) -> OpResult<Target> {
     if directory.export.read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());

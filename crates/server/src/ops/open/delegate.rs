@@ -1,6 +1,6 @@
 //! The delegation granted with an OPEN (RFC 8881 sections 10.4 and 18.16.3).
 
-use super::Share;
+use super::OpenShare;
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
 use crate::engine::{Compound, Delegations, FileKey, NfsState, Object, OpenPayload};
 use nfs4::{
@@ -18,7 +18,7 @@ use vfs::{Broken, LeaseKind, OpenAccess, VfsError};
 pub(super) fn grant(
     c: &Compound<'_>,
     object: &Object,
-    share: Share,
+    share: OpenShare,
     claim: &OpenClaim4<'_>,
     payload: OpenPayload,
 ) -> OpenDelegation4<'static> {
@@ -39,7 +39,7 @@ pub(super) fn grant(
 }
 
 /// Returns whether the client wants a write delegation.
-fn wanted(share: Share) -> Result<bool, WhyNoDelegation4> {
+fn wanted(share: OpenShare) -> Result<bool, WhyNoDelegation4> {
     match share.want {
         OPEN4_SHARE_ACCESS_WANT_NO_DELEG => Err(WhyNoDelegation4::WND4_NOT_WANTED),
         OPEN4_SHARE_ACCESS_WANT_CANCEL => Err(WhyNoDelegation4::WND4_CANCELLED),
@@ -56,7 +56,7 @@ fn wanted(share: Share) -> Result<bool, WhyNoDelegation4> {
 fn delegate(
     c: &Compound<'_>,
     object: &Object,
-    share: Share,
+    share: OpenShare,
     (mut write, reclaim): (bool, bool),
     mut payload: OpenPayload,
 ) -> Result<Delegated, WhyNoDelegation4> {
@@ -145,7 +145,7 @@ fn complete(
 }
 
 /// Returns no delegation, with the reason for clients that have expressed a want.
-fn none(share: Share, why: WhyNoDelegation4) -> OpenDelegation4<'static> {
+fn none(share: OpenShare, why: WhyNoDelegation4) -> OpenDelegation4<'static> {
     if share.want == 0 {
         return OpenDelegation4::OPEN_DELEGATE_NONE;
     }

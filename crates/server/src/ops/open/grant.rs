@@ -1,6 +1,6 @@
 //! Grants an open: checks share reservations and opens the backend's file.
 
-use super::Share;
+use super::OpenShare;
 use super::target::Target;
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
 use crate::engine::{Compound, NfsState, Object, OpResult, OpStop, OpenPayload};
@@ -21,7 +21,7 @@ pub(super) fn open(
     c: &Compound<'_>,
     target: Target,
     owner: &[u8],
-    share: Share,
+    share: OpenShare,
     claim: OpenClaim,
 ) -> OpResult<(Stateid4, OpenPayload)> {
     let (client, file) = (c.client()?, target.object.key());
@@ -68,7 +68,7 @@ pub(super) fn open(
 
 /// Returns NFS4ERR_ACCESS rather than NFS4ERR_SHARE_DENIED for callers without permission, so that
 /// share state does not leak.
-fn denied(c: &Compound<'_>, target: &Target, share: Share) -> OpStop {
+fn denied(c: &Compound<'_>, target: &Target, share: OpenShare) -> OpStop {
     let object = &target.object;
     let caller = c.caller(&object.export);
     let backend = &object.export.backend;
@@ -104,7 +104,7 @@ fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
 struct Opening<'o, 'c> {
     c: &'o Compound<'c>,
     target: &'o Target,
-    share: Share,
+    share: OpenShare,
     claim: OpenClaim,
     /// The files that the owner has open already.
     held: Option<OpenPayload>,

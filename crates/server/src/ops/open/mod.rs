@@ -19,7 +19,7 @@ use xdr::{Decode, Decoder, Encoder};
 
 /// The checked share_access and share_deny.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct OpenShare {
     /// READ 1, WRITE 2.
     access: u32,
     /// READ 1, WRITE 2.
@@ -34,7 +34,7 @@ const SHARE_BOTH: u32 = 3;
 /// They have no effect.
 const SHARE_HINTS: u32 = 0x0033_0000;
 
-impl Share {
+impl OpenShare {
     /// Checks the bits of an OPEN.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Share {
         Ok(Self { access, deny: args.share_deny, want })
     }
 
-    /// As [`Share::check`] for NFSv4.0, which has no wants.
+    /// As [`OpenShare::check`] for NFSv4.0, which has no wants.
     ///
     /// # Errors
     /// NFS4ERR_INVAL for any other bit.
@@ -90,7 +90,7 @@ pub(crate) struct Opened {
 /// NFS4ERR_WRONGSEC, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Open4Args::decode(args)?;
-    let share = Share::check(&args)?;
+    let share = OpenShare::check(&args)?;
     let claim = match &args.claim {
         OpenClaim4::CLAIM_PREVIOUS(_) => OpenClaim::Previous,
         OpenClaim4::CLAIM_DELEGATE_CUR(claim) => OpenClaim::Delegated(c.resolve(claim.delegate_stateid)?),
@@ -118,7 +118,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 pub(crate) fn open(
     c: &Compound<'_>,
     args: &Open4Args<'_>,
-    share: Share,
+    share: OpenShare,
     claim: OpenClaim,
 ) -> OpResult<Opened> {
     let (client, owner) = (c.client()?, &args.owner.owner);

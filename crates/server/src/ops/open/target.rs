@@ -1,7 +1,7 @@
 //! The target of an OPEN: finds or creates the file.
 
 use super::create::{self, Creation};
-use super::{DirectoryChange, Share};
+use super::{DirectoryChange, OpenShare};
 use crate::engine::io::SHARE_WRITE;
 use crate::engine::{Compound, Fh, Object, OpResult, names, regular_file};
 use nfs4::{Bitmap4, Nfsstat4, Open4Args, OpenClaim4, Openflag4};
@@ -35,7 +35,7 @@ impl Target {
 ///
 /// # Errors
 /// As [`super::run`].
-pub(super) fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> OpResult<Target> {
+pub(super) fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: OpenShare) -> OpResult<Target> {
     let target = match &args.claim {
         OpenClaim4::CLAIM_NULL(name) => by_name(c, names::component(name)?, args, share)?,
         OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) | OpenClaim4::CLAIM_DELEG_CUR_FH(_) => {
@@ -65,7 +65,7 @@ fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> OpResult<Target> {
 }
 
 /// Takes the current filehandle as the directory.
-fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: Share) -> OpResult<Target> {
+fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: OpenShare) -> OpResult<Target> {
     let directory = c.fh()?;
     if c.lookup_pseudo(directory, name).is_some() {
         return Err(match &args.openhow {

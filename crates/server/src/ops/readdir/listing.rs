@@ -10,7 +10,7 @@ use xdr::Encoder;
 const OF_ENTRY: Bitmap4 = Bitmap4::of(&[FATTR4_RDATTR_ERROR, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID]);
 
 /// One entry before its attributes are known.
-pub(super) struct Entry<'e> {
+pub(super) struct ListedEntry<'e> {
     /// The cookie from which READDIR continues after this entry.
     pub cookie: u64,
     /// The name of the entry.
@@ -20,7 +20,7 @@ pub(super) struct Entry<'e> {
 }
 
 /// The reply while it is being encoded.
-pub(super) struct Listing<'l, 'c> {
+pub(super) struct DirectoryListing<'l, 'c> {
     /// The COMPOUND that READDIR belongs to.
     pub c: &'l Compound<'c>,
     /// The attributes that the client requests.
@@ -37,14 +37,14 @@ pub(super) struct Listing<'l, 'c> {
     pub has_mounts: bool,
 }
 
-impl Listing<'_, '_> {
+impl DirectoryListing<'_, '_> {
     /// Adds an entry of a backend's directory. An entry that is gone by now is omitted.
     ///
     /// # Errors
     /// The error of the attributes, when the client has not requested rdattr_error.
     pub(super) fn add(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &ListedEntry<'_>,
         directory: &Object,
         caller: &Caller,
         reply: &mut Encoder,
@@ -71,8 +71,8 @@ impl Listing<'_, '_> {
     /// gets the attributes that the directory itself knows.
     ///
     /// # Errors
-    /// As [`Listing::add`].
-    pub(super) fn add_crossing(&mut self, entry: &Entry<'_>, fh: &Fh, reply: &mut Encoder) -> OpResult {
+    /// As [`DirectoryListing::add`].
+    pub(super) fn add_crossing(&mut self, entry: &ListedEntry<'_>, fh: &Fh, reply: &mut Encoder) -> OpResult {
         if self.c.flavor_allowed(fh) {
             return self.write(entry, reply, |listing, reply| listing.write_attributes(fh, reply));
         }
@@ -90,7 +90,7 @@ impl Listing<'_, '_> {
     }
 
     /// Encodes an entry whose attributes are not available.
-    fn write_error(&mut self, entry: &Entry<'_>, error: OpError, reply: &mut Encoder) -> OpResult {
+    fn write_error(&mut self, entry: &ListedEntry<'_>, error: OpError, reply: &mut Encoder) -> OpResult {
         if matches!(error.status, Nfsstat4::NFS4ERR_NOENT | Nfsstat4::NFS4ERR_STALE) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Listing<'_, '_> {
     /// Encodes one entry, and removes it again if it does not fit.
     fn write(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &ListedEntry<'_>,
         reply: &mut Encoder,
         attributes: impl Fn(&Self, &mut Encoder) -> OpResult,
     ) -> OpResult {

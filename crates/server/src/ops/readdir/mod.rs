@@ -4,7 +4,7 @@ mod listing;
 
 use crate::attr;
 use crate::engine::{Compound, Fh, Object, OpResult};
-use listing::{Entry, Listing};
+use listing::{DirectoryListing, ListedEntry};
 use nfs4::{Nfsstat4, Readdir4Args, Verifier4};
 use std::ops::ControlFlow;
 use vfs::Place;
@@ -44,7 +44,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let room = c.room(reply);
     let asked = usize::try_from(args.maxcount).unwrap_or(usize::MAX);
-    let mut listing = Listing {
+    let mut listing = DirectoryListing {
         c,
         wanted: args.attr_request,
         end: (reply.len() + room.min(asked)).saturating_sub(TRAILER),
@@ -70,7 +70,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 
 /// Lists the pseudo file system's names in a place. Returns whether all of them fitted.
 fn list_pseudo(
-    listing: &mut Listing<'_, '_>,
+    listing: &mut DirectoryListing<'_, '_>,
     directory: &Fh,
     cookie: u64,
     mark: u64,
@@ -80,7 +80,8 @@ fn list_pseudo(
     let Some(place) = directory.place() else { return Ok(true) };
     for entry in c.progress.exports.pseudo().entries(place, cookie & !mark, c.client_ip()) {
         let Some(fh) = Fh::of_place(&c.progress.exports, entry.place) else { continue };
-        let entry = Entry { cookie: entry.cookie | mark, name: entry.name.as_bytes(), fileid: entry.fileid };
+        let entry =
+            ListedEntry { cookie: entry.cookie | mark, name: entry.name.as_bytes(), fileid: entry.fileid };
         listing.add_crossing(&entry, &fh, reply)?;
         if listing.full {
             return Ok(false);
@@ -92,7 +93,7 @@ fn list_pseudo(
 /// Lists a directory of an export, then the exports mounted in it. Returns whether all entries
 /// fitted.
 fn list_object(
-    listing: &mut Listing<'_, '_>,
+    listing: &mut DirectoryListing<'_, '_>,
     object: &Object,
     cookie: u64,
     reply: &mut Encoder,
@@ -127,7 +128,7 @@ struct Batch {
 }
 
 fn list_backend(
-    listing: &mut Listing<'_, '_>,
+    listing: &mut DirectoryListing<'_, '_>,
     object: &Object,
     cookie: u64,
     hidden: &dyn Fn(&[u8]) -> bool,
@@ -153,7 +154,7 @@ fn list_backend(
         let name = batch.names.get(start..end).unwrap_or_default();
         start = end;
         if !hidden(name) {
-            listing.add(&Entry { cookie, name, fileid }, object, &caller, reply)?;
+            listing.add(&ListedEntry { cookie, name, fileid }, object, &caller, reply)?;
         }
         if listing.full {
             return Ok(false);

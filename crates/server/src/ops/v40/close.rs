@@ -1,6 +1,6 @@
 //! CLOSE of NFSv4.0 (RFC 7530 section 16.2).
 
-use super::sequenced::{self, Sequenced};
+use super::sequenced::{self, SequencedCall};
 use crate::engine::{Compound, OpResult};
 use nfs4::{Close4Args, NfsOpnum4, Nfsstat4, Stateid4};
 use xdr::{Decode, Decoder, Encoder};
@@ -14,7 +14,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let before = *args;
     let decoded = Close4Args::decode(args)?;
     let stateid = decoded.open_stateid;
-    let sequenced = Sequenced::new(c, NfsOpnum4::OP_CLOSE, decoded.seqid, &before, args);
+    let sequenced = SequencedCall::new(c, NfsOpnum4::OP_CLOSE, decoded.seqid, &before, args);
     let owner = c.state().v40().owner_of_open(c.now(), &c.sender(), &stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, turn| {
         sequenced::check(turn, &stateid)?;

@@ -1,6 +1,6 @@
 //! LOCK of NFSv4.0 (RFC 7530 section 16.10).
 
-use super::sequenced::{self, Sequenced};
+use super::sequenced::{self, SequencedCall};
 use crate::engine::{Compound, OpResult};
 use crate::ops;
 use nfs4::{ExistLockOwner4, Lock4Args, Locker4, NfsOpnum4, Nfsstat4, OpenToLockOwner4};
@@ -18,11 +18,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let decoded = Lock4Args::decode(args)?;
     match &decoded.locker {
         Locker4::TRUE(new) => {
-            let sequenced = Sequenced::new(c, NfsOpnum4::OP_LOCK, new.open_seqid, &before, args);
+            let sequenced = SequencedCall::new(c, NfsOpnum4::OP_LOCK, new.open_seqid, &before, args);
             by_new(c, new, sequenced, before, reply)
         }
         Locker4::FALSE(existing) => {
-            let sequenced = Sequenced::new(c, NfsOpnum4::OP_LOCK, existing.lock_seqid, &before, args);
+            let sequenced = SequencedCall::new(c, NfsOpnum4::OP_LOCK, existing.lock_seqid, &before, args);
             by_existing(c, existing, sequenced, before, reply)
         }
     }
@@ -38,7 +38,7 @@ fn lock(c: &mut Compound<'_>, mut args: Decoder<'_>, reply: &mut Encoder) -> OpR
 fn by_existing(
     c: &mut Compound<'_>,
     existing: &ExistLockOwner4,
-    sequenced: Sequenced,
+    sequenced: SequencedCall,
     args: Decoder<'_>,
     reply: &mut Encoder,
 ) -> OpResult {
@@ -53,7 +53,7 @@ fn by_existing(
 fn by_new(
     c: &mut Compound<'_>,
     new: &OpenToLockOwner4<'_>,
-    sequenced: Sequenced,
+    sequenced: SequencedCall,
     args: Decoder<'_>,
     reply: &mut Encoder,
 ) -> OpResult {

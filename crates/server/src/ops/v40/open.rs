@@ -1,9 +1,9 @@
 //! OPEN of NFSv4.0 (RFC 7530 section 16.16): with the sequence number of its owner, and without a
 //! delegation.
 
-use super::sequenced::{self, Sequenced};
+use super::sequenced::{self, SequencedCall};
 use crate::engine::{Compound, DeferReason, Fh, OpError, OpResult};
-use crate::ops::open::{self, Share};
+use crate::ops::open::{self, OpenShare};
 use nfs4::{
     Createhow4, NfsOpnum4, Nfsstat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, Open4Args,
     OpenClaim4, OpenDelegationType4, Openflag4,
@@ -22,7 +22,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let before = *args;
     let decoded = Open4Args::decode(args)?;
     check_arms(&decoded)?;
-    let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN, decoded.seqid, &before, args);
+    let sequenced = SequencedCall::new(c, NfsOpnum4::OP_OPEN, decoded.seqid, &before, args);
     let client = c.state().v40().client_of_id_40(c.now(), &c.sender(), decoded.owner.clientid)?;
     c.progress.v40.client = Some(client);
     let owner = c.state().v40().state_owner(c.now(), client, OwnerKind::Open, &decoded.owner.owner)?;
@@ -79,7 +79,7 @@ fn open(
     turn: &mut Turn<'_>,
     reply: &mut Encoder,
 ) -> OpResult {
-    let share = Share::check_40(args)?;
+    let share = OpenShare::check_40(args)?;
     let claim = match &args.claim {
         OpenClaim4::CLAIM_PREVIOUS(_) => OpenClaim::Previous,
         OpenClaim4::CLAIM_DELEGATE_CUR(claim) => OpenClaim::Delegated(claim.delegate_stateid),

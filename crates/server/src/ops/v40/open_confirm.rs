@@ -1,6 +1,6 @@
 //! OPEN_CONFIRM (RFC 7530 section 16.18).
 
-use super::sequenced::{self, Sequenced};
+use super::sequenced::{self, SequencedCall};
 use crate::engine::{Compound, OpResult, OpStop};
 use nfs4::{NfsOpnum4, Nfsstat4, OpenConfirm4Args};
 use state::v40::Begin;
@@ -15,7 +15,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let before = *args;
     let decoded = OpenConfirm4Args::decode(args)?;
     let stateid = decoded.open_stateid;
-    let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN_CONFIRM, decoded.seqid, &before, args);
+    let sequenced = SequencedCall::new(c, NfsOpnum4::OP_OPEN_CONFIRM, decoded.seqid, &before, args);
     let owner = c.state().v40().owner_of_open(c.now(), &c.sender(), &stateid)?;
     let mut turn = sequenced::turn(c, &owner)?;
     match turn.begin(sequenced.seqid, sequenced.request) {

@@ -1,6 +1,6 @@
 //! OPEN_DOWNGRADE of NFSv4.0 (RFC 7530 section 16.19).
 
-use super::sequenced::{self, Sequenced};
+use super::sequenced::{self, SequencedCall};
 use crate::engine::{Compound, OpResult};
 use crate::ops;
 use nfs4::{NfsOpnum4, Nfsstat4, OpenDowngrade4Args};
@@ -17,7 +17,7 @@ const SHARE_BOTH: u32 = 3;
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = OpenDowngrade4Args::decode(args)?;
-    let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN_DOWNGRADE, decoded.seqid, &before, args);
+    let sequenced = SequencedCall::new(c, NfsOpnum4::OP_OPEN_DOWNGRADE, decoded.seqid, &before, args);
     let owner = c.state().v40().owner_of_open(c.now(), &c.sender(), &decoded.open_stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, turn| {
         sequenced::check(turn, &decoded.open_stateid)?;

@@ -13,7 +13,7 @@ const FILEHANDLE_MAX: usize = nfs4::NFS4_FHSIZE as usize;
 
 /// A request in the sequence of its owner.
 #[derive(Clone, Copy)]
-pub(super) struct Sequenced {
+pub(super) struct SequencedCall {
     /// The number of the operation.
     pub opnum: NfsOpnum4,
     /// The sequence number of the request.
@@ -22,7 +22,7 @@ pub(super) struct Sequenced {
     pub request: Request,
 }
 
-impl Sequenced {
+impl SequencedCall {
     /// Makes the request between two decoders, `before` and `after` the operation's arguments. The
     /// current filehandle is part of the request: an OPEN of the same name in another directory is
     /// not a copy.
@@ -60,7 +60,7 @@ pub(super) fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'
 pub(super) fn run(
     c: &mut Compound<'_>,
     owner: &Arc<StateOwner>,
-    sequenced: Sequenced,
+    sequenced: SequencedCall,
     reply: &mut Encoder,
     run: impl FnOnce(&mut Compound<'_>, &mut Encoder, &mut Turn<'_>) -> OpResult,
 ) -> OpResult {
@@ -99,7 +99,7 @@ pub(super) fn end(
     c: &Compound<'_>,
     owner: &Arc<StateOwner>,
     turn: &mut Turn<'_>,
-    sequenced: Sequenced,
+    sequenced: SequencedCall,
     result: &OpResult,
     reply: &Encoder,
     start: usize,

@@ -51,7 +51,7 @@ impl Index<Kind> for Handles {
 }
 
 /// The server and its exports.
-pub(super) struct Site {
+pub(super) struct PolicySite {
     server: Server,
     backend: Arc<MemoryBackend>,
     read_only: bool,
@@ -96,7 +96,7 @@ pub(super) struct World<'s> {
     /// The strong caller's open of the file of the closed export.
     pub open_stateid: Stateid4,
     pub lock_stateid: Stateid4,
-    site: &'s Site,
+    site: &'s PolicySite,
     strong: PolicySession<'s>,
     weak: PolicySession<'s>,
 }
@@ -107,7 +107,7 @@ const HIGH: ([u8; 4], u16) = ([198, 51, 100, 7], 1024);
 
 impl<'s> World<'s> {
     /// Starts a server with the exports /closed and /open.
-    pub(super) fn server(rule: Rule) -> Site {
+    pub(super) fn server(rule: Rule) -> PolicySite {
         let backend = filled(b"SECRET-CONTENT", "secret");
         let closed = all_flavors(Export::new("/closed", backend.clone()).unwrap());
         let closed = match rule {
@@ -122,18 +122,18 @@ impl<'s> World<'s> {
     }
 
     /// Starts such a server whose export is read-only and admits every caller.
-    pub(super) fn read_only_server() -> Site {
+    pub(super) fn read_only_server() -> PolicySite {
         let backend = filled(b"SECRET-CONTENT", "secret");
         let closed = all_flavors(Export::new("/closed", backend.clone()).unwrap());
         Self::start(Export { read_only: true, ..closed }, backend, true)
     }
 
-    fn start(closed: Export, backend: Arc<MemoryBackend>, read_only: bool) -> Site {
+    fn start(closed: Export, backend: Arc<MemoryBackend>, read_only: bool) -> PolicySite {
         let open = export("/open", &filled(b"plain", "plain"));
-        Site { server: Setup::with_exports(vec![closed, open]).start(), backend, read_only }
+        PolicySite { server: Setup::with_exports(vec![closed, open]).start(), backend, read_only }
     }
 
-    pub(super) fn new(site: &'s Site, rule: Rule, minor: u32) -> Self {
+    pub(super) fn new(site: &'s PolicySite, rule: Rule, minor: u32) -> Self {
         let at = |(address, port): ([u8; 4], u16)| {
             *site.server.peer.lock().unwrap() = SocketAddr::from((address, port));
         };

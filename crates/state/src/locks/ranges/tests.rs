@@ -12,7 +12,7 @@ const BYTES: u64 = 24;
 type BytewiseModel = BTreeMap<(u8, u64), bool>;
 
 #[derive(Clone, Debug)]
-enum LockStep {
+enum RangeStep {
     Lock(u8, LockRange, bool),
     Unlock(u8, LockRange),
     UnlockAll(u8),
@@ -25,11 +25,11 @@ fn range() -> impl Strategy<Value = LockRange> {
     prop_oneof![4 => bounded, 1 => to_end]
 }
 
-fn step() -> impl Strategy<Value = LockStep> {
+fn step() -> impl Strategy<Value = RangeStep> {
     prop_oneof![
-        6 => (0..3u8, range(), any::<bool>()).prop_map(|(holder, range, write)| LockStep::Lock(holder, range, write)),
-        4 => (0..3u8, range()).prop_map(|(holder, range)| LockStep::Unlock(holder, range)),
-        1 => (0..3u8).prop_map(LockStep::UnlockAll),
+        6 => (0..3u8, range(), any::<bool>()).prop_map(|(holder, range, write)| RangeStep::Lock(holder, range, write)),
+        4 => (0..3u8, range()).prop_map(|(holder, range)| RangeStep::Unlock(holder, range)),
+        1 => (0..3u8).prop_map(RangeStep::UnlockAll),
     ]
 }
 
@@ -44,9 +44,9 @@ fn model_conflicts(model: &BytewiseModel, holder: u8, range: LockRange, write: b
     })
 }
 
-fn apply(table: &mut RangeTable<u8>, model: &mut BytewiseModel, step: LockStep) {
+fn apply(table: &mut RangeTable<u8>, model: &mut BytewiseModel, step: RangeStep) {
     match step {
-        LockStep::Lock(holder, range, write) => {
+        RangeStep::Lock(holder, range, write) => {
             let conflict = table.conflict(holder, range, write);
             assert_eq!(conflict.is_some(), model_conflicts(model, holder, range, write));
             match conflict {
@@ -65,11 +65,11 @@ fn apply(table: &mut RangeTable<u8>, model: &mut BytewiseModel, step: LockStep) 
                 }
             }
         }
-        LockStep::Unlock(holder, range) => {
+        RangeStep::Unlock(holder, range) => {
             table.unlock(holder, range);
             model.retain(|(other, byte), _| *other != holder || !bytes(range).any(|b| b == *byte));
         }
-        LockStep::UnlockAll(holder) => {
+        RangeStep::UnlockAll(holder) => {
             table.unlock_all(holder);
             model.retain(|(other, _), _| *other != holder);
         }
