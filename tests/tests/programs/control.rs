@@ -118,8 +118,8 @@ fn fill(pipe: &PipeWriter) {
 fn sigterm_and_sigint_end_it_with_success_while_connections_are_open() {
     let folder = empty_folder();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let mut server =
-            Serve::new(folder.path().join("state")).args(["--sec", "sys", "--memory", "16"]).start();
+        let serve = Serve::new(folder.path().join("state")).args(["--sec", "sys", "--memory", "16"]);
+        let mut server = serve.args(["--metrics", "127.0.0.1:0"]).start();
         let mut client = Client::connect(options(server.port()).connections(4)).expect("a session");
         client.lookup_path("/memory").expect("it is exported");
         let idle: Vec<_> =
@@ -129,6 +129,7 @@ fn sigterm_and_sigint_end_it_with_success_while_connections_are_open() {
         let (status, time) = server.wait();
         assert!(status.success(), "{signal}: {status}\n{}", server.log());
         assert!(time < Duration::from_secs(2), "{signal}: it took {time:?}");
+        assert!(!server.log().contains("failed"), "{signal}: {}", server.log());
         drop(idle);
     }
 }

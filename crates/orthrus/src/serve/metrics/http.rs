@@ -3,6 +3,7 @@
 
 use net::Admission;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -101,7 +102,7 @@ impl Responder {
             PollFd::new(&peer.stream, event)
         }));
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
                 tracing::error!("waiting for those who ask for metrics failed: {error}");
                 std::thread::sleep(ACCEPT_PAUSE);
@@ -129,7 +130,11 @@ impl Responder {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(error) => {
-                    tracing::warn!("accepting one who asks for metrics failed: {error}");
+                    // These two mean that the process ends, and has let go of its sockets.
+                    let ends = [Errno::NOTSOCK, Errno::INVAL].map(|errno| Some(errno.raw_os_error()));
+                    if !ends.contains(&error.raw_os_error()) {
+                        tracing::warn!("accepting one who asks for metrics failed: {error}");
+                    }
                     std::thread::sleep(ACCEPT_PAUSE);
                     return;
                 }
