@@ -159,8 +159,8 @@ impl Model {
         self.enum_of.get(name).map(String::as_str)
     }
 
-    /// Returns whether `name` is an element of a linked list: a struct with a last member that pointed
-    /// to itself.
+    /// Returns whether `name` is an element of a linked list: a struct with a last member that
+    /// pointed to itself.
     pub fn is_list(&self, name: &str) -> bool {
         self.lists.contains(name)
     }

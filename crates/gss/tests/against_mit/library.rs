@@ -126,9 +126,9 @@ fn succeeded(call: &str, major: u32, minor: u32) {
 }
 
 /// A context of the library. It must not be used by two threads at once, which `&mut self` ensures.
-pub(crate) struct GssContext(*mut c_void);
+pub(crate) struct MitContext(*mut c_void);
 
-impl GssContext {
+impl MitContext {
     /// Starts a context with a service as the user of the default cache. Returns the first token.
     pub(crate) fn initiate(target: &str) -> (Self, Vec<u8>) {
         let mut context = Self(ptr::null_mut());
@@ -263,7 +263,7 @@ impl GssContext {
     }
 }
 
-impl Drop for GssContext {
+impl Drop for MitContext {
     fn drop(&mut self) {
         // SAFETY: the context is null or came from the library, and is deleted once.
         unsafe { gss_delete_sec_context(&mut 0, &mut self.0, ptr::null_mut()) };

@@ -14,7 +14,7 @@ use krb5::{
     Cpu, MicMessage, MicToken, Run, Segments, TokenError, UnwrapMessage, VerifyMessage, WRAP_HEADROOM,
     WrapMessage,
 };
-use library::GssContext;
+use library::MitContext;
 use orthrus_gss::{Acceptor, Credential, Established, Initiator, Step};
 use realm::{Enctypes, Realm, RealmEnctype, RealmOptions, in_realm};
 
@@ -57,24 +57,24 @@ fn with_enctype(test: &str, enctype: RealmEnctype) {
     });
 }
 
-fn accept_from_mit(realm: &Realm) -> (Established, GssContext) {
+fn accept_from_mit(realm: &Realm) -> (Established, MitContext) {
     let acceptor = Acceptor::from_keytab(&realm.server_keytab()).expect("the server's keytab");
-    let (mut theirs, token) = GssContext::initiate(TARGET);
+    let (mut theirs, token) = MitContext::initiate(TARGET);
     let ours = acceptor.accept(&token).expect("a token of alice");
     theirs.finish(TARGET, &ours.token);
     (ours, theirs)
 }
 
-fn initiate_to_mit(realm: &Realm) -> (Established, GssContext) {
+fn initiate_to_mit(realm: &Realm) -> (Established, MitContext) {
     let mut initiator = Initiator::new(TARGET, &Credential::Default).expect("alice's ticket");
     let Step::Send(token) = initiator.step(None).expect("a first token") else { panic!("done too early") };
-    let (theirs, reply) = GssContext::accept(&realm.server_keytab(), &token);
+    let (theirs, reply) = MitContext::accept(&realm.server_keytab(), &token);
     let Step::Done(ours) = initiator.step(Some(&reply)).expect("the reply") else { panic!("not done") };
     (*ours, theirs)
 }
 
 /// Sends messages in both directions, ours in batches.
-fn exchange(ours: &Established, mut theirs: GssContext) {
+fn exchange(ours: &Established, mut theirs: MitContext) {
     let mut numbers = PseudoRandom(ours.enctype as u64);
     let mut sequence = ours.send_sequence;
     let mut lengths = &numbers.lengths()[..];
@@ -105,7 +105,7 @@ fn is_sealed(n: usize) -> bool {
 
 fn we_seal(
     ours: &Established,
-    theirs: &mut GssContext,
+    theirs: &mut MitContext,
     cpu: Cpu,
     messages: &[Vec<u8>],
     numbers: &mut PseudoRandom,
@@ -128,7 +128,7 @@ fn we_seal(
     }
 }
 
-fn we_sign(ours: &Established, theirs: &mut GssContext, cpu: Cpu, messages: &[Vec<u8>], first: u64) {
+fn we_sign(ours: &Established, theirs: &mut MitContext, cpu: Cpu, messages: &[Vec<u8>], first: u64) {
     let mut batch: Vec<_> = messages
         .iter()
         .zip(first..)

@@ -56,7 +56,7 @@ fn referring(call: ReferringCall) -> ReferringCallList4 {
 
 /// The outcome of a callback.
 #[derive(Debug)]
-pub(super) enum CallbackAnswer<'a> {
+pub(super) enum CallbackReply<'a> {
     /// CB_SEQUENCE and the operation behind it succeeded. The decoder stands at the results of the
     /// latter.
     Done(Decoder<'a>),
@@ -69,16 +69,16 @@ pub(super) enum CallbackAnswer<'a> {
 }
 
 /// Decodes the results of a callback after its protection is removed.
-pub(super) fn answer(results_of: &[u8]) -> CallbackAnswer<'_> {
-    results(&mut Decoder::new(results_of)).unwrap_or(CallbackAnswer::Refused)
+pub(super) fn answer(results_of: &[u8]) -> CallbackReply<'_> {
+    results(&mut Decoder::new(results_of)).unwrap_or(CallbackReply::Refused)
 }
 
-fn results<'a>(decoder: &mut Decoder<'a>) -> Result<CallbackAnswer<'a>, xdr::Error> {
+fn results<'a>(decoder: &mut Decoder<'a>) -> Result<CallbackReply<'a>, xdr::Error> {
     let status = Nfsstat4::decode(decoder)?;
     let _tag = decoder.opaque(usize::MAX)?;
     let count = decoder.u32()?;
     if count == 0 || NfsCbOpnum4::decode(decoder)? != NfsCbOpnum4::OP_CB_SEQUENCE {
-        return Ok(CallbackAnswer::Refused);
+        return Ok(CallbackReply::Refused);
     }
     let sequence = Nfsstat4::decode(decoder)?;
     if sequence != Nfsstat4::NFS4_OK {
@@ -86,23 +86,23 @@ fn results<'a>(decoder: &mut Decoder<'a>) -> Result<CallbackAnswer<'a>, xdr::Err
     }
     CbSequence4Resok::decode(decoder)?;
     match (status, count) {
-        (Nfsstat4::NFS4_OK, _) => Ok(CallbackAnswer::Done(*decoder)),
+        (Nfsstat4::NFS4_OK, _) => Ok(CallbackReply::Done(*decoder)),
         // Also returned for the operation behind CB_SEQUENCE (section 2.10.6.1.3).
-        (Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP, _) => Ok(CallbackAnswer::Again(CallbackEnd::Answered)),
-        (status, _) => Ok(CallbackAnswer::Failed(status)),
+        (Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP, _) => Ok(CallbackReply::Again(CallbackEnd::Answered)),
+        (status, _) => Ok(CallbackReply::Failed(status)),
     }
 }
 
 /// Maps an error of CB_SEQUENCE to an outcome (RFC 8881 section 20.9.3).
-fn refused(status: Nfsstat4) -> CallbackAnswer<'static> {
+fn refused(status: Nfsstat4) -> CallbackReply<'static> {
     match status {
-        Nfsstat4::NFS4ERR_DELAY => CallbackAnswer::Again(CallbackEnd::Unknown),
+        Nfsstat4::NFS4ERR_DELAY => CallbackReply::Again(CallbackEnd::Unknown),
         // The last callback in this slot had arrived, and its answer was lost.
         Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP | Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => {
-            CallbackAnswer::Again(CallbackEnd::Answered)
+            CallbackReply::Again(CallbackEnd::Answered)
         }
-        Nfsstat4::NFS4ERR_SEQ_MISORDERED => CallbackAnswer::Again(CallbackEnd::Misordered),
-        _ => CallbackAnswer::Refused,
+        Nfsstat4::NFS4ERR_SEQ_MISORDERED => CallbackReply::Again(CallbackEnd::Misordered),
+        _ => CallbackReply::Refused,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::CallbackTransport;
 use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
-use super::message::{self, CallbackAnswer, Said};
+use super::message::{self, CallbackReply, Said};
 use super::security::{OpenedCallback, Proof};
 use crate::engine::{FileKey, Nfs};
 use nfs4::{
@@ -174,16 +174,16 @@ impl Nfs {
         };
         let Some(sent) = self.callbacks.take(xid, connection.0) else { return false };
         let (task, tries) = (sent.task, sent.tries);
-        match opened.as_deref().map_or(CallbackAnswer::Refused, message::answer) {
-            CallbackAnswer::Done(results) => {
+        match opened.as_deref().map_or(CallbackReply::Refused, message::answer) {
+            CallbackReply::Done(results) => {
                 self.state.callbacks().end_callback(sent.call, CallbackEnd::Answered);
                 self.answered(&task, Ok(results), now);
             }
-            CallbackAnswer::Failed(status) => {
+            CallbackReply::Failed(status) => {
                 self.state.callbacks().end_callback(sent.call, CallbackEnd::Answered);
                 self.answered(&task, Err(status), now);
             }
-            CallbackAnswer::Again(end) => {
+            CallbackReply::Again(end) => {
                 self.state.callbacks().end_callback(sent.call, end);
                 // After NFS4ERR_DELAY the callback is repeated later.
                 match end != CallbackEnd::Unknown && tries < TRIES_MAX {
@@ -191,7 +191,7 @@ impl Nfs {
                     false => self.give_up_callback(&task),
                 }
             }
-            CallbackAnswer::Refused => self.lose(sent, now, true),
+            CallbackReply::Refused => self.lose(sent, now, true),
         }
         if let Some(next) = client_of(&task).and_then(|client| self.callbacks.next_waiting(client)) {
             self.start_callback(next, 0, now);

@@ -95,8 +95,8 @@ fn unmount_on_demand(place: TempDir, demands: &mpsc::Receiver<UnmountRequest>) {
 }
 
 impl Fuse {
-    /// Mounts the file system; returns the reason if that is not possible. A request that hangs ends when the kernel
-    /// interrupts it, or does not.
+    /// Mounts the file system; returns the reason if that is not possible. A request that hangs
+    /// ends when the kernel interrupts it, or does not.
     pub(crate) fn mount(heeds_interrupts: bool) -> Result<Self, String> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;

@@ -126,7 +126,8 @@ fn section(ops: &[NameOp], start: usize) -> usize {
 fn orders(ops: &[NameOp], before: &HashSet<Way>) -> Result<HashSet<Way>, usize> {
     let must: u128 = ops.iter().enumerate().filter(|(_, op)| op.done.is_some()).map(|(at, _)| 1 << at).sum();
     let mut after = HashSet::new();
-    // A state from which a power failure leads to more is as good as one from which it leads to less.
+    // A state from which a power failure leads to more is as good as one from which it leads to
+    // less.
     let mut seen: HashMap<(u128, Held), Vec<Vec<Held>>> = HashMap::new();
     let mut furthest = 0;
     let mut open: Vec<(u128, Way)> = before.iter().map(|way| (0, way.clone())).collect();
