@@ -1,4 +1,4 @@
-//! Who sends a request, over what, and which operations it has.
+//! The sender of a request, its protection, and the operations of its COMPOUND.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub struct Caller<'a> {
     pub protection: Protection,
 }
 
-/// A set of operation numbers below 128, such as those of one COMPOUND or of spo_must_enforce.
+/// A set of operation numbers below 128, such as the operations of a COMPOUND or spo_must_enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpSet(pub u128);
 
@@ -79,7 +79,7 @@ impl OpSet {
         self.0 & 1u128.checked_shl(operation).unwrap_or(0) != 0
     }
 
-    /// Returns what both sets have.
+    /// Returns the intersection of both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

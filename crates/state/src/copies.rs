@@ -1,10 +1,9 @@
-//! Copies that go on after COPY was answered, and their stateids (RFC 7862 sections 4.8, 15.2, 15.8
-//! and 15.9).
+//! Asynchronous copies and their stateids (RFC 7862 sections 4.8, 15.2, 15.8 and 15.9).
 //!
-//! The server moves the bytes, piece by piece; here it is known whose a copy is, how far it has
-//! come and how it ended. A stateid is good until the client cancels the copy or answers
-//! CB_OFFLOAD, or is gone itself: section 4.8 names no other end, so that a CLOSE ends none. What
-//! is no longer here is not copied on.
+//! The server moves the bytes, piece by piece; this module tracks the owner, progress and end of
+//! each copy. A stateid is valid until the client cancels the copy, answers CB_OFFLOAD, or is gone
+//! itself. Section 4.8 names no other end, so CLOSE ends no copy. A copy that was removed here
+//! stops.
 
 use crate::Copies;
 use crate::slab::SlabKey;
@@ -27,13 +26,13 @@ pub struct CopyKey(pub(crate) SlabKey);
 pub struct NewCopy<'a, F> {
     /// The file that is written to.
     pub file: &'a F,
-    /// Who asked for it: others of the same client do not cancel it (RFC 7862 section 4.1.2).
+    /// The user of the copy: others of the same client cannot cancel it (RFC 7862 section 4.1.2).
     pub user: &'a Principal,
     /// The write verifier from before the first byte.
     pub verifier: Verifier4,
 }
 
-/// What OFFLOAD_STATUS says.
+/// The result of OFFLOAD_STATUS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyStatus {
     /// osr_count: bytes copied so far.
@@ -42,24 +41,24 @@ pub struct CopyStatus {
     pub complete: Option<Nfsstat4>,
 }
 
-/// What CB_OFFLOAD says.
+/// The arguments of CB_OFFLOAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offload<F> {
-    /// coa_stateid.
+    /// coa_stateid: the stateid that COPY returned.
     pub stateid: Stateid4,
     /// The file that was written to.
     pub file: F,
     /// The request that began it.
     pub begun: Option<ReferringCall>,
-    /// coa_status.
+    /// coa_status: the status of the whole copy.
     pub status: Nfsstat4,
-    /// wr_count or coa_bytes_copied.
+    /// wr_count or coa_bytes_copied, in bytes.
     pub count: u64,
-    /// wr_writeverf.
+    /// wr_writeverf: the verifier of the writes.
     pub verifier: Verifier4,
 }
 
-/// How a copy stands.
+/// The phase of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CopyPhase {
     /// It waits for its next piece.
@@ -70,11 +69,11 @@ enum CopyPhase {
     Cancelled,
     /// So it was, and the piece has ended; the client comes back for its OFFLOAD_CANCEL.
     Stopped,
-    /// It has ended, and the client has yet to be told.
+    /// It has ended, and CB_OFFLOAD is still to be sent or answered.
     Ended(Nfsstat4),
 }
 
-/// One copy.
+/// One asynchronous copy.
 #[derive(Debug)]
 pub(crate) struct Copy<F> {
     client: ClientKey,
@@ -110,8 +109,8 @@ impl<F> CopyTable<F> {
 const SEQID: u32 = 1;
 
 impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
-    /// Begins a copy that goes on after its answer. `None` if it has to be done at once, since the
-    /// client could not be told of its end, or so many copies go on already.
+    /// Begins an asynchronous copy. `None` if the copy must be synchronous, because the client
+    /// cannot receive CB_OFFLOAD or too many copies are in progress.
     pub fn begin_copy(
         &self,
         client: ClientKey,
@@ -219,7 +218,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
             }
             match copy.phase {
                 CopyPhase::Waiting | CopyPhase::Stopped => {
-                    // In the same step, so that a piece that ends meanwhile calls nobody back.
+                    // In the same step, so that a piece that ends meanwhile queues no callback.
                     copy.phase = CopyPhase::Stopped;
                     Ok(())
                 }
@@ -236,7 +235,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         Ok(())
     }
 
-    /// Returns what CB_OFFLOAD is to say; `None` when it needs not be said (any more).
+    /// Returns the arguments of CB_OFFLOAD; `None` when it is no longer needed.
     pub fn offload(&self, copy: CopyKey) -> Option<Offload<F>> {
         let stateid = self.state.stateid(StateRef::Copy(copy.0), SEQID);
         let say = |copy: &Copy<F>| match copy.phase {
@@ -253,7 +252,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         self.state.copies.table.read(copy.0, say).flatten()
     }
 
-    /// Forgets a copy whose CB_OFFLOAD the client has answered.
+    /// Forgets a copy after the client has answered CB_OFFLOAD.
     pub fn offload_answered(&self, client: ClientKey, copy: CopyKey) {
         let Ok(record) = self.state.client(client) else { return };
         let mut client_state = record.lock_any();
@@ -262,8 +261,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         }
     }
 
-    /// Returns the callbacks of copies that have ended and whose clients have not said that they
-    /// know.
+    /// Returns the callbacks of ended copies that their clients have not answered.
     pub fn unanswered_offloads(&self) -> Vec<CallbackTask> {
         let mut tasks = Vec::new();
         if self.state.copies.count.load(Relaxed) > 0 {
@@ -276,7 +274,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         tasks
     }
 
-    /// Forgets a copy; whoever holds the state of its client has taken it out of them.
+    /// Forgets a copy; the caller holds its client's state and has removed the copy from it.
     pub(crate) fn remove_copy(&self, key: SlabKey) {
         if self.state.copies.table.remove(key).is_some() {
             self.state.copies.count.fetch_sub(1, Relaxed);

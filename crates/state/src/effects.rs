@@ -1,4 +1,4 @@
-//! What the server has to do because state changed.
+//! Work for the server that results from changes of state.
 
 use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, PrincipalHash, Sessionid4};
 
@@ -9,17 +9,17 @@ pub enum Effect {
     /// after a restart (RFC 8881 section 8.4.2.1). Saying it twice of one owner is harmless; the
     /// last principal counts.
     RecordClient {
-        /// co_ownerid.
+        /// co_ownerid of the client.
         owner: Vec<u8>,
-        /// Who created the client.
+        /// Hash of the principal that created the client.
         principal: PrincipalHash,
     },
     /// The client holds nothing any more, or must not reclaim: take it off stable storage.
     ForgetClient {
-        /// co_ownerid.
+        /// co_ownerid of the client.
         owner: Vec<u8>,
     },
-    /// The grace period has ended: clients that wait may be told.
+    /// The grace period has ended: the server may notify waiting clients.
     GraceEnded,
 }
 
@@ -33,54 +33,54 @@ pub enum CallbackTask {
     },
     /// CB_RECALL: a conflict waits for a delegation (see [`crate::Delegations::recall`]).
     Recall {
-        /// Who has it.
+        /// The client that holds the delegation.
         client: ClientKey,
-        /// Which it is.
+        /// The recalled delegation.
         delegation: DelegationKey,
     },
     /// CB_GETATTR: another client asks for attributes that the holder of a delegation for writing
     /// may have changed (see [`crate::Delegations::getattr_file`]).
     Getattr {
-        /// Who has the delegation.
+        /// The client that holds the delegation.
         client: ClientKey,
-        /// Which it is.
+        /// The delegation of the file in question.
         delegation: DelegationKey,
     },
-    /// CB_NOTIFY_LOCK: what the client has waited for may be free (see
+    /// CB_NOTIFY_LOCK: the range that the client waits for may be free (see
     /// [`crate::Locks::lock_notice`]).
     NotifyLock {
-        /// Who waits.
+        /// The client that waits.
         client: ClientKey,
-        /// For what.
+        /// The lock that it waits for.
         notice: NoticeKey,
     },
     /// CB_OFFLOAD: a copy has ended (see [`crate::Copies::offload`]).
     Offload {
-        /// Whose it was.
+        /// The client of the copy.
         client: ClientKey,
-        /// Which it was.
+        /// The copy that has ended.
         copy: CopyKey,
     },
-    /// CB_RECALL_ANY: the client has many delegations, and is to keep those that it needs most.
+    /// CB_RECALL_ANY: the client holds many delegations, and must return the least useful ones.
     RecallAny {
-        /// Who has them.
+        /// The client that holds them.
         client: ClientKey,
-        /// craa_objects_to_keep.
+        /// craa_objects_to_keep: the number of delegations to keep.
         keep: u32,
     },
 }
 
-/// What one call leaves for the server to do before it sends the reply.
+/// The work that one call leaves to the server before it sends the reply.
 #[derive(Debug)]
 #[must_use = "files are to be closed, and records to be kept"]
 pub struct Effects<O> {
-    /// What the server attached to opens that are gone (CLOSE, an upgrade, an expired or replaced
-    /// client), or has not come to be needed: to be dropped. No lock of state is held by now.
+    /// Payloads of opens that are gone (CLOSE, an upgrade, an expired or replaced client) or were
+    /// not needed; the caller drops them. No lock of state is held by now.
     pub closed: Vec<O>,
-    /// Whether the call has queued any [`Effect`]: those in the queue are to be handled, in order,
-    /// by one thread at a time.
+    /// Whether the call has queued any [`Effect`]: one thread at a time must handle the queue, in
+    /// order.
     pub queued: bool,
-    /// Callbacks to send.
+    /// The callbacks that the server must send.
     pub callbacks: Vec<CallbackTask>,
     /// Whether [`crate::Locks::take_unlocked`] has anything to tell.
     pub unlocked: bool,

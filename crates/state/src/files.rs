@@ -1,4 +1,4 @@
-//! Files with state: who has them open with which shares, and their locked ranges (RFC 8881 section
+//! Files with state: their opens with share reservations, and their locked ranges (RFC 8881 section
 //! 9.1).
 
 use crate::Opens;
@@ -27,13 +27,13 @@ pub(crate) struct FileState<F> {
     pub(crate) ranges: RangeTable<SlabKey>,
     /// Each holder has at most one.
     pub(crate) delegations: BTreeMap<Holder, HeldDelegation>,
-    /// Lock owners that wait for others' ranges; those that are told wait no longer.
+    /// Lock owners that wait for conflicting ranges; a notified one is removed.
     pub(crate) waits: Vec<LockWait<F>>,
     /// Changes under way that no open tells of.
     pub(crate) changing: u32,
 }
 
-/// Which of a file's names it is.
+/// The number of one of a file's names.
 pub(crate) type FileView = u64;
 
 /// A client that knows a file by one of its names.
@@ -62,8 +62,8 @@ impl<F> FileState<F> {
 /// The files of one stripe.
 pub(crate) type FilesOfStripe<F> = HashMap<F, FileState<F>, Keyed>;
 
-/// All files with state, in stripes by name. Whoever changes the shares or the ranges of a file
-/// holds its stripe, and holds the state of the client for which it does so from before.
+/// All files with state, in stripes by name. A thread that changes shares or ranges of a file holds
+/// its stripe, and took the state of the client before it.
 #[derive(Debug)]
 pub(crate) struct Files<F> {
     stripes: Box<[RwLock<FilesOfStripe<F>>]>,
@@ -83,8 +83,7 @@ impl<F: Clone + Eq + Hash> Files<F> {
     }
 
     fn stripe(&self, name: &F) -> &RwLock<FilesOfStripe<F>> {
-        // The remainder is below the number of stripes. Its bits are not those by which the map
-        // chooses a place.
+        // The remainder is below the number of stripes. The map uses other bits of the hash.
         &self.stripes[(self.hash(name) >> 32) as usize % STRIPES]
     }
 
@@ -112,12 +111,12 @@ impl<F: Clone + Eq + Hash> Files<F> {
 }
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
-    /// Checks I/O with a special stateid against everybody's share reservations; `access` as in
-    /// [`crate::Opens::access`]. What delegations have against it is for
-    /// [`crate::Delegations::begin_change`] and [`crate::Delegations::check_unopened_read`].
+    /// Checks I/O with a special stateid against all share reservations; `access` as in
+    /// [`crate::Opens::access`]. [`crate::Delegations::begin_change`] and
+    /// [`crate::Delegations::check_unopened_read`] check conflicts with delegations.
     ///
     /// # Errors
-    /// NFS4ERR_LOCKED (somebody denies it), NFS4ERR_GRACE.
+    /// NFS4ERR_LOCKED (an open denies the access), NFS4ERR_GRACE.
     pub fn anonymous_access(&self, now: Duration, file: &F, access: u32) -> Result<()> {
         if self.state.leases().in_grace(now) {
             return Err(Nfsstat4::NFS4ERR_GRACE);
@@ -128,8 +127,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(())
     }
 
-    /// Returns what `take` makes of the payload of one of the client's opens of a file; `None` when
-    /// it has none.
+    /// Passes the payload of one of the client's opens of a file to `take` and returns the result;
+    /// `None` without an open.
     pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
         let opens: Vec<SlabKey> = self.state.files.read(file).get(file)?.opens.values().copied().collect();
         let own = |open: &Open<F, O>| {
@@ -145,10 +144,10 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Lets files have several names: names that are equal are of one file, whose shares, locks and
-    /// delegations stand against each other, and `view` tells them apart. To a client they are
-    /// different files: its own delegation by one name does not cover what it does by another, and
-    /// a stateid is good with the name that it was given for. By default all equal names are one.
+    /// Lets files have several names: equal names denote one file, with common shares, locks and
+    /// delegations, and `view` tells the names apart. To a client they are different files: its own
+    /// delegation by one name does not cover an operation by another, and a stateid is valid only
+    /// with the name that it was given for. By default all equal names are one.
     pub fn with_views(self, view: fn(&F) -> u64) -> Self {
         Self { view, ..self }
     }

@@ -1,5 +1,5 @@
-//! A keyed hasher: clients choose what is hashed, so the key must be unknown to them and comes from
-//! the caller.
+//! A keyed hasher. Clients choose the hashed bytes, so the key must be unknown to them; the caller
+//! supplies it.
 
 use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;

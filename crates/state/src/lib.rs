@@ -1,10 +1,10 @@
 //! Clients, sessions, slots, opens, locks and leases as a pure state machine that takes the time as
 //! an argument.
 //!
-//! [`State`] holds what an NFS server knows about its clients (RFC 8881 sections 2.4, 2.10, 8 and
-//! 9). It never reads a clock, does I/O or draws random numbers: the caller passes `now` (any
-//! monotonic time), random numbers and the identity that the RPC layer proved. Each call returns
-//! [`Effects`] for the caller to perform.
+//! [`State`] holds an NFS server's knowledge of its clients (RFC 8881 sections 2.4, 2.10, 8 and 9).
+//! It never reads a clock, does I/O or draws random numbers: the caller passes `now` (any monotonic
+//! time), random numbers and the identity that the RPC layer proved. Each call returns [`Effects`]
+//! for the caller to perform.
 //!
 //! Operations are grouped by the tables that they own: [`State::clients`], [`State::leases`],
 //! [`State::sessions`], [`State::callbacks`], [`State::opens`], [`State::locks`],
@@ -17,30 +17,29 @@
 //!
 //! # Threads
 //!
-//! All methods take `&self`. The locks are in here and not around it, since only here is it known
-//! what an operation touches; the crate stays pure, because what a lock protects are its own tables
-//! and no call waits for anything but other calls. They are taken in this order, and each but the
-//! first two only one at a time:
+//! All methods take `&self`. The locks are inside, since only this crate knows which tables an
+//! operation touches. The crate stays pure: a lock protects its own tables, and a call waits only
+//! for other calls. The lock order is as follows; of each kind but the first two a thread holds
+//! only one at a time:
 //!
-//! 1. the registry (one): clients by their names, sessions of a client, the end of leases and of
-//!    the grace period. For EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION,
-//!    RECLAIM_COMPLETE, reclaims and housekeeping.
+//! 1. the registry (one): clients by name, sessions of a client, the end of leases and of the grace
+//!    period. For EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE,
+//!    reclaims and housekeeping.
 //! 2. the state of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE,
-//!    LOCK and their kin.
+//!    LOCK and related operations.
 //! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with
 //!    special stateids.
 //! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations, copies
-//!    and owners; recalls; notices; slots; connections, and under those of a session how to call it
-//!    back.
+//!    and owners; recalls; notices; slots; connections, and below the connections of a session its
+//!    backchannel.
 //!
-//! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change what is the session's
-//! own (see `sessions`) and lock their slot; READ and WRITE look up a stripe of opens. So requests
-//! of different sessions share nothing that either writes but the locks of stripes that happen to
-//! be the same, and those are only held for a look.
+//! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change fields of that session
+//! alone (see `sessions`) and lock their slot; READ and WRITE look up a stripe of opens. Requests
+//! of different sessions therefore share only stripe locks, which they hold for a lookup.
 //!
-//! An open is in one place, the table of opens: what READ may do changes at one moment. Where an
-//! operation gives up access, the open changes before the file's shares do, so that nobody gets
-//! what another can still use.
+//! An open is stored once, in the table of opens: the permissions of READ change at one moment.
+//! Where an operation gives up access, the open changes before the file's shares do, so that no
+//! other client gets access that is still in use.
 
 mod caller;
 mod clients;
@@ -91,6 +90,6 @@ mod state;
 
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 
-/// What an operation on state returns: a value, or the status of RFC 8881 section 15.1 for the
-/// client.
+/// The result of an operation on state: a value, or the status for the client (RFC 8881 section
+/// 15.1).
 pub type Result<T> = core::result::Result<T, Nfsstat4>;

@@ -11,7 +11,7 @@ pub struct Limits {
     /// lease, since an idle client notices the restart only at its next renewal. It ends early when
     /// all have reclaimed.
     pub grace: Duration,
-    /// How long beyond its lease a client keeps what nobody else wants (RFC 8881 section 8.4.3).
+    /// How long beyond its lease a client keeps state without a conflict (RFC 8881 section 8.4.3).
     /// Default: a day.
     pub courtesy_max: Duration,
     /// Client records, confirmed or not. A principal (RPCSEC_GSS) or address (AUTH_SYS) alone may
@@ -54,14 +54,14 @@ pub struct Limits {
     pub delegations_per_client_max: usize,
     /// Delegations of all clients, with the same consequences.
     pub delegations_max: usize,
-    /// Copies of one client that go on after their answers, those included whose end it was not
-    /// told of. COPY beyond it is done when it is answered.
+    /// Asynchronous copies of one client, including ended ones without an answered CB_OFFLOAD. A
+    /// COPY beyond it is synchronous.
     pub copies_per_client_max: usize,
     /// Copies of all clients, with the same consequence. Each holds two open files.
     pub copies_max: usize,
-    /// Open-owners and lock-owners of one NFSv4.0 client whose sequence numbers and last replies
-    /// are kept. A new one beyond it takes the place of those without opens and locks; when there
-    /// are none: NFS4ERR_RESOURCE.
+    /// Open-owners and lock-owners of one NFSv4.0 client with stored sequence numbers and replies.
+    /// A new one beyond it replaces those without opens and locks; if there are none:
+    /// NFS4ERR_RESOURCE.
     pub owners_per_client_max: usize,
     /// The same of all NFSv4.0 clients.
     pub owners_max: usize,

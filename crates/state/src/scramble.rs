@@ -1,18 +1,18 @@
-//! A keyed permutation of 64-bit numbers: what clients are handed is unique, and says nothing about
-//! the next one.
+//! A keyed permutation of 64-bit numbers: identifiers that are unique and do not reveal the next
+//! one.
 //!
-//! Client ids and stateids are names that a stranger must not guess, in NFSv4.0 above all, where no
-//! session stands before them. Numbers drawn at random would have to be remembered, to tell an id
-//! whose client is gone from one that was never given out; a permutation gives the number back. It
-//! is a Feistel network over SipHash-1-3, whose key is drawn at each start. Six rounds, since four
-//! can be told from random by as many pairs as a busy server gives out.
+//! Strangers must not guess client ids and stateids, in NFSv4.0 above all, which has no sessions.
+//! Random numbers would have to be remembered, to tell the id of a former client from one that was
+//! never issued; a permutation gives the number back. It is a Feistel network over SipHash-1-3 with
+//! a key drawn at each start. It has six rounds, since four can be distinguished from random with
+//! as many pairs as a busy server issues.
 
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
 const ROUNDS: u64 = 6;
 
-/// What is permuted: each has a permutation of its own under one key.
+/// The kinds of identifiers: each has a permutation of its own under one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Domain {
     ClientId = 1,

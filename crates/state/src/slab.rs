@@ -9,9 +9,9 @@ pub(crate) struct SlabKey {
 }
 
 impl SlabKey {
-    /// Below all keys.
+    /// A key below all others.
     pub(crate) const MIN: Self = Self { index: 0, generation: 0 };
-    /// Above all keys.
+    /// A key above all others.
     pub(crate) const MAX: Self = Self { index: u32::MAX, generation: u32::MAX };
 }
 
@@ -95,7 +95,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Returns whatever is at this index now.
+    /// Returns the present entry at this index, of any generation.
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         match self.entries.get(index as usize) {
             Some(SlabEntry { place: SlabContent::Taken(value), .. }) => Some(value),

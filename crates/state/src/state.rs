@@ -16,11 +16,11 @@ use crate::{Limits, PrincipalHash};
 use std::hash::Hash;
 use std::time::Duration;
 
-/// What one start of the server is given.
+/// The parameters of one start of the server.
 #[derive(Clone, Debug)]
 pub struct Boot {
-    /// Differs between any two starts: the seconds since 1970, say. Goes into client ids, session
-    /// ids and stateids, so that those of an earlier start are recognized as stale.
+    /// Differs between any two starts: the seconds since 1970, say. Client ids, session ids and
+    /// stateids contain it, so that identifiers of an earlier start are recognized as stale.
     pub epoch: u32,
     /// A random key of this start: for the hash table that clients fill, and to make client ids and
     /// stateids hard to guess.
@@ -35,10 +35,10 @@ pub struct Boot {
 /// A client that may reclaim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PriorClient {
-    /// co_ownerid.
+    /// co_ownerid of the client.
     pub owner: Vec<u8>,
-    /// Who created it. Records of versions that did not keep it have none: whoever comes first with
-    /// the owner may reclaim then, as it was with these versions, until that grace period ends.
+    /// The principal that created it. Records of older versions have none: the first caller with
+    /// the owner may then reclaim, as in these versions, until that grace period ends.
     pub principal: Option<PrincipalHash>,
 }
 
@@ -47,19 +47,19 @@ pub struct PriorClient {
 pub struct Counts {
     /// Client records, unconfirmed ones included.
     pub clients: usize,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: usize,
-    /// Opens.
+    /// Number of opens.
     pub opens: usize,
-    /// Lock stateids.
+    /// Number of lock stateids.
     pub lock_stateids: usize,
-    /// Locked ranges.
+    /// Number of locked ranges.
     pub ranges: usize,
     /// Delegations, revoked ones included.
     pub delegations: usize,
-    /// Copies that go on, or whose end was not told.
+    /// Copies in progress, or without an answered CB_OFFLOAD.
     pub copies: usize,
-    /// Files with state.
+    /// Number of files with state.
     pub files: usize,
     /// State-owners of NFSv4.0 clients.
     pub owners: usize,
@@ -71,10 +71,10 @@ pub struct Counts {
 }
 
 /// Clients, sessions, opens and locks of one server: `F` names a file (export and handle bytes),
-/// `O` is what the server attaches to an open (an `Arc` of the backend's open file).
+/// `O` is the server's payload of an open (an `Arc` of the backend's open file).
 ///
-/// Every method may be called from several threads at once. It has many small locks instead of one
-/// around it (which requests meet at which is said in the crate's documentation); none of them is
+/// Every method may be called from several threads at once. The state has many small locks instead
+/// of a single one (the crate's documentation lists them); none is held when a method returns.
 /// held when a method returns.
 #[derive(Debug)]
 pub struct State<F, O> {
@@ -124,7 +124,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self.limits
     }
 
-    /// Counts what there is, part by part: while requests run the numbers need not be of one
+    /// Counts the entries table by table: while requests run, the numbers need not be of one
     /// moment.
     pub fn counts(&self) -> Counts {
         let lock_stateids = self.locks.len();

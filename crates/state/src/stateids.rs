@@ -12,7 +12,7 @@ use std::hash::Hash;
 /// Sorts stateids as RFC 8881 section 8.2.3 does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateidKind {
-    /// The anonymous stateid.
+    /// The anonymous stateid: all zeros.
     Anonymous,
     /// The READ bypass stateid.
     Bypass,
@@ -25,7 +25,7 @@ pub enum StateidKind {
 }
 
 impl StateidKind {
-    /// Sorts a stateid.
+    /// Classifies a stateid by its special values.
     pub fn of(stateid: &Stateid4) -> Self {
         match *stateid {
             Stateid4::ANONYMOUS => Self::Anonymous,
@@ -37,7 +37,7 @@ impl StateidKind {
     }
 }
 
-/// What a stateid names.
+/// The kind of state that a stateid names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StateRef {
     Open(SlabKey),
@@ -69,7 +69,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Stateid4 { seqid, other: [a, b, c, d, e, f, g, h, i, j, k, l] }
     }
 
-    /// Reads what a stateid names; whether that exists is for the tables to say.
+    /// Decodes the state that a stateid names, without checking that it exists.
     pub(crate) fn state_ref(&self, stateid: &Stateid4) -> Result<StateRef> {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = stateid.other;
         if u32::from_be_bytes([a, b, c, d]) != self.epoch || StateidKind::of(stateid) != StateidKind::Ordinary

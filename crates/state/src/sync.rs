@@ -1,5 +1,5 @@
-//! The locks and atomics of this crate: those of the standard library, or of `shuttle` in the
-//! package `orthrus-state-interleavings`, whose tests choose the order in which threads run.
+//! The locks and atomics of this crate: the standard library's, or those of `shuttle` in the
+//! package `orthrus-state-interleavings`, which tests thread orders.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{

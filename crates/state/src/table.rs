@@ -16,8 +16,8 @@ const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
 #[repr(align(64))]
 struct TableStripe<T>(RwLock<Slab<T>>);
 
-/// A slab in stripes. The lock of a stripe is a leaf of the lock order: what is passed to a method
-/// runs under it and must take no other lock.
+/// A slab in stripes. The lock of a stripe is a leaf of the lock order: a closure that is passed to
+/// a method runs under it and must take no other lock.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     stripes: Box<[TableStripe<T>]>,
@@ -61,7 +61,7 @@ impl<T> Table<T> {
         self.write_stripe(key.index).get_mut(inner(key)).map(run)
     }
 
-    /// GetattrWaits at whatever is at this index now.
+    /// Reads the present entry at this index, of any generation.
     pub(crate) fn read_at<R>(&self, index: u32, run: impl FnOnce(&T) -> R) -> Option<R> {
         self.read_stripe(index).at(index >> STRIPE_BITS).map(run)
     }
@@ -70,7 +70,7 @@ impl<T> Table<T> {
         self.write_stripe(key.index).remove(inner(key))
     }
 
-    /// Counts what is in it, stripe by stripe.
+    /// Counts the entries, stripe by stripe.
     pub(crate) fn len(&self) -> usize {
         (0..STRIPES as u32).map(|stripe| self.read_stripe(stripe).len()).sum()
     }
@@ -91,7 +91,7 @@ impl<T: Clone> Table<T> {
 }
 
 impl<T> Table<Arc<T>> {
-    /// Inserts what `make` returns for the key that it will have, and returns it.
+    /// Inserts and returns the result of `make`, which gets the new key.
     pub(crate) fn insert_with(&self, turn: u32, make: impl FnOnce(SlabKey) -> Arc<T>) -> Arc<T> {
         let mut slab = self.write_stripe(turn);
         let value = make(outer(turn as usize % STRIPES, slab.next_key()));

@@ -1,4 +1,4 @@
-//! Tests without a socket: time is moved by hand, and a test reads as what a client does.
+//! Tests without a socket: time is moved by hand, and a test reads like a client's actions.
 
 mod callbacks;
 mod checks;

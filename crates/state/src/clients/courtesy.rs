@@ -1,9 +1,9 @@
-//! Courtesy: a client whose lease has run out keeps what it has until somebody else wants it (RFC
-//! 8881 section 8.4.3).
+//! Courtesy: a client with an expired lease keeps its state until a conflict (RFC 8881 section
+//! 8.4.3).
 //!
-//! A machine that slept or a network that was cut then costs nobody anything. At the first conflict
-//! all of such a client goes, its right to reclaim included, as it does when memory runs short and
-//! after `courtesy_max`.
+//! A machine that slept or a network that was cut then does no harm. At the first conflict the
+//! client loses all state and its right to reclaim; also when memory runs short, and after
+//! `courtesy_max`.
 
 use crate::Leases;
 use crate::clients::registry::{Enrolled, Registry};
@@ -14,16 +14,16 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
-    /// Tells whether a client whose lease has run out has the file open or delegated: it may be
-    /// what is in somebody's way.
+    /// Returns whether a client with an expired lease has the file open or delegated, so that it
+    /// may cause a conflict.
     pub fn is_held_by_expired(&self, now: Duration, file: &F) -> bool {
         let holders = self.holders(file);
         let registry = self.state.registry();
         holders.iter().filter_map(|key| registry.client(*key).ok()).any(|client| self.is_over(client, now))
     }
 
-    /// Removes the clients that have the file open or delegated and whose leases have run out.
-    /// Tells whether there were any: then what they were in the way of may be tried again.
+    /// Removes the clients with expired leases that have the file open or delegated. Returns
+    /// whether there were any: the conflicting operation may then be tried again.
     pub fn free_expired(&self, now: Duration, file: &F, effects: &mut Effects<O>) -> bool {
         let holders = self.holders(file);
         let mut registry = self.state.registry();

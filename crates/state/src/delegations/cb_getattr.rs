@@ -1,9 +1,9 @@
-//! Attributes of a file of which another client has a delegation for writing: its holder is asked
-//! (RFC 8881 section 10.4.3).
+//! Attributes of a file that another client may change under a write delegation: its holder is
+//! asked (RFC 8881 section 10.4.3).
 //!
-//! Who looks is told to come again (NFS4ERR_DELAY) while CB_GETATTR is out. An answer is for those
-//! who had asked before the callback was sent, and for each of them once: so nobody sees what was
-//! true before he asked.
+//! The asking client gets NFS4ERR_DELAY while CB_GETATTR is in flight. An answer is for the clients
+//! that asked before the callback was sent, and for each of them once: so no client gets attributes
+//! from before its request.
 
 use crate::Delegations;
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
@@ -17,27 +17,27 @@ use std::time::Duration;
 /// recalled.
 const GETATTR_WAITS_MAX: usize = 16;
 
-/// Names what a client waits for when it looks at a file with a delegation for writing.
+/// The key of a client's wait for the attributes of a file with a write delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetattrWait {
     client: ClientKey,
     delegation: DelegationKey,
 }
 
-/// What the holder of a delegation for writing says of the file.
+/// The attributes that the holder of a write delegation reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldAttributes {
     /// change: another than when the delegation was granted if the holder has changed the file by
     /// itself.
     pub change: u64,
-    /// size.
+    /// size: the length in bytes.
     pub size: u64,
 }
 
-/// What a look at a file came to.
+/// The result of asking for a file's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HolderReply {
-    /// What the holder said.
+    /// The holder's report.
     pub held: HeldAttributes,
     /// The change attribute when the delegation was granted.
     pub granted: u64,
@@ -63,7 +63,7 @@ pub(crate) struct GetattrWaits {
     refused: bool,
 }
 
-/// What a client that looks gets.
+/// The reply to a client that asks.
 enum AttributesTurn {
     Answer(HeldAttributes),
     /// The holder has yet to answer; whether it has yet to be asked.
@@ -117,7 +117,7 @@ impl GetattrWaits {
         !self.refused && self.clients.iter().any(waits)
     }
 
-    /// Takes the holder's answer; returns whether it has to be asked again for those who came late.
+    /// Takes the holder's answer; returns whether to ask it again for later requests.
     fn answered(&mut self, held: HeldAttributes) -> bool {
         let mut late = false;
         for (_, look) in &mut self.clients {
@@ -151,9 +151,9 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             .map(|((holder, _), held)| (*holder, held.key))
     }
 
-    /// Has the holder of a delegation for writing asked, if another client has one and has not said
-    /// yet what it has. Returns what to wait for; then, and if there is nothing to wait for,
-    /// [`crate::Delegations::holder_attributes`] is next.
+    /// Asks the holder of a write delegation, if another client has one and has not answered yet.
+    /// Returns the key to wait for; [`crate::Delegations::holder_attributes`] is next, at once
+    /// without a key.
     pub fn ask_holder(&self, client: ClientKey, file: &F, effects: &mut Effects<O>) -> Option<GetattrWait> {
         let (holder, key) = self.other_writer(client, file)?;
         let asked = self.state.delegations.table.write(key, |delegation| {
@@ -176,11 +176,11 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.table.read(look.delegation.0, waits).unwrap_or(false)
     }
 
-    /// Returns what the holder of a delegation for writing says of a file, if another client has
-    /// one.
+    /// Returns the report of the holder of a write delegation, if another client has one.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY until the holder has answered CB_GETATTR, or the delegation is back when it
+    /// NFS4ERR_DELAY until the holder has answered CB_GETATTR or, if it does not answer, has
+    /// returned the delegation.
     /// does not.
     pub fn holder_attributes(
         &self,
@@ -214,7 +214,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
     }
 
-    /// Returns the file that CB_GETATTR is to ask for; `None` when nobody waits for it (any more).
+    /// Returns the file of CB_GETATTR; `None` when no client waits for it any more.
     pub fn getattr_file(&self, delegation: DelegationKey) -> Option<F> {
         let asks = |found: &Delegation<F, O>| {
             let waits = found.getattr_waits.under_way && found.phase == DelegationPhase::Held;
@@ -223,8 +223,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.table.read(delegation.0, asks).flatten()
     }
 
-    /// Takes what the holder has answered to CB_GETATTR; nothing if that was no answer. Returns
-    /// whether to ask again.
+    /// Takes the holder's answer to CB_GETATTR; `None` for an invalid one. Returns whether to ask
+    /// again.
     pub fn getattr_answered(&self, delegation: DelegationKey, held: Option<HeldAttributes>) -> bool {
         let answered = self.state.delegations.table.write(delegation.0, |delegation| match held {
             Some(held) => delegation.getattr_waits.answered(held),

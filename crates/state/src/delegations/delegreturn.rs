@@ -1,4 +1,4 @@
-//! What a delegation's stateid is good for, and the end of delegations (RFC 8881 sections 9.1.2 and
+//! The use of a delegation's stateid, and the end of delegations (RFC 8881 sections 9.1.2 and
 //! 18.6).
 
 use crate::Delegations;
@@ -93,7 +93,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         })
     }
 
-    /// Removes a delegation, held or revoked, of the client whose state these are.
+    /// Removes a delegation, held or revoked, of the client with this state.
     pub(crate) fn remove_delegation(
         &self,
         record: &Client,
@@ -113,8 +113,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         effects.closed.extend(delegation.payload);
     }
 
-    /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has
-    /// ended before.
+    /// Removes a delegation from its file, which ends its conflicts. I/O by its stateid has ended
+    /// before.
     pub(crate) fn take_delegation(&self, key: SlabKey) {
         let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
         let Some((client, name)) = self.state.delegations.table.read(key, look) else { return };

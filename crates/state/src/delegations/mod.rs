@@ -1,9 +1,9 @@
 //! Delegations of files, granted with an OPEN (RFC 8881 section 10.4).
 //!
-//! A file's stripe says who holds which delegation; whoever takes a delegation from a client or
-//! gives it one holds that stripe and the client's state. So a conflict found under the stripe
-//! stays one until its lock is released. Their end is in `delegreturn`, recalls and revocation are
-//! in `recalls`.
+//! A file's stripe lists its delegations and their holders; a thread that grants or removes a
+//! delegation holds that stripe and the client's state. A conflict found under the stripe therefore
+//! remains until its lock is released. Their end is in `delegreturn`, recalls and revocation are in
+//! `recalls`.
 
 pub(crate) mod cb_getattr;
 pub(crate) mod delegreturn;
@@ -37,15 +37,15 @@ const RECALL_ANY_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DelegationKey(pub(crate) SlabKey);
 
-/// What delegation an OPEN is to come with.
+/// The delegation that an OPEN asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct DelegationRequest<'a, F> {
     /// The file that the client has just opened.
     pub file: &'a F,
     /// Whether it is one for writing.
     pub write: bool,
-    /// Whether the client held it before the restart (CLAIM_PREVIOUS): then it gets it back if
-    /// nobody stands against it.
+    /// Whether the client held it before the restart (CLAIM_PREVIOUS): it is granted again unless
+    /// there is a conflict.
     pub reclaim: bool,
     /// The file's change attribute by now.
     pub change: u64,
@@ -54,7 +54,7 @@ pub struct DelegationRequest<'a, F> {
 /// A delegation as OPEN tells of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delegated {
-    /// Its stateid.
+    /// The stateid of the delegation.
     pub stateid: Stateid4,
     /// Whether it is one for writing.
     pub write: bool,
@@ -67,26 +67,26 @@ pub struct Delegated {
 /// 8881 section 2.10.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReferringCall {
-    /// rcl_sessionid.
+    /// rcl_sessionid: the session of the request.
     pub sessionid: Sessionid4,
-    /// rc_sequenceid.
+    /// rc_sequenceid: its sequence number.
     pub sequenceid: u32,
-    /// rc_slotid.
+    /// rc_slotid: its slot.
     pub slotid: u32,
 }
 
-/// How a delegation stands.
+/// The phase of a delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DelegationPhase {
     /// The client has it.
     Held,
     /// The client has it and is asked to give it back by then.
     Recalled { until: Duration, answered: bool },
-    /// It was taken from the client, who has yet to free its stateid.
+    /// It was revoked, and the client has yet to free its stateid.
     Revoked,
 }
 
-/// One delegation. It is what READ and WRITE look at when they come with its stateid.
+/// One delegation. READ and WRITE with its stateid check it directly.
 #[derive(Debug)]
 pub(crate) struct Delegation<F, O> {
     pub(crate) client: ClientKey,
@@ -98,11 +98,11 @@ pub(crate) struct Delegation<F, O> {
     pub(crate) granted: Option<ReferringCall>,
     /// The file's change attribute when it was granted.
     pub(crate) change: u64,
-    /// Who looks at what the holder may have changed.
+    /// The clients that ask for attributes that the holder may have changed.
     pub(crate) getattr_waits: GetattrWaits,
 }
 
-/// The delegations, and those of them that are recalled.
+/// The delegations, and the recalled ones among them.
 #[derive(Debug)]
 pub(crate) struct DelegationTable<F, O> {
     table: Table<Delegation<F, O>>,
@@ -167,12 +167,12 @@ pub(crate) struct HeldDelegation {
 }
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
-    /// Grants a delegation on a file that the client has just opened, if it pays and nobody stands
-    /// against it. `payload` is what READ (and WRITE) with its stateid will get; where it is not
-    /// needed it is among the closed ones.
+    /// Grants a delegation on a file that the client has just opened, if it pays and nothing
+    /// conflicts. `payload` is for READ (and WRITE) with its stateid; where it is not needed it is
+    /// among the closed ones.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason for refusing it.
     pub fn delegate(
         &self,
         now: Duration,
@@ -263,7 +263,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         Ok(Delegated { stateid, write: request.write, recall: !reachable })
     }
 
-    /// Holds a delegation against what others have open and are doing (RFC 8881 section 10.4).
+    /// Checks a delegation against opens and changes of others (RFC 8881 section 10.4).
     fn check_delegable(
         &self,
         file: &FileState<F>,
@@ -282,8 +282,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         if against { Err(WhyNoDelegation4::WND4_CONTENTION) } else { Ok(()) }
     }
 
-    /// Whether what others have open lets a client do without asking what a delegation would let it
-    /// do.
+    /// Returns whether the opens of others permit the client the use that a delegation would allow
+    /// without asking.
     fn others_allow(&self, file: &FileState<F>, holder: Holder, write: bool) -> bool {
         let all = file.shares.union();
         if !write && all.access & WRITE == 0 && all.deny & READ == 0 {

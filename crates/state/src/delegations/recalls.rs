@@ -1,5 +1,5 @@
-//! Conflicts with delegations: recall, and revocation of what is not given back (RFC 8881 sections
-//! 10.4.5 and 10.4.6).
+//! Conflicts with delegations: recall, and revocation of delegations that are not returned (RFC
+//! 8881 sections 10.4.5 and 10.4.6).
 
 use crate::Delegations;
 use crate::clients::{Client, ClientState};
@@ -50,12 +50,12 @@ impl Contention {
     }
 }
 
-/// What CB_RECALL says.
+/// The arguments of CB_RECALL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recall<F> {
-    /// The delegation's stateid.
+    /// The stateid of the delegation.
     pub stateid: Stateid4,
-    /// The file.
+    /// The file of the delegation.
     pub file: F,
     /// The request that it was granted to.
     pub granted: Option<ReferringCall>,
@@ -68,12 +68,12 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.count.load(Relaxed) > 0
     }
 
-    /// Recalls what stands against an operation of a client on a file whose stripe the caller
-    /// holds: all delegations of others for one that changes it, those for writing for one that
-    /// looks at it.
+    /// Recalls the delegations that conflict with an operation of a client on a file; the caller
+    /// holds the file's stripe. A change conflicts with all delegations of others, a query with
+    /// their write delegations.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY until they are back.
+    /// NFS4ERR_DELAY until they are returned.
     pub(crate) fn check_delegations(
         &self,
         now: Duration,
@@ -126,8 +126,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
     }
 
-    /// Recalls all delegations of a file for somebody who is no client; those that are not back
-    /// within that time are revoked. For a while nobody gets one.
+    /// Recalls all delegations of a file on behalf of a local program; those that are not returned
+    /// within that time are revoked. The file gets no new delegation for a while.
     pub fn recall_all(&self, now: Duration, file: &F, within: Duration, effects: &mut Effects<O>) {
         let files = self.state.files.lock(file);
         let Some(state) = files.get(file).filter(|state| !state.delegations.is_empty()) else { return };
@@ -138,8 +138,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
     }
 
-    /// Returns what `take` makes of what the client's own delegation for writing on a file was
-    /// granted with, if it has one. Costs the look at one number while there is none.
+    /// Passes the payload of the client's own write delegation on a file to `take` and returns the
+    /// result, if it has one. While there are none this costs one load.
     pub fn own_writer<R>(&self, client: ClientKey, file: &F, take: impl FnOnce(&O) -> R) -> Option<R> {
         if self.state.delegations.writers.load(Relaxed) == 0 {
             return None;
@@ -151,8 +151,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     }
 
     /// Begins a change of a file other than by an open for writing: of its attributes, names, or
-    /// data with a special stateid. Until [`crate::Delegations::end_change`] nobody gets a
-    /// delegation on it.
+    /// data with a special stateid. Until [`crate::Delegations::end_change`] the file gets no
+    /// delegation.
     ///
     /// # Errors
     /// NFS4ERR_DELAY while others have delegations: they are recalled.
@@ -204,7 +204,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
     }
 
-    /// Returns what CB_RECALL is to say; `None` when it needs not be said (any more).
+    /// Returns the arguments of CB_RECALL; `None` when it is no longer needed.
     pub fn recall(&self, delegation: DelegationKey) -> Option<Recall<F>> {
         let stateid = self.state.stateid(StateRef::Delegation(delegation.0), 1);
         let say = |delegation: &Delegation<F, O>| match delegation.phase {
@@ -259,7 +259,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         if !client_state.delegations.contains(&key) {
             return false; // It came back at the last moment.
         }
-        // Before the conflict is over, so that whoever sees its outcome can see why.
+        // Before the conflict ends, so that its outcome and the count agree for every observer.
         self.count_revoked(&record, &mut client_state, true);
         self.take_delegation(key);
         let payload = self.state.delegations.table.write(key, |delegation| delegation.payload.take());

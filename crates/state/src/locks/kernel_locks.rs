@@ -1,5 +1,5 @@
-//! Locks that are held elsewhere as well, for others than clients to see: what is asked first, and
-//! what has to follow.
+//! Locks that the server's kernel holds as well, visible to local programs: the checks before, and
+//! the release after.
 
 use crate::Locks;
 use crate::sync::PoisonError;
@@ -8,12 +8,12 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
-    /// Checks all that [`crate::Locks::lock`] will check, and returns what `take` makes of the
-    /// payload of the open, so that the range can be locked elsewhere first. A client that waits is
-    /// remembered as by [`crate::Locks::lock`].
+    /// Does the checks of [`crate::Locks::lock`], passes the payload of the open to `take` and
+    /// returns the result, so that the range can be locked in the kernel first. A client that waits
+    /// is remembered as by [`crate::Locks::lock`].
     ///
     /// # Errors
-    /// Those of [`crate::Locks::lock`].
+    /// The errors of [`crate::Locks::lock`].
     pub fn lock_allowed<R>(
         &self,
         now: Duration,
@@ -33,8 +33,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         taken.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
     }
 
-    /// Remembers a client whose request a program of the server's machine refused, so that
-    /// [`Locks::notify_waits`] reaches it. Says whether the request waits and its client can be
+    /// Remembers a client with a request that a local program's lock refuses, so that
+    /// [`Locks::notify_waits`] reaches it. Returns whether the request waits and its client can be
     /// called back (RFC 8881 section 18.10.4).
     pub fn wait_for_program(&self, client: ClientKey, request: &Lock<'_, F>) -> bool {
         let Ok(range) = LockRange::new(request.offset, request.length) else { return false };
@@ -69,8 +69,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         self.state.files.read(file).get(file).is_some_and(|file| file.ranges.len() > 0)
     }
 
-    /// Returns the ranges that somebody has unlocked since the last call, or lost: what nobody has
-    /// locked any more is to be unlocked elsewhere, too.
+    /// Returns the ranges that were unlocked or lost since the last call: if no client has locked
+    /// them again, the server must unlock them in the kernel as well.
     pub fn take_unlocked(&self) -> Vec<(F, LockRange)> {
         std::mem::take(&mut *self.state.locks.unlocked.lock().unwrap_or_else(PoisonError::into_inner))
     }

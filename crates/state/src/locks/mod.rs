@@ -37,12 +37,12 @@ pub(crate) struct LockState {
     pub(crate) client: ClientKey,
     pub(crate) owner: SlabKey,
     pub(crate) open: SlabKey,
-    /// Whom it counts for: the open's user.
+    /// The user that it counts for: the open's.
     pub(crate) user: Arc<User>,
     pub(crate) seqid: u32,
 }
 
-/// The lock stateids, and who is to be told of unlocked ranges.
+/// The lock stateids, and the lock owners to notify of unlocked ranges.
 #[derive(Debug)]
 pub(crate) struct LockTable<F> {
     table: Table<LockState>,
@@ -67,8 +67,8 @@ impl<F> LockTable<F> {
         self.table.len()
     }
 
-    /// Returns the number of lock stateids and locked ranges, those included that are reserved for
-    /// LOCKs that run.
+    /// Returns the number of lock stateids and locked ranges, including reservations of LOCKs in
+    /// progress.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
@@ -83,13 +83,13 @@ impl<F> LockTable<F> {
     }
 }
 
-/// What LOCK, LOCKU and FREE_STATEID work on.
+/// The file, open and owner that LOCK, LOCKU and FREE_STATEID work on.
 pub(crate) struct LockTarget<F> {
     pub(crate) open: SlabKey,
     pub(crate) file: F,
-    /// The open's share_access.
+    /// share_access of the open.
     access: u32,
-    /// Whom the open counts for.
+    /// The user that the open counts for.
     user: Arc<User>,
     /// The lock owner; [`NOBODY`] if it is new.
     pub(crate) owner: SlabKey,
@@ -101,8 +101,8 @@ pub(crate) struct LockTarget<F> {
 const LOCKS_PER_LOCK_MAX: usize = 3;
 
 impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
-    /// Handles LOCK and returns the lock stateid. A client that waits for what it is refused is
-    /// told when it may be free, and asks again.
+    /// Handles LOCK and returns the lock stateid. A refused client that waits is notified when the
+    /// range may be free, and asks again.
     ///
     /// # Errors
     /// NFS4ERR_DENIED, NFS4ERR_INVAL, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE,
@@ -124,8 +124,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Ends what clients hold whose leases have run out, where the limit of all locks was in the
-    /// way.
+    /// Removes the state of clients with expired leases when the limit of all locks refused the
+    /// request.
     fn expired_make_room(
         &self,
         now: Duration,
@@ -168,12 +168,12 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.write);
         let locked = self.change_ranges(&mut client_state, &place.user, file, key, lock);
         self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
-        // What was locked for writing may be locked for reading now.
+        // A range that was locked for writing may be free for reading now.
         self.notify_lock_waits(file, effects);
         Ok(locked?)
     }
 
-    /// Finds what a LOCK is about, and checks what does not depend on others.
+    /// Finds the target of a LOCK, and does the checks that do not depend on other owners.
     pub(crate) fn lock_place(
         &self,
         now: Duration,
@@ -193,7 +193,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Checks that nobody else has locked a range; a client that waits for it is remembered.
+    /// Checks that no other owner has locked a range; remembers a client that waits for it.
     pub(crate) fn check_free(
         &self,
         client: ClientKey,
@@ -260,7 +260,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Handles LOCKU: what is not locked in the range is left as it is.
+    /// Handles LOCKU; unlocked parts of the range stay so.
     ///
     /// # Errors
     /// NFS4ERR_INVAL, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCK_RANGE (a split would
@@ -279,10 +279,9 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let mut client_state = record.lock_any();
         let key = self.find_lock(client, stateid, file)?;
         let user = self.lock_of(key)?.user;
-        // Only what covers the rest of the file for sure can split nothing.
+        // Only a range to the end of the file certainly splits nothing.
         let splits = (offset, length) != (0, u64::MAX);
-        // A split is refused by the limits alone: what a user has too much of it must be able to
-        // unlock.
+        // Only the limits refuse a split: a user above its share must be able to unlock.
         if splits && self.reserve_locks(&client_state, &user, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
@@ -330,7 +329,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         Ok(LockTarget { open, file, access, user, owner, state })
     }
 
-    /// Returns what a lock stateid belongs to.
+    /// Returns the target of a lock stateid.
     pub(crate) fn lock_of(&self, key: SlabKey) -> Result<LockTarget<F>> {
         let found = self.state.locks.table.read(key, |lock| (lock.open, lock.owner));
         let (open, owner) = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
@@ -350,7 +349,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     }
 
     fn denied(&self, held: HeldRange<SlabKey>) -> LockDenied {
-        // Whoever holds a range has a lock stateid, and its owner lives, as long as the file's
+        // The holder of a range has a lock stateid, and its owner exists as long as the file's
         // stripe is locked.
         let owner = self.state.opens.owner(held.holder, |owner| (owner.clientid, owner.name.to_vec()));
         let (clientid, owner) = owner.unwrap_or_default();
@@ -373,8 +372,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Counts the most that one operation may make, or says that it would be too much; the caller
-    /// counts it down again when what was made is counted by itself.
+    /// Counts the most that one operation may create, or refuses it; the caller subtracts this
+    /// again after the created state was counted by itself.
     fn reserve_locks(&self, client_state: &ClientState, user: &User, reclaims: bool) -> Result<()> {
         self.state.locks.count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
         let checked =
@@ -450,8 +449,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Removes a lock stateid on a file, whose stripe the caller holds. The owner's ranges of the
-    /// file go with its last lock stateid there.
+    /// Removes a lock stateid on a file; the caller holds the file's stripe. The owner's ranges of
+    /// the file go with its last lock stateid there.
     pub(crate) fn remove_lock_state(
         &self,
         client_state: &mut ClientState,

@@ -33,7 +33,7 @@ impl LockRange {
     /// All bytes that can be locked.
     pub const WHOLE: Self = Self { first: 0, last: u64::MAX };
 
-    /// Returns offset4.
+    /// Returns offset4, the first byte.
     pub fn offset(self) -> u64 {
         self.first
     }
@@ -52,10 +52,10 @@ impl LockRange {
     }
 }
 
-/// How all clients together have locked a byte.
+/// The lock of all clients together on a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockedFor {
-    /// Not at all.
+    /// No lock by any client.
     Nothing,
     /// By some for reading.
     Reading,
@@ -110,8 +110,7 @@ impl<H: Copy + Ord> RangeTable<H> {
             .map(|(holder, range, write)| HeldRange { holder, range, write })
     }
 
-    /// Locks a range: what the holder has there becomes of this type. Conflicts are for the caller
-    /// to check.
+    /// Locks a range: the holder's locks in it get this type. The caller checks conflicts.
     pub(crate) fn lock(&mut self, holder: H, range: LockRange, write: bool) {
         let ranges = self.holders.entry(holder).or_default();
         let before = ranges.len();
@@ -121,7 +120,7 @@ impl<H: Copy + Ord> RangeTable<H> {
         self.len = self.len - before + ranges.len();
     }
 
-    /// Unlocks a range; what is not locked in it stays so.
+    /// Unlocks a range; unlocked parts of it stay so.
     pub(crate) fn unlock(&mut self, holder: H, range: LockRange) {
         let Some(ranges) = self.holders.get_mut(&holder) else { return };
         let before = ranges.len();
@@ -185,8 +184,8 @@ impl<H: Copy + Ord> RangeTable<H> {
 
 /// Returns the ranges that share a byte with `range`, in order.
 fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockRange, bool)> + '_ {
-    // Of those that begin before it only the nearest can reach into it, since ranges of one holder
-    // do not overlap.
+    // Of the ranges that begin before it only the nearest can reach into it, since ranges of one
+    // holder do not overlap.
     let before = ranges.range(..range.first).next_back().filter(move |(_, (last, _))| *last >= range.first);
     let within = ranges.range(range.first..=range.last);
     before
@@ -195,8 +194,8 @@ fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockR
         .map(|(first, (last, write))| (LockRange { first: *first, last: *last }, *write))
 }
 
-/// Takes `range` out: whole ranges go, those that stick out are shortened, one around it becomes
-/// two.
+/// Removes `range`: ranges inside it go, ranges that stick out are shortened, and one around it
+/// becomes two.
 fn cut(ranges: &mut Ranges, range: LockRange) {
     let hit: Vec<(LockRange, bool)> = overlapping(ranges, range).collect();
     for (old, write) in hit {

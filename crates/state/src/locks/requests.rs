@@ -1,13 +1,13 @@
-//! What LOCK and LOCKT are asked and answer (RFC 8881 sections 18.10 and 18.11).
+//! Arguments and results of LOCK and LOCKT (RFC 8881 sections 18.10 and 18.11).
 
 use crate::{Clientid4, Nfsstat4, Stateid4};
 
-/// locker4: in whose name a LOCK comes.
+/// locker4: the lock owner of a LOCK.
 #[derive(Clone, Copy, Debug)]
 pub enum Locker<'a> {
     /// open_to_lock_owner4: the first lock of this owner under this open.
     New {
-        /// open_stateid.
+        /// open_stateid of a new lock owner.
         open_stateid: Stateid4,
         /// lock_owner.owner; its clientid is ignored in NFSv4.1.
         owner: &'a [u8],
@@ -16,7 +16,7 @@ pub enum Locker<'a> {
     Existing(Stateid4),
 }
 
-/// What LOCK asks.
+/// The arguments of LOCK.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock<'a, F> {
     /// The current filehandle's file.
@@ -25,28 +25,28 @@ pub struct Lock<'a, F> {
     pub write: bool,
     /// Whether it is READW_LT or WRITEW_LT: the client waits when it is refused.
     pub waits: bool,
-    /// reclaim.
+    /// reclaim: whether the lock is from before a restart.
     pub reclaim: bool,
-    /// offset.
+    /// offset: the first byte.
     pub offset: u64,
     /// length, all ones for the rest of the file.
     pub length: u64,
-    /// locker.
+    /// locker: the lock owner.
     pub locker: Locker<'a>,
 }
 
 /// LOCK4denied: a lock that stands in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockDenied {
-    /// offset.
+    /// offset: the first byte of the conflicting lock.
     pub offset: u64,
-    /// length.
+    /// length of the conflicting lock in bytes.
     pub length: u64,
     /// Whether locktype is WRITE_LT.
     pub write: bool,
-    /// owner.clientid.
+    /// owner.clientid of the conflicting lock.
     pub clientid: Clientid4,
-    /// owner.owner.
+    /// owner.owner of the conflicting lock.
     pub owner: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ pub struct LockDenied {
 pub enum LockError {
     /// NFS4ERR_DENIED with the conflicting lock.
     Denied(LockDenied),
-    /// Any other status.
+    /// The status for any other reason.
     Status(Nfsstat4),
 }
 

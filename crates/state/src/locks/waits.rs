@@ -1,7 +1,6 @@
-//! Clients that wait for a lock are told when it may be had (RFC 8881 sections 18.10.4 and 20.11).
+//! Notification of clients that wait for a lock (RFC 8881 sections 18.10.4 and 20.11).
 //!
-//! What is remembered is a hint: a client that was told of CB_NOTIFY_LOCK asks again by itself as
-//! well.
+//! The memory of waits is a hint: a client that receives CB_NOTIFY_LOCK also polls by itself.
 
 use crate::Callbacks;
 use crate::Locks;
@@ -28,7 +27,7 @@ pub(crate) struct LockWait<F> {
     pub(crate) client: ClientKey,
     pub(crate) clientid: Clientid4,
     pub(crate) name: Arc<[u8]>,
-    /// Its key, by which its own ranges are told from others'.
+    /// Its key, which tells its own ranges from those of others.
     pub(crate) owner: SlabKey,
     pub(crate) range: LockRange,
     pub(crate) write: bool,
@@ -38,14 +37,14 @@ pub(crate) struct LockWait<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoticeKey(u64);
 
-/// What CB_NOTIFY_LOCK says.
+/// The arguments of CB_NOTIFY_LOCK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockNotice<F> {
-    /// The file.
+    /// The file of the lock.
     pub file: F,
-    /// cnla_lock_owner.clientid.
+    /// cnla_lock_owner.clientid of the waiting owner.
     pub clientid: Clientid4,
-    /// cnla_lock_owner.owner.
+    /// cnla_lock_owner.owner of the waiting owner.
     pub owner: Arc<[u8]>,
 }
 
@@ -88,7 +87,8 @@ impl<F> FileState<F> {
 }
 
 impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
-    /// Has those told who waited for what may be free by now. The caller holds the file's stripe.
+    /// Queues CB_NOTIFY_LOCK for waiters whose ranges may now be free. The caller holds the file's
+    /// stripe.
     pub(crate) fn notify_lock_waits(&self, file: &mut FileState<F>, effects: &mut Effects<O>) {
         let ranges = &file.ranges;
         let free = |wait: &mut LockWait<F>| ranges.conflict(wait.owner, wait.range, wait.write).is_none();
@@ -100,7 +100,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Returns what CB_NOTIFY_LOCK is to say.
+    /// Returns the arguments of CB_NOTIFY_LOCK.
     pub fn lock_notice(&self, notice: NoticeKey) -> Option<LockNotice<F>> {
         self.state.locks.notices.lock().1.get(&notice.0).cloned()
     }

@@ -75,8 +75,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         })
     }
 
-    /// Removes an open with its lock stateids. I/O by its stateid ends before others get what it
-    /// had denied them.
+    /// Removes an open with its lock stateids. I/O by its stateid ends before others get access
+    /// that it denied.
     pub(crate) fn remove_open(&self, client_state: &mut ClientState, key: SlabKey, effects: &mut Effects<O>) {
         let Some(file_name) = self.state.opens.table.read(key, |open| open.file.clone()) else { return };
         let mut files = self.state.files.lock(&file_name);

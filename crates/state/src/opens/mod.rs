@@ -31,17 +31,17 @@ pub(crate) struct Owner {
     pub(crate) uses: usize,
 }
 
-/// One open: of one owner on one file, whatever the number of OPENs that made it. It is what READ
-/// and WRITE look at, so that nothing else has to be kept in step with it.
+/// One open: of one owner on one file, for all of its OPENs. READ and WRITE check it directly, so
+/// that no copy of it has to be kept in step.
 #[derive(Debug)]
 pub(crate) struct Open<F, O> {
     pub(crate) client: ClientKey,
     pub(crate) owner: SlabKey,
-    /// Whom it counts for.
+    /// The user that the open counts for.
     pub(crate) user: Arc<User>,
     pub(crate) file: F,
     pub(crate) share: Share,
-    /// What was asked for, so that OPEN_DOWNGRADE can be checked.
+    /// The requested shares, for the checks of OPEN_DOWNGRADE.
     pub(crate) seen: SeenShares,
     pub(crate) seqid: u32,
     pub(crate) payload: O,
@@ -50,7 +50,7 @@ pub(crate) struct Open<F, O> {
     pub(crate) locks: Vec<SlabKey>,
 }
 
-/// The opens, and the open-owners and lock-owners in whose names they are.
+/// The opens, and their open-owners and lock-owners.
 #[derive(Debug)]
 pub(crate) struct OpenTable<F, O> {
     table: Table<Open<F, O>>,
@@ -138,7 +138,7 @@ struct OwnerOpen {
     payload_access: u32,
 }
 
-/// What a first open is made of, besides the request and its payload.
+/// The parts of a first open besides the request and its payload.
 struct NewOpen {
     client: ClientKey,
     clientid: Clientid4,
@@ -155,8 +155,9 @@ struct Granted {
 }
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
-    /// Checks what does not depend on the file, so that OPEN can refuse before it creates anything:
-    /// grace, claim, limits. On NFS4ERR_NOSPC [`crate::Clients::make_room_for_open`] may help.
+    /// Checks everything that does not depend on the file, so that OPEN can refuse before it
+    /// creates anything: grace, claim, limits. On NFS4ERR_NOSPC
+    /// [`crate::Clients::make_room_for_open`] may help.
     ///
     /// # Errors
     /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC,
@@ -189,8 +190,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         owner: &[u8],
         claim: OpenClaim,
     ) -> Result<()> {
-        // What a client has opened under a delegation is covered by that, in the grace period as
-        // well.
+        // The delegation covers the opens that a client has made under it, also in the grace
+        // period.
         if !matches!(claim, OpenClaim::Delegated(_)) {
             self.state.leases().check_grace(now, record, client_state, reclaim)?;
         }
@@ -212,15 +213,15 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         self.check_allowed(now, record, client_state, reclaim, opener, owner, *claim)
     }
 
-    /// Checks all that [`crate::Opens::open`] will check and returns the access bits with which the
-    /// payload has to be opened (the request's and those that the owner already has on this file),
-    /// and what `take` makes of the payload of the owner's open, so that an OPEN for more can keep
-    /// using it.
+    /// Does the checks of [`crate::Opens::open`]. Returns the access bits with which the payload
+    /// must be opened (the request's, and the owner's present ones on this file). Passes the
+    /// payload of the owner's open to `take` and returns the result, so that an OPEN for more
+    /// access can keep using it.
     ///
     /// # Errors
-    /// Those of [`crate::Opens::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT,
-    /// NFS4ERR_DELAY (delegations of others are recalled), and with a delegation
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+    /// The errors of [`crate::Opens::open_allowed`], NFS4ERR_SHARE_DENIED,
+    /// NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_DELAY (delegations of others are recalled), and with a
+    /// delegation NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
     pub fn open_check<R>(
         &self,
         now: Duration,
@@ -240,7 +241,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok((granted.needed, payload))
     }
 
-    /// Holds a request against what others have and deny.
+    /// Checks a request against the access and denials of other opens.
     fn grant(
         &self,
         now: Duration,
@@ -274,7 +275,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         let reclaims = request.claim == OpenClaim::Previous;
         let mut all = file.shares;
         if reclaims {
-            // What was had together may be reclaimed one after another.
+            // Shares that the owner held together may be reclaimed one after another.
             all.remove(own_share);
         }
         // The owner's own open is no exception (RFC 8881 sections 9.7 and 18.16.3, RFC 7530 section
@@ -296,12 +297,12 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(Granted { share, needed: share.access | own_share.access, own })
     }
 
-    /// Opens, or widens the owner's open of this file. `payload` is what READ and WRITE will get,
-    /// opened with `payload_access`. On any error, and when it is not needed, it is among the
-    /// closed payloads of `effects`.
+    /// Opens, or widens the owner's open of this file. `payload` is for READ and WRITE, opened with
+    /// `payload_access`. On any error, and when it is not needed, it is among the closed payloads
+    /// of `effects`.
     ///
     /// # Errors
-    /// Those of [`crate::Opens::open_check`].
+    /// The errors of [`crate::Opens::open_check`].
     pub fn open(
         &self,
         now: Duration,
@@ -426,9 +427,9 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(self.state.stateid(StateRef::Open(key), 1))
     }
 
-    /// Returns what `take` makes of the payload of an open or lock stateid, for I/O on `file`:
-    /// `access` is READ 1, WRITE 2, or 0 for any (COMMIT, SETATTR without size and the like). Takes
-    /// the lock of one stripe for a look, one after the other two for a lock stateid.
+    /// Passes the payload of an open or lock stateid to `take` and returns the result, for I/O on
+    /// `file`: `access` is READ 1, WRITE 2, or 0 for any (COMMIT, SETATTR without size and the
+    /// like). Locks one stripe for a lookup; for a lock stateid two more, one after the other.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE.
@@ -452,7 +453,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
                 );
             }
             StateRef::Open(key) => (key, stateid.seqid),
-            // Zero: whatever the open's sequence number is.
+            // Zero accepts any sequence number of the open.
             StateRef::Lock(key) => {
                 (self.state.locks().read_lock(client, key, stateid.seqid, |lock| lock.open)?, 0)
             }

@@ -1,21 +1,21 @@
-//! What OPEN is asked and answers (RFC 8881 section 18.16).
+//! Arguments and results of OPEN (RFC 8881 section 18.16).
 
 use crate::opens::shares::{READ, Share, WRITE, share};
 use crate::{Caller, Result, Stateid4};
 
-/// How an OPEN claims its file, as far as state cares.
+/// How an OPEN claims its file, as far as state matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenClaim {
     /// CLAIM_NULL, CLAIM_FH and every other new open.
     New,
     /// CLAIM_PREVIOUS: reclaimed after a restart of the server.
     Previous,
-    /// CLAIM_DELEGATE_CUR and CLAIM_DELEG_CUR_FH: what the client has opened by itself under this
-    /// delegation.
+    /// CLAIM_DELEGATE_CUR and CLAIM_DELEG_CUR_FH: an open that the client has made by itself under
+    /// this delegation.
     Delegated(Stateid4),
 }
 
-/// What OPEN asks of state.
+/// The arguments of OPEN for state.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenRequest<'a, F> {
     /// The open owner's bytes; its clientid field is ignored in NFSv4.1.
@@ -26,9 +26,9 @@ pub struct OpenRequest<'a, F> {
     pub access: u32,
     /// share_deny: NONE 0 to BOTH 3.
     pub deny: u32,
-    /// New or reclaimed.
+    /// A new or a reclaimed open.
     pub claim: OpenClaim,
-    /// Who opens it: the open counts for its share.
+    /// The caller that opens it: the open counts for its share.
     pub opener: Caller<'a>,
     /// Whether the file is cut to nothing; the caller has begun that as a change
     /// ([`crate::Delegations::begin_change`]).
@@ -40,14 +40,14 @@ impl<F> OpenRequest<'_, F> {
         share(self.access, self.deny)
     }
 
-    /// Whether it is at odds with delegations of others for reading: those let their holders rely
-    /// on the data, and open the file for reading without asking (RFC 8881 section 10.4.1).
+    /// Whether it conflicts with read delegations of others: their holders rely on the data, and
+    /// open the file for reading without asking (RFC 8881 section 10.4.1).
     pub(crate) fn changes(&self) -> bool {
         self.truncates || self.access & WRITE != 0 || self.deny & READ != 0
     }
 }
 
-/// What [`crate::Opens::open`] came to.
+/// The result of [`crate::Opens::open`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenOutcome {
     /// The file is open; the stateid is for the client.

@@ -1,4 +1,5 @@
-//! Share reservations: what opens do, and what they deny to others (RFC 8881 section 9.7).
+//! Share reservations: the access of opens, and the access that they deny to others (RFC 8881
+//! section 9.7).
 
 use crate::{Nfsstat4, Result};
 
@@ -7,7 +8,7 @@ pub(crate) use nfs4::{
     OPEN4_SHARE_ACCESS_BOTH as BOTH, OPEN4_SHARE_ACCESS_READ as READ, OPEN4_SHARE_ACCESS_WRITE as WRITE,
 };
 
-/// One share reservation: what an open does and what it denies to others.
+/// One share reservation: the access of an open and its denial to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) access: u32,
@@ -67,8 +68,7 @@ pub(crate) fn share(access: u32, deny: u32) -> Result<Share> {
     Ok(Share { access, deny })
 }
 
-/// Which values of access and of deny the OPENs behind one open asked for: bit n stands for the
-/// value n.
+/// The values of access and of deny in the OPENs of one open: bit n stands for the value n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeenShares {
     access: u8,
@@ -84,8 +84,8 @@ impl SeenShares {
         Self { access: self.access | 1 << (share.access & BOTH), deny: self.deny | 1 << (share.deny & BOTH) }
     }
 
-    /// Returns what is left after an OPEN_DOWNGRADE to `target`, if access and deny are each the
-    /// union of some of the OPENs (RFC 8881 section 18.18.3).
+    /// Returns the rest after an OPEN_DOWNGRADE to `target`, if access and deny are each the union
+    /// of some of the OPENs (RFC 8881 section 18.18.3).
     pub(crate) fn within(self, target: Share) -> Option<Self> {
         let access = values_within(self.access, target.access)?;
         let deny = values_within(self.deny, target.deny)?;

@@ -29,8 +29,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One session. What never changes needs no lock; what requests change is in their slot and in the
-/// activity.
+/// One session. Its constant parts need no lock; requests change their slot and the activity.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: Sessionid4,
@@ -123,16 +122,16 @@ pub(crate) struct Connection {
     pub(crate) silent: bool,
 }
 
-/// The bit of [`SessionActivity::gate`] that lets nobody in.
+/// The bit of [`SessionActivity::gate`] that excludes requests.
 const CLOSED: u32 = 1 << 31;
 
-/// What each request of a session changes: it has a cache line of its own, which only the shards
-/// that serve this session share.
+/// The part of a session that each request changes: it has a cache line of its own, which only the
+/// shards that serve this session share.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct SessionActivity {
-    /// How many requests run, and [`CLOSED`]. Whoever closes it holds the registry until it is
-    /// decided whether the session goes or the gate opens again.
+    /// The number of running requests, and [`CLOSED`]. A thread that closes the gate holds the
+    /// registry until it has removed the session or opened the gate again.
     gate: AtomicU32,
     /// When the lease was renewed last, in nanoseconds.
     renewed: AtomicU64,

@@ -13,18 +13,18 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The arguments of SEQUENCE, and what the server knows of the COMPOUND around it.
+/// The arguments of SEQUENCE, and properties of the COMPOUND around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence {
-    /// sa_sessionid.
+    /// sa_sessionid: the session of the request.
     pub sessionid: Sessionid4,
-    /// sa_sequenceid.
+    /// sa_sequenceid: the slot's sequence number.
     pub sequenceid: u32,
-    /// sa_slotid.
+    /// sa_slotid: the slot, from 0.
     pub slotid: u32,
-    /// sa_highest_slotid.
+    /// sa_highest_slotid: the highest slot that the client uses.
     pub highest_slotid: u32,
-    /// sa_cachethis.
+    /// sa_cachethis: whether to cache the reply.
     pub cache_this: bool,
     /// A keyed hash of the COMPOUND's bytes: tells a retry from another request with the same
     /// sequence id.
@@ -40,30 +40,30 @@ pub struct Sequence {
 /// The results of SEQUENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceOk {
-    /// sr_sessionid.
+    /// sr_sessionid: the session of the request.
     pub sessionid: Sessionid4,
-    /// sr_sequenceid.
+    /// sr_sequenceid: the slot's sequence number.
     pub sequenceid: u32,
-    /// sr_slotid.
+    /// sr_slotid: the slot, from 0.
     pub slotid: u32,
-    /// sr_highest_slotid.
+    /// sr_highest_slotid: the highest slot that the server accepts.
     pub highest_slotid: u32,
-    /// sr_target_highest_slotid.
+    /// sr_target_highest_slotid: the highest slot that the client should use.
     pub target_highest_slotid: u32,
-    /// sr_status_flags.
+    /// sr_status_flags: the SEQ4_STATUS bits.
     pub status_flags: u32,
 }
 
 /// A COMPOUND that may run now.
 #[derive(Debug)]
 pub struct Begun {
-    /// Give it to [`crate::Sessions::finish`] with the reply, whatever becomes of the COMPOUND.
+    /// The right to the slot; pass it to [`crate::Sessions::finish`] with the reply in every case.
     pub token: SlotToken,
     /// The client, for the operations that follow.
     pub client: ClientKey,
     /// The client's id, for operations that carry one.
     pub clientid: Clientid4,
-    /// What SEQUENCE answers.
+    /// The result of SEQUENCE.
     pub reply: SequenceOk,
     /// The fore channel's limits: the server checks the reply against response_size and
     /// response_cached.
@@ -73,7 +73,7 @@ pub struct Begun {
     pub forbidden: OpSet,
 }
 
-/// What becomes of a COMPOUND whose SEQUENCE is good.
+/// The next step of a COMPOUND after a successful SEQUENCE.
 #[derive(Debug)]
 pub enum Sequenced {
     /// It is new: run it.
@@ -99,8 +99,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         args: &Sequence,
         effects: &mut Effects<O>,
     ) -> Result<Sequenced> {
-        // Here, and not only when leases are looked at: who has not reclaimed must be off stable
-        // storage before the first conflicting operation is answered.
+        // Here, and not only in housekeeping: the records of clients that have not reclaimed must
+        // be off stable storage before the first conflicting operation is answered.
         self.state.leases().end_grace_if_over(None, now, effects);
         let session = self.session(&args.sessionid)?;
         session.check_connection(caller.connection)?;
@@ -132,8 +132,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Counts a request in, so that its session and client do not go for lack of requests.
     fn enter(&self, session: &Session) -> Result<()> {
         while !session.activity.enter() {
-            // Whoever closed the gate may be about to open it again, and holds the registry until
-            // that is decided.
+            // The thread that closed the gate may open it again; it holds the registry until then.
             drop(self.state.registry());
             if session.activity.is_closed() {
                 return Err(Nfsstat4::NFS4ERR_BADSESSION);
@@ -221,11 +220,11 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         }
     }
 
-    /// Ends a COMPOUND: `reply` is what a retry gets, `None` when it was not to be cached.
+    /// Ends a COMPOUND: `reply` is the reply to a retry, `None` when it need not be cached.
     ///
-    /// Give the reply when sa_cachethis was set, and also when it costs next to nothing (a SEQUENCE
-    /// alone, an error). A reply above the channel's response_cached is not kept. Does nothing when
-    /// the session is gone by now.
+    /// Pass the reply when sa_cachethis was set, and also when it is tiny (a SEQUENCE alone, an
+    /// error). A reply above the channel's response_cached is not kept. Without effect if the
+    /// session is gone by now.
     pub fn finish(&self, token: SlotToken, reply: Option<&[u8]>) {
         let SlotToken { session, slot, cache_this } = token;
         if !session.activity.is_closed() {

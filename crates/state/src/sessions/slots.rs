@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 pub struct SlotToken {
     pub(crate) session: Arc<Session>,
     pub(crate) slot: u32,
-    /// sa_cachethis.
+    /// sa_cachethis of the request.
     pub(crate) cache_this: bool,
 }
 
@@ -23,15 +23,15 @@ impl SlotToken {
     }
 }
 
-/// What a slot remembers.
+/// The memory of a slot: its last request and reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum SlotState {
     /// Nothing was sent on it: a retry of sequence id zero is NFS4ERR_SEQ_MISORDERED.
     #[default]
     Fresh,
-    /// The request runs.
+    /// The request is in progress.
     Running,
-    /// The request ran and nobody wanted its reply cached.
+    /// The request has ended, and its reply was not cached.
     Uncached,
     /// The request ran and this is its reply.
     Cached(Arc<[u8]>),
@@ -47,7 +47,7 @@ pub(crate) struct Slot {
     protection: Option<Protection>,
 }
 
-/// What a request is to its slot.
+/// The relation of a request to its slot.
 pub(crate) enum SlotCheck {
     New,
     Replay(Arc<[u8]>),
@@ -102,7 +102,7 @@ impl Slot {
 /// Slots that are made together, when the first of them is used.
 const CHUNK: usize = 8;
 
-/// Neighbouring slots.
+/// A chunk of neighbouring slots.
 type Chunk = Box<[Mutex<Slot>; CHUNK]>;
 
 /// The slots of a session, each behind its own lock: requests on different slots do not meet here.

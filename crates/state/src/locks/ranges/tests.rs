@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// one.
 const BYTES: u64 = 24;
 
-/// Who holds each byte, and whether for writing.
+/// The holder of each byte, and whether it is locked for writing.
 type BytewiseModel = BTreeMap<(u8, u64), bool>;
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ fn apply(table: &mut RangeTable<u8>, model: &mut BytewiseModel, step: RangeStep)
                     table.lock(holder, range, write);
                     model.extend(bytes(range).map(|byte| ((holder, byte), write)));
                 }
-                // What is reported is really held, by somebody else, and in the way.
+                // The reported lock exists, belongs to another holder, and conflicts.
                 Some(held) => {
                     assert_ne!(held.holder, holder);
                     assert!(
