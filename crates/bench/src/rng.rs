@@ -2,9 +2,9 @@
 
 /// SplitMix64.
 #[derive(Clone, Copy, Debug)]
-pub struct SplitMix(pub u64);
+pub struct SplitMix64(pub u64);
 
-impl SplitMix {
+impl SplitMix64 {
     /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

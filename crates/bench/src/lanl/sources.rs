@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::Pattern;
 use crate::mounted::ensure_room;
-use crate::rng::SplitMix;
+use crate::rng::SplitMix64;
 
 /// Bytes that are drawn and written at once.
 const PIECE: usize = 1 << 20;
@@ -145,7 +145,7 @@ fn write(path: &Path, size: u64, contents: Contents, seed: u64, stop: &AtomicBoo
         }
         match contents {
             Contents::Checked(pattern) => pattern.fill(offset, &mut piece),
-            _ => SplitMix(seed << 40 | offset).fill(&mut piece),
+            _ => SplitMix64(seed << 40 | offset).fill(&mut piece),
         }
         let count = piece.len().min(usize::try_from(size - offset).unwrap_or(usize::MAX));
         file.write_all(piece.get(..count).unwrap_or_default())?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use super::{Conditions, LoadTally};
-use crate::rng::SplitMix;
+use crate::rng::SplitMix64;
 use crate::{Endpoint, Finished};
 
 /// How a file is filled: requests in flight, and their size.
@@ -58,7 +58,7 @@ struct Offsets {
     blocks: u64,
     shape: TransferShape,
     next: u64,
-    random: SplitMix,
+    random: SplitMix64,
     /// Hundredths of a write that are due.
     due: u32,
 }
@@ -66,7 +66,7 @@ struct Offsets {
 impl Offsets {
     fn new(shape: TransferShape, file_size: u64, seed: u64) -> Self {
         let blocks = (file_size / shape.size as u64).max(1);
-        Self { blocks, shape, next: 0, random: SplitMix(seed), due: 0 }
+        Self { blocks, shape, next: 0, random: SplitMix64(seed), due: 0 }
     }
 
     fn next(&mut self) -> u64 {

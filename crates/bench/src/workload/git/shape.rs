@@ -1,7 +1,7 @@
 //! The repository that a seed draws, or that has the files of another.
 
 use crate::KnownRepository;
-use crate::rng::SplitMix;
+use crate::rng::SplitMix64;
 use std::collections::BTreeSet;
 
 /// Folders of the working copy, and files of each.
@@ -51,7 +51,7 @@ pub struct RepositoryShape {
 
 /// Returns a size between 128 bytes and 32 KiB, each power of two as likely as another, as source
 /// files are.
-fn size(draw: &mut SplitMix) -> usize {
+fn size(draw: &mut SplitMix64) -> usize {
     let power = 7 + draw.next() % 8;
     (1usize << power) + (draw.next() % (1 << power)) as usize
 }
@@ -59,7 +59,7 @@ fn size(draw: &mut SplitMix) -> usize {
 impl Blob {
     /// Returns its content: packed data looks like noise.
     pub fn content(&self) -> Vec<u8> {
-        let mut draw = SplitMix(self.seed);
+        let mut draw = SplitMix64(self.seed);
         let words = (0..self.size.div_ceil(8)).flat_map(|_| draw.next().to_le_bytes());
         words.take(self.size).collect()
     }
@@ -68,7 +68,7 @@ impl Blob {
 impl RepositoryShape {
     /// Draws one.
     pub fn draw(seed: u64) -> Self {
-        let mut draw = SplitMix(seed);
+        let mut draw = SplitMix64(seed);
         let mut folders = vec![WORK.to_owned()];
         for index in 1..FOLDERS {
             // Half of the folders are below another one.
@@ -89,7 +89,7 @@ impl RepositoryShape {
 
     /// Has the files of a repository, with other contents of the same lengths.
     pub fn of(known: &KnownRepository, seed: u64) -> Self {
-        let mut draw = SplitMix(seed);
+        let mut draw = SplitMix64(seed);
         let (mut folders, mut files) = (BTreeSet::from([WORK.to_owned()]), Vec::new());
         for file in &known.files {
             let path = format!("{WORK}/{}", file.path);
@@ -105,7 +105,7 @@ impl RepositoryShape {
         files: Vec<Blob>,
         changed: Vec<usize>,
         pack: usize,
-        draw: &mut SplitMix,
+        draw: &mut SplitMix64,
     ) -> Self {
         let pack = Blob { path: ".git/objects/pack/pack-1.pack".into(), size: pack, seed: draw.next() };
         let loose = (0..LOOSE).map(|_| {
