@@ -1,6 +1,6 @@
 //! Pairs of operations that touch the same state, in hundreds of thread orders each. Every test
-//! says what holds in all of them. `shuttle` decides at each lock and atomic which thread runs
-//! next; a failure prints the seed.
+//! checks an invariant that holds in all of them. At each lock and atomic, `shuttle` chooses the
+//! thread that runs next; a failure prints the seed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -125,7 +125,7 @@ impl Scene {
     }
 }
 
-/// Runs two operations at once in many orders, then a check of what both have left behind.
+/// Runs two operations at once in many orders, then a check of the resulting state.
 fn race<S: Clone + Send + 'static, A: Send + 'static, B: Send + 'static>(
     prepare: impl Fn(&Scene) -> S + Send + Sync + 'static,
     first: impl Fn(&Scene, S) -> A + Send + Sync + 'static,

@@ -37,8 +37,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         freed
     }
 
-    /// Removes up to so many clients that are meant and whose leases have run out, those first that
-    /// ran out first. Returns how many went.
+    /// Removes up to so many matching clients with expired leases, the first expired first. Returns
+    /// how many it removed.
     pub(crate) fn release_expired_clients(
         &self,
         registry: &mut Registry,
@@ -63,15 +63,14 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         released
     }
 
-    /// Tells whether there is a client whose lease has run out and that has a file open or
-    /// delegated that is meant.
+    /// Returns whether a client with an expired lease has a matching file open or delegated.
     pub fn has_expired(&self, now: Duration, meant: impl Fn(&F) -> bool) -> bool {
         let registry = self.state.registry();
         registry.clients.values().any(|client| self.is_over(client, now) && self.holds(client, &meant))
     }
 
-    /// Removes up to so many clients whose leases have run out and that have files open or
-    /// delegated that are meant, those first that ran out first. Returns how many went.
+    /// Removes up to so many clients with expired leases and matching open or delegated files, the
+    /// first expired first. Returns how many it removed.
     pub fn release_expired(
         &self,
         now: Duration,
@@ -104,13 +103,13 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         keys.into_iter().filter_map(|key| self.state.delegations.read(key, |held| held.client)).collect()
     }
 
-    /// Tells whether a client may stay although its lease has run out. What holds nothing has
-    /// nothing to lose.
+    /// Returns whether a client may stay although its lease has expired. A client without state may
+    /// not.
     pub(crate) fn is_spared(&self, registry: &Registry, client: &Enrolled, now: Duration) -> bool {
         now < self.stays_until(client) && !self.is_crowded(registry) && client.record.holds_state()
     }
 
-    /// When a client that holds something goes even if nobody wants it.
+    /// Returns when a client with state is removed even without a conflict.
     pub(crate) fn stays_until(&self, client: &Enrolled) -> Duration {
         self.state
             .clients()
@@ -123,9 +122,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         now >= self.state.clients().renewed(client).saturating_add(self.state.limits.lease)
     }
 
-    /// Tells whether more than three quarters of something is used that all clients share: what is
-    /// left is kept for those who have little, so a few greedy ones do not end the courtesy of
-    /// others.
+    /// Returns whether more than three quarters of a common resource are in use: the rest is for
+    /// clients with little, so that a few greedy ones do not end the courtesy of others.
     fn is_crowded(&self, registry: &Registry) -> bool {
         let limits = &self.state.limits;
         [

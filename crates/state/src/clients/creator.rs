@@ -1,11 +1,11 @@
-//! Who created a client, and what of it is kept over a restart.
+//! The creator of a client, and the hash of it that survives a restart.
 //!
-//! The right to reclaim belongs to a client owner and a principal: after a restart, a client owner
-//! is a name that anybody can send. What is kept is a hash of the principal that RPCSEC_GSS proved,
+//! The right to reclaim belongs to a client owner and a principal: after a restart any peer can
+//! send the name of a client owner. The record is a hash of the principal that RPCSEC_GSS proved,
 //! or of the address where AUTH_SYS proves nothing. The address is a weak proof, and better than
 //! none: it costs a client its opens only when the server restarts and the client's address changes
-//! within one lease. The user id is left out, since whoever sends from that address can claim any.
-//! A client with a proved principal can so never be replaced over AUTH_SYS, nor the other way
+//! within one lease. The user id is left out, since any sender from that address can claim any. A
+//! client with a proved principal can therefore never be replaced over AUTH_SYS, nor the other way
 //! round.
 
 use crate::clients::tenants::TenantName;
@@ -14,9 +14,9 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 use std::net::IpAddr;
 
-/// A hash of who may reclaim a client's state, under a key that stays over restarts: equal when the
-/// same principal comes again, and of no use to a reader of the records who wants to know whose it
-/// is.
+/// A hash of the principal that may reclaim a client's state, under a key that stays over restarts:
+/// equal when the same principal comes again, and useless to a reader of the records who looks for
+/// its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrincipalHash(pub [u8; 16]);
 
@@ -42,11 +42,11 @@ impl PrincipalHash {
     }
 }
 
-/// Who created a client, by EXCHANGE_ID or SETCLIENTID.
+/// The creator of a client, by EXCHANGE_ID or SETCLIENTID.
 #[derive(Clone, Debug)]
 pub(crate) struct Creator {
     pub(crate) principal: Principal,
-    /// What is kept of it over a restart.
+    /// The hash that survives a restart.
     pub(crate) hash: PrincipalHash,
     /// RPCSEC_GSS proved the principal.
     pub(crate) proved: bool,

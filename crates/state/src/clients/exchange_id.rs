@@ -29,7 +29,7 @@ const EXCHGID4_FLAG_MASK_A: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
 /// the server to refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateProtect {
-    /// SP4_NONE: anybody who knows the session may use it.
+    /// SP4_NONE: any peer that knows the session may use it.
     #[default]
     None,
     /// SP4_MACH_CRED: state belongs to the principal of EXCHANGE_ID.
@@ -43,7 +43,8 @@ pub enum StateProtect {
 }
 
 impl StateProtect {
-    /// Returns what of it the server grants: lists cut down to what it can enforce and allow.
+    /// Returns the part that the server grants: lists without operations that it cannot enforce or
+    /// allow.
     fn granted(self) -> Self {
         match self {
             Self::None => Self::None,
@@ -62,22 +63,22 @@ pub struct ExchangeId<'a> {
     pub owner: &'a [u8],
     /// co_verifier: changes when the client restarts.
     pub verifier: [u8; 8],
-    /// eia_flags.
+    /// eia_flags: the EXCHGID4_FLAG bits of the client.
     pub flags: u32,
-    /// eia_state_protect.
+    /// eia_state_protect: the requested protection of the state.
     pub protect: StateProtect,
 }
 
 /// The results of EXCHANGE_ID that depend on state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeIdOk {
-    /// eir_clientid.
+    /// eir_clientid: the client id.
     pub clientid: Clientid4,
-    /// eir_sequenceid: what the next CREATE_SESSION has to carry.
+    /// eir_sequenceid: the sequence number of the next CREATE_SESSION.
     pub sequenceid: u32,
-    /// eir_flags.
+    /// eir_flags: the EXCHGID4_FLAG bits of the server.
     pub flags: u32,
-    /// eir_state_protect.
+    /// eir_state_protect: the granted protection of the state.
     pub protect: StateProtect,
 }
 
@@ -137,10 +138,11 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         Ok(())
     }
 
-    /// Case 3: another principal gets the client owner if nothing of the client runs, and it holds
-    /// nothing or its lease is over. A machine credential keeps its client owner even without state
-    /// (section 18.35.3), and so does a proved principal against AUTH_SYS, and a client that may
-    /// still reclaim. Whoever may reclaim gets its owner back from a client of another's, which can
+    /// Case 3: another principal gets the client owner if the client has no request in progress,
+    /// and it holds no state or its lease has expired. A machine credential keeps its client owner
+    /// even without state (section 18.35.3), and so does a proved principal against AUTH_SYS, and a
+    /// client that may still reclaim. A client that may reclaim takes its owner back from another
+    /// principal's client, which can hold no state during the grace period.
     /// hold nothing as long as the grace period runs.
     pub(crate) fn make_way(
         &self,

@@ -1,18 +1,17 @@
 //! The grace period and RECLAIM_COMPLETE (RFC 8881 sections 8.4.2 and 18.51).
 //!
 //! Only clients that were on stable storage at the start may reclaim, so a reclaim is never taken
-//! on trust. The record of a client is made when it has said RECLAIM_COMPLETE, which it must before
-//! its first new open, and goes when the client does: a client whose lease ran out, and whose locks
-//! others may have had since, finds itself refused after the next restart (the edge conditions of
-//! section 8.4.3).
+//! on trust. The record of a client is made at its RECLAIM_COMPLETE, which must precede its first
+//! new open, and goes with the client: a client with an expired lease, whose locks others may have
+//! had since, is refused after the next restart (the edge conditions of section 8.4.3).
 //!
-//! The record says who created the client, and the right to reclaim is for the same creator only
-//! (see `creator`). A stranger may use the owner's name, since names are free, but does not count
-//! as the client: its RECLAIM_COMPLETE neither ends the grace period nor replaces the record, and
-//! the client gets its name back when it comes.
+//! The record names the creator of the client, and the right to reclaim is for the same creator
+//! only (see `creator`). A stranger may use the owner's name, since names are free, but does not
+//! count as the client: its RECLAIM_COMPLETE neither ends the grace period nor replaces the record,
+//! and the client gets its name back when it comes.
 //!
-//! Whether the period runs is one number that requests only read. Reclaims hold the registry, so
-//! that the period does not end between the check and what is reclaimed.
+//! The end of the period is one number that requests only read. Reclaims hold the registry, so that
+//! the period does not end between the check and the reclaim.
 
 use crate::Leases;
 use crate::clients::registry::{Registry, Waiting};
@@ -59,8 +58,8 @@ impl Grace {
 }
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
-    /// Tells whether the grace period runs: what may conflict with state yet to be reclaimed
-    /// answers NFS4ERR_GRACE.
+    /// Returns whether the grace period is in effect: operations that may conflict with unreclaimed
+    /// state then answer NFS4ERR_GRACE.
     pub fn in_grace(&self, now: Duration) -> bool {
         nanoseconds(now) < self.state.grace.until.load(Acquire)
     }
@@ -144,8 +143,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
     }
 
-    /// Who is in the middle of reclaiming gets to its end: clients come late to a server that many
-    /// have to come back to. (The registry is held.)
+    /// Extends the grace period for clients that are still reclaiming: with many clients some come
+    /// late. The caller holds the registry.
     fn extend_grace(&self, now: Duration) {
         let until = nanoseconds(now.saturating_add(RECLAIM_PAUSE_MAX)).min(self.state.grace.latest);
         if until > self.state.grace.until.load(Acquire) {
@@ -163,8 +162,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
     }
 
-    /// Ends the grace period when its time is over. Who has not come back by then has lost the
-    /// right to reclaim.
+    /// Ends the grace period when its time is over. Clients that have not come back by then lose
+    /// the right to reclaim.
     pub(crate) fn end_grace_if_over(
         &self,
         registry: Option<&mut Registry>,
@@ -190,9 +189,9 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
             if let Some((key, client)) = client {
                 let record = Arc::clone(&client.record);
                 let own = creator.is_none_or(|creator| creator == record.creator.hash);
-                // Who has reclaimed a part may not have the rest after the next restart: others can
-                // get it from now on. With RECLAIM_COMPLETE, which NFSv4.0 does not have, the
-                // client is recorded again.
+                // A client that has reclaimed a part may not have the rest after the next restart:
+                // others can get it from now on. With RECLAIM_COMPLETE, which NFSv4.0 does not
+                // have, the client is recorded again.
                 if own && record.v40.is_some() && record.holds_state() {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Leases (RFC 8881 section 8.3): who has not been heard of goes, or stays on sufferance (see
+//! Leases (RFC 8881 section 8.3): a silent client is removed, or stays as a courtesy (see
 //! `courtesy`).
 
 use crate::Leases;
@@ -8,9 +8,9 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
-    /// Removes every client whose lease has run out, unless it is spared for what it holds, ends a
-    /// grace period that is over, and revokes delegations that were not given back in time. Returns
-    /// how many clients went.
+    /// Removes every client with an expired lease, unless courtesy spares it, ends a grace period
+    /// that is over, and revokes delegations that were not returned in time. Returns how many
+    /// clients it removed.
     pub fn expire(&self, now: Duration, effects: &mut Effects<O>) -> usize {
         let mut registry = self.state.registry();
         let expired = self.expire_clients(&mut registry, now, true, effects);
@@ -23,8 +23,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         expired
     }
 
-    /// Removes the clients whose leases have run out; with `spare` those stay that hold something
-    /// and are in nobody's way.
+    /// Removes the clients with expired leases; with `spare` it keeps clients with state that cause
+    /// no conflict.
     pub(crate) fn expire_clients(
         &self,
         registry: &mut Registry,
@@ -32,7 +32,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         spare: bool,
         effects: &mut Effects<O>,
     ) -> usize {
-        // Who does not give back what somebody waits for is in the way.
+        // A client that does not return a recalled delegation causes a conflict.
         let recalled = self.recalled_from();
         let spared = |key: &ClientKey, client: &Enrolled| {
             spare && !recalled.contains(key) && self.is_spared(registry, client, now)

@@ -16,9 +16,9 @@ const fn set(operations: &[NfsOpnum4]) -> OpSet {
     OpSet(bits)
 }
 
-/// What spo_must_enforce may hold. The six that RFC 8881 section 18.35.3 obliges a server to take
-/// are among them; operations that need a filehandle are not, since an export could then demand
-/// what the client's list forbids.
+/// The operations that spo_must_enforce may list. The six that RFC 8881 section 18.35.3 requires
+/// are among them; operations that need a filehandle are not, since an export could then demand a
+/// flavor that the client's list forbids.
 pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_DELEGPURGE,
     NfsOpnum4::OP_BACKCHANNEL_CTL,
@@ -30,12 +30,12 @@ pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_RECLAIM_COMPLETE,
 ]);
 
-/// What spo_must_allow may hold: what a client needs to put back the state of a user whose ticket
-/// has expired.
+/// The operations that spo_must_allow may list: a client needs them to return the state of a user
+/// with an expired ticket.
 ///
 /// WRITE and COMMIT are left out on purpose: a Linux client that is granted them sends all of its
-/// WRITEs with the machine credential and krb5i, so that a mount with krb5p would not keep secret
-/// what it writes.
+/// WRITEs with the machine credential and krb5i, so that a mount with krb5p would not keep its data
+/// secret.
 pub(crate) const MUST_ALLOW_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_CLOSE,
     NfsOpnum4::OP_DELEGRETURN,
@@ -46,7 +46,7 @@ pub(crate) const MUST_ALLOW_SUPPORTED: OpSet = set(&[
 ]);
 
 impl Client {
-    /// Tells whether this operation is refused to whoever does not speak for the client.
+    /// Returns whether this operation is refused to callers other than the machine credential.
     pub(crate) fn enforces(&self, operation: NfsOpnum4) -> bool {
         matches!(self.protect, StateProtect::MachCred { must_enforce, .. } if must_enforce.contains(operation as u32))
     }

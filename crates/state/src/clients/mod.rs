@@ -1,5 +1,5 @@
-//! Client records (RFC 8881 section 2.4): whose a client is, and the state about what it has open
-//! and locked.
+//! Client records (RFC 8881 section 2.4): the owner of a client, and the state of its opens and
+//! locks.
 
 pub(crate) mod courtesy;
 pub(crate) mod creator;
@@ -31,14 +31,14 @@ use std::time::Duration;
 pub struct ClientKey(pub(crate) SlabKey);
 
 impl ClientKey {
-    /// Stands for a connection whose client is not known: no client has such a key.
+    /// Returns a key for a connection without a known client; no client has such a key.
     pub fn of_connection(connection: u64) -> Self {
         // Generations of keys begin with one.
         Self(SlabKey { index: connection as u32, generation: 0 })
     }
 }
 
-/// One client record: what never changes, and its state.
+/// One client record: its constant parts, and its state.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: Clientid4,
@@ -46,43 +46,43 @@ pub(crate) struct Client {
     pub(crate) verifier: [u8; 8],
     pub(crate) creator: Creator,
     pub(crate) protect: StateProtect,
-    /// Whom it counts for.
+    /// The tenant that it counts for.
     pub(crate) tenant: Arc<Tenant>,
-    /// Its sessions whose backchannel works; whoever changes it holds the connections of the
-    /// session.
+    /// Number of its sessions with a working backchannel; changed under the lock of the session's
+    /// connections.
     pub(crate) paths: AtomicUsize,
-    /// What SEQUENCE says of the client's state (sr_status_flags).
+    /// The sr_status_flags of SEQUENCE for this client's state.
     pub(crate) status: AtomicU32,
     /// Of an NFSv4.0 client, which has no sessions.
     pub(crate) v40: Option<Box<V40Client>>,
     state: Mutex<ClientState>,
 }
 
-/// What a client has open and locked. Whoever changes one of its opens or lock stateids holds this
-/// lock.
+/// The opens and locks of a client. A thread that changes one of its opens or lock stateids holds
+/// this lock.
 #[derive(Debug, Default)]
 pub(crate) struct ClientState {
-    /// The record is removed: whoever still has it gets NFS4ERR_DEADSESSION.
+    /// The record is removed: operations that still hold it get NFS4ERR_DEADSESSION.
     pub(crate) closed: bool,
     pub(crate) open_owners: BTreeMap<Arc<[u8]>, SlabKey>,
     pub(crate) lock_owners: BTreeMap<Arc<[u8]>, SlabKey>,
     pub(crate) opens: BTreeSet<SlabKey>,
-    /// Those who have opened something, by their principals.
+    /// The users with opens, by principal.
     pub(crate) users: BTreeMap<Arc<[u8]>, Arc<User>>,
     /// By lock owner and open.
     pub(crate) lock_states: BTreeMap<(SlabKey, SlabKey), SlabKey>,
     /// Lock stateids and locked ranges together.
     pub(crate) locks: usize,
-    /// Revoked ones included.
+    /// Delegations, including revoked ones.
     pub(crate) delegations: BTreeSet<SlabKey>,
     /// Delegations that were revoked and not freed yet.
     pub(crate) revoked: usize,
-    /// Copies that go on, and those of whose end it has to be told.
+    /// Copies in progress, and ended ones without an answered CB_OFFLOAD.
     pub(crate) copies: BTreeSet<SlabKey>,
     /// When the client was last asked to give delegations of its choice back.
     pub(crate) recall_any_at: Option<Duration>,
     pub(crate) reclaim_complete: bool,
-    /// Spreads what the client makes over the stripes of the tables.
+    /// Spreads the client's new entries over the stripes of the tables.
     turn: u32,
 }
 

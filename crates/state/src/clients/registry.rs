@@ -1,7 +1,7 @@
-//! The registry: which clients there are, by which names (RFC 8881 sections 2.4 and 18.35.4), and
-//! what goes when one goes.
+//! The registry of clients by name (RFC 8881 sections 2.4 and 18.35.4), and the removal of a client
+//! with all of its state.
 //!
-//! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by
+//! Operations take its one lock that occur once in the life of a client, a session or a lease, and
 //! reclaims.
 
 use crate::Clients;
@@ -18,15 +18,15 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is known of all clients together.
+/// The tables of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) clients: BTreeMap<ClientKey, Enrolled>,
     pub(crate) by_id: BTreeMap<Clientid4, ClientKey>,
     /// At most one confirmed record for each co_ownerid (RFC 8881 section 18.35.4).
     pub(crate) confirmed: BTreeMap<Arc<[u8]>, ClientKey>,
-    /// At most one unconfirmed record for each co_ownerid and creator: a stranger who sends the
-    /// owner does not take away the client id that its client is about to confirm.
+    /// At most one unconfirmed record for each co_ownerid and creator: a stranger that sends the
+    /// owner does not replace the client id that its client is about to confirm.
     pub(crate) unconfirmed: BTreeMap<(Arc<[u8]>, PrincipalHash), ClientKey>,
     counter: u32,
     /// Owners that may still reclaim, with their creators where these are known (see `grace`).
@@ -46,7 +46,7 @@ pub(crate) struct Enrolled {
     pub(crate) confirmed: bool,
     /// The sequence id of the CREATE_SESSION slot (RFC 8881 section 18.36.4).
     pub(crate) create_sequence: u32,
-    /// What a retry of the last CREATE_SESSION gets; before the first it is the contrived
+    /// The reply to a retry of the last CREATE_SESSION; before the first it is the contrived
     /// NFS4ERR_SEQ_MISORDERED.
     pub(crate) create_reply: Result<Box<CreateSessionOk>>,
     pub(crate) sessions: Vec<SlabKey>,
@@ -57,8 +57,8 @@ pub(crate) struct Enrolled {
 }
 
 impl Enrolled {
-    /// What tells of the client's requests: its sessions, which are passed, or the one activity of
-    /// an NFSv4.0 client.
+    /// Returns the activities that show the client's requests: those of its sessions, which are
+    /// passed, or the one activity of an NFSv4.0 client.
     pub(crate) fn activities<'a>(
         &'a self,
         sessions: &'a [Arc<Session>],

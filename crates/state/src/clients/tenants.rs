@@ -1,9 +1,9 @@
-//! Tenants: the principals and addresses that clients and their state are counted for (RFC 8881
-//! section 2.10.3 leaves resources to the server).
+//! Tenants: the principals and addresses that clients and their state count for (RFC 8881 section
+//! 2.10.3 leaves resources to the server).
 //!
 //! A tenant is a principal that RPCSEC_GSS proved, or the address of a caller by AUTH_SYS or
-//! AUTH_NONE, whose name proves nothing. Everything that all clients share is divided among
-//! tenants, so that a flood by one of them exhausts its own share.
+//! AUTH_NONE, whose name proves nothing. Common resources are divided among tenants, so that a
+//! flood by one of them exhausts its own share.
 
 use crate::clients::registry::Enrolled;
 use crate::sessions::nanoseconds;
@@ -18,14 +18,14 @@ use std::time::Duration;
 /// The part of a pool that only tenants below their fair part may use: one in so many.
 const KEPT_PART: usize = 4;
 
-/// What a tenant is known by.
+/// The identity of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TenantName {
     Principal(Arc<[u8]>),
     Address(IpAddr),
 }
 
-/// Whoever has an IPv6 address has the 2^64 of its network as well.
+/// The holder of one IPv6 address has the 2^64 addresses of its network as well.
 const NETWORK_OF_64_BITS: u128 = !0 << 64;
 
 impl TenantName {
@@ -47,7 +47,7 @@ pub(crate) struct Tenant {
     pub(crate) clients: AtomicUsize,
     /// Bytes of sessions and their cached replies.
     pub(crate) memory: AtomicUsize,
-    /// Opens.
+    /// Opens of all its clients.
     pub(crate) opens: AtomicUsize,
     /// Lock stateids and locked ranges.
     pub(crate) locks: AtomicUsize,
@@ -120,21 +120,21 @@ impl Tenants {
 /// Something of which there is a limited amount for all tenants, or for all users of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TenantPool {
-    /// What there may be at most.
+    /// The limit of the resource.
     pub(crate) max: usize,
-    /// What there is.
+    /// The amount in use by all tenants.
     pub(crate) all: usize,
     /// Among how many it is divided.
     pub(crate) holders: usize,
 }
 
 impl TenantPool {
-    /// Whether a holder of `own` may take more: as long as it holds less than twice of what is
-    /// free, or less than its part of what is left.
+    /// Returns whether a holder of `own` may take more: as long as it holds less than twice the
+    /// free part, or less than its part of the reserve.
     ///
-    /// A quarter is left, but not free. So a holder alone comes to half of all and finds no limit
-    /// before, each further one finds two thirds of what the others left free, and never can all be
-    /// taken.
+    /// A quarter is reserved, and not free. So a single holder gets at most half of all, each
+    /// further one finds two thirds of the part that the others left free, and the resource is
+    /// never used up.
     pub(crate) fn admits(self, own: usize) -> bool {
         let left = self.max.saturating_sub(self.all);
         own < self.free().saturating_mul(2) || own < left.div_ceil(self.holders.max(1))

@@ -1,8 +1,8 @@
-//! Users of a client: whom its opens and locks count for, besides the client itself.
+//! Users of a client: its opens and locks count for them as well as for the client.
 //!
-//! A machine has one client for all of its users, and a user may have many clients. So opens and
-//! locks have two limits: a user's share of what its client may have, and its tenant's share of
-//! what the server may have.
+//! A machine has one client for all of its users, and a user may have many clients. Opens and locks
+//! therefore have two limits: a user's share of its client's limit, and its tenant's share of the
+//! server's.
 
 use crate::Clients;
 use crate::clients::ClientState;
@@ -72,7 +72,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         if of_client >= client_max || self.state.opens.count() >= self.state.limits.opens_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
-        // What fitted before a restart fits after it, in whatever order it is reclaimed.
+        // State that fitted before a restart fits after it, in any order of reclaiming.
         if claim == OpenClaim::Previous {
             return Ok(());
         }
@@ -85,9 +85,9 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
     }
 
-    /// Makes room for an open that was refused with NFS4ERR_NOSPC for the server's limit: the
-    /// client goes whose lease ran out first, one of the opener's tenant if that has used up its
-    /// share. Tells whether there was one.
+    /// Makes room for an open that was refused with NFS4ERR_NOSPC for the server's limit: removes
+    /// the client whose lease expired first, one of the opener's tenant if that has used up its
+    /// share. Returns whether there was one.
     pub fn make_room_for_open(&self, now: Duration, opener: &Caller<'_>, effects: &mut Effects<O>) -> bool {
         let tenant = self.state.tenants.find(opener);
         let opens = tenant.as_ref().map_or(0, |tenant| tenant.opens.load(Relaxed));

@@ -1,4 +1,4 @@
-//! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
+//! The backchannel's parameters (RFC 8881 sections 2.10.3.1 and 18.33).
 
 use crate::Callbacks;
 use crate::sessions::{Callback, Session, nanoseconds};
@@ -14,31 +14,31 @@ const OPERATIONS: u32 = 2;
 const REQUEST_SIZE_MIN: u32 = 768;
 /// Bytes of the longest reply that is of interest, that to CB_GETATTR.
 const RESPONSE_SIZE_MIN: u32 = 256;
-/// What RPCSEC_GSS adds to either at most: the longest verifier and the longest tokens around the
+/// The most bytes that RPCSEC_GSS adds: the longest verifier and the longest tokens around the
 /// body.
 const PROTECTION_SIZE: u32 = 160;
 
 /// callback_sec_parms4: one way to authenticate callbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallbackSecurity {
-    /// AUTH_NONE.
+    /// AUTH_NONE, without a credential.
     None,
     /// AUTH_SYS with the body to send.
     Sys {
-        /// machinename.
+        /// machinename of the AUTH_SYS credential.
         machine: Vec<u8>,
-        /// uid.
+        /// uid of the AUTH_SYS credential.
         uid: u32,
-        /// gid.
+        /// gid of the AUTH_SYS credential.
         gid: u32,
     },
     /// RPCSEC_GSS with handles of contexts that exist on the fore channel.
     Gss {
-        /// gcbp_service.
+        /// gcbp_service: the RPCSEC_GSS service.
         service: u32,
-        /// gcbp_handle_from_server.
+        /// gcbp_handle_from_server: the server's context handle.
         handle_from_server: Vec<u8>,
-        /// gcbp_handle_from_client.
+        /// gcbp_handle_from_client: the client's context handle.
         handle_from_client: Vec<u8>,
         /// When the context ends.
         expires: Duration,
@@ -75,7 +75,8 @@ impl CallbackSecurity {
         }
     }
 
-    /// Returns what is kept of a list: clients choose its length, and the grammar bounds no handle.
+    /// Returns the part of a list that is stored: clients choose its length, and the grammar bounds
+    /// no handle.
     pub(crate) fn kept(list: &[Self], limits: &Limits) -> Vec<Self> {
         let fit = list.iter().filter(|security| security.longest() <= limits.callback_name_max);
         fit.take(limits.callback_security_max).cloned().collect()
@@ -85,7 +86,7 @@ impl CallbackSecurity {
 /// A session's backchannel as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackChannel {
-    /// csa_cb_program or bca_cb_program.
+    /// csa_cb_program or bca_cb_program: the RPC program.
     pub program: u32,
     /// How to authenticate: the first of the client's ways that can be gone.
     pub security: Vec<CallbackSecurity>,
@@ -98,9 +99,9 @@ pub struct BackChannel {
 /// Whether a session's backchannel can carry callbacks, given a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ability {
-    /// It can.
+    /// The client can receive callbacks.
     Able,
-    /// The client names no way to authenticate, or its limits are below what a callback takes.
+    /// The client offers no usable authentication, or its limits are too small for a callback.
     Unable,
 }
 
@@ -145,9 +146,8 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
         handles
     }
 
-    /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named. It adds ways to
-    /// authenticate, and they come before those that the client named earlier; connections that
-    /// carried nothing are tried again.
+    /// Handles BACKCHANNEL_CTL for the session of the COMPOUND's SEQUENCE. It adds ways to
+    /// authenticate before the earlier ones; connections that failed are tried again.
     ///
     /// # Errors
     /// NFS4ERR_DEADSESSION when the session is gone.

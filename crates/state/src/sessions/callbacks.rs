@@ -1,10 +1,9 @@
 //! Callbacks: slots of backchannels and the connections that carry them (RFC 8881 sections 2.10.3.1
 //! and 2.10.6).
 //!
-//! What is said in a callback, and when it is said again, is for the server; here it is known on
-//! which session, slot and connection. A callback keeps its slot until the client has answered it.
-//! Where an answer is lost the sequence id is used again, since nobody knows whether the client has
-//! seen it.
+//! The server decides on the contents of a callback and its repetition; this module tracks session,
+//! slot and connection. A callback keeps its slot until the client has answered it. Where an answer
+//! is lost the sequence id is used again, since the client may not have seen it.
 
 use crate::Callbacks;
 use crate::sessions::backchannel::Ability;
@@ -32,13 +31,13 @@ pub enum NoBackChannel {
     Busy,
 }
 
-/// How a callback ended, as far as its slot is concerned.
+/// The end of a callback, as far as its slot matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallbackEnd {
     /// The client has used the sequence id.
     Answered,
-    /// The client has not used it, or nobody knows whether it has: the slot's next callback has the
-    /// same one.
+    /// The client has not used the sequence id, or may not have: the slot's next callback uses it
+    /// again.
     Unknown,
     /// Client and server disagree about the slot (NFS4ERR_SEQ_MISORDERED): it is not used again.
     Misordered,
@@ -50,18 +49,18 @@ pub enum CallbackEnd {
 #[derive(Debug)]
 pub struct BackCall {
     session: Arc<Session>,
-    /// csa_slotid.
+    /// csa_slotid: the slot, from 0.
     pub slotid: u32,
-    /// csa_sequenceid.
+    /// csa_sequenceid: the slot's sequence number.
     pub sequenceid: u32,
-    /// csa_highest_slotid.
+    /// csa_highest_slotid: the highest slot in use.
     pub highest_slotid: u32,
     /// Program, security and limits, and the connection to send it on.
     pub channel: BackChannel,
 }
 
 impl BackCall {
-    /// csa_sessionid.
+    /// Returns csa_sessionid, the session.
     pub fn sessionid(&self) -> Sessionid4 {
         self.session.id
     }
@@ -126,7 +125,7 @@ const UP: u32 = 1 << 30;
 const UNTRIED: u32 = 1 << 31;
 const REPLY_MASK: u32 = SEQ4_STATUS_CB_PATH_DOWN_SESSION | SEQ4_STATUS_BACKCHANNEL_FAULT;
 
-/// What SEQUENCE says of a session's backchannel. A session that never had one has nothing to say.
+/// The backchannel's part of sr_status_flags. A session that never had a backchannel has none.
 #[derive(Debug, Default)]
 pub(crate) struct PathStatus {
     flags: AtomicU32,
@@ -151,7 +150,7 @@ impl PathStatus {
         self.contexts_until.store(until, Relaxed);
     }
 
-    /// What is to be said of the contexts for callbacks, all of them together (RFC 8881 section
+    /// Returns the flags for the contexts of callbacks, all of them together (RFC 8881 section
     /// 18.46.3).
     fn contexts_flags(&self, now: Duration, lease: Duration) -> u32 {
         let until = self.contexts_until.load(Relaxed);
@@ -174,7 +173,7 @@ impl PathStatus {
 }
 
 impl Session {
-    /// sr_status_flags.
+    /// Returns the backchannel's part of sr_status_flags.
     pub(crate) fn status_flags(&self, now: Duration, lease: Duration) -> u32 {
         let session = self.path.flags.load(Relaxed) & REPLY_MASK | self.path.contexts_flags(now, lease);
         let down = session & SEQ4_STATUS_CB_PATH_DOWN_SESSION != 0 && self.record.paths.load(Relaxed) == 0;
@@ -186,7 +185,7 @@ impl Session {
     pub(crate) fn update_path(&self, connections: &[Connection]) {
         let able = self.ability() == Ability::Able;
         let up = able && connections.iter().any(|connection| connection.back && !connection.silent);
-        // Whoever holds the connections changes both numbers.
+        // The holder of the connections' lock changes both numbers.
         match self.path.set(up) {
             true if up => self.record.paths.fetch_add(1, AcqRel),
             true => self.record.paths.fetch_sub(1, AcqRel),
@@ -263,8 +262,8 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
         call.session.path.set_contexts(1);
     }
 
-    /// Ends a callback. When no slot of the session is of use any more the client is told
-    /// (SEQ4_STATUS_BACKCHANNEL_FAULT).
+    /// Ends a callback. When the session has no usable slot left, SEQUENCE reports
+    /// SEQ4_STATUS_BACKCHANNEL_FAULT.
     pub fn end_callback(&self, call: BackCall, end: CallbackEnd) {
         if call.session.back_slots.free(call.slotid, end, call.session.back.requests) {
             call.session.path.set_fault();

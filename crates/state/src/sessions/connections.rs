@@ -1,4 +1,4 @@
-//! Which connection belongs to which session (RFC 8881 sections 2.10.3.1 and 18.34).
+//! Associations of connections and sessions (RFC 8881 sections 2.10.3.1 and 18.34).
 
 use crate::Sessions;
 use crate::sessions::{Connection, Session};
@@ -9,27 +9,27 @@ use nfs4::NfsOpnum4;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-/// channel_dir_from_client4.
+/// channel_dir_from_client4: the requested direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelDirection {
-    /// CDFC4_FORE.
+    /// CDFC4_FORE: the fore channel only.
     Fore,
-    /// CDFC4_BACK.
+    /// CDFC4_BACK: the backchannel only.
     Back,
-    /// CDFC4_FORE_OR_BOTH.
+    /// CDFC4_FORE_OR_BOTH: the fore channel, and the backchannel if possible.
     ForeOrBoth,
-    /// CDFC4_BACK_OR_BOTH.
+    /// CDFC4_BACK_OR_BOTH: the backchannel, and the fore channel if possible.
     BackOrBoth,
 }
 
-/// What BIND_CONN_TO_SESSION made of the connection (channel_dir_from_server4).
+/// The direction that BIND_CONN_TO_SESSION granted (channel_dir_from_server4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// CDFS4_FORE.
+    /// CDFS4_FORE: the fore channel only.
     Fore,
-    /// CDFS4_BACK.
+    /// CDFS4_BACK: the backchannel only.
     Back,
-    /// CDFS4_BOTH.
+    /// CDFS4_BOTH: both channels on one connection.
     Both,
 }
 
@@ -79,8 +79,8 @@ impl Session {
         connections.iter().find(carries).map(|connection| connection.id)
     }
 
-    /// Checks the connection of a SEQUENCE: a client whose spo_must_enforce has
-    /// BIND_CONN_TO_SESSION binds them itself.
+    /// Checks the connection of a SEQUENCE: a client that listed BIND_CONN_TO_SESSION in
+    /// spo_must_enforce binds its connections itself.
     pub(crate) fn check_connection(&self, connection: u64) -> Result<()> {
         let bound = |c: &Connection| c.id == connection && c.fore && c.explicit;
         if self.record.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION) && !self.connections().iter().any(bound) {
@@ -96,7 +96,7 @@ const STRIPES: usize = if cfg!(feature = "shuttle") { 2 } else { 16 };
 /// The sessions of one connection after another.
 type Associations = BTreeMap<u64, Vec<SlabKey>>;
 
-/// Which sessions a connection is associated with, so that all of them forget it when it is closed.
+/// The sessions of a connection, so that all of them forget it when it is closed.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
     stripes: [Mutex<Associations>; STRIPES],
@@ -118,7 +118,7 @@ impl ConnectionTable {
         self.stripe(connection).entry(connection).or_default().push(session);
     }
 
-    /// Removes a session from what is known of a connection.
+    /// Removes a session from a connection's list.
     fn forget(&self, connection: u64, session: SlabKey) {
         let mut stripe = self.stripe(connection);
         if let Some(sessions) = stripe.get_mut(&connection) {

@@ -27,59 +27,59 @@ const CREATE_SESSION4_FLAG_MASK: u32 =
 /// COMPOUND header and SEQUENCE.
 const MESSAGE_SIZE_MIN: u32 = 256;
 
-/// Operations of the shortest callback: CB_SEQUENCE and what it is for.
+/// Number of operations in the shortest callback: CB_SEQUENCE and one more.
 const CB_OPERATIONS_MIN: u32 = 2;
 
-/// channel_attrs4: what one channel can carry, asked for or granted.
+/// channel_attrs4: the requested or granted limits of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAttrs {
-    /// ca_headerpadsize, bytes.
+    /// ca_headerpadsize, in bytes.
     pub header_pad_size: u32,
-    /// ca_maxrequestsize, bytes.
+    /// ca_maxrequestsize, in bytes.
     pub request_size: u32,
-    /// ca_maxresponsesize, bytes.
+    /// ca_maxresponsesize, in bytes.
     pub response_size: u32,
-    /// ca_maxresponsesize_cached, bytes.
+    /// ca_maxresponsesize_cached, in bytes.
     pub response_cached: u32,
-    /// ca_maxoperations.
+    /// ca_maxoperations of one COMPOUND.
     pub operations: u32,
-    /// ca_maxrequests: slots.
+    /// ca_maxrequests: the number of slots.
     pub requests: u32,
 }
 
 /// The arguments of CREATE_SESSION.
 #[derive(Clone, Debug)]
 pub struct CreateSession {
-    /// csa_clientid.
+    /// csa_clientid: the client id.
     pub clientid: Clientid4,
-    /// csa_sequence.
+    /// csa_sequence: the client's sequence number.
     pub sequence: u32,
-    /// csa_flags.
+    /// csa_flags: the CREATE_SESSION4_FLAG bits.
     pub flags: u32,
-    /// csa_fore_chan_attrs.
+    /// csa_fore_chan_attrs: the requested fore channel.
     pub fore: ChannelAttrs,
-    /// csa_back_chan_attrs.
+    /// csa_back_chan_attrs: the requested backchannel.
     pub back: ChannelAttrs,
     /// The minor version of the COMPOUND: that of the callbacks, too.
     pub minor_version: u32,
-    /// csa_cb_program.
+    /// csa_cb_program: the RPC program of callbacks.
     pub callback_program: u32,
-    /// csa_sec_parms.
+    /// csa_sec_parms: the protection of callbacks, in order of preference.
     pub callback_security: Vec<CallbackSecurity>,
 }
 
 /// The results of CREATE_SESSION.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateSessionOk {
-    /// csr_sessionid.
+    /// csr_sessionid: the new session.
     pub sessionid: Sessionid4,
-    /// csr_sequence.
+    /// csr_sequence: the client's sequence number.
     pub sequence: u32,
-    /// csr_flags.
+    /// csr_flags: the granted CREATE_SESSION4_FLAG bits.
     pub flags: u32,
-    /// csr_fore_chan_attrs.
+    /// csr_fore_chan_attrs: the granted fore channel.
     pub fore: ChannelAttrs,
-    /// csr_back_chan_attrs.
+    /// csr_back_chan_attrs: the granted backchannel.
     pub back: ChannelAttrs,
 }
 
@@ -161,11 +161,11 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(CreateSessionOk { sessionid: session.id, sequence: args.sequence, flags, fore, back })
     }
 
-    /// Sees that one more session of a tenant fits: what clients hold whose leases are over goes
-    /// first, then unused sessions.
+    /// Makes room for one more session of a tenant: removes the state of clients with expired
+    /// leases first, then unused sessions.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY.
+    /// NFS4ERR_DELAY while there is no room.
     fn make_room_for_session(
         &self,
         registry: &mut Registry,
@@ -282,8 +282,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     }
 }
 
-/// Who may create a session: to confirm a client id only its principal (RFC 8881 section 18.36.4),
-/// later anybody unless the client asked for protection.
+/// Checks the right to create a session: only its principal may confirm a client id (RFC 8881
+/// section 18.36.4); later any caller may, unless the client asked for protection.
 fn check_principal(client: &Enrolled, caller: &Caller<'_>) -> Result<()> {
     let own = client.record.is_spoken_for_by(caller);
     match client.record.protect {

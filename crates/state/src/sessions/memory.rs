@@ -1,5 +1,5 @@
-//! Memory of sessions and their cached replies: what is in use is counted, and what runs short is
-//! taken back from whoever holds most (RFC 8881 section 2.10.6.1).
+//! Memory of sessions and their cached replies. Used memory is counted, and under shortage the
+//! largest holders give back first (RFC 8881 section 2.10.6.1).
 
 use crate::Sessions;
 use crate::clients::registry::Registry;
@@ -14,7 +14,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Cached replies are counted in steps of so many bytes, so that sessions whose replies come and go
+/// Cached replies are counted in steps of so many bytes, so that sessions with changing replies
 /// share no counter.
 const STEP: usize = 4096;
 
@@ -28,10 +28,10 @@ pub(crate) const TIGHT_PART: u32 = 4;
 /// How often slots are looked at that a client has stopped to use.
 const RETIRE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A session whose memory is no longer counted.
+/// The value of a session with an ended count.
 const ENDED: usize = usize::MAX;
 
-/// What one session is counted with.
+/// The counted memory of one session.
 #[derive(Debug)]
 pub(crate) struct CountedMemory {
     /// Bytes of the session and its slots.
@@ -68,7 +68,7 @@ impl Outstanding {
 }
 
 impl CountedMemory {
-    /// What a session with these limits is counted with before anything is cached.
+    /// Returns the memory of a session with these limits before it caches a reply.
     pub(crate) fn new(fore: &ChannelAttrs, security: &[CallbackSecurity]) -> Self {
         let slots = fore.requests as usize * Slots::size();
         let security: usize = security.iter().map(CallbackSecurity::size).sum();
@@ -83,7 +83,7 @@ impl CountedMemory {
         }
     }
 
-    /// Raises the count to what is held; returns by how much.
+    /// Raises the count to the held memory; returns the difference.
     fn raise(&self, held: usize) -> usize {
         if held <= self.replies.load(Relaxed) {
             return 0;
@@ -93,14 +93,14 @@ impl CountedMemory {
         self.replies.fetch_update(Relaxed, Relaxed, raise).map_or(0, |before| wanted - before)
     }
 
-    /// Lowers the count to what is held; returns by how much.
+    /// Lowers the count to the held memory; returns the difference.
     fn lower(&self, held: usize) -> usize {
         let wanted = held.next_multiple_of(STEP).max(self.floor);
         let lower = |counted| (counted != ENDED && counted > wanted).then_some(wanted);
         self.replies.fetch_update(Relaxed, Relaxed, lower).map_or(0, |before| before - wanted)
     }
 
-    /// Ends the count; returns what it was.
+    /// Ends the count; returns its last value.
     fn end(&self) -> usize {
         match self.replies.swap(ENDED, Relaxed) {
             ENDED => 0,
@@ -109,10 +109,10 @@ impl CountedMemory {
     }
 }
 
-/// How a tenant stands to its share of the memory.
+/// The state of a tenant's share of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
-    /// There is enough.
+    /// There is enough memory left.
     None,
     /// Clients are to use fewer slots.
     Tight,
@@ -154,7 +154,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.count_memory(&session.record.tenant, session.counted.bytes());
     }
 
-    /// Counts what a session has cached by now, if that is more than was counted.
+    /// Counts a session's cached replies, if they exceed the present count.
     pub(crate) fn count_replies(&self, session: &Session) {
         self.count_memory(&session.record.tenant, session.counted.raise(session.activity.cached_len()));
     }
@@ -164,9 +164,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.discount_memory(&session.record.tenant, session.counted.end());
     }
 
-    /// Gives back what sessions have ceased to use. Where memory is tight, slots above those that
-    /// the client has used lately are emptied: by sa_highest_slotid it has said that it waits for
-    /// no reply there (RFC 8881 section 18.46.3).
+    /// Gives back memory that sessions no longer use. Where memory is tight, slots above the
+    /// client's highest recent one are emptied: by sa_highest_slotid it has declared that it waits
+    /// for no reply there (RFC 8881 section 18.46.3).
     pub(crate) fn trim_sessions(&self, registry: &mut Registry, now: Duration) {
         let retires = now >= registry.retired_at.saturating_add(RETIRE_INTERVAL);
         if retires {
@@ -187,9 +187,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.state.tenants.sweep();
     }
 
-    /// Takes back memory for one more session of a tenant that has used up its share: unused
-    /// sessions go, those of the tenant that holds most, or the tenant's own where it has its fair
-    /// part. Tells whether any went.
+    /// Takes back memory for one more session of a tenant that has used up its share: removes
+    /// unused sessions of the largest tenant, or of the tenant itself where it has its fair part.
+    /// Returns whether any went.
     pub(crate) fn free_sessions(&self, registry: &mut Registry, now: Duration, tenant: &Arc<Tenant>) -> bool {
         let fair = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
         let largest = || self.state.tenants.largest(|tenant| &tenant.memory);
@@ -217,10 +217,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         freed
     }
 
-    /// Returns clients that may go for one more of a tenant that has used up its share: such as
-    /// hold nothing and wait for nothing, first unconfirmed ones, then those that were never used,
-    /// each the oldest first. They are of the tenant that has most, or the tenant's own where it
-    /// has its fair part.
+    /// Returns clients that may be removed for a new one of a tenant that has used up its share:
+    /// those without state or waiting requests, first unconfirmed ones, then unused ones, each the
+    /// oldest first. They belong to the largest tenant, or to the tenant itself where it has its
+    /// fair part.
     pub(crate) fn unused_clients(&self, registry: &Registry, tenant: &Arc<Tenant>) -> Vec<ClientKey> {
         let fair = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
         let largest = || self.state.tenants.largest(|tenant| &tenant.clients);
@@ -244,11 +244,11 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         unused.into_iter().take((all / EVICTED_PART).max(1)).map(|(.., key)| key).collect()
     }
 
-    /// Sees that one more client of the caller's tenant fits: clients whose leases are over go
+    /// Makes room for one more client of the caller's tenant: removes clients with expired leases
     /// first, then unused ones.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY.
+    /// NFS4ERR_DELAY while there is no room.
     pub(crate) fn make_room_for_client(
         &self,
         registry: &mut Registry,
@@ -277,7 +277,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(tenant)
     }
 
-    /// Removes a client that holds nothing; false if it has begun to use what it has.
+    /// Removes a client without state; returns false if it is in use by now.
     fn remove_unused_client(
         &self,
         registry: &mut Registry,

@@ -1,4 +1,4 @@
-//! Slots of the backchannel, and what SEQUENCE says of it.
+//! Slots of the backchannel, and its flags in SEQUENCE.
 
 use super::world::*;
 use crate::*;

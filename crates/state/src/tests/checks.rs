@@ -1,4 +1,4 @@
-//! What holds whenever nothing runs: the tables agree with each other.
+//! Invariants of an idle state: the tables agree with each other.
 
 use super::shared::TestState;
 use crate::LockRange;
@@ -7,7 +7,7 @@ use crate::sessions::slots::SlotState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// No two owners have what one of them denies.
+/// Checks that no open conflicts with another owner's denial.
 pub(super) fn check_shares(state: &TestState) {
     let mut opens = Vec::new();
     state.opens.each(|key, open| opens.push((key, open.file, open.owner, open.share)));
@@ -41,8 +41,8 @@ pub(super) fn check_ranges(state: &TestState) {
     });
 }
 
-/// Each number is the sum of its parts, and each table has what the others say. (Nothing may run
-/// meanwhile.)
+/// Checks that each number is the sum of its parts, and that the tables agree. No other thread may
+/// run.
 pub(super) fn check_counts(state: &TestState) {
     let (mut ranges, mut file_opens, mut uses) = (0, 0, 0);
     state.files.each(|_, file| {
@@ -77,8 +77,8 @@ pub(super) fn check_counts(state: &TestState) {
     check_sessions(state, sessions);
 }
 
-/// Nobody has a delegation while others may do what it says that they do not; files, clients and
-/// numbers agree.
+/// Checks that no delegation conflicts with opens of others, and that files, clients and numbers
+/// agree.
 pub(super) fn check_delegations(state: &TestState) {
     let (mut of_files, mut writes, mut revoked) = (BTreeMap::new(), 0, 0);
     state.files.each(|name, file| {

@@ -383,7 +383,7 @@ fn a_holder_that_does_not_say_is_asked_for_its_delegation() {
 
 #[test]
 fn a_crowd_that_looks_has_the_delegation_recalled() {
-    // RFC 8881 section 10.4.3: what is remembered of looks is bounded
+    // RFC 8881 section 10.4.3: the memory of CB_GETATTR waits is bounded
     let mut world = World::new();
     let a = world.ready("a");
     delegated(&mut world, &a, true);

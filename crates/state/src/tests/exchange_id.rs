@@ -207,7 +207,7 @@ fn a_stranger_with_the_owner_takes_nothing_from_a_client_that_is_about_to_confir
         let key = world.key(&client);
         world.state.reclaim_complete(world.now, key, false).unwrap();
         world.open(&client, "o", 1, 3, 0).unwrap();
-        // What it got before does not replace the client either.
+        // The stranger's earlier client id does not replace the client either.
         assert_eq!(world.create_session(&mut stranger), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
         assert_eq!(world.exchange_id(&mut stranger, 0), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
         assert_eq!(world.state.counts().opens, 1);

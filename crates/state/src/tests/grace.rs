@@ -1,4 +1,4 @@
-//! Restarts of the server: who may reclaim, and until when.
+//! Restarts of the server: the right to reclaim, and its end.
 
 use super::world::*;
 use crate::*;
@@ -173,8 +173,8 @@ fn who_does_not_come_back_in_time_is_forgotten() {
     world.pass(1);
     assert!(!world.state.leases().in_grace(world.now));
     assert_eq!(world.state.expire(world.now), 0);
-    // What c has not reclaimed yet others may have from now on, so a second restart must not let
-    // it.
+    // Others may take the unreclaimed state of c from now on, so a second restart must not let c
+    // reclaim it.
     let expected: Vec<Effect> = vec![record("a"), forget("b"), forget("c"), Effect::GraceEnded];
     assert_eq!(world.records(), expected);
     let mut late = TestClient::new("b");
@@ -185,7 +185,7 @@ fn who_does_not_come_back_in_time_is_forgotten() {
     assert!(world.state.access(world.key(&c), &reclaim_stateid(&world, &c), &1, 2).is_ok());
 }
 
-/// The current stateid of what the client reclaimed.
+/// Returns the current stateid of the client's reclaimed open.
 fn reclaim_stateid(world: &World, client: &TestClient) -> Stateid4 {
     let key = world.key(client);
     let mut found = None;
@@ -328,8 +328,7 @@ fn a_stranger_that_goes_takes_no_right_to_reclaim_along() {
 
 #[test]
 fn whoever_has_the_owner_when_the_grace_period_ends_is_recorded_with_its_own_principal() {
-    // RFC 8881 section 8.4.2.1: a client whose principal has changed must be able to reclaim the
-    // next time
+    // RFC 8881 section 8.4.2.1: a client with a new principal must be able to reclaim the next time
     for mut heir in impostors() {
         let mut world = restarted(&[b"a"]);
         world.mount(&mut heir);

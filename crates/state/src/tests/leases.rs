@@ -1,4 +1,4 @@
-//! Leases and what goes with them.
+//! Leases, and the state that ends with them.
 
 use super::world::*;
 use crate::*;

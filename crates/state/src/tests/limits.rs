@@ -85,8 +85,7 @@ fn locks_and_the_pieces_that_unlocking_makes_of_them_are_limited() {
     assert_eq!(world.state.counts().ranges, 0);
 }
 
-/// Says what an idle mount costs, with a reply of usual size on every slot that a busy client
-/// leaves behind.
+/// Prints the memory of an idle mount, with a reply of usual size in every slot after a busy time.
 #[test]
 fn an_idle_client_with_its_session_takes_little_memory() {
     use crate::{clients::Client, clients::registry::Enrolled, sessions::Session, sessions::slots::Slots};

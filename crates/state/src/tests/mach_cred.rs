@@ -1,4 +1,4 @@
-//! SP4_MACH_CRED: the machine credential and nobody else.
+//! SP4_MACH_CRED: only the machine credential is accepted.
 
 use super::world::*;
 use crate::*;

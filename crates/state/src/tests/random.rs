@@ -122,7 +122,7 @@ struct RandomRun {
     stateids: Vec<(usize, u32, Stateid4)>,
     opened: usize,
     closed: usize,
-    /// Changes under way.
+    /// Files with a change in progress.
     changing: Vec<u32>,
     /// Stateids of delegations that were revoked or given back.
     ended: BTreeSet<[u8; 12]>,
@@ -229,7 +229,7 @@ impl RandomRun {
             RandomStep::Pass(seconds) => {
                 world.pass(seconds);
                 world.state.expire(world.now);
-                // Somebody meets who is still there on sufferance.
+                // A conflict ends the courtesy of expired clients.
                 world.state.free_expired(world.now, seconds as u32 % 4);
             }
             _ => {}
@@ -253,8 +253,8 @@ impl RandomRun {
                     opener: anyone(),
                     truncates: false,
                 };
-                // The payload is opened with what was asked for, not what open_check said: Reopen
-                // happens, too.
+                // The payload is opened for the request alone, without the bits of open_check: so
+                // Reopen happens, too.
                 self.opened += 1;
                 let opened = self.world.state.open(
                     now,
@@ -387,7 +387,7 @@ impl RandomRun {
         Some(())
     }
 
-    /// Remembers what was revoked by now.
+    /// Records the revocations so far.
     fn note_revoked(&mut self) {
         let mut revoked = Vec::new();
         self.world.state.delegations.each(|key, delegation| {

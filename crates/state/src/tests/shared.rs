@@ -1,5 +1,5 @@
-//! The state as one thread sees it: what calls leave behind is gathered, so that a test can ask for
-//! it later.
+//! The state as one thread sees it: the effects of calls are collected, so that a test can check
+//! them later.
 
 use crate::*;
 use nfs4::{Clientid4, Stateid4, WhyNoDelegation4};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(super) type TestState = State<u32, u64>;
 
-/// A state, and what its calls have left behind.
+/// A state, and the effects of its calls.
 pub(super) struct Shared {
     state: TestState,
     effects: RefCell<Effects<u64>>,
@@ -37,7 +37,7 @@ impl Shared {
         std::mem::take(&mut self.effects.borrow_mut().closed)
     }
 
-    /// What was queued since the last call; nothing may be in the queue that no call has told of.
+    /// Returns the effects since the last call; each must have been reported by a call.
     pub(super) fn take_queued(&self) -> Vec<Effect> {
         let told = std::mem::take(&mut self.effects.borrow_mut().queued);
         let queued: Vec<Effect> = std::iter::from_fn(|| self.state.next_effect()).collect();

@@ -1,4 +1,4 @@
-//! What state answers, held against the list of what each operation may answer.
+//! The statuses of state, checked against the list of each operation's valid errors.
 
 use nfs4::NfsOpnum4::{self, *};
 use nfs4::Nfsstat4::{self, *};

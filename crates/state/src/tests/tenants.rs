@@ -1,4 +1,4 @@
-//! What all clients share is divided among principals and addresses, so that a flood by one of them
+//! Common resources are divided among principals and addresses, so that a flood by one of them
 //! costs it its own share.
 
 use super::world::*;
@@ -54,7 +54,8 @@ fn a_flood_of_sessions_from_one_address_does_not_keep_others_out() {
     let mut flood = flood(&mut world, |n| stranger(&format!("bogus {n}"), 1), 3000);
     assert!(world.state.counts().session_memory <= 1 << 20);
     assert!(world.state.counts().clients <= 256);
-    // For four and a half leases the attacker renews what it has and takes what comes free.
+    // For four and a half leases the attacker renews its clients and takes everything that becomes
+    // free.
     for turn in 0..54 {
         world.pass(5);
         renew_all(&mut world, &mut flood);

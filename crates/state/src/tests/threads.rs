@@ -1,5 +1,5 @@
-//! Several threads at once. Each test says what must hold whatever the order; at the end the tables
-//! agree with each other.
+//! Several threads at once. Each test checks an invariant that holds in any order; at the end the
+//! tables agree with each other.
 
 use super::checks::check_counts;
 use super::shared::TestState;
@@ -141,7 +141,7 @@ fn a_lease_either_runs_out_or_is_renewed() {
                 let args = Sequence { slotid, highest_slotid: 9, sequenceid, ..client.args() };
                 match sequence(state, renewed, &client, &args) {
                     Ok(Sequenced::Execute(begun)) => {
-                        // Whatever the time, nothing is taken from under it.
+                        // At no time does it lose its state.
                         state.leases().expire(over, &mut Effects::default());
                         assert!(open(state, begun.client, b"o", (1, 0)).is_ok());
                         state.sessions().finish(begun.token, None);
@@ -306,7 +306,7 @@ fn who_has_a_delegation_for_writing_is_alone_with_the_file() {
     on_threads(|number| {
         let client = clients[number];
         for round in 0..ROUNDS as u64 {
-            // So that what was contended in one round is not in the next.
+            // Start late enough that the conflicts of one round have ended in the next.
             let now = Duration::from_secs(1000 + 31 * round);
             let mut effects = Effects::default();
             let request = OpenRequest {

@@ -47,7 +47,7 @@ pub(super) fn boot(epoch: u32, prior: &[&[u8]]) -> Boot {
 
 const PRINCIPAL_KEY: [u8; 16] = [3; 16];
 
-/// What is recorded of a client that this caller has created.
+/// Returns the recorded hash of this caller's clients.
 pub(super) fn hash_of(caller: &Caller<'_>) -> PrincipalHash {
     PrincipalHash::of(&PRINCIPAL_KEY, caller)
 }
@@ -57,7 +57,7 @@ pub(super) fn recorded(owner: impl Into<Vec<u8>>) -> Effect {
     Effect::RecordClient { owner: owner.into(), principal: hash_of(&TestClient::new("").caller()) }
 }
 
-/// Whoever uses the client of another test's.
+/// Returns the caller that uses clients of other tests.
 pub(super) fn root() -> Caller<'static> {
     static ROOT: LazyLock<Principal> = LazyLock::new(|| Principal::new("sys:0"));
     Caller { connection: 1, address: ADDRESS, principal: &ROOT, protection: Protection::None }
@@ -66,7 +66,7 @@ pub(super) fn root() -> Caller<'static> {
 /// Where clients are unless a test says otherwise.
 pub(super) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// A caller whose share does not matter.
+/// Returns a caller whose share does not matter.
 pub(super) fn anyone() -> Caller<'static> {
     static PRINCIPAL: LazyLock<Principal> = LazyLock::new(|| Principal::new("sys:0"));
     Caller { connection: 1, address: ADDRESS, principal: &PRINCIPAL, protection: Protection::None }
@@ -82,7 +82,7 @@ impl World {
         Self { state: Shared::new(State::new(limits, boot, now)), now, random: 0 }
     }
 
-    /// The state for several threads, which look after what their calls leave behind.
+    /// Returns the state for several threads, which collect the effects of their calls.
     pub(super) fn shared(&self) -> &TestState {
         &self.state
     }
@@ -106,7 +106,7 @@ impl World {
         client
     }
 
-    /// EXCHANGE_ID and CREATE_SESSION.
+    /// Runs EXCHANGE_ID and CREATE_SESSION.
     pub(super) fn mount(&mut self, client: &mut TestClient) {
         self.exchange_id(client, 0).unwrap();
         self.create_session(client).unwrap();
@@ -219,7 +219,7 @@ impl World {
         self.state.take_closed().len()
     }
 
-    /// What became of client records and the grace period since the last call.
+    /// Returns the changes of client records and of the grace period since the last call.
     pub(super) fn records(&mut self) -> Vec<Effect> {
         self.state.take_queued()
     }

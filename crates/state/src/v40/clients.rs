@@ -13,8 +13,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What stands before nfs_client_id4.id where clients of all minor versions are kept together: no
-/// co_ownerid may begin so.
+/// The prefix of nfs_client_id4.id in tables of clients of all minor versions; no co_ownerid may
+/// begin with it.
 pub(crate) const NAME_PREFIX: &[u8] = b"\0NFSv4.0\0";
 
 /// The arguments of SETCLIENTID. The callback is of no use, since there are no delegations to
@@ -30,9 +30,9 @@ pub struct Setclientid<'a> {
 /// The results of SETCLIENTID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetclientidOk {
-    /// clientid.
+    /// clientid: the client id.
     pub clientid: Clientid4,
-    /// setclientid_confirm.
+    /// setclientid_confirm: the verifier for SETCLIENTID_CONFIRM.
     pub confirm: [u8; 8],
 }
 
@@ -168,13 +168,12 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         })
     }
 
-    /// Lets a caller use an NFSv4.0 client, and renews the lease where that is for the caller to
-    /// do.
+    /// Lets a caller use an NFSv4.0 client, and renews the lease if the caller may do that.
     ///
-    /// Any user of the client's machine sends operations with a credential of his own, so none of
-    /// them is refused for that. But only the creator's principal and callers from the creator's
-    /// address keep the client alive. Others use it for as long as it is alive: a stranger who has
-    /// come to know an id or a stateid cannot keep a dead client's locks.
+    /// Each user of the client's machine sends operations with its own credential, so none of them
+    /// is refused for that. But only the creator's principal and callers from the creator's address
+    /// keep the client alive. Others use it for as long as it is alive: a stranger that knows an id
+    /// or a stateid cannot keep a dead client's locks.
     pub(super) fn visit_40(&self, now: Duration, caller: &Caller<'_>, key: ClientKey) -> Result<Arc<Client>> {
         let record = self.state.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         // A stateid of a client of another minor version means nothing in this one.
@@ -192,11 +191,11 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         if over && !near { Err(Nfsstat4::NFS4ERR_EXPIRED) } else { Ok(record) }
     }
 
-    /// Handles RENEW, which is for the client's principal and for those who have something open
-    /// (RFC 7530 section 16.28.5). The latter renew a lease that is not over.
+    /// Handles RENEW, which the client's principal and users with opens may send (RFC 7530 section
+    /// 16.28.5). The latter renew a lease that has not expired.
     ///
     /// # Errors
-    /// Those of [`crate::V40::client_of_id_40`], NFS4ERR_ACCESS.
+    /// The errors of [`crate::V40::client_of_id_40`], NFS4ERR_ACCESS.
     pub fn renew_40(&self, now: Duration, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
         let key = self.key_of_id_40(clientid)?;
         let record = self.state.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
@@ -215,7 +214,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         record.v40.as_ref().is_some_and(|v40| v40.owners_of(principal).any_in(&client_state.open_owners))
     }
 
-    /// Tells whether an NFSv4.0 client is on stable storage, so that it may reclaim what it gets.
+    /// Returns whether an NFSv4.0 client is on stable storage, so that it may reclaim its new
+    /// state.
     pub fn is_recorded_40(&self, key: ClientKey) -> bool {
         let v40 = |record: &Arc<Client>| record.v40.as_ref().map(|v40| v40.recorded.load(Acquire));
         self.state.client(key).ok().as_ref().and_then(v40).unwrap_or(true)
@@ -232,8 +232,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         }
     }
 
-    /// Forgets what is kept besides of an NFSv4.0 client that goes; its state are locked and still
-    /// whole.
+    /// Forgets the NFSv4.0 state of a client that is removed; the caller holds its state, which is
+    /// still complete.
     pub(crate) fn forget_client_40(&self, record: &Client, client_state: &crate::clients::ClientState) {
         let Some(v40) = &record.v40 else { return };
         self.state.v40.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&record.id);
@@ -255,7 +255,7 @@ impl V40Client {
         confirm
     }
 
-    /// A SETCLIENTID for the confirmed client gets another value than those before.
+    /// A SETCLIENTID for the confirmed client gets a new value.
     fn update(&self, random: u64) -> [u8; 8] {
         let mut own = lock(&self.confirm);
         let mut value = random.max(1);

@@ -1,13 +1,12 @@
-//! NFSv4.0 (RFC 7530): clients without sessions, and state-owners whose requests carry sequence
-//! numbers.
+//! NFSv4.0 (RFC 7530): clients without sessions, and state-owners with sequence numbers.
 //!
-//! Opens, locks, share reservations, leases and the grace period are those of the other minor
-//! versions. What NFSv4.0 has besides is in here: SETCLIENTID and its confirmation (`clients`), the
-//! sequence numbers of open-owners and lock-owners with the last reply to each (`owners`,
-//! `sequence`), OPEN_CONFIRM and RELEASE_LOCKOWNER (`opens`), and what a stateid leads to when
-//! nothing else says whose request it is (`stateids`).
+//! Opens, locks, share reservations, leases and the grace period are the same as in the other minor
+//! versions. This module has server-wide state used only for NFSv4.0: SETCLIENTID and its
+//! confirmation (`clients`), the sequence numbers of open-owners and lock-owners with the last
+//! reply to each (`owners`, `sequence`), OPEN_CONFIRM and RELEASE_LOCKOWNER (`opens`), and the
+//! client of a stateid in a request without a session (`stateids`).
 //!
-//! Clients of NFSv4.0 get no delegations, so there is nothing to call them back for.
+//! Clients of NFSv4.0 get no delegations, so there is no reason to call them back.
 
 mod clients;
 mod opens;
@@ -30,7 +29,7 @@ use stateids::Gone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 
-/// The part of a stateid that names what it is for.
+/// The part of a stateid that identifies its state.
 pub(crate) type Other = [u8; 12];
 
 /// Server-wide state used only for NFSv4.0. Each lock is a leaf of the lock order.
@@ -38,10 +37,10 @@ pub(crate) type Other = [u8; 12];
 pub(crate) struct V40Table {
     /// Confirmed clients by the id that they were given.
     ids: RwLock<BTreeMap<Clientid4, ClientKey>>,
-    /// Owners whose last request was a CLOSE, by what it closed, so that a copy of it finds its
-    /// reply. One an owner.
+    /// Owners with a CLOSE as their last request, by the closed stateid, so that a copy of it finds
+    /// its reply. One an owner.
     closed: Mutex<BTreeMap<Other, Weak<StateOwner>>>,
-    /// What clients had that are gone.
+    /// Stateids of removed clients.
     gone: Mutex<Gone>,
     /// State-owners of all clients, for the limit.
     owners: AtomicUsize,
@@ -54,7 +53,7 @@ impl V40Table {
     }
 }
 
-/// What an NFSv4.0 client has besides what the others have.
+/// The part of a client that only NFSv4.0 has.
 #[derive(Debug, Default)]
 pub(crate) struct V40Client {
     /// When the lease was renewed; it has no session that would tell.
@@ -81,7 +80,7 @@ struct Confirm {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked left what is in here sound.
+    // A thread that panicked left the data consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,5 @@
-//! OPEN_CONFIRM, and what CLOSE and RELEASE_LOCKOWNER leave (RFC 7530 sections 16.18, 16.2 and
-//! 16.37).
+//! OPEN_CONFIRM, and the end of owners after CLOSE and RELEASE_LOCKOWNER (RFC 7530 sections 16.18,
+//! 16.2 and 16.37).
 
 use super::sequence::Turn;
 use super::{OwnerKind, StateOwner};

@@ -1,9 +1,9 @@
-//! State-owners: who of a client's there are, for how long, and whose turn it is (RFC 7530 sections
+//! State-owners of a client, their lifetime, and the order of their requests (RFC 7530 sections
 //! 9.1.5 to 9.1.10).
 //!
 //! An owner outlives its opens and locks, so that a copy of the last CLOSE gets its answer and the
-//! next OPEN needs no confirmation. An owner without opens or locks goes a while after its last
-//! request, or when there are too many.
+//! next OPEN needs no confirmation. An owner without opens or locks is removed a while after its
+//! last request, or when there are too many.
 
 use super::sequence::{OwnerSequence, Turn};
 use super::{V40Client, lock};
@@ -19,12 +19,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which of the two name spaces an owner is in.
+/// The name space of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerKind {
-    /// open_owner4.
+    /// open_owner4: the owner of opens.
     Open,
-    /// lock_owner4.
+    /// lock_owner4: the owner of byte-range locks.
     Lock,
 }
 
@@ -59,7 +59,7 @@ impl StateOwner {
         self.used.store(nanoseconds(now), Relaxed);
     }
 
-    /// The client whose owner it is.
+    /// Returns the key of the owner's client.
     pub fn client(&self) -> ClientKey {
         self.client
     }
@@ -69,12 +69,12 @@ impl StateOwner {
 #[derive(Debug, Default)]
 pub(crate) struct OwnerLedger {
     all: BTreeMap<(OwnerKind, Arc<[u8]>), Arc<StateOwner>>,
-    /// When it was looked through last for those that may go.
+    /// When it was last searched for removable owners.
     swept: Duration,
 }
 
 impl OwnerLedger {
-    /// Removes owners that nobody uses and that `goes` lets go.
+    /// Removes unused owners that `goes` selects.
     fn retain(&mut self, goes: impl Fn(&StateOwner) -> bool) -> Vec<Arc<StateOwner>> {
         let spare = |_: &(OwnerKind, Arc<[u8]>), owner: &mut Arc<StateOwner>| {
             Arc::strong_count(owner) == 1 && goes(owner)
@@ -91,7 +91,7 @@ fn is_in_use(client_state: &ClientState, owner: &StateOwner) -> bool {
     }
 }
 
-/// Names of open-owners.
+/// The names of open-owners.
 pub(super) struct Names(Vec<Arc<[u8]>>);
 
 impl Names {

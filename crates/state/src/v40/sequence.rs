@@ -6,10 +6,10 @@ use crate::slab::SlabKey;
 use crate::sync::MutexGuard;
 use crate::{Nfsstat4, Principal, Result};
 
-/// What tells one sequenced request from another.
+/// The parts that distinguish sequenced requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The operation's number.
+    /// The number of the operation.
     pub operation: u32,
     /// A hash of its arguments and sender.
     pub fingerprint: u64,
@@ -18,7 +18,7 @@ pub struct Request {
 /// A reply that is kept for a copy of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// What it answered.
+    /// The status of its reply.
     pub status: Nfsstat4,
     /// The result behind the status.
     pub body: Box<[u8]>,
@@ -26,7 +26,7 @@ pub struct Replay {
     pub filehandle: Box<[u8]>,
 }
 
-/// What is to become of a sequenced request.
+/// The next step of a sequenced request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// It is to be run.
@@ -44,9 +44,9 @@ pub(crate) struct OwnerSequence {
     pub(super) confirmed: bool,
     /// The open that waits for it.
     pub(super) unconfirmed: Option<SlabKey>,
-    /// Who has opened something last, or has locked first.
+    /// The principal of the last OPEN, or of the first LOCK.
     pub(super) principal: Option<Principal>,
-    /// What the last request closed.
+    /// The stateid that the last request closed.
     pub(super) closed: Option<Other>,
     last: Option<(Request, Replay)>,
 }
@@ -76,16 +76,15 @@ impl Turn<'_> {
         if next { Ok(Begin::Run) } else { Err(Nfsstat4::NFS4ERR_BAD_SEQID) }
     }
 
-    /// As [`Turn::begin`], for OPEN: while an earlier OPEN of the owner waits for its confirmation,
-    /// any other takes its place (RFC 7530 section 16.18.5). The caller then has to cancel what is
-    /// unconfirmed.
+    /// Like [`Turn::begin`], for OPEN: while an earlier OPEN of the owner waits for its
+    /// confirmation, any other takes its place (RFC 7530 section 16.18.5). The caller then has to
+    /// cancel the unconfirmed one.
     ///
-    /// An OPEN that failed is run again for an owner that is not confirmed: it has changed nothing,
-    /// and a client that forgets an owner whose first OPEN failed begins again with the same
-    /// number.
+    /// An OPEN that failed is run again for an unconfirmed owner: it has changed nothing, and a
+    /// client that forgets an owner after its first OPEN failed begins again with the same number.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_SEQID.
+    /// NFS4ERR_BAD_SEQID for a number out of order.
     pub fn begin_open(&self, seqid: u32, request: Request) -> Result<Begin> {
         match self.begin(seqid, request) {
             Ok(Begin::Replay(replay)) if self.sequence.confirmed || replay.status == Nfsstat4::NFS4_OK => {
@@ -106,8 +105,8 @@ impl Turn<'_> {
         self.sequence.seqid.is_none()
     }
 
-    /// Keeps the reply, unless its status is one of those after which the number is used again (RFC
-    /// 7530 section 9.1.7). Returns whether it was kept.
+    /// Keeps the reply, unless its status is one that leaves the number unused (RFC 7530 section
+    /// 9.1.7). Returns whether it was kept.
     pub fn end(&mut self, seqid: u32, request: Request, replay: Replay) -> bool {
         use Nfsstat4::*;
         let again = matches!(
@@ -128,12 +127,12 @@ impl Turn<'_> {
         !again
     }
 
-    /// Notes whose the owner is.
+    /// Notes the principal of the owner.
     pub fn set_principal(&mut self, principal: &Principal) {
         self.sequence.principal = Some(principal.clone());
     }
 
-    /// Takes back that there ever was a sequence: of a lock-owner whose first LOCK came to nothing.
+    /// Removes the sequence of a lock-owner whose first LOCK failed.
     pub fn forget(&mut self) {
         *self.sequence = OwnerSequence::default();
     }

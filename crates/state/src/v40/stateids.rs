@@ -1,4 +1,4 @@
-//! Whose a stateid is, where no session tells (RFC 7530 section 9.1.4.4).
+//! The client of a stateid in requests without a session (RFC 7530 section 9.1.4.4).
 
 use super::{Other, OwnerKind, StateOwner, lock};
 use crate::V40;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// NFS4ERR_BAD_STATEID.
 const GONE_MAX: usize = 65_536;
 
-/// See [`GONE_MAX`].
+/// Stateids of removed clients, at most [`GONE_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     order: VecDeque<(bool, SlabKey)>,
@@ -37,12 +37,12 @@ impl Gone {
 
 impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Returns the client of an open or lock stateid and renews its lease (RFC 7530 section 9.5),
-    /// if the caller has the creator's principal or address; otherwise the lease must not be over.
-    /// What the stateid is good for is for [`crate::Opens::access`] and the operations to say.
+    /// if the caller has the creator's principal or address; otherwise the lease must not have
+    /// expired. [`crate::Opens::access`] and the operations check the use of the stateid.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID (among them opens that were not confirmed), NFS4ERR_STALE_STATEID,
-    /// NFS4ERR_EXPIRED, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+    /// NFS4ERR_BAD_STATEID (also for unconfirmed opens), NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED,
+    /// NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
     pub fn client_of_stateid_40(
         &self,
         now: Duration,
@@ -87,7 +87,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         if was { Nfsstat4::NFS4ERR_EXPIRED } else { Nfsstat4::NFS4ERR_BAD_STATEID }
     }
 
-    /// Remembers what a client has that goes.
+    /// Remembers the stateids of a client that is removed.
     pub(super) fn remember_gone(&self, client_state: &ClientState) {
         let mut gone = lock(&self.state.v40.gone);
         client_state.opens.iter().for_each(|key| gone.add(false, *key));
@@ -150,8 +150,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         Ok(found)
     }
 
-    /// Takes note of what the owner's last request has closed, in the place of what it closed
-    /// before.
+    /// Records the stateid that the owner's last request has closed, in place of the former one.
     pub(super) fn note_closed(&self, owner: &Arc<StateOwner>, before: Option<Other>, now: Option<Other>) {
         let mut closed = lock(&self.state.v40.closed);
         if let Some(before) = before {

@@ -1,4 +1,4 @@
-//! Leases, restarts and what stateids of the past are answered.
+//! Leases, restarts and the statuses of old stateids.
 
 use super::*;
 use nfs4::Nfsstat4::*;

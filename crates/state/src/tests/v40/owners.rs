@@ -220,8 +220,8 @@ fn a_lock_owner_is_released_when_it_holds_nothing() {
 }
 
 proptest! {
-    /// A client that moves on after every answer but those that say not to, loses answers and sends
-    /// copies: nothing is run twice, and no request of its is refused.
+    /// A client that advances after every answer except the statuses that forbid it, loses answers
+    /// and sends copies: nothing is run twice, and none of its requests is refused.
     #[test]
     fn every_request_of_a_client_that_keeps_to_the_rules_is_run_once(
         steps in proptest::collection::vec((0_u8..4, any::<bool>()), 1..60),
