@@ -14,8 +14,8 @@ pub fn release_memory() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Shuts down all sockets of the process, and lets go of them and of all files below `folder`, with
-/// their locks.
+/// Shuts down all sockets of the process except its standard streams, and lets go of them and of all
+/// files below `folder`, with their locks.
 ///
 /// For a process that is to end at once: Linux keeps its descriptors open while one of its threads
 /// waits for a file system that cannot be interrupted, and a successor needs these. Their numbers
@@ -24,11 +24,13 @@ pub fn release_to_successor(folder: &Path) {
     let Ok(null) = fs::File::options().read(true).write(true).open("/dev/null") else { return };
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
     // The text of a link asks no file system, so it cannot hang.
-    let links: Vec<_> = entries
+    let links: Vec<(libc::c_int, _)> = entries
         .flatten()
         .filter_map(|entry| {
             Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
         })
+        // The log may be a socket that the service manager shares with other processes.
+        .filter(|(fd, _)| *fd > libc::STDERR_FILENO)
         .collect();
     let replace = |fd: libc::c_int| {
         // SAFETY: both are numbers of descriptors, and the call touches no memory. Their owners get

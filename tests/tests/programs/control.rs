@@ -6,10 +6,11 @@ use nfs4::Nfsstat4::*;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader, PipeWriter, Write};
+use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -132,6 +133,24 @@ fn sigterm_and_sigint_end_it_with_success_while_connections_are_open() {
         assert!(!server.log().contains("failed"), "{signal}: {}", server.log());
         drop(idle);
     }
+}
+
+#[test]
+fn the_end_of_a_server_leaves_a_log_that_is_a_socket_to_others() // docs/serve.md, Signals
+{
+    let folder = empty_folder();
+    let (mut reader, writer) = UnixStream::pair().expect("two sockets");
+    let log: OwnedFd = writer.try_clone().expect("a descriptor").into();
+    let mut command =
+        orthrus(["serve", "--end-with-input", "--listen", "127.0.0.1:0", "--memory", "1", "--sec", "sys"]);
+    // Standard input is empty here.
+    let ended = command.arg("--state-dir").arg(folder.path().join("state")).stderr(log).status();
+    assert!(ended.expect("it starts").success());
+    (&writer).write_all(b"by another process").expect("the socket is open");
+    drop((writer, command));
+    let mut said = String::new();
+    reader.read_to_string(&mut said).expect("it is text");
+    assert!(said.contains("ending") && said.ends_with("by another process"), "{said}");
 }
 
 #[test]
