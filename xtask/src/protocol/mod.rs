@@ -15,10 +15,11 @@ const PAGE: &str = "docs/protocol-support.md";
 
 const HEAD: &str = "# Protocol support
 
-This page is made by `cargo xtask protocol`. What is supported is read from the tables that the server itself works with; what an operation of the
-table lacks is a line `Lacking:` at the head of its source. A test counts for an operation when the comment at its head cites the operation's
-section or names it, and for an attribute when its body names the attribute's constant. So the tests of a whole path, such as those of the Linux
-client, stand here only where they say what they are about.
+`cargo xtask protocol` generates this page from the tables with which the server works, and from
+the lines `Lacking:` at the head of the operations' sources. A test counts for an operation when the
+comment at its head cites the operation's section or names it, and for an attribute when its body
+names the attribute's constant. Tests of a whole path, such as those of the Linux client, are listed
+only where they name an operation.
 ";
 
 /// Writes the page, or with `check` says whether it is current.
