@@ -10,8 +10,8 @@ use anyhow::bail;
 /// Which suite to run.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Run the suites of pynfs in NFSv4.2, 4.1 and 4.0, each in all four flavors at once (about 6,
-    /// 6 and 5 minutes).
+    /// Run the suites of pynfs in NFSv4.2, 4.1 and 4.0, each in all four flavors at once (about 11,
+    /// 11 and 5 minutes).
     ///
     /// Each result is compared with specs/interop/pynfs42.txt, pynfs41.txt and pynfs40.txt, which
     /// give a reason for each test that is not expected to pass; a pass that was not expected
