@@ -28,11 +28,13 @@ pub enum Mutation {
     DenyIgnored,
     /// The server takes a recalled delegation for returned before its holder has written back.
     RecallNotAwaited,
+    /// A copy of an OPEN of NFSv4.0 is executed as if its sequence number were new.
+    SeqidIgnored,
 }
 
 impl Mutation {
     /// All that do something.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ReplyCacheBypassed,
         Self::JournalNotSynced,
         Self::LocksShared,
@@ -41,6 +43,7 @@ impl Mutation {
         Self::SyncAfterReply,
         Self::DenyIgnored,
         Self::RecallNotAwaited,
+        Self::SeqidIgnored,
     ];
 
     /// The name that the command line knows it by.
@@ -55,6 +58,7 @@ impl Mutation {
             Self::SyncAfterReply => "sync-after-reply",
             Self::DenyIgnored => "deny-ignored",
             Self::RecallNotAwaited => "recall-not-awaited",
+            Self::SeqidIgnored => "seqid-ignored",
         }
     }
 }
@@ -81,8 +85,8 @@ const RESULT_SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 4 + 16;
 #[derive(Default)]
 pub struct Tamper {
     mutation: Mutation,
-    /// For each session and slot: the last request, and how many retries of the slot were made new
-    /// requests.
+    /// For each session and slot, or owner: the last request, and how many retries of it were made
+    /// new requests.
     slots: BTreeMap<Vec<u8>, (Vec<u8>, u32)>,
     /// What to take off the sequence id of a reply, by its XID.
     replies: BTreeMap<u32, u32>,
@@ -109,6 +113,7 @@ impl Tamper {
                     lock.locktype = NfsLockType4::READ_LT;
                 }
             }),
+            Mutation::SeqidIgnored => self.disown(record),
             Mutation::DenyIgnored => change_operations(record, |operation| {
                 if let NfsArgop4::OP_OPEN(open) = operation {
                     open.share_deny = OPEN4_SHARE_DENY_NONE;
@@ -129,6 +134,27 @@ impl Tamper {
             add(&mut record, at, offset.wrapping_neg());
         }
         record
+    }
+
+    /// Gives the copy of an OPEN of NFSv4.0 another owner, whose sequence begins with it.
+    fn disown(&mut self, record: Vec<u8>) -> Vec<u8> {
+        let Ok(Message::Call(header)) = Message::parse(&record) else { return record };
+        let arguments = record.get(header.arguments_at..).unwrap_or_default().to_vec();
+        // Behind an empty tag.
+        if arguments.get(4..8) != Some(&[0; 4]) {
+            return record;
+        }
+        let copies = &mut self.slots;
+        change_operations(record, |operation| {
+            if let NfsArgop4::OP_OPEN(open) = operation {
+                let (last, count) = copies.entry(open.owner.owner.to_vec()).or_default();
+                *count = if *last == arguments { *count + 1 } else { 0 };
+                *last = arguments.clone();
+                if *count > 0 {
+                    open.owner.owner = [&open.owner.owner[..], &count.to_be_bytes()].concat().into();
+                }
+            }
+        })
     }
 
     fn renumber(&mut self, mut record: Vec<u8>) -> Vec<u8> {
@@ -159,7 +185,7 @@ fn add(record: &mut [u8], at: usize, offset: u32) {
     }
 }
 
-fn change_operations(record: Vec<u8>, change: impl Fn(&mut NfsArgop4<'_>)) -> Vec<u8> {
+fn change_operations(record: Vec<u8>, change: impl FnMut(&mut NfsArgop4<'_>)) -> Vec<u8> {
     let Ok(Message::Call(header)) = Message::parse(&record) else { return record };
     let (head, arguments) = record.split_at(header.arguments_at);
     let Ok(mut compound) = Compound4Args::decode(&mut Decoder::new(arguments)) else { return record };

@@ -126,6 +126,7 @@ impl Tasks {
         self.spawn(host, true, work::data::work(client.clone()));
         self.spawn(host, true, work::locks::work(client.clone()));
         self.spawn(host, true, work::shares::work(client.clone()));
+        self.spawn(host, true, work::v40::work(client.clone()));
         self.spawn(host, true, work::appends::work(client));
     }
 

@@ -117,3 +117,9 @@ fn the_checker_finds_a_recall_that_is_not_awaited() // RFC 8881 section 10.4.5
 {
     found(Mutation::RecallNotAwaited, 100, &["delegation exclusion"]);
 }
+
+#[test]
+fn the_checker_finds_an_open_that_is_executed_twice() // RFC 7530 section 9.1.7
+{
+    found(Mutation::SeqidIgnored, 100, &["exactly once"]);
+}

@@ -165,23 +165,35 @@ impl Nfs {
     }
 
     /// Ends a suspended COMPOUND with NFS4ERR_DELAY for the operation that would block.
+    ///
+    /// Returns `None` if the connection must close instead, for an operation in the sequence of an
+    /// NFSv4.0 owner. NFS4ERR_DELAY counts in that sequence, and so does a copy that still runs
+    /// (RFC 7530 section 9.1.7). On another connection the client sends the same request again.
     pub fn give_up(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
         mut state: Box<CompoundState>,
-    ) -> CompoundOutcome {
+    ) -> Option<CompoundOutcome> {
         if state.unsettled().is_some() {
             // All operations have run: a retry would gain nothing.
-            return self.resume(call, reply, state);
+            return Some(self.resume(call, reply, state));
         }
         let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
         let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
         let number = args.u32().ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
+        let closes = compound.progress.minor == 0 && is_sequenced(number);
         let status = write_failure(compound.progress.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);
         compound.progress.position.index += 1;
-        compound.end(status, reply)
+        let outcome = compound.end(status, reply);
+        (!closes).then_some(outcome)
     }
+}
+
+/// Returns whether an operation of NFSv4.0 has the sequence number of an owner.
+fn is_sequenced(operation: NfsOpnum4) -> bool {
+    use NfsOpnum4::*;
+    matches!(operation, OP_OPEN | OP_OPEN_CONFIRM | OP_OPEN_DOWNGRADE | OP_CLOSE | OP_LOCK | OP_LOCKU)
 }
 
 /// Answers a COMPOUND without running any operation.

@@ -291,11 +291,14 @@ impl<E: Engine> Server<E> {
                 CallAnswer::Ready(Outgoing { connection, kind, buffer, protection: None })
             }
             Stage::Compound { protection, suspended } => {
-                self.with_call(&job, &ELSEWHERE, now, |call| {
+                let outcome = self.with_call(&job, &ELSEWHERE, now, |call| {
                     self.engine.give_up(call, &mut buffer, suspended)
                 });
                 memory::give(job.record);
-                CallAnswer::Ready(Outgoing { connection, kind, buffer, protection })
+                match outcome {
+                    Some(None) => CallAnswer::Close(connection),
+                    _ => CallAnswer::Ready(Outgoing { connection, kind, buffer, protection }),
+                }
             }
         }
     }

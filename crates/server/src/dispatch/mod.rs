@@ -70,8 +70,14 @@ pub trait Engine: Send + Sync {
         self.resume(call, reply, suspended)
     }
 
-    /// Ends the same call with NFS4ERR_DELAY for the operation that would block.
-    fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
+    /// Ends the same call with NFS4ERR_DELAY for the operation that would block. `None`: there is no
+    /// such reply, and the connection must close.
+    fn give_up(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        suspended: Self::Suspended,
+    ) -> Option<CompoundOutcome>;
 
     /// Handles a reply that arrived on a connection; false if it answers no callback.
     fn callback_reply(&self, _connection: ConnectionId, _record: &[u8], _now: Duration) -> bool {
@@ -127,7 +133,7 @@ impl Engine for Nfs {
         call: &Call<'_>,
         reply: &mut Encoder,
         suspended: Box<CompoundState>,
-    ) -> CompoundOutcome {
+    ) -> Option<CompoundOutcome> {
         Nfs::give_up(self, call, reply, suspended)
     }
 

@@ -53,7 +53,7 @@ impl Engine for Echo {
         match suspended {}
     }
 
-    fn give_up(&self, _: &Call<'_>, _: &mut Encoder, suspended: Infallible) -> CompoundOutcome {
+    fn give_up(&self, _: &Call<'_>, _: &mut Encoder, suspended: Infallible) -> Option<CompoundOutcome> {
         match suspended {}
     }
 

@@ -45,9 +45,9 @@ impl Engine for SlowNames {
         OUTCOME
     }
 
-    fn give_up(&self, _: &Call<'_>, reply: &mut Encoder, _: Half) -> CompoundOutcome {
+    fn give_up(&self, _: &Call<'_>, reply: &mut Encoder, _: Half) -> Option<CompoundOutcome> {
         reply.raw(b"late");
-        OUTCOME
+        Some(OUTCOME)
     }
 
     fn connection_closed(&self, _: ConnectionId) {}

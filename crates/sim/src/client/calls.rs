@@ -118,7 +118,7 @@ impl Client {
     /// Sends a call until it is answered.
     async fn repeat(&self, operations: &[Op], cached: bool) -> Result<Reply, Lost> {
         let xid = self.world.xid();
-        let bytes = record(self.host, xid, operations);
+        let bytes = record(self.host, xid, 1, operations);
         let (called, clientid) = (self.world.now(), self.state.borrow().clientid);
         self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(operations)));
         loop {
@@ -242,13 +242,13 @@ impl Client {
         let xid = self.world.xid();
         let operations = [operation];
         self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(&operations)));
-        let bytes = record(self.host, xid, &operations);
+        let bytes = record(self.host, xid, 1, &operations);
         self.send(xid, &bytes, || false).await
     }
 }
 
 /// The names of the operations.
-fn names(operations: &[Op]) -> String {
+pub(super) fn names(operations: &[Op]) -> String {
     let names: Vec<String> = operations.iter().map(|op| name(op.discriminant()).to_owned()).collect();
     names.join(" ")
 }

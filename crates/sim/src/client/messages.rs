@@ -8,8 +8,8 @@ use xdr::{Encode, Encoder};
 /// An operation.
 pub type Op = NfsArgop4<'static>;
 
-/// The record of a COMPOUND by AUTH_SYS.
-pub fn record(host: usize, xid: u32, operations: &[Op]) -> Vec<u8> {
+/// The record of a COMPOUND of a minor version by AUTH_SYS.
+pub fn record(host: usize, xid: u32, minor: u32, operations: &[Op]) -> Vec<u8> {
     let mut credential = Encoder::new();
     let uid = 1000 + u32::try_from(host).unwrap_or(0);
     AuthSys::new(0, b"client", uid, uid, &[]).encode(&mut credential);
@@ -17,7 +17,7 @@ pub fn record(host: usize, xid: u32, operations: &[Op]) -> Vec<u8> {
     let program = (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND);
     CallHeader::encode_signed(&mut call, xid, program, &OpaqueAuth::sys(credential.as_slice()));
     OpaqueAuth::NONE.encode(&mut call);
-    call.opaque(b"").u32(1).array(operations);
+    call.opaque(b"").u32(minor).array(operations);
     call.into_vec()
 }
 
@@ -105,10 +105,18 @@ impl Reservation {
         access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
         deny: OPEN4_SHARE_DENY_NONE,
     };
+
+    /// The same for NFSv4.0, which has no wants.
+    pub const V40: Self = Self { access: OPEN4_SHARE_ACCESS_BOTH, deny: OPEN4_SHARE_DENY_NONE };
 }
 
 /// OPEN of a name (section 18.16).
 pub fn open(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Op {
+    NfsArgop4::OP_OPEN(open_of(name, owner, creates, reservation))
+}
+
+/// The arguments of OPEN of a name.
+pub fn open_of(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Open4Args<'static> {
     let how = match creates {
         Creates::Unchecked => Createhow4::UNCHECKED4(mode()),
         Creates::Guarded => Createhow4::GUARDED4(mode()),
@@ -123,7 +131,7 @@ pub fn open(name: &str, owner: &[u8], creates: Creates, reservation: Reservation
 /// OPEN that reclaims after a restart, with the delegation if there was one.
 pub fn reclaim(owner: &[u8], reservation: Reservation, delegation: OpenDelegationType4) -> Op {
     let claim = OpenClaim4::CLAIM_PREVIOUS(delegation);
-    open_with(owner, Openflag4::Default(Opentype4::OPEN4_NOCREATE), claim, reservation)
+    NfsArgop4::OP_OPEN(open_with(owner, Openflag4::Default(Opentype4::OPEN4_NOCREATE), claim, reservation))
 }
 
 fn open_with(
@@ -131,15 +139,15 @@ fn open_with(
     openhow: Openflag4<'static>,
     claim: OpenClaim4<'static>,
     reservation: Reservation,
-) -> Op {
-    NfsArgop4::OP_OPEN(Open4Args {
+) -> Open4Args<'static> {
+    Open4Args {
         seqid: 0,
         share_access: reservation.access,
         share_deny: reservation.deny,
         owner: StateOwner4 { clientid: 0, owner: owner.to_vec().into() },
         openhow,
         claim,
-    })
+    }
 }
 
 /// MKDIR, as NFSv4 has it: CREATE (section 18.4).

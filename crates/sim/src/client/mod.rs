@@ -7,10 +7,12 @@ mod delegations;
 mod files;
 mod messages;
 mod recover;
+mod v40;
 
 pub use calls::{Lost, Reply};
 pub use files::{CELLS, Open};
 pub use messages::*;
+pub use v40::{Client40, Opened40};
 
 use crate::chance::Chance;
 use crate::plan::LEASE;

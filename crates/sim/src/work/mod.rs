@@ -5,6 +5,7 @@ pub mod data;
 pub mod locks;
 pub mod names;
 pub mod shares;
+pub mod v40;
 
 use crate::client::Client;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use std::rc::Rc;
 pub fn paths(clients: usize) -> Vec<String> {
     let private = (0..clients).map(|client| format!("p{client}/"));
     let mut paths: Vec<String> = private.collect();
-    paths.extend(["s/", "d/", "l/", "a/", "x/", "s/old"].map(str::to_owned));
+    paths.extend(["s/", "d/", "l/", "a/", "x/", "z/", "s/old"].map(str::to_owned));
     paths.extend(shares::FILES.map(|name| format!("x/{name}")));
     paths
 }

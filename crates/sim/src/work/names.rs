@@ -36,7 +36,7 @@ pub async fn work(client: Rc<Client>) {
 }
 
 /// Notes the call of an operation and returns its place.
-fn begin(client: &Client, directory: &str, name: &str, act: Act) -> usize {
+pub(super) fn begin(client: &Client, directory: &str, name: &str, act: Act) -> usize {
     let begin = client.world.now();
     let path = format!("{directory}/{name}");
     let op = NameOp { client: client.host, path, act, begin, end: None, done: None, lost: false };
@@ -45,8 +45,8 @@ fn begin(client: &Client, directory: &str, name: &str, act: Act) -> usize {
     inner.history.names.len() - 1
 }
 
-/// Notes the answer.
-fn end(client: &Client, at: usize, done: bool) {
+/// Notes the answer to an operation.
+pub(super) fn end(client: &Client, at: usize, done: bool) {
     let now = client.world.now();
     if let Some(op) = client.world.lock().history.names.get_mut(at) {
         (op.end, op.done) = (Some(now), Some(done));
@@ -54,7 +54,7 @@ fn end(client: &Client, at: usize, done: bool) {
 }
 
 /// The operation can have done nothing.
-fn forget(client: &Client, at: usize) {
+pub(super) fn forget(client: &Client, at: usize) {
     let now = client.world.now();
     if let Some(op) = client.world.lock().history.names.get_mut(at) {
         (op.act, op.end, op.done) = (Act::Look, Some(now), None);
