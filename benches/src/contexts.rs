@@ -47,7 +47,7 @@ struct ContextRound {
 ///
 /// # Errors
 /// When realm, library or server do not work.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let cores = Cores::choose()?;
     output.note(&format!(
         "{}; {CONNECTIONS} connections with {IN_FLIGHT} RPCSEC_GSS_INIT calls in flight on each; library: gss::Acceptor in a loop on the server's core",

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 
 /// Which core whose work is on.
 #[derive(Clone, Copy)]
-pub struct Cores {
+pub(crate) struct Cores {
     server: usize,
     client: usize,
 }
@@ -17,7 +17,7 @@ impl Cores {
     ///
     /// # Errors
     /// When the kernel does not say which there are.
-    pub fn choose() -> anyhow::Result<Self> {
+    pub(crate) fn choose() -> anyhow::Result<Self> {
         let allowed = sched_getaffinity(Pid::from_raw(0)).context("the cores cannot be asked for")?;
         let cores = || (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
         let client = cores().next().context("no core may be used")?;
@@ -31,7 +31,7 @@ impl Cores {
     ///
     /// # Errors
     /// Those of `work`, and when the kernel refuses the core.
-    pub fn on_server<T>(self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(crate) fn on_server<T>(self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         pin(self.server)?;
         let outcome = work();
         pin(self.client)?;
@@ -39,7 +39,7 @@ impl Cores {
     }
 
     /// Says who is where.
-    pub fn describe(self) -> String {
+    pub(crate) fn describe(self) -> String {
         if self.server == self.client {
             return "client and server share the only core".to_owned();
         }
@@ -51,7 +51,7 @@ impl Cores {
 ///
 /// # Errors
 /// When there are not so many.
-pub fn pin_to(number: usize) -> anyhow::Result<()> {
+pub(crate) fn pin_to(number: usize) -> anyhow::Result<()> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).context("the cores cannot be asked for")?;
     let mut cores = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
     pin(cores.nth(number).context("there are not enough cores")?)

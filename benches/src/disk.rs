@@ -13,7 +13,7 @@ use std::process::Command;
 const LIMITS: &str = "/sys/fs/cgroup/blkio";
 
 /// Takes what a disk needs apart again, in this order.
-pub struct SlowDisk {
+pub(crate) struct SlowDisk {
     mounted: bool,
     device: String,
     /// Its number, such as `7:0`.
@@ -23,7 +23,7 @@ pub struct SlowDisk {
 
 impl SlowDisk {
     /// Why there cannot be one here, if so.
-    pub fn missing() -> Option<String> {
+    pub(crate) fn missing() -> Option<String> {
         if !nix::unistd::geteuid().is_root() {
             return Some("a slow disk takes root".to_owned());
         }
@@ -40,7 +40,7 @@ impl SlowDisk {
     ///
     /// # Errors
     /// What the tools say.
-    pub fn make(size: u64) -> anyhow::Result<Self> {
+    pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
         let folder = private::temporary("orthrus-disk-")?;
         let image = folder.path().join("image");
         File::create(&image)?.set_len(size)?;
@@ -60,12 +60,12 @@ impl SlowDisk {
     }
 
     /// Where it is mounted.
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("slow")
     }
 
     /// The device that it is on, by its name below /dev.
-    pub fn device(&self) -> &str {
+    pub(crate) fn device(&self) -> &str {
         self.device.strip_prefix("/dev/").unwrap_or(&self.device)
     }
 
@@ -73,7 +73,7 @@ impl SlowDisk {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn hold_back(&self, each_second: u32) -> anyhow::Result<()> {
+    pub(crate) fn hold_back(&self, each_second: u32) -> anyhow::Result<()> {
         for kind in ["read", "write"] {
             let file = format!("{LIMITS}/blkio.throttle.{kind}_iops_device");
             std::fs::write(&file, format!("{} {each_second}", self.number)).context(file)?;
@@ -85,7 +85,7 @@ impl SlowDisk {
     ///
     /// # Errors
     /// When a file cannot be opened or synchronised.
-    pub fn forget(&self, folder: &str) -> anyhow::Result<()> {
+    pub(crate) fn forget(&self, folder: &str) -> anyhow::Result<()> {
         for file in std::fs::read_dir(self.path().join(folder))? {
             let file = File::open(file?.path())?;
             file.sync_all()?;
@@ -101,7 +101,7 @@ impl SlowDisk {
 }
 
 /// ext4 in memory, for servers that do not export tmpfs.
-pub struct MemoryDisk {
+pub(crate) struct MemoryDisk {
     folder: tempfile::TempDir,
 }
 
@@ -110,7 +110,7 @@ impl MemoryDisk {
     ///
     /// # Errors
     /// What the tools say.
-    pub fn make(size: u64) -> anyhow::Result<Self> {
+    pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
         let folder = private::temporary_in("orthrus-disk-", "/dev/shm".as_ref())?;
         let disk = Self { folder };
         let (image, place) = (disk.folder.path().join("image"), disk.path());
@@ -124,7 +124,7 @@ impl MemoryDisk {
     }
 
     /// Where it is mounted.
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("ext4")
     }
 }
@@ -139,7 +139,7 @@ impl Drop for MemoryDisk {
 }
 
 /// Counts the commits of ext4's journal on a device of its own; `None` where there is none.
-pub fn journal_commits(device: &str) -> Option<u64> {
+pub(crate) fn journal_commits(device: &str) -> Option<u64> {
     let info = std::fs::read_to_string(format!("/proc/fs/jbd2/{device}-8/info")).ok()?;
     info.split_whitespace().next()?.parse().ok()
 }

@@ -25,7 +25,7 @@ const SKIPPED: i32 = 3;
 
 /// What to run, and where the reports go.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Folder for the complete reports (HTML, JSON, CSV, Markdown), relative to the repository;
     /// each is named by its server and evaluation.
     #[arg(long, value_name = "DIR", default_value = "target/evaluations")]
@@ -118,7 +118,7 @@ enum ServerEnd {
 ///
 /// # Errors
 /// When realm or server do not start, or no evaluation of this server is complete.
-pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
     let folder = &arguments.output;
     for folder in [folder, &arguments.tables] {
         std::fs::create_dir_all(steps::root().join(folder))

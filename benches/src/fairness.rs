@@ -35,7 +35,7 @@ const FLOOR: Floor = Floor::AtMost(3.0);
 ///
 /// # Errors
 /// When realm or server do not work, or the system does not let a thread step back.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start()?;
     output.note(&format!("{}; one shard", test_bed.cores().describe()));
     output.note("first client: krb5p, reads of 1 MiB, 16 in flight; second client: the metadata mix, one operation at a time");
@@ -107,7 +107,7 @@ fn with_stream<T>(
 }
 
 /// Gives the calling thread the policy SCHED_IDLE, by util-linux' chrt.
-pub fn step_back() -> anyhow::Result<()> {
+pub(crate) fn step_back() -> anyhow::Result<()> {
     let thread = gettid().to_string();
     let status = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status();
     ensure!(status.context("chrt did not start")?.success(), "chrt --idle failed");

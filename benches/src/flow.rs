@@ -35,7 +35,7 @@ struct SentCalls {
 ///
 /// # Errors
 /// When sockets or the file fail.
-pub fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Result<Sample> {
+pub(crate) fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Result<Sample> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let to = TcpStream::connect(listener.local_addr()?)?;
     let (from, _) = listener.accept()?;

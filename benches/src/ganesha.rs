@@ -22,12 +22,12 @@ const SCRIPT: &str = "mount -t tmpfs tmpfs /var/lib/nfs && mkdir -p /var/lib/nfs
      exec \"$@\" -F -L \"$0/ganesha.log\" -f \"$0/ganesha.conf\" -p /run/ganesha/pid";
 
 /// What every comparison of the two servers has to say of metadata.
-pub const METADATA_REMARK: &str = "metadata: where names lie on ext4, Orthrus with its default (stable_names) is \
+pub(crate) const METADATA_REMARK: &str = "metadata: where names lie on ext4, Orthrus with its default (stable_names) is \
      slower than NFS-Ganesha, which answers before a change is on the disk; on tmpfs neither waits for one";
 
 /// Which NFS-Ganesha is the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Which {
+pub(crate) enum Which {
     /// The one that is installed: 4.3 on Debian 12.
     #[default]
     Installed,
@@ -41,7 +41,7 @@ pub enum Which {
 
 impl Which {
     /// What `tests/linux/run.sh --server` calls it.
-    pub fn lab_name(self) -> &'static str {
+    pub(crate) fn lab_name(self) -> &'static str {
         match self {
             Self::Installed => "ganesha",
             Self::Trixie => "ganesha-6.5",
@@ -54,14 +54,14 @@ impl Which {
 const DISK_SIZE: u64 = 4 << 30;
 
 /// A folder in memory; it is gone with the value.
-pub enum MemoryFolder {
+pub(crate) enum MemoryFolder {
     Tmpfs(tempfile::TempDir),
     Ext4(MemoryDisk),
 }
 
 impl MemoryFolder {
     /// Where it is.
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Tmpfs(folder) => folder.path().to_owned(),
             Self::Ext4(disk) => disk.path(),
@@ -69,7 +69,7 @@ impl MemoryFolder {
     }
 
     /// What it lies on.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Tmpfs(_) => "tmpfs",
             Self::Ext4(_) => "ext4 in memory",
@@ -78,7 +78,7 @@ impl MemoryFolder {
 }
 
 /// A Ganesha that can be started.
-pub struct Package {
+pub(crate) struct Package {
     /// The program, behind its loader unless that is the machine's.
     command: Vec<OsString>,
     /// The folder that it was unpacked in.
@@ -91,7 +91,7 @@ impl Package {
     ///
     /// # Errors
     /// Why it cannot run here.
-    pub fn find(which: Which) -> Result<Self, String> {
+    pub(crate) fn find(which: Which) -> Result<Self, String> {
         if !nix::unistd::geteuid().is_root() {
             return Err(
                 "NFS-Ganesha needs root for its filehandles and a mount namespace of its own".to_owned()
@@ -115,7 +115,7 @@ impl Package {
     }
 
     /// Whether it exports a folder on tmpfs: 4.3 does, 6.5 and 15.2 do not look at tmpfs.
-    pub fn exports_tmpfs(&self) -> bool {
+    pub(crate) fn exports_tmpfs(&self) -> bool {
         let major = self.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         major.is_some_and(|major| major < 5)
     }
@@ -124,7 +124,7 @@ impl Package {
     ///
     /// # Errors
     /// When the folder cannot be made.
-    pub fn folder(&self) -> anyhow::Result<MemoryFolder> {
+    pub(crate) fn folder(&self) -> anyhow::Result<MemoryFolder> {
         if self.exports_tmpfs() {
             let folder = private::temporary_in("orthrus-peers-", "/dev/shm".as_ref())?;
             return Ok(MemoryFolder::Tmpfs(folder));
@@ -133,7 +133,7 @@ impl Package {
     }
 
     /// Such as `ganesha 6.5`: rows and files of each version are its own.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("ganesha {}", self.version)
     }
 }
@@ -167,7 +167,7 @@ fn version(said: &str) -> Option<String> {
 }
 
 /// A Ganesha that runs; dropping it ends it.
-pub struct Ganesha {
+pub(crate) struct Ganesha {
     child: Child,
 }
 
@@ -177,7 +177,7 @@ impl Ganesha {
     ///
     /// # Errors
     /// When this is not root, or it does not answer in time.
-    pub fn start(
+    pub(crate) fn start(
         package: &Package,
         work: &Path,
         folder: &Path,
@@ -216,7 +216,7 @@ impl Ganesha {
     }
 
     /// Returns the process to read processor time of.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }

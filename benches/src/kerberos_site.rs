@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// After this time without an answer a server is said to hang.
-pub const ANSWER_MAX: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// A realm and alice's ticket.
-pub struct KerberosSite {
+pub(crate) struct KerberosSite {
     realm: TemporaryRealm,
     ccache: PathBuf,
 }
@@ -29,7 +29,7 @@ impl KerberosSite {
     ///
     /// # Errors
     /// Names the package when MIT's programs are missing.
-    pub fn start(enctypes: Enctypes) -> anyhow::Result<Self> {
+    pub(crate) fn start(enctypes: Enctypes) -> anyhow::Result<Self> {
         Self::start_with(RealmOptions { enctypes, ..RealmOptions::default() })
     }
 
@@ -37,7 +37,7 @@ impl KerberosSite {
     ///
     /// # Errors
     /// As [`KerberosSite::start`].
-    pub fn start_with(options: RealmOptions) -> anyhow::Result<Self> {
+    pub(crate) fn start_with(options: RealmOptions) -> anyhow::Result<Self> {
         let realm = TemporaryRealm::create(&options)?;
         let ccache = realm.dir().join("ccache");
         realm.kinit("alice", &ccache)?;
@@ -46,17 +46,17 @@ impl KerberosSite {
     }
 
     /// The realm.
-    pub fn realm(&self) -> &realm::Realm {
+    pub(crate) fn realm(&self) -> &realm::Realm {
         &self.realm
     }
 
     /// Alice's ticket.
-    pub fn credential(&self) -> Credential {
+    pub(crate) fn credential(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.ccache.display()))
     }
 
     /// How to connect as alice, or as this user with `sys`.
-    pub fn options(&self, address: SocketAddr, flavor: Flavor) -> Options {
+    pub(crate) fn options(&self, address: SocketAddr, flavor: Flavor) -> Options {
         let security = Security::of(flavor, "localhost", self.credential());
         let mut options = Options::new(address.ip().to_string(), security).port(address.port());
         options.call_timeout = ANSWER_MAX;
@@ -69,7 +69,12 @@ impl KerberosSite {
     ///
     /// # Errors
     /// When it does not serve.
-    pub fn serve(&self, cores: Cores, state: &Path, exports: &[OsString]) -> anyhow::Result<ServerProcess> {
+    pub(crate) fn serve(
+        &self,
+        cores: Cores,
+        state: &Path,
+        exports: &[OsString],
+    ) -> anyhow::Result<ServerProcess> {
         self.serve_with_log(cores, state, exports, None)
     }
 
@@ -77,7 +82,7 @@ impl KerberosSite {
     ///
     /// # Errors
     /// When it does not serve.
-    pub fn serve_with_log(
+    pub(crate) fn serve_with_log(
         &self,
         cores: Cores,
         state: &Path,
@@ -94,7 +99,7 @@ impl KerberosSite {
     ///
     /// # Errors
     /// When it does not serve.
-    pub fn start_server(
+    pub(crate) fn start_server(
         &self,
         state: &Path,
         mut arguments: Vec<OsString>,
@@ -110,12 +115,12 @@ impl KerberosSite {
     }
 
     /// The realm's environment variables.
-    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+    pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         self.realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect()
     }
 
     /// Where alice's ticket is.
-    pub fn ccache(&self) -> &Path {
+    pub(crate) fn ccache(&self) -> &Path {
         &self.ccache
     }
 }
@@ -124,7 +129,7 @@ impl KerberosSite {
 ///
 /// # Errors
 /// When this program does not know where it is.
-pub fn program() -> anyhow::Result<PathBuf> {
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let target = own.parent().and_then(Path::parent).context("this program has no folder")?;
     Ok(target.join("release/orthrus"))

@@ -25,7 +25,7 @@ const CANNOT_RUN: i32 = 77;
 
 /// What to measure beside, and where the figures go.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The peer.
     #[arg(long, value_enum, default_value = "installed")]
     ganesha: ganesha::Which,
@@ -40,7 +40,11 @@ type LabFigures = BTreeMap<String, Vec<f64>>;
 ///
 /// # Errors
 /// When the lab does not start, or the project's own server fails in it.
-pub fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(
+    arguments: &Arguments,
+    output: &mut BenchOutput,
+    stop: &AtomicBool,
+) -> anyhow::Result<RunEnd> {
     let peer = ganesha::Package::find(arguments.ganesha);
     let name = peer.as_ref().map_or("ganesha".to_owned(), ganesha::Package::name);
     // Both servers export the same.

@@ -18,7 +18,7 @@ const WARM_UP: Duration = Duration::from_millis(250);
 
 /// What a repetition does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TargetLoad {
+pub(crate) enum TargetLoad {
     /// Reads or writes of the file.
     Transfer(TransferShape),
     /// The metadata mix, one operation after the other.
@@ -27,17 +27,17 @@ pub enum TargetLoad {
 
 impl TargetLoad {
     /// Reads or writes of 4 KiB at random places.
-    pub const fn random(write: bool, depth: usize) -> Self {
+    pub(crate) const fn random(write: bool, depth: usize) -> Self {
         Self::Transfer(TransferShape { writes: percentage(write), random: true, depth, size: 4096 })
     }
 
     /// Reads or writes of `size` bytes, one after the other through the file.
-    pub const fn sequential(write: bool, depth: usize, size: usize) -> Self {
+    pub(crate) const fn sequential(write: bool, depth: usize, size: usize) -> Self {
         Self::Transfer(TransferShape { writes: percentage(write), random: false, depth, size })
     }
 
     /// What its rate counts.
-    pub const fn unit(self) -> Unit {
+    pub(crate) const fn unit(self) -> Unit {
         match self {
             Self::Transfer(TransferShape { random: false, .. }) => Unit::MegabytesPerSecond,
             _ => Unit::OperationsPerSecond,
@@ -51,7 +51,7 @@ const fn percentage(write: bool) -> u32 {
 }
 
 /// A server, and as whom to load it.
-pub struct LoadTarget<'a> {
+pub(crate) struct LoadTarget<'a> {
     /// Realm and ticket.
     pub site: &'a KerberosSite,
     /// The server's process.
@@ -69,7 +69,7 @@ impl LoadTarget<'_> {
     ///
     /// # Errors
     /// None that can happen: both names of a flavor are the same.
-    pub fn options(&self, flavor: Flavor) -> anyhow::Result<client::Options> {
+    pub(crate) fn options(&self, flavor: Flavor) -> anyhow::Result<client::Options> {
         let flavor: client::Flavor = flavor.name().parse().map_err(anyhow::Error::msg)?;
         Ok(self.site.options(self.address, flavor))
     }
@@ -78,7 +78,7 @@ impl LoadTarget<'_> {
     ///
     /// # Errors
     /// When the server does not do all of that.
-    pub fn mount(
+    pub(crate) fn mount(
         &self,
         export: &str,
         flavor: Flavor,
@@ -95,7 +95,7 @@ impl LoadTarget<'_> {
     ///
     /// # Errors
     /// The server's, and wrong data.
-    pub fn repeat(
+    pub(crate) fn repeat(
         &self,
         mount: &mut dyn Endpoint,
         load: TargetLoad,
@@ -113,7 +113,7 @@ impl LoadTarget<'_> {
     ///
     /// # Errors
     /// As [`LoadTarget::repeat`].
-    pub fn plain(
+    pub(crate) fn plain(
         &self,
         mount: &mut dyn Endpoint,
         load: TargetLoad,
@@ -142,7 +142,7 @@ impl LoadTarget<'_> {
 }
 
 /// The unit of a rate.
-pub const fn rate_unit(unit: Unit) -> &'static str {
+pub(crate) const fn rate_unit(unit: Unit) -> &'static str {
     match unit {
         Unit::MegabytesPerSecond => "MB/s",
         Unit::OperationsPerSecond => "1/s",

@@ -27,7 +27,7 @@ const CONNECTION_FLOOR: f64 = 64.0;
 ///
 /// # Errors
 /// When realm or server do not work.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if hard < CONNECTIONS as u64 + 100 {
         return Ok(RunEnd::Skipped(format!("only {hard} files may be open at once (ulimit -Hn)")));

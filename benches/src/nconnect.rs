@@ -45,7 +45,7 @@ const UNIT: Unit = Unit::OperationsPerSecond;
 ///
 /// # Errors
 /// When realm or server do not work.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start_logged()?;
     output.note(&format!(
         "{}; one shard, one context for all connections of a row",

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// What a figure must not pass.
 #[derive(Clone, Copy)]
-pub enum Floor {
+pub(crate) enum Floor {
     /// At most this.
     AtMost(f64),
     /// At least this.
@@ -17,7 +17,7 @@ pub enum Floor {
 
 impl Floor {
     /// Says whether a value reaches it.
-    pub fn met(self, value: f64) -> bool {
+    pub(crate) fn met(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) => value <= most,
             Self::AtLeast(least) => value >= least,
@@ -25,7 +25,7 @@ impl Floor {
     }
 
     /// Says what is asked for and whether it is reached.
-    pub fn verdict(self, value: f64) -> String {
+    pub(crate) fn verdict(self, value: f64) -> String {
         let verdict = if self.met(value) { "met" } else { "NOT MET" };
         let asked = (self.value() * 1000.0).round() / 1000.0;
         match self {
@@ -35,7 +35,7 @@ impl Floor {
     }
 
     /// Returns the figure itself.
-    pub fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         match self {
             Self::AtMost(value) | Self::AtLeast(value) => value,
         }
@@ -43,7 +43,7 @@ impl Floor {
 }
 
 /// Everything that a run says.
-pub struct BenchOutput {
+pub(crate) struct BenchOutput {
     name: &'static str,
     environment: Environment,
     date: String,
@@ -55,7 +55,7 @@ pub struct BenchOutput {
 
 impl BenchOutput {
     /// Begins a run and says where it is.
-    pub fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         let environment = Environment::of_this_machine();
         let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output();
         let date =
@@ -66,13 +66,13 @@ impl BenchOutput {
     }
 
     /// Prints a remark and keeps it.
-    pub fn note(&mut self, text: &str) {
+    pub(crate) fn note(&mut self, text: &str) {
         println!("{text}");
         self.notes.push(text.to_owned());
     }
 
     /// Keeps a figure that needs no interval.
-    pub fn figure(&mut self, row: &str, unit: &str, value: f64, floor: Option<Floor>) {
+    pub(crate) fn figure(&mut self, row: &str, unit: &str, value: f64, floor: Option<Floor>) {
         self.rows.push(json!({
             "row": row, "value": value, "unit": unit,
             "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(value)),
@@ -80,7 +80,7 @@ impl BenchOutput {
     }
 
     /// Keeps the median of repetitions, with its interval.
-    pub fn interval(&mut self, row: &str, unit: &str, found: Interval, floor: Option<Floor>) {
+    pub(crate) fn interval(&mut self, row: &str, unit: &str, found: Interval, floor: Option<Floor>) {
         self.rows.push(json!({
             "row": row, "value": found.median, "low": found.low, "high": found.high, "confidence": found.confidence, "unit": unit,
             "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(found.median)),
@@ -89,7 +89,7 @@ impl BenchOutput {
 
     /// Keeps a table that was measured in the way `name`: the first one as the rows, others under
     /// their names.
-    pub fn table(&mut self, name: &str, rows: Vec<Value>) {
+    pub(crate) fn table(&mut self, name: &str, rows: Vec<Value>) {
         if self.rows.is_empty() {
             self.rows = rows;
         } else {
@@ -101,7 +101,7 @@ impl BenchOutput {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let mut all = json!({
             "benchmark": self.name,
             "date": self.date,

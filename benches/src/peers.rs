@@ -22,7 +22,7 @@ const ROUNDS: u32 = 5;
 
 /// What to measure beside, and where the figures go.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The peer.
     #[arg(long, value_enum, default_value = "installed")]
     ganesha: ganesha::Which,
@@ -77,7 +77,11 @@ struct PeerServer<'a> {
 ///
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
-pub fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(
+    arguments: &Arguments,
+    output: &mut BenchOutput,
+    stop: &AtomicBool,
+) -> anyhow::Result<RunEnd> {
     let package = match ganesha::Package::find(arguments.ganesha) {
         Ok(package) => package,
         Err(reason) => return Ok(RunEnd::Skipped(reason)),

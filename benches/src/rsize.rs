@@ -28,7 +28,7 @@ const LENGTH: Duration = Duration::from_millis(400);
 ///
 /// # Errors
 /// When realm or server do not work.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start()?;
     let load_target = test_bed.load_target(stop);
     output.note(&format!("{}; one shard; the clients share their core", test_bed.cores().describe()));

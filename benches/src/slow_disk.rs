@@ -44,7 +44,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 /// When the disk, the realm or the server do not work.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     if let Some(reason) = SlowDisk::missing() {
         return Ok(RunEnd::Skipped(reason));
     }

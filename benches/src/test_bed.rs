@@ -20,7 +20,7 @@ const FILE_SIZE: u64 = 64 << 20;
 const MEMORY: &str = "512";
 
 /// See the module; all of it goes with the value.
-pub struct TestBed {
+pub(crate) struct TestBed {
     server: ServerProcess,
     site: KerberosSite,
     cores: Cores,
@@ -33,7 +33,7 @@ impl TestBed {
     ///
     /// # Errors
     /// When realm or server do not work.
-    pub fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         Self::start_with(None, |_| Ok(None))
     }
 
@@ -42,7 +42,7 @@ impl TestBed {
     ///
     /// # Errors
     /// As [`TestBed::start`].
-    pub fn start_logged() -> anyhow::Result<Self> {
+    pub(crate) fn start_logged() -> anyhow::Result<Self> {
         Self::start_with(None, |work| Ok(Some(File::create(work.join("log"))?)))
     }
 
@@ -50,7 +50,7 @@ impl TestBed {
     ///
     /// # Errors
     /// As [`TestBed::start`].
-    pub fn start_on(folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start_on(folder: &Path) -> anyhow::Result<Self> {
         Self::start_with(Some(folder), |_| Ok(None))
     }
 
@@ -73,13 +73,13 @@ impl TestBed {
     }
 
     /// The server under load.
-    pub fn load_target<'a>(&'a self, stop: &'a AtomicBool) -> LoadTarget<'a> {
+    pub(crate) fn load_target<'a>(&'a self, stop: &'a AtomicBool) -> LoadTarget<'a> {
         let (pid, address) = (self.server.pid(), self.server.address());
         LoadTarget { site: &self.site, pid, address, file_size: FILE_SIZE, stop }
     }
 
     /// How the bench gets to the folder, as alice.
-    pub fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         let address = self.server.address();
         Target {
             host: address.ip().to_string(),
@@ -95,22 +95,22 @@ impl TestBed {
     }
 
     /// Which core is whose.
-    pub fn cores(&self) -> Cores {
+    pub(crate) fn cores(&self) -> Cores {
         self.cores
     }
 
     /// The realm and its ticket.
-    pub fn site(&self) -> &KerberosSite {
+    pub(crate) fn site(&self) -> &KerberosSite {
         &self.site
     }
 
     /// The folder that is exported as /data.
-    pub fn export(&self) -> PathBuf {
+    pub(crate) fn export(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// A folder for configuration and logs.
-    pub fn work(&self) -> &Path {
+    pub(crate) fn work(&self) -> &Path {
         self.work.path()
     }
 
@@ -118,7 +118,7 @@ impl TestBed {
     ///
     /// # Errors
     /// When it does not tell.
-    pub fn counters(&self) -> anyhow::Result<Counters> {
+    pub(crate) fn counters(&self) -> anyhow::Result<Counters> {
         bench::counters::of_server(self.server.pid(), &self.work().join("log"))
     }
 }

@@ -27,7 +27,7 @@ const fn source(name: &'static str, flags: &'static [&'static str]) -> ColumnSou
 }
 
 /// The kernels at work, and what they have come to.
-pub struct LaneCalibration {
+pub(super) struct LaneCalibration {
     /// From wide to narrow.
     programs: Vec<(Cpu, ColumnProgram)>,
     /// For each program, enctype and kernel the rates in GB/s, as [`LaneCalibration::slot`] counts.
@@ -36,7 +36,7 @@ pub struct LaneCalibration {
 
 /// The rates of one path for one enctype, in GB/s.
 #[derive(Clone, Copy, Debug)]
-pub struct Rates {
+pub(super) struct Rates {
     /// AES with full lanes.
     pub aes: f64,
     /// The hash with full lanes.
@@ -54,7 +54,7 @@ impl LaneCalibration {
     ///
     /// # Errors
     /// When the compiler does not take them.
-    pub fn start() -> anyhow::Result<Self> {
+    pub(super) fn start() -> anyhow::Result<Self> {
         let narrow = if has_sha() { NARROW } else { NARROW_WITHOUT_SHA };
         let mut programs = Vec::new();
         for (cpu, source) in [(Cpu::Avx512, WIDE), (Cpu::Avx2, MIDDLE), (Cpu::AesNi, narrow)] {
@@ -73,7 +73,7 @@ impl LaneCalibration {
     ///
     /// # Errors
     /// When a program ended.
-    pub fn round(&mut self, enctype: Enctype) -> anyhow::Result<()> {
+    pub(super) fn round(&mut self, enctype: Enctype) -> anyhow::Result<()> {
         for index in 0..self.programs.len() {
             for (kernel, name) in KERNELS.iter().enumerate() {
                 let slot = Self::slot(index, enctype, kernel);
@@ -95,7 +95,7 @@ impl LaneCalibration {
 
     /// Returns what a path can do: the best of its own width and of those below, median of the
     /// rounds.
-    pub fn rates(&self, cpu: Cpu, enctype: Enctype) -> Option<Rates> {
+    pub(super) fn rates(&self, cpu: Cpu, enctype: Enctype) -> Option<Rates> {
         // A library that chooses for itself may use everything.
         let allowed = |width: &Cpu| cpu == Cpu::Portable || rank(*width) >= rank(cpu);
         let best = |kernel| {
@@ -153,7 +153,7 @@ impl Bytes {
 impl Rates {
     /// Returns the limit of a row in GB/s of plaintext: nobody beats full lanes, nor the chain of a
     /// single message.
-    pub fn limit(&self, row: &TokenRow) -> f64 {
+    pub(super) fn limit(&self, row: &TokenRow) -> f64 {
         let bytes = Bytes::of(row);
         let apart = bytes.aes / self.aes + bytes.hash / self.hash;
         let common = bytes.aes.min(bytes.hash);

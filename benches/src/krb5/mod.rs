@@ -30,7 +30,7 @@ const TURN: Duration = Duration::from_millis(12);
 
 /// What to measure, and where the figures go.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Work with these instructions: avx512, avx2, aesni or portable.
     #[arg(long, value_name = "NAME", env = krb5::CPU_VARIABLE)]
     cpu: Option<Cpu>,
@@ -81,7 +81,11 @@ struct OtherColumns {
 ///
 /// # Errors
 /// When a path was asked for that this processor does not have, and when a program does not work.
-pub fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(
+    arguments: &Arguments,
+    output: &mut BenchOutput,
+    stop: &AtomicBool,
+) -> anyhow::Result<RunEnd> {
     let cpu = arguments.cpu.unwrap_or_else(Cpu::best);
     ensure!(cpu.is_available(), "this processor cannot do {cpu}");
     let cores = Cores::choose()?;

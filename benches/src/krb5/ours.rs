@@ -16,7 +16,7 @@ const POOL_BYTES: usize = 1 << 20;
 const POOL_MESSAGES_MAX: usize = 256;
 
 /// A row, ready to run: about a mebibyte of messages.
-pub struct Ours {
+pub(super) struct Ours {
     row: TokenRow,
     cpu: Cpu,
     contexts: Vec<(ContextKeys, ContextKeys)>,
@@ -51,7 +51,7 @@ fn timed<M>(
 
 impl Ours {
     /// Makes the messages; those to open or to check are made by the other side.
-    pub fn new(row: TokenRow, cpu: Cpu) -> anyhow::Result<Self> {
+    pub(super) fn new(row: TokenRow, cpu: Cpu) -> anyhow::Result<Self> {
         let batches = (POOL_BYTES / (row.count * (row.len + 64))).clamp(1, POOL_MESSAGES_MAX / row.count);
         let contexts: Vec<_> =
             (0..row.contexts).map(|n| sides(row.enctype, n as u8)).collect::<Result<_, _>>()?;
@@ -72,7 +72,7 @@ impl Ours {
     }
 
     /// Works for so long.
-    pub fn turn(&mut self, length: Duration) -> anyhow::Result<WorkDone> {
+    pub(super) fn turn(&mut self, length: Duration) -> anyhow::Result<WorkDone> {
         let mut work = WorkDone { bytes: 0.0, used: Duration::ZERO };
         self.once()?;
         while work.used < length {
@@ -164,7 +164,7 @@ impl Ours {
 
 /// Opens a wrap token and checks a MIC token that MIT's library made with a key of sevens: both
 /// columns do the same.
-pub fn check_tokens_of_mit(enctype: Enctype, wrap: &mut [u8], mic: &[u8]) -> anyhow::Result<()> {
+pub(super) fn check_tokens_of_mit(enctype: Enctype, wrap: &mut [u8], mic: &[u8]) -> anyhow::Result<()> {
     let (_, acceptor) = sides(enctype, 7)?;
     let mut batch =
         [UnwrapMessage { keys: &acceptor, token: Segments::from(wrap), result: Err(TokenError::Malformed) }];

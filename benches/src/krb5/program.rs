@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// A program to compile.
-pub struct ColumnSource {
+pub(super) struct ColumnSource {
     /// The file in this folder, and its name once it is a program.
     pub file: &'static str,
     pub name: &'static str,
@@ -21,7 +21,7 @@ pub struct ColumnSource {
 }
 
 /// A program at work. It ends with its standard input.
-pub struct ColumnProgram {
+pub(super) struct ColumnProgram {
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -29,13 +29,13 @@ pub struct ColumnProgram {
 
 /// What a program did in a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkDone {
+pub(super) struct WorkDone {
     pub bytes: f64,
     pub used: Duration,
 }
 
 impl WorkDone {
-    pub fn gb_per_s(self) -> f64 {
+    pub(super) fn gb_per_s(self) -> f64 {
         self.bytes / self.used.as_nanos().max(1) as f64
     }
 }
@@ -45,7 +45,7 @@ impl ColumnSource {
     ///
     /// # Errors
     /// When there is no compiler, and when it finds an error.
-    pub fn build(&self) -> anyhow::Result<Option<PathBuf>> {
+    pub(super) fn build(&self) -> anyhow::Result<Option<PathBuf>> {
         if !header_exists(self.header)? {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ fn header_exists(header: &str) -> anyhow::Result<bool> {
 
 impl ColumnProgram {
     /// Starts a program with variables in its environment.
-    pub fn start(path: &Path, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+    pub(super) fn start(path: &Path, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
         let mut child = Command::new(path)
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
@@ -92,7 +92,11 @@ impl ColumnProgram {
     }
 
     /// Asks for a turn; `Err` holds the reason why the program does not do such a row.
-    pub fn turn(&mut self, request: &str, length: Duration) -> anyhow::Result<Result<WorkDone, String>> {
+    pub(super) fn turn(
+        &mut self,
+        request: &str,
+        length: Duration,
+    ) -> anyhow::Result<Result<WorkDone, String>> {
         let requests = self.requests.as_mut().context("the program has ended")?;
         writeln!(requests, "{request} {}", length.as_nanos())?;
         let mut answer = String::new();

@@ -4,7 +4,7 @@ use krb5::{Cpu, Enctype};
 
 /// What is done with the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenOperation {
+pub(super) enum TokenOperation {
     Wrap,
     Unwrap,
     Mic,
@@ -12,9 +12,9 @@ pub enum TokenOperation {
 }
 
 impl TokenOperation {
-    pub const ALL: [Self; 4] = [Self::Wrap, Self::Unwrap, Self::Mic, Self::Verify];
+    pub(super) const ALL: [Self; 4] = [Self::Wrap, Self::Unwrap, Self::Mic, Self::Verify];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Wrap => "wrap",
             Self::Unwrap => "unwrap",
@@ -24,14 +24,14 @@ impl TokenOperation {
     }
 
     /// Whether the message is encrypted, not only signed.
-    pub fn seals(self) -> bool {
+    pub(super) fn seals(self) -> bool {
         matches!(self, Self::Wrap | Self::Unwrap)
     }
 }
 
 /// One line of the table: batches of `count` messages of `len` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenRow {
+pub(super) struct TokenRow {
     pub operation: TokenOperation,
     pub enctype: Enctype,
     pub count: usize,
@@ -63,7 +63,7 @@ const SIGNED: [(usize, usize); 4] = [(1, 128), (16, 128), (64, 128), (16, 4 * KI
 
 impl TokenRow {
     /// Returns all rows, in the order of the table.
-    pub fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let mut rows = Vec::new();
         for enctype in Enctype::ALL {
             for operation in TokenOperation::ALL {
@@ -80,7 +80,7 @@ impl TokenRow {
     }
 
     /// Returns its name, as it stands in the table and in JSON.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let Self { enctype, operation, count, len, contexts } = self;
         let len = match *len {
             len if len >= MIB => format!("{}MiB", len / MIB),
@@ -92,12 +92,12 @@ impl TokenRow {
     }
 
     /// Returns how the programs of the other columns are asked for it.
-    pub fn request(&self) -> String {
+    pub(super) fn request(&self) -> String {
         format!("{} {} {} {}", self.operation.name(), self.enctype.etype(), self.count, self.len)
     }
 
     /// Returns how many times as fast as MIT's library it has to be.
-    pub fn floor(&self, cpu: Cpu) -> Option<f64> {
+    pub(super) fn floor(&self, cpu: Cpu) -> Option<f64> {
         use TokenOperation::{Mic, Unwrap, Wrap};
         let wide = match cpu {
             Cpu::Avx512 => true,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The rates of a row in GB/s, one a round; none in a column that is missing or does not do the
 /// row.
 #[derive(Default)]
-pub struct RowRates {
+pub(super) struct RowRates {
     pub ours: Vec<f64>,
     pub mit: Vec<f64>,
     pub two_passes: Vec<f64>,
@@ -38,25 +38,25 @@ fn median(rates: &[f64]) -> Option<f64> {
 }
 
 /// The rows of one path.
-pub struct PathTable {
+pub(super) struct PathTable {
     cpu: Cpu,
     rows: Vec<(TokenRow, RowRates)>,
 }
 
 impl PathTable {
     /// Begins the table of a path.
-    pub fn new(cpu: Cpu) -> Self {
+    pub(super) fn new(cpu: Cpu) -> Self {
         Self { cpu, rows: Vec::new() }
     }
 
     /// Takes a row that was measured.
-    pub fn take(&mut self, row: TokenRow, measured: RowRates) {
+    pub(super) fn take(&mut self, row: TokenRow, measured: RowRates) {
         self.rows.push((row, measured));
     }
 
     /// Prints it, and keeps the rows for JSON: those of the first table as `rows`, of another one
     /// under its name.
-    pub fn print(&self, output: &mut BenchOutput, calibration: &LaneCalibration) {
+    pub(super) fn print(&self, output: &mut BenchOutput, calibration: &LaneCalibration) {
         println!(
             "\n{:34} {:>6} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   floor, times MIT",
             format!("{}: GB/s of plaintext", self.cpu),

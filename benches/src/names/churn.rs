@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Several clients in one directory.
-pub struct Crowd(Vec<ChurnWorker>);
+pub(super) struct Crowd(Vec<ChurnWorker>);
 
 /// A client.
 struct ChurnWorker {
@@ -31,16 +31,16 @@ struct ChurnLane {
 
 /// Times of the changes that were made, in microseconds, by kind.
 #[derive(Default)]
-pub struct ChurnTimes([Vec<f64>; 3]);
+pub(super) struct ChurnTimes([Vec<f64>; 3]);
 
 impl ChurnTimes {
     /// How many there were.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
 
     /// The median of a kind.
-    pub fn p50_us(&self, kind: usize) -> f64 {
+    pub(super) fn p50_us(&self, kind: usize) -> f64 {
         let mut times = self.0.get(kind).cloned().unwrap_or_default();
         times.sort_by(f64::total_cmp);
         times.get(times.len() / 2).copied().unwrap_or(0.0)
@@ -58,7 +58,7 @@ impl Crowd {
     ///
     /// # Errors
     /// When the server does not answer.
-    pub fn connect(
+    pub(super) fn connect(
         address: SocketAddr,
         export: &str,
         (clients, depth): (usize, usize),
@@ -71,7 +71,7 @@ impl Crowd {
     ///
     /// # Errors
     /// Any that the server answers.
-    pub fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
+    pub(super) fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
         let end = Instant::now() + length;
         std::thread::scope(|scope| {
             let working: Vec<_> =
@@ -88,7 +88,7 @@ impl Crowd {
     ///
     /// # Errors
     /// As [`Crowd::work`].
-    pub fn leave(self) -> anyhow::Result<()> {
+    pub(super) fn leave(self) -> anyhow::Result<()> {
         self.0.into_iter().try_for_each(ChurnWorker::leave)
     }
 }

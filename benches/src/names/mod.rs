@@ -58,7 +58,7 @@ struct NameRound {
 ///
 /// # Errors
 /// When the disk or the servers do not work.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     let missing = SlowDisk::missing();
     // Dropped after the servers, which have folders open on it.
     let disk = if missing.is_none() { Some(SlowDisk::make(DISK_SIZE)?) } else { None };

@@ -19,7 +19,7 @@ const FLOOR: Floor = Floor::AtLeast(0.7);
 ///
 /// # Errors
 /// When the server does not do what it should.
-pub fn measure(
+pub(super) fn measure(
     output: &mut BenchOutput,
     test_bed: &TestBed,
     rounds: u32,

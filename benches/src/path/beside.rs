@@ -22,7 +22,7 @@ const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
 /// # Errors
 /// When Ganesha does not start, or when the program fails; Ganesha's failures under load become
 /// part of the output.
-pub fn measure(
+pub(super) fn measure(
     output: &mut BenchOutput,
     test_bed: &TestBed,
     rounds: u32,

@@ -14,7 +14,7 @@ use report::form::cpu_unit;
 ///
 /// # Errors
 /// When the server does not do what it should.
-pub fn measure(
+pub(super) fn measure(
     output: &mut BenchOutput,
     load_target: &LoadTarget<'_>,
     store: ExportStore,
@@ -81,7 +81,12 @@ fn report(
 }
 
 /// Rate, processor time and utilisation of one flavor, as text and as rows.
-pub fn raw(output: &mut BenchOutput, row: &dyn Fn(&str) -> String, unit: Unit, own: &[Sample]) -> String {
+pub(super) fn raw(
+    output: &mut BenchOutput,
+    row: &dyn Fn(&str) -> String,
+    unit: Unit,
+    own: &[Sample],
+) -> String {
     let each = |value: &dyn Fn(&Sample) -> Option<f64>| Interval::of(own.iter().filter_map(value));
     let mut line = String::new();
     if let Some(rate) = each(&|one| Some(one.rate(unit))) {

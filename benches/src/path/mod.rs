@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// What to measure, and where the figures go.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only the rows of which a part of the name is one of these, such as `seqread` or `memory`;
     /// `bare` and `ganesha` name the comparisons with them.
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…")]
@@ -45,13 +45,17 @@ impl Arguments {
 
 /// How long each flavor counts in a round: short, so that what disturbs the machine meets all
 /// flavors alike.
-pub const LENGTH: Duration = Duration::from_millis(250);
+pub(crate) const LENGTH: Duration = Duration::from_millis(250);
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
-pub fn run(output: &mut BenchOutput, arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(
+    output: &mut BenchOutput,
+    arguments: &Arguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<RunEnd> {
     let test_bed = TestBed::start()?;
     introduce(output, &test_bed, arguments.rounds);
     for store in [rows::ExportStore::Tmpfs, rows::ExportStore::Memory] {

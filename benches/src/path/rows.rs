@@ -6,7 +6,7 @@ use bench::Flavor;
 
 /// Where the server keeps the files.
 #[derive(Clone, Copy, PartialEq)]
-pub enum ExportStore {
+pub(super) enum ExportStore {
     /// A folder on tmpfs: what the floors are about.
     Tmpfs,
     /// The server's own memory: what is left when no file system takes part.
@@ -15,7 +15,7 @@ pub enum ExportStore {
 
 impl ExportStore {
     /// The export, as the server names it.
-    pub const fn export(self) -> &'static str {
+    pub(super) const fn export(self) -> &'static str {
         match self {
             Self::Tmpfs => "/data",
             Self::Memory => "/memory",
@@ -23,7 +23,7 @@ impl ExportStore {
     }
 
     /// What follows the name of a row.
-    pub const fn suffix(self) -> &'static str {
+    pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::Tmpfs => "",
             Self::Memory => ", memory backend",
@@ -31,24 +31,25 @@ impl ExportStore {
     }
 
     /// The name of a group with its files here.
-    pub fn name(self, group: &RowGroup) -> String {
+    pub(super) fn name(self, group: &RowGroup) -> String {
         format!("{}{}", group.name, self.suffix())
     }
 }
 
 /// Requests in flight of the sequential rows, and their size.
-pub const SEQUENTIAL_DEPTH: usize = 16;
+pub(super) const SEQUENTIAL_DEPTH: usize = 16;
 const SEQUENTIAL_SIZE: usize = 1 << 20;
 
 /// Sequential reads.
-pub const SEQUENTIAL_READ: TargetLoad = TargetLoad::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
+pub(super) const SEQUENTIAL_READ: TargetLoad =
+    TargetLoad::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
 
 /// Random reads.
-pub const RANDOM_READ: TargetLoad = TargetLoad::random(false, 64);
+pub(super) const RANDOM_READ: TargetLoad = TargetLoad::random(false, 64);
 
 /// A group of rows: one load with each flavor.
 #[derive(Clone, Copy)]
-pub struct RowGroup {
+pub(super) struct RowGroup {
     /// Its name in each row.
     pub name: &'static str,
     /// What is done.
@@ -59,7 +60,7 @@ pub struct RowGroup {
 
 /// What of a flavor is compared with `sys`.
 #[derive(Clone, Copy, PartialEq)]
-pub enum RowFigure {
+pub(super) enum RowFigure {
     /// The rate, as a part of that of `sys`.
     Rate,
     /// The server's processor time, in times that of `sys`.
@@ -69,7 +70,7 @@ pub enum RowFigure {
 }
 
 /// All groups, in their order.
-pub const GROUPS: [RowGroup; 7] = [
+pub(super) const GROUPS: [RowGroup; 7] = [
     RowGroup { name: "randread 4KiB qd64", load: RANDOM_READ, figure: RowFigure::Rate },
     RowGroup { name: "randwrite 4KiB qd64", load: TargetLoad::random(true, 64), figure: RowFigure::Rate },
     RowGroup { name: "seqread", load: SEQUENTIAL_READ, figure: RowFigure::ServerCpu },
@@ -89,7 +90,7 @@ pub const GROUPS: [RowGroup; 7] = [
 
 impl RowGroup {
     /// The name of the row that compares `flavor` with `sys`.
-    pub fn row(&self, flavor: Flavor) -> String {
+    pub(super) fn row(&self, flavor: Flavor) -> String {
         let (name, flavor) = (self.name, flavor.name());
         match self.figure {
             RowFigure::Rate => format!("{name} {flavor}/sys"),
@@ -99,7 +100,7 @@ impl RowGroup {
     }
 
     /// What is asked of that row.
-    pub fn floor(&self, flavor: Flavor) -> Option<Floor> {
+    pub(super) fn floor(&self, flavor: Flavor) -> Option<Floor> {
         let privacy = flavor == Flavor::Krb5p;
         match (self.figure, self.load) {
             (RowFigure::Rate, TargetLoad::Metadata) => privacy.then_some(Floor::AtLeast(0.95)),

@@ -16,10 +16,10 @@ const COMPOUND: (u32, u32, u32) = (nfs4::NFS4_PROGRAM, nfs4::NFS_V4, nfs4::NFSPR
 const NULL: (u32, u32, u32) = (nfs4::NFS4_PROGRAM, nfs4::NFS_V4, nfs4::NFSPROC4_NULL);
 
 /// What a tick takes for each call.
-pub type RawCall = (ConnectionId, SocketAddr, Vec<u8>);
+pub(super) type RawCall = (ConnectionId, SocketAddr, Vec<u8>);
 
 /// Who calls, over which connection.
-pub struct ShardCaller {
+pub(super) struct ShardCaller {
     connection: ConnectionId,
     context: Option<ClientContext>,
     xid: u32,
@@ -33,12 +33,12 @@ struct ClientContext {
 
 impl ShardCaller {
     /// A caller by AUTH_SYS.
-    pub fn sys(connection: u64) -> Self {
+    pub(super) fn sys(connection: u64) -> Self {
         Self { connection: ConnectionId(connection), context: None, xid: 0 }
     }
 
     /// Makes a context at the server; calls are then made with it, and with service none.
-    pub fn establish(&mut self, server: &Server<Nfs>, scratch: &mut Scratch) -> anyhow::Result<()> {
+    pub(super) fn establish(&mut self, server: &Server<Nfs>, scratch: &mut Scratch) -> anyhow::Result<()> {
         let credential = GssCredential {
             procedure: RpcGssProcT::RPCSEC_GSS_INIT,
             sequence: 0,
@@ -64,7 +64,7 @@ impl ShardCaller {
     }
 
     /// Makes the record of a COMPOUND.
-    pub fn call(&mut self, arguments: &[u8]) -> RawCall {
+    pub(super) fn call(&mut self, arguments: &[u8]) -> RawCall {
         self.xid = self.xid.wrapping_add(1);
         let (mut body, mut call) = (Encoder::new(), Encoder::new());
         if let Some(context) = &mut self.context {
@@ -89,7 +89,7 @@ impl ShardCaller {
     }
 
     /// Makes one call and returns its results; all operations must succeed.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         server: &Server<Nfs>,
         scratch: &mut Scratch,
@@ -104,7 +104,7 @@ impl ShardCaller {
 }
 
 /// Encodes COMPOUND4args.
-pub fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
+pub(super) fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
     let mut encoder = Encoder::new();
     Compound4Args { tag: b"".into(), minorversion: 1, argarray: operations }.encode(&mut encoder);
     encoder.into_vec()
@@ -133,7 +133,7 @@ fn results(reply: &[u8]) -> anyhow::Result<&[u8]> {
 ///
 /// # Errors
 /// When it did not.
-pub fn check(reply: &[u8]) -> anyhow::Result<()> {
+pub(super) fn check(reply: &[u8]) -> anyhow::Result<()> {
     let status = Decoder::new(results(reply)?).u32()?;
     ensure!(status == Nfsstat4::NFS4_OK as u32, "a call failed with status {status}");
     Ok(())

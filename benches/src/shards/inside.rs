@@ -19,17 +19,17 @@ use vfs::{
 };
 
 /// Whose all calls are.
-pub const UID: u32 = 1000;
+pub(super) const UID: u32 = 1000;
 
 /// The key of every context: what is measured comes after contexts are made.
-pub const KEY: [u8; 32] = *b"a key that both the sides know..";
+pub(super) const KEY: [u8; 32] = *b"a key that both the sides know..";
 
 /// How long a context is good for.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// What the calls of a run do.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ShardWork {
+pub(super) enum ShardWork {
     /// SEQUENCE alone.
     Sequence,
     /// READ of 4 KiB.
@@ -44,7 +44,7 @@ pub enum ShardWork {
 
 /// A rate, and the processor time of each call.
 #[derive(Clone, Copy, Debug)]
-pub struct ShardSample {
+pub(super) struct ShardSample {
     /// Calls a second of all threads together, while they are with the server.
     pub rate: f64,
     /// Microseconds of processor time for each call.
@@ -75,7 +75,7 @@ fn accept(_: &[u8]) -> Result<Accepted, AcceptError> {
 ///
 /// # Errors
 /// When the backend has no root.
-pub fn server() -> anyhow::Result<Server<Nfs>> {
+pub(super) fn server() -> anyhow::Result<Server<Nfs>> {
     let backend = MemoryBackend::new(MemoryLimits::default()).map_err(|error| anyhow!("{error:?}"))?;
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
     backend.setattr(&Caller::root(), &backend.root(), &set).map_err(|error| anyhow!("{error:?}"))?;
@@ -101,7 +101,7 @@ pub fn server() -> anyhow::Result<Server<Nfs>> {
 ///
 /// # Errors
 /// When a call fails or a core cannot be had.
-pub fn measure(
+pub(super) fn measure(
     server: &Server<Nfs>,
     workers: &mut [ShardWorker],
     length: Duration,

@@ -36,7 +36,7 @@ const ROWS: [(&str, ShardWork, bool); 6] = [
 ///
 /// # Errors
 /// When the server does not answer as it should.
-pub fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
     if std::thread::available_parallelism()?.get() < 2 {
         return Ok(RunEnd::Skipped("two threads need two cores".to_owned()));
     }

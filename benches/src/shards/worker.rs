@@ -8,7 +8,7 @@ use server::dispatch::{Action, Scratch, Server};
 use server::engine::Nfs;
 
 /// Calls of one tick, each on a slot of its own.
-pub const DEPTH: u32 = 32;
+pub(super) const DEPTH: u32 = 32;
 
 /// Bytes of a READ.
 const READ_SIZE: u32 = 4096;
@@ -18,7 +18,7 @@ const READ_SIZE: u32 = 4096;
 const SEQUENCE_AT: usize = 4 * 4 + 16;
 
 /// A session with a file that is open and locked, and who uses some of its slots.
-pub struct ShardWorker {
+pub(super) struct ShardWorker {
     caller: ShardCaller,
     scratch: Scratch,
     session: Sessionid4,
@@ -40,7 +40,7 @@ struct WorkerFile {
 
 impl ShardWorker {
     /// Makes a client with a session, and a file.
-    pub fn new(server: &Server<Nfs>, number: u64) -> anyhow::Result<Self> {
+    pub(super) fn new(server: &Server<Nfs>, number: u64) -> anyhow::Result<Self> {
         let mut worker = Self {
             caller: ShardCaller::sys(number),
             scratch: Scratch::new(),
@@ -61,7 +61,7 @@ impl ShardWorker {
     }
 
     /// Another user of the same session and file, with slots of its own.
-    pub fn beside(&self, number: u64) -> Self {
+    pub(super) fn beside(&self, number: u64) -> Self {
         Self {
             caller: ShardCaller::sys(number),
             scratch: Scratch::new(),
@@ -155,7 +155,7 @@ impl ShardWorker {
     }
 
     /// Chooses what the calls do from now on.
-    pub fn choose(&mut self, server: &Server<Nfs>, work: ShardWork) -> anyhow::Result<()> {
+    pub(super) fn choose(&mut self, server: &Server<Nfs>, work: ShardWork) -> anyhow::Result<()> {
         if matches!(work, ShardWork::ReadKrb5) {
             self.caller.establish(server, &mut self.scratch)?;
         }
@@ -190,7 +190,7 @@ impl ShardWorker {
     }
 
     /// Makes the calls of one tick, one for each slot.
-    pub fn calls(&mut self) -> anyhow::Result<Vec<RawCall>> {
+    pub(super) fn calls(&mut self) -> anyhow::Result<Vec<RawCall>> {
         self.sequence = self.sequence.wrapping_add(1);
         put_u32(&mut self.arguments, SEQUENCE_AT, self.sequence)?;
         (self.first_slot..self.first_slot + DEPTH)
@@ -202,7 +202,7 @@ impl ShardWorker {
     }
 
     /// Lets the server answer them.
-    pub fn tick(&mut self, server: &Server<Nfs>, calls: Vec<RawCall>, replies: &mut Vec<Vec<u8>>) {
+    pub(super) fn tick(&mut self, server: &Server<Nfs>, calls: Vec<RawCall>, replies: &mut Vec<Vec<u8>>) {
         server.tick(&mut self.scratch, calls, &mut |_, action| {
             if let Action::Send(reply) = action {
                 replies.push(reply);
@@ -214,7 +214,7 @@ impl ShardWorker {
     ///
     /// # Errors
     /// When one is missing, or no success.
-    pub fn check(replies: &mut Vec<Vec<u8>>) -> anyhow::Result<()> {
+    pub(super) fn check(replies: &mut Vec<Vec<u8>>) -> anyhow::Result<()> {
         anyhow::ensure!(replies.len() == DEPTH as usize, "{} of {DEPTH} calls were answered", replies.len());
         replies.drain(..).try_for_each(|reply| check(&reply))
     }

@@ -65,7 +65,7 @@ impl KnownRepository {
 ///
 /// # Errors
 /// When it is missing.
-pub fn git() -> Result<Command> {
+pub(crate) fn git() -> Result<Command> {
     let mut command = GIT.command()?;
     command.envs([
         ("HOME", "/nonexistent"),
@@ -90,7 +90,7 @@ fn said(repository: &Path, arguments: &[&str], stop: &AtomicBool) -> Result<Stri
 ///
 /// # Errors
 /// What git said.
-pub fn tracked(repository: &Path, commit: &str, stop: &AtomicBool) -> Result<Vec<Tracked>> {
+pub(crate) fn tracked(repository: &Path, commit: &str, stop: &AtomicBool) -> Result<Vec<Tracked>> {
     let listed = said(repository, &["ls-tree", "-r", "-z", "-l", commit], stop)?;
     let file = |entry: &str| {
         let (about, path) = entry.split_once('\t')?;
@@ -107,7 +107,12 @@ pub fn tracked(repository: &Path, commit: &str, stop: &AtomicBool) -> Result<Vec
 ///
 /// # Errors
 /// What git said.
-pub fn differing(repository: &Path, one: &str, other: &str, stop: &AtomicBool) -> Result<BTreeSet<String>> {
+pub(crate) fn differing(
+    repository: &Path,
+    one: &str,
+    other: &str,
+    stop: &AtomicBool,
+) -> Result<BTreeSet<String>> {
     let listed = said(repository, &["diff", "--name-only", "--no-renames", "-z", one, other], stop)?;
     Ok(listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
 }
@@ -116,7 +121,7 @@ pub fn differing(repository: &Path, one: &str, other: &str, stop: &AtomicBool) -
 ///
 /// # Errors
 /// What git said.
-pub fn earlier(repository: &Path, stop: &AtomicBool) -> Result<String> {
+pub(crate) fn earlier(repository: &Path, stop: &AtomicBool) -> Result<String> {
     let most = format!("--max-count={}", BEHIND_MAX + 1);
     let listed = said(repository, &["rev-list", "--first-parent", &most, "HEAD"], stop)?;
     Ok(listed.lines().next_back().context("it has no commit")?.to_owned())

@@ -2,11 +2,11 @@
 
 /// SplitMix64.
 #[derive(Clone, Copy, Debug)]
-pub struct SplitMix64(pub u64);
+pub(crate) struct SplitMix64(pub u64);
 
 impl SplitMix64 {
     /// Returns the next number.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,12 +15,12 @@ impl SplitMix64 {
     }
 
     /// Returns a number below a bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// Fills whole words of eight bytes: nothing that compresses.
-    pub fn fill(&mut self, data: &mut [u8]) {
+    pub(crate) fn fill(&mut self, data: &mut [u8]) {
         data.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = self.next().to_le_bytes());
     }
 }

@@ -16,7 +16,7 @@ const RIGHT: f64 = 138.0;
 const THICK: f64 = 14.0;
 
 /// Draws the bars; `title` names the chart.
-pub fn draw(chart: &Bars, title: &str) -> Drawn {
+pub(crate) fn draw(chart: &Bars, title: &str) -> Drawn {
     let sum = |parts: &[Option<f64>; 2]| parts.iter().flatten().sum::<f64>();
     let sums: Vec<f64> = chart.bars.iter().map(|bar| sum(&bar.parts)).collect();
     let ends = chart.bars.iter().zip(&sums);

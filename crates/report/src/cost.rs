@@ -10,7 +10,7 @@ const UNSTEADY: f64 = 0.3;
 
 /// Averages over the workloads of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Operations a second that are left, as a part of the baseline's: the mean over the loads that
     /// look for the most.
     pub operations: Option<f64>,
@@ -26,18 +26,18 @@ pub struct Cost {
 
 /// Says whether a case is of a light load, one that looks for latency. Where there are no two loads
 /// every case is of both.
-pub fn is_light(case: &CaseRecord) -> bool {
+pub(crate) fn is_light(case: &CaseRecord) -> bool {
     case.axes.level().is_none_or(|level| level == LoadLevel::Low)
 }
 
 /// Says whether a case looks for the most; on a fixed schedule none does.
-pub fn is_heavy(case: &CaseRecord) -> bool {
+pub(crate) fn is_heavy(case: &CaseRecord) -> bool {
     let scheduled = matches!(&case.load, Load::Transfer(transfer) if transfer.rate.is_some());
     !scheduled && case.axes.level().is_none_or(|level| level == LoadLevel::High)
 }
 
 /// The mean; `None` of nothing.
-pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
@@ -51,7 +51,7 @@ fn pairs<'a>(record: &'a Record, variant: &str) -> Vec<CaseAgainst<'a>> {
 }
 
 /// Comparisons of a variant with the baseline in the cases that look for the most, of one unit.
-pub fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<CaseAgainst<'a>> {
+pub(crate) fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<CaseAgainst<'a>> {
     let mut pairs = pairs(record, variant);
     pairs.retain(|(case, _)| case.unit == unit && is_heavy(case));
     pairs
@@ -59,7 +59,7 @@ pub fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<CaseAgain
 
 impl Cost {
     /// Averages what a variant costs.
-    pub fn of(record: &Record, variant: &str) -> Self {
+    pub(crate) fn of(record: &Record, variant: &str) -> Self {
         let pairs = pairs(record, variant);
         let ratio = |unit| mean(heavy(record, variant, unit).iter().map(|(_, against)| against.ratio.median));
         let noise = record.relative_noise();
@@ -81,7 +81,7 @@ impl Cost {
 
 /// Cases of a variant that failed, or were never tried because it had failed too often, and all of
 /// them, among those that `wanted` picks.
-pub fn failed(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
+pub(crate) fn failed(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
     let own = || record.cases.iter().filter(|case| case.variant == variant && wanted(case));
     let is_out = |case: &&CaseRecord| {
         record.failure(&case.group, variant).is_some()
@@ -91,7 +91,7 @@ pub fn failed(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bo
 }
 
 /// Returns the strongest variant that was compared with the baseline, whichever that is.
-pub fn strongest(record: &Record) -> Option<&str> {
+pub(crate) fn strongest(record: &Record) -> Option<&str> {
     let rank = |variant: &&str| ["krb5p", "krb5i", "krb5", "sys"].iter().position(|known| known == variant);
     let variants = record.variants().into_iter().filter(|variant| Cost::of(record, variant).compared.0 > 0);
     variants.min_by_key(|variant| rank(variant).unwrap_or(usize::MAX))
@@ -99,7 +99,7 @@ pub fn strongest(record: &Record) -> Option<&str> {
 
 /// Says where the run was made, as the beginning of a sentence: `On two shared cores over
 /// loopback`.
-pub fn setting(record: &Record) -> String {
+pub(crate) fn setting(record: &Record) -> String {
     const WORDS: [&str; 9] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"];
     let environment = &record.environment;
     let count = WORDS.get(environment.cores).map_or(environment.cores.to_string(), |word| (*word).into());
@@ -116,7 +116,7 @@ pub fn setting(record: &Record) -> String {
 
 /// Says in one sentence what the strongest variant keeps of the baseline's rates, and what it adds
 /// to the latency: with the setting, and for any baseline.
-pub fn headline(record: &Record) -> String {
+pub(crate) fn headline(record: &Record) -> String {
     let base = &record.settings.baseline;
     let Some(variant) = strongest(record) else {
         let tried: Vec<&str> = record.variants().into_iter().filter(|variant| variant != base).collect();

@@ -16,7 +16,7 @@ const NONE: &str = "–";
 /// What a variant adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9).
 /// Means over cases of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CpuAttribution {
+pub(crate) struct CpuAttribution {
     /// At the client.
     pub client: f64,
     /// At the server; none where its processor time is not known.
@@ -27,7 +27,7 @@ pub struct CpuAttribution {
 
 impl CpuAttribution {
     /// Averages over the cases of a variant that `wanted` picks; `None` where nothing was compared.
-    pub fn of(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> Option<Self> {
+    pub(crate) fn of(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> Option<Self> {
         let own = record.cases.iter().filter(|case| case.variant == variant && wanted(case));
         let (mut clients, mut servers, mut bases) = (Vec::new(), Vec::new(), Vec::new());
         for case in own {
@@ -85,7 +85,7 @@ fn is_stream(case: &CaseRecord) -> bool {
 type Picks = fn(&CaseRecord) -> bool;
 
 /// Says what the strongest variant that was compared adds, at the client and at the server.
-pub fn attribution_sentence(record: &Record) -> Option<String> {
+pub(crate) fn attribution_sentence(record: &Record) -> Option<String> {
     let kinds = [("a request", "µs", is_request as Picks), ("a GB", "s", is_stream)];
     FLAVORS.into_iter().find_map(|variant| {
         let said: Vec<String> = kinds
@@ -119,10 +119,10 @@ fn sentence(variant: &str, what: &str, unit: &str, share: &CpuAttribution) -> St
 }
 
 /// A row of the table of shares: its name, its unit, and which cases it is the mean of.
-pub type AttributionRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>);
+pub(crate) type AttributionRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>);
 
 /// Who pays, for each flavor beside the baseline; none where nothing was compared.
-pub fn attribution_table(record: &Record, rows: Vec<AttributionRow<'_>>) -> Option<Table> {
+pub(crate) fn attribution_table(record: &Record, rows: Vec<AttributionRow<'_>>) -> Option<Table> {
     let variants: Vec<&str> =
         record.variants().into_iter().filter(|variant| *variant != record.settings.baseline).collect();
     let first = format!("added to {}", record.settings.baseline);

@@ -4,7 +4,7 @@ use super::form::{latency, utc};
 use bench::measuring::Record;
 
 /// Returns names and values of what the figures depend on.
-pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(record: &Record) -> Vec<(&'static str, String)> {
     let machine = &record.environment;
     let [plan, method] = plan_and_method(record);
     let mut facts = vec![

@@ -8,10 +8,10 @@ use super::series::{ratio_chart, ratio_group};
 use bench::measuring::{CaseRecord, Figures, Interval, Record, Unit};
 
 /// Title of the table of all figures.
-pub const ALL: &str = "All figures";
+pub(crate) const ALL: &str = "All figures";
 
 /// All figures, a row for each case.
-pub fn figures_table(record: &Record) -> Option<Table> {
+pub(crate) fn figures_table(record: &Record) -> Option<Table> {
     let columns = ["case", "rate", "", "to the baseline", "", "p50", "p99", "client CPU", "server CPU"];
     let mut table = Table::new(ALL, "", &columns);
     for case in &record.cases {
@@ -22,7 +22,7 @@ pub fn figures_table(record: &Record) -> Option<Table> {
 
 /// The cells of a case in the table of all figures; of one that failed the reason in the place of
 /// its rate.
-pub fn cells_or_reason(record: &Record, case: &CaseRecord) -> Option<Vec<String>> {
+pub(crate) fn cells_or_reason(record: &Record, case: &CaseRecord) -> Option<Vec<String>> {
     figure_cells(case).or_else(|| {
         let reason = record.failure(&case.group, &case.variant)?.brief();
         let nothing = std::iter::repeat_n(String::new(), 7);
@@ -48,7 +48,7 @@ fn figure_cells(case: &CaseRecord) -> Option<Vec<String>> {
 }
 
 /// The cells of median, 99th percentile, and processor time of client and server.
-pub fn time_cells(unit: Unit, figures: &Figures) -> [String; 4] {
+pub(crate) fn time_cells(unit: Unit, figures: &Figures) -> [String; 4] {
     let time = |interval: Option<Interval>| interval.map_or("–".to_owned(), |time| latency(time.median));
     let cpu = |interval: Option<Interval>| {
         interval.map_or("unknown".to_owned(), |cpu| format!("{} {}", digits(cpu.median), cpu_unit(unit)))
@@ -61,7 +61,7 @@ pub fn time_cells(unit: Unit, figures: &Figures) -> [String; 4] {
 const TOGETHER: usize = 4;
 
 /// All groups beside the baseline.
-pub fn beside(record: &Record) -> Vec<Chart> {
+pub(crate) fn beside(record: &Record) -> Vec<Chart> {
     let groups = record.groups().into_iter().map(|name| ratio_group(record, name, |_| true));
     let groups: Vec<RatioGroup> = groups.filter(|group| !group.rows.is_empty()).collect();
     let baseline = &record.settings.baseline;
@@ -90,7 +90,7 @@ fn bar_charts(
 }
 
 /// Rates as bars, one chart for each group.
-pub fn rate_bars(record: &Record) -> Vec<Chart> {
+pub(crate) fn rate_bars(record: &Record) -> Vec<Chart> {
     let bar = |case: &CaseRecord| {
         let figures = case.figures.as_ref()?;
         let ratio = figures.against.as_ref().map(form::part);
@@ -106,7 +106,7 @@ pub fn rate_bars(record: &Record) -> Vec<Chart> {
 }
 
 /// Processor time of both ends as bars, one chart for each group that is asked for.
-pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<Chart> {
+pub(crate) fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<Chart> {
     let bars = |case: &CaseRecord| Bars {
         parts: ["server".to_owned(), "client".to_owned()],
         unit: cpu_unit(case.unit).to_owned(),
@@ -138,7 +138,7 @@ fn busy_bar(case: &CaseRecord) -> Option<Bar> {
 }
 
 /// Says how steady the machine was, and what follows for the figures.
-pub fn noise_sentence(record: &Record) -> String {
+pub(crate) fn noise_sentence(record: &Record) -> String {
     let Some(noise) = record.noise else {
         return "The machine's noise was not measured: the run was too short.".to_owned();
     };

@@ -6,11 +6,11 @@ use std::fmt::Write;
 
 /// A section that has begun.
 #[must_use]
-pub struct Section(());
+pub(crate) struct Section(());
 
 impl Section {
     /// Begins a section with its title, and with how to read it where that is said.
-    pub fn begin(out: &mut String, title: &str, how: &str) -> Self {
+    pub(crate) fn begin(out: &mut String, title: &str, how: &str) -> Self {
         let _ = write!(out, "<section><h2>{}</h2>", escape(title));
         if !how.is_empty() {
             let _ = write!(out, "<p class=\"how\">{}</p>", escape(how));
@@ -19,13 +19,13 @@ impl Section {
     }
 
     /// Ends it.
-    pub fn end(self, out: &mut String) {
+    pub(crate) fn end(self, out: &mut String) {
         out.push_str("</section>\n");
     }
 }
 
 /// Opens a table that scrolls by itself where it is wider than the page.
-pub fn open(out: &mut String, title: &str, class: &str) {
+pub(crate) fn open(out: &mut String, title: &str, class: &str) {
     let title = escape(title);
     let _ = write!(
         out,
@@ -34,7 +34,7 @@ pub fn open(out: &mut String, title: &str, class: &str) {
 }
 
 /// Closes it.
-pub fn close(out: &mut String) {
+pub(crate) fn close(out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
@@ -43,7 +43,7 @@ const SHORT: usize = 20;
 
 /// Writes a table with its title. Where each row has a published one below it they stand side by
 /// side.
-pub fn table(out: &mut String, table: &Table) {
+pub(crate) fn table(out: &mut String, table: &Table) {
     let section = Section::begin(out, &table.title, &table.how);
     let pairs: Vec<(&TableRow, &TableRow)> = table.rows.chunks(2).filter_map(pair).collect();
     if !pairs.is_empty() && pairs.len() * 2 == table.rows.len() {

@@ -12,14 +12,18 @@ const NEAR: f64 = 1.3;
 const NEAR_LOGARITHMIC: f64 = 10.0;
 
 /// A name and a value of the vertical axis.
-pub type DrawnLimit = (String, f64);
+pub(crate) type DrawnLimit = (String, f64);
 
 /// A letter's width, and a label's height.
 const LETTER: f64 = 6.1;
 const LABEL: f64 = 12.0;
 
 /// Parts the limits into those that are drawn and those that are only said.
-pub fn sort(limits: &[DrawnLimit], logarithmic: bool, values: &[f64]) -> (Vec<DrawnLimit>, Vec<DrawnLimit>) {
+pub(crate) fn sort(
+    limits: &[DrawnLimit],
+    logarithmic: bool,
+    values: &[f64],
+) -> (Vec<DrawnLimit>, Vec<DrawnLimit>) {
     let most = values.iter().copied().fold(0.0, f64::max);
     let least = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
     let near = |limit: &DrawnLimit| {
@@ -33,7 +37,7 @@ pub fn sort(limits: &[DrawnLimit], logarithmic: bool, values: &[f64]) -> (Vec<Dr
 }
 
 /// Draws the near ones, each with its name and value where no other label is.
-pub fn draw(out: &mut String, limits: &[DrawnLimit], y: &Scale) {
+pub(crate) fn draw(out: &mut String, limits: &[DrawnLimit], y: &Scale) {
     let mut taken: Vec<(f64, f64, f64)> = Vec::new();
     for (name, value) in limits {
         let at = y.place(*value);
@@ -59,11 +63,11 @@ pub fn draw(out: &mut String, limits: &[DrawnLimit], y: &Scale) {
 }
 
 /// Height of an upright limit's name.
-pub const NAME: f64 = 15.0;
+pub(crate) const NAME: f64 = 15.0;
 
 /// Draws near ones upright over rows that begin at `top`, each name above the one before it.
 /// `place` says where a value is.
-pub fn upright(out: &mut String, limits: &[DrawnLimit], bottom: f64, place: impl Fn(f64) -> f64) {
+pub(crate) fn upright(out: &mut String, limits: &[DrawnLimit], bottom: f64, place: impl Fn(f64) -> f64) {
     for (index, (name, value)) in limits.iter().enumerate() {
         let (x, base) = (place(*value), NAME * (index + 1) as f64 - 4.0);
         let label = format!("{name} {}", short(*value));
@@ -80,7 +84,7 @@ pub fn upright(out: &mut String, limits: &[DrawnLimit], bottom: f64, place: impl
 }
 
 /// Says where the far ones are, and what it means that a figure is beyond a limit.
-pub fn words(limits: &[DrawnLimit], far: &[DrawnLimit], to: f64, medians: &[f64]) -> Vec<String> {
+pub(crate) fn words(limits: &[DrawnLimit], far: &[DrawnLimit], to: f64, medians: &[f64]) -> Vec<String> {
     let mut said = Vec::new();
     // One core's cryptography is no limit of those who do without it.
     let passed = |(name, limit): &&DrawnLimit| match name.ends_with("round trip") {

@@ -19,24 +19,24 @@ fn moving(record: &Record) -> impl Iterator<Item = (String, &MachineLimit)> {
 }
 
 /// Limits of a throughput in MB/s.
-pub fn of_throughput(record: &Record) -> Vec<(String, f64)> {
+pub(crate) fn of_throughput(record: &Record) -> Vec<(String, f64)> {
     moving(record).map(|(name, limit)| (name, limit.value)).collect()
 }
 
 /// What the same limits allow in requests of so many bytes a second.
-pub fn of_requests(record: &Record, size: u64) -> Vec<(String, f64)> {
+pub(crate) fn of_requests(record: &Record, size: u64) -> Vec<(String, f64)> {
     moving(record).map(|(name, limit)| (name, limit.value * 1e6 / size.max(1) as f64)).collect()
 }
 
 /// The least that a request takes, in microseconds.
-pub fn of_latency(record: &Record) -> Vec<(String, f64)> {
+pub(crate) fn of_latency(record: &Record) -> Vec<(String, f64)> {
     let linked = record.limits.iter().any(|limit| limit.name == "link round trip");
     let fits = |limit: &&MachineLimit| limit.unit == "us" && (!linked || limit.name != "loopback round trip");
     record.limits.iter().filter(fits).map(|limit| (limit.name.clone(), limit.value)).collect()
 }
 
 /// Limits of a case's rate, where its load has a size.
-pub fn of_case(record: &Record, case: &Case) -> Vec<(String, f64)> {
+pub(crate) fn of_case(record: &Record, case: &Case) -> Vec<(String, f64)> {
     match (&case.load, case.unit) {
         (_, Unit::MegabytesPerSecond) => of_throughput(record),
         (Load::Transfer(transfer), _) => of_requests(record, transfer.size),
@@ -45,7 +45,7 @@ pub fn of_case(record: &Record, case: &Case) -> Vec<(String, f64)> {
 }
 
 /// The machine's limits as a table; none where they were not measured.
-pub fn limits_table(record: &Record) -> Option<Table> {
+pub(crate) fn limits_table(record: &Record) -> Option<Table> {
     let how = "Measured in this run: what comes near to them has no far way to go. In the charts they are lines, for requests of a size as what \
                they allow of it.";
     let mut table =

@@ -10,13 +10,13 @@ use super::variant;
 use std::fmt::Write;
 
 /// Size of a chart in its own units, which are about a card's pixels on a phone and on a desk.
-pub const WIDTH: f64 = 360.0;
+pub(crate) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 256.0;
 /// The field: what is beside it has names, figures and the axes' labels.
-pub const LEFT: f64 = 46.0;
-pub const RIGHT: f64 = WIDTH - 48.0;
-pub const TOP: f64 = 12.0;
-pub const BOTTOM: f64 = HEIGHT - 42.0;
+pub(crate) const LEFT: f64 = 46.0;
+pub(crate) const RIGHT: f64 = WIDTH - 48.0;
+pub(crate) const TOP: f64 = 12.0;
+pub(crate) const BOTTOM: f64 = HEIGHT - 42.0;
 /// The least distance of two names.
 const APART: f64 = 14.0;
 /// Measured places that are ticks at most, and their least distance.
@@ -26,7 +26,7 @@ const TICKS_APART: f64 = 20.0;
 const ASIDE: f64 = 6.0;
 
 /// Draws the lines; `title` names the chart.
-pub fn draw(chart: &Lines, title: &str) -> Drawn {
+pub(crate) fn draw(chart: &Lines, title: &str) -> Drawn {
     let all = || chart.lines.iter().flat_map(|line| &line.points);
     let x = Scale::of(&chart.x, all().map(|point| point.x), LEFT + 8.0, RIGHT - 4.0);
     let measured = || all().filter(|point| !point.has_failed());

@@ -30,7 +30,7 @@ pub fn page(record: &Record, view: &PageView) -> String {
 }
 
 /// Begins a page.
-pub fn head(title: &str) -> String {
+pub(crate) fn head(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -40,7 +40,7 @@ pub fn head(title: &str) -> String {
 }
 
 /// Writes a view: the charts of the first section, the tables, the other charts.
-pub fn body(out: &mut String, view: &PageView) {
+pub(crate) fn body(out: &mut String, view: &PageView) {
     let first = view.charts.first().map(|chart| chart.section.as_str());
     let rest = view.charts.iter().position(|chart| Some(chart.section.as_str()) != first);
     let (lead, others) = view.charts.split_at(rest.unwrap_or(view.charts.len()));
@@ -69,7 +69,7 @@ fn header(out: &mut String, record: &Record, view: &PageView) {
 }
 
 /// Says what is what in all charts.
-pub fn key(out: &mut String, variants: &[&str]) {
+pub(crate) fn key(out: &mut String, variants: &[&str]) {
     out.push_str("<ul class=\"key\">");
     for name in variants {
         let _ = write!(

@@ -12,7 +12,7 @@ use std::fmt::Write;
 const ROW: u32 = 24;
 
 /// Draws the chart.
-pub fn draw(chart: &LoadParts) -> String {
+pub(crate) fn draw(chart: &LoadParts) -> String {
     let largest = chart.rows.iter().flat_map(|row| &row.parts).map(|(_, part)| *part).fold(1.0, f64::max);
     let end = largest * 1.06;
     let mut out = String::new();

@@ -25,10 +25,10 @@ const NAME_MAX: usize = 8;
 const APART: f64 = 46.0;
 
 /// From this part on a linear axis has no room for the small ones.
-pub const WIDE: f64 = 2.0;
+pub(crate) const WIDE: f64 = 2.0;
 
 /// Draws the groups; `title` names the chart.
-pub fn draw(chart: &Ratios, title: &str) -> String {
+pub(crate) fn draw(chart: &Ratios, title: &str) -> String {
     let rows = || chart.groups.iter().flat_map(|group| &group.rows);
     let (least, most) = chart.span.unwrap_or((1.0, 1.0));
     let logarithmic = rows().any(|row| row.value > WIDE) || most > WIDE;

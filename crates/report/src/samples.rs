@@ -25,7 +25,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Writes the table, the variants of a group together.
-pub fn table(out: &mut String, record: &Record) {
+pub(crate) fn table(out: &mut String, record: &Record) {
     let section = Section::begin(out, figures::ALL, HOW);
     html::open(out, figures::ALL, "all");
     out.push_str("<thead><tr>");

@@ -3,7 +3,7 @@
 use super::chart::Axis;
 
 /// An axis between two values and two places.
-pub struct Scale {
+pub(crate) struct Scale {
     /// The value at `start`.
     pub from: f64,
     /// The value at `end`.
@@ -16,7 +16,7 @@ pub struct Scale {
 
 impl Scale {
     /// An axis that has all these values on it.
-    pub fn of(axis: &Axis, values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
+    pub(crate) fn of(axis: &Axis, values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
         let positive = |value: &f64| value.is_finite() && (!axis.logarithmic || *value > 0.0);
         let values: Vec<f64> = values.filter(positive).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -30,7 +30,7 @@ impl Scale {
     }
 
     /// Where a value is; what is beyond an end is at that end.
-    pub fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let part = if self.logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
         } else {
@@ -40,12 +40,12 @@ impl Scale {
     }
 
     /// Says whether a value is on the axis.
-    pub fn holds(&self, value: f64) -> bool {
+    pub(crate) fn holds(&self, value: f64) -> bool {
         (self.from..=self.to).contains(&value)
     }
 
     /// Round values between the ends, at most six.
-    pub fn ticks(&self) -> Vec<f64> {
+    pub(crate) fn ticks(&self) -> Vec<f64> {
         let within = |value: &f64| self.holds(*value);
         if self.logarithmic {
             let steps = (-3..10).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));

@@ -5,7 +5,7 @@ use bench::measuring::{CaseRecord, Comparison, Figures, Interval, Record, Sample
 
 /// Which figure of a case a line shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub(crate) enum Figure {
     /// The rate in the case's unit.
     Rate,
     /// The median latency in microseconds.
@@ -16,7 +16,7 @@ pub enum Figure {
 
 impl Figure {
     /// Its interval.
-    pub fn of(self, figures: &Figures) -> Option<Interval> {
+    pub(crate) fn of(self, figures: &Figures) -> Option<Interval> {
         match self {
             Self::Rate => Some(figures.rate),
             Self::Median => figures.p50_us,
@@ -33,7 +33,7 @@ impl Figure {
     }
 
     /// Says whether a case shows no difference to the baseline in this figure.
-    pub fn is_unsure(self, figures: &Figures, noise: f64) -> bool {
+    pub(crate) fn is_unsure(self, figures: &Figures, noise: f64) -> bool {
         let Some(against) = &figures.against else { return false };
         match (self, against.added_us, figures.p50_us) {
             (Self::Rate, ..) => is_unsure(against),
@@ -48,13 +48,13 @@ impl Figure {
 }
 
 /// Says whether a comparison shows no difference, or one that is below the noise.
-pub fn is_unsure(against: &Comparison) -> bool {
+pub(crate) fn is_unsure(against: &Comparison) -> bool {
     !against.verdict.is_significant()
 }
 
 /// Draws a line for each variant, of the cases that `wanted` picks; `x` is where a case stands, or
 /// one of its samples. A variant without a point has no line.
-pub fn lines(
+pub(crate) fn lines(
     record: &Record,
     wanted: impl Fn(&CaseRecord) -> bool,
     figure: Figure,
@@ -82,7 +82,7 @@ pub fn lines(
 }
 
 /// Makes a chart of parts of the baseline's, of the groups that have any; none without.
-pub fn ratio_chart(
+pub(crate) fn ratio_chart(
     record: &Record,
     section: impl Into<String>,
     title: impl Into<String>,
@@ -95,14 +95,14 @@ pub fn ratio_chart(
 }
 
 /// Returns the rates of a group's cases that `wanted` picks, as parts of the baseline's.
-pub fn ratio_group(record: &Record, group: &str, wanted: impl Fn(&CaseRecord) -> bool) -> RatioGroup {
+pub(crate) fn ratio_group(record: &Record, group: &str, wanted: impl Fn(&CaseRecord) -> bool) -> RatioGroup {
     let own = record.cases.iter().filter(|case| case.group == group && wanted(case));
     RatioGroup { name: group.to_owned(), rows: own.filter_map(|case| ratio(record, case)).collect() }
 }
 
 /// The rate of a case as a part of the baseline's, with all pairs of repetitions; `None` of the
 /// baseline.
-pub fn ratio(record: &Record, case: &CaseRecord) -> Option<Ratio> {
+pub(crate) fn ratio(record: &Record, case: &CaseRecord) -> Option<Ratio> {
     let against = case.figures.as_ref()?.against.as_ref()?;
     let base = record.variant(&case.group, &record.settings.baseline)?;
     let unit = case.unit;

@@ -19,7 +19,7 @@ const HOW: &str = "The mean time at the server in µs, reported by the server it
     request; an operation of the case may take several.";
 
 /// Adds charts and a table to what an evaluation shows, where the server told.
-pub fn add(view: &mut PageView, record: &Record) {
+pub(crate) fn add(view: &mut PageView, record: &Record) {
     let groups: Vec<&str> = record.groups().into_iter().filter(|group| is_telling(record, group)).collect();
     let mut table = Table::new(
         TABLE,

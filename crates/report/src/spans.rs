@@ -20,7 +20,7 @@ const RIGHT: f64 = 104.0;
 const TICKS_MAX: usize = 4;
 
 /// Draws the rows; `title` names the chart.
-pub fn draw(chart: &Spans, title: &str) -> Drawn {
+pub(crate) fn draw(chart: &Spans, title: &str) -> Drawn {
     let ends: Vec<f64> = chart.spans.iter().flat_map(|span| span.ends).collect();
     let (near, far) = limit_lines::sort(&chart.limits, true, &ends);
     let all = ends.into_iter().chain(near.iter().map(|limit| limit.1));

@@ -40,7 +40,7 @@ impl StageStack {
 }
 
 /// How to read it.
-pub const HOW: &str = "Shorter is better: the work of the server's threads for one request or one MiB, stage behind stage, in \
+pub(crate) const HOW: &str = "Shorter is better: the work of the server's threads for one request or one MiB, stage behind stage, in \
     the order of the key, and below it how long requests waited first. The table has the figures.";
 
 const WIDTH: f64 = 340.0;
@@ -57,7 +57,7 @@ const THIN: f64 = 5.0;
 const STRIPE: f64 = 3.5;
 
 /// Draws the rows; `label` is what those hear who do not see.
-pub fn draw(chart: &Stacks, label: &str) -> String {
+pub(crate) fn draw(chart: &Stacks, label: &str) -> String {
     let most = chart.rows.iter().map(StageStack::work).fold(f64::MIN_POSITIVE, f64::max);
     let scale = (WIDTH - LEFT - RIGHT) / most;
     let height = HEAD + ROW * chart.rows.len() as f64;

@@ -5,7 +5,7 @@ use super::form::escape;
 use std::fmt::Write;
 
 /// A chart that is drawn, and what has to be said below it.
-pub struct Drawn {
+pub(crate) struct Drawn {
     /// The drawing.
     pub svg: String,
     /// Sentences: limits and repetitions that are beyond it.
@@ -13,7 +13,7 @@ pub struct Drawn {
 }
 
 /// Begins a drawing of this size. `title` names it, `words` say what it shows.
-pub fn begin(class: &str, size: (f64, f64), title: &str, words: &str) -> String {
+pub(crate) fn begin(class: &str, size: (f64, f64), title: &str, words: &str) -> String {
     let (width, height) = size;
     format!(
         r#"<svg class="{class}" viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title><desc>{}</desc>"#,
@@ -23,14 +23,14 @@ pub fn begin(class: &str, size: (f64, f64), title: &str, words: &str) -> String 
 }
 
 /// Writes a text.
-pub fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, content: &str) {
+pub(crate) fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, content: &str) {
     let content = escape(content);
     let _ =
         write!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{content}</text>"#);
 }
 
 /// Draws the interval of a bar: a line between two places with a stroke at each end.
-pub fn whisker(out: &mut String, from: f64, to: f64, middle: f64, half: f64) {
+pub(crate) fn whisker(out: &mut String, from: f64, to: f64, middle: f64, half: f64) {
     let (top, bottom) = (middle - half, middle + half);
     let _ = write!(
         out,
@@ -39,7 +39,7 @@ pub fn whisker(out: &mut String, from: f64, to: f64, middle: f64, half: f64) {
 }
 
 /// Draws small dots, all in one path: one of a page's thousands of repetitions takes a few bytes.
-pub fn dots(out: &mut String, class: &str, places: impl Iterator<Item = (f64, f64)>) {
+pub(crate) fn dots(out: &mut String, class: &str, places: impl Iterator<Item = (f64, f64)>) {
     let mut path = String::new();
     for (x, y) in places {
         let _ = write!(path, "M{x:.1} {y:.1}h0");
@@ -50,7 +50,7 @@ pub fn dots(out: &mut String, class: &str, places: impl Iterator<Item = (f64, f6
 }
 
 /// Draws small rings, likewise.
-pub fn rings(out: &mut String, class: &str, places: impl Iterator<Item = (f64, f64)>) {
+pub(crate) fn rings(out: &mut String, class: &str, places: impl Iterator<Item = (f64, f64)>) {
     let mut path = String::new();
     for (x, y) in places {
         let _ = write!(path, "M{:.1} {y:.1}a1.7 1.7 0 1 0 3.4 0a1.7 1.7 0 1 0-3.4 0", x - 1.7);

@@ -96,7 +96,7 @@ pub fn markdown(record: &Record, view: &PageView) -> String {
 }
 
 /// Writes a table with its title.
-pub fn markdown_table(out: &mut String, table: &Table) {
+pub(crate) fn markdown_table(out: &mut String, table: &Table) {
     let _ = write!(out, "\n## {}\n\n{}\n\n", table.title, table.how);
     let _ = writeln!(out, "| {} |", table.columns.join(" | "));
     let _ = writeln!(out, "|---{}|", "|---:".repeat(table.columns.len().saturating_sub(1)));

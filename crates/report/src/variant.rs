@@ -2,7 +2,7 @@
 //! them is needed alone.
 
 /// Returns what a variant does for who uses it, in a few words.
-pub fn meaning(variant: &str) -> &'static str {
+pub(crate) fn meaning(variant: &str) -> &'static str {
     match variant {
         "sys" => "trusts the client's word",
         "krb5" => "proves who calls",
@@ -18,7 +18,7 @@ pub fn meaning(variant: &str) -> &'static str {
 }
 
 /// Returns the class of a variant in the page's style.
-pub fn class(variant: &str) -> &'static str {
+pub(crate) fn class(variant: &str) -> &'static str {
     match variant {
         "sys" => "sys",
         "krb5" => "krb5",
@@ -29,7 +29,7 @@ pub fn class(variant: &str) -> &'static str {
 }
 
 /// Returns how a variant's line is broken.
-pub fn dashes(variant: &str) -> &'static str {
+pub(crate) fn dashes(variant: &str) -> &'static str {
     match variant {
         "sys" => "1 3",
         "krb5" => "6 3",
@@ -40,7 +40,7 @@ pub fn dashes(variant: &str) -> &'static str {
 }
 
 /// Draws a variant's shape around a place.
-pub fn mark(variant: &str, x: f64, y: f64) -> String {
+pub(crate) fn mark(variant: &str, x: f64, y: f64) -> String {
     let class = class(variant);
     let at = format!(r#"transform="translate({x:.1} {y:.1})""#);
     match variant {

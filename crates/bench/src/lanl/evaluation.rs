@@ -127,7 +127,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// Names what a copy does.
-pub fn title(copy: &Copy) -> String {
+pub(super) fn title(copy: &Copy) -> String {
     match copy.files {
         1 => format!("One file of {}", bytes(copy.size)),
         files => format!("{files} files of {}", bytes(copy.size)),

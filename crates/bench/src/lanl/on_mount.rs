@@ -70,7 +70,7 @@ pub fn drop_cache(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Names what differs.
-pub fn compare(source: &Path, copy: &Path, stop: &AtomicBool) -> Result<()> {
+pub(super) fn compare(source: &Path, copy: &Path, stop: &AtomicBool) -> Result<()> {
     if source.is_dir() {
         for entry in std::fs::read_dir(source)? {
             let name = entry?.file_name();

@@ -13,14 +13,14 @@ use nfs4::StableHow4;
 const PIPELINE: usize = 16;
 
 /// What is done with data as it arrives: its offset, its bytes.
-pub type Check<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
+pub(super) type Check<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 /// Writes an open file, in pieces of `size` bytes; false when it was stopped.
 ///
 /// # Errors
 /// The server's, and a restart of it in the middle, after which a COMMIT says nothing of earlier
 /// WRITEs (RFC 8881 section 18.3).
-pub fn write_through(
+pub(super) fn write_through(
     filesystem: &mut Filesystem,
     file: &OpenFile,
     data: &mut File,
@@ -127,7 +127,7 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
 ///
 /// # Errors
 /// The server's, and what `check` returns.
-pub fn read_through(
+pub(super) fn read_through(
     filesystem: &mut Filesystem,
     file: &OpenFile,
     size: u32,

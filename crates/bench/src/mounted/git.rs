@@ -28,7 +28,7 @@ const SIZE_MAX: u64 = 16 << 10;
 
 /// A bare repository in a temporary folder, for clones; it goes when this is dropped.
 #[derive(Debug)]
-pub struct BareRepository {
+pub(super) struct BareRepository {
     folder: tempfile::TempDir,
     /// Files of the working copy, and those that the other branch has otherwise.
     files: u64,
@@ -42,7 +42,7 @@ impl BareRepository {
     ///
     /// # Errors
     /// When git is missing, or what it said.
-    pub fn draw(seed: u64, stop: &AtomicBool) -> Result<Option<Self>> {
+    pub(super) fn draw(seed: u64, stop: &AtomicBool) -> Result<Option<Self>> {
         let folder = folder()?;
         let bare = bare(&folder);
         let mut made = git()?;
@@ -61,7 +61,7 @@ impl BareRepository {
     ///
     /// # Errors
     /// When git is missing, or what it said.
-    pub fn of(repository: &Path, stop: &AtomicBool) -> Result<Option<Self>> {
+    pub(super) fn of(repository: &Path, stop: &AtomicBool) -> Result<Option<Self>> {
         let folder = folder()?;
         let bare = bare(&folder);
         let mut clone = git()?;
@@ -88,7 +88,7 @@ impl BareRepository {
     ///
     /// # Errors
     /// What git said.
-    pub fn turn(&self, copy: &Path, stop: &AtomicBool) -> Result<Option<Counters>> {
+    pub(super) fn turn(&self, copy: &Path, stop: &AtomicBool) -> Result<Option<Counters>> {
         let mut counters = Counters::new();
         let (all, edited) = (self.files, self.edited.len() as u64);
         let inside = |arguments: &[&str]| -> Result<Command> {

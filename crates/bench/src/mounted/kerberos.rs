@@ -11,7 +11,7 @@ const MACHINE_PREFIX: &str = "krb5ccmachine_";
 
 /// Returns the encryption type of the session key of the ticket for `nfs@host`: in the user's
 /// cache, then in those that rpc.gssd keeps. `None` where there is no such ticket, or no klist.
-pub fn enctype(host: &str) -> Option<String> {
+pub(super) fn enctype(host: &str) -> Option<String> {
     let own = std::iter::once(None);
     own.chain(machine_caches().into_iter().map(Some)).find_map(|cache| {
         let mut command = KLIST.command().ok()?;

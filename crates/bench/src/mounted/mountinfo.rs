@@ -111,7 +111,7 @@ impl MountLine {
 }
 
 /// What stands for the encryption type of a mount without Kerberos.
-pub const NO_ENCTYPE: &str = "none";
+pub(super) const NO_ENCTYPE: &str = "none";
 
 impl MountFacts {
     /// Returns the encryption type, where there is one and it is known.

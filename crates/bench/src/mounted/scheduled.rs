@@ -73,7 +73,7 @@ impl SharedArrivals {
 ///
 /// # Errors
 /// A file that cannot be opened, read or written.
-pub fn run(
+pub(super) fn run(
     job: FioJob,
     rate: f64,
     folder: &Path,

@@ -12,19 +12,19 @@ use std::time::Duration;
 
 /// The files of the clients of a case.
 #[derive(Clone, Copy)]
-pub struct ClientFiles {
+pub(super) struct ClientFiles {
     pattern: Pattern,
     size: u64,
 }
 
 impl ClientFiles {
     /// Files of a flavor; each at least a MiB.
-    pub fn new(flavor: &str, size: u64) -> Self {
+    pub(super) fn new(flavor: &str, size: u64) -> Self {
         Self { pattern: pattern(flavor), size: size.max(1 << 20) }
     }
 
     /// Fills a client's file.
-    pub fn fill(self, mount: &mut ExportMount, stop: &AtomicBool) -> Result<()> {
+    pub(super) fn fill(self, mount: &mut ExportMount, stop: &AtomicBool) -> Result<()> {
         let conditions =
             Conditions { file_size: self.size, pattern: self.pattern, length: Duration::ZERO, stop };
         workload::fill(mount, &conditions)?;
@@ -40,7 +40,7 @@ fn pattern(flavor: &str) -> Pattern {
 }
 
 /// What all clients of a case do.
-pub struct ClientWork<'a> {
+pub(super) struct ClientWork<'a> {
     case: &'a Case,
     length: Duration,
     stop: &'a AtomicBool,
@@ -53,7 +53,7 @@ impl<'a> ClientWork<'a> {
     ///
     /// # Errors
     /// Those of looking at the repository of a case.
-    pub fn of(case: &'a Case, length: Duration, stop: &'a AtomicBool) -> Result<Self> {
+    pub(super) fn of(case: &'a Case, length: Duration, stop: &'a AtomicBool) -> Result<Self> {
         Ok(Self { case, length, stop, repositories: repositories(case, stop)? })
     }
 
@@ -102,7 +102,7 @@ fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::RepositorySha
 }
 
 /// Lets all clients begin at once and returns what they did together.
-pub fn run(mounts: &mut [ExportMount], work: &ClientWork<'_>) -> Result<(LoadTally, Counters)> {
+pub(super) fn run(mounts: &mut [ExportMount], work: &ClientWork<'_>) -> Result<(LoadTally, Counters)> {
     if let [mount] = mounts {
         return work.alone(mount, 0, 1);
     }

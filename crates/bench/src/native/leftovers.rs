@@ -10,26 +10,26 @@ type Origin = (String, Option<String>);
 
 /// Folders that stay at servers.
 #[derive(Debug, Default)]
-pub struct Leftovers(Vec<(Origin, String)>);
+pub(super) struct Leftovers(Vec<(Origin, String)>);
 
 impl Leftovers {
     /// Notes a folder.
-    pub fn add(&mut self, variant: &str, server_cpu: Option<&str>, folder: &str) {
+    pub(super) fn add(&mut self, variant: &str, server_cpu: Option<&str>, folder: &str) {
         self.0.push(((variant.to_owned(), server_cpu.map(str::to_owned)), folder.to_owned()));
     }
 
     /// Says whether there are any at one place.
-    pub fn any(&self, variant: &str, server_cpu: Option<&str>) -> bool {
+    pub(super) fn any(&self, variant: &str, server_cpu: Option<&str>) -> bool {
         self.0.iter().any(|((other, cpu), _)| other == variant && cpu.as_deref() == server_cpu)
     }
 
     /// Returns where there are any.
-    pub fn places(&self) -> BTreeSet<Origin> {
+    pub(super) fn places(&self) -> BTreeSet<Origin> {
         self.0.iter().map(|(place, _)| place.clone()).collect()
     }
 
     /// Removes those of one place, as far as that succeeds.
-    pub fn sweep(&mut self, variant: &str, server_cpu: Option<&str>, mount: &mut ExportMount) {
+    pub(super) fn sweep(&mut self, variant: &str, server_cpu: Option<&str>, mount: &mut ExportMount) {
         let mut stuck = false;
         self.0.retain(|((other, cpu), folder)| {
             let own = other == variant && cpu.as_deref() == server_cpu;
@@ -41,7 +41,7 @@ impl Leftovers {
     }
 
     /// Says what stays.
-    pub fn sentences(&self) -> Vec<String> {
+    pub(super) fn sentences(&self) -> Vec<String> {
         let folders: Vec<&str> = self.0.iter().map(|(_, folder)| folder.as_str()).collect();
         if folders.is_empty() {
             return Vec::new();

@@ -203,7 +203,7 @@ fn check(
     }
 }
 
-pub fn run(
+pub(super) fn run(
     shape: TransferShape,
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,

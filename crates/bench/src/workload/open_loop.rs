@@ -37,7 +37,7 @@ impl OpenArrivals {
 }
 
 /// Makes `rate` requests a second until the time is over, then waits for those that have begun.
-pub fn run(
+pub(super) fn run(
     shape: TransferShape,
     rate: f64,
     endpoint: &mut dyn Endpoint,

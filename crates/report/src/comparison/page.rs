@@ -21,7 +21,7 @@ fn places(compared: &Compared, records: [&Record; 2]) -> Table {
 }
 
 /// Tells the two servers apart: address and port as named in the command, program and date.
-pub fn identities(compared: &Compared, records: [&Record; 2]) -> [String; 2] {
+pub(super) fn identities(compared: &Compared, records: [&Record; 2]) -> [String; 2] {
     let [first, second] = &compared.runs;
     [(first, records[0]), (second, records[1])].map(|(run, record)| {
         format!(

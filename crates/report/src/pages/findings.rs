@@ -24,7 +24,7 @@ const HOW: &str = "Each statement of the paper with our figures beside it. Perce
 
 /// Whether a statement of the paper is true of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FindingVerdict {
+pub(super) enum FindingVerdict {
     /// It is.
     Holds,
     /// It is not.
@@ -37,7 +37,7 @@ pub enum FindingVerdict {
 
 /// A verdict on one statement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub(super) struct Finding {
     /// What the paper says.
     pub statement: &'static str,
     /// Our figures, for each of [`TESTS`].
@@ -47,13 +47,13 @@ pub struct Finding {
 }
 
 /// The tests in which variants are compared.
-pub const TESTS: [Part; 3] = [Part::Sizes, Part::Small, Part::Large];
+pub(super) const TESTS: [Part; 3] = [Part::Sizes, Part::Small, Part::Large];
 
 /// The variants that are NFS.
 const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 
 /// Judges all statements of the paper.
-pub fn findings(record: &Record) -> Vec<Finding> {
+pub(super) fn findings(record: &Record) -> Vec<Finding> {
     let noise = record.relative_noise();
     let unsure = |ratio: &Interval| ratio.contains(1.0) || (ratio.median - 1.0).abs() <= noise;
     let equal = |ratio: &Interval| match (ratio.median - 1.0).abs() <= ABOUT {
@@ -81,7 +81,7 @@ pub fn findings(record: &Record) -> Vec<Finding> {
 }
 
 /// Shows them.
-pub fn table(record: &Record) -> Table {
+pub(super) fn table(record: &Record) -> Table {
     let columns = ["the paper says", "does it hold here?", "by size", "small files", "large files"];
     let mut table = Table::new(TITLE, HOW, &columns);
     for finding in findings(record) {
@@ -98,7 +98,11 @@ pub fn table(record: &Record) -> Table {
 }
 
 /// The cases of a part with one variant that have not failed.
-pub fn cases<'a>(record: &'a Record, part: Part, variant: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
+pub(super) fn cases<'a>(
+    record: &'a Record,
+    part: Part,
+    variant: &'a str,
+) -> impl Iterator<Item = &'a CaseRecord> {
     let wanted = move |case: &&CaseRecord| case.axes.part() == Some(part) && case.variant == variant;
     record.cases.iter().filter(wanted).filter(|case| record.failure(&case.group, variant).is_none())
 }
@@ -138,7 +142,7 @@ fn judge(
 }
 
 /// The median part of the machine's processors that the client used; none where it is not known.
-pub fn client_busy(case: &CaseRecord) -> Option<Interval> {
+pub(super) fn client_busy(case: &CaseRecord) -> Option<Interval> {
     let busy: Option<Vec<f64>> =
         case.counted().map(|sample| sample.client_cpu_seconds.map(|seconds| sample.busy(seconds))).collect();
     busy.and_then(Interval::of)

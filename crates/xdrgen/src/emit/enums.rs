@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::names::{field_name, type_name};
 
 /// Writes the Rust enum of `name`.
-pub fn write(model: &Model, name: &str, values: &[(String, Value, Span)]) -> Result<String, Fault> {
+pub(super) fn write(model: &Model, name: &str, values: &[(String, Value, Span)]) -> Result<String, Fault> {
     let rust = type_name(name);
     let mut first = BTreeMap::new();
     let (mut variants, mut same) = (String::new(), String::new());

@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::names::{field_name, type_name};
 
 /// Writes the Rust struct of a definition.
-pub fn write(model: &Model, definition: &Definition, fields: &[Declaration]) -> String {
+pub(super) fn write(model: &Model, definition: &Definition, fields: &[Declaration]) -> String {
     let rust = type_name(&definition.name);
     let (lifetime, any) = lifetimes(model, definition);
     let (mut members, mut decode, mut encode, mut owned) =

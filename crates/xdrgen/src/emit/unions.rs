@@ -32,7 +32,7 @@ enum ArmKind<'a> {
 }
 
 /// Writes the Rust enum of a union.
-pub fn write(model: &Model, definition: &Definition, union: &Union) -> Result<String, Fault> {
+pub(super) fn write(model: &Model, definition: &Definition, union: &Union) -> Result<String, Fault> {
     let head = Discriminant::new(model, union);
     let mut parts = ArmParts::default();
     let mut labels = 0;

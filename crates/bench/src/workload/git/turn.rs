@@ -33,7 +33,7 @@ const SMALL: [(&str, usize); 5] = [
 ];
 
 /// A tree under work.
-pub struct TreeWork<'a> {
+pub(super) struct TreeWork<'a> {
     pub tree: &'a mut dyn Tree,
     pub tally: &'a mut LoadTally,
     pub counters: Counters,
@@ -41,7 +41,7 @@ pub struct TreeWork<'a> {
 
 impl TreeWork<'_> {
     /// Does all of it once.
-    pub fn turn(&mut self, repository: &RepositoryShape) -> Result<()> {
+    pub(super) fn turn(&mut self, repository: &RepositoryShape) -> Result<()> {
         self.clone(repository)?;
         self.status(repository)?;
         self.checkout(repository)?;
