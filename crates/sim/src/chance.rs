@@ -4,22 +4,22 @@ use std::time::Duration;
 
 /// A generator of numbers that a seed decides (SplitMix64).
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// Begins with a seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x6f72_7468_7275_7321)
     }
 
     /// Splits off a generator of its own, so that what draws from it does not move the draws of
     /// others.
-    pub fn split(&mut self) -> Self {
+    pub(crate) fn split(&mut self) -> Self {
         Self(self.next())
     }
 
     /// Draws 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,28 +28,28 @@ impl Chance {
     }
 
     /// Draws a number below `end`; 0 for an `end` of 0.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % (end.max(1) as u64)).unwrap_or_default()
     }
 
     /// Draws a number from `start` to `end`, both included.
-    pub fn between(&mut self, start: usize, end: usize) -> usize {
+    pub(crate) fn between(&mut self, start: usize, end: usize) -> usize {
         start + self.below(end.saturating_sub(start) + 1)
     }
 
     /// Is true once in `n` times.
-    pub fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
     /// Draws a time between two.
-    pub fn time(&mut self, start: Duration, end: Duration) -> Duration {
+    pub(crate) fn time(&mut self, start: Duration, end: Duration) -> Duration {
         let span = u64::try_from(end.saturating_sub(start).as_nanos()).unwrap_or(u64::MAX);
         start + Duration::from_nanos(self.next() % span.max(1))
     }
 
     /// Draws a time in milliseconds between two.
-    pub fn millis(&mut self, start: u64, end: u64) -> Duration {
+    pub(crate) fn millis(&mut self, start: u64, end: u64) -> Duration {
         self.time(Duration::from_millis(start), Duration::from_millis(end))
     }
 }

@@ -20,29 +20,29 @@ use vfs::{
 };
 
 /// What unwinds out of the server when the machine crashes in the middle of an operation.
-pub struct Crash;
+pub(crate) struct Crash;
 
 /// The fuse has burned down: the machine has crashed.
 const BURNED: i64 = -1;
 
 /// Decides at which step of the disk the machine crashes.
 #[derive(Clone, Default)]
-pub struct Fuse(Arc<AtomicI64>);
+pub(crate) struct Fuse(Arc<AtomicI64>);
 
 impl Fuse {
     /// The machine will crash before the `steps`th step from now, or in no step with 0.
-    pub fn set(&self, steps: i64) {
+    pub(crate) fn set(&self, steps: i64) {
         self.0.store(steps, Relaxed);
     }
 
     /// Returns whether the machine has crashed since the fuse was last set. The runtime catches the
     /// unwinding of deferred calls, so this alone tells.
-    pub fn is_burned(&self) -> bool {
+    pub(crate) fn is_burned(&self) -> bool {
         self.0.load(Relaxed) == BURNED
     }
 
     /// Takes a step. After a crash no step is taken any more.
-    pub fn burn(&self) {
+    pub(crate) fn burn(&self) {
         match self.0.load(Relaxed) {
             0 => {}
             1 | BURNED => {
@@ -55,7 +55,7 @@ impl Fuse {
 }
 
 /// The disk: survives the server.
-pub struct Disk {
+pub(crate) struct Disk {
     files: MemoryBackend,
     unsynced: Arc<Mutex<Unsynced>>,
     fuse: Fuse,
@@ -68,7 +68,7 @@ pub struct Disk {
 
 impl Disk {
     /// Puts a file system on a disk.
-    pub fn new(files: MemoryBackend, fuse: Fuse, slow: bool, mutation: Mutation) -> Self {
+    pub(crate) fn new(files: MemoryBackend, fuse: Fuse, slow: bool, mutation: Mutation) -> Self {
         Self { files, unsynced: Arc::default(), fuse, slow, mutation, late: Mutex::default() }
     }
 
@@ -78,13 +78,13 @@ impl Disk {
     }
 
     /// Makes the syncs that a deliberate fault has put off.
-    pub fn sync_late(&self) {
+    pub(crate) fn sync_late(&self) {
         let late = std::mem::take(&mut *lock(&self.late));
         late.iter().for_each(|directory| lock(&self.unsynced).sync_directory(directory));
     }
 
     /// The machine loses its power.
-    pub fn lose_power(&self, chance: &mut Chance) {
+    pub(crate) fn lose_power(&self, chance: &mut Chance) {
         lock(&self.late).clear();
         let mut unsynced = lock(&self.unsynced);
         unsynced.undo_names(&self.files, chance);
@@ -105,14 +105,14 @@ impl Disk {
     }
 
     /// Reads a file by its path, as it is now; nothing where there is none.
-    pub fn read(&self, path: &str) -> Option<Vec<u8>> {
+    pub(crate) fn read(&self, path: &str) -> Option<Vec<u8>> {
         let handle = self.find(path)?;
         let file = self.files.open(&Caller::root(), &handle, OpenAccess { read: true, write: false });
         content(&*file.ok()?)
     }
 
     /// Whether there is something of this name.
-    pub fn exists(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         self.find(path).is_some()
     }
 
@@ -124,7 +124,7 @@ impl Disk {
 
     /// Makes directories and files that everybody may write to: the ones whose names end with a
     /// slash, and the others.
-    pub fn prepare(&self, paths: &[String]) {
+    pub(crate) fn prepare(&self, paths: &[String]) {
         let root = Caller::root();
         for path in paths {
             let (directory, is_directory) = (path.trim_end_matches('/'), path.ends_with('/'));

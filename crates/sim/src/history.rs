@@ -33,7 +33,7 @@ impl fmt::Display for Violation {
 
 /// What is done with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub(crate) enum Act {
     /// It is made, and must not be there; a repetition with the same tag counts as the first if
     /// `repeats`.
     Create {
@@ -57,7 +57,7 @@ pub enum Act {
 
 /// An operation on a name.
 #[derive(Clone, Debug)]
-pub struct NameOp {
+pub(crate) struct NameOp {
     /// Who.
     pub client: usize,
     /// On which path.
@@ -76,7 +76,7 @@ pub struct NameOp {
 
 /// A write of whole blocks of a file that one worker writes.
 #[derive(Clone, Debug)]
-pub struct WriteOp {
+pub(crate) struct WriteOp {
     /// The file.
     pub file: u64,
     /// The first block and how many.
@@ -93,7 +93,7 @@ pub struct WriteOp {
 
 /// A read of a block.
 #[derive(Clone, Debug)]
-pub struct ReadOp {
+pub(crate) struct ReadOp {
     /// Who.
     pub client: usize,
     /// The file.
@@ -110,7 +110,7 @@ pub struct ReadOp {
 
 /// A locked byte, for as long as its owner could be sure of it.
 #[derive(Clone, Debug)]
-pub struct Hold {
+pub(crate) struct Hold {
     /// Client, life and worker.
     pub owner: (usize, u32, usize),
     /// The file.
@@ -127,7 +127,7 @@ pub struct Hold {
 
 /// A share reservation, for as long as its owner could be sure of it.
 #[derive(Clone, Debug)]
-pub struct ShareHold {
+pub(crate) struct ShareHold {
     /// Client, life and worker.
     pub owner: (usize, u32, usize),
     /// The hash of the file's path.
@@ -144,7 +144,7 @@ pub struct ShareHold {
 
 /// A delegation, for as long as its holder knows that the server had not revoked it.
 #[derive(Clone, Debug)]
-pub struct DelegationHold {
+pub(crate) struct DelegationHold {
     /// Client and life.
     pub client: (usize, u32),
     /// The hash of the file's path.
@@ -162,7 +162,7 @@ pub struct DelegationHold {
 
 /// A size that a client without a delegation has got.
 #[derive(Clone, Debug)]
-pub struct SizeLook {
+pub(crate) struct SizeLook {
     /// Client and life.
     pub client: (usize, u32),
     /// The hash of the file's path.
@@ -177,7 +177,7 @@ pub struct SizeLook {
 
 /// A record that was appended to a file under a lock.
 #[derive(Clone, Debug)]
-pub struct Append {
+pub(crate) struct Append {
     /// Who.
     pub client: usize,
     /// The record.
@@ -190,7 +190,7 @@ pub struct Append {
 
 /// All of it.
 #[derive(Default)]
-pub struct History {
+pub(crate) struct History {
     /// When the server crashed.
     pub crashes: Vec<Duration>,
     /// When its machine lost its power as well.
@@ -223,7 +223,7 @@ pub struct History {
 
 impl History {
     /// Notes what must not be.
-    pub fn complain(&mut self, property: &'static str, what: String, now: Duration) {
+    pub(crate) fn complain(&mut self, property: &'static str, what: String, now: Duration) {
         let events = vec![crate::trace::line(now, format_args!("{what}"))];
         self.complaints.push(Violation { property, what, events });
     }
@@ -235,7 +235,7 @@ impl History {
 
     /// When a lease ends at the earliest that was renewed then: where the server's clock jumps, it
     /// ends earlier.
-    pub fn lease_end(&self, renewed: Duration) -> Duration {
+    pub(crate) fn lease_end(&self, renewed: Duration) -> Duration {
         let mut end = renewed + LEASE;
         for (at, jump) in self.jumps.iter().filter(|(at, _)| *at > renewed) {
             if *at < end {
@@ -248,7 +248,7 @@ impl History {
     /// Whether a client whose lease was renewed last at `renewed` may reclaim for certain when it
     /// is answered at `now`: it held the lease when the server crashed first, and no grace period
     /// since then was over.
-    pub fn may_reclaim(&self, renewed: Duration, now: Duration, grace: Duration) -> bool {
+    pub(crate) fn may_reclaim(&self, renewed: Duration, now: Duration, grace: Duration) -> bool {
         let crashes: Vec<Duration> = self.crashes.iter().copied().filter(|crash| *crash >= renewed).collect();
         let Some(first) = crashes.first() else { return false };
         let ends = crashes.iter().skip(1).copied().chain([now]);
@@ -260,14 +260,14 @@ impl History {
     }
 
     /// Notes that nobody waits for the answer of an operation any more.
-    pub fn lose(&mut self, at: usize) {
+    pub(crate) fn lose(&mut self, at: usize) {
         if let Some(op) = self.names.get_mut(at) {
             op.lost = true;
         }
     }
 
     /// The same of all operations of a client.
-    pub fn lose_all(&mut self, client: usize) {
+    pub(crate) fn lose_all(&mut self, client: usize) {
         self.names
             .iter_mut()
             .filter(|op| op.client == client && op.end.is_none())
@@ -276,7 +276,7 @@ impl History {
 
     /// Notes that what was lost of a client's cannot be carried out any more: its sessions of
     /// before are gone.
-    pub fn settle(&mut self, client: usize, now: Duration) {
+    pub(crate) fn settle(&mut self, client: usize, now: Duration) {
         let lost = self.names.iter_mut().filter(|op| op.client == client && op.lost && op.end.is_none());
         lost.for_each(|op| op.end = Some(now));
     }

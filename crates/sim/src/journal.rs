@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The journal: survives the server.
 #[derive(Clone, Default)]
-pub struct Journal {
+pub(crate) struct Journal {
     file: Arc<Mutex<File>>,
     fuse: Fuse,
     /// A deliberate fault: what is recorded is never synced.
@@ -24,7 +24,7 @@ struct File {
 
 impl Journal {
     /// Makes an empty journal on the disk whose fuse this is.
-    pub fn new(fuse: Fuse, forgets: bool) -> Self {
+    pub(crate) fn new(fuse: Fuse, forgets: bool) -> Self {
         Self { fuse, forgets, ..Self::default() }
     }
 
@@ -33,7 +33,7 @@ impl Journal {
     }
 
     /// The machine loses its power: of what was not synced some bytes are there, and some are not.
-    pub fn lose_power(&self, chance: &mut Chance) {
+    pub(crate) fn lose_power(&self, chance: &mut Chance) {
         let mut file = self.file();
         let loose = file.text.len() - file.synced;
         let kept = if self.forgets { 0 } else { chance.below(loose + 1) };
@@ -42,7 +42,7 @@ impl Journal {
     }
 
     /// Reads the journal as a start does, and writes it anew.
-    pub fn open(&self) -> Result<Vec<PriorClient>, String> {
+    pub(crate) fn open(&self) -> Result<Vec<PriorClient>, String> {
         let mut file = self.file();
         let owners =
             journal_owners(&file.text).map_err(|line| format!("the journal is damaged: {line:?}"))?;

@@ -28,7 +28,7 @@ const REFUSES_ONE_IN: usize = 100;
 const EPOCH: u64 = 1_800_000_000;
 
 /// What becomes of a connection.
-pub enum Out {
+pub(crate) enum Out {
     /// A record goes out, without its mark.
     Record(u64, Vec<u8>),
     /// The server closes the connection.
@@ -36,7 +36,7 @@ pub enum Out {
 }
 
 /// What a step of the machine came to.
-pub struct Step {
+pub(crate) struct Step {
     /// What goes out, in this order.
     pub out: Vec<Out>,
     /// Whether the machine crashed in the middle; then nothing goes out.
@@ -56,7 +56,7 @@ struct Running {
 }
 
 /// The machine.
-pub struct Machine {
+pub(crate) struct Machine {
     plan: Plan,
     disk: Arc<Disk>,
     journal: Journal,
@@ -89,7 +89,7 @@ impl CallbackTransport for Wire {
 
 impl Machine {
     /// Builds a machine with an empty disk but for `paths`; it is off.
-    pub fn new(plan: &Plan, paths: &[String], mut chance: Chance) -> Self {
+    pub(crate) fn new(plan: &Plan, paths: &[String], mut chance: Chance) -> Self {
         let (fuse, wall) = (Fuse::default(), Arc::new(AtomicU64::new(0)));
         let told = wall.clone();
         let clock = move || {
@@ -119,23 +119,23 @@ impl Machine {
     }
 
     /// The disk, for a look at the end.
-    pub fn disk(&self) -> &Disk {
+    pub(crate) fn disk(&self) -> &Disk {
         &self.disk
     }
 
     /// Whether the server runs.
-    pub fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.running.is_some()
     }
 
     /// What the server holds for its clients.
-    pub fn counts(&self) -> Option<Counts> {
+    pub(crate) fn counts(&self) -> Option<Counts> {
         self.running.as_ref().map(|running| running.service.server().engine().counts())
     }
 
     /// Sets the clocks: the time since the server's start, and nanoseconds on the wall since the
     /// simulation's.
-    pub fn set_clocks(&self, clock: Duration, wall: i64) {
+    pub(crate) fn set_clocks(&self, clock: Duration, wall: i64) {
         self.clock.store(u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.wall.store((EPOCH * 1_000_000_000).saturating_add_signed(wall), Relaxed);
     }
@@ -144,7 +144,7 @@ impl Machine {
     ///
     /// # Errors
     /// When it does not come up again with what the crash has left.
-    pub fn start(&mut self) -> Result<(), String> {
+    pub(crate) fn start(&mut self) -> Result<(), String> {
         let prior_clients = self.journal.open()?;
         self.starts += 1;
         let mut hash_key = [0; 16];
@@ -198,7 +198,7 @@ impl Machine {
     }
 
     /// The server ends at once; with its power the machine also loses what was not synced.
-    pub fn crash(&mut self, power: bool) {
+    pub(crate) fn crash(&mut self, power: bool) {
         self.running = None;
         self.fuse.set(0);
         if power {
@@ -208,7 +208,7 @@ impl Machine {
     }
 
     /// A tick of the server with these records.
-    pub fn tick(&mut self, records: Vec<(u64, Vec<u8>)>) -> Step {
+    pub(crate) fn tick(&mut self, records: Vec<(u64, Vec<u8>)>) -> Step {
         let tamper = &mut self.tamper;
         let peer = SocketAddr::from(([192, 0, 2, 1], 700));
         let mut requests: Vec<Request> = records
@@ -236,17 +236,17 @@ impl Machine {
     }
 
     /// Whether the pools have tasks with a step to run.
-    pub fn has_away(&self) -> bool {
+    pub(crate) fn has_away(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.executor.waiting() > 0)
     }
 
     /// Whether deferred calls have come back, whose replies the next tick sends.
-    pub fn has_back(&self) -> bool {
+    pub(crate) fn has_back(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.rung.load(Relaxed))
     }
 
     /// Runs one step of one task of the pools.
-    pub fn carry_out(&mut self) -> Step {
+    pub(crate) fn carry_out(&mut self) -> Step {
         self.run(|running| {
             running.executor.step();
             Vec::new()
@@ -254,7 +254,7 @@ impl Machine {
     }
 
     /// A connection is gone.
-    pub fn closed(&mut self, connection: u64) -> Step {
+    pub(crate) fn closed(&mut self, connection: u64) -> Step {
         self.run(|running| {
             running.service.closed(ConnectionId(connection));
             Vec::new()
@@ -262,7 +262,7 @@ impl Machine {
     }
 
     /// What is done once a second.
-    pub fn housekeeping(&mut self) -> Step {
+    pub(crate) fn housekeeping(&mut self) -> Step {
         self.disk.sync_late();
         self.run(|running| {
             housekeeping::round(&running.service, &running.exports, false);

@@ -83,7 +83,7 @@ const RESULT_SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 4 + 16;
 
 /// Changes records on their way into the server and out of it.
 #[derive(Default)]
-pub struct Tamper {
+pub(crate) struct Tamper {
     mutation: Mutation,
     /// For each session and slot, or owner: the last request, and how many retries of it were made
     /// new requests.
@@ -94,18 +94,18 @@ pub struct Tamper {
 
 impl Tamper {
     /// Makes what a mutation needs; the records pass by any other unchanged.
-    pub fn new(mutation: Mutation) -> Self {
+    pub(crate) fn new(mutation: Mutation) -> Self {
         Self { mutation, ..Self::default() }
     }
 
     /// The server has forgotten all.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.slots.clear();
         self.replies.clear();
     }
 
     /// A record on its way to the server.
-    pub fn request(&mut self, record: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn request(&mut self, record: Vec<u8>) -> Vec<u8> {
         match self.mutation {
             Mutation::ReplyCacheBypassed => self.renumber(record),
             Mutation::LocksShared => change_operations(record, |operation| {
@@ -124,7 +124,7 @@ impl Tamper {
     }
 
     /// A record on its way from the server, behind the room for its mark.
-    pub fn reply(&mut self, mut record: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn reply(&mut self, mut record: Vec<u8>) -> Vec<u8> {
         let Some(xid) = record.get(4..8).and_then(|xid| xid.try_into().ok()).map(u32::from_be_bytes) else {
             return record;
         };

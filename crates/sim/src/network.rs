@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Which way a record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// From a client.
     ToServer,
     /// To a client.
@@ -41,7 +41,7 @@ struct Link {
 }
 
 /// All connections.
-pub struct Network {
+pub(crate) struct Network {
     links: BTreeMap<u64, Link>,
     next: u64,
     /// Until when nothing gets through, for each client.
@@ -52,19 +52,19 @@ pub struct Network {
 
 impl Network {
     /// Makes a network without connections.
-    pub fn new(hosts: usize, delay_max: Duration, chance: Chance) -> Self {
+    pub(crate) fn new(hosts: usize, delay_max: Duration, chance: Chance) -> Self {
         Self { links: BTreeMap::new(), next: 0, blocked: vec![Duration::ZERO; hosts], delay_max, chance }
     }
 
     /// Cuts a client off until then.
-    pub fn block(&mut self, host: usize, until: Duration) {
+    pub(crate) fn block(&mut self, host: usize, until: Duration) {
         if let Some(blocked) = self.blocked.get_mut(host) {
             *blocked = until.max(*blocked);
         }
     }
 
     /// When something that leaves now arrives.
-    pub fn arrival(&mut self, host: usize, now: Duration) -> Duration {
+    pub(crate) fn arrival(&mut self, host: usize, now: Duration) -> Duration {
         let blocked = self.blocked.get(host).copied().unwrap_or_default();
         let mut delay = self.chance.time(Duration::from_micros(50), self.delay_max);
         // Now and then a segment is lost, and TCP waits before it sends it again.
@@ -75,7 +75,7 @@ impl Network {
     }
 
     /// Opens a connection.
-    pub fn open(&mut self, host: usize) -> u64 {
+    pub(crate) fn open(&mut self, host: usize) -> u64 {
         self.next += 1;
         let (to_server, to_client) = Default::default();
         self.links.insert(self.next, Link { host, client: true, server: true, to_server, to_client });
@@ -83,23 +83,23 @@ impl Network {
     }
 
     /// Whether the client thinks that a connection is there.
-    pub fn is_up(&self, connection: u64) -> bool {
+    pub(crate) fn is_up(&self, connection: u64) -> bool {
         self.links.get(&connection).is_some_and(|link| link.client)
     }
 
     /// Whose connection it is.
-    pub fn host(&self, connection: u64) -> Option<usize> {
+    pub(crate) fn host(&self, connection: u64) -> Option<usize> {
         self.links.get(&connection).map(|link| link.host)
     }
 
     /// The connections that clients think are there.
-    pub fn all(&self) -> Vec<u64> {
+    pub(crate) fn all(&self) -> Vec<u64> {
         self.links.iter().filter(|(_, link)| link.client).map(|(connection, _)| *connection).collect()
     }
 
     /// Sends a record: its number in its direction and when it arrives. Nothing when the sender
     /// knows the connection to be gone.
-    pub fn send(&mut self, connection: u64, way: Way, now: Duration) -> Option<(u64, Duration)> {
+    pub(crate) fn send(&mut self, connection: u64, way: Way, now: Duration) -> Option<(u64, Duration)> {
         let host = self.host(connection)?;
         let arrival = self.arrival(host, now);
         let link = self.links.get_mut(&connection)?;
@@ -114,7 +114,7 @@ impl Network {
     }
 
     /// Whether a record arrives after all.
-    pub fn arrives(&mut self, connection: u64, way: Way, number: u64) -> bool {
+    pub(crate) fn arrives(&mut self, connection: u64, way: Way, number: u64) -> bool {
         let Some(link) = self.links.get_mut(&connection) else { return false };
         let listens = if way == Way::ToServer { link.server } else { link.client };
         let direction = link.direction(way);
@@ -127,7 +127,7 @@ impl Network {
 
     /// Cuts a connection: of what is on its way some arrives. Returns when the client and the
     /// server learn of it.
-    pub fn cut(&mut self, connection: u64, now: Duration) -> Option<(Duration, Duration)> {
+    pub(crate) fn cut(&mut self, connection: u64, now: Duration) -> Option<(Duration, Duration)> {
         let chance = &mut self.chance;
         let link = self.links.get_mut(&connection)?;
         let mut lose = |direction: &mut Direction| {
@@ -144,7 +144,7 @@ impl Network {
 
     /// The server is gone: nothing more arrives there, and some of what it has sent does. Returns
     /// the connections and when their clients learn of it.
-    pub fn cut_all(&mut self, now: Duration) -> Vec<(u64, Duration)> {
+    pub(crate) fn cut_all(&mut self, now: Duration) -> Vec<(u64, Duration)> {
         let all: Vec<u64> = self.links.keys().copied().collect();
         let mut cut = Vec::new();
         for connection in all {
@@ -159,7 +159,7 @@ impl Network {
     }
 
     /// An end has learnt that a connection is gone; false if it knew.
-    pub fn learn(&mut self, connection: u64, way: Way) -> bool {
+    pub(crate) fn learn(&mut self, connection: u64, way: Way) -> bool {
         let Some(link) = self.links.get_mut(&connection) else { return false };
         let end = if way == Way::ToServer { &mut link.server } else { &mut link.client };
         let knew = !std::mem::replace(end, false);

@@ -6,13 +6,13 @@ use crate::mutation::Mutation;
 use std::time::Duration;
 
 /// The lease that the server grants.
-pub const LEASE: Duration = Duration::from_secs(20);
+pub(crate) const LEASE: Duration = Duration::from_secs(20);
 /// How long the server lets clients reclaim.
-pub const GRACE: Duration = Duration::from_secs(20);
+pub(crate) const GRACE: Duration = Duration::from_secs(20);
 
 /// The shape of one simulation.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// A deliberate fault.
     pub mutation: Mutation,
     /// Clients.
@@ -37,7 +37,7 @@ pub struct Plan {
 
 impl Plan {
     /// Draws the shape of a seed's simulation.
-    pub fn of(seed: u64, mutation: Mutation) -> (Self, Chance) {
+    pub(crate) fn of(seed: u64, mutation: Mutation) -> (Self, Chance) {
         let mut chance = Chance::new(seed);
         let courtesy = [Duration::ZERO, Duration::from_secs(30), Duration::from_secs(24 * 3600)];
         let plan = Self {

@@ -8,7 +8,7 @@ const LINES_KEPT: usize = 200_000;
 
 /// Takes in every event. Two runs of one seed have the same hash.
 #[derive(Debug, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     hash: Fnv,
     events: u64,
     lines: Option<Vec<String>>,
@@ -16,12 +16,12 @@ pub struct Trace {
 
 impl Trace {
     /// Makes a trace, with or without the lines.
-    pub fn new(keeps_lines: bool) -> Self {
+    pub(crate) fn new(keeps_lines: bool) -> Self {
         Self { lines: keeps_lines.then(Vec::new), ..Self::default() }
     }
 
     /// Takes in an event.
-    pub fn note(&mut self, now: Duration, event: fmt::Arguments<'_>) {
+    pub(crate) fn note(&mut self, now: Duration, event: fmt::Arguments<'_>) {
         self.events += 1;
         // A hash takes everything.
         let _ = write!(self.hash, "{} {event}", now.as_nanos());
@@ -31,28 +31,28 @@ impl Trace {
     }
 
     /// The hash of all that was taken in.
-    pub fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self) -> u64 {
         self.hash.0
     }
 
     /// How many events were taken in.
-    pub fn events(&self) -> u64 {
+    pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
     /// The lines, if they were kept.
-    pub fn into_lines(self) -> Vec<String> {
+    pub(crate) fn into_lines(self) -> Vec<String> {
         self.lines.unwrap_or_default()
     }
 }
 
 /// A line of a trace: the time in seconds, and what happened.
-pub fn line(now: Duration, event: fmt::Arguments<'_>) -> String {
+pub(crate) fn line(now: Duration, event: fmt::Arguments<'_>) -> String {
     format!("{:12.6}  {event}", now.as_secs_f64())
 }
 
 /// Hashes bytes, to tell records apart in a trace.
-pub fn digest(bytes: &[u8]) -> u64 {
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let mut hash = Fnv::default();
     hash.bytes(bytes);
     hash.0

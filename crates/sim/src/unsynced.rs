@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use vfs::{Backend, Caller, KeptObject, MemoryBackend, ObjectHandle, VfsError, VfsResult};
 
 /// A directory and a name in it.
-pub type Place<'a> = (&'a ObjectHandle, &'a [u8]);
+pub(crate) type Place<'a> = (&'a ObjectHandle, &'a [u8]);
 
 /// The unsynced changes of a disk.
 #[derive(Default)]
-pub struct Unsynced {
+pub(crate) struct Unsynced {
     /// By the bytes of the file's handle.
     pub data: BTreeMap<Vec<u8>, UnsyncedData>,
     /// The changes of names in each directory, in the order in which they were made.
@@ -17,7 +17,7 @@ pub struct Unsynced {
 }
 
 /// The content of a file when it was last synced, and the writes since then.
-pub struct UnsyncedData {
+pub(crate) struct UnsyncedData {
     /// The whole content.
     pub base: Vec<u8>,
     /// Offset and data of each write.
@@ -37,7 +37,7 @@ impl Unsynced {
     ///
     /// # Errors
     /// Those of the change, which then has changed nothing.
-    pub fn change<T>(
+    pub(crate) fn change<T>(
         &mut self,
         files: &MemoryBackend,
         places: &[Place<'_>],
@@ -64,14 +64,14 @@ impl Unsynced {
     }
 
     /// Puts the names of a directory on stable storage.
-    pub fn sync_directory(&mut self, directory: &ObjectHandle) {
+    pub(crate) fn sync_directory(&mut self, directory: &ObjectHandle) {
         self.names.remove(directory.as_bytes());
     }
 
     /// Puts on stable storage what leads to an object: its last change of a name, and all changes
     /// in the same directory before that. File systems with a journal do so when the object is
     /// synced.
-    pub fn sync_names_of(&mut self, object: &ObjectHandle) {
+    pub(crate) fn sync_names_of(&mut self, object: &ObjectHandle) {
         for changes in self.names.values_mut() {
             if let Some(last) = changes.iter().rposition(|change| change.objects.contains(object)) {
                 changes.drain(..=last);
@@ -80,7 +80,7 @@ impl Unsynced {
     }
 
     /// Undoes the last changes of names in each directory: any number of the unsynced ones.
-    pub fn undo_names(&mut self, files: &MemoryBackend, chance: &mut Chance) {
+    pub(crate) fn undo_names(&mut self, files: &MemoryBackend, chance: &mut Chance) {
         for (directory, mut changes) in std::mem::take(&mut self.names) {
             let Some(directory) = ObjectHandle::new(&directory) else { continue };
             let kept = chance.below(changes.len() + 1);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What is to happen.
 #[derive(Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// A task goes on.
     Wake(usize),
     /// A record arrives.
@@ -44,7 +44,7 @@ struct Waiting {
 }
 
 /// All that changes.
-pub struct Inner {
+pub(crate) struct Inner {
     pub(crate) plan: Plan,
     pub(crate) now: Duration,
     order: u64,
@@ -75,7 +75,7 @@ pub struct Inner {
 
 /// A handle of the world, for everything that lives in it.
 #[derive(Clone)]
-pub struct World(Rc<RefCell<Inner>>);
+pub(crate) struct World(Rc<RefCell<Inner>>);
 
 /// Notes an event of the world in its trace.
 macro_rules! note {
@@ -88,7 +88,7 @@ pub(crate) use note;
 
 impl World {
     /// Makes a world; the machine is off.
-    pub fn new(plan: Plan, mut chance: Chance, paths: &[String], keeps_lines: bool) -> Self {
+    pub(crate) fn new(plan: Plan, mut chance: Chance, paths: &[String], keeps_lines: bool) -> Self {
         let machine = Machine::new(&plan, paths, chance.split());
         let network = Network::new(plan.clients, plan.delay_max, chance.split());
         Self(Rc::new(RefCell::new(Inner {
@@ -117,22 +117,22 @@ impl World {
     }
 
     /// The world itself; not to be held over an await.
-    pub fn lock(&self) -> RefMut<'_, Inner> {
+    pub(crate) fn lock(&self) -> RefMut<'_, Inner> {
         self.0.borrow_mut()
     }
 
     /// The true time.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.0.borrow().now
     }
 
     /// Notes what a client does.
-    pub fn note(&self, what: fmt::Arguments<'_>) {
+    pub(crate) fn note(&self, what: fmt::Arguments<'_>) {
         note!(self.lock(), "{what}");
     }
 
     /// Waits.
-    pub async fn sleep(&self, time: Duration) {
+    pub(crate) async fn sleep(&self, time: Duration) {
         let at = {
             let mut inner = self.lock();
             let (at, task) = (inner.now + time, inner.current);
@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Waits until something holds, and looks ever less often.
-    pub async fn until(&self, mut holds: impl FnMut() -> bool) {
+    pub(crate) async fn until(&self, mut holds: impl FnMut() -> bool) {
         let mut pause = Duration::from_millis(2);
         while !holds() {
             self.sleep(pause).await;
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Connects a client to the server; nothing when nobody answers.
-    pub async fn connect(&self, host: usize) -> Option<u64> {
+    pub(crate) async fn connect(&self, host: usize) -> Option<u64> {
         let round_trip = {
             let mut inner = self.lock();
             let now = inner.now;
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Draws an XID.
-    pub fn xid(&self) -> u32 {
+    pub(crate) fn xid(&self) -> u32 {
         let mut inner = self.lock();
         inner.xid += 1;
         inner.xid
@@ -177,7 +177,7 @@ impl World {
 
     /// Sends a call and waits for its reply; nothing when the connection is gone or the time is
     /// over.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         connection: u64,
         xid: u32,
@@ -207,12 +207,12 @@ impl World {
     }
 
     /// Answers a callback.
-    pub fn answer(&self, connection: u64, record: Vec<u8>) {
+    pub(crate) fn answer(&self, connection: u64, record: Vec<u8>) {
         self.lock().send(connection, Way::ToServer, record);
     }
 
     /// A client gives a connection up.
-    pub fn hang_up(&self, connection: u64) {
+    pub(crate) fn hang_up(&self, connection: u64) {
         let mut inner = self.lock();
         let now = inner.now;
         if let Some((_, server)) = inner.network.cut(connection, now) {
@@ -225,20 +225,20 @@ impl World {
 
 impl Inner {
     /// Puts an event into the queue.
-    pub fn schedule(&mut self, at: Duration, event: Event) {
+    pub(crate) fn schedule(&mut self, at: Duration, event: Event) {
         self.order += 1;
         self.queue.insert((at, self.order), event);
     }
 
     /// Takes the next event and lets its time come.
-    pub fn next_event(&mut self) -> Option<Event> {
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
         let ((at, _), event) = self.queue.pop_first()?;
         self.now = at.max(self.now);
         Some(event)
     }
 
     /// What the server's clock says.
-    pub fn server_clock(&self) -> Duration {
+    pub(crate) fn server_clock(&self) -> Duration {
         self.now.saturating_sub(self.started) + self.jumped
     }
 
@@ -250,7 +250,7 @@ impl Inner {
     }
 
     /// Lets an event of network or server happen.
-    pub fn happen(&mut self, event: Event) {
+    pub(crate) fn happen(&mut self, event: Event) {
         match event {
             Event::Wake(task) => self.ready.push_back(task),
             Event::Arrive(connection, way, number, record) => {
@@ -366,7 +366,7 @@ impl Inner {
     }
 
     /// The server crashes now.
-    pub fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         if !self.machine.is_up() {
             return;
         }
@@ -377,7 +377,7 @@ impl Inner {
 
     /// The server ends, with the power of its machine or without it, and comes up again after
     /// `down`.
-    pub fn go_down(&mut self, power: bool, down: Duration) {
+    pub(crate) fn go_down(&mut self, power: bool, down: Duration) {
         self.machine.crash(power);
         self.inbox.clear();
         self.frozen_until = Duration::ZERO;
@@ -394,7 +394,7 @@ impl Inner {
     }
 
     /// The server starts.
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.started = self.now;
         self.jumped = Duration::ZERO;
         let wall = i64::try_from(self.now.as_nanos()).unwrap_or(i64::MAX).saturating_add(self.wall_off);

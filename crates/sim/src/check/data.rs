@@ -20,7 +20,7 @@ struct Seen {
 }
 
 /// Checks all reads, and the disk.
-pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     let mut writes: BTreeMap<(u64, usize), Vec<&WriteOp>> = BTreeMap::new();
     for write in &history.writes {
         let (start, count) = write.blocks;

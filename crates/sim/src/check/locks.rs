@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Checks all locks.
-pub fn check(history: &History) -> Vec<Violation> {
+pub(super) fn check(history: &History) -> Vec<Violation> {
     let mut bytes: BTreeMap<(u64, usize), Vec<&Hold>> = BTreeMap::new();
     for hold in &history.holds {
         bytes.entry((hold.file, hold.cell)).or_default().push(hold);

@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::history::{History, Violation};
 
 /// Checks everything.
-pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(crate) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     let mut violations = history.complaints.clone();
     violations.extend(names::check(history, disk));
     violations.extend(data::check(history, disk));

@@ -44,7 +44,7 @@ impl Way {
 }
 
 /// Checks all names.
-pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     let mut names: BTreeMap<&str, Vec<NameOp>> = BTreeMap::new();
     for op in &history.names {
         // A look that nobody answered says nothing.

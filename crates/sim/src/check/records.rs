@@ -8,7 +8,7 @@ use crate::work::appends::records;
 use std::collections::BTreeMap;
 
 /// Checks the file of records as it is at the end.
-pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     let content = disk.read("a/log").unwrap_or_default();
     let mut found: BTreeMap<u64, usize> = BTreeMap::new();
     let mut violations = Vec::new();

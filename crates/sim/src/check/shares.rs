@@ -9,7 +9,7 @@ const READ: u32 = 1;
 const WRITE: u32 = 2;
 
 /// Checks all opens, delegations and sizes.
-pub fn check(history: &History) -> Vec<Violation> {
+pub(super) fn check(history: &History) -> Vec<Violation> {
     let (opens, delegations) = (&history.shares, &history.delegations);
     let mut violations = Vec::new();
     for (at, one) in opens.iter().enumerate() {

@@ -8,7 +8,7 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 
 impl Client {
     /// Answers callbacks as they come, until the client is told to end.
-    pub async fn answer_callbacks(self: Rc<Self>) {
+    pub(crate) async fn answer_callbacks(self: Rc<Self>) {
         while !self.state.borrow().finished {
             let next = self.world.lock().callbacks.get_mut(&self.host).and_then(|all| all.pop_front());
             match next {

@@ -9,11 +9,11 @@ use xdr::{Decode, Decoder};
 
 /// A call whose outcome nobody knows: its session was lost.
 #[derive(Clone, Copy, Debug)]
-pub struct Lost;
+pub(crate) struct Lost;
 
 /// A COMPOUND's results.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// Of the last operation that ran.
     pub status: Nfsstat4,
     /// Of each.
@@ -33,7 +33,7 @@ impl Reply {
     }
 
     /// The filehandle that GETFH returned.
-    pub fn handle(&self) -> Option<Vec<u8>> {
+    pub(crate) fn handle(&self) -> Option<Vec<u8>> {
         self.results.iter().find_map(|result| match result {
             NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(ok)) => Some(ok.object.to_vec()),
             _ => None,
@@ -54,7 +54,7 @@ impl Client {
     ///
     /// # Errors
     /// The session was lost before the answer came.
-    pub async fn call(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
+    pub(crate) async fn call(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
         let free = || {
             let state = self.state.borrow();
             state.phase == Phase::Ready && state.slots.iter().any(|slot| !slot.busy)
@@ -67,7 +67,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::call`].
-    pub async fn run(&self, cached: bool, operations: impl Fn() -> Vec<Op>) -> Result<Reply, Lost> {
+    pub(crate) async fn run(&self, cached: bool, operations: impl Fn() -> Vec<Op>) -> Result<Reply, Lost> {
         loop {
             let reply = self.call(operations(), cached).await?;
             if !matches!(reply.status, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE) {
@@ -78,7 +78,7 @@ impl Client {
     }
 
     /// Waits for a time between two, in milliseconds.
-    pub async fn pause(&self, start: u64, end: u64) {
+    pub(crate) async fn pause(&self, start: u64, end: u64) {
         let time = self.draw(|chance| chance.millis(start, end));
         self.world.sleep(time).await;
     }

@@ -15,7 +15,7 @@ const REVOKED: u32 = SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
 
 /// A delegation that a client has.
 #[derive(Clone, Debug)]
-pub struct ClientDelegation {
+pub(super) struct ClientDelegation {
     /// The client ID that has it.
     clientid: u64,
     stateid: Stateid4,
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// Returns recalled delegations, and frees revoked ones, until the client is told to end.
-    pub async fn give_back(self: Rc<Self>) {
+    pub(crate) async fn give_back(self: Rc<Self>) {
         while !self.state.borrow().finished {
             let next = self.state.borrow_mut().recalls.pop_front();
             if let Some((stateid, handle)) = next {
@@ -155,7 +155,7 @@ impl Client {
     }
 
     /// Returns all delegations.
-    pub async fn return_all(&self) {
+    pub(crate) async fn return_all(&self) {
         loop {
             let next = self.state.borrow().delegations.first().cloned();
             let Some(held) = next else { return };

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Bytes of a file that are locked.
-pub const CELLS: usize = 12;
+pub(crate) const CELLS: usize = 12;
 
 /// An open file of one worker.
 #[derive(Debug)]
-pub struct Open {
+pub(crate) struct Open {
     /// Its number among the client's.
     pub(super) id: u64,
     /// What its path comes to: the same for all clients.
@@ -115,7 +115,12 @@ impl Client {
     ///
     /// # Errors
     /// The session was lost; the open, if there was one, is closed when the client is gone.
-    pub async fn open(&self, directory: &str, name: &str, worker: usize) -> Result<Rc<RefCell<Open>>, Lost> {
+    pub(crate) async fn open(
+        &self,
+        directory: &str,
+        name: &str,
+        worker: usize,
+    ) -> Result<Rc<RefCell<Open>>, Lost> {
         self.open_as(directory, name, worker, Reservation::PLAIN).await?.ok_or_else(|| {
             self.complain("a file that nobody denies can be opened", Nfsstat4::NFS4ERR_SHARE_DENIED);
             Lost
@@ -126,7 +131,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::open`].
-    pub async fn open_as(
+    pub(crate) async fn open_as(
         &self,
         directory: &str,
         name: &str,
@@ -193,7 +198,7 @@ impl Client {
     }
 
     /// Complains of a status that must not be.
-    pub fn complain(&self, property: &'static str, status: Nfsstat4) {
+    pub(crate) fn complain(&self, property: &'static str, status: Nfsstat4) {
         let now = self.world.now();
         let what = format!("client {}: {}", self.host, status.name());
         self.world.lock().history.complain(property, what, now);
@@ -204,7 +209,7 @@ impl Client {
     ///
     /// # Errors
     /// The session was lost.
-    pub async fn with(
+    pub(crate) async fn with(
         &self,
         open: &Rc<RefCell<Open>>,
         cached: bool,
@@ -247,7 +252,7 @@ impl Client {
     }
 
     /// Unlocks and closes a file, however often it takes.
-    pub async fn close(&self, open: Rc<RefCell<Open>>) {
+    pub(crate) async fn close(&self, open: Rc<RefCell<Open>>) {
         self.unlock(&open, 0, CELLS).await;
         {
             let mut inner = self.world.lock();
@@ -279,7 +284,7 @@ impl Client {
     ///
     /// # Errors
     /// The session was lost: nobody knows.
-    pub async fn lock(
+    pub(crate) async fn lock(
         &self,
         open: &Rc<RefCell<Open>>,
         write: bool,
@@ -333,7 +338,7 @@ impl Client {
     }
 
     /// Unlocks bytes, however often it takes.
-    pub async fn unlock(&self, open: &Rc<RefCell<Open>>, start: usize, length: usize) {
+    pub(crate) async fn unlock(&self, open: &Rc<RefCell<Open>>, start: usize, length: usize) {
         let range = start..(start + length).min(CELLS);
         let called = self.world.now();
         let mut released: Vec<usize> = Vec::new();

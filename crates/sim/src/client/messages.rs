@@ -6,10 +6,10 @@ use rpc::{AuthSys, CallHeader, OpaqueAuth};
 use xdr::{Encode, Encoder};
 
 /// An operation.
-pub type Op = NfsArgop4<'static>;
+pub(crate) type Op = NfsArgop4<'static>;
 
 /// The record of a COMPOUND of a minor version by AUTH_SYS.
-pub fn record(host: usize, xid: u32, minor: u32, operations: &[Op]) -> Vec<u8> {
+pub(crate) fn record(host: usize, xid: u32, minor: u32, operations: &[Op]) -> Vec<u8> {
     let mut credential = Encoder::new();
     let uid = 1000 + u32::try_from(host).unwrap_or(0);
     AuthSys::new(0, b"client", uid, uid, &[]).encode(&mut credential);
@@ -22,7 +22,7 @@ pub fn record(host: usize, xid: u32, minor: u32, operations: &[Op]) -> Vec<u8> {
 }
 
 /// EXCHANGE_ID (RFC 8881 section 18.35) of a client's life.
-pub fn exchange_id(host: usize, life: u32) -> Op {
+pub(crate) fn exchange_id(host: usize, life: u32) -> Op {
     let mut co_verifier = [1; 8];
     co_verifier[..4].copy_from_slice(&life.to_be_bytes());
     NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args {
@@ -37,7 +37,7 @@ pub fn exchange_id(host: usize, life: u32) -> Op {
 }
 
 /// CREATE_SESSION (section 18.36).
-pub fn create_session(clientid: Clientid4, sequence: u32, slots: u32) -> Op {
+pub(crate) fn create_session(clientid: Clientid4, sequence: u32, slots: u32) -> Op {
     let channel = |requests| ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: 1 << 16,
@@ -59,18 +59,18 @@ pub fn create_session(clientid: Clientid4, sequence: u32, slots: u32) -> Op {
 }
 
 /// The path to a directory of the export, by PUTROOTFH and LOOKUPs.
-pub fn at(path: &str) -> Vec<Op> {
+pub(crate) fn at(path: &str) -> Vec<Op> {
     let names = ["export"].into_iter().chain(path.split('/')).filter(|name| !name.is_empty());
     [NfsArgop4::OP_PUTROOTFH].into_iter().chain(names.map(lookup)).collect()
 }
 
 /// LOOKUP.
-pub fn lookup(name: &str) -> Op {
+pub(crate) fn lookup(name: &str) -> Op {
     NfsArgop4::OP_LOOKUP(Lookup4Args { objname: name.as_bytes().to_vec().into() })
 }
 
 /// PUTFH.
-pub fn put(handle: &[u8]) -> Op {
+pub(crate) fn put(handle: &[u8]) -> Op {
     NfsArgop4::OP_PUTFH(Putfh4Args { object: handle.to_vec().into() })
 }
 
@@ -81,7 +81,7 @@ fn mode() -> Fattr4<'static> {
 
 /// How an OPEN creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Creates {
+pub(crate) enum Creates {
     /// It takes what is there.
     Unchecked,
     /// It must be new.
@@ -92,7 +92,7 @@ pub enum Creates {
 
 /// share_access, with the delegation that the client wants, and share_deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     /// READ 1, WRITE 2, and a want.
     pub access: u32,
     /// READ 1, WRITE 2.
@@ -101,22 +101,27 @@ pub struct Reservation {
 
 impl Reservation {
     /// For reading and writing, without a delegation; denies nothing.
-    pub const PLAIN: Self = Self {
+    pub(crate) const PLAIN: Self = Self {
         access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
         deny: OPEN4_SHARE_DENY_NONE,
     };
 
     /// The same for NFSv4.0, which has no wants.
-    pub const V40: Self = Self { access: OPEN4_SHARE_ACCESS_BOTH, deny: OPEN4_SHARE_DENY_NONE };
+    pub(crate) const V40: Self = Self { access: OPEN4_SHARE_ACCESS_BOTH, deny: OPEN4_SHARE_DENY_NONE };
 }
 
 /// OPEN of a name (section 18.16).
-pub fn open(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Op {
+pub(crate) fn open(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Op {
     NfsArgop4::OP_OPEN(open_of(name, owner, creates, reservation))
 }
 
 /// The arguments of OPEN of a name.
-pub fn open_of(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Open4Args<'static> {
+pub(crate) fn open_of(
+    name: &str,
+    owner: &[u8],
+    creates: Creates,
+    reservation: Reservation,
+) -> Open4Args<'static> {
     let how = match creates {
         Creates::Unchecked => Createhow4::UNCHECKED4(mode()),
         Creates::Guarded => Createhow4::GUARDED4(mode()),
@@ -129,7 +134,7 @@ pub fn open_of(name: &str, owner: &[u8], creates: Creates, reservation: Reservat
 }
 
 /// OPEN that reclaims after a restart, with the delegation if there was one.
-pub fn reclaim(owner: &[u8], reservation: Reservation, delegation: OpenDelegationType4) -> Op {
+pub(crate) fn reclaim(owner: &[u8], reservation: Reservation, delegation: OpenDelegationType4) -> Op {
     let claim = OpenClaim4::CLAIM_PREVIOUS(delegation);
     NfsArgop4::OP_OPEN(open_with(owner, Openflag4::Default(Opentype4::OPEN4_NOCREATE), claim, reservation))
 }
@@ -151,44 +156,44 @@ fn open_with(
 }
 
 /// MKDIR, as NFSv4 has it: CREATE (section 18.4).
-pub fn mkdir(name: &str) -> Op {
+pub(crate) fn mkdir(name: &str) -> Op {
     let objname = name.as_bytes().to_vec().into();
     NfsArgop4::OP_CREATE(Create4Args { objtype: Createtype4::NF4DIR, objname, createattrs: mode() })
 }
 
 /// REMOVE.
-pub fn remove(name: &str) -> Op {
+pub(crate) fn remove(name: &str) -> Op {
     NfsArgop4::OP_REMOVE(Remove4Args { target: name.as_bytes().to_vec().into() })
 }
 
 /// RENAME.
-pub fn rename(from: &str, to: &str) -> Op {
+pub(crate) fn rename(from: &str, to: &str) -> Op {
     let [oldname, newname] = [from, to].map(|name| name.as_bytes().to_vec().into());
     NfsArgop4::OP_RENAME(Rename4Args { oldname, newname })
 }
 
 /// LINK.
-pub fn link(name: &str) -> Op {
+pub(crate) fn link(name: &str) -> Op {
     NfsArgop4::OP_LINK(Link4Args { newname: name.as_bytes().to_vec().into() })
 }
 
 /// READ.
-pub fn read(stateid: Stateid4, offset: u64, count: u32) -> Op {
+pub(crate) fn read(stateid: Stateid4, offset: u64, count: u32) -> Op {
     NfsArgop4::OP_READ(Read4Args { stateid, offset, count })
 }
 
 /// WRITE.
-pub fn write(stateid: Stateid4, offset: u64, data: Vec<u8>, stable: StableHow4) -> Op {
+pub(crate) fn write(stateid: Stateid4, offset: u64, data: Vec<u8>, stable: StableHow4) -> Op {
     NfsArgop4::OP_WRITE(Write4Args { stateid, offset, stable, data: data.into() })
 }
 
 /// COMMIT of the whole file.
-pub fn commit() -> Op {
+pub(crate) fn commit() -> Op {
     NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 })
 }
 
 /// The size that the last operation of a reply, a GETATTR, tells.
-pub fn size_of(reply: &Reply) -> Option<u64> {
+pub(crate) fn size_of(reply: &Reply) -> Option<u64> {
     match reply.results.last() {
         Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) => {
             decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).ok()?.size
@@ -198,6 +203,6 @@ pub fn size_of(reply: &Reply) -> Option<u64> {
 }
 
 /// GETATTR of the size.
-pub fn getattr_size() -> Op {
+pub(crate) fn getattr_size() -> Op {
     NfsArgop4::OP_GETATTR(Getattr4Args { attr_request: Bitmap4::of(&[FATTR4_SIZE]) })
 }

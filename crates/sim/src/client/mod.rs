@@ -9,10 +9,10 @@ mod messages;
 mod recover;
 mod v40;
 
-pub use calls::{Lost, Reply};
-pub use files::{CELLS, Open};
-pub use messages::*;
-pub use v40::{Client40, Opened40};
+pub(crate) use calls::{Lost, Reply};
+pub(crate) use files::{CELLS, Open};
+pub(crate) use messages::*;
+pub(crate) use v40::{Client40, Opened40};
 
 use crate::chance::Chance;
 use crate::plan::LEASE;
@@ -70,7 +70,7 @@ struct State {
 }
 
 /// A client, from one restart of its machine to the next.
-pub struct Client {
+pub(crate) struct Client {
     /// Where it lives.
     pub world: World,
     /// Its number.
@@ -83,7 +83,7 @@ pub struct Client {
 
 impl Client {
     /// Makes a client; it has no session yet.
-    pub fn new(world: &World, host: usize, life: u32) -> Rc<Self> {
+    pub(crate) fn new(world: &World, host: usize, life: u32) -> Rc<Self> {
         let chance = world.lock().chance.split();
         let links = vec![None; world.lock().plan.connections];
         let state = State { links, ..State::default() };
@@ -91,12 +91,12 @@ impl Client {
     }
 
     /// Draws from the client's own chance.
-    pub fn draw<T>(&self, draw: impl FnOnce(&mut Chance) -> T) -> T {
+    pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut Chance) -> T) -> T {
         draw(&mut self.chance.borrow_mut())
     }
 
     /// Keeps session and lease, until the client is told to end.
-    pub async fn manage(self: Rc<Self>) {
+    pub(crate) async fn manage(self: Rc<Self>) {
         loop {
             let (phase, renewed, finished) = {
                 let state = self.state.borrow();
@@ -122,7 +122,7 @@ impl Client {
     }
 
     /// The machine stops at once: what it held is no longer its own.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut inner = self.world.lock();
         let until = self.sure_until(&inner);
         for open in self.state.borrow().opens.values() {
@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// Says how far it is, for who wonders why nothing goes on.
-    pub fn tell(&self) -> String {
+    pub(crate) fn tell(&self) -> String {
         let state = self.state.borrow();
         let busy = state.slots.iter().filter(|slot| slot.busy).count();
         let (host, phase, opens) = (self.host, state.phase, state.opens.len());
@@ -143,7 +143,7 @@ impl Client {
     }
 
     /// Ends session and client, and tells whether the server let them go.
-    pub async fn finish(&self) {
+    pub(crate) async fn finish(&self) {
         self.destroy().await;
         self.state.borrow_mut().finished = true;
     }

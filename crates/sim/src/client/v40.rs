@@ -6,7 +6,7 @@ use nfs4::*;
 use std::rc::Rc;
 
 /// The client and its only open-owner.
-pub struct Client40 {
+pub(crate) struct Client40 {
     client: Rc<Client>,
     clientid: u64,
     /// The sequence number of the owner's last request.
@@ -16,7 +16,7 @@ pub struct Client40 {
 }
 
 /// The outcome of an OPEN.
-pub enum Opened40 {
+pub(crate) enum Opened40 {
     /// It is open, with this handle and stateid.
     Open(Vec<u8>, Stateid4),
     /// The server answered with this status, and has executed nothing.
@@ -27,7 +27,7 @@ pub enum Opened40 {
 
 impl Client40 {
     /// Makes the NFSv4.0 side of a client. The server does not know it yet.
-    pub fn new(client: Rc<Client>) -> Self {
+    pub(crate) fn new(client: Rc<Client>) -> Self {
         let seqid = client.draw(|chance| chance.below(1000) as u32);
         Self { client, clientid: 0, seqid, confirmed: false }
     }
@@ -107,7 +107,7 @@ impl Client40 {
     }
 
     /// Creates a file by an OPEN that fails if the name exists, and confirms the owner.
-    pub async fn create(&mut self, path: &[Op], name: &str) -> Opened40 {
+    pub(crate) async fn create(&mut self, path: &[Op], name: &str) -> Opened40 {
         if self.clientid == 0 {
             self.identify().await;
         }
@@ -164,7 +164,7 @@ impl Client40 {
     }
 
     /// Closes a file.
-    pub async fn close(&mut self, handle: &[u8], open_stateid: Stateid4) {
+    pub(crate) async fn close(&mut self, handle: &[u8], open_stateid: Stateid4) {
         self.sequenced(handle, |seqid| NfsArgop4::OP_CLOSE(Close4Args { seqid, open_stateid })).await;
     }
 

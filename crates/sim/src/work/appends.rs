@@ -8,21 +8,21 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Bytes of a record: its number and its complement.
-pub const RECORD: usize = 16;
+pub(crate) const RECORD: usize = 16;
 
 /// The bytes of a record.
-pub fn record(id: u64) -> Vec<u8> {
+pub(crate) fn record(id: u64) -> Vec<u8> {
     [id.to_be_bytes(), (!id).to_be_bytes()].concat()
 }
 
 /// The numbers of the records of a file; `None` for what is none.
-pub fn records(content: &[u8]) -> Vec<Option<u64>> {
+pub(crate) fn records(content: &[u8]) -> Vec<Option<u64>> {
     let id = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.get(..8)?.try_into().ok()?));
     content.chunks(RECORD).map(|bytes| id(bytes).filter(|id| record(*id) == bytes)).collect()
 }
 
 /// Appends for some rounds.
-pub async fn work(client: Rc<Client>) {
+pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
     for _ in 0..rounds {
         if let Ok(open) = client.open("a", "log", 4).await {

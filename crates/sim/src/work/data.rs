@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Bytes of a block: all of them say which write it was.
-pub const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 /// Blocks of a file.
-pub const BLOCKS: usize = 10;
+pub(crate) const BLOCKS: usize = 10;
 
 /// The bytes of a block.
-pub fn block(id: u64) -> Vec<u8> {
+pub(crate) fn block(id: u64) -> Vec<u8> {
     id.to_be_bytes().repeat(BLOCK / 8)
 }
 
 /// Which write a block's bytes are of: 0 where nothing was written, `None` where they are of no one
 /// write.
-pub fn id_of(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn id_of(bytes: &[u8]) -> Option<u64> {
     let mut words = bytes.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes));
     let first = words.next()??;
     words.all(|word| word == Some(first)).then_some(first)
@@ -39,7 +39,7 @@ struct Writer {
 }
 
 /// Writes and reads for some rounds.
-pub async fn work(client: Rc<Client>) {
+pub(crate) async fn work(client: Rc<Client>) {
     let (rounds, clients) = {
         let inner = client.world.lock();
         (inner.plan.rounds * 2, inner.plan.clients)

@@ -4,7 +4,7 @@ use crate::client::{CELLS, Client, Lost};
 use std::rc::Rc;
 
 /// Locks and unlocks for some rounds.
-pub async fn work(client: Rc<Client>) {
+pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
     let name = format!("l{}", client.draw(|chance| chance.below(2)));
     let mut open = None;

@@ -1,17 +1,17 @@
 //! What the clients do.
 
-pub mod appends;
-pub mod data;
-pub mod locks;
-pub mod names;
-pub mod shares;
-pub mod v40;
+pub(crate) mod appends;
+pub(crate) mod data;
+pub(crate) mod locks;
+pub(crate) mod names;
+pub(crate) mod shares;
+pub(crate) mod v40;
 
 use crate::client::Client;
 use std::rc::Rc;
 
 /// The directories and files that are there from the beginning.
-pub fn paths(clients: usize) -> Vec<String> {
+pub(crate) fn paths(clients: usize) -> Vec<String> {
     let private = (0..clients).map(|client| format!("p{client}/"));
     let mut paths: Vec<String> = private.collect();
     paths.extend(["s/", "d/", "l/", "a/", "x/", "z/", "s/old"].map(str::to_owned));

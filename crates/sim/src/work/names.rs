@@ -12,7 +12,7 @@ use std::rc::Rc;
 const NAMES: usize = 5;
 
 /// Works on names for some rounds.
-pub async fn work(client: Rc<Client>) {
+pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds * 2;
     for _ in 0..rounds {
         let shared = client.draw(|chance| chance.one_in(2));

@@ -7,7 +7,7 @@ use nfs4::*;
 use std::rc::Rc;
 
 /// The files of this worker, in a directory of their own.
-pub const FILES: [&str; 2] = ["x0", "x1"];
+pub(crate) const FILES: [&str; 2] = ["x0", "x1"];
 
 /// Delegations that an OPEN may want.
 const WANTS: [u32; 4] = [
@@ -18,7 +18,7 @@ const WANTS: [u32; 4] = [
 ];
 
 /// Opens and closes for some rounds.
-pub async fn work(client: Rc<Client>) {
+pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
     for _ in 0..rounds {
         let (file, looks, access, deny, want, stays) = client.draw(|chance| {

@@ -8,7 +8,7 @@ use nfs4::Nfsstat4;
 use std::rc::Rc;
 
 /// Creates for some rounds.
-pub async fn work(client: Rc<Client>) {
+pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
     let mut old = Client40::new(client.clone());
     for round in 0..rounds {
