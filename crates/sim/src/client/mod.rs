@@ -12,7 +12,7 @@ mod v40;
 pub(crate) use calls::{Lost, Reply};
 pub(crate) use files::{CELLS, Open};
 pub(crate) use messages::*;
-pub(crate) use v40::{Client40, Opened40};
+pub(crate) use v40::{Opened40, SimClient40};
 
 use crate::chance::Chance;
 use crate::plan::LEASE;

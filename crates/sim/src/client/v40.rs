@@ -6,7 +6,7 @@ use nfs4::*;
 use std::rc::Rc;
 
 /// The client and its only open-owner.
-pub(crate) struct Client40 {
+pub(crate) struct SimClient40 {
     client: Rc<Client>,
     clientid: u64,
     /// The sequence number of the owner's last request.
@@ -25,7 +25,7 @@ pub(crate) enum Opened40 {
     Unknown,
 }
 
-impl Client40 {
+impl SimClient40 {
     /// Makes the NFSv4.0 side of a client. The server does not know it yet.
     pub(crate) fn new(client: Rc<Client>) -> Self {
         let seqid = client.draw(|chance| chance.below(1000) as u32);

@@ -2,7 +2,7 @@
 //! a copy of it gets the same answer.
 
 use super::names::{begin, end, forget};
-use crate::client::{Client, Client40, Opened40, at};
+use crate::client::{Client, Opened40, SimClient40, at};
 use crate::history::Act;
 use nfs4::Nfsstat4;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// Creates for some rounds.
 pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
-    let mut old = Client40::new(client.clone());
+    let mut old = SimClient40::new(client.clone());
     for round in 0..rounds {
         let name = format!("h{}-{}-{round}", client.host, client.life);
         let tag = client.draw(|chance| chance.next() | 1);

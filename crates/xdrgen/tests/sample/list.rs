@@ -11,7 +11,7 @@ use xdr::{Decode, Decoder, Encode, Encoder, Error};
 
 /// Wire type `LIST4resok`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct List4Resok<'a> {
+pub struct List4Resok<'a> {
     /// `entry4 *entries`.
     pub entries: Vec<Entry4<'a>>,
     /// `bool eof`.
@@ -33,7 +33,7 @@ impl<'a> Decode<'a> for List4Resok<'a> {
 
 impl List4Resok<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> List4Resok<'static> {
+    pub fn into_owned(self) -> List4Resok<'static> {
         List4Resok {
             entries: self.entries.into_iter().map(|item| item.into_owned()).collect(),
             eof: self.eof,
@@ -43,7 +43,7 @@ impl List4Resok<'_> {
 
 /// Wire type `LIST4res`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum List4Res<'a> {
+pub enum List4Res<'a> {
     /// `LIST4resok resok`.
     RED(List4Resok<'a>),
     /// Any other discriminant, without data.
@@ -52,7 +52,7 @@ pub(crate) enum List4Res<'a> {
 
 impl List4Res<'_> {
     /// Returns the discriminant of the union.
-    pub(crate) const fn discriminant(&self) -> Colour4 {
+    pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED(_) => Colour4::RED,
             Self::Default(other) => *other,
@@ -84,7 +84,7 @@ impl<'a> Decode<'a> for List4Res<'a> {
 
 impl List4Res<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> List4Res<'static> {
+    pub fn into_owned(self) -> List4Res<'static> {
         match self {
             Self::RED(value) => List4Res::RED(value.into_owned()),
             Self::Default(other) => List4Res::Default(other),

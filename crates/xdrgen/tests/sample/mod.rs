@@ -9,9 +9,9 @@ mod sample_enums;
 mod sample_structs;
 mod sample_unions;
 
-pub(crate) use list::*;
-pub(crate) use sample_aliases::*;
-pub(crate) use sample_constants::*;
-pub(crate) use sample_enums::*;
-pub(crate) use sample_structs::*;
-pub(crate) use sample_unions::*;
+pub use list::*;
+pub use sample_aliases::*;
+pub use sample_constants::*;
+pub use sample_enums::*;
+pub use sample_structs::*;
+pub use sample_unions::*;

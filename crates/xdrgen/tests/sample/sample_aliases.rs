@@ -10,16 +10,16 @@ use super::*;
 use xdr::Opaque;
 
 /// Wire type `opaque verifier4[SMALL]`.
-pub(crate) type Verifier4 = [u8; SMALL as usize];
+pub type Verifier4 = [u8; SMALL as usize];
 
 /// Wire type `string name4<SMALL>`.
-pub(crate) type Name4<'a> = Opaque<'a>;
+pub type Name4<'a> = Opaque<'a>;
 
 /// Wire type `name4 path4<COLOUR_MAX>`.
-pub(crate) type Path4<'a> = Vec<Name4<'a>>;
+pub type Path4<'a> = Vec<Name4<'a>>;
 
 /// Wire type `opaque unbounded<>`.
-pub(crate) type Unbounded<'a> = Opaque<'a>;
+pub type Unbounded<'a> = Opaque<'a>;
 
 /// Wire type `unsigned hyper sizes[2]`.
-pub(crate) type Sizes = [u64; 2];
+pub type Sizes = [u64; 2];

@@ -8,22 +8,22 @@
 
 use super::*;
 /// Constant `SMALL`, 8.
-pub(crate) const SMALL: u32 = 8;
+pub const SMALL: u32 = 8;
 /// Constant `OCTAL`, 511.
-pub(crate) const OCTAL: u32 = 511;
+pub const OCTAL: u32 = 511;
 /// Constant `WIDE`, 18446744073709551615.
-pub(crate) const WIDE: u64 = 0xffffffffffffffff;
+pub const WIDE: u64 = 0xffffffffffffffff;
 /// Constant `NEGATIVE`, -5.
-pub(crate) const NEGATIVE: i32 = -5;
+pub const NEGATIVE: i32 = -5;
 /// Constant `LATER`, 3.
-pub(crate) const LATER: u32 = 3;
+pub const LATER: u32 = 3;
 /// Constant `COLOUR_MAX`, 3.
-pub(crate) const COLOUR_MAX: u32 = 3;
+pub const COLOUR_MAX: u32 = 3;
 /// Constant `SAMPLEPROC4_NULL`, 0.
-pub(crate) const SAMPLEPROC4_NULL: u32 = 0;
+pub const SAMPLEPROC4_NULL: u32 = 0;
 /// Constant `SAMPLEPROC4_LIST`, 1.
-pub(crate) const SAMPLEPROC4_LIST: u32 = 1;
+pub const SAMPLEPROC4_LIST: u32 = 1;
 /// Constant `SAMPLE_V4`, 4.
-pub(crate) const SAMPLE_V4: u32 = 4;
+pub const SAMPLE_V4: u32 = 4;
 /// Constant `SAMPLE_PROGRAM`, 200001.
-pub(crate) const SAMPLE_PROGRAM: u32 = 0x30d41;
+pub const SAMPLE_PROGRAM: u32 = 0x30d41;

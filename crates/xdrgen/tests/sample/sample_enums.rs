@@ -12,7 +12,7 @@ use xdr::{Decode, Decoder, Encode, Encoder, Error};
 /// Wire type `colour4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
-pub(crate) enum Colour4 {
+pub enum Colour4 {
     /// `RED`, 0.
     RED = 0,
     /// `GREEN`, 3.
@@ -25,13 +25,13 @@ pub(crate) enum Colour4 {
 
 impl Colour4 {
     /// `AZURE`, 16.
-    pub(crate) const AZURE: Self = Self::BLUE;
+    pub const AZURE: Self = Self::BLUE;
 
     /// All values, in the order of their numbers.
-    pub(crate) const ALL: &[Self] = &[Self::RED, Self::GREEN, Self::BLUE, Self::VIOLET];
+    pub const ALL: &[Self] = &[Self::RED, Self::GREEN, Self::BLUE, Self::VIOLET];
 
     /// The value with this number on the wire.
-    pub(crate) const fn from_u32(value: u32) -> Option<Self> {
+    pub const fn from_u32(value: u32) -> Option<Self> {
         match value {
             0 => Some(Self::RED),
             3 => Some(Self::GREEN),
@@ -43,7 +43,7 @@ impl Colour4 {
     }
 
     /// The name in the RFC.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::RED => "RED",
             Self::GREEN => "GREEN",
@@ -77,7 +77,7 @@ impl<'a> Decode<'a> for Colour4 {
 /// Wire type `signed4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
-pub(crate) enum Signed4 {
+pub enum Signed4 {
     /// `MINUS`, -1.
     MINUS = -1,
     /// `NONE`, 0.
@@ -86,10 +86,10 @@ pub(crate) enum Signed4 {
 
 impl Signed4 {
     /// All values, in the order of their numbers.
-    pub(crate) const ALL: &[Self] = &[Self::MINUS, Self::NONE];
+    pub const ALL: &[Self] = &[Self::MINUS, Self::NONE];
 
     /// The value with this number on the wire.
-    pub(crate) const fn from_u32(value: u32) -> Option<Self> {
+    pub const fn from_u32(value: u32) -> Option<Self> {
         match value as i32 {
             -1 => Some(Self::MINUS),
             0 => Some(Self::NONE),
@@ -99,7 +99,7 @@ impl Signed4 {
     }
 
     /// The name in the RFC.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::MINUS => "MINUS",
             Self::NONE => "NONE",
@@ -131,17 +131,17 @@ impl<'a> Decode<'a> for Signed4 {
 /// Wire type `foreign4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
-pub(crate) enum Foreign4 {
+pub enum Foreign4 {
     /// `ALSO_GREEN`, 3.
     ALSO_GREEN = 3,
 }
 
 impl Foreign4 {
     /// All values, in the order of their numbers.
-    pub(crate) const ALL: &[Self] = &[Self::ALSO_GREEN];
+    pub const ALL: &[Self] = &[Self::ALSO_GREEN];
 
     /// The value with this number on the wire.
-    pub(crate) const fn from_u32(value: u32) -> Option<Self> {
+    pub const fn from_u32(value: u32) -> Option<Self> {
         match value {
             3 => Some(Self::ALSO_GREEN),
 
@@ -150,7 +150,7 @@ impl Foreign4 {
     }
 
     /// The name in the RFC.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::ALSO_GREEN => "ALSO_GREEN",
         }

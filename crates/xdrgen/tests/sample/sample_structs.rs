@@ -11,7 +11,7 @@ use xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
 
 /// Wire type `flat4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Flat4 {
+pub struct Flat4 {
     /// `int a`.
     pub a: i32,
     /// `unsigned int b`.
@@ -64,7 +64,7 @@ impl<'a> Decode<'a> for Flat4 {
 
 /// Wire type `deep4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Deep4<'a> {
+pub struct Deep4<'a> {
     /// `name4 name`.
     pub name: Name4<'a>,
     /// `path4 path`.
@@ -120,7 +120,7 @@ impl<'a> Decode<'a> for Deep4<'a> {
 
 impl Deep4<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> Deep4<'static> {
+    pub fn into_owned(self) -> Deep4<'static> {
         Deep4 {
             name: Opaque::Owned(self.name.into_owned()),
             path: self.path.into_iter().map(|item| Opaque::Owned(item.into_owned())).collect(),
@@ -140,7 +140,7 @@ impl Deep4<'_> {
 
 /// Wire type `entry4`. Its link is not a member: the list is a `Vec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry4<'a> {
+pub struct Entry4<'a> {
     /// `unsigned hyper cookie`.
     pub cookie: u64,
     /// `name4 name`.
@@ -162,14 +162,14 @@ impl<'a> Decode<'a> for Entry4<'a> {
 
 impl Entry4<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> Entry4<'static> {
+    pub fn into_owned(self) -> Entry4<'static> {
         Entry4 { cookie: self.cookie, name: Opaque::Owned(self.name.into_owned()) }
     }
 }
 
 /// Wire type `by_number4_three`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ByNumber4Three<'a> {
+pub struct ByNumber4Three<'a> {
     /// `unsigned int low`.
     pub low: u32,
     /// `by_number4_three_rest rest`.
@@ -191,7 +191,7 @@ impl<'a> Decode<'a> for ByNumber4Three<'a> {
 
 impl ByNumber4Three<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> ByNumber4Three<'static> {
+    pub fn into_owned(self) -> ByNumber4Three<'static> {
         ByNumber4Three { low: self.low, rest: self.rest.into_owned() }
     }
 }

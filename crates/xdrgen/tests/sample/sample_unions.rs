@@ -11,7 +11,7 @@ use xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
 
 /// Wire type `by_colour4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ByColour4<'a> {
+pub enum ByColour4<'a> {
     /// `name4 name`.
     RED(Name4<'a>),
     /// `name4 name`.
@@ -22,7 +22,7 @@ pub(crate) enum ByColour4<'a> {
 
 impl ByColour4<'_> {
     /// Returns the discriminant of the union.
-    pub(crate) const fn discriminant(&self) -> Colour4 {
+    pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED(_) => Colour4::RED,
             Self::ALSO_GREEN(_) => Colour4::GREEN,
@@ -60,7 +60,7 @@ impl<'a> Decode<'a> for ByColour4<'a> {
 
 impl ByColour4<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> ByColour4<'static> {
+    pub fn into_owned(self) -> ByColour4<'static> {
         match self {
             Self::RED(value) => ByColour4::RED(Opaque::Owned(value.into_owned())),
             Self::ALSO_GREEN(value) => ByColour4::ALSO_GREEN(Opaque::Owned(value.into_owned())),
@@ -71,7 +71,7 @@ impl ByColour4<'_> {
 
 /// Wire type `with_default4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WithDefault4<'a> {
+pub enum WithDefault4<'a> {
     /// No data.
     RED,
     /// Any other discriminant, with `name4 reason`.
@@ -80,7 +80,7 @@ pub(crate) enum WithDefault4<'a> {
 
 impl WithDefault4<'_> {
     /// Returns the discriminant of the union.
-    pub(crate) const fn discriminant(&self) -> Colour4 {
+    pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED => Colour4::RED,
             Self::Default(other, _) => *other,
@@ -112,7 +112,7 @@ impl<'a> Decode<'a> for WithDefault4<'a> {
 
 impl WithDefault4<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> WithDefault4<'static> {
+    pub fn into_owned(self) -> WithDefault4<'static> {
         match self {
             Self::RED => WithDefault4::RED,
             Self::Default(other, value) => WithDefault4::Default(other, Opaque::Owned(value.into_owned())),
@@ -122,7 +122,7 @@ impl WithDefault4<'_> {
 
 /// Wire type `by_bool4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ByBool4 {
+pub enum ByBool4 {
     /// `flat4 flat`.
     TRUE(Flat4),
     /// No data.
@@ -131,7 +131,7 @@ pub(crate) enum ByBool4 {
 
 impl ByBool4 {
     /// Returns the discriminant of the union.
-    pub(crate) const fn discriminant(&self) -> bool {
+    pub const fn discriminant(&self) -> bool {
         match self {
             Self::TRUE(_) => true,
             Self::FALSE => false,
@@ -163,7 +163,7 @@ impl<'a> Decode<'a> for ByBool4 {
 
 /// Wire type `by_number4_three_rest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ByNumber4ThreeRest<'a> {
+pub enum ByNumber4ThreeRest<'a> {
     /// No data.
     MINUS_1,
     /// `name4 two`.
@@ -174,7 +174,7 @@ pub(crate) enum ByNumber4ThreeRest<'a> {
 
 impl ByNumber4ThreeRest<'_> {
     /// Returns the discriminant of the union.
-    pub(crate) const fn discriminant(&self) -> i32 {
+    pub const fn discriminant(&self) -> i32 {
         match self {
             Self::MINUS_1 => -1,
             Self::V2(_) => 2,
@@ -209,7 +209,7 @@ impl<'a> Decode<'a> for ByNumber4ThreeRest<'a> {
 
 impl ByNumber4ThreeRest<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> ByNumber4ThreeRest<'static> {
+    pub fn into_owned(self) -> ByNumber4ThreeRest<'static> {
         match self {
             Self::MINUS_1 => ByNumber4ThreeRest::MINUS_1,
             Self::V2(value) => ByNumber4ThreeRest::V2(Opaque::Owned(value.into_owned())),
@@ -220,7 +220,7 @@ impl ByNumber4ThreeRest<'_> {
 
 /// Wire type `by_number4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ByNumber4<'a> {
+pub enum ByNumber4<'a> {
     /// `int one`.
     V1(i32),
     /// `by_number4_three three`.
@@ -229,7 +229,7 @@ pub(crate) enum ByNumber4<'a> {
 
 impl ByNumber4<'_> {
     /// Returns the discriminant of the union.
-    pub(crate) const fn discriminant(&self) -> u32 {
+    pub const fn discriminant(&self) -> u32 {
         match self {
             Self::V1(_) => 1,
             Self::COLOUR_MAX(_) => 3,
@@ -264,7 +264,7 @@ impl<'a> Decode<'a> for ByNumber4<'a> {
 
 impl ByNumber4<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> ByNumber4<'static> {
+    pub fn into_owned(self) -> ByNumber4<'static> {
         match self {
             Self::V1(value) => ByNumber4::V1(value),
             Self::COLOUR_MAX(value) => ByNumber4::COLOUR_MAX(value.into_owned()),
@@ -274,7 +274,7 @@ impl ByNumber4<'_> {
 
 /// Wire type `several4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Several4<'a> {
+pub enum Several4<'a> {
     /// No data.
     RED,
     /// `name4 name`.
@@ -283,7 +283,7 @@ pub(crate) enum Several4<'a> {
 
 impl Several4<'_> {
     /// Returns the discriminant of the union.
-    pub(crate) const fn discriminant(&self) -> Colour4 {
+    pub const fn discriminant(&self) -> Colour4 {
         match self {
             Self::RED => Colour4::RED,
             Self::VIOLET(_) => Colour4::VIOLET,
@@ -316,7 +316,7 @@ impl<'a> Decode<'a> for Several4<'a> {
 
 impl Several4<'_> {
     /// Copies borrowed bytes, so that the value owns all of its data.
-    pub(crate) fn into_owned(self) -> Several4<'static> {
+    pub fn into_owned(self) -> Several4<'static> {
         match self {
             Self::RED => Several4::RED,
             Self::VIOLET(value) => Several4::VIOLET(Opaque::Owned(value.into_owned())),
