@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ pub struct Serve {
     arguments: Vec<OsString>,
     unprivileged: bool,
     for_everybody: bool,
+    unread_log: bool,
     listen: Option<SocketAddr>,
     state: Option<OsString>,
 }
@@ -59,6 +60,12 @@ impl Serve {
         self
     }
 
+    /// Leaves the log unread, so that the pipe behind standard error fills up.
+    pub fn unread_log(mut self) -> Self {
+        self.unread_log = true;
+        self
+    }
+
     /// Starts the server and waits until it serves; it ends with the test, however that ends. It is
     /// for this user alone: many tests let clients act as root.
     pub fn start(self) -> Server {
@@ -83,17 +90,9 @@ impl Serve {
         let mut child = command.spawn().expect("the server starts");
         let input = child.stdin.take();
         let log = Arc::new(Mutex::new(String::new()));
-        let error = BufReader::new(child.stderr.take().expect("a pipe"));
-        std::thread::spawn({
-            let log = log.clone();
-            move || {
-                for line in error.lines().map_while(Result::ok) {
-                    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-                    log.push_str(&line);
-                    log.push('\n');
-                }
-            }
-        });
+        if !self.unread_log {
+            read_log(child.stderr.take().expect("a pipe"), log.clone());
+        }
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         output.read_line(&mut line).expect("standard output is text");
@@ -118,6 +117,18 @@ impl Serve {
         }
         server
     }
+}
+
+/// Starts a thread that appends each line of `error` to `log`.
+fn read_log(error: ChildStderr, log: Arc<Mutex<String>>) {
+    let error = BufReader::new(error);
+    std::thread::spawn(move || {
+        for line in error.lines().map_while(Result::ok) {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
 }
 
 /// A running server; dropping it ends it.

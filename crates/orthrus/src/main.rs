@@ -9,7 +9,9 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::Arguments::parse().run() {
+    let result = cli::Arguments::parse().run();
+    logging::flush();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("orthrus: {error:#}");

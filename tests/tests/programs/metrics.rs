@@ -2,9 +2,10 @@
 
 use client::Flavor;
 use e2e::{Server, in_world};
+use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reads that are made by each flavor, enough for some nanoseconds in each stage.
 const READS: usize = 20;
@@ -103,5 +104,26 @@ fn neither_silence_nor_garbage_nor_a_megabyte_of_headers_keeps_others_from_the_m
         files.write_file("file", b"data").expect("it can be written");
         files.unmount().expect("the session ends");
         drop((silent, garbage));
+    });
+}
+
+#[test]
+fn a_log_without_a_reader_costs_lines_and_no_request() {
+    in_world(|world| {
+        let mut server = world.server().args(["--metrics", "127.0.0.1:0"]).unread_log().start();
+        let mut files = world.mount(&server, "alice", Flavor::Sys);
+        files.write_file("file", b"data").expect("it can be written");
+        let end = Instant::now() + Duration::from_secs(60);
+        let dropped = || value(&page(&server), "orthrus_events_total{event=\"log_lines_dropped\"}");
+        while dropped() == 0.0 {
+            assert!(Instant::now() < end, "the log still finds room");
+            // Each makes the server log all counters.
+            server.signal(Signal::SIGUSR1);
+            assert_eq!(files.read_file("file").expect("it is answered"), b"data");
+        }
+        files.unmount().expect("the session ends");
+        server.signal(Signal::SIGTERM);
+        let (status, _) = server.wait();
+        assert!(status.success(), "{status}");
     });
 }

@@ -45,6 +45,7 @@ pub(super) fn guard(watched: Watched) -> std::io::Result<()> {
             for line in what_hangs(&serving) {
                 tracing::error!("ending by force, since this hangs: {line}");
             }
+            crate::logging::flush();
         });
         try_to("release", move || {
             if let Some(serving) = watched.get() {

@@ -86,7 +86,8 @@ impl MetricsPage {
             "What happened to connections, calls and contexts, by the names of the log's counters.",
         );
         let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
-        for (event, count) in network.chain(service.server().metrics().snapshot()) {
+        let log = [("log_lines_dropped", crate::logging::dropped_lines())];
+        for (event, count) in network.chain(service.server().metrics().snapshot()).chain(log) {
             self.value(&format!("{name}{{event=\"{event}\"}}"), count);
         }
     }
