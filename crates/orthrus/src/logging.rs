@@ -17,10 +17,10 @@ const QUEUED_LINES_MAX: usize = 4096;
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The queue, once logging has started.
-static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
+static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-enum Message {
+enum LogMessage {
     Line(Vec<u8>),
     /// Answers when the lines before it are written.
     Flush(SyncSender<()>),
@@ -49,7 +49,7 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
 /// Waits until the queued lines are written, at most [`FLUSH_TIME_MAX`].
 pub(crate) fn flush() {
     let (done, written) = sync_channel(1);
-    if QUEUE.get().is_some_and(|queue| queue.try_send(Message::Flush(done)).is_ok()) {
+    if QUEUE.get().is_some_and(|queue| queue.try_send(LogMessage::Flush(done)).is_ok()) {
         let _ = written.recv_timeout(FLUSH_TIME_MAX);
     }
 }
@@ -60,13 +60,13 @@ pub(crate) fn dropped_lines() -> u64 {
 }
 
 /// Writes lines until logging ends, and reports the dropped ones.
-fn write_lines(messages: &Receiver<Message>) {
+fn write_lines(messages: &Receiver<LogMessage>) {
     let mut reported = 0;
     for message in messages {
         // A log that cannot be written has no better place to complain.
         match message {
-            Message::Line(line) => drop(io::stderr().write_all(&line)),
-            Message::Flush(done) => drop(done.try_send(())),
+            LogMessage::Line(line) => drop(io::stderr().write_all(&line)),
+            LogMessage::Flush(done) => drop(done.try_send(())),
         }
         let dropped = dropped_lines();
         if dropped > reported {
@@ -78,11 +78,11 @@ fn write_lines(messages: &Receiver<Message>) {
 }
 
 /// Queues each event; `tracing_subscriber` writes an event at once.
-struct Queued(SyncSender<Message>);
+struct Queued(SyncSender<LogMessage>);
 
 impl Write for Queued {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.0.try_send(Message::Line(line.to_vec())).is_err() {
+        if self.0.try_send(LogMessage::Line(line.to_vec())).is_err() {
             DROPPED.fetch_add(1, Relaxed);
         }
         Ok(line.len())

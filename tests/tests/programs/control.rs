@@ -1,4 +1,4 @@
-//! The server under signals, and what it says of settings that it cannot use.
+//! The server under signals, and its messages about unusable settings.
 
 use client::{Client, Filesystem, Flavor, Options, Security};
 use e2e::{Ended, Serve, empty_folder, is_root, nobody, orthrus, run, status};
@@ -6,7 +6,7 @@ use nfs4::Nfsstat4::*;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader, PipeWriter, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, PipeWriter, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -67,10 +67,8 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     files.client().lookup_path("/two/file").expect("it is exported");
 }
 
-/// A log that nobody reads stands for all that can hang: a full pipe stops every thread that writes
-/// to it.
 #[test]
-fn sigterm_ends_a_server_that_hangs_with_a_status_of_its_own() {
+fn a_full_log_keeps_neither_shards_from_serving_nor_sigterm_from_ending_them() {
     let folder = empty_folder();
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut command = orthrus(["serve", "--listen", "127.0.0.1:0", "--sec", "sys", "--memory", "16"]);
@@ -81,11 +79,15 @@ fn sigterm_ends_a_server_that_hangs_with_a_status_of_its_own() {
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("its address");
     let address = line.trim().strip_prefix("orthrus serves ").expect("its address").to_owned();
     fill(&kept);
-    // What is no RPC message is logged by the shard that reads it; every other connection is on
-    // another shard.
+    // A shard logs the first records that are no RPC messages; every other connection is on another
+    // shard.
     let mut peers: Vec<_> = (0..8).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
     for peer in &mut peers {
         peer.write_all(&[0x80, 0, 0, 4, 0xff, 0xff, 0xff, 0xff]).expect("it takes a record");
+        // The shard lives: it closes the connection.
+        peer.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        let closed = peer.read(&mut [0; 64]);
+        assert!(matches!(closed, Ok(0)) || closed.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset));
     }
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
     let end = Instant::now() + Duration::from_secs(60);
@@ -99,7 +101,7 @@ fn sigterm_ends_a_server_that_hangs_with_a_status_of_its_own() {
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    assert_eq!(status.code(), Some(70), "{status}");
+    assert!(status.success(), "{status}");
     drop((kept, reader));
 }
 
@@ -163,7 +165,7 @@ fn it_ends_with_its_standard_input_when_it_is_told_to() {
     assert!(ended.status.success() && ended.stdout.starts_with("orthrus serves 127.0.0.1:"), "{ended:?}");
 }
 
-/// Runs a server that must refuse to start: quickly, without serving, with `parts` in what it says.
+/// Runs a server that must refuse to start: quickly, without serving, with `parts` in its error.
 fn refused(arguments: &[&str], parts: &[&str]) -> Ended {
     let ended = run(orthrus(["serve", "--end-with-input"]).args(arguments));
     check_refusal(&ended, parts);
