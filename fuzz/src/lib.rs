@@ -1,4 +1,4 @@
-//! What fuzz targets share: a measure of the memory that decoding takes.
+//! Common parts of the fuzz targets: a measure of the memory that decoding takes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -8,8 +8,7 @@ use nfs4::{Bitmap4, Fattr4, Purpose, decode_attributes, decode_fattr4, encode_fa
 use orthrus_fuzz::bounded;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-/// The set of all attribute values in memory is a few kilobytes, whatever the input; lists in it
-/// grow.
+/// All attribute values take a few kilobytes in memory, whatever the input; lists add to it.
 const MEMORY_FACTOR: usize = 64;
 
 fuzz_target!(|data: &[u8]| {
@@ -58,6 +57,6 @@ fn list(mask: &Bitmap4, values: &[u8], purpose: Purpose) {
     let written = Fattr4::decode(&mut decoder).expect("it was written by us");
     assert_eq!((decoder.remaining(), written.attrmask), (0, *mask));
     let again = decode_fattr4(&written, purpose, &KNOWN).expect("it was written by us");
-    // Only a bitmap with words that nobody has defined yet is written shorter than it was read.
+    // Only a bitmap with undefined words is written shorter than it was read.
     assert!(again == decoded || written.attr_vals.len() < values.len());
 }

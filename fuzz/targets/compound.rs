@@ -14,9 +14,9 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 /// bytes of its number on the wire, and while an array of them grows it is there twice.
 const MEMORY_FACTOR: usize = 256;
 
-/// Reads values until one does not read. What a value is written as reads as the same value, and
-/// owned copies are equal to it. Only a bitmap with words that nobody has defined yet is written
-/// shorter than it was read.
+/// Decodes values until one fails. Each decoded value, encoded and decoded again, is equal to the
+/// first, and so is its owned copy. Only a bitmap with undefined words is written shorter than it
+/// was read.
 macro_rules! round_trips {
     ($value:ident, $bytes:expr) => {{
         let mut decoder = Decoder::new($bytes);
@@ -45,7 +45,7 @@ fuzz_target!(|data: &[u8]| {
         1 => round_trips!(Compound4Res, bytes),
         2 => round_trips!(CbCompound4Args, bytes),
         3 => round_trips!(CbCompound4Res, bytes),
-        // As the server reads: an operation only after those before it.
+        // The server also decodes an operation only after the ones before it.
         4 => round_trips!(NfsArgop4, bytes),
         5 => round_trips!(NfsResop4, bytes),
         6 => round_trips!(NfsCbArgop4, bytes),

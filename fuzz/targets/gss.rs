@@ -13,7 +13,7 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&at, rest)) = data.split_first() else { return };
-    // What is read is borrowed; only writing it again takes memory.
+    // Decoded values borrow from the input; only encoding allocates.
     bounded(rest, 4, || {
         credential(rest);
         auth_sys(rest);

@@ -7,7 +7,8 @@ use rpc::{CallHeader, Message, RecordError, RecordLimits, RecordReader, ReplyHea
 use xdr::{Encode, Encoder};
 
 const LIMITS: RecordLimits = RecordLimits { record_size_max: 4096, fragments_max: 8 };
-/// What a reader may hold beside the bytes that have arrived: its least room, and the whole record.
+/// Memory that a reader may hold beside the received bytes: its minimum buffer and the whole
+/// record.
 const MEMORY_MAX: usize = 64 * 1024 + 2 * LIMITS.record_size_max;
 
 fuzz_target!(|data: &[u8]| {
@@ -39,7 +40,8 @@ fn cut(stream: &[u8], piece: usize) -> Cut {
     (records, None)
 }
 
-/// As a connection does: the rest of a fragment goes straight to its place, what follows is pushed.
+/// Like a connection: reads the rest of a fragment straight into its place and pushes the bytes
+/// after it.
 fn cut_in_place(mut stream: &[u8], piece: usize) -> Cut {
     let (mut reader, mut records) = (RecordReader::new(LIMITS), Vec::new());
     while !stream.is_empty() {

@@ -1,8 +1,8 @@
-//! A whole server with a file system in memory: what a client with a session sends, and what is no
-//! call at all.
+//! A whole server with a file system in memory, a client with a session, and input that is no call.
 //!
-//! An input is a row of steps: what to send, how many operations it claims, its length, its bytes.
-//! Every reply has to decode, to hold only errors that the table of RFC 8881 section 15.2 allows to
+//! An input is a sequence of steps: kind, claimed number of operations, length, bytes. Every reply
+//! must decode, must contain only errors that RFC 8881 section 15.2 allows for its operations, and
+//! must stay within the limits of the session and the server.
 //! its operations, and to stay within what the session and the limits allow.
 #![no_main]
 
@@ -25,8 +25,8 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 const CONNECTION: ConnectionId = ConnectionId(1);
 /// ca_maxresponsesize of the session: READ and READDIR have to be cut to it.
 const RESPONSE_MAX: usize = 16 * 1024;
-/// What a call may take beside its record and its reply: the rest of the server is counted too,
-/// where it grows.
+/// Memory that a call may take besides its record and reply. It includes growth of the server's
+/// state.
 const MEMORY_MAX: usize = 1 << 20;
 const STEPS_MAX: usize = 12;
 
@@ -76,8 +76,8 @@ fn server() -> Server<Nfs> {
         bytes.iter_mut().zip(number.iter().cycle()).for_each(|(to, from)| *to = *from);
     };
     let environment = Environment { clock: Box::new(|| Duration::from_secs(5)), random: Box::new(random) };
-    // Its COMPOUNDs have other errors and no session's limits: `v40/random.rs` of the server's
-    // tests draws those.
+    // NFSv4.0 has other errors and no session limits. `v40/random.rs` in the server's tests covers
+    // it.
     let config = NfsConfig { nfs40: false, ..NfsConfig::default() };
     let builder = Builder::new(Arc::new(Exports::new(exports)), start, environment);
     builder.config(config).identity(identity).server()
@@ -121,7 +121,7 @@ impl FuzzClient {
         match kind >> 4 & 7 {
             0 => drop(self.record(bytes.to_vec())),
             1 => drop(self.compound(minor, count, bytes)),
-            // A retry, which may differ from what it claims to repeat.
+            // A retry, which may differ from the request that it repeats.
             2 => {
                 self.sequence = self.sequence.wrapping_sub(1);
                 self.in_session(minor, before + count, prefixed.as_slice(), 1);
@@ -198,7 +198,7 @@ fn prefix(way: u8, ops: &mut Encoder) -> u32 {
     if way <= 3 {
         return 2;
     }
-    // OPEN of a file that is made if it is not there; what follows may use the current stateid.
+    // OPEN that creates a missing file; later operations may use the current stateid.
     ops.u32(NfsOpnum4::OP_OPEN as u32).u32(0).u32(u32::from(way & 3).max(1)).u32(0);
     ops.u32(0).u32(0).opaque(b"owner").u32(1).u32(0).u32(0).u32(0).u32(0).opaque(b"file");
     3

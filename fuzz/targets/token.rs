@@ -1,7 +1,8 @@
-//! Opening wrap tokens and verifying MIC tokens (RFC 4121 section 4.2), of all enctypes and both
-//! roles.
+//! Opening wrap tokens and verifying MIC tokens (RFC 4121 section 4.2), with all enctypes and in
+//! both roles.
 //!
-//! The first byte picks the context; the second, what is done to the bytes behind it: they go in as
+//! The first byte selects the context, the second the use of the remaining bytes: as the token
+//! itself, or as a recipe to damage a genuine token, because a fuzzer does not find a checksum.
 //! they are, or they say how a genuine token is damaged, for no fuzzer finds a checksum by itself.
 #![no_main]
 
@@ -47,7 +48,7 @@ fn as_it_is(ours: &ContextKeys, bytes: &[u8]) {
     let _ = ours.verify(token, data);
 }
 
-/// Flips, cuts or rotates; returns whether the token still is what the peer made.
+/// Flips, cuts or rotates the token; returns whether it is still the peer's.
 fn damage(token: &mut Vec<u8>, recipe: &[u8]) -> bool {
     let genuine = token.clone();
     for step in recipe.chunks_exact(3).take(16) {

@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Runs a test whose mounts nobody else sees, and which end with it and its children; skipped, with
-/// the reason, where that is not allowed or a tool is missing.
+/// Runs a test with private mounts, which end with the test and its children. Skipped, with the
+/// reason, where mounting is not permitted or a tool is missing.
 pub fn in_own_mounts(body: impl FnOnce() + Send) {
     let missing = ["mount", "mkfs.ext4", "fsfreeze"].into_iter().find(|tool| run(tool, &["-V"]).is_err());
     if let Some(tool) = missing.filter(|_| is_root()) {
@@ -41,7 +41,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// ext4 in a file: what is written to it waits for it.
+    /// Makes ext4 in a file; writes to it wait for the file's disk.
     pub fn ext4(folder: &Path, name: &str, bytes: u64) -> Self {
         let disk = Self::prepare(folder, name);
         File::create(&disk.image).and_then(|image| image.set_len(bytes)).expect("there is room");
@@ -78,16 +78,16 @@ impl Disk {
         done("mount", &["-o", "remount,ro", &self.path.to_string_lossy()]);
     }
 
-    /// Takes the power away: from now on nothing reaches the disk, and whoever tries hears of an
-    /// error. False where the file system or a tool cannot do so.
+    /// Cuts the power: from now on nothing reaches the disk, and writers get an error. Returns
+    /// false if the file system or a tool cannot do so.
     pub fn lose_power(&self) -> bool {
         // Without -f: not even the journal that is in memory reaches the disk.
         run("xfs_io", &["-x", "-c", "shutdown", &self.path.to_string_lossy()]).is_ok()
     }
 
-    /// Takes the power away and gives it back: what was not on the disk is lost, and the file
-    /// system recovers as after a crash. Whoever had files of it open has to be gone. False where
-    /// the file system or a tool cannot do so.
+    /// Cuts the power and restores it: data that is not on the disk is lost, and the file system
+    /// recovers as after a crash. All its files must be closed. Returns false if the file system or
+    /// a tool cannot do so.
     pub fn power_cut(&self) -> bool {
         if !self.lose_power() {
             return false;
@@ -98,8 +98,8 @@ impl Disk {
         true
     }
 
-    /// Lets whoever changes anything wait until [`Disk::thaw`], or until the test ends in whatever
-    /// way: what waits for a frozen file system cannot be killed.
+    /// Makes writers wait until [`Disk::thaw`] or the end of the test: a process that waits for a
+    /// frozen file system cannot be killed.
     pub fn freeze(&mut self) {
         let script = "fsfreeze --freeze \"$0\" && echo frozen; cat >/dev/null; fsfreeze --unfreeze \"$0\"";
         let mut shell = Command::new("sh");
@@ -113,15 +113,15 @@ impl Disk {
         assert_eq!(line, "frozen\n");
     }
 
-    /// Lets go on what waits.
+    /// Resumes the waiting writers.
     pub fn thaw(&mut self) {
         let Some(mut child) = self.frozen.take() else { return };
         drop(child.stdin.take());
         assert!(child.wait().expect("it is a child").success());
     }
 
-    /// Takes away what the file system lies on, and what the kernel remembers of `file`: reading
-    /// fails from now on.
+    /// Removes the storage below the file system and the kernel's cache of `file`: reads fail from
+    /// now on.
     pub fn lose(&self, file: &str) {
         let file = File::open(self.path.join(file)).expect("it is there");
         file.sync_all().expect("the disk is well");

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 /// A process that runs inside a realm was started by one that has built the program.
 const INSIDE: &str = "ORTHRUS_TEST_REALM";
 
-/// What a program came to.
+/// The exit status and the output of a program.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// The program's exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// All text on standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// All text on standard error.
     pub stderr: String,
 }
 

@@ -15,8 +15,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a relay whose n-th connection waits `delays[n]`, and so on from the first again,
-    /// before each piece.
+    /// Starts a relay whose n-th connection waits `delays[n]` before each piece; after the last
+    /// delay it begins with the first again.
     pub fn start(server: SocketAddr, delays: Vec<Duration>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");

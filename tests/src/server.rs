@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long a server may take to start or to end on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a server is started.
+/// The options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Serve {
     arguments: Vec<OsString>,
@@ -30,13 +30,13 @@ impl Serve {
         Self { state: Some(state.as_ref().to_owned()), ..Self::default() }
     }
 
-    /// Adds an argument.
+    /// Adds a command line argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments.
+    /// Adds command line arguments.
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
         self
@@ -154,17 +154,17 @@ impl Server {
         self.metrics.expect("it says where its metrics are")
     }
 
-    /// Returns its port.
+    /// Returns the port that it serves.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Returns its process.
+    /// Returns its process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns what it has logged.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -184,12 +184,12 @@ impl Server {
         }
     }
 
-    /// Whether it runs.
+    /// Returns whether the process runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends a signal.
+    /// Sends the process a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().try_into().expect("a process id"));
         kill(pid, signal).expect("the server runs");
@@ -207,7 +207,7 @@ impl Server {
         }
     }
 
-    /// Ends it as a crash would, in the middle of whatever it does.
+    /// Kills the process with SIGKILL, as a crash does.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

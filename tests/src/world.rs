@@ -16,9 +16,9 @@ use tempfile::TempDir;
 /// them.
 const ACCOUNTS: [(&str, &str); 2] = [("alice", "daemon"), ("bob", "games")];
 
-/// What a test with Kerberos has.
+/// The realm and the folders of a test with Kerberos.
 pub struct World {
-    /// The realm.
+    /// The realm, with its KDC.
     pub realm: Realm,
     folder: TempDir,
     tickets: RefCell<Vec<String>>,
@@ -30,8 +30,8 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Returns a folder that no other user can enter, and that goes with the value: what root exports
-/// in a test is nobody's business.
+/// Makes a folder that no other user can enter, and removes it with the value: exports of root in
+/// tests concern no other user.
 pub fn empty_folder() -> TempDir {
     private::temporary("orthrus-e2e-").expect("a temporary folder")
 }
@@ -63,8 +63,8 @@ pub fn in_world<F: FnOnce(&World)>(body: F) {
 
 /// As [`in_world`], with a realm made to order.
 pub fn in_world_with<F: FnOnce(&World)>(options: &RealmOptions, body: F) {
-    // The path of the closure is that of the test behind the crate's name: what the test harness
-    // calls it.
+    // The closure's path is the crate's name and the path of the test, which is the name of the
+    // test in the harness.
     let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
     let test = name.split_once("::").expect("a path").1;
     program();

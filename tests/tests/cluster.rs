@@ -15,13 +15,13 @@ use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the machine may take for what has no end of its own.
+/// Time limit for steps without one of their own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Each node is a kernel: one lab at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What each node does.
+/// The script that each node runs.
 const SCRIPT: &str = r#"
 . /lab/lib.sh
 addressless() { as alice klist -a -n | grep -q 'Addresses: (none)' && ! as alice klist -a -n | grep -q 'Addresses: [^(]'; }
@@ -36,8 +36,8 @@ finish
 
 #[test]
 fn nodes_of_one_image_are_clients_of_their_own_behind_one_address_and_nothing_stays() {
-    // RFC 8881 section 2.4: what tells clients apart is what they call themselves, not the address
-    // that they have. RFC 4120 section 7.1: a ticket without addresses is good from all of them.
+    // RFC 8881 section 2.4: the co_ownerid tells clients apart, not their addresses. RFC 4120
+    // section 7.1: a ticket without addresses is good from all of them.
     let Some(_alone) = can_run() else { return };
     let above = empty_folder();
     let lab = LabFolder::new(above.path());
@@ -63,7 +63,7 @@ fn nodes_of_one_image_are_clients_of_their_own_behind_one_address_and_nothing_st
     let peers = status["peers"].as_object().expect("addresses");
     assert_eq!(peers.keys().collect::<Vec<_>>(), ["10.77.1.1"], "all come from the head node");
     assert!(peers["10.77.1.1"].as_u64().is_some_and(|count| count >= 2), "{status:#}");
-    // Nobody calls a node from outside.
+    // The nodes have no route to the outside.
     let outside = ok(&lab.run(&["shell", "server"], &["--", "ip", "route"]));
     assert!(!outside.contains("default") && !outside.contains("10.77.2."), "{outside}");
 
@@ -89,7 +89,7 @@ fn a_lab_whose_start_is_interrupted_or_killed_leaves_no_process_and_no_mount() {
         kill(Pid::from_raw(up.id().try_into().expect("a process id")), signal).expect("it runs");
         assert!(!up.wait().expect("it is a child").success());
         if signal == Signal::SIGKILL {
-            // Nobody waits for the end of what is left; it comes by itself.
+            // The remaining processes end on their own.
             wait_for(|| machine(&lab.dir).is_empty());
         }
         ok(&lab.run(&["down"], &[]));
@@ -187,8 +187,8 @@ fn machine(dir: &Path) -> Vec<String> {
     all
 }
 
-/// Processes whose command names the lab's folder, but for those of the command line that work on
-/// it.
+/// Returns the processes whose command names the lab's folder, except those of the command line
+/// that work on it.
 fn processes(dir: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -215,8 +215,8 @@ fn namespaces(pid: &str) -> impl Iterator<Item = String> + use<> {
         .map(|path| path.display().to_string())
 }
 
-/// Those of some namespaces that a process of this machine still is in. One that has ended is in
-/// none, even where nobody has asked for its exit status yet.
+/// Returns the namespaces of `namespaces_then` that a process of this machine is still in. A
+/// process that has ended is in none, even before its parent waits for it.
 fn held(namespaces_then: &BTreeSet<String>) -> Vec<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

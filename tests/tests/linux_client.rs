@@ -20,7 +20,7 @@ const CANNOT_RUN: i32 = 77;
 
 #[test]
 fn who_has_no_right_or_no_ticket_is_refused() {
-    // RFC 8881 section 2.6: the flavors that an export allows, and what each user may.
+    // RFC 8881 section 2.6: the flavors of an export, and the permissions of each user.
     run("access", &[], 34);
 }
 
@@ -59,8 +59,8 @@ fn a_delegation_saves_opens_and_is_given_back_when_another_client_writes() {
 
 #[test]
 fn two_clients_share_files_and_folders_with_each_flavor_and_nconnect() {
-    // RFC 8881 sections 9.1 (locks and data), 10.3 (what a client may believe), 18.25 and 18.26
-    // (REMOVE and RENAME of open files)
+    // RFC 8881 sections 9.1 (locks and data), 10.3 (the client's cache), 18.25 and 18.26 (REMOVE
+    // and RENAME of open files)
     run("sharing", &[ALTERNATE], 4 * 15);
 }
 
@@ -123,7 +123,7 @@ fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
 
 #[test]
 fn a_client_and_a_local_program_keep_each_other_out_of_locked_ranges() {
-    // RFC 8881 sections 18.10.4 (what a denied LOCK tells) and 9.6 (blocking locks)
+    // RFC 8881 sections 18.10.4 (the content of LOCK4denied) and 9.6 (blocking locks)
     run("local-locks", &["FLAVORS=krb5p"], 13);
 }
 
@@ -194,7 +194,7 @@ struct LabRun<'a> {
     /// How many lines say `ok` at least.
     ok_min: usize,
     settings: &'a [&'a str],
-    /// What the exports lie on.
+    /// The file system below the exports.
     file_system: &'a str,
     /// Empty: that of the system.
     kernel: &'a str,
@@ -246,7 +246,7 @@ impl LabRun<'_> {
             Some(program) => PathBuf::from(program),
             None => built(&root),
         };
-        // What the lab says of itself comes between the lines of its jobs.
+        // The lab's own messages come between the lines of its jobs.
         let mut lab = Command::new("sh");
         lab.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(root.join("tests/linux/run.sh"));
         lab.args(["--time-limit", "1200", "--export-on", self.file_system, "--enctypes", self.enctypes]);

@@ -6,24 +6,24 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What to draw from, and where to.
+/// The JSON result to draw, and the path of the picture.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The result.
+    /// The result of `cargo xtask bench krb5`.
     json: PathBuf,
-    /// The picture.
+    /// The picture to write.
     #[arg(default_value = "docs/results/krb5.svg")]
     svg: PathBuf,
 }
 
-/// The rows that are shown, and what they are called.
+/// The rows of the chart, with their labels.
 const ROWS: [(&str, &str); 4] = [
     ("etype18 wrap 16x64KiB", "AES-256 SHA-1, encrypt"),
     ("etype18 unwrap 16x64KiB", "AES-256 SHA-1, decrypt"),
     ("etype20 wrap 16x64KiB", "AES-256 SHA-384, encrypt"),
     ("etype20 unwrap 16x64KiB", "AES-256 SHA-384, decrypt"),
 ];
-/// The bars of a row: class, the field of the result, what is written beside it.
+/// The bars of a row: CSS class, field of the result, label.
 const BARS: [(&str, &str, &str); 3] = [
     ("ours", "gb_per_s", "Orthrus"),
     ("one", "one_at_a_time_gb_per_s", "one message at a time (OpenSSL)"),

@@ -8,12 +8,12 @@ pub(crate) struct Arguments {
     /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// Only these targets.
+    /// Only run these targets.
     targets: Vec<String>,
 }
 
 impl Arguments {
-    /// Long enough to notice what a change broke, short enough for every landing.
+    /// Runs each target long enough to notice a regression, and short enough for every push.
     pub(crate) fn for_ci() -> Self {
         Self { seconds: 15, targets: Vec::new() }
     }

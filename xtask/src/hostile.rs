@@ -84,7 +84,7 @@ fn judge(rows: &[Value]) -> anyhow::Result<()> {
     if broken.is_empty() { Ok(()) } else { bail!("{} of {} floods break the bar", broken.len(), rows.len()) }
 }
 
-/// Says what is wrong with a row.
+/// Describes the problem of a row, if it has one.
 fn complaint(row: &Value) -> Option<String> {
     let name = format!("{} beside {}", row["flood"].as_str()?, row["flavor"].as_str()?);
     let mut wrong = Vec::new();

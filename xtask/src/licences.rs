@@ -22,7 +22,7 @@ const ALLOWED: &[&str] = &[
 /// Checks every package of the lock file.
 ///
 /// # Errors
-/// Names the packages whose licence is not allowed, and what cargo-deny finds.
+/// Names the packages whose licence is not allowed, and the findings of cargo-deny.
 pub(crate) fn check() -> anyhow::Result<()> {
     let refused = refused_packages()?;
     if !refused.is_empty() {

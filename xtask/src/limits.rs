@@ -101,8 +101,8 @@ fn page() -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Writes a value as a person would: `60 s`, `1 MiB`, `16,384`. What is no simple number stays as
-/// it is.
+/// Formats a value for readers: `60 s`, `1 MiB`, `16,384`. Anything but a simple number is
+/// unchanged.
 fn readable(value: &str, says: &str) -> String {
     for (unit, short) in [("secs", "s"), ("millis", "ms")] {
         let inner =

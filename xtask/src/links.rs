@@ -31,7 +31,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The targets of `[text](target)` in a page, without those in code spans.
+/// Returns the targets of `[text](target)` in a page, except in code spans.
 fn targets(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(page).filter(|line| !line.starts_with("    ")) {
@@ -55,7 +55,7 @@ fn anchors(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Says what is wrong with a link of `page`, if anything is.
+/// Describes the defect of a link of `page`, if it has one.
 fn broken(page: &Path, target: &str) -> Option<String> {
     if ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
         return None;

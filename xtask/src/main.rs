@@ -45,7 +45,7 @@ enum Command {
     Interop(interop::Command),
     /// Generate the wire types from specs/; with --check only say whether they are current.
     Codegen {
-        /// Fail when the checked-in files are not what the grammars give.
+        /// Fail if the checked-in files differ from the generated ones.
         #[arg(long)]
         check: bool,
     },
@@ -76,7 +76,7 @@ enum Command {
     Limits,
     /// Write docs/protocol-support.md: each operation and attribute, its state and its tests.
     Protocol {
-        /// Fail when the checked-in page is not what the sources give.
+        /// Fail if the checked-in page differs from the generated one.
         #[arg(long)]
         check: bool,
     },

@@ -1,11 +1,11 @@
-//! Runs the tests of `krb5`, which has the hand-made kernels, under memory checkers, on every set
-//! of instructions.
+//! Runs the tests of `krb5`, which has hand-written assembly and intrinsics, under memory checkers,
+//! with every instruction set.
 //!
-//! The address sanitizer sees every load and store that the compiler makes, intrinsics among them,
-//! on all paths; it needs a switch that stable rustc hides and a runtime library that not every
-//! package of rustc has. Valgrind sees also what was never written, but its processor knows neither
-//! AVX-512 nor VAES nor SHA-NI: there the paths are those that are left. Besides, the ordinary
-//! tests put every buffer between pages that may not be touched.
+//! The address sanitizer checks every load and store that the compiler emits, including intrinsics,
+//! on all paths. It needs a switch that stable rustc hides and a runtime library that not every
+//! package of rustc has. Valgrind also finds reads of uninitialised memory, but its processor has
+//! no AVX-512, VAES or SHA-NI: it runs the other paths. In addition, the ordinary tests put every
+//! buffer between inaccessible pages.
 
 use crate::ci::Outcome;
 use anyhow::{Context, bail, ensure};
@@ -24,10 +24,10 @@ struct TestProgram {
     path: PathBuf,
 }
 
-/// Runs whatever of it this machine can.
+/// Runs all checks that this machine can run.
 ///
 /// # Errors
-/// When a checker finds something, and when a test fails.
+/// When a checker reports an error or a test fails.
 pub(crate) fn run() -> anyhow::Result<Outcome> {
     let mut skipped = Vec::new();
     for (name, reason) in [("address sanitizer", sanitizer()?), ("valgrind", valgrind()?)] {
@@ -81,7 +81,7 @@ fn sanitizer() -> anyhow::Result<Option<String>> {
     let programs = programs("memcheck-address", &SANITIZER, &host)?;
     for cpu in Cpu::available() {
         for program in &programs {
-            // What sweeps all paths by itself needs only one run.
+            // This test covers all paths in one run.
             if program.name == "differential" && cpu != Cpu::Portable {
                 continue;
             }
@@ -122,7 +122,7 @@ fn valgrind() -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
-/// Runs a program on one path, or on those that it finds, and says which.
+/// Runs a program on one path, or on the paths that it detects, and prints them.
 fn check(
     checker: &str,
     program: &TestProgram,

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use std::process::Command;
 
-/// What `scripts/read-plus.sh` ends with where it cannot run; it has said why.
+/// The exit status of `scripts/read-plus.sh` where it cannot run; the script prints the reason.
 const SKIPPED: i32 = 77;
 
 /// Builds the server and has a guest under QEMU read sparse files from it.

@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: plays seeds of the simulation and says which of them violate what.
+//! `cargo xtask simulate`: plays seeds of the simulation and prints the violations of each.
 
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
@@ -17,10 +17,10 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// Arguments of `cargo xtask simulate`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many seeds.
+    /// Number of seeds to play.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The first seed.
+    /// Number of the first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// This one seed alone.
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// What the seeds came to.
+/// Totals of all seeds played.
 #[derive(Default)]
 struct Summary {
     played: u64,
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.trace {
         let outcome = sim::run(arguments.seed.unwrap_or_default(), arguments.mutation, true);
         let mut out = std::io::stdout().lock();
-        // Who reads only the beginning is no error.
+        // A reader such as `head` may stop early.
         let _ = outcome.trace.iter().try_for_each(|line| writeln!(out, "{line}"));
         drop(out);
         return end(arguments, &Summary::of([outcome]), Duration::ZERO);
@@ -116,7 +116,7 @@ impl Summary {
     }
 }
 
-/// Says what the seeds came to.
+/// Prints the totals of all seeds.
 fn end(arguments: &Arguments, summary: &Summary, took: Duration) -> anyhow::Result<()> {
     for outcome in &summary.failed {
         let mutation = match arguments.mutation {

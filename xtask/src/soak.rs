@@ -86,7 +86,7 @@ fn machine() -> String {
     format!("{}, {cores} cores, {memory} GiB of memory, Linux {}", here.processor, here.kernel)
 }
 
-/// Prints what a file has got since the last time.
+/// Prints the bytes that a file has gained.
 fn show(path: &Path, from: u64) -> anyhow::Result<u64> {
     let Ok(mut file) = std::fs::File::open(path) else { return Ok(from) };
     file.seek(SeekFrom::Start(from))?;

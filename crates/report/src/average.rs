@@ -12,7 +12,7 @@ const T_NORMAL: f64 = 1.960;
 /// A mean and how far the true one may be from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Average {
-    /// The mean.
+    /// The mean of the values.
     pub mean: f64,
     /// Half of its 95 % confidence interval; none of a single value.
     pub half: Option<f64>,

@@ -7,9 +7,9 @@ use super::stacks::Stacks;
 pub struct Chart {
     /// The section that it belongs to; charts of a section stand together.
     pub section: String,
-    /// Its title.
+    /// The title above the chart.
     pub title: String,
-    /// What is drawn.
+    /// The kind of chart, with its data.
     pub plot: Plot,
 }
 
@@ -30,7 +30,7 @@ impl Chart {
     }
 }
 
-/// What a chart draws.
+/// The kinds of charts, with their data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plot {
     /// Lines over a common axis.
@@ -50,21 +50,21 @@ pub enum Plot {
 /// Lines over a common axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lines {
-    /// The horizontal axis.
+    /// The axis along the bottom.
     pub x: Axis,
-    /// The vertical axis.
+    /// The axis on the left.
     pub y: Axis,
     /// A line for each variant.
     pub lines: Vec<Line>,
-    /// How far the machine could go: a name and a value of the vertical axis. What is far beyond
-    /// the lines is written below the chart instead of being drawn.
+    /// Limits of the machine: a name and a value of the vertical axis. Limits far beyond the lines
+    /// are written below the chart.
     pub limits: Vec<(String, f64)>,
 }
 
-/// An axis.
+/// A label, a range and a scale.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What it counts, with its unit.
+    /// The quantity, with its unit.
     pub label: String,
     /// Whether it is logarithmic.
     pub logarithmic: bool,
@@ -76,7 +76,7 @@ impl Axis {
         Self { label: label.to_owned(), logarithmic: false }
     }
 
-    /// A logarithmic axis.
+    /// Makes a logarithmic axis.
     pub fn logarithmic(label: &str) -> Self {
         Self { label: label.to_owned(), logarithmic: true }
     }
@@ -85,13 +85,13 @@ impl Axis {
 /// A line of points.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
-    /// Whose it is.
+    /// The variant that the line shows.
     pub variant: String,
     /// From left to right.
     pub points: Vec<Point>,
     /// All repetitions that count, each a place on both axes.
     pub samples: Vec<(f64, f64)>,
-    /// Those that only warmed up.
+    /// Repetitions that only warmed up.
     pub warm_ups: Vec<(f64, f64)>,
 }
 
@@ -113,9 +113,9 @@ pub struct Point {
 /// Figures as parts of the baseline's, in groups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratios {
-    /// Whose figures are 100 %.
+    /// The variant whose figures are 100 %.
     pub baseline: String,
-    /// What differs by less than this part is noise; drawn as a band.
+    /// Differences below this fraction are noise, drawn as a band.
     pub noise: f64,
     /// The groups, from top to bottom.
     pub groups: Vec<RatioGroup>,
@@ -123,10 +123,10 @@ pub struct Ratios {
     pub span: Option<(f64, f64)>,
 }
 
-/// What stands together.
+/// Rows under a common name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RatioGroup {
-    /// What it is about.
+    /// The name, such as a load.
     pub name: String,
     /// A row for each variant.
     pub rows: Vec<Ratio>,
@@ -135,15 +135,15 @@ pub struct RatioGroup {
 /// One figure as a part of the baseline's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratio {
-    /// Whose it is.
+    /// The variant that the row shows.
     pub variant: String,
     /// The median, or a mean of medians.
     pub value: f64,
     /// Its interval, where it has one.
     pub range: Option<(f64, f64)>,
-    /// What it was made of: ratios of repetitions, or of the cases that are averaged.
+    /// The values behind the mean: ratios of repetitions, or of the cases that are averaged.
     pub parts: Vec<f64>,
-    /// What others have published of it.
+    /// A published value of the same ratio.
     pub published: Option<f64>,
     /// Whether no difference to the baseline is shown, or one that is below the noise.
     pub unsure: bool,
@@ -164,45 +164,45 @@ impl Point {
 /// Bars of up to two parts, a row each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
-    /// What the parts are called; the second may be empty.
+    /// The names of the two parts; the second may be empty.
     pub parts: [String; 2],
-    /// What they count.
+    /// The unit of both parts.
     pub unit: String,
-    /// The bars.
+    /// One bar for each variant.
     pub bars: Vec<Bar>,
     /// Where the scale ends at least, such as at one whole core.
     pub end: Option<f64>,
-    /// How far the machine could go: a name and a value. What is far beyond the bars is written
-    /// below the chart.
+    /// Limits of the machine: a name and a value. Limits far beyond the bars are written below the
+    /// chart.
     pub limits: Vec<(String, f64)>,
 }
 
-/// One bar.
+/// A bar of one or two parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bar {
-    /// Whose it is.
+    /// The variant that the bar shows.
     pub variant: String,
     /// The parts, from left to right; nothing where it is unknown.
     pub parts: [Option<f64>; 2],
     /// The interval of their sum, where there is one.
     pub range: Option<(f64, f64)>,
-    /// What is written behind it, large and small.
+    /// The text behind the bar, large and small.
     pub said: [String; 2],
 }
 
 /// A figure of several loads, each as a part of the baseline's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadParts {
-    /// Whose figure is 1.
+    /// The variant whose figure is 1.
     pub baseline: String,
     /// A row for each load.
     pub rows: Vec<LoadPart>,
 }
 
-/// One load.
+/// The latencies of one load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadPart {
-    /// What it is called.
+    /// The name of the load.
     pub name: String,
     /// The other variants, and their parts of the baseline.
     pub parts: Vec<(String, f64)>,
@@ -211,7 +211,7 @@ pub struct LoadPart {
 /// Latencies on a logarithmic scale, a row for each variant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spans {
-    /// The rows.
+    /// One span for each variant.
     pub spans: Vec<LatencySpan>,
     /// How far the machine could go: a name and a value in microseconds.
     pub limits: Vec<(String, f64)>,
@@ -220,10 +220,10 @@ pub struct Spans {
 /// One variant's median and 99th percentile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LatencySpan {
-    /// Whose it is.
+    /// The variant that the span shows.
     pub variant: String,
     /// Where it begins and ends, in microseconds.
     pub ends: [f64; 2],
-    /// What is written behind it, large and small.
+    /// The text behind the span, large and small.
     pub said: [String; 2],
 }

@@ -1,11 +1,10 @@
-//! What a variant costs against the baseline: the averages of the later article, and the sentence
-//! that a reader takes away.
+//! The cost of a variant against the baseline: the averages of the later article, and the headline.
 
 use crate::{Figure, form};
 use bench::Unit;
 use bench::measuring::{CaseRecord, Comparison, Load, LoadLevel, Record};
 
-/// A machine whose noise is more than this part does not tell costs.
+/// A machine with noise above this fraction cannot show costs.
 const UNSTEADY: f64 = 0.3;
 
 /// Averages over the workloads of a record.
@@ -58,7 +57,7 @@ pub(crate) fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<Ca
 }
 
 impl Cost {
-    /// Averages what a variant costs.
+    /// Averages the costs of a variant.
     pub(crate) fn of(record: &Record, variant: &str) -> Self {
         let pairs = pairs(record, variant);
         let ratio = |unit| mean(heavy(record, variant, unit).iter().map(|(_, against)| against.ratio.median));
@@ -79,8 +78,8 @@ impl Cost {
     }
 }
 
-/// Cases of a variant that failed, or were never tried because it had failed too often, and all of
-/// them, among those that `wanted` picks.
+/// Counts the cases of a variant that failed, or were skipped because it had failed too often, and
+/// all cases, among the ones that `wanted` selects.
 pub(crate) fn failed(record: &Record, variant: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
     let own = || record.cases.iter().filter(|case| case.variant == variant && wanted(case));
     let is_out = |case: &&CaseRecord| {
@@ -114,8 +113,8 @@ pub(crate) fn setting(record: &Record) -> String {
     }
 }
 
-/// Says in one sentence what the strongest variant keeps of the baseline's rates, and what it adds
-/// to the latency: with the setting, and for any baseline.
+/// Returns one sentence: the fraction of the baseline's rates that the strongest variant keeps, and
+/// its added latency, with the setting, for any baseline.
 pub(crate) fn headline(record: &Record) -> String {
     let base = &record.settings.baseline;
     let Some(variant) = strongest(record) else {

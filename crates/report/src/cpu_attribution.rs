@@ -1,5 +1,4 @@
-//! Who pays for a flavor: the processor time that it adds to that of the baseline, apart for client
-//! and server.
+//! Attribution of the processor time that a flavor adds to the baseline's, for client and server.
 
 use crate::Table;
 use crate::form::digits;
@@ -8,16 +7,16 @@ use bench::measuring::{CaseRecord, Interval, Load, Record};
 
 use super::cost::{is_heavy, mean};
 
-/// Flavors that are told, the strongest first.
+/// Flavors in the sentence, the strongest first.
 const FLAVORS: [&str; 3] = ["krb5p", "krb5i", "krb5"];
 
 const NONE: &str = "–";
 
-/// What a variant adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9).
-/// Means over cases of the medians.
+/// Processor time that a variant adds to a unit of work: microseconds for an operation, or seconds
+/// for a GB (10^9 bytes). Means over cases of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CpuAttribution {
-    /// At the client.
+    /// Time added at the client.
     pub client: f64,
     /// At the server; none where its processor time is not known.
     pub server: Option<f64>,
@@ -72,7 +71,7 @@ fn signed(value: f64) -> String {
     digits(value).replace('-', "\u{2212}")
 }
 
-/// What is paid for, and in which unit: requests, GB, metadata operations.
+/// Selects cases whose unit of work is a request. Other units are GB and metadata operations.
 fn is_request(case: &CaseRecord) -> bool {
     is_heavy(case) && case.unit == Unit::OperationsPerSecond && matches!(case.load, Load::Transfer(_))
 }
@@ -81,10 +80,11 @@ fn is_stream(case: &CaseRecord) -> bool {
     is_heavy(case) && case.unit == Unit::MegabytesPerSecond
 }
 
-/// Picks cases.
+/// Selects the cases of a row.
 type Picks = fn(&CaseRecord) -> bool;
 
-/// Says what the strongest variant that was compared adds, at the client and at the server.
+/// Returns a sentence on the time that the strongest compared variant adds, at the client and at
+/// the server.
 pub(crate) fn attribution_sentence(record: &Record) -> Option<String> {
     let kinds = [("a request", "µs", is_request as Picks), ("a GB", "s", is_stream)];
     FLAVORS.into_iter().find_map(|variant| {
@@ -121,7 +121,7 @@ fn sentence(variant: &str, what: &str, unit: &str, share: &CpuAttribution) -> St
 /// A row of the table of shares: its name, its unit, and which cases it is the mean of.
 pub(crate) type AttributionRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>);
 
-/// Who pays, for each flavor beside the baseline; none where nothing was compared.
+/// Returns a row for each flavor beside the baseline; `None` without a comparison.
 pub(crate) fn attribution_table(record: &Record, rows: Vec<AttributionRow<'_>>) -> Option<Table> {
     let variants: Vec<&str> =
         record.variants().into_iter().filter(|variant| *variant != record.settings.baseline).collect();

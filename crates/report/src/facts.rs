@@ -3,7 +3,7 @@
 use super::form::{latency, utc};
 use bench::measuring::Record;
 
-/// Returns names and values of what the figures depend on.
+/// Returns the conditions of a run as names and values.
 pub(crate) fn facts(record: &Record) -> Vec<(&'static str, String)> {
     let machine = &record.environment;
     let [plan, method] = plan_and_method(record);
@@ -23,8 +23,8 @@ pub(crate) fn facts(record: &Record) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What was done how often, and how figures were drawn from it. Copies last as long as they last;
-/// other loads go on for a time.
+/// Describes loads, repetitions and statistics. Copies run to their end; other loads run for a
+/// fixed time.
 fn plan_and_method(record: &Record) -> [String; 2] {
     let settings = &record.settings;
     let interleaved = "of each case, interleaved (all sides, then all sides again), after a warm-up of each";

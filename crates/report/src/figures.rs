@@ -1,4 +1,5 @@
-//! What every evaluation shows: all figures, processor time, the machine's limits and its noise.
+//! The common tables of all evaluations: all figures, processor time, limits and noise of the
+//! machine.
 
 use super::Table;
 use super::chart::{Bar, Bars, Chart, RatioGroup};
@@ -70,8 +71,8 @@ pub(crate) fn beside(record: &Record) -> Vec<Chart> {
     groups.chunks(TOGETHER).filter_map(chart).collect()
 }
 
-/// Draws bars, one chart for each group, of the cases that `wanted` picks. `bars` has what is not
-/// the bars of a group's chart, of one of its cases.
+/// Makes bars, one chart for each group, of the cases that `wanted` selects. `bars` makes a group's
+/// chart without bars from one of its cases.
 fn bar_charts(
     record: &Record,
     section: &str,
@@ -137,7 +138,7 @@ fn busy_bar(case: &CaseRecord) -> Option<Bar> {
     })
 }
 
-/// Says how steady the machine was, and what follows for the figures.
+/// Describes the steadiness of the machine, and the consequence for the figures.
 pub(crate) fn noise_sentence(record: &Record) -> String {
     let Some(noise) = record.noise else {
         return "The machine's noise was not measured: the run was too short.".to_owned();

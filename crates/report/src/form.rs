@@ -59,7 +59,7 @@ pub fn percent(ratio: f64) -> String {
     format!("{:.0}\u{202f}%", ratio * 100.0)
 }
 
-/// Names what processor time is counted per.
+/// Returns the unit of work that processor time is counted for.
 pub fn cpu_unit(unit: Unit) -> &'static str {
     match unit {
         Unit::MegabytesPerSecond => "s/GB",
@@ -97,7 +97,7 @@ pub fn part(against: &Comparison) -> String {
     unsure(!against.verdict.is_significant(), percent(against.ratio.median))
 }
 
-/// Formats a mean change of several comparisons; what is below the noise is marked.
+/// Formats a mean change over several comparisons; changes below the noise are marked.
 pub fn mean_change(ratio: f64, noise: f64) -> String {
     unsure((ratio - 1.0).abs() <= noise, change(ratio))
 }

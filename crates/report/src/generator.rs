@@ -3,7 +3,8 @@
 use crate::form::digits;
 use bench::measuring::{CaseRecord, Interval, Load, Record, Sample};
 
-/// What one core of the client should drive: 4 KiB reads with sys a second, MB/s of krb5p.
+/// The rates that one core of the client should reach: 4 KiB reads a second with sys, MB/s with
+/// krb5p.
 const READS: f64 = 400_000.0;
 const SEALED: f64 = 2_000.0;
 
@@ -13,7 +14,7 @@ const BUSY: f64 = 0.95;
 /// Says in sentences how much one core of this client drives, and in which cases the client had no
 /// time left.
 pub fn generator_notes(record: &Record) -> Vec<String> {
-    // What drives mounts and copies is not ours.
+    // Mounts and copies use other load generators.
     if !record.environment.mounts.is_empty() || record.is_of_copies() {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! Sections and tables of a page, so that those who hear a page find their way too.
+//! Sections and tables of a page, with the structure that screen readers need.
 
 use super::form::escape;
 use super::{RowKind, Table, TableRow};
@@ -18,7 +18,7 @@ impl Section {
         Self(())
     }
 
-    /// Ends it.
+    /// Ends the section.
     pub(crate) fn end(self, out: &mut String) {
         out.push_str("</section>\n");
     }
@@ -33,7 +33,7 @@ pub(crate) fn open(out: &mut String, title: &str, class: &str) {
     );
 }
 
-/// Closes it.
+/// Closes the table.
 pub(crate) fn close(out: &mut String) {
     out.push_str("</tbody></table></div>");
 }

@@ -60,19 +60,19 @@ use stacks::{Stacks, StageStack};
 use table::{RowKind, Table, TableRow};
 pub use text::{markdown, tables, terminal};
 
-/// Whose processor time a flavor costs, as a sentence under the headline; copies have a table of
-/// it.
+/// Returns a sentence for the place under the headline: the side whose processor time a flavor
+/// costs. Copies have a table instead.
 fn share(record: &bench::measuring::Record) -> Option<String> {
     (!record.is_of_copies()).then(|| attribution_sentence(record)).flatten()
 }
 
-/// What a reader of a run gets to see.
+/// The content of a run's page, independent of the output format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageView {
     /// The one sentence that a reader takes away.
     pub headline: String,
     /// Tables, the most telling first.
     pub tables: Vec<Table>,
-    /// Charts.
+    /// All charts, in order.
     pub charts: Vec<Chart>,
 }

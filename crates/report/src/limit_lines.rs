@@ -1,4 +1,4 @@
-//! Limits of the machine in a chart: those near the lines are drawn, those far from them are said.
+//! Limits of the machine in a chart: near ones are drawn, far ones are written below.
 
 use super::form::short;
 use super::lines::{BOTTOM, LEFT, RIGHT, TOP};
@@ -18,7 +18,7 @@ pub(crate) type DrawnLimit = (String, f64);
 const LETTER: f64 = 6.1;
 const LABEL: f64 = 12.0;
 
-/// Parts the limits into those that are drawn and those that are only said.
+/// Divides the limits into near and far ones.
 pub(crate) fn sort(
     limits: &[DrawnLimit],
     logarithmic: bool,
@@ -83,10 +83,10 @@ pub(crate) fn upright(out: &mut String, limits: &[DrawnLimit], bottom: f64, plac
     }
 }
 
-/// Says where the far ones are, and what it means that a figure is beyond a limit.
+/// Describes the far limits, and the meaning of a figure beyond a limit.
 pub(crate) fn words(limits: &[DrawnLimit], far: &[DrawnLimit], to: f64, medians: &[f64]) -> Vec<String> {
     let mut said = Vec::new();
-    // One core's cryptography is no limit of those who do without it.
+    // Variants without cryptography are not bound by one core's cryptography.
     let passed = |(name, limit): &&DrawnLimit| match name.ends_with("round trip") {
         true => medians.iter().any(|median| median < limit),
         false => !name.starts_with("one core") && medians.iter().any(|median| median > limit),

@@ -4,8 +4,8 @@ use super::Table;
 use super::form::digits;
 use bench::measuring::{Case, Load, MachineLimit, Record, Unit};
 
-/// The limits of what moves bytes that concern this run: its own encryption type alone, and the
-/// link where there was one.
+/// Returns the limits on throughput that concern this run: its own encryption type, and the link if
+/// there was one.
 fn moving(record: &Record) -> impl Iterator<Item = (String, &MachineLimit)> {
     let enctype = record.environment.enctype.as_deref().unwrap_or("aes256-cts-hmac-sha1-96");
     let linked = record.limits.iter().any(|limit| limit.name == "link");
@@ -23,7 +23,7 @@ pub(crate) fn of_throughput(record: &Record) -> Vec<(String, f64)> {
     moving(record).map(|(name, limit)| (name, limit.value)).collect()
 }
 
-/// What the same limits allow in requests of so many bytes a second.
+/// Converts the same limits to requests of `size` bytes a second.
 pub(crate) fn of_requests(record: &Record, size: u64) -> Vec<(String, f64)> {
     moving(record).map(|(name, limit)| (name, limit.value * 1e6 / size.max(1) as f64)).collect()
 }

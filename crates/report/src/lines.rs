@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// Size of a chart in its own units, which are about a card's pixels on a phone and on a desk.
 pub(crate) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 256.0;
-/// The field: what is beside it has names, figures and the axes' labels.
+/// Left edge of the plotting area; names, figures and axis labels are outside of it.
 pub(crate) const LEFT: f64 = 46.0;
 pub(crate) const RIGHT: f64 = WIDTH - 48.0;
 pub(crate) const TOP: f64 = 12.0;
@@ -50,7 +50,7 @@ pub(crate) fn draw(chart: &Lines, title: &str) -> Drawn {
     Drawn { svg: out + "</svg>", caption }
 }
 
-/// Says in words what is drawn.
+/// Describes the chart in words.
 fn words(chart: &Lines) -> String {
     let point = |point: &Point| {
         if point.has_failed() {
@@ -106,8 +106,8 @@ fn ticks(chart: &Lines, x: &Scale) -> Vec<f64> {
     }
 }
 
-/// Draws all repetitions beside their medians, those of the warm-up as rings; what is beyond an end
-/// of the axis is at that end.
+/// Draws all repetitions beside their medians, warm-ups as rings; a value beyond an end of the axis
+/// is drawn at that end.
 fn repetitions(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
     let class = variant::class(&line.variant);
     let place = |(at, value): &(f64, f64)| (x.place(*at) + ASIDE, y.place(*value));
@@ -192,7 +192,7 @@ fn names(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
         end.0 = end.0.max(least);
         least = end.0 + APART;
     }
-    // What was pushed out of the field goes up again.
+    // Labels below the plotting area move up again.
     let mut most = BOTTOM;
     for end in ends.iter_mut().rev() {
         end.0 = end.0.min(most);

@@ -29,7 +29,7 @@ pub fn page(record: &Record, view: &PageView) -> String {
     out + "</main></body></html>\n"
 }
 
-/// Begins a page.
+/// Writes the head of a page.
 pub(crate) fn head(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -68,7 +68,7 @@ fn header(out: &mut String, record: &Record, view: &PageView) {
     out.push_str("</header>\n");
 }
 
-/// Says what is what in all charts.
+/// Writes the legend of all charts.
 pub(crate) fn key(out: &mut String, variants: &[&str]) {
     out.push_str("<ul class=\"key\">");
     for name in variants {
@@ -93,7 +93,7 @@ fn notes(out: &mut String, record: &Record) {
     section.end(out);
 }
 
-/// Writes charts, those of a section together.
+/// Writes charts, grouped by section.
 fn charts(out: &mut String, charts: &[Chart]) {
     for section in charts.chunk_by(|one, other| one.section == other.section) {
         let mut said: Vec<&str> = Vec::new();
@@ -131,7 +131,7 @@ fn card(out: &mut String, chart: &Chart) {
     out.push_str("</figure>\n");
 }
 
-/// How a chart is read, of what there is in it.
+/// Explains the marks that a chart contains.
 fn how(plot: &Plot) -> Vec<&str> {
     let (mut said, mut limited) = (Vec::new(), false);
     match plot {

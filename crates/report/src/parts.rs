@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// Height of a row in pixels.
 const ROW: u32 = 24;
 
-/// Draws the chart.
+/// Draws the chart as SVG.
 pub(crate) fn draw(chart: &LoadParts) -> String {
     let largest = chart.rows.iter().flat_map(|row| &row.parts).map(|(_, part)| *part).fold(1.0, f64::max);
     let end = largest * 1.06;

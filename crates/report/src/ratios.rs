@@ -1,5 +1,5 @@
-//! Draws parts of the baseline's: a bar from nothing to the part, its interval, all that it was
-//! made of, what others published.
+//! Draws ratios to the baseline: a bar from zero to the ratio, its interval, the values behind it,
+//! and published values.
 
 use super::chart::{Axis, Ratio, Ratios};
 use super::form::{escape, percent};
@@ -97,7 +97,7 @@ fn frame(out: &mut String, chart: &Ratios, x: &Scale, height: f64) {
     svg::text(out, "tick", base, height + 14.0, "middle", if short { &chart.baseline } else { "first" });
 }
 
-/// What is written behind a row, large and small.
+/// Returns the text behind a row, large and small.
 fn said(row: &Ratio) -> [String; 2] {
     let sign = if row.unsure { "≈\u{202f}" } else { "" };
     let range = row

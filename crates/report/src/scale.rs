@@ -29,7 +29,7 @@ impl Scale {
         Self { from, to, start, end, logarithmic: axis.logarithmic }
     }
 
-    /// Where a value is; what is beyond an end is at that end.
+    /// Maps a value to a coordinate; values beyond an end map to that end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let part = if self.logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()

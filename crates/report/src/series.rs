@@ -3,7 +3,7 @@
 use super::chart::{Chart, Line, Plot, Point, Ratio, RatioGroup, Ratios};
 use bench::measuring::{CaseRecord, Comparison, Figures, Interval, Record, Sample};
 
-/// Which figure of a case a line shows.
+/// The figure of a case that a line shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
     /// The rate in the case's unit.
@@ -15,7 +15,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    /// Its interval.
+    /// Returns the figure with its interval.
     pub(crate) fn of(self, figures: &Figures) -> Option<Interval> {
         match self {
             Self::Rate => Some(figures.rate),

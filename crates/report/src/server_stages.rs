@@ -18,7 +18,7 @@ const HOW: &str = "The mean time at the server in µs, reported by the server it
     and send (to the kernel). In queue, a request waits until its batch begins. A call is one RPC \
     request; an operation of the case may take several.";
 
-/// Adds charts and a table to what an evaluation shows, where the server told.
+/// Adds charts and a table to a page if the server published its stages.
 pub(crate) fn add(view: &mut PageView, record: &Record) {
     let groups: Vec<&str> = record.groups().into_iter().filter(|group| is_telling(record, group)).collect();
     let mut table = Table::new(
@@ -90,8 +90,8 @@ fn per_mebibyte(case: &CaseRecord) -> Option<[f64; STAGES.len()]> {
     Some(medians)
 }
 
-/// Of the many loads of an evaluation those that look for the most, in order, of pure reads, pure
-/// writes and metadata: what lies between is between them.
+/// Selects the loads of the highest rate among the many of an evaluation: pure reads, pure writes
+/// and metadata. The others lie between them.
 fn is_telling(record: &Record, group: &str) -> bool {
     let Some(case) = record.cases.iter().find(|case| case.group == group) else { return false };
     let axes = &case.axes;

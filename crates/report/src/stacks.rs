@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// Times of each variant, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stacks {
-    /// What is waited for.
+    /// The name of the waiting part.
     pub wait: String,
     /// The stages, from left to right.
     pub stages: [String; 4],
@@ -24,7 +24,7 @@ pub struct Stacks {
 /// The times of one variant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StageStack {
-    /// Whose they are.
+    /// The variant that the row shows.
     pub variant: String,
     /// How long was waited.
     pub wait: f64,
@@ -53,10 +53,10 @@ const RIGHT: f64 = 104.0;
 /// Thickness of the bars of stages and of waiting.
 const THICK: f64 = 14.0;
 const THIN: f64 = 5.0;
-/// Distance of stripes.
+/// Distance of stripes, in pixels.
 const STRIPE: f64 = 3.5;
 
-/// Draws the rows; `label` is what those hear who do not see.
+/// Draws the rows; `label` is the text alternative for screen readers.
 pub(crate) fn draw(chart: &Stacks, label: &str) -> String {
     let most = chart.rows.iter().map(StageStack::work).fold(f64::MIN_POSITIVE, f64::max);
     let scale = (WIDTH - LEFT - RIGHT) / most;

@@ -1,18 +1,17 @@
-//! What all drawings have in common: a name and a description for those who do not see, texts,
-//! small dots.
+//! Common elements of all drawings: name and description for screen readers, texts, small dots.
 
 use super::form::escape;
 use std::fmt::Write;
 
-/// A chart that is drawn, and what has to be said below it.
+/// A drawn chart, and the notes below it.
 pub(crate) struct Drawn {
-    /// The drawing.
+    /// The drawing as SVG.
     pub svg: String,
     /// Sentences: limits and repetitions that are beyond it.
     pub caption: Vec<String>,
 }
 
-/// Begins a drawing of this size. `title` names it, `words` say what it shows.
+/// Begins a drawing of this size. `title` names it, `words` describe it.
 pub(crate) fn begin(class: &str, size: (f64, f64), title: &str, words: &str) -> String {
     let (width, height) = size;
     format!(
@@ -22,7 +21,7 @@ pub(crate) fn begin(class: &str, size: (f64, f64), title: &str, words: &str) -> 
     )
 }
 
-/// Writes a text.
+/// Writes a text element.
 pub(crate) fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, content: &str) {
     let content = escape(content);
     let _ =

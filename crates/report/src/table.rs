@@ -3,41 +3,41 @@
 /// A table of texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Its title.
+    /// The title above the table.
     pub title: String,
     /// How to read it: sentences.
     pub how: String,
     /// Heads of the columns, the first that of the rows' names.
     pub columns: Vec<String>,
-    /// Rows.
+    /// All rows, in order.
     pub rows: Vec<TableRow>,
 }
 
-/// Whose figures a row has.
+/// The origin of a row's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowKind {
-    /// Those of this run.
+    /// Measured in this run.
     #[default]
     Measured,
-    /// Those that somebody has published.
+    /// Published by others.
     Published,
-    /// Nobody's: the name is the head of the rows below, and there are no cells.
+    /// A heading of the rows below, without cells.
     Head,
 }
 
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableRow {
-    /// What it is about.
+    /// The name in the first column.
     pub name: String,
     /// One text for each further column.
     pub cells: Vec<String>,
-    /// Whose figures they are.
+    /// The origin of the figures.
     pub kind: RowKind,
 }
 
 impl Table {
-    /// Begins a table.
+    /// Makes a table without rows.
     pub fn new(title: &str, how: &str, columns: &[&str]) -> Self {
         Self {
             title: title.to_owned(),

@@ -4,7 +4,7 @@ use super::{PageView, RowKind, Table, TableRow, limits_table, noise_sentence, sh
 use bench::measuring::Record;
 use std::fmt::Write;
 
-/// Says what the record lacks and what has to be known of it.
+/// Lists the gaps of a record, and remarks that its readers need.
 fn remarks(record: &Record) -> Vec<String> {
     let mut remarks: Vec<String> = share(record).into_iter().collect();
     if !record.complete {

@@ -1,7 +1,7 @@
 //! The variants that are compared: a shape, a pattern of line and a colour each, so that none of
 //! them is needed alone.
 
-/// Returns what a variant does for who uses it, in a few words.
+/// Returns the meaning of a variant for users, in a few words.
 pub(crate) fn meaning(variant: &str) -> &'static str {
     match variant {
         "sys" => "trusts the client's word",

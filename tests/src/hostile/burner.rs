@@ -30,7 +30,7 @@ pub(super) struct Burner {
 }
 
 impl Burner {
-    /// Starts to burn what `used` says.
+    /// Starts threads that burn as much time as `used`.
     pub(super) fn start(used: UsedTime) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let share = (used.cores / used.threads.max(1) as f64).min(1.0);

@@ -31,7 +31,7 @@ pub struct Flood {
     run: fn(&FloodThread),
 }
 
-/// Every flood.
+/// All floods, in the order of the table.
 pub static FLOODS: &[Flood] = &[
     Flood { name: "null", about: "NULL calls, replies read", run: |peer| peer.ask(peer::null) },
     Flood { name: "null-unread", about: "NULL calls, replies never read", run: null_unread },
@@ -82,7 +82,7 @@ struct FloodThread {
 }
 
 impl Crew {
-    /// Starts a flood.
+    /// Starts the flood's threads.
     pub(super) fn start(flood: &'static Flood, world: &World, server: &Server) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let token = Arc::new(recorded_token(world));
@@ -99,7 +99,7 @@ impl Crew {
         Self { stop, began: Instant::now(), threads }
     }
 
-    /// Ends the flood and returns what it took to send it.
+    /// Ends the flood and returns the processor time of its sender.
     pub(super) fn stop(self) -> UsedTime {
         self.stop.store(true, Relaxed);
         let time = self.began.elapsed().as_secs_f64();
@@ -137,8 +137,7 @@ impl FloodThread {
         }
     }
 
-    /// Keeps up to `connections` open, each begun by `begin`, and replaces those that the server
-    /// has closed.
+    /// Keeps up to `connections` open, each begun by `begin`, and replaces closed ones.
     fn hold(&self, connections: usize, begin: impl Fn(&mut TcpStream)) {
         let mut held = VecDeque::new();
         let mut scratch = [0; 4096];

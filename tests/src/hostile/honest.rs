@@ -4,7 +4,7 @@ use client::{CallOptions, Client, Completion, Lock, OpenFile, OpenHow, Options, 
 use nfs4::NfsLockType4;
 use std::time::{Duration, Instant};
 
-/// Reads in flight.
+/// Number of reads in flight.
 const DEPTH: u64 = 16;
 /// Bytes of a read.
 const READ_SIZE: u32 = 4096;
@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Losses that are reported of one client.
 const LOSSES_MAX: usize = 5;
 
-/// How fast requests were answered.
+/// Counts and latencies of answered requests.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     latencies_us: Vec<u32>,
@@ -23,7 +23,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Requests a second.
+    /// Returns the number of requests a second.
     pub fn rate(&self) -> f64 {
         self.latencies_us.len() as f64 / self.time.as_secs_f64().max(f64::MIN_POSITIVE)
     }
@@ -120,7 +120,7 @@ impl Honest {
         }
     }
 
-    /// Gives lock, file and session back, and returns what was lost since the beginning.
+    /// Returns lock, file and session, and lists the losses since the beginning.
     pub(super) fn leave(mut self) -> Vec<String> {
         let reconnects = self.client.statistics().reconnects;
         if reconnects > 0 {

@@ -1,8 +1,8 @@
-//! Floods by a peer without credentials, next to an honest load: what the peer costs the others.
+//! Floods by a peer without credentials, next to an honest load, and the honest load's loss.
 //!
-//! The sender of a flood burns processor time on the machine that also serves. Each flood is
-//! therefore compared with an honest load beside threads that burn the same time and send nothing;
-//! the figures for the idle machine stand next to it.
+//! The sender of a flood burns processor time on the machine that also serves. The harness
+//! therefore compares each flood with an honest load beside threads that burn the same time and
+//! send nothing, and prints the figures for the idle machine as well.
 
 mod burner;
 mod floods;
@@ -55,7 +55,7 @@ pub struct Row {
     pub flooded: Pace,
     /// Honest requests beside threads that burn the processor time of the flood.
     pub burned: Pace,
-    /// What an honest client lost: connections, its lock, requests, or the way in for a second
+    /// The losses of honest clients: connections, the lock, requests, or the mount of a second
     /// client.
     pub losses: Vec<String>,
     /// Processor time of the flood's sender, in cores.
@@ -142,7 +142,7 @@ pub fn flood(world: &World, server: &Server, flood: &'static Flood, flavor: Flav
     Row { flood: flood.name, flavor, alone, flooded, burned, losses, cores, memory }
 }
 
-/// Mounts as a second honest client while the flood goes on, and says what kept it out.
+/// Mounts as a second honest client during the flood; returns the reason if it fails.
 fn second_client(options: &Options) -> Option<String> {
     let second = Client::connect(options.clone()).and_then(|mut client| {
         client.lookup_path("/export/file")?;

@@ -26,7 +26,7 @@ pub(super) fn connect(server: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Reads what has arrived, into nowhere. `None` when the server has closed the connection.
+/// Reads and discards the received bytes. Returns `None` when the server has closed the connection.
 pub(super) fn drain(stream: &mut TcpStream, scratch: &mut [u8]) -> Option<usize> {
     match stream.read(scratch) {
         Ok(0) => None,

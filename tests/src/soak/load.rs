@@ -14,7 +14,7 @@ const OPENS: usize = 3;
 /// Errors that are kept.
 const ERRORS_KEPT: usize = 20;
 
-/// What clients do, in the order of [`SoakCounts`].
+/// The clients' activities, in the order of [`SoakCounts`].
 const NAMES: [&str; 9] = [
     "contexts and sessions made",
     "sessions ended",
@@ -45,7 +45,7 @@ struct SoakShared {
     broken: AtomicUsize,
 }
 
-/// One client.
+/// A client, and its state between turns.
 struct Seat {
     number: usize,
     options: Options,
@@ -61,7 +61,7 @@ struct SoakWorker {
 }
 
 impl Load {
-    /// Starts the clients; those next to each other have different flavors.
+    /// Starts the clients; neighbours have different flavors.
     pub(super) fn start(options: [Options; 4], sessions: usize) -> Self {
         let shared = Arc::<SoakShared>::default();
         let start = |thread: usize| {
@@ -70,7 +70,7 @@ impl Load {
                 .map(|number| {
                     let options =
                         options[number / THREADS % options.len()].clone().connections(1 + number % 2);
-                    // The same client comes back, and takes the place of what it was.
+                    // The client returns under its former name and replaces its former state.
                     let options = Options {
                         owner: Some(format!("soak-{number}").into_bytes()),
                         slots_max: 4,
@@ -98,7 +98,7 @@ impl Load {
         }
     }
 
-    /// Lets all clients go; returns what they have done, and what has failed.
+    /// Disconnects all clients; returns their counts of activities and their errors.
     pub(super) fn stop(self) -> (Vec<(&'static str, u64)>, Vec<String>) {
         self.shared.ends.store(true, Relaxed);
         let (mut total, mut errors) = (SoakCounts::default(), Vec::new());
@@ -125,7 +125,7 @@ impl SoakWorker {
         }
         self.shared.broken.fetch_add(1, Relaxed);
         for seat in &mut seats {
-            // Who was cut off has left something behind, which goes when the client comes back.
+            // A client that was cut off left state behind, which its return removes.
             let back = if seat.client.is_none() { self.connect(seat) } else { Ok(()) };
             let result = back.and_then(|()| self.leave(seat));
             self.keep(seat.number, result);
@@ -229,7 +229,7 @@ impl SoakWorker {
     }
 
     fn lock(&mut self, seat: &mut Seat) -> Result<(), Error> {
-        // Mostly ranges that nobody else wants, so that few have to wait.
+        // Mostly its own ranges, so that few clients wait.
         let (at, number) = (self.draw(8) as u64 * 100, seat.number as u64 * 1000);
         let kind = if self.draw(2) == 0 { NfsLockType4::READ_LT } else { NfsLockType4::WRITE_LT };
         let offset = if self.draw(10) == 0 { at } else { number + at };

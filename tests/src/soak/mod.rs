@@ -1,8 +1,8 @@
-//! A soak of bounded length: many clients that come, work and go, and what the server holds
-//! meanwhile.
+//! A soak of bounded length: many clients connect, work and leave while the server's memory and
+//! descriptors are sampled.
 //!
-//! Judged is that memory and descriptors stop growing once the clients are warm, that no call
-//! fails, and that nothing is left when the clients are gone.
+//! The verdicts: memory and descriptors stop growing once the clients are warm, no call fails, and
+//! the server holds nothing when the clients have left.
 
 mod load;
 mod samples;
@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 
 /// Seconds between two samples.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long the server may take to let go of what departed clients held: its objects are trimmed
-/// twice a minute.
+/// Time for the server to release the state of departed clients: it trims its objects twice a
+/// minute.
 const SETTLE: Duration = Duration::from_secs(100);
 
 /// Samples that are printed, about.
 const SAMPLES_SHOWN: usize = 15;
 
-/// How a soak is run.
+/// The parameters of a soak.
 #[derive(Clone, Debug)]
 pub struct Soak {
     /// How long the clients work.
@@ -39,18 +39,18 @@ pub struct Soak {
     pub sessions: usize,
     /// Security contexts that the server keeps at most.
     pub contexts: usize,
-    /// Where a line goes for each sample, for who watches.
+    /// The file that gets a line for each sample.
     pub progress: Option<PathBuf>,
 }
 
-/// What a soak came to.
+/// The result of a soak.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the server held: idle, at each sample, and when the clients were gone.
+    /// The server's resources: idle, at each sample, and after the clients have left.
     pub samples: Vec<Sample>,
-    /// What was done, by its name.
+    /// The number of each activity.
     pub done: Vec<(&'static str, u64)>,
-    /// Each judgement.
+    /// All verdicts of the soak.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -92,7 +92,7 @@ impl SoakRecord<'_> {
     fn take(&mut self, name: &'static str) -> bool {
         let sample = sample(self.server, name, self.began.elapsed());
         if let Some(log) = &mut self.log {
-            // Nobody need watch.
+            // The progress file is optional.
             let _ = writeln!(log, "{sample}");
         }
         let clean = self.samples.first().is_some_and(|first| sample.is_as_clean_as(first));
@@ -127,7 +127,7 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// The figures that matter: a dozen samples, what was done, and each judgement.
+    /// Prints a dozen samples, the counts, and each verdict.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.samples.len().div_ceil(SAMPLES_SHOWN).max(1);
         let last = self.samples.len().saturating_sub(1);

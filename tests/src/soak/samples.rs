@@ -1,4 +1,4 @@
-//! What the server holds at a moment, and what is made of it.
+//! Samples of the server's resources, and the verdicts on them.
 
 use super::Soak;
 use super::load::THREADS;
@@ -6,9 +6,9 @@ use crate::server::Server;
 use std::fmt;
 use std::time::Duration;
 
-/// What the server's resident memory may grow by once the clients are warm, as a part of it.
+/// The permitted growth of resident memory once the clients are warm, as a fraction.
 const GROWTH_MAX: f64 = 0.10;
-/// What it may grow by anyhow, in KiB: allocators do not give back at once.
+/// Growth in KiB that is always permitted: allocators do not return memory at once.
 const GROWTH_FLOOR: u64 = 16 << 10;
 /// Descriptors more than at the beginning that count as none: the log, a timer.
 const DESCRIPTORS_SLACK: u64 = 4;
@@ -16,7 +16,7 @@ const DESCRIPTORS_SLACK: u64 = 4;
 /// keeps open for them.
 const DESCRIPTORS_PER_SESSION: u64 = 16;
 
-/// What the server held at a moment.
+/// A sample of the server's resources.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// `idle`, `working` or `after`.
@@ -25,20 +25,20 @@ pub struct Sample {
     pub at: Duration,
     /// Resident memory, in KiB.
     pub rss_kib: u64,
-    /// Open descriptors.
+    /// Number of open descriptors.
     pub descriptors: u64,
     /// Clients, sessions, opens, lock stateids, ranges, delegations, files and contexts.
     pub held: [(&'static str, u64); 8],
 }
 
-/// One judgement.
+/// A condition, its figures, and whether it holds.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What has to hold.
+    /// The condition, as a sentence.
     pub what: String,
-    /// The figures.
+    /// The figures that decide it.
     pub figures: String,
-    /// Whether it does.
+    /// Whether the condition holds.
     pub good: bool,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// Judges what was seen.
+/// Derives the verdicts from the samples.
 pub(super) fn judge(
     samples: &[Sample],
     how: &Soak,

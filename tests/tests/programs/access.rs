@@ -1,4 +1,4 @@
-//! Who may do what: the file system's permissions, the export's rules, the flavors.
+//! Access control: the file system's permissions, the export's rules, the flavors.
 
 use client::{Client, Error, Filesystem, Flavor, Options, RpcError, Security, flavor_of};
 use e2e::{World, account, in_world, is_root, status};
@@ -21,7 +21,7 @@ fn skipped() -> bool {
 
 #[test]
 fn bob_gets_nothing_of_what_is_alices_alone() {
-    // RFC 8881 sections 5.9.1 (who a principal is) and 6.2.4 (mode bits), the kernel deciding
+    // RFC 8881 sections 5.9.1 (principals) and 6.2.4 (mode bits); the kernel decides.
     in_world(|world| {
         if skipped() {
             return;
@@ -156,7 +156,7 @@ fn an_export_for_krb5p_alone_refuses_the_other_flavors() {
         }
         let mut files = world.mount(&server, "alice", Flavor::Krb5p);
         files.write_file("file", b"x").expect("krb5p is allowed");
-        // A handle does not open what a name does not.
+        // A handle gives no more access than a name.
         let (handle, _) = files.lookup("file").expect("it is there");
         let mut client = Client::connect(world.options(&server, "alice", Flavor::Krb5i)).expect("a session");
         let all = nfs4::Stateid4 { seqid: 0, other: [0; 12] };

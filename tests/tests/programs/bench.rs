@@ -105,8 +105,8 @@ fn check_in_browser(prefix: &Path, folder: &Path) {
     assert!(probe.ends_with("empty=0") && !probe.starts_with("charts=0 "), "{probe}");
 }
 
-/// Children of a process that has ended belong to somebody else; they are told by a variable of
-/// their own.
+/// Returns the processes that have the variable `mark` in their environment: children of a process
+/// that has ended have another parent.
 fn processes_with(mark: &str) -> Vec<String> {
     let folders = fs::read_dir("/proc").expect("/proc is there").flatten().map(|entry| entry.path());
     let marked = folders.filter(|path| {
@@ -183,7 +183,7 @@ fn bench_quick_measures_another_server_and_names_a_flavor_that_is_refused() {
 const LONG: [&str; 8] =
     ["--repetitions", "5", "--seconds", "0.1", "--file-size", "4", "--flavors", "sys,krb5p"];
 
-/// Waits until a bench has kept what it measured of its first load.
+/// Waits until a bench has stored the first results of its first load.
 fn wait_until_it_has_measured(prefix: &Path, child: &mut Child) {
     let end = Instant::now() + Duration::from_secs(60);
     while !prefix.with_extension("json").exists() {

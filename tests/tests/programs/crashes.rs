@@ -1,8 +1,8 @@
 //! Writes that no COMMIT has acknowledged when the server is killed, or its disk loses power, at
-//! points left to chance.
+//! random points.
 //!
-//! What a run does goes by its seed, which it prints; `ORTHRUS_SEED` repeats one. The moments of
-//! the kills do not.
+//! The seed, which a run prints, decides its operations; `ORTHRUS_SEED` repeats one. The seed does
+//! not decide the moments of the kills.
 
 use crate::restart::{is_outage, reclaimed};
 use client::{Client, Error, Filesystem, Flavor, OpenFile, OpenHow, Options, Security};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// The size that the file grows to.
 const SIZE: usize = 4 << 20;
-/// The longest WRITE.
+/// Maximum length of a WRITE, in bytes.
 const PIECE: usize = 200_000;
 /// Times that the server is killed.
 const CRASHES: u32 = 8;
@@ -48,12 +48,12 @@ struct UnstableWrite {
     verifier: Option<[u8; 8]>,
 }
 
-/// What the file has to be.
+/// The permitted contents of the file.
 #[derive(Default)]
 struct FileModel {
-    /// What a COMMIT has acknowledged.
+    /// The contents that a COMMIT has acknowledged.
     stable: Vec<u8>,
-    /// What may be on the disk or not, in the order of its WRITEs.
+    /// WRITEs that may or may not be on the disk, in order.
     pending: Vec<UnstableWrite>,
 }
 
@@ -66,10 +66,10 @@ impl FileModel {
         }
     }
 
-    /// Checks what is on the disk, and returns how many answered WRITEs are not there.
+    /// Checks the file on the disk, and returns the number of answered WRITEs that it lacks.
     fn check(&self, disk: &[u8]) -> usize {
         assert!(disk.len() >= self.stable.len(), "{} bytes, {} acknowledged", disk.len(), self.stable.len());
-        // Each byte: what was acknowledged, or what any WRITE since has put there.
+        // Each byte is the acknowledged one, or that of any WRITE since.
         let mut good: Vec<bool> =
             disk.iter().enumerate().map(|(at, byte)| self.stable.get(at).unwrap_or(&0) == byte).collect();
         let mut lost = 0;
@@ -93,14 +93,14 @@ impl FileModel {
     }
 }
 
-/// A client that writes here and there, commits now and then, and writes again what was not
+/// A client that writes at random places, commits now and then, and repeats writes that were not
 /// acknowledged.
 struct CrashWriter<'a> {
     client: Client,
     file: OpenFile,
     random: CrashRandom,
     model: &'a Mutex<FileModel>,
-    /// WRITEs answered.
+    /// Counts the answered WRITEs.
     written: &'a AtomicU64,
     written_again: usize,
     restarts: u32,
@@ -271,9 +271,8 @@ fn what_a_disk_loses_with_its_power_is_sent_again() {
     });
 }
 
-/// What is acknowledged of names is there after a power cut, unless the configuration waives it;
-/// and a file that was written, committed and then renamed over another is one of the two, whole,
-/// wherever.
+/// Acknowledged names are there after a power cut, unless the configuration waives it. A file that
+/// was written, committed and then renamed over another is one of the two, whole.
 fn renamed(stable: bool) {
     in_own_mounts(|| {
         let folder = empty_folder();
@@ -292,7 +291,7 @@ fn renamed(stable: bool) {
         let mut whole = 0;
         for round in 1..=3 {
             let mut files = Filesystem::mount(options.clone(), "/export").expect("it is exported");
-            // Those of all rounds: the one before was cut off.
+            // The versions of all rounds: the former was cut off.
             for version in 1..=round * 3 {
                 files.write_file("new", &e2e::pattern(version, 50_000)).expect("there is room");
                 files.rename("new", "file").expect("it is there");

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to come.
+/// Time limit for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The file of most tests.

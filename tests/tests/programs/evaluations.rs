@@ -1,5 +1,5 @@
-//! `orthrus bench anf`, `ontap`, `nconnect` and `run` as a person runs them, and what they say when
-//! something is wrong.
+//! `orthrus bench anf`, `ontap`, `nconnect` and `run` from the command line, and their messages
+//! about errors.
 
 use client::Flavor;
 use e2e::{Ended, Serve, World, empty_folder, in_world, is_installed, orthrus, run, run_within};

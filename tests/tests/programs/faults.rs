@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A user without rights of its own.
 const USER: u32 = 12345;
 
-/// Serves two folders; the second is what goes on.
+/// Serves two folders; the second keeps working.
 fn serve(folder: &Path, first: &Disk, second: &Disk) -> Server {
     let serve = Serve::new(folder.join("state")).args(["--sec", "sys"]);
     serve.arg(first.path()).arg(second.path()).start()

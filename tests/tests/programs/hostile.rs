@@ -19,8 +19,8 @@ use xdr::{Encode, Encoder};
 
 const TIME: Duration = Duration::from_secs(20);
 
-/// What the server may hold without any load, and for each idle connection with its session and
-/// context.
+/// Limits of the server's memory in KiB: without any load, and for each idle connection with its
+/// session and context.
 const IDLE_KIB: u64 = 50 << 10;
 const CONNECTION_KIB: u64 = 64;
 
@@ -63,7 +63,7 @@ fn server(folder: &Path) -> Server {
     fs::create_dir(&export).expect("the folder is ours");
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777)).expect("it is ours");
     fs::write(export.join("file"), pattern(1, 1 << 20)).expect("it is ours");
-    // As everybody meets it: what a peer sends and leaves behind is read.
+    // The default for all users: the server reads everything that a peer sends.
     Serve::new(folder.join("state")).for_everybody().args(["--sec", "sys"]).arg(&export).start()
 }
 
@@ -75,8 +75,8 @@ fn connect(server: &Server) -> RawConnection {
     RawConnection::connect(&[server.address()], TIME, 4 << 20).expect("the server accepts")
 }
 
-/// Makes honest requests, the first when it has said that it is there, the last after it is told to
-/// stop; returns how many, and the slowest.
+/// Makes honest requests: sends on `there` after the first, and ends after the first that follows
+/// `stop`. Returns their number and the longest time.
 fn honest(options: Options, path: &str, there: &Sender<()>, stop: &AtomicBool) -> (u64, Duration) {
     let mut client = Client::connect(options).expect("it is welcome");
     there.send(()).expect("somebody waits");
@@ -99,7 +99,7 @@ fn attack(server: &mut Server, options: Options, path: &str, attack: impl FnOnce
     std::thread::scope(|scope| {
         let (there, begun) = mpsc::channel();
         let honest = scope.spawn(move || honest(options, path, &there, stop));
-        // Where it fails it hangs up, and that is told below.
+        // Where the main thread fails it hangs up, and the assertion below reports it.
         let _ = begun.recv();
         let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attack(server)));
         stop.store(true, Ordering::Relaxed);

@@ -149,7 +149,7 @@ fn lanl_measures_another_server_whose_leases_are_shorter_than_the_turns_of_other
         let (bench, cache) = (LanlBench::new(), format!("FILE:{}", world.path("ticket-alice").display()));
         let port = server.port().to_string();
         let plan = ["127.0.0.1:/export", "--port", &port, "--ccache", &cache, "--flavors", "sys,krb5p"];
-        // What takes its time between the turns of the others.
+        // Copies that fill the time between the turns of the others.
         let scp = ["--scp-folder", &bench.folder.path().display().to_string()].map(str::to_owned);
         let scp = scp.each_ref().map(String::as_str);
         let mut command =
@@ -241,7 +241,7 @@ fn lanl_looks_first_whether_a_disk_is_read_only_or_too_small() {
             !ended.status.success() && ended.stderr.contains("MB are free where the copies go"),
             "{ended:?}"
         );
-        // Both on one disk: 30 MB of sources and as much of copies beside what is always left free.
+        // Both on one disk: 30 MB of sources and as much of copies, beside the reserved free space.
         let small = Disk::tmpfs(bench.folder.path(), "small", 110 << 20);
         let folder = small.path().display().to_string();
         let plan = ["--folder", &folder, "--source", &folder, "--scale", "0.003", "--parts", "large"];

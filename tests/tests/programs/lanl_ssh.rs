@@ -1,5 +1,5 @@
-//! `orthrus bench lanl --scp`: copies over SSH to another host, which is here an SSH server of the
-//! test's; and what benches say where programs are missing.
+//! `orthrus bench lanl --scp`: copies over SSH to another host, here an SSH server of the test; and
+//! messages about missing programs.
 
 use bench::mounted::{CopyProgram, Sshd};
 use e2e::{empty_folder, is_installed, orthrus, run, run_within};

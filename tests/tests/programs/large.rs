@@ -19,7 +19,7 @@ use std::time::Instant;
 const USER: u32 = 12345;
 /// Names of one file: ext4 takes 65,000.
 const LINKS: usize = 50_000;
-/// What a server may keep of a listing, in KiB: descriptors of what it looked at, and buffers.
+/// Memory that a server may keep after a listing, in KiB: descriptors of files and buffers.
 const RSS_GROWTH_MAX: u64 = 64 << 10;
 
 /// Names in the directory; `cargo xtask big-directory` asks for a million.
@@ -47,7 +47,7 @@ fn give(path: &Path) {
     }
 }
 
-/// Makes further names of a few files: faster than files, and the same for who lists them.
+/// Makes many names of a few files: faster than files, and equivalent for a listing.
 fn fill(folder: &Path, prefix: &str, count: usize) {
     let mut source = folder.to_owned();
     for number in 0..count {
@@ -61,8 +61,8 @@ fn fill(folder: &Path, prefix: &str, count: usize) {
     }
 }
 
-/// Lists the folder in pieces while names come and go, by a local process and by the client itself.
-/// What stays has to come once, with a cookie of its own.
+/// Lists the folder in pieces while a local process and the client itself add and remove names.
+/// Each name that stays must come once, with a cookie of its own.
 fn list_while_it_changes(client: &mut Client, folder: &Path, count: usize, wanted: Bitmap4, turn: &str) {
     let (handle, _) = client.lookup_path("/export/many").expect("it is there");
     let stop = AtomicBool::new(false);
@@ -163,8 +163,8 @@ fn what_stays_in_a_large_directory_that_changes_is_listed_once() {
 
 #[test]
 fn what_stays_in_a_large_directory_of_tmpfs_that_changes_is_listed_once() {
-    // RFC 8881 section 18.23.3; the cookies of tmpfs are counted up, those of ext4 are hashes of
-    // the names
+    // RFC 8881 section 18.23.3; the cookies of tmpfs are counted up, and the cookies of ext4 are
+    // hashes of the names.
     in_own_mounts(|| {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0_u32));

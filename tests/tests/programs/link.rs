@@ -1,4 +1,4 @@
-//! `orthrus bench` over a link of a stated rate, and what it says where none can be made.
+//! `orthrus bench` over a link of a stated rate, and its message where it cannot make one.
 
 use e2e::{Ended, empty_folder, is_installed, orthrus, run};
 use nix::sys::signal::{Signal, kill};

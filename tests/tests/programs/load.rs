@@ -1,5 +1,4 @@
-//! Restarts under load: what was acknowledged is done once, what was not is done once or not at
-//! all.
+//! Restarts under load: acknowledged operations are executed once, others once or not at all.
 
 use crate::crashes::CrashRandom;
 use crate::restart::{is_outage, reclaimed};
@@ -16,8 +15,8 @@ const WORKERS: usize = 3;
 /// Times that the server is killed.
 const CRASHES: u32 = 5;
 
-/// A client whose every change has an effect that can be told from its repetition: a name is made,
-/// given away and taken back in turns, and a log is kept of it.
+/// A client whose changes differ from their repetitions: it makes, gives away and takes back names
+/// in turns, and keeps a log.
 struct NamesWorker<'a> {
     name: usize,
     client: Client,
@@ -28,7 +27,7 @@ struct NamesWorker<'a> {
     restarts: u32,
 }
 
-/// What an operation came to when its reply may have been lost.
+/// The outcome of an operation whose reply may have been lost.
 enum RetriedOutcome {
     Done,
     /// It failed as it does when it is done a second time.

@@ -12,8 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// A server of a folder of alice's, started as administrators do who say nothing special, and her
-/// options.
+/// Starts a server of a folder of alice's with default options, and returns her options.
 fn plain(folder: &Path) -> (Server, Options, PathBuf) {
     let export = folder.join("export");
     fs::create_dir(&export).expect("the folder is ours");

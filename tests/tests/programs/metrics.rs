@@ -1,4 +1,4 @@
-//! What the server tells of itself to those who watch it.
+//! The metrics endpoint, and the log beside it.
 
 use client::Flavor;
 use e2e::{Server, in_world};
@@ -40,7 +40,7 @@ fn requests(page: &str, flavor: Flavor) -> f64 {
 
 #[test]
 fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
-// RFC 2203 section 5.3.2: what each service protects
+// RFC 2203 section 5.3.2: the protection of each service
 {
     in_world(|world| {
         let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
@@ -66,7 +66,7 @@ fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
                 assert!(spent < 60.0, "{flavor} {stage}: {spent}");
             }
             for other in Flavor::ALL.into_iter().filter(|other| *other != flavor) {
-                // The client makes and ends its session by krb5i whatever its flavor is.
+                // The client makes and ends its session with krb5i in every flavor.
                 let more = requests(&after, other) - requests(&before, other);
                 assert!(more < 5.0, "{more} of {other} during {flavor}");
             }

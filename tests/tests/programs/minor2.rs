@@ -1,4 +1,4 @@
-//! What NFSv4.2 adds, and access control lists, from the client library to the disk and back.
+//! NFSv4.2 and access control lists, from the client library to the disk and back.
 
 use client::{CallbackAnswer, Client, Create, FilePosition, Flavor, OpenHow};
 use e2e::{World, account, in_world, is_root, pattern, status};
@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to come.
+/// Time limit for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client of minor version 2 and the handle of the export.
@@ -127,7 +127,7 @@ fn a_long_copy_is_told_of_when_it_has_ended_and_stops_when_it_is_cancelled() {
         assert_eq!(server.counter("offloads_answered"), 1);
         assert_eq!(status(client.copy_status(&copy.handle, stateid)), NFS4ERR_BAD_STATEID);
 
-        // Cancelled at once: it has ended by then, and may have been told of, or never does.
+        // Cancelled at once: it may have ended before, with or without its CB_OFFLOAD.
         let begun = client.begin_copy(at(&file, 0), at(&copy, size), 0).expect("a copy");
         let [stateid] = begun.cr_response.wr_callback_id[..] else { panic!("{begun:?}") };
         match client.cancel_copy(&copy.handle, stateid) {

@@ -28,7 +28,7 @@ fn context(world: &World, server: &Server) -> Arc<GssContext> {
     GssContext::establish(&mut connect(server.address()), &credential, TIME).expect("alice has a ticket")
 }
 
-/// Calls NULL and returns what the RPC layer says.
+/// Calls NULL and returns the result of the RPC layer.
 fn null(connection: &mut RawConnection, call: GssCall) -> Result<(), Error> {
     let head = Head::nfs(call.sequence, NFSPROC4_NULL, Protection::Gss(call));
     head.call(connection, &[], TIME).map(drop)
@@ -175,7 +175,8 @@ fn unknown_and_destroyed_contexts_and_other_versions_are_denied() {
 
 #[test]
 fn thousands_of_calls_in_any_order_over_eight_connections_all_get_their_replies() {
-    // RFC 2203 section 5.3.3.1: nothing within the window is dropped, whatever the order of arrival
+    // RFC 2203 section 5.3.3.1: the server drops nothing within the window, whatever the order of
+    // arrival.
     in_world(|world| {
         let server = world.server().start();
         let context = context(world, &server);
@@ -303,8 +304,7 @@ fn one_context_over_1_to_16_connections_loses_nothing_when_thousands_of_calls_ov
         }
         assert_eq!(server.complaints(), [""; 0]);
 
-        // A window that has taken all of that still refuses what it has seen, and what is too old
-        // to know.
+        // After all of that, a window still refuses used and old numbers.
         for context in &contexts {
             let mut connection = connect(server.address());
             let last = record(GssCall::new(context.clone(), rpc_gss_svc_privacy));

@@ -13,10 +13,10 @@ const CUTS: usize = 3;
 /// Changes that are acknowledged before the power goes.
 const CHANGES: usize = 60;
 
-/// What a client knows of one of its names.
+/// A client's knowledge of one of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KnownName {
-    /// What was acknowledged last: it is there, or not.
+    /// The last acknowledged state: present, or not.
     Is(bool),
     /// Its change was under way.
     Open,
@@ -37,8 +37,8 @@ impl ClientNames {
     }
 }
 
-/// Makes, renames and removes files until the disk fails; returns what has to be there and what
-/// must not.
+/// Makes, renames and removes files until the disk fails; returns the names that must be there and
+/// the names that must not.
 fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> ClientNames {
     let mut names = ClientNames { made: Vec::new() };
     let mut files = Filesystem::mount(options, "/export").expect("it is exported");
@@ -64,7 +64,7 @@ fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> Client
             _ => step(names, &[(&name, true)], &mut |files| files.mkdir(&name).map(drop)),
         }
     };
-    // Until it is told that the disk has failed.
+    // Until the server reports that the disk has failed.
     (0..).find_map(|number| turn(number, &mut names).err()).expect("it ends so");
     names
 }

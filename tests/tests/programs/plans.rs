@@ -1,4 +1,4 @@
-//! `orthrus bench run`: what a plan says of its sessions is what the server sees.
+//! `orthrus bench run`: the server sees the sessions that a plan describes.
 
 use e2e::{empty_folder, is_installed, orthrus, run};
 use serde_json::Value;

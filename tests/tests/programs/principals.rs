@@ -21,7 +21,7 @@ fn plan(folder: &Path, principals: u32) -> std::path::PathBuf {
     path
 }
 
-/// Owners of what a run has in the export for a flavor.
+/// Returns the owners of a run's files in the export for a flavor.
 fn owners(export: &Path, flavor: &str) -> BTreeSet<u32> {
     let entries = fs::read_dir(export).expect("it is there").flatten();
     let of = |entry: fs::DirEntry| {

@@ -17,7 +17,7 @@ impl Drop for RealmGuard<'_> {
     }
 }
 
-/// Processes whose command line names the folder.
+/// Returns the processes whose command line names the folder.
 fn processes_of(folder: &Path) -> Vec<String> {
     let name = folder.as_os_str().as_encoded_bytes();
     let lines = fs::read_dir("/proc").expect("/proc is there").flatten();

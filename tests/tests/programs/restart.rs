@@ -16,7 +16,7 @@ fn same_session(result: Result<(nfs4::NfsFh4<'static>, client::Attributes), Erro
     !result.err().is_some_and(|error| error.is_session_lost())
 }
 
-/// Kills and restarts a server, and checks that what a client knew is still there.
+/// Kills and restarts a server, and checks that a client's handles and files are still there.
 fn handles_survive(server: Serve, options: impl Fn(&Server) -> Options, note: &str) -> Server {
     let server = server.start();
     server.wait_for_log(note);
@@ -208,8 +208,8 @@ pub(crate) fn is_outage(error: &Error) -> bool {
 
 #[test]
 fn a_copy_goes_on_over_kills_of_the_server_and_loses_nothing() {
-    // RFC 8881 sections 8.4.2.1 and 18.3.3: reclaim, then writing again what no COMMIT has
-    // acknowledged
+    // RFC 8881 sections 8.4.2.1 and 18.3.3: reclaim, then repeat the writes that no COMMIT has
+    // acknowledged.
     in_world(|world| {
         let mut server = world.server().start();
         let data = pattern(99, 40_000_003);

@@ -1,8 +1,8 @@
-//! What root starts for a trial or a benchmark gives another user of the machine nothing: no file
-//! as root, no look into a folder, no key, no ticket.
+//! Servers, folders and realms that root starts for a trial or a benchmark give another user of the
+//! machine nothing: no file as root, no entry into a folder, no key, no ticket.
 //!
-//! The attack runs as user 65534, in a process of its own. That it works is shown by a server that
-//! admits everybody.
+//! The attack runs as user 65534, in a process of its own. A server that admits all users shows
+//! that the attack works.
 
 use client::{Filesystem, Options, Security};
 use e2e::{Serve, is_installed, is_root, open_folder, orthrus};
@@ -18,13 +18,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What the attacker is told: a line for each thing to try.
+/// The attacker's instructions: one target a line.
 const TARGETS: &str = "ORTHRUS_TEST_ATTACK";
 /// How long a program may take to begin on a busy machine.
 const START_MAX: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the attack of the test `name` as user 65534 and returns what it got, a line each.
+/// Runs the attack of the test `name` as user 65534 and returns its loot, one line each.
 fn attack(name: &str, targets: &[String]) -> Vec<String> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
@@ -80,7 +80,7 @@ fn try_nfs(port: u16) {
     }
 }
 
-/// A server's metrics.
+/// Requests a server's metrics.
 fn try_http(port: u16) {
     let mut said = String::new();
     if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
@@ -238,8 +238,8 @@ fn can_run() -> bool {
         && is_installed("kinit", "krb5-user")
 }
 
-/// Attacks a server as no trial starts it, sys from every port and without squashing; returns what
-/// was got and the folder that was served, which no other user can enter.
+/// Attacks a server that no trial starts: sys from every port and without squashing. Returns the
+/// loot and the served folder, which no other user can enter.
 fn attack_on_trusting_server(name: &str, change: impl FnOnce(Serve) -> Serve) -> (Vec<String>, TempDir) {
     let folder = e2e::empty_folder();
     let export = folder.path().join("export");
@@ -291,7 +291,7 @@ fn try_gives_another_user_nothing() {
     let targets = trial.targets();
     assert_eq!(attack("trial::try_gives_another_user_nothing", &targets), [""; 0]);
 
-    // What root itself does there is done as the folder's owner, without set-id bits.
+    // Changes by root itself are made as the folder's owner, without set-id bits.
     let ports = targets.iter().filter_map(|target| target.strip_prefix("nfs ")?.parse().ok());
     let mount = |port: u16| {
         let options = Options::new("127.0.0.1", Security::sys_as(0, 0)).port(port);

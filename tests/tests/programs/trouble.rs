@@ -1,5 +1,4 @@
-//! What a bench says when something is wrong: cause, cure, exit status, and what was measured is
-//! kept.
+//! Messages of a bench about errors: cause, remedy, exit status; the results so far are kept.
 
 use client::Flavor;
 use e2e::{Disk, Ended, Serve, empty_folder, in_own_mounts, in_world, is_root, orthrus, run, run_within};
@@ -32,8 +31,7 @@ fn record(prefix: &Path) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// What comes on a connection: bytes at once, or after the first call, with that call's XID in
-/// front.
+/// The bytes on a connection: at once, or after the first call, with that call's XID in front.
 enum Says {
     AtOnce(&'static [u8]),
     ToCall(&'static [u32]),
@@ -126,7 +124,7 @@ fn without_a_kdc_and_with_a_ticket_whose_time_is_over_the_kerberos_flavors_are_l
     });
 }
 
-/// A plan whose first load needs no room once its files are there, and whose second makes files.
+/// A plan whose first load needs no room once its files exist, and whose second makes files.
 fn roomy_then_not(flavors: &str) -> String {
     format!(
         "flavors = {flavors}\nrepetitions = 3\nseconds = 0.2\nfile_size_mib = 1\n\
@@ -174,7 +172,7 @@ fn a_servers_disk_that_is_full_in_the_middle_fails_what_needs_room_and_keeps_wha
         wait_for_record(&prefix, &mut child);
         let done = AtomicBool::new(false);
         let ended = std::thread::scope(|scope| {
-            // What the bench removes is taken as well.
+            // The free space that the bench makes is taken as well.
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     fill(disk.path());

@@ -1,13 +1,13 @@
-//! `cargo xtask interop`: test suites by others, one command each.
+//! `cargo xtask interop`: foreign test suites, one command each.
 //!
-//! The suites are no part of the repository. What a suite is expected to find stands in
-//! `specs/interop`, a reason beside each test that is not passed.
+//! The suites are not part of the repository. `specs/interop` lists the tests that are not expected
+//! to pass, each with its reason.
 
 mod pynfs;
 
 use anyhow::bail;
 
-/// Which suite to run.
+/// The suite to run.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Run the suites of pynfs in NFSv4.2, 4.1 and 4.0, each in all four flavors at once (about 11,
@@ -28,9 +28,9 @@ pub(crate) enum Command {
     Pynfs(pynfs::Arguments),
 }
 
-/// What came of a suite.
+/// The outcome of a suite.
 enum SuiteEnd {
-    /// Each test did what is expected of it.
+    /// Each test had its expected outcome.
     AsExpected,
     /// So many did not.
     Unexpected(usize),
@@ -41,8 +41,8 @@ enum SuiteEnd {
 /// Runs a suite.
 ///
 /// # Errors
-/// When a test passed or failed against expectation, when a run was interrupted, and when what is
-/// there does not work.
+/// When a test has an unexpected outcome, a run is interrupted, or the installed suite does not
+/// work.
 pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     let end = match command {
         Command::Pynfs(arguments) => pynfs::run(arguments)?,

@@ -12,9 +12,9 @@ const GRAMMARS: [&str; 3] = ["specs/nfs41.x", "specs/nfs42.x", "specs/xattr.x"];
 /// An attribute that a grammar has.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Attribute {
-    /// `FATTR4_SIZE`.
+    /// The name of the constant, such as `FATTR4_SIZE`.
     constant: String,
-    /// Its number.
+    /// The attribute's number.
     pub number: u32,
 }
 
@@ -34,7 +34,7 @@ impl Attribute {
         }
     }
 
-    /// What the server does with it, in the newest minor version and on a file system that has it.
+    /// Returns the support for it, in the newest minor version and on a file system that has it.
     pub(super) fn state(&self) -> String {
         let has = |set: Bitmap4| set.iter().any(|number| number == self.number);
         if !has(attr::supported(2, Features::EVERY)) {

@@ -1,18 +1,18 @@
-//! Finds tests in the sources, and what they say that they are about.
+//! Finds tests in the sources, and the citations in them.
 
 use anyhow::Context;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where tests are.
+/// Folders with tests.
 const FOLDERS: [&str; 2] = ["crates", "tests"];
 
-/// A test.
+/// A test and its citations.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Test {
-    /// Below the root.
+    /// The file's path below the root.
     pub file: String,
-    /// Its function.
+    /// The name of the test's function.
     pub name: String,
     /// RFCs with sections that its comments cite.
     pub cites: Vec<(u32, String)>,

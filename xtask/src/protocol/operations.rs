@@ -7,12 +7,13 @@ use nfs4::NfsOpnum4;
 use std::path::Path;
 
 const TABLE: &str = "crates/server/src/compound/table.rs";
-/// At the head of an operation's source: what it does not do.
+/// Begins the line in an operation's source that lists unsupported parts.
 const LACKING: &str = "//! Lacking: ";
 
 /// The last operation of NFSv4.0.
 const LAST_OF_4_0: u32 = 39;
-/// What NFSv4.1 took away from NFSv4.0 (RFC 8881 section 17): the sources are in `ops/v40`.
+/// The operations of NFSv4.0 that NFSv4.1 removed (RFC 8881 section 17). Their sources are in
+/// `ops/v40`.
 const GONE: [&str; 5] = ["OPEN_CONFIRM", "RENEW", "SETCLIENTID", "SETCLIENTID_CONFIRM", "RELEASE_LOCKOWNER"];
 
 /// An operation that has a row.
@@ -20,23 +21,23 @@ const GONE: [&str; 5] = ["OPEN_CONFIRM", "RENEW", "SETCLIENTID", "SETCLIENTID_CO
 pub(super) struct Operation {
     /// As in the RFC: `OPEN_DOWNGRADE`.
     pub name: String,
-    /// Its number.
+    /// The operation's number.
     pub number: u32,
     /// The first minor version that has it.
     pub since: u32,
-    /// `supported`, `not`, or `partly` with what is missing.
+    /// `supported`, `not`, or `partly` with the missing parts.
     pub state: String,
 }
 
 impl Operation {
-    /// The RFC and section that define it. The sections of each RFC have the order of the numbers,
-    /// and leave out what NFSv4.1 took away from NFSv4.0 (RFC 8881 section 17).
+    /// Returns the RFC and section that define the operation. The sections of each RFC follow the
+    /// numbers, without the operations that NFSv4.1 removed (RFC 8881 section 17).
     fn defined(&self) -> (u32, String) {
         match self.number {
             number if GONE.contains(&self.name.as_str()) => (7530, format!("16.{}", number - 2)),
             59..=71 => (7862, format!("15.{}", self.number - 58)),
             72..=75 => (8276, format!("8.4.{}", self.number - 71)),
-            // Each operation that is gone moves those behind it up.
+            // Each removed operation moves the later ones up.
             number => {
                 let gone = [20, 30, 35, 36, 39].iter().filter(|gone| **gone < number).count();
                 (8881, format!("18.{}", number as usize - 2 - gone))
@@ -90,7 +91,7 @@ struct OperationRow<'t> {
     since: u32,
 }
 
-/// Reads `row(OP_X, ops::x::run).v42(),`.
+/// Parses rows of the form `row(OP_X, ops::x::run).v42(),`.
 fn rows(text: &str) -> anyhow::Result<Vec<OperationRow<'_>>> {
     let (_, table) = text.split_once("const OPERATIONS").context("there is no table of operations")?;
     let (table, _) = table.split_once("\n];").context("the table has no end")?;

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Lower the baseline to the findings of the tree.
     #[arg(long)]
     update: bool,
-    /// List every finding in the files whose path starts so, and stop.
+    /// List every finding in files with these path prefixes, and stop.
     paths: Vec<String>,
 }
 

@@ -3,7 +3,7 @@
 
 use super::source::RustSource;
 
-/// First words of a sentence whose subject is a free relative clause.
+/// First words of sentences with a free relative clause as the subject.
 const OPENINGS: [&str; 9] =
     ["What", "Who", "Whom", "Whose", "Whoever", "Whatever", "Whichever", "Which", "Nobody"];
 

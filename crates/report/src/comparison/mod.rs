@@ -1,4 +1,4 @@
-//! `bench compare`: two runs side by side, and what differs significantly.
+//! `bench compare`: two runs side by side, and their significant differences.
 
 mod page;
 mod view;
@@ -31,13 +31,13 @@ fn verdict(one: &Interval, other: &Interval, noise: f64) -> Verdict {
 /// A figure of both runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FigurePair {
-    /// The first run's.
+    /// The interval of the first run.
     pub first: Interval,
-    /// The second run's.
+    /// The interval of the second run.
     pub second: Interval,
     /// The second median as a part of the first.
     pub ratio: f64,
-    /// What that says.
+    /// The verdict on the difference.
     pub difference: Verdict,
 }
 
@@ -56,14 +56,14 @@ impl FigurePair {
 /// A case that both runs have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedCase {
-    /// What is done.
+    /// The load of the case.
     pub group: String,
-    /// Who does it.
+    /// The variant of the case.
     #[serde(rename = "side")]
     pub variant: String,
-    /// What the rate counts.
+    /// The unit of the rate.
     pub unit: Unit,
-    /// The rates.
+    /// The rates of both runs.
     pub rate: FigurePair,
     /// The median latencies in microseconds.
     pub p50_us: Option<FigurePair>,
@@ -72,9 +72,9 @@ pub struct ComparedCase {
 /// One of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedRun {
-    /// What it is called: its file.
+    /// The name of the run: its file.
     pub name: String,
-    /// What it was about.
+    /// The title of the run.
     pub title: String,
     /// The server that was measured.
     pub target: String,
@@ -92,11 +92,11 @@ pub struct ComparedRun {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
     schema: &'static str,
-    /// What differs by less than this part is noise: that of both machines together.
+    /// Differences below this fraction are noise: the noise of both machines together.
     pub noise: f64,
     /// The first run, and the second.
     pub runs: [ComparedRun; 2],
-    /// What both have, in the order of the first.
+    /// The cases of both runs, in the order of the first.
     pub cases: Vec<ComparedCase>,
 }
 

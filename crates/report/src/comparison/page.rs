@@ -34,7 +34,7 @@ pub(super) fn identities(compared: &Compared, records: [&Record; 2]) -> [String;
     })
 }
 
-/// What has to be known before the runs are compared.
+/// Lists remarks that readers need before they compare the runs.
 fn remarks(compared: &Compared, records: [&Record; 2]) -> Vec<String> {
     let mut said = Vec::new();
     for (run, record) in compared.runs.iter().zip(records) {

@@ -1,4 +1,4 @@
-//! How two runs are shown: the statement, what each costs beside its own baseline, all cases.
+//! The page of a comparison: the statement, the costs against each run's baseline, all cases.
 
 use super::{Compared, ComparedCase};
 use crate::cost::Cost;
@@ -9,14 +9,14 @@ use bench::measuring::{Record, Verdict};
 
 const NONE: &str = "–";
 
-/// What a variant costs.
+/// The figures that a variant changes.
 const WHAT: [&str; 3] = ["IOPS", "throughput", "latency"];
 
 /// Groups in one chart at most.
 const TOGETHER: usize = 3;
 
 impl Compared {
-    /// Shows it; the records are those that it was made of.
+    /// Makes the page; `records` are the compared ones.
     pub fn view(&self, records: [&Record; 2]) -> PageView {
         let mut tables: Vec<Table> = costs(self, records).into_iter().collect();
         tables.push(all(self));
@@ -24,7 +24,7 @@ impl Compared {
         PageView { headline: self.statement(), tables, charts: charts(self) }
     }
 
-    /// Says what differs significantly.
+    /// Returns a sentence on the significant differences.
     pub fn statement(&self) -> String {
         let [first, second] = [&self.runs[0].name, &self.runs[1].name];
         let count = |wanted: Verdict| self.cases.iter().filter(|case| case.rate.difference == wanted).count();
@@ -55,7 +55,7 @@ impl Compared {
     }
 }
 
-/// What each variant costs in each run, beside that run's own baseline.
+/// Returns the costs of each variant in each run, against that run's own baseline.
 fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
     let [first, second] = records;
     let variants: Vec<&str> =
@@ -75,7 +75,7 @@ fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
     };
     let variants: Vec<&str> =
         variants.into_iter().filter(|variant| *variant != first.settings.baseline).collect();
-    // What neither run has needs no column.
+    // Figures that both runs lack need no column.
     let measured =
         |what: &usize| variants.iter().any(|variant| cells(*what, variant).iter().any(Option::is_some));
     let wanted: Vec<usize> = (0..WHAT.len()).filter(measured).collect();
@@ -130,7 +130,7 @@ fn cells(case: &ComparedCase, timed: bool) -> Vec<String> {
     cells
 }
 
-/// What only one of them has.
+/// Returns the cases that only one of the runs has.
 fn alone(compared: &Compared) -> Option<Table> {
     let how = "Cases that only one run has figures of; they are not compared.";
     let mut table = Table::new("Not in both", how, &["case", "only in"]);

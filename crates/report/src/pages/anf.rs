@@ -54,10 +54,10 @@ fn against<'a>(
     record.variant(&group(load, workload, writes), variant)?.figures.as_ref()?.against.as_ref()
 }
 
-/// The mean of what is added to the median latency at low load, over the sweep.
+/// Returns the mean added median latency at low load, over the sweep.
 fn added_latency(record: &Record, variant: &str, workload: Workload) -> String {
     let sweep = if workload == Workload::Metadata { &WRITES[..1] } else { &WRITES[..] };
-    // A mean over what did not fail would be one of other loads.
+    // A mean over the successful cases would describe other loads.
     if let Some(failed) = first_blank(record, variant, LoadLevel::Low, workload, sweep) {
         return failed;
     }
@@ -72,7 +72,7 @@ fn added_latency(record: &Record, variant: &str, workload: Workload) -> String {
     added_or_none(mean, 2 * unsure > values.len())
 }
 
-/// What stands in the place of figures of several cases when one of them has failed.
+/// Returns the mark for figures over several cases when one of them has failed.
 fn first_blank(
     record: &Record,
     variant: &str,
@@ -170,7 +170,7 @@ fn second(record: &Record) -> Table {
     table
 }
 
-/// What the parts of the metadata load do in a second.
+/// Returns the rates of the parts of the metadata load.
 fn commands(record: &Record) -> Option<Table> {
     let (variants, baseline) = (record.variants(), &record.settings.baseline);
     let how = format!(
@@ -205,8 +205,8 @@ fn commands(record: &Record) -> Option<Table> {
     Some(table)
 }
 
-/// What is left of the baseline's at high load, a chart for each column of the later article, and
-/// metadata apart.
+/// Returns the ratios to the baseline at high load: a chart for each column of the later article,
+/// and metadata.
 fn left(record: &Record) -> Vec<Chart> {
     let is_metadata = |case: &CaseRecord| case.axes.workload() == Some(Workload::Metadata);
     let chart = |title: &str, unit: Unit, published: [f64; 3], wanted: &dyn Fn(&CaseRecord) -> bool| {
@@ -229,7 +229,7 @@ fn left(record: &Record) -> Vec<Chart> {
     charts.into_iter().flatten().collect()
 }
 
-/// The mean of what several cases leave. One alone keeps its interval and its repetitions.
+/// Averages the ratios of several cases. A single case keeps its interval and its repetitions.
 fn average(
     record: &Record,
     variant: &str,
@@ -252,7 +252,8 @@ fn average(
     })
 }
 
-/// A line for each variant over the percentages of writes: what looks for the most, then latencies.
+/// Returns a line for each variant over the percentages of writes: the highest rates, then
+/// latencies.
 fn sweeps(record: &Record) -> Vec<Chart> {
     use LoadLevel::{High, Low};
     use Workload::{Random, Sequential};

@@ -1,4 +1,4 @@
-//! What the paper found, as statements, and whether they hold here.
+//! The findings of the paper as statements, and their verdicts in this run.
 
 use crate::Table;
 use crate::form::{percent, percent_range};
@@ -25,24 +25,24 @@ const HOW: &str = "Each statement of the paper with our figures beside it. Perce
 /// Whether a statement of the paper is true of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FindingVerdict {
-    /// It is.
+    /// The figures agree with the statement.
     Holds,
-    /// It is not.
+    /// The figures contradict the statement.
     Fails,
     /// The run does not show it.
     NotShown,
-    /// What it speaks of was not measured.
+    /// The run has no figures for the statement.
     NotMeasured,
 }
 
 /// A verdict on one statement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finding {
-    /// What the paper says.
+    /// The statement of the paper.
     pub statement: &'static str,
     /// Our figures, for each of [`TESTS`].
     pub measured: [String; 3],
-    /// Whether they agree.
+    /// The verdict of this run.
     pub verdict: FindingVerdict,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn findings(record: &Record) -> Vec<Finding> {
     ]
 }
 
-/// Shows them.
+/// Returns the table of the findings.
 pub(super) fn table(record: &Record) -> Table {
     let columns = ["the paper says", "does it hold here?", "by size", "small files", "large files"];
     let mut table = Table::new(TITLE, HOW, &columns);
@@ -156,7 +156,7 @@ fn most_busy(record: &Record, test: Part, but: &str) -> Option<(&'static str, f6
     all.max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
-/// What the paper leaves open is krb5p with small files.
+/// The statement excludes krb5p with small files.
 fn little_cpu(record: &Record) -> Finding {
     let cores = record.environment.cores.max(1) as f64;
     let most = [None, most_busy(record, Part::Small, "krb5p"), most_busy(record, Part::Large, "")];

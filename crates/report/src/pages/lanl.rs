@@ -1,4 +1,4 @@
-//! The tables of the paper, ours beside what it found.
+//! The tables of the paper, with our figures beside the published ones.
 
 use super::{PageSpec, findings};
 use crate::average::Average;

@@ -1,5 +1,5 @@
 //! The pages of the evaluations: one file each, whose `PAGE` declares headline, tables and charts.
-//! What a page shows is listed nowhere else.
+//! No other list of a page's contents exists.
 
 mod anf;
 mod findings;

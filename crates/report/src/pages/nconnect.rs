@@ -1,4 +1,4 @@
-//! The page of `nconnect`: rates by number of connections, and what was lost.
+//! The page of `nconnect`: rates by number of connections, and losses.
 
 use super::PageSpec;
 use crate::cost::headline;
@@ -19,7 +19,7 @@ pub(super) const PAGE: PageSpec = PageSpec {
     }],
 };
 
-/// What was lost over all connections, with what it costs.
+/// Returns the loss over all connections, with its cost.
 fn sentence(record: &Record) -> String {
     let lost: u64 = record.cases.iter().map(losses).sum();
     match lost {
@@ -34,7 +34,7 @@ fn sentence(record: &Record) -> String {
     }
 }
 
-/// What must not happen at all: drops, reconnects, repeated calls, renewed contexts.
+/// Counts events that must not happen: drops, reconnects, repeated calls, renewed contexts.
 fn losses(case: &CaseRecord) -> u64 {
     [
         "window_drops",
@@ -120,7 +120,7 @@ fn lost_by_client(record: &Record) -> Table {
     table
 }
 
-/// What the kernel's client tells of it.
+/// Returns the statistics of the kernel client.
 fn lost_on_mounts(record: &Record) -> Table {
     let how = "Counted by the kernel's client over all repetitions (/proc/self/mountstats); all of it should be 0. A call that the server drops for its \
                sequence window shows as one that was sent again, on a connection made anew. Contexts made anew are not told, and no calls can be \

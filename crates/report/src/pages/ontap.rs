@@ -1,4 +1,4 @@
-//! Latency against IOPS as curves, and what the article says of both.
+//! Latency against IOPS as curves, and the statements of the article.
 
 use super::PageSpec;
 use crate::cost::{headline, mean, strongest};
@@ -36,8 +36,8 @@ fn shares(record: &Record) -> Option<Table> {
     attribution_table(record, rows.collect())
 }
 
-/// The headline, with the latency where the article compares it: beyond that rate the queue is
-/// what is measured.
+/// Returns the headline, with the latency at the rate where the article compares it: beyond that
+/// rate, latency measures the queue.
 fn sentence(record: &Record) -> String {
     let (said, curves) = (headline(record), curves(record));
     let near = strongest(record).and_then(|variant| {
@@ -79,12 +79,12 @@ fn steps<'a>(record: &'a Record, curve: &'a str, variant: &'a str) -> impl Itera
     })
 }
 
-/// The clients and the choice of instructions of a curve, and what they do.
+/// Returns the clients and the choice of instructions of a curve.
 fn layout(curve: &str) -> (&str, &str) {
     curve.split_once(", ").map_or(("", curve), |(what, layout)| (layout, what))
 }
 
-/// What is left of the most that the baseline does: a chart for each number of clients and choice
+/// Returns the ratios to the baseline's highest rate: a chart for each number of clients and choice
 /// of instructions.
 fn left(record: &Record) -> Vec<Chart> {
     let curves = &curves(record);
@@ -121,7 +121,7 @@ fn latencies(record: &Record, section: &str, figure: Figure) -> Vec<Chart> {
     curves(record).iter().filter_map(chart).collect()
 }
 
-/// What the choice of instructions does to the most that is served; none where only one was
+/// Returns the effect of the instructions on the highest rate; `None` if only one choice was
 /// measured.
 fn instructions(record: &Record) -> Option<Table> {
     let (variants, curves) = (record.variants(), curves(record));
@@ -190,7 +190,7 @@ fn near(record: &Record) -> Option<Table> {
             ))
         };
         let name = format!("{curve}, {}", rate(at, bench::Unit::OperationsPerSecond));
-        // What failed on the way there did not come to be saturated.
+        // A curve that failed before its end did not reach saturation.
         let blank = |variant: &&str| {
             let failed = record.cases.iter().find(|case| {
                 case.variant == **variant

@@ -1,5 +1,5 @@
-//! How a record of `quick` is shown: a figure a row for the terminal, a flavor a column for the
-//! page, and charts over all loads.
+//! The page of `quick`: a figure a row for the terminal, a flavor a column for the page, and charts
+//! over all loads.
 
 use super::PageSpec;
 use crate::cost::headline;
@@ -77,7 +77,7 @@ fn cells(case: &CaseRecord, figures: &Figures) -> Vec<String> {
     cells.into_iter().chain(time_cells(case.unit, figures)).collect()
 }
 
-/// Rates, a column for each flavor, in brackets what is left of the baseline's.
+/// Returns the rates, a column for each flavor, with the ratio to the baseline in brackets.
 fn speed(record: &Record) -> Option<Table> {
     let (variants, baseline) = (record.variants(), &record.settings.baseline);
     let how = format!(

@@ -93,8 +93,7 @@ fn settings() -> Settings {
     Settings::new(6, 1.0, 64 << 20, ["sys", "krb5", "krb5i", "krb5p"].map(str::to_owned).to_vec())
 }
 
-/// A record of an evaluation with made-up figures, for looks and for tests of what is drawn from
-/// them.
+/// Makes a record of an evaluation with invented figures, for views and tests of drawings.
 pub(crate) fn sample(name: &str) -> Record {
     let plan: PlanFile =
         serde_json::from_str(r#"{"case": [{"name": "one & two", "kind": "random"}]}"#).unwrap();
@@ -245,7 +244,7 @@ fn quick_shows_every_figure_of_every_flavor_in_a_table_for_a_terminal() {
         speed.rows[0].cells.join("; ").replace('\u{202f}', " "),
         "2 097 MB/s; 2 016 (96 %); 1 906 (91 %); 1 678 (80 %)"
     );
-    // What is left in two charts, then one of each load for speed, latency and processor time, and
+    // The ratios in two charts, then one of each load for speed, latency and processor time, and
     // two of all loads.
     let server = shown.charts.iter().filter(|chart| chart.section.starts_with("Where the server")).count();
     assert_eq!(shown.charts.len(), 2 + 3 * QUICK_LOADS + 2 + server);
@@ -285,7 +284,7 @@ fn the_climb_of_ontap_ends_for_each_variant_where_it_is_saturated() {
         let steps = record.cases.iter().filter(of).filter_map(|case| case.axes.curve()?.step);
         steps.fold(0.0, f64::max)
     };
-    // krb5p does 80 % of what sys does: it keeps up with that, and is saturated a step later.
+    // krb5p reaches 80 % of the rate of sys: it is saturated one step earlier.
     assert_eq!((steps("sys"), steps("krb5p")), (1.15, 0.9));
     let shown = view(&record);
     let latency = shown.tables[1].rows[0].cells.join("; ");

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What it is started with: nothing that looks for a network.
+/// Arguments that keep the browser off the network.
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -20,14 +20,14 @@ const FLAGS: &[&str] = &[
     "--remote-debugging-pipe",
 ];
 
-/// How a page is looked at.
+/// The settings of the browser for one view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PageLook {
     /// Width of the window in CSS pixels.
     pub(crate) width: u32,
-    /// `light` or `dark`.
+    /// The colour scheme, `light` or `dark`.
     pub(crate) scheme: &'static str,
-    /// `screen` or `print`.
+    /// The CSS medium, `screen` or `print`.
     pub(crate) media: &'static str,
     /// Whether colours are seen.
     pub(crate) colours: bool,
@@ -38,11 +38,11 @@ impl PageLook {
     pub(crate) const DESK: Self = Self { width: 1280, scheme: "light", media: "screen", colours: true };
     /// The same by night.
     pub(crate) const DARK: Self = Self { scheme: "dark", ..Self::DESK };
-    /// A small phone.
+    /// The width of a small phone.
     pub(crate) const PHONE: Self = Self { width: 360, ..Self::DESK };
     /// A sheet of A4 with margins of a centimetre.
     pub(crate) const PAPER: Self = Self { width: 718, media: "print", ..Self::DESK };
-    /// Without colours.
+    /// The desk without colours.
     pub(crate) const GREY: Self = Self { colours: false, ..Self::DESK };
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Chromium {
     from: BufReader<ChildStdout>,
     session: Option<String>,
     calls: u64,
-    /// What it told without having been asked since the last [`Chromium::open`].
+    /// Events that the browser sent since the last [`Chromium::open`].
     events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
@@ -147,7 +147,7 @@ impl Chromium {
         answer["result"]["value"].clone()
     }
 
-    /// What the console said, and what was asked of a network, since the page was opened.
+    /// Returns the console's messages and the network requests since the page was opened.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let outside = |event: &Value| {
             let address = event["params"]["request"]["url"].as_str().unwrap_or_default();
@@ -186,7 +186,7 @@ impl Drop for Chromium {
     }
 }
 
-/// Undoes Base64.
+/// Decodes Base64 text.
 fn decoded(text: &str) -> Vec<u8> {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',

@@ -1,5 +1,5 @@
-//! How a page looks in the browser: nothing empty, nothing beyond the edge, nothing too faint,
-//! nothing cut on paper.
+//! The appearance of a page in the browser: nothing empty, nothing beyond the edge, nothing too
+//! faint, nothing cut on paper.
 
 use super::chromium::{Chromium, PageLook};
 use serde_json::Value;
@@ -10,7 +10,7 @@ const PROBE: &str = include_str!("probe.js");
 /// The least size of a chart's text in pixels.
 const TEXT_LEAST: f64 = 9.0;
 
-/// Looks at a page in every way, and returns what stands in it.
+/// Views a page in every setting, and returns its contents.
 pub(super) fn look(browser: &mut Chromium, page: &Path, name: &str) -> Value {
     browser.open(page, PageLook::DESK);
     let desk = browser.ask(PROBE);

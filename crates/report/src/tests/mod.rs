@@ -48,7 +48,7 @@ fn every_page_looks_well_and_every_number_in_it_is_that_of_its_json() {
     let folder = tempfile::tempdir().unwrap();
     for name in RUNS {
         let mut record = Record::parse(&json(name)).unwrap();
-        // What a record of before lacks is reckoned anew, as `bench report` does.
+        // Computes fields that an older record lacks, as `bench report` does.
         record.summarise();
         let page = written(folder.path(), name, &page(&record, &view(&record)));
         let seen = look::look(&mut browser, &page, name);

@@ -24,7 +24,7 @@ pub(super) fn differs(case: &Value) -> bool {
     matches!(case["figures"]["against"]["verdict"].as_str(), Some("lower" | "higher"))
 }
 
-/// Finds a case.
+/// Finds a case by its group and variant.
 pub(super) fn find<'a>(json: &'a Value, group: &str, variant: &str) -> Option<&'a Value> {
     cases(json).find(|case| case["group"] == group && case["side"] == variant)
 }
@@ -165,7 +165,7 @@ fn between(ticks: &[(f64, f64)], value: f64) -> f64 {
     if is_linear { linear(value) } else { logarithmic(value) }
 }
 
-/// Every bar is a figure of the JSON, and what is written behind it is that figure.
+/// Every bar is a figure of the JSON, and the text behind it is that figure.
 pub(super) fn bars(json: &Value, page: &Value) {
     let variant_has = |variant: &str, value: f64, figures: &[&str]| {
         cases(json)
@@ -214,7 +214,7 @@ fn longer(bars: impl Iterator<Item = (f64, f64)>, what: &str) {
     }
 }
 
-/// Every part of the baseline's is what `expected` says, in its order; the text behind it too.
+/// Every ratio to the baseline is the one in `expected`, in its order; so is the text behind it.
 pub(super) fn parts(page: &Value, title: &str, expected: &[(String, f64, bool)]) {
     let chart = page["charts"].as_array().unwrap().iter().find(|chart| chart["title"] == title);
     let chart = chart.unwrap_or_else(|| panic!("no chart {title}"));
@@ -253,8 +253,7 @@ pub(super) fn limits(json: &Value, page: &Value) {
     }
     for chart in page["charts"].as_array().unwrap() {
         let kind = chart["kind"].as_str().unwrap();
-        // What counts operations without a size has no limit, nor has processor time or a part of
-        // something.
+        // Operations without a size have no limit; neither have processor time and ratios.
         let said = chart["caption"].as_str().unwrap();
         let names: Vec<&str> =
             chart["limit_names"].as_array().unwrap().iter().filter_map(Value::as_str).collect();

@@ -1,5 +1,4 @@
-//! Reads figures as a person does who looks at the page: number, sign, thousands, unit, and how
-//! exactly it is said.
+//! Reads figures as a reader of the page does: number, sign, thousands, unit, and precision.
 
 /// A figure as it is written: its value in basic units (one, µs, MB/s), and half of its last place.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -8,7 +7,7 @@ pub(super) struct Written {
     half: f64,
 }
 
-/// What the letters behind a number multiply it by. Times are in microseconds.
+/// Returns the factor of the letters behind a number. Times are in microseconds.
 fn unit(rest: &str) -> f64 {
     let rest = rest.trim_start();
     match rest {
@@ -60,7 +59,7 @@ pub(super) fn figures(text: &str) -> Vec<Written> {
 }
 
 impl Written {
-    /// The figure.
+    /// Returns the figure as a number.
     pub(super) fn value(self) -> f64 {
         self.value
     }

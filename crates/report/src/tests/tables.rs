@@ -38,7 +38,7 @@ fn row<'a>(rows: &'a [Vec<String>], name: &str) -> &'a [String] {
     &rows.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("no row {name}"))[1..]
 }
 
-/// `bench anf`: both tables of the articles, the commands of git, and what is left at high load.
+/// `bench anf`: both tables of the articles, the commands of git, and the ratios at high load.
 pub(super) fn anf(json: &Value, page: &Value) {
     let first = table(page, "Added latency at low load, and what is lost of the most");
     let second = table(page, "Averages over the workloads");
@@ -74,7 +74,7 @@ pub(super) fn anf(json: &Value, page: &Value) {
         let sequential: Vec<f64> = of("high", "sequential").iter().filter_map(ratio).collect();
         shows(&cell(&first, "maximum metadata rate"), &[mean(&metadata) - 1.0], "metadata");
         let operations: Vec<f64> = random.iter().chain(&metadata).copied().collect();
-        // What has failed is counted behind the figure.
+        // Failed requests are counted behind the figure.
         let iops = cell(&second, "IOPS");
         let (iops, without) = iops.split_once(", without ").unwrap_or((&iops, ""));
         assert_eq!(without.is_empty(), operations.len() == 6, "{variant}: {without}");
@@ -135,7 +135,7 @@ fn commands(json: &Value, page: &Value) {
     }
 }
 
-/// The median of what a command did in a second, beside the same repetition of the baseline.
+/// The median of a command's rate, beside the same repetition of the baseline.
 fn ratio_of_commands(case: &Value, base: &Value, command: &str) -> f64 {
     let samples = |case: &Value| {
         let all = case["samples"].as_array().unwrap().iter();
@@ -154,7 +154,7 @@ fn ratio_of_commands(case: &Value, base: &Value, command: &str) -> f64 {
     (ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0
 }
 
-/// Whose processor time a flavor costs: means over the cases that a row names.
+/// The attribution of processor time: means over the cases that a row names.
 fn shares(json: &Value, page: &Value, wanted: impl Fn(&str, &Value) -> bool) {
     let rows = table(page, "Whose processor time it is");
     assert!(!rows.is_empty());
@@ -178,8 +178,8 @@ fn shares(json: &Value, page: &Value, wanted: impl Fn(&str, &Value) -> bool) {
     }
 }
 
-/// `bench ontap`: the most that is served, latencies at the same IOPS, what the instructions do,
-/// and what is left.
+/// `bench ontap`: the highest rate, latencies at the same IOPS, the effect of the instructions, and
+/// the ratios.
 pub(super) fn ontap(json: &Value, page: &Value) {
     let variants = variants(json);
     let most = table(page, "The most that is served");
@@ -237,7 +237,7 @@ pub(super) fn ontap(json: &Value, page: &Value) {
     }
 }
 
-/// `bench nconnect`: rates by connections, and what was lost.
+/// `bench nconnect`: rates by connections, and losses.
 pub(super) fn nconnect(json: &Value, page: &Value) {
     for line in table(page, "IOPS by number of connections") {
         for (variant, cell) in variants(json).iter().zip(&line[1..]) {

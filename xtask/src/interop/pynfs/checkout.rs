@@ -1,4 +1,4 @@
-//! A checkout of pynfs: which commit it is, what it needs, and building it.
+//! A checkout of pynfs: its commit, its dependencies and its build.
 
 use super::suite::PynfsSuite;
 use anyhow::{Context, bail};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// The commit that the expectations were made with.
 pub(super) const COMMIT: &str = "3c14d9e3ad12272ab2f6092c85bb28ab03951484";
 
-/// A module of Python, where it is packaged, and what cannot do without it.
+/// A Python module, its Debian package, and the tests that need it.
 struct Module {
     /// Any of these will do.
     names: &'static [&'static str],
@@ -37,12 +37,11 @@ pub(super) struct Checkout {
 }
 
 impl Checkout {
-    /// Opens a folder, looks for what the suite needs, and builds the suite there unless that is
-    /// done.
+    /// Opens a folder, checks the dependencies of the suite, and builds the suite if necessary.
     ///
     /// # Errors
-    /// When it is no checkout; when a module or Python itself is missing, with the package to
-    /// install; when it does not build.
+    /// When the folder is not a checkout of pynfs; when Python or a module is missing, with the
+    /// package to install; when the build fails.
     pub(super) fn open(folder: &Path, python: &Path, kerberos: bool) -> anyhow::Result<Self> {
         let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
         if !folder.join("nfs4.1/testserver.py").is_file() {
@@ -63,7 +62,7 @@ impl Checkout {
         &self.commit
     }
 
-    /// What a reader of the results has to know.
+    /// Returns remarks for readers of the results.
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut remarks = vec![format!("pynfs in {}, commit {}", self.folder.display(), self.commit)];
         if self.commit != COMMIT {

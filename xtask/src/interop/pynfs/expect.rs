@@ -1,21 +1,21 @@
-//! Which tests are not expected to pass, and why.
+//! The tests that are not expected to pass, and the reasons.
 //!
-//! A line a test: `CODE OUTCOME[/FLAVOR,…] REASON`. Empty lines and those that begin with `#` say
-//! nothing.
+//! One test a line: `CODE OUTCOME[/FLAVOR,…] REASON`. Empty lines and lines that begin with `#` are
+//! ignored.
 
 use super::SuiteFlavor;
 use super::outcome::TestOutcome;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 
-/// One line.
+/// One line of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Expectation {
-    /// The test.
+    /// The code of the test.
     pub code: String,
-    /// What it is expected to do.
+    /// The expected outcome of the test.
     pub outcome: TestOutcome,
-    /// In which flavors.
+    /// The flavors that the expectation covers.
     flavors: Vec<SuiteFlavor>,
     /// Why, with the section that says so.
     pub reason: String,
@@ -50,7 +50,7 @@ impl Expectations {
         Ok(Self(all))
     }
 
-    /// What is expected of a test; `None`: that it passes.
+    /// Returns the expectation for a test; `None` if the test is expected to pass.
     pub(super) fn of(&self, code: &str, flavor: SuiteFlavor) -> Option<&Expectation> {
         self.0.iter().find(|one| one.code == code && one.flavors.contains(&flavor))
     }

@@ -1,9 +1,9 @@
-//! `cargo xtask interop pynfs`: the suites of pynfs against this server, a minor version after the
-//! other, in all four flavors at once.
+//! `cargo xtask interop pynfs`: the suites of pynfs against this server, one minor version after
+//! the other, in all four flavors at once.
 //!
-//! Each flavor has two servers with an export and a state folder of their own, one for most tests
-//! and one for those that restart it. So they neither wait for nor disturb each other: most of a
-//! run is waiting for leases to run out.
+//! Each flavor has two servers with their own export and state folder: one for most tests and one
+//! for tests that restart it. The two run in parallel without disturbing each other, since most of
+//! a run waits for leases to expire.
 
 mod checkout;
 mod expect;
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Write the results to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Keep here what the suite and the servers said, a file each.
+    /// Keep the output of the suite and the servers here, one file each.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// The Python 3 that has the suite's modules.
@@ -77,7 +77,7 @@ impl SuiteFlavor {
 /// Tests that one server is used for.
 struct TestGroup {
     name: &'static str,
-    /// Codes or flags.
+    /// Test codes or flags.
     tests: Vec<String>,
     /// Flavors in which they can be run.
     flavors: &'static [SuiteFlavor],
@@ -88,11 +88,11 @@ struct TestGroup {
 const EVERY_FLAVOR: &[SuiteFlavor] =
     &[SuiteFlavor::Sys, SuiteFlavor::Krb5, SuiteFlavor::Krb5i, SuiteFlavor::Krb5p];
 
-/// What the suite said in one flavor.
+/// The output of the suite in one flavor.
 struct FlavorRun {
     flavor: SuiteFlavor,
     results: Vec<TestResult>,
-    /// After the tests: the suite removes what it made.
+    /// The suite's warning when it could not remove its files.
     warning: Option<String>,
     took: Duration,
 }
@@ -100,7 +100,7 @@ struct FlavorRun {
 impl FlavorRun {
     /// Adds the tests of another group.
     fn add(&mut self, other: Self) {
-        // What tests depend on may be run in both.
+        // A test that others depend on may run in both groups.
         let known: Vec<String> = self.results.iter().map(|result| result.code.clone()).collect();
         self.results.extend(other.results.into_iter().filter(|result| !known.contains(&result.code)));
         self.took = self.took.max(other.took);

@@ -1,17 +1,17 @@
-//! What the suite says of each test, read from its list of results.
+//! The outcome of each test, read from the suite's list of results.
 
 use anyhow::{Context, bail};
 
-/// How a test ended.
+/// The outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TestOutcome {
     Passed,
     Failed,
     /// Passed, but not in the best way.
     Warned,
-    /// The server lacks what is tested, which the test allows.
+    /// The server lacks a feature that is optional.
     Unsupported,
-    /// Not run, since what it depends on did not pass.
+    /// Not run, because a test that it depends on did not pass.
     Skipped,
 }
 
@@ -50,13 +50,13 @@ impl TestOutcome {
 /// One test's line, with the lines below it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TestResult {
-    /// Such as `EID5`.
+    /// The test's code, such as `EID5`.
     pub code: String,
-    /// Such as `st_exchange_id.testSupported`.
+    /// The test's function, such as `st_exchange_id.testSupported`.
     pub name: String,
-    /// See there.
+    /// The outcome that the suite printed.
     pub outcome: TestOutcome,
-    /// What the suite says of it; empty when passed.
+    /// The message of the suite; empty if the test passed.
     pub message: String,
 }
 
@@ -65,14 +65,14 @@ pub(super) struct TestResult {
 pub(super) struct Listing {
     /// In the suite's order.
     pub results: Vec<TestResult>,
-    /// Why the suite could not remove what it had made.
+    /// The reason why the suite could not remove its files.
     pub warning: Option<String>,
 }
 
-/// Reads what the suite printed: its list stands between two lines of asterisks, its summary below.
+/// Parses the output of the suite: a list between two lines of asterisks, then a summary.
 ///
 /// # Errors
-/// When there is no list, or it is not what its summary says.
+/// When the list is missing or contradicts the summary.
 pub(super) fn parse(text: &str) -> anyhow::Result<Listing> {
     let is_rule = |line: &&str| line.len() > 10 && line.bytes().all(|byte| byte == b'*');
     let mut lines = text.lines().skip_while(|line| !is_rule(line)).skip(1);

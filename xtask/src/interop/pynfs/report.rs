@@ -1,5 +1,5 @@
-//! Results beside expectations: a table, the tests that did not pass with their reasons, and what
-//! was not expected.
+//! Results beside expectations: a table, the tests that did not pass with their reasons, and the
+//! unexpected outcomes.
 
 use super::checkout;
 use super::expect::Expectations;
@@ -8,7 +8,7 @@ use super::suite::PynfsSuite;
 use super::{FlavorRun, SuiteFlavor};
 use serde_json::{Value, json};
 
-/// See the module.
+/// The report on runs of one suite.
 pub(super) struct SuiteReport<'a> {
     suite: PynfsSuite,
     expectations: &'a Expectations,
@@ -18,7 +18,7 @@ pub(super) struct SuiteReport<'a> {
 }
 
 impl<'a> SuiteReport<'a> {
-    /// Compares runs with what is expected of them.
+    /// Compares runs with the expectations.
     pub(super) fn new(
         suite: PynfsSuite,
         expectations: &'a Expectations,

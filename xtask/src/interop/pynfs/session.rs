@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 /// How much of the suite's words an error repeats, in lines from the end.
 const WORDS_MAX: usize = 15;
 
-/// How often a run is begun whose suite broke.
+/// Attempts at a run when the suite breaks.
 const TRIES_MAX: usize = 3;
 /// The suite's thread that receives everything can die of a race with a connection that is being
 /// made; then it waits for ever.
 const BROKEN: &str = "Exception in thread PollingThread";
 
-/// How the suite ended.
+/// The end of the suite's process.
 enum SuiteExit {
-    /// With this status.
+    /// It ended with this status.
     By(ExitStatus),
-    /// See [`BROKEN`].
+    /// It printed [`BROKEN`].
     Broken,
 }
 
-/// What all runs have in common.
+/// The common parts of all runs.
 pub(super) struct Session<'a> {
     pub checkout: &'a Checkout,
     pub site: &'a SuiteSite,
@@ -39,11 +39,11 @@ pub(super) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Runs a group of tests in one flavor, again if the suite breaks; what suite and server said
-    /// goes to `keep`.
+    /// Runs a group of tests in one flavor, again if the suite breaks. The output of suite and
+    /// server goes to `keep`.
     ///
     /// # Errors
-    /// When the server does not start, or the suite comes to no result.
+    /// When the server does not start, or the suite has no result.
     pub(super) fn run(
         &self,
         flavor: SuiteFlavor,

@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 /// and is itself too slow when both are the same.
 const RECALL_TIME: &str = "5";
 
-/// What all flavors share.
+/// The realm and folders that all flavors share.
 pub(super) struct SuiteSite {
     realm: Option<(TemporaryRealm, PathBuf)>,
 }
 
 impl SuiteSite {
-    /// For `sys` alone.
+    /// Makes a site for `sys` only.
     pub(super) fn without_realm() -> Self {
         Self { realm: None }
     }
@@ -37,7 +37,7 @@ impl SuiteSite {
         Ok(Self { realm: Some((realm, ccache)) })
     }
 
-    /// What makes a program see the realm and the ticket.
+    /// Returns the environment for programs that use the realm and the ticket.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Some((realm, ccache)) = &self.realm else { return Vec::new() };
         let mut environment: Vec<_> =
@@ -46,8 +46,8 @@ impl SuiteSite {
         environment
     }
 
-    /// As root, the suite's user is root and alice is, too: it makes devices. Otherwise both are
-    /// who runs this.
+    /// As root, the suite's user and alice are both root, since the suite makes devices. Otherwise
+    /// both are the current user.
     fn arguments(&self, work: &Path, lease: u32, listen: SocketAddr) -> Vec<OsString> {
         let lease = lease.to_string();
         let mut arguments: Vec<OsString> = vec![work.join("export").into()];
@@ -96,7 +96,7 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -117,11 +117,11 @@ impl<'a> Server<'a> {
         Ok(path)
     }
 
-    /// Does what the helper has asked for: the server ends as in a crash and starts again on its
-    /// port.
+    /// Restarts the server if the helper asks for it: the server ends as in a crash and starts
+    /// again on its port.
     ///
     /// # Errors
-    /// When it does not come back.
+    /// When it does not start again.
     pub(super) fn restart_if_asked(&mut self) -> anyhow::Result<()> {
         if !self.asked().exists() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The two suites of pynfs, of which that for NFSv4.1 runs in both later minor versions: where each
-//! is, what of it is run, and what is expected of it.
+//! The suites of pynfs: their location, groups and expectations. The suite for NFSv4.1 runs in both
+//! later minor versions.
 
 use super::{EVERY_FLAVOR, SuiteFlavor, TestGroup};
 
@@ -12,12 +12,12 @@ pub(super) enum PynfsSuite {
     /// `nfs4.1` with minor version 1
     #[value(name = "4.1")]
     Minor1,
-    /// `nfs4.0`
+    /// The suite `nfs4.0`.
     #[value(name = "4.0")]
     Minor0,
 }
 
-/// What of the 4.1 suite is left out when nothing is asked for, and why.
+/// Tests of the 4.1 suite that are skipped by default, and the reasons.
 const LEFT_OUT_41: [&str; 1] = [
     "4.1 and 4.2 reboot with krb5, krb5i, krb5p: the suite makes no new context after RPCSEC_GSS_CREDPROBLEM (RFC 2203 section 5.3.3.3)",
 ];
@@ -37,7 +37,7 @@ const LEASE_OF_HUNDRED: u32 = 30;
 /// The same for 1,000 clients.
 const LEASE_OF_MANY: u32 = 120;
 
-/// Python reads it at its start: connections send at once what they are given.
+/// Python runs this module at its start. It sets TCP_NODELAY on all connections.
 const NO_DELAY: &str = "import socket\n\nconnect = socket.socket.connect\n\ndef at_once(self, address):\n    connect(self, address)\n    self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n\nsocket.socket.connect = at_once\n";
 
 impl PynfsSuite {
@@ -58,7 +58,7 @@ impl PynfsSuite {
         }
     }
 
-    /// Where it is said what its tests are expected to do.
+    /// Returns the file of expectations.
     pub(super) fn expectations(self) -> &'static str {
         match self {
             Self::Minor2 => "specs/interop/pynfs42.txt",
@@ -75,7 +75,7 @@ impl PynfsSuite {
         }
     }
 
-    /// What it leaves out when nothing is asked for.
+    /// Returns the tests that are skipped by default.
     pub(super) fn left_out(self) -> &'static [&'static str] {
         match self {
             Self::Minor2 | Self::Minor1 => &LEFT_OUT_41,
@@ -83,7 +83,7 @@ impl PynfsSuite {
         }
     }
 
-    /// What the suite is told besides the server: the 4.0 suite knows one minor version only.
+    /// Returns arguments besides the server. The 4.0 suite has only one minor version.
     pub(super) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Minor2 => &["--minorversion", "2"],
@@ -92,9 +92,9 @@ impl PynfsSuite {
         }
     }
 
-    /// Modules of Python that it is given. Both suites send a call in two pieces, of which the
-    /// second waits for TCP unless it is told not to. The 4.0 suite imports a module by a name that
-    /// Python 2 had, and would know no Kerberos without it.
+    /// Python modules for the suite. Both suites send a call in two pieces, and the second waits
+    /// for TCP without TCP_NODELAY. The 4.0 suite imports a module by its name in Python 2, and has
+    /// no Kerberos without it.
     pub(super) fn modules(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Minor2 | Self::Minor1 => &[("sitecustomize.py", NO_DELAY)],
@@ -104,14 +104,14 @@ impl PynfsSuite {
         }
     }
 
-    /// Whether the server is to have been started before: the stale stateids of the 4.0 suite are
-    /// those of a first start.
+    /// Whether the server is restarted before the tests: the stale stateids of the 4.0 suite belong
+    /// to a first start.
     pub(super) fn second_start(self) -> bool {
         self == Self::Minor0
     }
 
-    /// What is run when nothing is asked for: tests that restart the server have one that nobody
-    /// else uses.
+    /// Returns the groups that run by default. Tests that restart the server have a server of their
+    /// own.
     pub(super) fn groups(self, asked: &[String]) -> Vec<TestGroup> {
         let group = |name, tests: &[&str], flavors, lease| TestGroup {
             name,
@@ -139,7 +139,7 @@ impl PynfsSuite {
                 groups.push(group("hundred", &hundred, &[SuiteFlavor::Sys], LEASE_OF_HUNDRED));
                 groups.push(group("many", &many, &[SuiteFlavor::Sys], LEASE_OF_MANY));
             }
-            // With those that they depend on.
+            // The tests, with the tests that they depend on.
             Self::Minor0 => {
                 let tests = ["INIT", "MKDIR", "MKFILE", "reboot"];
                 groups.push(group("reboot", &tests, &[SuiteFlavor::Sys], LEASE));
