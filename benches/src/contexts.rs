@@ -36,7 +36,7 @@ const LEAD_IN: Duration = Duration::from_millis(200);
 /// Contexts a second on one core at least.
 const FLOOR: Floor = Floor::AtLeast(5000.0);
 
-/// What a round came to.
+/// The figures of a round.
 struct ContextRound {
     contexts: u64,
     seconds: f64,

@@ -4,7 +4,7 @@ use anyhow::Context;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// Which core whose work is on.
+/// The assignment of client and server to cores.
 #[derive(Clone, Copy)]
 pub(crate) struct Cores {
     server: usize,
@@ -27,10 +27,10 @@ impl Cores {
         Ok(chosen)
     }
 
-    /// Does something on the server's core. Processes started meanwhile stay there.
+    /// Runs `work` on the server's core. Processes that it starts stay there.
     ///
     /// # Errors
-    /// Those of `work`, and when the kernel refuses the core.
+    /// The errors of `work`, and an error if the kernel refuses the core.
     pub(crate) fn on_server<T>(self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         pin(self.server)?;
         let outcome = work();
@@ -38,7 +38,7 @@ impl Cores {
         outcome
     }
 
-    /// Says who is where.
+    /// Describes the assignment in words.
     pub(crate) fn describe(self) -> String {
         if self.server == self.client {
             return "client and server share the only core".to_owned();

@@ -8,11 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the first version of control groups limits devices; its root group holds for all processes
-/// and for what the kernel itself writes.
+/// Control groups version 1 for block devices. The root group covers all processes and the kernel's
+/// own writes.
 const LIMITS: &str = "/sys/fs/cgroup/blkio";
 
-/// Takes what a disk needs apart again, in this order.
+/// Removes the parts of a slow disk, in this order.
 pub(crate) struct SlowDisk {
     mounted: bool,
     device: String,
@@ -35,11 +35,11 @@ impl SlowDisk {
         tools.iter().find(|tool| absent(tool)).map(|tool| format!("{tool} is not installed"))
     }
 
-    /// Makes an empty disk of so many bytes and mounts it; it is as fast as its file until
+    /// Makes an empty disk of `size` bytes and mounts it; it is as fast as its file until
     /// [`SlowDisk::hold_back`].
     ///
     /// # Errors
-    /// What the tools say.
+    /// The messages of the tools.
     pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
         let folder = private::temporary("orthrus-disk-")?;
         let image = folder.path().join("image");
@@ -106,10 +106,10 @@ pub(crate) struct MemoryDisk {
 }
 
 impl MemoryDisk {
-    /// Makes an empty disk of at most so many bytes and mounts it.
+    /// Makes an empty disk of at most `size` bytes and mounts it.
     ///
     /// # Errors
-    /// What the tools say.
+    /// The messages of the tools.
     pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
         let folder = private::temporary_in("orthrus-disk-", "/dev/shm".as_ref())?;
         let disk = Self { folder };

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 /// Exit status of a run that came to its end and has left something out.
 const SKIPPED: i32 = 3;
 
-/// What to run, and where the reports go.
+/// The evaluations to run, and the folders of the reports.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Folder for the complete reports (HTML, JSON, CSV, Markdown), relative to the repository;
@@ -48,10 +48,10 @@ pub(crate) struct Arguments {
     /// The part of the published file sizes, for lanl.
     #[arg(long, default_value = "0.02")]
     scale: String,
-    /// Repetitions of lanl.
+    /// Number of repetitions of lanl.
     #[arg(long, default_value = "6")]
     repetitions: String,
-    /// Flavors, the first is what the others are compared with.
+    /// Flavors; the first is the baseline.
     #[arg(long, default_value = "sys,krb5,krb5i,krb5p")]
     flavors: String,
     /// Put a link of this rate, and delay in each direction, between client and servers, instead of
@@ -81,7 +81,8 @@ enum MeasuredServer<'a> {
 }
 
 impl MeasuredServer<'_> {
-    /// In names of reports, such as `ganesha-6-5`: what follows a dot would be an extension.
+    /// Returns the server's name in reports, such as `ganesha-6-5`: text after a dot would be an
+    /// extension.
     fn name(&self) -> String {
         match self {
             Self::Orthrus => "orthrus".to_owned(),
@@ -108,7 +109,7 @@ struct RunningServer {
     _process: ServerEnd,
 }
 
-/// What ends with the server.
+/// Resources that end with the server.
 enum ServerEnd {
     Orthrus { _server: ServerProcess },
     Ganesha { _server: Ganesha },
@@ -213,7 +214,7 @@ fn measure(
     println!("{} exports a folder on {}", name.name(), folder.kind());
     let disk = folder.path();
     let mut command = Command::new(program()?);
-    // The reports repeat the command line: a path within the repository is told from its root.
+    // The reports repeat the command line with paths relative to the repository's root.
     command.current_dir(steps::root());
     command.env("ORTHRUS_LOG", "warn").envs(site.environment());
     command.args(["bench", &format!("{evaluation:?}").to_lowercase()]);

@@ -1,10 +1,10 @@
-//! What one client's stream does to another client: the latency of metadata operations with and
+//! The effect of one client's stream on another client: the latency of metadata operations with and
 //! without it.
 //!
-//! Both clients share the client's core, and the figure is to show the server. So the stream's
-//! thread runs under SCHED_IDLE: whenever the other client has something to do, which is little,
-//! the kernel takes the core from the stream at once; what is left is enough to keep the server
-//! busy all the time, which is printed.
+//! Both clients share the client's core, and the figure must show the server. So the stream's
+//! thread runs under SCHED_IDLE: whenever the other client has work, which is rare, the kernel
+//! takes the core from the stream at once. The remaining time is enough to keep the server busy,
+//! which the output shows.
 
 use super::load_target::{LoadTarget, TargetLoad};
 use super::output::{BenchOutput, Floor};

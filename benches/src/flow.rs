@@ -1,4 +1,4 @@
-//! A bare stream of a file's bytes over TCP: what a core can send when nothing but that is done.
+//! A bare stream of a file's bytes over TCP: the rate of a core that only sends.
 
 use super::cores::Cores;
 use anyhow::{Context, ensure};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Bytes of a pread and of a record.
 const SIZE: usize = 1 << 20;
 
-/// What stands before the data in a reply to READ, or a little more.
+/// Length of the reply to READ before the data, rounded up.
 const HEAD_LEN: usize = 128;
 
 /// How long it runs before it counts.
@@ -23,7 +23,7 @@ const LEAD_IN: Duration = Duration::from_millis(50);
 /// Bytes that the receiver reads beside the record in progress: as the client library.
 const SCRATCH_LEN: usize = 256 << 10;
 
-/// What the sender has seen.
+/// The sender's counts.
 struct SentCalls {
     bytes: u64,
     seconds: f64,
@@ -48,7 +48,7 @@ pub(crate) fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Res
         let (client, whole) = (cpu::of_this_thread().saturating_sub(before), start.elapsed());
         let sent = sender.join().ok().context("the sender panicked")??;
         ensure!(received >= sent.bytes, "{received} of {} bytes arrived", sent.bytes);
-        // The receiver also took what was sent before the sender's clock ran.
+        // The receiver also counts bytes sent before the sender's clock started.
         let part = sent.seconds / whole.as_secs_f64();
         Ok(Sample {
             operations: sent.bytes / SIZE as u64,

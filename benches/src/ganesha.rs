@@ -21,11 +21,11 @@ const SCRIPT: &str = "mount -t tmpfs tmpfs /var/lib/nfs && mkdir -p /var/lib/nfs
      mount -t tmpfs tmpfs /run && mkdir -p /run/ganesha && \
      exec \"$@\" -F -L \"$0/ganesha.log\" -f \"$0/ganesha.conf\" -p /run/ganesha/pid";
 
-/// What every comparison of the two servers has to say of metadata.
+/// The remark on metadata in every comparison of the two servers.
 pub(crate) const METADATA_REMARK: &str = "metadata: where names lie on ext4, Orthrus with its default (stable_names) is \
      slower than NFS-Ganesha, which answers before a change is on the disk; on tmpfs neither waits for one";
 
-/// Which NFS-Ganesha is the peer.
+/// The version of NFS-Ganesha to compare with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Which {
     /// The one that is installed: 4.3 on Debian 12.
@@ -40,7 +40,7 @@ pub(crate) enum Which {
 }
 
 impl Which {
-    /// What `tests/linux/run.sh --server` calls it.
+    /// Returns its name for `tests/linux/run.sh --server`.
     pub(crate) fn lab_name(self) -> &'static str {
         match self {
             Self::Installed => "ganesha",
@@ -60,7 +60,7 @@ pub(crate) enum MemoryFolder {
 }
 
 impl MemoryFolder {
-    /// Where it is.
+    /// Returns the folder's path.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Tmpfs(folder) => folder.path().to_owned(),
@@ -68,7 +68,7 @@ impl MemoryFolder {
         }
     }
 
-    /// What it lies on.
+    /// Returns the kind of file system below the folder.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Tmpfs(_) => "tmpfs",
@@ -120,7 +120,7 @@ impl Package {
         major.is_some_and(|major| major < 5)
     }
 
-    /// A folder in memory that it can export, with what it lies on.
+    /// Makes a folder in memory that the server can export.
     ///
     /// # Errors
     /// When the folder cannot be made.

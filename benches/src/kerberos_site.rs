@@ -1,4 +1,4 @@
-//! What every benchmark here needs: a throw-away realm with a ticket, and the program as a server
+//! The common site of the benchmarks: a throw-away realm with a ticket, and the program as a server
 //! on one core.
 
 use super::cores::Cores;
@@ -45,12 +45,12 @@ impl KerberosSite {
         Ok(Self { realm, ccache })
     }
 
-    /// The realm.
+    /// Returns the throw-away realm.
     pub(crate) fn realm(&self) -> &realm::Realm {
         &self.realm
     }
 
-    /// Alice's ticket.
+    /// Returns alice's ticket.
     pub(crate) fn credential(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.ccache.display()))
     }

@@ -1,8 +1,8 @@
-//! What the Linux kernel's own client costs the server, beside NFS-Ganesha: the lab's job `cost`
-//! with each.
+//! The server's cost of the Linux kernel client, beside NFS-Ganesha: the lab's job `cost` with
+//! each.
 //!
-//! The client is a user-mode kernel on one processor, slow whatever serves, so only the server's
-//! processor time is compared.
+//! The client is a user-mode kernel on one processor, which is slow with every server. The
+//! benchmark therefore compares only the servers' processor time.
 
 use super::ganesha;
 use super::output::{BenchOutput, Floor};
@@ -15,25 +15,25 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-/// Interleaved rounds.
+/// Number of interleaved rounds.
 const ROUNDS: u32 = 3;
-/// Seconds after which a round is given up, twice what one takes: a server that loses calls would
-/// hang for ever.
+/// Time limit of a round in seconds, twice the usual time: with a server that loses calls it would
+/// never end.
 const TIME_LIMIT: &str = "480";
 /// The lab's exit status on a machine that cannot run it.
 const CANNOT_RUN: i32 = 77;
 
-/// What to measure beside, and where the figures go.
+/// The peer, and the file for the figures.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The peer.
+    /// The server to compare with.
     #[arg(long, value_enum, default_value = "installed")]
     ganesha: ganesha::Which,
     #[command(flatten)]
     pub output: super::Arguments,
 }
 
-/// What a server's rounds gave, by row.
+/// The figures of a server's rounds, by row.
 type LabFigures = BTreeMap<String, Vec<f64>>;
 
 /// Runs the benchmark.
@@ -118,7 +118,7 @@ fn round(
 
 fn start(server: &str, lies_on: &str) -> anyhow::Result<Child> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // What the lab says of itself comes between the lines of its job.
+    // The lab's own messages come between the lines of its job.
     Command::new("sh")
         .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
         .arg(root.join("tests/linux/run.sh"))
@@ -168,7 +168,7 @@ fn report(output: &mut BenchOutput, name: &str, [own, peer]: &[LabFigures; 2]) {
     }
 }
 
-/// What is asked of a row with the project's own client, held against this one, too.
+/// Returns the floor of the same row with our client, which holds here too.
 fn floor(row: &str) -> Option<Floor> {
     match row {
         "sys-randread" => Some(Floor::AtMost(0.25)),

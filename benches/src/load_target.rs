@@ -1,4 +1,4 @@
-//! A running server with what it takes to put load on it: mounts, and one repetition at a time.
+//! A running server and the mounts to load it, one repetition at a time.
 
 use super::kerberos_site::KerberosSite;
 use anyhow::Context;
@@ -9,14 +9,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long each repetition runs before it counts. Without it the first in a round would pay for
-/// what the last of the round before has left behind in caches and allocators at both ends.
+/// Time that each repetition runs before it counts. Otherwise the first in a round would pay for
+/// the caches and allocators that the last of the former round left behind at both ends.
 const LEAD_IN: Duration = Duration::from_millis(50);
 
 /// The same before the first round, when caches, slots and the allocators settle.
 const WARM_UP: Duration = Duration::from_millis(250);
 
-/// What a repetition does.
+/// The load of a repetition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TargetLoad {
     /// Reads or writes of the file.
@@ -36,7 +36,7 @@ impl TargetLoad {
         Self::Transfer(TransferShape { writes: percentage(write), random: false, depth, size })
     }
 
-    /// What its rate counts.
+    /// Returns the unit of the load's rate.
     pub(crate) const fn unit(self) -> Unit {
         match self {
             Self::Transfer(TransferShape { random: false, .. }) => Unit::MegabytesPerSecond,
@@ -50,13 +50,13 @@ const fn percentage(write: bool) -> u32 {
     if write { 100 } else { 0 }
 }
 
-/// A server, and as whom to load it.
+/// A server, and the identity of its client.
 pub(crate) struct LoadTarget<'a> {
-    /// Realm and ticket.
+    /// The realm and the ticket.
     pub site: &'a KerberosSite,
-    /// The server's process.
+    /// The server's process ID.
     pub pid: u32,
-    /// Where it listens.
+    /// The address of the server.
     pub address: SocketAddr,
     /// Bytes of the file of each mount.
     pub file_size: u64,

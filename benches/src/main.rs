@@ -85,11 +85,11 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// How a benchmark ended.
+/// The end of a benchmark.
 enum RunEnd {
     /// All of it was run.
     Complete,
-    /// A signal came; what was measured until then is printed.
+    /// A signal came; the output has the results so far.
     Interrupted,
     /// It cannot be run here, and why.
     Skipped(String),
@@ -112,7 +112,7 @@ fn main() -> ExitCode {
 /// error.
 fn run(command: &Command) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
-        // The client must not be what is slow.
+        // A debug build of the client would be the bottleneck.
         return Err(again_as_release());
     }
     if !matches!(command, Command::Krb5(_) | Command::Shards(_)) {

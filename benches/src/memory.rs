@@ -1,4 +1,4 @@
-//! What an idle server and an idle connection cost in memory.
+//! The memory of an idle server and of an idle connection.
 
 use super::cores::Cores;
 use super::kerberos_site::KerberosSite;

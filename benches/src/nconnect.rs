@@ -1,10 +1,9 @@
-//! One Kerberos context over several connections, in order and reordered: what arrives late is
-//! served as well, and nothing is repeated.
+//! One Kerberos context over several connections, in order and reordered: the server answers late
+//! calls as well, and nothing is repeated.
 //!
-//! `orthrus bench nconnect` compares flavors, connections by connections. Here the numbers of
-//! connections are the sides that are compared, flavor by flavor, since the floor is the ratio of
-//! eight to one: these have to be measured in turns. The rest, from sessions to intervals, is the
-//! same.
+//! `orthrus bench nconnect` compares flavors at each number of connections. This benchmark compares
+//! numbers of connections within each flavor, in turns, because the floor is the ratio of eight
+//! connections to one. Sessions, intervals and the rest are the same.
 
 use super::load_target::rate_unit;
 use super::output::{BenchOutput, Floor};
@@ -96,7 +95,7 @@ fn variant(connections: u32, lag_max: Option<u32>) -> String {
     format!("{connections}{}", if lag_max.is_some() { ", reordered" } else { "" })
 }
 
-/// All ways of one flavor after those of another.
+/// The connection counts of one flavor, then of the next.
 struct ConnectionWays(std::array::IntoIter<Flavor, 3>);
 
 impl Evaluation for ConnectionWays {
@@ -166,12 +165,12 @@ fn report(output: &mut BenchOutput, record: &Record, flavor: Flavor) {
     }
 }
 
-/// Adds a counter up over all samples: what is lost while it warms up is lost as well.
+/// Returns the growth of a counter over all samples: losses during the warm-up count as well.
 fn grown(one: &CaseRecord, name: &str) -> u64 {
     one.samples.iter().filter_map(|sample| sample.counters.get(name)).sum()
 }
 
-/// What must not happen at all.
+/// Reports events that must not happen.
 fn losses(output: &mut BenchOutput, name: &str, one: &CaseRecord) -> String {
     let counts = [
         ("window drops", grown(one, "window_drops")),

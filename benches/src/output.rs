@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// What a figure must not pass.
+/// A bound on a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Floor {
-    /// At most this.
+    /// The figure must not exceed this.
     AtMost(f64),
-    /// At least this.
+    /// The figure must reach this.
     AtLeast(f64),
 }
 
@@ -24,7 +24,7 @@ impl Floor {
         }
     }
 
-    /// Says what is asked for and whether it is reached.
+    /// Describes the bound and whether the figure keeps it.
     pub(crate) fn verdict(self, value: f64) -> String {
         let verdict = if self.met(value) { "met" } else { "NOT MET" };
         let asked = (self.value() * 1000.0).round() / 1000.0;

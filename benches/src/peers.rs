@@ -20,10 +20,10 @@ use std::time::Duration;
 /// Interleaved rounds of each row.
 const ROUNDS: u32 = 5;
 
-/// What to measure beside, and where the figures go.
+/// The peer, and the file for the figures.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The peer.
+    /// The server to compare with.
     #[arg(long, value_enum, default_value = "installed")]
     ganesha: ganesha::Which,
     /// Interleaved rounds of each row.
@@ -39,10 +39,9 @@ const LENGTH: Duration = Duration::from_millis(500);
 /// Bytes of the file that is read and written.
 const FILE_SIZE: u64 = 64 << 20;
 
-/// The most requests in flight. Ganesha 4.3, whose sequence window is 32 wide, leaves Kerberos
-/// calls unanswered when several are in flight; 6.5 has one of 512 and answers most. A row that
-/// fails so is measured again, for both servers, with the next depth that is left, and later rows
-/// go on from there.
+/// Depths, the largest first. Ganesha 4.3, with a sequence window of 32, leaves Kerberos calls
+/// unanswered when several are in flight; 6.5 has a window of 512 and answers most. A row that
+/// fails is measured again, for both servers, with the next depth; later rows start there.
 const DEPTHS: [u32; 5] = [64, 8, 4, 2, 1];
 
 /// The rows, in their order.
@@ -58,7 +57,7 @@ const RANDOM_DEPTH: usize = 64;
 const RANDOM_READ: TargetLoad = TargetLoad::random(false, RANDOM_DEPTH);
 const SEQUENTIAL_READ: TargetLoad = TargetLoad::sequential(false, 8, 1 << 20);
 
-/// What is asked of the ratio of a row.
+/// Returns the bound on the ratio of a row.
 fn floor(load: TargetLoad, flavor: Flavor) -> Option<Floor> {
     match flavor {
         Flavor::Sys if load == RANDOM_READ => Some(Floor::AtMost(0.5)),
@@ -145,8 +144,7 @@ struct PeerRun<'a> {
     flavor: Flavor,
     rounds: u32,
     stop: &'a AtomicBool,
-    /// Where in [`DEPTHS`] a row that failed goes on; what did not work for one row is not tried
-    /// for the next.
+    /// The index in [`DEPTHS`] after a failed row; later rows do not try the larger depths again.
     lower: usize,
     output: &'a mut BenchOutput,
 }
@@ -169,8 +167,8 @@ impl PeerRun<'_> {
         }
     }
 
-    /// Measures one row in turns and says whether no server failed. Each row has mounts of its own:
-    /// what a failure leaves is not fit to measure the next with.
+    /// Measures one row in turns; returns whether both servers answered. Each row has its own
+    /// mounts: after a failure, mounts are not fit for the next row.
     fn row(&mut self, load: TargetLoad, title: &str, depth: u32) -> bool {
         if stopped(self.stop) {
             return true;
@@ -193,7 +191,7 @@ impl PeerRun<'_> {
         }
         self.report(load, &name, &measured, &sides);
         for side in sides.iter_mut().flatten() {
-            // The folder is temporary; what stays in it does no harm.
+            // The folder is temporary, so remaining files do no harm.
             let _ = side.finish();
         }
         sides.iter().all(Result::is_ok)

@@ -1,4 +1,4 @@
-//! Which sizes of reads and writes to offer where they are protected: sequential ones of one and of
+//! The sizes of reads and writes to offer with integrity and privacy: sequential ones of one and of
 //! several clients, with the same number of bytes in flight.
 
 use super::load_target::{LoadTarget, TargetLoad};
@@ -55,7 +55,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
 struct SizeFigures {
     /// The server's processor time in s/GB.
     cost: Vec<f64>,
-    /// MB/s.
+    /// The rates in MB/s.
     rate: Vec<f64>,
 }
 
@@ -69,7 +69,7 @@ fn measure(
     options.slots_max = u32::try_from(IN_FLIGHT / SIZES[0] / clients)?;
     let mounts = (0..clients).map(|_| load_target.mount("/data", flavor, options.clone()));
     let mut mounts = mounts.collect::<anyhow::Result<Vec<_>>>()?;
-    // Sizes beyond what the server offers are to be tried too.
+    // The benchmark also tries sizes beyond the server's offer.
     mounts.iter_mut().for_each(ExportMount::exceed_offer);
     let mut figures = <[SizeFigures; SIZES.len()]>::default();
     for round in 0..ROUNDS {

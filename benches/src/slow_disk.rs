@@ -100,7 +100,7 @@ impl DiskRound {
     }
 }
 
-/// What the others did meanwhile, and what the server's threads waited for.
+/// The work of the other clients, and the waits of the server's threads.
 #[derive(Clone, Copy, Debug, Default)]
 struct OtherClients {
     reads_per_second: f64,

@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicBool;
 /// Bytes of the file that each mount reads and writes.
 const FILE_SIZE: u64 = 64 << 20;
 
-/// MiB of the memory export: files of the mounts that are there at once, and room for what is made
-/// and removed.
+/// Size of the memory export in MiB: the files of all mounts, and room for files that are made and
+/// removed.
 const MEMORY: &str = "512";
 
 /// See the module; all of it goes with the value.
@@ -29,7 +29,7 @@ pub(crate) struct TestBed {
 }
 
 impl TestBed {
-    /// Starts all of it with one shard. What the server says goes to standard error.
+    /// Starts realm and server with one shard. The server's log goes to standard error.
     ///
     /// # Errors
     /// When realm or server do not work.
@@ -78,7 +78,7 @@ impl TestBed {
         LoadTarget { site: &self.site, pid, address, file_size: FILE_SIZE, stop }
     }
 
-    /// How the bench gets to the folder, as alice.
+    /// Returns the target for the bench, as alice.
     pub(crate) fn target(&self) -> Target {
         let address = self.server.address();
         Target {
@@ -94,7 +94,7 @@ impl TestBed {
         }
     }
 
-    /// Which core is whose.
+    /// Returns the assignment of cores.
     pub(crate) fn cores(&self) -> Cores {
         self.cores
     }
@@ -117,7 +117,7 @@ impl TestBed {
     /// Asks a server whose log is kept for its counters, by SIGUSR1.
     ///
     /// # Errors
-    /// When it does not tell.
+    /// When the server does not log them.
     pub(crate) fn counters(&self) -> anyhow::Result<Counters> {
         bench::counters::of_server(self.server.pid(), &self.work().join("log"))
     }

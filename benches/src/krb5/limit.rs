@@ -1,5 +1,5 @@
-//! What the AES and hash units of this core can do with full lanes, from kernels on registers that
-//! run in between.
+//! The throughput of this core's AES and hash units with full lanes, from register-only kernels
+//! that run between the rows.
 
 use super::program::{ColumnProgram, ColumnSource};
 use super::row::{TokenOperation, TokenRow};
@@ -26,7 +26,7 @@ const fn source(name: &'static str, flags: &'static [&'static str]) -> ColumnSou
     ColumnSource { file: "limit.c", name, flags, header: "immintrin.h", package: "build-essential" }
 }
 
-/// The kernels at work, and what they have come to.
+/// The kernels and their results.
 pub(super) struct LaneCalibration {
     /// From wide to narrow.
     programs: Vec<(Cpu, ColumnProgram)>,
@@ -93,8 +93,8 @@ impl LaneCalibration {
         (program * Enctype::ALL.len() + enctype) * KERNELS.len() + kernel
     }
 
-    /// Returns what a path can do: the best of its own width and of those below, median of the
-    /// rounds.
+    /// Returns the throughput of a path: the best of its own width and narrower ones, as the median
+    /// of the rounds.
     pub(super) fn rates(&self, cpu: Cpu, enctype: Enctype) -> Option<Rates> {
         // A library that chooses for itself may use everything.
         let allowed = |width: &Cpu| cpu == Cpu::Portable || rank(*width) >= rank(cpu);
@@ -151,7 +151,7 @@ impl Bytes {
 }
 
 impl Rates {
-    /// Returns the limit of a row in GB/s of plaintext: nobody beats full lanes, nor the chain of a
+    /// Returns the limit of a row in GB/s of plaintext: full lanes, or the dependency chain of a
     /// single message.
     pub(super) fn limit(&self, row: &TokenRow) -> f64 {
         let bytes = Bytes::of(row);

@@ -1,5 +1,5 @@
 //! Tokens on one core: the `krb5` crate beside MIT's library, one message at a time, a multi-buffer
-//! library, and what the units of the core can do.
+//! library, and the limits of the core's units.
 
 mod limit;
 mod ours;
@@ -28,7 +28,7 @@ const ROUNDS: usize = 5;
 /// Processor time of a turn.
 const TURN: Duration = Duration::from_millis(12);
 
-/// What to measure, and where the figures go.
+/// The rows to measure, and the file for the figures.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Work with these instructions: avx512, avx2, aesni or portable.
@@ -70,7 +70,7 @@ const IPSEC_MB: ColumnSource = ColumnSource {
     package: "libipsec-mb-dev",
 };
 
-/// The other columns; those whose package is missing are not there.
+/// The other columns; columns of missing packages are absent.
 struct OtherColumns {
     mit: Option<PathBuf>,
     openssl: Option<PathBuf>,
@@ -144,7 +144,7 @@ fn said_by(program: &str, arguments: &[&str]) -> String {
     said.lines().next().unwrap_or("an unknown version").to_owned()
 }
 
-/// MIT's column makes what goes over the wire: we open its tokens.
+/// Checks that MIT's column makes interoperable tokens: opens them with our library.
 fn check_mit(program: &Path) -> anyhow::Result<()> {
     let output = Command::new(program).arg("token").output()?;
     let text = String::from_utf8(output.stdout)?;

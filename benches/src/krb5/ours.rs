@@ -11,7 +11,7 @@ use krb5::{
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// As in `column.h`.
+/// The value of the same constant in `column.h`.
 const POOL_BYTES: usize = 1 << 20;
 const POOL_MESSAGES_MAX: usize = 256;
 
@@ -21,7 +21,7 @@ pub(super) struct Ours {
     cpu: Cpu,
     contexts: Vec<(ContextKeys, ContextKeys)>,
     tokens: Vec<Vec<u8>>,
-    /// What the tokens are before each run.
+    /// The tokens before each run.
     saved: Vec<Vec<u8>>,
     signatures: Vec<MicToken>,
 }
@@ -50,7 +50,7 @@ fn timed<M>(
 }
 
 impl Ours {
-    /// Makes the messages; those to open or to check are made by the other side.
+    /// Makes the messages; the other side makes the ones to open or check.
     pub(super) fn new(row: TokenRow, cpu: Cpu) -> anyhow::Result<Self> {
         let batches = (POOL_BYTES / (row.count * (row.len + 64))).clamp(1, POOL_MESSAGES_MAX / row.count);
         let contexts: Vec<_> =

@@ -12,11 +12,11 @@ pub(super) struct ColumnSource {
     /// The file in this folder, and its name once it is a program.
     pub file: &'static str,
     pub name: &'static str,
-    /// What the compiler is told besides.
+    /// Additional arguments of the compiler.
     pub flags: &'static [&'static str],
     /// A header that is missing where the package is.
     pub header: &'static str,
-    /// Debian's package.
+    /// The name of the Debian package.
     pub package: &'static str,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct ColumnProgram {
     answers: BufReader<ChildStdout>,
 }
 
-/// What a program did in a turn.
+/// The work of a program in a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkDone {
     pub bytes: f64,

@@ -1,8 +1,8 @@
-//! What is measured: the rows of the table, and the floors that some of them have.
+//! The rows of the table, and the floors of some of them.
 
 use krb5::{Cpu, Enctype};
 
-/// What is done with the messages.
+/// The operation on the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenOperation {
     Wrap,
@@ -43,7 +43,7 @@ pub(super) struct TokenRow {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Batches to seal and to open: messages, and bytes of each. 160 bytes are what metadata has.
+/// Batches to seal and to open: messages, and bytes of each. Metadata has about 160 bytes.
 const SEALED: [(usize, usize); 11] = [
     (1, 160),
     (1, 4 * KIB),

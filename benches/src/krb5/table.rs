@@ -54,8 +54,8 @@ impl PathTable {
         self.rows.push((row, measured));
     }
 
-    /// Prints it, and keeps the rows for JSON: those of the first table as `rows`, of another one
-    /// under its name.
+    /// Prints the table and keeps its rows for JSON: the first table as `rows`, another one under
+    /// its name.
     pub(super) fn print(&self, output: &mut BenchOutput, calibration: &LaneCalibration) {
         println!(
             "\n{:34} {:>6} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   floor, times MIT",

@@ -13,7 +13,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Several clients in one directory.
 pub(super) struct Crowd(Vec<ChurnWorker>);
 
-/// A client.
+/// A client that makes and removes names.
 struct ChurnWorker {
     client: Client,
     directory: Vec<u8>,
@@ -67,10 +67,10 @@ impl Crowd {
         Ok(Self((0..clients).map(worker).collect::<anyhow::Result<_>>()?))
     }
 
-    /// Changes names for so long; what is in flight at the end is waited for.
+    /// Changes names for `length`, then waits for the requests in flight.
     ///
     /// # Errors
-    /// Any that the server answers.
+    /// Any error of the server.
     pub(super) fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
         let end = Instant::now() + length;
         std::thread::scope(|scope| {
@@ -84,7 +84,7 @@ impl Crowd {
         })
     }
 
-    /// Removes what is left and ends the sessions.
+    /// Removes the remaining names and ends the sessions.
     ///
     /// # Errors
     /// As [`Crowd::work`].

@@ -29,7 +29,7 @@ const LEAD_IN: Duration = Duration::from_millis(200);
 const DISK_SIZE: u64 = 256 << 20;
 const DISK_SPEED: u32 = 500;
 
-/// What each server grants.
+/// The delegations that each server grants.
 const DELEGATIONS: [&str; 2] = ["none", "read"];
 
 /// A server with an export whose names are stable and one whose names are not.
@@ -46,7 +46,7 @@ struct NameCase<'a> {
     rounds: Vec<NameRound>,
 }
 
-/// What a case did in a round.
+/// The work of a case in a round.
 struct NameRound {
     done: ChurnTimes,
     /// Of the file system's journal, where it can be asked.

@@ -12,13 +12,13 @@ use bench::{Endpoint, Flavor, Unit};
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
 
-/// What the program reaches of the loop at least: bytes for each second of processor time.
+/// The minimum ratio of the program to the loop, in bytes for each second of processor time.
 const FLOOR: Floor = Floor::AtLeast(0.7);
 
 /// Measures both in turns.
 ///
 /// # Errors
-/// When the server does not do what it should.
+/// When the server fails.
 pub(super) fn measure(
     output: &mut BenchOutput,
     test_bed: &TestBed,

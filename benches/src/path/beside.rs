@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 /// unanswered when several are in flight, and both servers are compared where it does not.
 const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
 
-/// Measures what is compared with Ganesha, if it can run here.
+/// Measures the rows that are compared with Ganesha, if it can run here.
 ///
 /// # Errors
 /// When Ganesha does not start, or when the program fails; Ganesha's failures under load become
@@ -95,7 +95,7 @@ fn at_depth(load: TargetLoad, depth: usize) -> TargetLoad {
     }
 }
 
-/// Both servers.
+/// The two servers of a comparison.
 struct PeerPair<'a> {
     own: &'a LoadTarget<'a>,
     peer: LoadTarget<'a>,
@@ -123,7 +123,7 @@ impl PeerPair<'_> {
         }
         own.finish()?;
         let peer = peer.map(|mut mount| {
-            // The folder is temporary; what stays in it does no harm.
+            // The folder is temporary, so remaining files do no harm.
             let _ = mount.finish();
             peer_measured
         });

@@ -13,7 +13,7 @@ use report::form::cpu_unit;
 /// Measures groups with the files in `store`.
 ///
 /// # Errors
-/// When the server does not do what it should.
+/// When the server fails.
 pub(super) fn measure(
     output: &mut BenchOutput,
     load_target: &LoadTarget<'_>,
@@ -111,7 +111,8 @@ pub(super) fn raw(
     line + &format!("   limit: {:7}", busiest.0)
 }
 
-/// A core that is busy for this part of the time, and more than the other, is what limits the rate.
+/// A core that is busy for at least this fraction of the time, and more than the other core, limits
+/// the rate.
 const ALL_THE_TIME: f64 = 0.9;
 
 fn latency(output: &mut BenchOutput, row: &dyn Fn(&str) -> String, own: &[Sample]) -> String {

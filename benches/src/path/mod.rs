@@ -13,7 +13,7 @@ use bench::Flavor;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What to measure, and where the figures go.
+/// The groups to measure, and the file for the figures.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only the rows of which a part of the name is one of these, such as `seqread` or `memory`;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// What is measured in each group; first sys, which the others are compared with.
+    /// Returns the flavors of each group; the first is the baseline, sys.
     fn flavors(&self) -> Vec<Flavor> {
         let wanted = |flavor: &Flavor| *flavor == Flavor::Sys || self.flavors.contains(flavor);
         Flavor::ALL.into_iter().filter(|flavor| self.flavors.is_empty() || wanted(flavor)).collect()
@@ -43,8 +43,8 @@ impl Arguments {
     }
 }
 
-/// How long each flavor counts in a round: short, so that what disturbs the machine meets all
-/// flavors alike.
+/// Time of each flavor in a round: short, so that disturbances of the machine affect all flavors
+/// equally.
 pub(crate) const LENGTH: Duration = Duration::from_millis(250);
 
 /// Runs the benchmark.

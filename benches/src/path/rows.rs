@@ -1,4 +1,4 @@
-//! What is measured, and what is asked of it.
+//! The rows of the benchmark, and their bounds.
 
 use crate::load_target::TargetLoad;
 use crate::output::Floor;
@@ -7,9 +7,9 @@ use bench::Flavor;
 /// Where the server keeps the files.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum ExportStore {
-    /// A folder on tmpfs: what the floors are about.
+    /// A folder on tmpfs, which the floors refer to.
     Tmpfs,
-    /// The server's own memory: what is left when no file system takes part.
+    /// The server's memory backend: the cost without a file system.
     Memory,
 }
 
@@ -22,7 +22,7 @@ impl ExportStore {
         }
     }
 
-    /// What follows the name of a row.
+    /// Returns the suffix of a row's name.
     pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::Tmpfs => "",
@@ -40,11 +40,11 @@ impl ExportStore {
 pub(super) const SEQUENTIAL_DEPTH: usize = 16;
 const SEQUENTIAL_SIZE: usize = 1 << 20;
 
-/// Sequential reads.
+/// Sequential reads of one client.
 pub(super) const SEQUENTIAL_READ: TargetLoad =
     TargetLoad::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
 
-/// Random reads.
+/// Random reads of one client.
 pub(super) const RANDOM_READ: TargetLoad = TargetLoad::random(false, 64);
 
 /// A group of rows: one load with each flavor.
@@ -52,13 +52,13 @@ pub(super) const RANDOM_READ: TargetLoad = TargetLoad::random(false, 64);
 pub(super) struct RowGroup {
     /// Its name in each row.
     pub name: &'static str,
-    /// What is done.
+    /// The load of the row.
     pub load: TargetLoad,
-    /// What is compared with `sys`.
+    /// The figure that is compared with `sys`.
     pub figure: RowFigure,
 }
 
-/// What of a flavor is compared with `sys`.
+/// The figures of a flavor that can be compared with `sys`.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum RowFigure {
     /// The rate, as a part of that of `sys`.
@@ -99,7 +99,7 @@ impl RowGroup {
         }
     }
 
-    /// What is asked of that row.
+    /// Returns the bound of the row.
     pub(super) fn floor(&self, flavor: Flavor) -> Option<Floor> {
         let privacy = flavor == Flavor::Krb5p;
         match (self.figure, self.load) {

@@ -11,14 +11,14 @@ use server::engine::Nfs;
 use std::net::SocketAddr;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-/// Program, version, procedure.
+/// Program, version and procedure of COMPOUND.
 const COMPOUND: (u32, u32, u32) = (nfs4::NFS4_PROGRAM, nfs4::NFS_V4, nfs4::NFSPROC4_COMPOUND);
 const NULL: (u32, u32, u32) = (nfs4::NFS4_PROGRAM, nfs4::NFS_V4, nfs4::NFSPROC4_NULL);
 
-/// What a tick takes for each call.
+/// One call of a tick.
 pub(super) type RawCall = (ConnectionId, SocketAddr, Vec<u8>);
 
-/// Who calls, over which connection.
+/// The client of a connection.
 pub(super) struct ShardCaller {
     connection: ConnectionId,
     context: Option<ClientContext>,
@@ -103,7 +103,7 @@ impl ShardCaller {
     }
 }
 
-/// Encodes COMPOUND4args.
+/// Encodes COMPOUND4args with these operations.
 pub(super) fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
     let mut encoder = Encoder::new();
     Compound4Args { tag: b"".into(), minorversion: 1, argarray: operations }.encode(&mut encoder);

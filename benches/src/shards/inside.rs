@@ -18,19 +18,19 @@ use vfs::{
     Timestamp,
 };
 
-/// Whose all calls are.
+/// The user ID of all calls.
 pub(super) const UID: u32 = 1000;
 
-/// The key of every context: what is measured comes after contexts are made.
+/// The key of every context: the benchmark does not measure their creation.
 pub(super) const KEY: [u8; 32] = *b"a key that both the sides know..";
 
 /// How long a context is good for.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// What the calls of a run do.
+/// The operations in the calls of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ShardWork {
-    /// SEQUENCE alone.
+    /// SEQUENCE and nothing else.
     Sequence,
     /// READ of 4 KiB.
     Read,

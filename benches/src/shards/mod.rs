@@ -1,6 +1,6 @@
-//! One shard and two: what threads that serve at once cost each other.
+//! One shard and two: the mutual cost of threads that serve at once.
 //!
-//! It is measured without sockets, so that client and kernel do not take the cores: threads call
+//! The benchmark has no sockets, so that client and kernel take no time of the cores: threads call
 //! the server as shards do. A server that scales has twice the rate with two threads, and the same
 //! processor time for each call.
 
@@ -22,7 +22,7 @@ const ROUNDS: usize = 15;
 /// How long each repetition runs.
 const LENGTH: Duration = Duration::from_millis(100);
 
-/// A row: its name, what it does, and whether both threads use one session.
+/// A row: its name, its work, and whether both threads use one session.
 const ROWS: [(&str, ShardWork, bool); 6] = [
     ("SEQUENCE sys", ShardWork::Sequence, false),
     ("read 4 KiB sys", ShardWork::Read, false),

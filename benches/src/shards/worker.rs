@@ -1,4 +1,4 @@
-//! What one thread does again and again: a tick with a call on each of its slots.
+//! The loop of one thread: a tick with a call on each of its slots.
 
 use super::caller::{RawCall, ShardCaller, check, compound};
 use super::inside::ShardWork;
@@ -17,7 +17,7 @@ const READ_SIZE: u32 = 4096;
 /// number of operations, SEQUENCE's own number and the session id. The slot follows.
 const SEQUENCE_AT: usize = 4 * 4 + 16;
 
-/// A session with a file that is open and locked, and who uses some of its slots.
+/// A session with a file that is open and locked, and the thread's slots in it.
 pub(super) struct ShardWorker {
     caller: ShardCaller,
     scratch: Scratch,
@@ -29,7 +29,7 @@ pub(super) struct ShardWorker {
     place: WorkerFile,
 }
 
-/// What calls are about.
+/// The objects of the calls.
 #[derive(Clone)]
 struct WorkerFile {
     file: Vec<u8>,
@@ -154,7 +154,7 @@ impl ShardWorker {
         Ok(reply)
     }
 
-    /// Chooses what the calls do from now on.
+    /// Selects the work of later calls.
     pub(super) fn choose(&mut self, server: &Server<Nfs>, work: ShardWork) -> anyhow::Result<()> {
         if matches!(work, ShardWork::ReadKrb5) {
             self.caller.establish(server, &mut self.scratch)?;
