@@ -1,5 +1,4 @@
-//! What a server that this program has started counts: it says so in its log, when it is asked by a
-//! signal.
+//! The counters of a server that this program has started: the server logs them on a signal.
 
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
@@ -17,7 +16,7 @@ const COUNTERS_MAX: Duration = Duration::from_secs(10);
 /// Asks a server, whose log is in a file, for its counters, by SIGUSR1.
 ///
 /// # Errors
-/// When it does not tell.
+/// When the server does not log them.
 pub fn of_server(pid: u32, log: &Path) -> anyhow::Result<Counters> {
     let read = || std::fs::read_to_string(log).context("the server has no log");
     // The line that comes last.

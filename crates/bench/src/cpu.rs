@@ -49,8 +49,8 @@ fn ticks(count: u64) -> Option<Duration> {
     Some(Duration::from_secs_f64(count as f64 / rate as f64))
 }
 
-/// Adds up a line `cpu user nice system idle iowait irq softirq …` of /proc/stat but for idle,
-/// iowait, and what follows softirq (stolen time is another machine's, a guest's is in user).
+/// Sums a line `cpu user nice system idle iowait irq softirq …` of /proc/stat, without idle,
+/// iowait, and the columns after softirq (stolen time is another machine's, a guest's is in user).
 fn busy(line: &str) -> Option<u64> {
     let mut fields = line.split_whitespace();
     if fields.next() != Some("cpu") {
@@ -84,7 +84,7 @@ mod tests {
         let (thread, process) = (of_this_thread(), of_process(std::process::id()).unwrap());
         let worked = || of_this_thread() - thread > Duration::from_millis(5);
         let counted = || of_process(std::process::id()).unwrap() > process;
-        // How long that takes is up to who else wants the processor.
+        // The duration depends on the other users of the processor.
         let end = Instant::now() + Duration::from_secs(30);
         while !(worked() && counted()) && Instant::now() < end {}
         assert!(worked() && counted());

@@ -1,12 +1,13 @@
-//! What a workload asks of a mounted export.
+//! The operations that workloads need from a mounted export.
 
 use anyhow::Result;
 use std::time::Duration;
 
-/// One flavor's way to the server: one file to read and write, with many requests in flight, and a
-/// folder for small files.
+/// One flavor's access to the server: one file to read and write, with many requests in flight, and
+/// a folder for small files.
 ///
-/// Requests are started with a tag of the caller's choice; [`Endpoint::poll`] hands back what has
+/// The caller chooses a tag for each request; [`Endpoint::poll`] returns completed requests in any
+/// order.
 /// finished, in any order.
 pub trait Endpoint {
     /// The largest number of requests that can be in flight.
@@ -15,10 +16,10 @@ pub trait Endpoint {
     /// The largest read, or write, in bytes.
     fn io_size_max(&self, write: bool) -> usize;
 
-    /// Makes the folder and, in it, an empty file that reads and writes go to.
+    /// Makes the folder and, in it, an empty file for reads and writes.
     ///
     /// # Errors
-    /// Whatever the server answers, such as that the user may not write there.
+    /// Any error of the server, for example because the user may not write there.
     fn prepare(&mut self) -> Result<()>;
 
     /// Starts a read.
@@ -30,14 +31,14 @@ pub trait Endpoint {
     /// Starts a write of data that need not be on stable storage before [`Endpoint::commit`].
     ///
     /// # Errors
-    /// Those of [`Endpoint::start_read`].
+    /// The errors of [`Endpoint::start_read`].
     fn start_write(&mut self, tag: usize, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Hands each request that has finished to `done`, and returns how many. Waits for the first at
-    /// most `timeout`; without one it waits as long as an answer may take.
+    /// Passes each completed request to `done`, and returns their number. Waits for the first for
+    /// at most `timeout`, or for as long as an answer may take.
     ///
     /// # Errors
-    /// A failed request, an answer that does not come, or what `done` returns.
+    /// A failed request, a missing answer, or the error of `done`.
     fn poll(
         &mut self,
         timeout: Option<Duration>,
@@ -87,10 +88,10 @@ pub trait Endpoint {
     fn finish(&mut self) -> Result<()>;
 }
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished<'a> {
-    /// A read, with what was read.
+    /// A read, with its data.
     Read(&'a [u8]),
     /// A write, with the number of bytes that were taken.
     Written(usize),

@@ -1,19 +1,19 @@
-//! What the figures depend on besides the server.
+//! The conditions of a run besides the server.
 
 use serde::{Deserialize, Serialize};
 
 /// The machine that a run was made on, from /proc and uname.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    /// Processor model.
+    /// The processor's model name.
     pub processor: String,
     /// Processors that the client may use.
     pub cores: usize,
-    /// Memory in bytes.
+    /// Size of the memory in bytes.
     pub memory_bytes: u64,
-    /// Instruction sets that matter here, of those the processor has.
+    /// Instruction sets of the processor that cryptography uses.
     pub instructions: Vec<String>,
-    /// Kernel release.
+    /// Release of the kernel.
     pub kernel: String,
     /// Version of this program.
     pub program: String,
@@ -22,13 +22,13 @@ pub struct Environment {
     /// The link between client and server, where there was one of a stated rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<crate::link::LinkSpec>,
-    /// How what was measured is mounted, where mounts were.
+    /// The mounts of a run that measured mounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<crate::mounted::MountFacts>,
 }
 
 impl Environment {
-    /// Reads what this machine says of itself.
+    /// Reads the description of this machine.
     pub fn of_this_machine() -> Self {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Flavor {
-    /// AUTH_SYS.
+    /// AUTH_SYS, without protection.
     Sys,
-    /// Kerberos, identity only.
+    /// Kerberos, authentication only.
     Krb5,
-    /// Kerberos with integrity.
+    /// Kerberos with integrity protection.
     Krb5i,
-    /// Kerberos with privacy.
+    /// Kerberos with encryption.
     Krb5p,
 }
 

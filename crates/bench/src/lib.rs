@@ -1,4 +1,4 @@
-//! Workloads and measurements of what each security flavor costs.
+//! Workloads, and measurements of the cost of each security flavor.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! An export of a real server, over the project's own client: the session, and what is there of it.
-//! `endpoint` makes the requests of workloads, `tree` those of programs that work with paths.
+//! An export of a real server, mounted by the project's own client. `endpoint` makes the requests
+//! of workloads, `tree` the requests of programs that work with paths.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ mod tree;
 
 const FILE: &str = "data";
 
-/// What READDIR and stat ask for, much as `ls -l` does.
+/// Attributes for READDIR and stat, close to the needs of `ls -l`.
 const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
     FATTR4_TYPE,
     FATTR4_CHANGE,
@@ -57,7 +57,7 @@ pub struct ExportMount {
 }
 
 impl ExportMount {
-    /// Makes a session; `path` is the export as the server names it, `folder` what is to be made in
+    /// Makes a session. `path` is the server's name of the export, `folder` the folder to make in
     /// it.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl ExportMount {
         Some(enctype_name(context.keys().enctype()))
     }
 
-    /// What the session has done and what has happened to it; nothing after its end.
+    /// Returns the statistics of the session; `None` after its end.
     pub fn statistics(&self) -> client::Statistics {
         self.client.as_ref().map(Client::statistics).unwrap_or_default()
     }
@@ -114,7 +114,8 @@ impl ExportMount {
         &self.folder
     }
 
-    /// Reads and writes as much at once as the session allows, whatever the server wishes for.
+    /// Reads and writes as many bytes at once as the session allows, beyond the server's preferred
+    /// sizes.
     pub fn exceed_offer(&mut self) {
         self.offered = [u64::MAX; 2];
     }
@@ -169,7 +170,7 @@ pub(crate) fn enctype_name(enctype: Enctype) -> &'static str {
     }
 }
 
-/// Returns what the GETFH at the end of a reply gave.
+/// Returns the result of the GETFH at the end of a reply.
 fn last_handle(reply: &Reply) -> Result<Vec<u8>> {
     let mut results = reply.results();
     let mut handle = None;

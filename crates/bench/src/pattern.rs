@@ -15,8 +15,7 @@ impl Pattern {
         self.0.wrapping_add((offset / WORD as u64).wrapping_mul(STEP))
     }
 
-    /// Fills `data` with what belongs at `offset`. Both the offset and the length are multiples of
-    /// 8.
+    /// Fills `data` with the pattern from `offset`. Offset and length are multiples of 8.
     pub fn fill(self, offset: u64, data: &mut [u8]) {
         let mut word = self.word(offset);
         for place in data.as_chunks_mut::<WORD>().0 {
@@ -25,8 +24,8 @@ impl Pattern {
         }
     }
 
-    /// Returns the offset of the first word of `data`, read at `offset`, that is not what belongs
-    /// there.
+    /// Returns the offset of the first word of `data`, read at `offset`, that differs from the
+    /// pattern.
     pub fn mismatch(self, offset: u64, data: &[u8]) -> Option<u64> {
         let mut word = self.word(offset);
         // Without an early end the loop is a few vector instructions; where it failed is only asked

@@ -1,4 +1,4 @@
-//! git repositories as they are: the files of a commit, and what an earlier one has otherwise.
+//! Existing git repositories: the files of a commit, and their changes since an earlier one.
 
 use crate::mounted::tools::{GIT, run};
 use anyhow::{Context as _, Result, ensure};
@@ -18,18 +18,18 @@ const FILES_MAX: usize = 100_000;
 pub struct Tracked {
     /// Where in the working copy.
     pub path: String,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// What has to be known of a repository to make what git makes of it.
+/// The shape of a repository that the git workload repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRepository {
     /// The files of HEAD.
     pub files: Vec<Tracked>,
-    /// Indexes of those that an earlier commit has otherwise.
+    /// Indexes of the files that differ in an earlier commit.
     pub changed: Vec<usize>,
-    /// Bytes of what a clone brings.
+    /// Bytes that a clone transfers.
     pub pack: u64,
 }
 
@@ -53,7 +53,7 @@ impl KnownRepository {
         looked().with_context(|| format!("the repository {}", repository.display()))
     }
 
-    /// Returns how many bytes a working copy takes at most, with what git keeps of it.
+    /// Returns the maximum size of a working copy with git's own files, in bytes.
     pub fn size(&self) -> u64 {
         // The pack, its index, and both anew while gc works; files in whole pages.
         let files = self.files.iter().map(|file| file.size.next_multiple_of(4096)).sum::<u64>();
@@ -86,10 +86,10 @@ fn said(repository: &Path, arguments: &[&str], stop: &AtomicBool) -> Result<Stri
     Ok(ran.context("interrupted")?.stdout)
 }
 
-/// Returns the regular files of a commit, but for those whose names are no UTF-8.
+/// Returns the regular files of a commit, except names that are not UTF-8.
 ///
 /// # Errors
-/// What git said.
+/// The message of git.
 pub(crate) fn tracked(repository: &Path, commit: &str, stop: &AtomicBool) -> Result<Vec<Tracked>> {
     let listed = said(repository, &["ls-tree", "-r", "-z", "-l", commit], stop)?;
     let file = |entry: &str| {
@@ -103,10 +103,10 @@ pub(crate) fn tracked(repository: &Path, commit: &str, stop: &AtomicBool) -> Res
     Ok(listed.split('\0').filter_map(file).collect())
 }
 
-/// Returns the paths that two commits have differently.
+/// Returns the paths that differ between two commits.
 ///
 /// # Errors
-/// What git said.
+/// The message of git.
 pub(crate) fn differing(
     repository: &Path,
     one: &str,
@@ -117,10 +117,10 @@ pub(crate) fn differing(
     Ok(listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
 }
 
-/// Returns a commit before HEAD, 20 behind where there are so many; HEAD where it is the only one.
+/// Returns the commit 20 before HEAD, or the first commit of a shorter history.
 ///
 /// # Errors
-/// What git said.
+/// The message of git.
 pub(crate) fn earlier(repository: &Path, stop: &AtomicBool) -> Result<String> {
     let most = format!("--max-count={}", BEHIND_MAX + 1);
     let listed = said(repository, &["rev-list", "--first-parent", &most, "HEAD"], stop)?;

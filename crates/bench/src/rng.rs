@@ -1,6 +1,6 @@
 //! Numbers that a seed draws: every run and every flavor draws the same.
 
-/// SplitMix64.
+/// The generator SplitMix64.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SplitMix64(pub u64);
 

@@ -1,5 +1,5 @@
-//! Servers looked at from outside: what one tells at a metrics endpoint, and what the operating
-//! system tells of its process.
+//! Probes of a server from outside: its metrics endpoint, and the operating system's figures of its
+//! process.
 
 use crate::cpu;
 use crate::measuring::Stages;
@@ -25,7 +25,7 @@ const STAGES_METRIC: &str = "orthrus_stage_seconds_total";
 /// A metrics endpoint in the text format of Prometheus, by HTTP without encryption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsEndpoint {
-    /// `HOST:PORT`.
+    /// The address as `HOST:PORT`.
     host: String,
     /// Beginning with a slash.
     path: String,
@@ -51,7 +51,7 @@ impl std::fmt::Display for MetricsEndpoint {
     }
 }
 
-/// What an endpoint tells.
+/// The values of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
     /// Processor time of the server's process.
@@ -61,10 +61,10 @@ struct Told {
 }
 
 impl MetricsEndpoint {
-    /// Asks.
+    /// Requests the metrics once.
     ///
     /// # Errors
-    /// When nobody answers, or with something else than metrics.
+    /// When nothing answers, or the answer is not metrics.
     fn fetch(&self) -> Result<Told> {
         let address = self.host.to_socket_addrs()?.next().context("the host has no address")?;
         let mut stream = TcpStream::connect_timeout(&address, METRICS_TIMEOUT)?;
@@ -104,7 +104,7 @@ fn parse(answer: &str) -> Told {
     told
 }
 
-/// Splits a line into a name, what stands in braces, and a value.
+/// Splits a line into a name, the text in braces, and a value.
 fn sample(line: &str) -> Option<(&str, &str, f64)> {
     let (head, value) = line.trim().rsplit_once(' ')?;
     let (name, labels) = head.trim().split_once('{').unwrap_or((head.trim(), ""));
@@ -112,7 +112,7 @@ fn sample(line: &str) -> Option<(&str, &str, f64)> {
     value.is_finite().then(|| (name, labels.trim_end_matches('}'), value))
 }
 
-/// The value of a label, of those without quotes or commas in their values.
+/// Returns the value of a label, if it has no quotes or commas.
 fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     let mut all = labels.split(',').filter_map(|label| label.split_once('='));
     let (_, value) = all.find(|(known, _)| known.trim() == name)?;
@@ -124,28 +124,28 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
 pub struct ServerProbe {
     /// Its process, when it is one of this machine.
     pub pid: Option<u32>,
-    /// Its metrics endpoint.
+    /// The address of the metrics endpoint.
     pub metrics: Option<MetricsEndpoint>,
 }
 
-/// What was seen of a server at one time.
+/// The figures of a server at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     cpu: Option<Duration>,
     stages: Option<BTreeMap<String, Stages>>,
 }
 
-/// What a server did between two looks, as far as it is known.
+/// The work of a server between two snapshots, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delta {
-    /// Its processor time.
+    /// Processor time of the server.
     pub cpu: Option<Duration>,
     /// Where the time of one flavor's requests went.
     pub stages: Option<Stages>,
 }
 
 impl ServerProbe {
-    /// Looks before something that is measured: what it costs the server to tell is over by then.
+    /// Takes a snapshot before a measurement: the server's cost of answering comes before it.
     pub fn snapshot(&self) -> Snapshot {
         let told = self.told();
         self.seen(self.of_process(), told)
@@ -165,8 +165,8 @@ impl ServerProbe {
         Snapshot { cpu, stages: told.map(|told| told.stages).filter(|stages| !stages.is_empty()) }
     }
 
-    /// Says what was done since a look for `variant`: a flavor, or one with an encryption type
-    /// behind it (`krb5p-18`).
+    /// Returns the work since a snapshot for `variant`: a flavor, or a flavor with an encryption
+    /// type (`krb5p-18`).
     pub fn since(&self, before: &Snapshot, variant: &str) -> Delta {
         // The process first: to tell costs it something as well.
         let own = self.of_process();
@@ -228,7 +228,7 @@ mod tests {
         let stages = Stages { requests: 1, ..Stages::default() };
         assert_eq!(seen, Delta { cpu: Some(Duration::from_secs(1)), stages: Some(stages) });
         answering.join().unwrap();
-        // Nobody answers any more.
+        // The endpoint does not answer any more.
         assert_eq!(probe.since(&before, "sys"), Delta::default());
         assert_eq!(probe.metrics.map(|metrics| metrics.to_string()), Some(url));
         assert!(

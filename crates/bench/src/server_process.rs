@@ -1,4 +1,4 @@
-//! A server in a process of its own, so that its processor time can be told from the client's.
+//! A server in a process of its own, so that its processor time is separate from the client's.
 
 use crate::MetricsEndpoint;
 use anyhow::{Context, bail};
@@ -45,10 +45,11 @@ impl ServerProcess {
         Self::start_with_log(program, arguments, environment, None)
     }
 
-    /// As [`ServerProcess::start`]; with a `log` it says there, instead of on standard error, what
-    /// goes on.
+    /// As [`ServerProcess::start`]; with `log`, the server's log goes there instead of to standard
+    /// error.
     ///
     /// # Errors
+    /// When the server ends instead.
     /// When it ends instead.
     pub fn start_with_log(
         program: &Path,
@@ -57,7 +58,7 @@ impl ServerProcess {
         log: Option<File>,
     ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
-        // A group of its own: Ctrl-C is for the one who measures, who then ends the server.
+        // A process group of its own: Ctrl-C is for this program, which then ends the server.
         let metrics = metrics_argument(&arguments);
         let own = same_user_argument(&arguments);
         command.arg("serve").arg("--end-with-input").args(own).args(arguments).args(metrics);
@@ -100,7 +101,7 @@ impl ServerProcess {
         self.metrics.clone()
     }
 
-    /// Returns its process.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

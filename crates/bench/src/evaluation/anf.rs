@@ -14,14 +14,14 @@ pub const ANF: &str = "anf";
 /// Percentages of writes that are measured.
 pub const WRITES: [u32; 5] = [0, 25, 50, 75, 100];
 
-/// Requests in flight at high load: what keeps both ends busy.
+/// Requests in flight at high load, enough to keep both ends busy.
 const RANDOM_DEPTH: u32 = 64;
 const SEQUENTIAL_DEPTH: u32 = 8;
 
 /// Working copies at once at high load.
 const GIT_CLIENTS: u32 = 8;
 
-/// Draws the repository where nobody says otherwise.
+/// The default seed of the repository.
 const SEED: u64 = 2021;
 
 /// The option that names a repository to take instead of one that is drawn.

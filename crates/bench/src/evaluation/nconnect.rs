@@ -1,5 +1,5 @@
-//! `bench nconnect`: one security context over several connections, in order and reordered, and
-//! what is lost by it.
+//! `bench nconnect`: one security context over several connections, in order and reordered, and the
+//! losses.
 
 use super::{Blocks, block};
 use crate::measuring::{Axes, Case, ClientLayout, ConnectionAxes, Load, Settings, Transfer};

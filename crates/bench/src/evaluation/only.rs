@@ -1,19 +1,19 @@
-//! A part of an evaluation: the cases whose names contain a text.
+//! A part of an evaluation: the cases with a given text in their names.
 
 use crate::measuring::{Case, Evaluation, Record};
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
 
-/// Passes on the cases of another evaluation whose group contains the text, in any letter case.
+/// Selects the cases of another evaluation whose group contains the text, in any letter case.
 pub struct Only<'a> {
     inner: &'a mut dyn Evaluation,
     text: String,
-    /// Cases that were offered, and those of them that were passed on.
+    /// Number of offered cases, and of selected ones.
     seen: (usize, usize),
 }
 
 impl<'a> Only<'a> {
-    /// Selects from `inner`.
+    /// Selects from the cases of `inner`.
     pub fn new(inner: &'a mut dyn Evaluation, text: &str) -> Self {
         Self { inner, text: text.to_lowercase(), seen: (0, 0) }
     }
@@ -37,7 +37,7 @@ impl Evaluation for Only<'_> {
         }
     }
 
-    /// Assumes that as large a part of the remaining cases matches as of those before.
+    /// Assumes that the same fraction of the remaining cases matches.
     fn to_come(&self, record: &Record) -> usize {
         self.inner.to_come(record) * self.seen.1 / self.seen.0.max(1)
     }

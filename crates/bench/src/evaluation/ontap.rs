@@ -16,7 +16,7 @@ const DEPTH: u32 = 64;
 /// Steps of the climb, as parts of the most that the baseline did.
 const STEPS: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.15];
 
-/// A variant that begins less than this part of what is due is saturated, and is asked for no more.
+/// A variant that begins less than this fraction of the due requests is saturated; its curve ends.
 const KEPT_UP: f64 = 0.95;
 
 /// One chart: a size, reads or writes, so many clients, and the server's choice of instructions.
@@ -76,7 +76,7 @@ impl Curve {
     }
 }
 
-/// See the module.
+/// The evaluation `bench ontap`.
 pub struct OntapClimb {
     curves: Vec<Curve>,
     curve: usize,
@@ -110,7 +110,7 @@ impl OntapClimb {
         Self { curves, curve: 0, step: 0 }
     }
 
-    /// The variants that kept up at the step before, with what they are asked for now.
+    /// Returns the variants that kept up at the former step, with their next rates.
     fn climb(&self, curve: &Curve, step: usize, record: &Record) -> Vec<Case> {
         let part = STEPS.get(step - 1).copied().unwrap_or(1.0);
         let group = curve.most();
@@ -138,7 +138,7 @@ impl OntapClimb {
     }
 }
 
-/// Says whether a variant did what was asked for: of what was due, nearly all had begun before the
+/// Returns whether a variant kept up with the rate: nearly all due requests had begun before the
 /// end.
 pub fn kept_up(case: &CaseRecord) -> bool {
     let begun =

@@ -14,7 +14,7 @@ pub const PLAN: &str = "plan";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanFile {
-    /// What it is about.
+    /// The title of the report.
     #[serde(default = "title")]
     pub title: String,
     /// Flavors, the first to be compared with.
@@ -29,7 +29,7 @@ pub struct PlanFile {
     /// Size of the files of a flavor.
     #[serde(default = "file_size_mib")]
     pub file_size_mib: u64,
-    /// What is measured.
+    /// The cases to measure.
     pub case: Vec<PlanCase>,
 }
 
@@ -37,14 +37,14 @@ pub struct PlanFile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanCase {
-    /// What it is called; each name once.
+    /// The name of the case, unique in the plan.
     pub name: String,
     /// `random`, `sequential` or `git`.
     pub kind: String,
     /// Bytes of a request.
     #[serde(default = "size")]
     pub size: u64,
-    /// Percentage of writes.
+    /// Percentage of writes, from 0 to 100.
     #[serde(default)]
     pub writes: u32,
     /// Requests in flight of each client.
@@ -52,13 +52,13 @@ pub struct PlanCase {
     pub depth: u32,
     /// Requests a second of all clients, on a fixed schedule.
     pub rate: Option<f64>,
-    /// Clients.
+    /// Number of clients.
     #[serde(default = "one")]
     pub clients: u32,
     /// Principals that the clients are in turn.
     #[serde(default = "one")]
     pub principals: u32,
-    /// Connections of each.
+    /// Connections of each client.
     #[serde(default = "one")]
     pub connections: u32,
     /// Slots of each session to ask for.
@@ -107,10 +107,10 @@ const fn one() -> u32 {
 }
 
 impl PlanFile {
-    /// Checks what the form cannot say.
+    /// Checks the rules that the data types do not express.
     ///
     /// # Errors
-    /// Names the key and what is allowed.
+    /// Names the key and the permitted values.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.case.is_empty(), "the plan has no [[case]]");
         ensure!((1..=1000).contains(&self.repetitions), "repetitions must be 1 to 1000");
@@ -131,7 +131,7 @@ impl PlanFile {
         Ok(())
     }
 
-    /// How it measures.
+    /// Returns the settings of the run.
     pub fn settings(&self) -> Settings {
         Settings::new(self.repetitions, self.seconds, self.file_size_mib << 20, self.flavors.clone())
     }
@@ -197,7 +197,7 @@ impl PlanCase {
     }
 }
 
-/// Plans what a file that was checked says.
+/// Plans the cases of a checked file.
 pub fn own_plan(file: &PlanFile) -> Blocks {
     Blocks::new(file.case.iter().map(|case| case.block(&file.flavors)).collect())
 }

@@ -10,8 +10,7 @@ pub const QUICK: &str = "quick";
 /// Loads that are measured.
 pub const LOADS: usize = 7;
 
-/// Reads or writes: what they are called, whether they are random, percentage of writes, requests
-/// in flight.
+/// Reads or writes: name, whether random, percentage of writes, requests in flight.
 const TRANSFERS: [(&str, bool, u32, u32); LOADS - 1] = [
     ("Sequential read, 1 MiB", false, 0, SEQUENTIAL_DEPTH),
     ("Sequential write, 1 MiB", false, 100, SEQUENTIAL_DEPTH),
@@ -23,7 +22,7 @@ const TRANSFERS: [(&str, bool, u32, u32); LOADS - 1] = [
 
 const METADATA: &str = "Metadata mix";
 
-/// Requests in flight: what keeps both ends busy.
+/// Requests in flight, enough to keep both ends busy.
 const SEQUENTIAL_DEPTH: u32 = 8;
 const RANDOM_DEPTH: u32 = 64;
 

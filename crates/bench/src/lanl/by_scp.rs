@@ -24,7 +24,7 @@ impl ByScp {
     /// folder in `parent`.
     ///
     /// # Errors
-    /// A missing program with its package, or what the server said.
+    /// A missing program with its package, or the message of the server.
     pub fn start(parent: &Path, program: CopyProgram, link: Option<&Link>) -> Result<Self> {
         let sshd = Sshd::start(link)?;
         let ssh = sshd.way(program);

@@ -9,21 +9,21 @@ use anyhow::{Result, bail};
 use crate::Pattern;
 use crate::measuring::Stages;
 
-/// What copying something came to.
+/// The figures of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
     /// How long it took, from its beginning until the data was where it belongs.
     pub time: Duration,
     /// The client's processor time; none where it cannot be known.
     pub client_cpu: Option<Duration>,
-    /// The server's, likewise.
+    /// Processor time of the server.
     pub server_cpu: Option<Duration>,
     /// Where the server's time went, if it tells.
     pub server_stages: Option<Stages>,
 }
 
 impl Carried {
-    /// Adds what came after it.
+    /// Adds the figures of the next copy.
     pub fn add(&mut self, other: Self) {
         let sum = |own: Option<Duration>, more: Option<Duration>| own.zip(more).map(|(own, more)| own + more);
         self.time += other.time;
@@ -35,14 +35,14 @@ impl Carried {
         };
     }
 
-    /// What sums begin with.
+    /// Returns the start value of a sum.
     pub fn nothing() -> Self {
         let zero = Some(Duration::ZERO);
         Self { client_cpu: zero, server_cpu: zero, ..Self::default() }
     }
 }
 
-/// A variant of the comparison. Names are those of files and folders in a folder of its own at the
+/// A variant of the comparison. Names are files and folders in its own folder at the server.
 /// server.
 pub trait Carrier {
     /// Copies a file, or a folder with its files, to the server as `name`. `None` when `stop` was
@@ -67,10 +67,10 @@ pub trait Carrier {
         bail!("this way only copies to the server")
     }
 
-    /// Makes the client forget what it has of the file `name`, where it keeps anything.
+    /// Drops the client's cache of the file `name`, if it has one.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     fn forget(&mut self, _name: &str) -> Result<()> {
         Ok(())
     }
@@ -81,10 +81,10 @@ pub trait Carrier {
         None
     }
 
-    /// Returns how many bytes are free where copies go; none where that is not told.
+    /// Returns the free bytes at the destination; `None` if the server does not report them.
     ///
     /// # Errors
-    /// The server's.
+    /// The server's error.
     fn free(&mut self) -> Result<Option<u64>>;
 
     /// Says whether it works without a server that could be gone.
@@ -98,8 +98,8 @@ pub trait Carrier {
     /// The server's.
     fn remove(&mut self, name: &str) -> Result<()>;
 
-    /// Gives up what hangs, after a failure, and removes what it has made if it can; false where
-    /// something stays.
+    /// Abandons the session after a failure, and removes its files if it can; returns false if some
+    /// remain.
     ///
     /// # Errors
     /// When the server is gone.

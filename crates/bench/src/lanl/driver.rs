@@ -14,29 +14,29 @@ use crate::Pattern;
 use crate::measuring::{Case, CaseDriver, CaseTurn, Copy, Fetch, Load, Record, Sample};
 use crate::mounted::{MountFacts, ensure_room};
 
-/// What the file that is read holds.
+/// The contents of the file for reads.
 const PATTERN: Pattern = Pattern(0x6c61_6e6c_0000_0001);
 
 /// How much of a server's room is left to others, in bytes.
 const SPARE: u64 = 64 << 20;
 
-/// Where the kernel is told to forget what is cached and clean (proc(5)).
+/// Writing to this file drops the kernel's clean caches (proc(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// A variant, ready to copy.
 pub struct CopyWay {
-    /// What copies.
+    /// The program or client that copies.
     pub carrier: Box<dyn Carrier>,
     /// Encryption type of its Kerberos context or ticket.
     pub enctype: Option<String>,
-    /// How it is mounted, when it is a mount.
+    /// The properties of the mount, if it is one.
     pub facts: Option<MountFacts>,
 }
 
-/// How the server's cache of a file is made cold.
+/// The way to empty the server's cache of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServerCache {
-    /// Not at all.
+    /// The cache stays.
     #[default]
     Unknown,
     /// Its file beneath the server is known: the system is asked to forget that one
@@ -50,7 +50,7 @@ pub enum ServerCache {
 /// Makes a variant, by its name.
 pub type CopyWays<'a> = dyn FnMut(&str) -> Result<CopyWay> + 'a;
 
-/// See the module.
+/// The driver of copies.
 pub struct Copier<'a> {
     ways: &'a mut CopyWays<'a>,
     sources: Sources,
@@ -61,13 +61,13 @@ pub struct Copier<'a> {
     carriers: BTreeMap<String, Box<dyn Carrier>>,
     /// Files to read that are at the server already.
     there: BTreeSet<(String, u64)>,
-    /// Variants whose folder could not be removed when they were given up.
+    /// Variants whose folder could not be removed after a failure.
     leftovers: BTreeSet<String>,
 }
 
 impl<'a> Copier<'a> {
-    /// Makes variants with `ways` as they are needed. `room` is what [`super::room`] says; that
-    /// for the sources is checked now, that at each server before anything is copied there.
+    /// Makes variants with `ways` as they are needed. `room` is the result of [`super::room`]; the
+    /// room for the sources is checked now, the room at each server before its first copy.
     ///
     /// # Errors
     /// No room for the sources.
@@ -156,12 +156,12 @@ impl<'a> Copier<'a> {
         let carrier = self.carrier(variant)?;
         let carried = put(carrier.as_mut(), &source, times, stop);
         let compared = match &carried {
-            // What is fast because it is wrong is found out here; not timed.
+            // The warm-up compares the copy, untimed, because a wrong copy may be fast.
             Ok(Some(_)) if warm_up => carrier.compare(&source, &copy_name(0), stop),
             _ => Ok(()),
         };
         let removed = (0..times).try_for_each(|number| carrier.remove(&copy_name(number)));
-        // What went wrong first is what the user has to know.
+        // The first error is the one to report.
         let carried = carried?;
         compared?;
         removed?;
@@ -251,7 +251,7 @@ impl CaseDriver for Copier<'_> {
             Load::Fetch(fetch) => self.fetch(&case.variant, fetch),
             _ => bail!("files are copied here, nothing else"),
         };
-        // What an interruption broke is no error.
+        // An error after an interruption is not a failure.
         if turn.stop.load(Ordering::Relaxed) { Ok(None) } else { measured }
     }
 
@@ -277,8 +277,8 @@ impl CaseDriver for Copier<'_> {
     }
 }
 
-/// Finishes all variants. After one that fails, those over the network are not waited for each in
-/// turn; their processes end with this one.
+/// Finishes all variants. After one that fails, the run does not wait for the other network
+/// variants; their processes end with this one.
 fn ensure_finished(carriers: BTreeMap<String, Box<dyn Carrier>>) -> Result<()> {
     let mut first = Ok(());
     for (variant, mut carrier) in carriers {

@@ -1,4 +1,4 @@
-//! The tests of the paper, and of what its authors left open, as cases.
+//! The tests of the paper, and the ones that its authors left open, as cases.
 
 use anyhow::{Result, ensure};
 
@@ -16,18 +16,18 @@ pub const SCP: &str = "scp";
 const SIZES: [(u64, u32); 6] =
     [(100_000, 5), (1_000_000, 5), (10_000_000, 2), (100_000_000, 1), (1_000_000_000, 1), (2_000_000_000, 1)];
 
-/// The second test.
+/// Number of files in the second test.
 const SMALL_FILES: u64 = 10_000;
 const SMALL_SIZE: u64 = 5_000;
 
-/// The third test.
+/// Number of files in the third test.
 const LARGE_FILES: u64 = 20;
 const LARGE_SIZE: u64 = 500_000_000;
 
 /// The smallest part of the published sizes that still measures something.
 pub const SCALE_MIN: f64 = 0.000_1;
 
-/// What can be done about caches before a file is read.
+/// The available ways to empty caches before a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caches {
     /// Whether the server's can be made cold.
@@ -36,20 +36,20 @@ pub struct Caches {
     pub client: bool,
 }
 
-/// How large, for whom, which parts.
+/// The sizes, variants and parts of the evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LanlScope {
     /// The part of the published sizes and of the number of small files; 1 is as published.
     pub scale: f64,
-    /// Variants that copy.
+    /// The variants that copy.
     pub variants: Vec<String>,
-    /// Variants that read: those of them that are no scp.
+    /// The variants that read: all but scp.
     pub readers: Vec<String>,
     /// Variants with one encryption type each, and the one that they are compared with first.
     pub enctypes: Vec<String>,
-    /// Parts.
+    /// The parts to measure.
     pub parts: Vec<Part>,
-    /// What can be done about caches.
+    /// The available ways to empty caches.
     pub caches: Caches,
 }
 
@@ -89,7 +89,7 @@ pub fn room(plan: &Blocks) -> (u64, u64) {
         }
     }
     let made: u64 = sources.iter().map(|(files, size)| blocks(*files, *size)).sum();
-    // What is read is copied once, and stays until the end.
+    // The file for reads is copied once, and stays until the end.
     (made + kept, most + kept)
 }
 
@@ -126,7 +126,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// Names what a copy does.
+/// Returns the title of a copy's case.
 pub(super) fn title(copy: &Copy) -> String {
     match copy.files {
         1 => format!("One file of {}", bytes(copy.size)),
@@ -155,7 +155,7 @@ fn sizes(scope: &LanlScope) -> Vec<Vec<Case>> {
     SIZES.into_iter().map(one).collect()
 }
 
-/// Cold first: what is read in a warm-up makes the caches warm.
+/// Cold first: a warm-up read warms the caches.
 fn caches(scope: &LanlScope) -> Vec<Vec<Case>> {
     let size = scaled(LARGE_SIZE, scope.scale);
     let state = |cold: bool| if cold { CacheState::Cold } else { CacheState::Warm };

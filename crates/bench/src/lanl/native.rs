@@ -225,7 +225,7 @@ impl Carrier for NativeCarrier {
     }
 
     fn give_up(&mut self) -> Result<bool> {
-        // Without a word: what does not answer would be waited for.
+        // Dropped without a message: the server may not answer.
         self.filesystem = None;
         self.target.ping()?;
         let options = self.target.options(self.flavor)?;

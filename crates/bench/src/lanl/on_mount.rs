@@ -1,5 +1,5 @@
-//! cp on a mounted folder, as the paper measured. What it has written is at the server when cp
-//! ends: an NFS client flushes when a file is closed (RFC 8881 section 10.3.1).
+//! cp on a mounted folder, as the paper measured. The data is at the server when cp ends: an NFS
+//! client flushes when a file is closed (RFC 8881 section 10.3.1).
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::{Pattern, ServerProbe};
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;
 
-/// A mounted folder.
+/// A mounted folder and its probe.
 #[derive(Debug)]
 pub struct OnMount {
     place: Option<MountPlace>,
@@ -39,8 +39,8 @@ impl OnMount {
         Ok(self.place.as_ref().context("the folder is gone")?.folder().join(name))
     }
 
-    /// The kernel's client works in threads of its own: the client's time is what all the machine
-    /// spent, but for the server.
+    /// Times `work`. The kernel's client works in threads of its own: its time is that of the whole
+    /// machine, minus the server's.
     fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
         let variant = self.place.as_ref().map_or("", |place| &place.facts().variant);
         let cpu = MachineCpu::now(&self.server);
@@ -55,10 +55,10 @@ impl OnMount {
     }
 }
 
-/// Makes the system drop its cache of a file; what is not on disk yet is written first.
+/// Drops the system's cache of a file after its dirty pages are written.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn drop_cache(path: &Path) -> Result<()> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     file.sync_all()?;
@@ -69,7 +69,7 @@ pub fn drop_cache(path: &Path) -> Result<()> {
 /// Compares two files, or two folders with the same files.
 ///
 /// # Errors
-/// Names what differs.
+/// Names the differences.
 pub(super) fn compare(source: &Path, copy: &Path, stop: &AtomicBool) -> Result<()> {
     if source.is_dir() {
         for entry in std::fs::read_dir(source)? {

@@ -1,4 +1,4 @@
-//! What is copied: files of zeros, and folders of files with random contents, in a temporary
+//! The sources of copies: files of zeros, and folders of files with random contents, in a temporary
 //! folder.
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::rng::SplitMix64;
 /// Bytes that are drawn and written at once.
 const PIECE: usize = 1 << 20;
 
-/// What a source holds.
+/// The kind of contents of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Zeros; the source is a hole and takes no room, its copies do.
@@ -27,7 +27,7 @@ pub enum Contents {
     Checked(Pattern),
 }
 
-/// The temporary folder of what is copied. Each source is made once; all go when this is dropped.
+/// The temporary folder of the sources. Each source is made once; dropping the value removes all.
 #[derive(Debug)]
 pub struct Sources {
     folder: tempfile::TempDir,
@@ -44,7 +44,7 @@ impl Sources {
         Ok(Self { folder })
     }
 
-    /// Returns the folder.
+    /// Returns the folder's path.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -106,7 +106,8 @@ impl Sources {
         })
     }
 
-    /// Makes something under another name first: what was interrupted is never taken for whole.
+    /// Makes a source under another name first, so that an interrupted one is never taken for
+    /// complete.
     fn make(
         &self,
         path: &Path,

@@ -53,7 +53,7 @@ impl Carrier for ToHost {
         Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), ..Carried::default() }))
     }
 
-    /// What is there comes back for it.
+    /// Copies the file back to compare it.
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
         let back = private::temporary("orthrus-back-")?;
         ensure_room(back.path(), size(source)?, "the copies that come back to be compared")?;

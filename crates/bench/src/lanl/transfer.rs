@@ -12,7 +12,7 @@ use nfs4::StableHow4;
 /// Requests that are kept at the server.
 const PIPELINE: usize = 16;
 
-/// What is done with data as it arrives: its offset, its bytes.
+/// Checks data as it arrives: its offset, its bytes.
 pub(super) type Check<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 /// Writes an open file, in pieces of `size` bytes; false when it was stopped.
@@ -123,10 +123,10 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(count)
 }
 
-/// Reads an open file with several requests at the server; false when it was stopped.
+/// Reads an open file with several requests in flight; returns false when it was stopped.
 ///
 /// # Errors
-/// The server's, and what `check` returns.
+/// The server's error, and the error of `check`.
 pub(super) fn read_through(
     filesystem: &mut Filesystem,
     file: &OpenFile,

@@ -1,9 +1,9 @@
-//! A network between client and server that is not endless, as loopback is: two network namespaces,
-//! a pair of virtual devices (veth) between them, and at each end a limit of the rate.
+//! A network of limited rate between client and server: two network namespaces, a pair of virtual
+//! devices (veth) between them, and a rate limit at each end.
 //!
-//! Loopback copies bytes as fast as processors do, so that over it protection costs what its
-//! processor time costs. Over a link that is slower than the processors it costs what it takes away
-//! from the link, and latency.
+//! Loopback copies bytes as fast as processors do, so over it the cost of protection is its
+//! processor time. Over a link that is slower than the processors, the cost is the bytes it adds to
+//! the link, and latency.
 
 mod network;
 mod spec;

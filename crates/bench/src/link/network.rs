@@ -18,8 +18,8 @@ const TC: SystemTool = SystemTool { name: "tc", package: "iproute2" };
 /// The namespace of the thread that asks.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// The two ends and their addresses. Nothing else is in these namespaces, so that they collide with
-/// nobody's.
+/// The two ends and their addresses. The namespaces hold nothing else, so the addresses cannot
+/// collide with others.
 const CLIENT: (&str, Ipv4Addr) = ("client", Ipv4Addr::new(10, 77, 3, 1));
 const SERVER: (&str, Ipv4Addr) = ("server", Ipv4Addr::new(10, 77, 3, 2));
 const PREFIX: u8 = 24;
@@ -59,7 +59,7 @@ impl Link {
         Ok(Self { spec, here: File::open(OWN)?, there, server })
     }
 
-    /// Gives the devices addresses, a rate and what else it takes.
+    /// Configures the devices' addresses, rate and MTU.
     fn lay(&self) -> Result<()> {
         let process = std::process::id();
         let (near, far) = (CLIENT.0, SERVER.0);
@@ -80,10 +80,10 @@ impl Link {
         })
     }
 
-    /// Does something at the server's end: what is started there, and sockets that are made there,
-    /// stay there.
+    /// Runs `what` at the server's end: its processes and sockets stay there.
     ///
     /// # Errors
+    /// The errors of `what`; when this thread cannot enter the namespace, or not return.
     /// Those of `what`; when this thread cannot go there, or not come back.
     pub fn at_server<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
         setns(&self.there, CloneFlags::CLONE_NEWNET).context("the server's network namespace")?;
@@ -92,7 +92,7 @@ impl Link {
         done
     }
 
-    /// Returns what it is like.
+    /// Returns the properties of the link.
     pub fn spec(&self) -> LinkSpec {
         self.spec
     }
@@ -125,7 +125,7 @@ pub fn at_server<T>(link: Option<&Link>, what: impl FnOnce() -> Result<T>) -> Re
     }
 }
 
-/// Checks what a link needs, and puts this thread into the namespace that is its server's end.
+/// Checks the requirements of a link, and moves this thread into the namespace of the server's end.
 fn prepared(spec: LinkSpec) -> Result<File> {
     ensure!(
         geteuid().is_root(),
@@ -145,7 +145,7 @@ fn fresh() -> Result<File> {
     Ok(File::open(OWN)?)
 }
 
-/// Checks, on the loopback device of a namespace that nothing else is in, what the kernel can do.
+/// Checks the kernel's features on the loopback device of a fresh namespace.
 fn check(spec: LinkSpec) -> Result<()> {
     batch(TC, "qdisc add dev lo root handle 1: tbf rate 1gbit burst 128kb limit 1mb\n")
         .context("this kernel limits no rates (tbf: modprobe sch_tbf, CONFIG_NET_SCH_TBF)")?;
@@ -163,7 +163,7 @@ fn batch(tool: SystemTool, commands: &str) -> Result<()> {
     command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{} does not start", tool.name))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that ends early closes its end; what it says tells more than EPIPE does.
+        // A program that ends early closes its end; its message tells more than EPIPE does.
         let _ = stdin.write_all(commands.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -180,12 +180,12 @@ mod tests {
     use std::io::Read as _;
     use std::net::{TcpListener, TcpStream};
 
-    /// A thread of its own for each test: what it enters ends with it.
+    /// Runs a test on a thread of its own, which ends with the namespaces that it entered.
     fn apart(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap());
     }
 
-    /// Makes a link, or says what is missing here for one.
+    /// Makes a link, or prints the reason why this machine cannot.
     fn made(text: &str) -> Option<Link> {
         let spec = text.parse().unwrap();
         match prepared(spec) {

@@ -1,4 +1,4 @@
-//! What a link is like: its rate, its delay, and the commands that make one device so.
+//! The properties of a link: its rate, its delay, and the commands that configure a device so.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,18 +11,18 @@ const RATE_MAX: u64 = 1_000_000_000_000;
 /// The longest delay in one direction, in microseconds: once around the earth.
 const DELAY_US_MAX: u32 = 200_000;
 
-/// Bytes of an Ethernet frame that the kernel counts (RFC 894's 1,500 and their header), and those
-/// of the same frame on a wire: preamble, check sequence and gap as well (IEEE 802.3). A real link
-/// carries the part of its rate that is between them.
+/// Bytes of an Ethernet frame that the kernel counts (RFC 894's 1,500 and their header), and of the
+/// same frame on a wire with preamble, check sequence and gap (IEEE 802.3). A real link carries
+/// this fraction of its rate.
 const COUNTED: u64 = 1514;
 const ON_THE_WIRE: u64 = 1538;
 
-/// Bytes that may leave at once, at least: a packet of 64 KiB, as the kernel makes them for its
-/// network cards, with the headers of all that it will be cut into. What is larger than the burst
-/// would be cut before, at the cost of processor time.
+/// Minimum burst in bytes: a packet of 64 KiB, as the kernel makes them for its network cards, with
+/// the headers of all its segments. The kernel would cut larger packets before, at the cost of
+/// processor time.
 const BURST_MIN: u64 = 128 << 10;
-/// The same as a time, in microseconds: timers come late on busy machines, and what a link could
-/// have sent meanwhile is made good by a burst at most.
+/// Minimum burst as a time, in microseconds: timers come late on busy machines, and only a burst
+/// makes up for the lost time.
 const BURST_US: u64 = 100;
 /// Bytes that wait for a link. TCP keeps few of a connection there (its small queues), so that it
 /// never fills.
@@ -45,8 +45,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl LinkSpec {
-    /// The largest packet in bytes without the Ethernet header: what networks have unless somebody
-    /// chose otherwise.
+    /// Maximum size of a packet in bytes without the Ethernet header, the default of most networks.
     pub const MTU: u32 = 1500;
 
     /// Bytes that may leave at once after an idle time.
@@ -61,8 +60,8 @@ impl LinkSpec {
         self.bits_per_second as f64 / 8e6 * SEGMENT / ON_THE_WIRE as f64
     }
 
-    /// The commands of tc(8), for `tc -batch -`, that give what leaves by `device` this rate and
-    /// delay.
+    /// Returns the commands of tc(8), for `tc -batch -`, that limit the traffic that leaves by
+    /// `device` to this rate and delay.
     pub fn shaping(&self, device: &str) -> String {
         let rate = self.bits_per_second / ON_THE_WIRE * COUNTED;
         let burst = self.burst();

@@ -16,7 +16,7 @@ pub enum Axes {
     Copies(CopyAxes),
     /// A workload of `anf` and `quick`.
     Workload(WorkloadAxes),
-    /// The flavor of a case whose variant names something else.
+    /// The flavor of a case whose variant is not a flavor.
     Flavor {
         /// As on the command line, such as `krb5p`.
         flavor: String,
@@ -91,7 +91,7 @@ impl CopyAxes {
 pub struct WorkloadAxes {
     /// Whether latency or the peak is measured.
     pub load: LoadLevel,
-    /// Kind of requests.
+    /// The kind of requests.
     pub workload: Workload,
     /// Percentage of writes; absent for metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,7 +143,7 @@ axis! {
 }
 
 axis! {
-    /// Kind of requests.
+    /// The kind of requests.
     Workload {
         /// Reads and writes of 4 KiB at random offsets.
         Random = "random",
@@ -173,7 +173,7 @@ axis! {
 axis! {
     /// Whether a cache holds the file that is read.
     CacheState {
-        /// The cache was told to forget the file.
+        /// The file was dropped from the cache.
         Cold = "cold",
         /// The file was read before.
         Warm = "warm",

@@ -1,4 +1,4 @@
-//! What is measured: one load, for one of the variants that are compared.
+//! The unit of measurement: one load, for one of the compared variants.
 
 use super::{Axes, Copy, Fetch};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The name of the native metadata load in files.
 pub const GIT: &str = "git";
 
-/// What a rate counts.
+/// The unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Megabytes (10^6) a second.
@@ -22,17 +22,17 @@ pub enum Unit {
 /// turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// What is done, as tables name it.
+    /// The name of the load in tables.
     pub group: String,
-    /// Who does it: `sys`, `krb5`, `krb5i`, `krb5p`, or another protocol such as `scp`.
+    /// The variant: `sys`, `krb5`, `krb5i`, `krb5p`, or another protocol such as `scp`.
     #[serde(rename = "side")]
     pub variant: String,
-    /// What its rate counts.
+    /// The unit of its rate.
     pub unit: Unit,
-    /// Where it stands.
+    /// Its coordinates in the evaluation.
     #[serde(default)]
     pub axes: Axes,
-    /// What its driver does.
+    /// The work of the driver.
     pub load: Load,
 }
 
@@ -52,7 +52,7 @@ impl Case {
     }
 }
 
-/// What a driver does; each driver knows its own and refuses the others.
+/// The work of a driver; each driver refuses the loads of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Load {
@@ -64,10 +64,10 @@ pub enum Load {
         #[serde(flatten)]
         layout: ClientLayout,
     },
-    /// What git asks of a file system (clone, status, checkout, commit, gc), by the project's
-    /// client.
+    /// The file system operations of git (clone, status, checkout, commit, gc), made by the
+    /// project's client.
     Git {
-        /// Draws the files' names, sizes and what changes.
+        /// Seed of the files' names, sizes and changes.
         seed: u64,
         /// The repository that they are taken from instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub enum Load {
 pub struct Transfer {
     /// Whether places are drawn at random, or follow each other.
     pub random: bool,
-    /// Bytes of a request; cut into what the server offers.
+    /// Bytes of a request; larger requests than the server offers are cut.
     pub size: u64,
     /// Percentage of the requests that write.
     pub writes: u32,
@@ -103,7 +103,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Returns what its rate counts: requests at random places, else bytes.
+    /// Returns the unit of its rate: requests at random places, otherwise bytes.
     pub fn unit(&self) -> Unit {
         if self.random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond }
     }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Files that are copied to the server, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
-    /// How many files.
+    /// Number of files.
     pub files: u64,
-    /// Bytes of each.
+    /// Bytes of each file.
     pub size: u64,
     /// Whether they hold zeros, or else random bytes.
     pub zeros: bool,
@@ -26,7 +26,7 @@ impl Copy {
 /// A file that is read from the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetch {
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether the client forgets it before each time. The project's client keeps nothing in any
     /// case.

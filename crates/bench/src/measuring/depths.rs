@@ -14,11 +14,12 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Tries the halves of a depth that had no answer, down to 1. The smallest comes first: at most
-    /// one of them has to wait until the time for an answer is over. `answers` says whether a depth
-    /// is answered; `Ok(None)` ends the search without a result.
+    /// Halves a depth without an answer, down to 1, and tries these depths from the smallest: at
+    /// most one of them waits for the full time limit. `answers` returns whether a depth is
+    /// answered; `Ok(None)` ends the search without a result.
     ///
     /// # Errors
+    /// The errors of `answers`.
     /// Those of `answers`.
     pub(super) fn find(
         depth: u32,

@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The longest latency that is told apart, in nanoseconds.
+/// The maximum latency in nanoseconds; longer ones count as this one.
 const LATENCY_MAX: u64 = 600_000_000_000;
 
-/// Three significant digits while counting: what is a microsecond in a thousand is seen.
+/// Three significant digits while counting, which shows a microsecond in a thousand.
 const DIGITS: u8 = 3;
 
-/// Two in files: buckets of 0.8 %, so that what a run writes stays small.
+/// Two significant digits in files: buckets of 0.8 % keep the files of a run small.
 const STORED_DIGITS: u8 = 2;
 
 /// Counts of latencies in nanoseconds, each known to 0.1 %; to 0.8 % after [`Histogram::stored`].
@@ -32,7 +32,7 @@ impl Default for Histogram {
 
 impl Histogram {
     fn with(digits: u8) -> Self {
-        // These bounds are among those that the constructor takes.
+        // The constructor accepts these bounds.
         Self(Hdr::new_with_bounds(1, LATENCY_MAX, digits).unwrap_or_else(|_| unreachable!("constant bounds")))
     }
 
@@ -45,7 +45,7 @@ impl Histogram {
         stored
     }
 
-    /// Counts a latency.
+    /// Adds one latency.
     pub fn count(&mut self, latency: Duration) {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }

@@ -11,12 +11,12 @@ const CONFIDENCE: f64 = 0.95;
 pub struct Interval {
     /// The middle value; the mean of the two middle ones for an even number.
     pub median: f64,
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
-    /// How sure that is, 0 to 1. Below 0.95 where there are fewer than six values; the ends are
-    /// then the least and the greatest.
+    /// The confidence, 0 to 1. It is below 0.95 for fewer than six values; the ends are then the
+    /// minimum and the maximum.
     pub confidence: f64,
     /// Values it was made of.
     pub values: u32,
@@ -58,10 +58,9 @@ impl Interval {
     }
 }
 
-/// How many values are left out at each end, and the confidence of what is left.
+/// Returns the number of values to drop at each end, and the confidence of the rest.
 fn ends(count: usize) -> (usize, f64) {
-    // P(X = 0) of a binomial; beyond a thousand values it is nothing, and so is what 95 % would
-    // leave out.
+    // P(X = 0) of a binomial; beyond a thousand values it is zero for this purpose.
     let mut term = 0.5f64.powi(i32::try_from(count.min(1000)).unwrap_or(1000));
     let mut below = term;
     let (mut skipped, mut confidence) = (0, (1.0 - 2.0 * below).max(0.0));

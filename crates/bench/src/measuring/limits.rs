@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long each limit is measured.
 const LENGTH: Duration = Duration::from_millis(120);
 
-/// Name of the limit of what lies between client and server: one TCP connection.
+/// Name of the limit between client and server: one TCP connection.
 pub const LOOPBACK: &str = "loopback";
 /// The same where it is a link.
 pub const LINK: &str = "link";
@@ -25,18 +25,18 @@ const MESSAGES: usize = 16;
 /// A limit of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineLimit {
-    /// What is limited, in a few words.
+    /// The limited resource, in a few words.
     pub name: String,
-    /// The figure: the median of short pieces, or what is said in `how`.
+    /// The figure: the median of short pieces, or as `how` describes.
     pub value: f64,
     /// `MB/s` (10^6 bytes) or `us`.
     pub unit: String,
-    /// How it was measured.
+    /// The method of measurement.
     pub how: String,
 }
 
-/// Measures all limits; takes about a second, longer over a slow link. What cannot be measured is
-/// left out.
+/// Measures all limits in about a second, longer over a slow link. Limits that cannot be measured
+/// are absent.
 pub fn limits(link: Option<&Link>) -> Vec<MachineLimit> {
     let mut found = vec![memory_copy()];
     found.extend(rate_over(None).ok());

@@ -1,9 +1,9 @@
-//! The measuring core: what is measured, in which order, how often, and what the samples come to.
+//! The measuring core: cases, their order and repetitions, and the statistics of their samples.
 //!
-//! An [`Evaluation`] says which [`Case`]s are measured side by side; a [`CaseDriver`] measures one
-//! of them once; [`run`] interleaves repetitions, keeps every [`Sample`] in a [`Record`], and looks
-//! at the machine's noise in between. A record is plain data: the crate `report` makes tables,
-//! charts and pages of it.
+//! An [`Evaluation`] selects the [`Case`]s to measure side by side; a [`CaseDriver`] measures one
+//! of them once; [`run`] interleaves repetitions, keeps every [`Sample`] in a [`Record`], and
+//! calibrates the machine's noise in between. A record is plain data: the crate `report` makes
+//! tables, charts and pages from it.
 
 mod axes;
 mod case;

@@ -1,4 +1,4 @@
-//! How steady this machine is: the same piece of work, timed again and again between repetitions.
+//! The steadiness of this machine: the same piece of work, timed repeatedly between repetitions.
 
 use super::Interval;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 /// How long the piece of work takes at least.
 const LENGTH: Duration = Duration::from_millis(5);
 
-/// No machine is called steadier than this: what differs by less is not called different.
+/// The minimum noise of any machine: smaller differences are not called different.
 const NOISE_LEAST: f64 = 0.01;
 
 /// Words that a turn of the work goes through: a quarter of a common second-level cache.
 const WORDS: usize = 16 << 10;
 
-/// What one calibration found.
+/// The result of one calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Seconds since the start of the run.
@@ -23,7 +23,7 @@ pub struct Calibration {
     pub rate: f64,
 }
 
-/// What the calibrations of a run say.
+/// The statistics of a run's calibrations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Half of the range that the middle half of the calibrations spans, as a part of their median;

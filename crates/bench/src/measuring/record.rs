@@ -1,4 +1,4 @@
-//! The data of a run: what was asked for, what was measured, and the figures drawn from it.
+//! The data of a run: the request, the samples, and the figures derived from them.
 
 use super::{Calibration, Case, Figures, LINK, LOOPBACK, Load, MachineLimit, Missing, Noise, Sample};
 use crate::Environment;
@@ -10,27 +10,27 @@ use std::time::Duration;
 /// Version of the JSON form; a change that a reader must know about raises the number.
 pub const SCHEMA: &str = "orthrus-bench/2";
 
-/// How a run measures.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Repetitions of each case, interleaved; six are the least that give a median a 95 % interval.
     pub repetitions: u32,
     /// Length of one repetition in seconds.
     pub seconds: f64,
-    /// Bytes of the files that are read and written, those of all clients of a case together.
+    /// Total bytes of the files that all clients of a case read and write.
     pub file_size: u64,
-    /// Who is compared.
+    /// The compared variants.
     #[serde(rename = "sides")]
     pub variants: Vec<String>,
     /// The variant that the others are compared with.
     pub baseline: String,
-    /// What else the evaluation was told.
+    /// Further options of the evaluation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, serde_json::Value>,
 }
 
 impl Settings {
-    /// Makes settings whose baseline is the first of the variants.
+    /// Makes settings; the first variant is the baseline.
     pub fn new(repetitions: u32, seconds: f64, file_size: u64, variants: Vec<String>) -> Self {
         let baseline = variants.first().cloned().unwrap_or_default();
         Self { repetitions, seconds, file_size, variants, baseline, options: BTreeMap::new() }
@@ -45,12 +45,12 @@ impl Settings {
 /// A case with its samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseRecord {
-    /// The case.
+    /// The measured case.
     #[serde(flatten)]
     pub case: Case,
     /// All its repetitions, warm-ups among them, in the order in which they were made.
     pub samples: Vec<Sample>,
-    /// What they come to; none without a sample that counts.
+    /// The statistics of the samples; `None` without a sample that counts.
     pub figures: Option<Figures>,
 }
 
@@ -83,11 +83,11 @@ impl CaseRecord {
 /// All of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`].
+    /// The schema, [`SCHEMA`].
     pub schema: String,
-    /// Which evaluation: `anf`, `ontap`, `nconnect`, …
+    /// The name of the evaluation: `anf`, `ontap`, `nconnect`, …
     pub evaluation: String,
-    /// What it is about, as a title.
+    /// The title of the report.
     pub title: String,
     /// Seconds since 1970 at the start.
     pub started_at: u64,
@@ -95,33 +95,33 @@ pub struct Record {
     pub target: String,
     /// The command that repeats the run.
     pub command: String,
-    /// How it measured.
+    /// The settings of the run.
     pub settings: Settings,
-    /// Whether all was measured; a run that was interrupted keeps what it has.
+    /// Whether all cases were measured; an interrupted run keeps its samples.
     pub complete: bool,
-    /// What stopped it, when it is not complete.
+    /// The reason why the run is not complete.
     pub stopped_by: Option<String>,
     /// Variants that were asked for and could not be measured, and cases that failed.
     #[serde(rename = "left_out", default)]
     pub skipped: Vec<Missing>,
-    /// What had failed before the run went on, and was tried again.
+    /// Cases that had failed before the run was continued, and were tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried_again: Vec<Missing>,
-    /// The machine.
+    /// The machine and its software.
     pub environment: Environment,
-    /// What a reader has to know besides, a sentence each.
+    /// Remarks for readers, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
     /// How far this machine could go, measured in this run.
     #[serde(default)]
     pub limits: Vec<MachineLimit>,
-    /// How steady it was.
+    /// All calibrations, in order.
     #[serde(default)]
     pub calibrations: Vec<Calibration>,
-    /// What the calibrations say.
+    /// The statistics of the calibrations.
     #[serde(default)]
     pub noise: Option<Noise>,
-    /// What was measured, in the order in which it was planned.
+    /// The cases, in the order of the plan.
     pub cases: Vec<CaseRecord>,
 }
 
@@ -173,10 +173,10 @@ impl Record {
         serde_json::from_str(text).context("it is damaged; measure again without --resume")
     }
 
-    /// Checks that this run, which was begun before, is part of what is wanted now.
+    /// Checks that this earlier run is part of the wanted one.
     ///
     /// # Errors
-    /// Names what differs.
+    /// Names the differences.
     pub fn continues(&self, wanted: &Self) -> Result<()> {
         let same = [
             ("evaluation", self.evaluation == wanted.evaluation),
@@ -193,13 +193,12 @@ impl Record {
         }
     }
 
-    /// Names what lay between client and server, as its limits are named.
+    /// Returns the name of the network between client and server, as in its limits.
     pub fn between(&self) -> &'static str {
         if self.environment.link.is_some() { LINK } else { LOOPBACK }
     }
 
-    /// Returns the noise of the machine as a part of what is measured; nothing where it is not
-    /// known.
+    /// Returns the noise of the machine as a fraction of a figure; 0 if unknown.
     pub fn relative_noise(&self) -> f64 {
         self.noise.map_or(0.0, |noise| noise.relative)
     }
@@ -209,7 +208,7 @@ impl Record {
         self.cases.iter().any(|case| matches!(case.load, Load::Copy(_) | Load::Fetch(_)))
     }
 
-    /// Finds a case.
+    /// Finds the record of a case.
     pub fn find(&self, case: &Case) -> Option<&CaseRecord> {
         self.cases.iter().find(|found| found.variant == case.variant && found.group == case.group)
     }
@@ -246,8 +245,8 @@ impl Record {
             .collect()
     }
 
-    /// Draws the figures of all cases anew from their samples. One that failed has none, whatever
-    /// it did before; where that is the baseline the others of its group have no ratios.
+    /// Recomputes the figures of all cases from their samples. A failed case has none, even with
+    /// samples; where it is the baseline, the others of its group have no ratios.
     pub fn summarise(&mut self) {
         self.noise = Noise::of(&self.calibrations);
         let noise = self.relative_noise();
@@ -276,7 +275,7 @@ impl Record {
     }
 }
 
-/// Says what is wrong with a report of another version, and what helps.
+/// Describes the problem of a report with another schema, and the remedy.
 fn other_schema(found: &str, command: &str) -> String {
     let number = |schema: &str| schema.strip_prefix("orthrus-bench/")?.parse::<u32>().ok();
     let cure = match number(found).zip(number(SCHEMA)) {

@@ -5,16 +5,16 @@ use crate::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one repetition came to. All are kept: those of the warm-up, and those that stand out.
+/// The result of one repetition. The record keeps all of them, including warm-ups and outliers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which repetition, from 0; samples of all variants with the same number were measured one
-    /// after the other.
+    /// Number of the repetition, from 0; samples of all variants with the same number were measured
+    /// one after the other.
     pub repetition: u32,
     /// Whether it only warms up and is not part of any figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
-    /// Operations that completed.
+    /// Number of completed operations.
     pub operations: u64,
     /// Bytes of file data that they moved.
     pub bytes: u64,
@@ -39,7 +39,7 @@ pub struct Sample {
     /// Where the server's time went for the requests of this variant's flavor, if it tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_stages: Option<Stages>,
-    /// What else was counted, by name.
+    /// Further counters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
 }
@@ -51,9 +51,9 @@ fn is_zero(count: &u64) -> bool {
 /// How long operations took, in microseconds; with a fixed schedule from when they were due.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Mean.
+    /// Mean latency.
     pub mean_us: f64,
-    /// Median.
+    /// Median latency.
     pub p50_us: f64,
     /// 90th percentile.
     pub p90_us: f64,
@@ -61,9 +61,9 @@ pub struct Latencies {
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,
-    /// The longest.
+    /// Maximum latency.
     pub max_us: f64,
-    /// All of them.
+    /// The distribution of all latencies.
     pub histogram: Histogram,
 }
 

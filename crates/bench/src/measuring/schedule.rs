@@ -1,10 +1,10 @@
-//! The order of measuring: warm-up of all variants, then A B C D, B C D A, C D A B …, with a look
-//! at the machine's noise before each round. Each variant comes first in turn, since what is
-//! measured right after that look pays for it.
+//! The order of measurement: warm-up of all variants, then A B C D, B C D A, C D A B …, with a
+//! calibration of the machine's noise before each round. Each variant comes first in turn, because
+//! the first after a calibration pays for it.
 //!
-//! A case that fails is left out with its reason, and its variant begins anew with the next one.
-//! After one that got no answer smaller depths are tried, so that the reason names where that
-//! begins.
+//! A case that fails is skipped with its reason, and its variant reconnects for the next one. After
+//! a case without an answer, the schedule tries smaller depths, so that the reason names the depth
+//! where the silence begins.
 
 use super::depths::{Silence, at_depth, depth};
 use super::{Calibration, Case, CaseRecord, Missing, NoAnswer, Record, Sample, calibrate};
@@ -21,22 +21,21 @@ const WARM_UP_MAX: Duration = Duration::from_millis(500);
 /// of load gets its try.
 pub const FAILURES_MAX: u32 = 6;
 
-/// Says what is measured next.
+/// Selects the cases of a run.
 pub trait Evaluation {
-    /// Returns the cases that are to be measured side by side next; `None` at the end. What comes
-    /// may depend on what has been measured, and on nothing else: a run that goes on must come to
-    /// the same cases.
+    /// Returns the cases to measure side by side next; `None` at the end. The answer may depend on
+    /// the results so far, and on nothing else: a continued run must select the same cases.
     fn next(&mut self, record: &Record) -> Option<Vec<Case>>;
 
-    /// Estimates how many cases are still to come, those of the last answer of [`Evaluation::next`]
-    /// left out.
+    /// Estimates the number of remaining cases, without the ones in the last answer of
+    /// [`Evaluation::next`].
     fn to_come(&self, record: &Record) -> usize;
 
-    /// Returns the bytes that working copies of a repository of one's own take, those of all
-    /// clients of a case together.
+    /// Returns the bytes of the working copies of the user's repository, for all clients of a case
+    /// together.
     ///
     /// # Errors
-    /// Those of looking at the repository.
+    /// The errors of reading the repository.
     fn copies(&self, _stop: &AtomicBool) -> Result<u64> {
         Ok(0)
     }
@@ -44,16 +43,16 @@ pub trait Evaluation {
 
 /// Measures cases; how is its own affair.
 pub trait CaseDriver {
-    /// Hears which cases come next; what none of them needs can be closed.
+    /// Announces the next cases, so that the driver can close the sessions that none of them needs.
     ///
     /// # Errors
-    /// Any; they end the run.
+    /// Any error ends the run.
     fn begin(&mut self, cases: &[Case]) -> Result<()>;
 
-    /// Gets ready for a case: connects, makes files. What is there already stays.
+    /// Prepares a case: connects and makes files. Existing files stay.
     ///
     /// # Errors
-    /// The server's. They leave the case out, or its variant when that has never been measured.
+    /// The server's. The case is then skipped, or its variant if it has no sample yet.
     fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()>;
 
     /// Measures a case once. `None` when it was stopped before its time. The core sets the sample's
@@ -63,24 +62,24 @@ pub trait CaseDriver {
     /// Any; they leave the case out.
     fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>>;
 
-    /// Hears that a case has failed: what its variant has at the server is given up without waiting
-    /// for it, so that the variant's next case begins anew.
+    /// Abandons the sessions of a failed case's variant without waiting for the server, so that the
+    /// variant's next case reconnects.
     ///
     /// # Errors
-    /// When the server is gone; they end the run.
+    /// When the server is gone; this ends the run.
     fn give_up(&mut self, _case: &Case) -> Result<()> {
         Ok(())
     }
 
-    /// Says after [`CaseDriver::finish`] what was given up and stays at the server, as sentences.
+    /// Returns sentences on abandoned files at the server, after [`CaseDriver::finish`].
     fn left_behind(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Removes what it has made and ends what it has begun.
+    /// Removes all files and ends all sessions of the driver.
     ///
     /// # Errors
-    /// The first thing that went wrong.
+    /// The first error.
     fn finish(&mut self) -> Result<()>;
 }
 
@@ -95,7 +94,7 @@ pub struct CaseTurn<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What a step of a run is.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunPhase {
     /// Sessions and files are made.
@@ -109,9 +108,9 @@ pub enum RunPhase {
 /// Where a run is.
 #[derive(Clone, Copy, Debug)]
 pub struct RunStep<'a> {
-    /// The case whose turn it is.
+    /// The case of the step.
     pub case: &'a Case,
-    /// What happens with it.
+    /// The phase of the case.
     pub phase: RunPhase,
     /// Samples that were taken since the start.
     pub done: usize,
@@ -121,9 +120,9 @@ pub struct RunStep<'a> {
     pub remaining: Duration,
 }
 
-/// How the caller looks on, stops a run and keeps what it has.
+/// The caller's hooks: progress, interruption, and storage of the record.
 pub struct RunWatch<'a> {
-    /// Ends the run as soon as it is set; what has been measured is kept.
+    /// Ends the run as soon as it is set; the record keeps its samples.
     pub stop: &'a AtomicBool,
     /// Hears of each step as it begins.
     pub step: &'a mut dyn FnMut(&RunStep<'_>),
@@ -131,12 +130,11 @@ pub struct RunWatch<'a> {
     pub save: &'a mut dyn FnMut(&Record) -> Result<()>,
 }
 
-/// Measures what an evaluation asks for into a record, and says in the record whether that was all.
-/// Samples that are in the record already are not taken again.
+/// Measures the cases of an evaluation into a record, and sets `complete` in the record. Samples
+/// that are in the record already are not taken again.
 ///
 /// # Errors
-/// When nothing can be measured at all, with the reason of each variant, or when the record cannot
-/// be kept.
+/// When no variant can be measured, with the reason of each, or when the record cannot be stored.
 pub fn run(
     evaluation: &mut dyn Evaluation,
     driver: &mut dyn CaseDriver,
@@ -319,7 +317,7 @@ impl Schedule<'_, '_> {
         };
         let sample = match self.driver.measure(case, &turn) {
             Ok(sample) => sample,
-            // What an interruption broke is no failure.
+            // An error after an interruption is not a failure.
             Err(_) if self.stopped() => return Ok(()),
             Err(error) => return self.skip(case, &error, false),
         };

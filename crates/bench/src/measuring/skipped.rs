@@ -1,4 +1,4 @@
-//! What could not be measured, and how that is told.
+//! Skipped cases and variants, and their reasons.
 
 use super::{Case, Record};
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,14 @@ use std::time::Duration;
 /// Characters of a reason that a cell of a table has room for.
 const BRIEF_MAX: usize = 40;
 
-/// What a cell says of a case whose variant was given up before it.
+/// The text in a cell of a case whose variant was abandoned before.
 const VARIANT_SKIPPED: &str = "left out";
 
-/// What a cell says where nothing was asked for.
+/// The text in a cell without a case.
 const NOTHING: &str = "–";
 
-/// A request that was not answered. A variant whose first case meets it is tried again with the
-/// next case, which other errors of a variant that never came to measure anything do not earn.
+/// A request without an answer. If a variant's first case ends so, the variant is tried again with
+/// the next case; after other errors it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoAnswer(pub Duration);
 
@@ -74,7 +74,7 @@ impl Record {
             .find(|missing| missing.variant == variant && missing.group.as_deref() == Some(group))
     }
 
-    /// Returns what stands in the place of a case's figures where there are none.
+    /// Returns the text in place of a case's missing figures.
     pub fn blank(&self, group: &str, variant: &str) -> String {
         match self.failure(group, variant) {
             Some(missing) => missing.brief(),
@@ -83,7 +83,7 @@ impl Record {
         }
     }
 
-    /// Says in sentences what is left out, the cases of a variant with the same reason in one.
+    /// Returns sentences on the skipped cases; cases of a variant with the same reason share one.
     pub fn skipped_sentences(&self) -> Vec<String> {
         let mut told: Vec<(&Missing, Vec<&str>)> = Vec::new();
         for missing in &self.skipped {
@@ -111,7 +111,8 @@ impl Record {
         told.into_iter().map(sentence).chain(self.tried_again.iter().map(again)).collect()
     }
 
-    /// Forgets what was left out, so that it is tried again; that it failed before stays known.
+    /// Clears the skipped cases, so that they are tried again; the record keeps the earlier
+    /// failure.
     pub(super) fn try_again(&mut self) {
         for missing in std::mem::take(&mut self.skipped) {
             if !self.tried_again.contains(&missing) {

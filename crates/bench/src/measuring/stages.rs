@@ -3,12 +3,12 @@
 use super::{Interval, Sample};
 use serde::{Deserialize, Serialize};
 
-/// The time of requests of one flavor in each stage at the server. Those after the first are a
-/// thread's time, which requests of one batch share.
+/// The time of requests of one flavor in each stage at the server. All stages but the first are a
+/// thread's time, which the requests of a batch share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
-    /// Requests that the server received, by its own count: those of a lead-in, and what opens and
-    /// closes files, included.
+    /// Requests by the server's own count, including the lead-in and the opening and closing of
+    /// files.
     pub requests: u64,
     /// Seconds that they waited, all together.
     pub queue_seconds: f64,
@@ -43,7 +43,8 @@ impl Stages {
         [self.queue_seconds, self.unwrap_seconds, self.execute_seconds, self.wrap_seconds, self.send_seconds]
     }
 
-    /// What was added since; nothing without a request, or when the server began anew.
+    /// Returns the growth since `before`; `None` without a request, or after a restart of the
+    /// server.
     pub fn since(&self, before: &Self) -> Option<Self> {
         let requests = self.requests.checked_sub(before.requests).filter(|requests| *requests > 0)?;
         let mut grown = Self { requests, ..Self::default() };
@@ -57,7 +58,7 @@ impl Stages {
         Some(grown)
     }
 
-    /// What both are together.
+    /// Returns the sum of both.
     pub fn and(&self, other: &Self) -> Self {
         let mut sum = Self { requests: self.requests + other.requests, ..*self };
         for (name, more) in STAGES.iter().zip(other.seconds()) {
@@ -72,7 +73,7 @@ impl Stages {
 /// The mean time of one request in each stage, in microseconds, over the repetitions of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTimes {
-    /// Waiting.
+    /// Time in the queue.
     pub queue_us: Interval,
     /// Verifying and decrypting it.
     pub unwrap_us: Interval,

@@ -1,4 +1,4 @@
-//! What the samples of a case come to, and how they compare with the baseline's.
+//! The statistics of a case's samples, and their comparison with the baseline's.
 
 use super::{Interval, Sample, StageTimes};
 use crate::Unit;
@@ -20,11 +20,12 @@ pub struct Figures {
     /// Where the server's time went, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_stages: Option<StageTimes>,
-    /// How it compares with the baseline; none for the baseline itself.
+    /// The comparison with the baseline; `None` for the baseline itself.
     pub against: Option<Comparison>,
 }
 
-/// How a variant compares with the baseline of its group, from repetitions that ran side by side.
+/// The comparison of a variant with the baseline of its group, from repetitions that ran side by
+/// side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Rate as a part of the baseline's.
@@ -37,7 +38,7 @@ pub struct Comparison {
     /// The server's, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added_server_cpu: Option<Interval>,
-    /// What that says of the rate.
+    /// The verdict on the rate.
     pub verdict: Verdict,
 }
 
@@ -56,7 +57,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a ratio.
+    /// Derives the verdict from a ratio.
     pub fn of(ratio: &Interval, noise: f64) -> Self {
         // A single value has no interval: it says nothing of a difference.
         if ratio.contains(1.0) || ratio.values < 2 {
@@ -123,8 +124,8 @@ impl Comparison {
     }
 }
 
-/// Draws a figure from each two samples that were measured side by side: those of the same
-/// repetition. `None` without any, or when one of them has none.
+/// Computes a figure from each pair of samples with the same repetition, which were measured side
+/// by side. `None` without pairs, or if a sample lacks the figure.
 pub fn compare<'a>(
     own: impl IntoIterator<Item = &'a Sample>,
     base: &[Sample],

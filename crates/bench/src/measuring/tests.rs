@@ -43,7 +43,7 @@ impl Evaluation for GroupPlan {
     }
 }
 
-/// Answers with made-up figures and notes what it was asked.
+/// Answers with invented figures and records its calls.
 #[derive(Default)]
 struct FakeDriver {
     asked: Vec<String>,
@@ -295,7 +295,7 @@ fn a_run_that_was_interrupted_goes_on_where_it_ended_and_comes_to_the_same_cases
     again.continues(&new_record().clone()).unwrap();
     let mut driver = FakeDriver::default();
     measure(&mut driver, &mut again, usize::MAX - 1).unwrap();
-    // What was under way when the signal came is kept as well.
+    // The samples that were in progress at the signal are kept as well.
     assert_eq!(driver.asked.iter().filter(|asked| !asked.ends_with('*')).count(), 18 - 6);
     assert!(again.complete && again.cases.iter().all(|one| one.counted().count() == 3));
 }

@@ -11,7 +11,7 @@ use nfs4::*;
 use super::{ATTRIBUTES, ExportMount, FILE, last_handle};
 use crate::{Endpoint, Finished};
 
-/// How large reads and writes the server wishes for.
+/// The server's preferred sizes of reads and writes.
 const OFFER: Bitmap4 = Bitmap4::of(&[FATTR4_MAXREAD, FATTR4_MAXWRITE]);
 
 /// Bytes of directory that one READDIR asks for.

@@ -1,4 +1,4 @@
-//! Keeps a session, and removes what another one has left.
+//! Keeps a session, and removes the files of another one.
 
 use super::ExportMount;
 use anyhow::Result;

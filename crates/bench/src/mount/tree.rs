@@ -39,7 +39,7 @@ impl Tree for ExportMount {
         let ((folder, name), size) = (self.place(path)?, self.pieces());
         let client = self.client()?;
         let file = client.open(&folder, name, &OpenHow::create_new(0o644))?;
-        // As kernels do it: what fits one WRITE is stable at once, more is committed at the end.
+        // As in kernels: data that fits one WRITE is stable at once, more is committed at the end.
         let stable = if data.len() <= size { StableHow4::FILE_SYNC4 } else { StableHow4::UNSTABLE4 };
         let mut offset = 0;
         while let Some(rest) = data.get(offset..).filter(|rest| !rest.is_empty()) {

@@ -17,11 +17,10 @@ use crate::measuring::{Case, CaseDriver, CaseTurn, Histogram, Latencies, Load, R
 
 /// Where the places of variants come from.
 pub trait MountPlaces {
-    /// Makes a place on the mount of a variant; with `connections` on one that has so many, else on
-    /// it as it is.
+    /// Makes a folder on the mount of a variant, over `connections` connections if they are given.
     ///
     /// # Errors
-    /// What mount said, or why the mount will not do.
+    /// The message of mount, or the reason why the mount is unsuitable.
     fn place(&mut self, variant: &str, connections: Option<u32>) -> Result<MountPlace>;
 
     /// Ends the mounts that were made for a number of connections; no place is on them any more.
@@ -31,7 +30,7 @@ pub trait MountPlaces {
     fn unmount(&mut self) -> Result<()>;
 }
 
-/// See the module.
+/// The driver of loads on Linux mounts.
 pub struct OnMounts<'a> {
     places: &'a mut dyn MountPlaces,
     server: ServerProbe,
@@ -66,7 +65,7 @@ impl<'a> OnMounts<'a> {
         }
     }
 
-    /// Takes one connection for what is asked for, too, and not for "as it is mounted".
+    /// Also requests one connection explicitly, instead of taking the mount as it is.
     pub fn by_connections(mut self) -> Self {
         self.by_connections = true;
         self
@@ -99,7 +98,7 @@ impl<'a> OnMounts<'a> {
     }
 
     fn transfer(&self, place: &MountPlace, transfer: &Transfer, length: Duration) -> Result<Option<Sample>> {
-        // What a cache of the client answers would not measure the server.
+        // Answers of the client's cache would not measure the server.
         let direct = place.facts().is_nfs();
         let job = self.job(transfer, length);
         let before = direct.then(|| MountStats::of(place.mount_point())).transpose()?;
@@ -291,7 +290,7 @@ impl CaseDriver for OnMounts<'_> {
             Load::Git { layout, .. } => self.git(place, layout.clients, turn.length),
             _ => bail!("this is measured by `bench lanl`"),
         };
-        // What an interruption broke is no error.
+        // An error after an interruption is not a failure.
         if turn.stop.load(Ordering::Relaxed) { Ok(None) } else { measured }
     }
 

@@ -1,4 +1,4 @@
-//! fio: the options of a load, and what its JSON says of it.
+//! fio: the options of a load, and the results in its JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ pub struct FioJob {
     pub length: Duration,
 }
 
-/// What fio measured, reads and writes together.
+/// The figures of fio, reads and writes together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FioFigures {
-    /// Requests that completed.
+    /// Number of completed requests.
     pub operations: u64,
     /// Bytes that they moved.
     pub bytes: u64,
@@ -106,7 +106,7 @@ struct FioGroup {
 struct FioDirection {
     io_bytes: u64,
     total_ios: u64,
-    /// Milliseconds.
+    /// The run time in milliseconds.
     runtime: u64,
     #[serde(default)]
     clat_ns: Latency,
@@ -118,10 +118,10 @@ struct Latency {
     bins: BTreeMap<u64, u64>,
 }
 
-/// Reads what fio printed. Warnings may stand before the JSON.
+/// Parses the output of fio. Warnings may precede the JSON.
 ///
 /// # Errors
-/// What is no output of fio, a job that failed, or one that did nothing.
+/// Text that is not output of fio, a failed job, or a job without requests.
 pub fn parse(text: &str) -> Result<FioFigures> {
     let start = text.find('{').context("fio printed no JSON")?;
     let output: FioOutput = serde_json::from_str(text.get(start..).unwrap_or_default())

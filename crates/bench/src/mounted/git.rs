@@ -30,7 +30,7 @@ const SIZE_MAX: u64 = 16 << 10;
 #[derive(Debug)]
 pub(super) struct BareRepository {
     folder: tempfile::TempDir,
-    /// Files of the working copy, and those that the other branch has otherwise.
+    /// Files of the working copy, and the ones that differ in the other branch.
     files: u64,
     changed: u64,
     /// Files of the other branch that are changed to be committed.
@@ -38,10 +38,10 @@ pub(super) struct BareRepository {
 }
 
 impl BareRepository {
-    /// Draws it; `None` when it was interrupted.
+    /// Makes the repository from a seed; `None` when it was interrupted.
     ///
     /// # Errors
-    /// When git is missing, or what it said.
+    /// When git is missing, or the message of git.
     pub(super) fn draw(seed: u64, stop: &AtomicBool) -> Result<Option<Self>> {
         let folder = folder()?;
         let bare = bare(&folder);
@@ -57,10 +57,10 @@ impl BareRepository {
         run(&mut import, stop)?.map(|_| Self::known(folder, stop)).transpose()
     }
 
-    /// Clones one; its other branch is an earlier commit. `None` when it was interrupted.
+    /// Clones a repository; its other branch is an earlier commit. `None` when it was interrupted.
     ///
     /// # Errors
-    /// When git is missing, or what it said.
+    /// When git is missing, or the message of git.
     pub(super) fn of(repository: &Path, stop: &AtomicBool) -> Result<Option<Self>> {
         let folder = folder()?;
         let bare = bare(&folder);
@@ -83,11 +83,10 @@ impl BareRepository {
     }
 
     /// Clones into `copy`, works there and removes it; `None` when it was interrupted. Operations
-    /// are files that a command has to make, look at or remove: what it asks of the server besides
-    /// is its own affair.
+    /// are files that a command makes, looks at or removes; its other requests are not counted.
     ///
     /// # Errors
-    /// What git said.
+    /// The message of git.
     pub(super) fn turn(&self, copy: &Path, stop: &AtomicBool) -> Result<Option<Counters>> {
         let mut counters = Counters::new();
         let (all, edited) = (self.files, self.edited.len() as u64);
@@ -118,7 +117,7 @@ impl BareRepository {
         Ok(Some(counters))
     }
 
-    /// Changes what is to be committed.
+    /// Changes the files of the next commit.
     fn change(&self, copy: &Path) -> Result<()> {
         for path in self.edited.iter().map(|path| copy.join(path)) {
             let mut file =

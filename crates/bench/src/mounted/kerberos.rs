@@ -9,8 +9,8 @@ use super::tools::{KLIST, run};
 const MACHINE_CACHES: &str = "/tmp";
 const MACHINE_PREFIX: &str = "krb5ccmachine_";
 
-/// Returns the encryption type of the session key of the ticket for `nfs@host`: in the user's
-/// cache, then in those that rpc.gssd keeps. `None` where there is no such ticket, or no klist.
+/// Returns the encryption type of the session key of the ticket for `nfs@host`: from the user's
+/// cache, then from the caches of rpc.gssd. `None` without such a ticket, or without klist.
 pub(super) fn enctype(host: &str) -> Option<String> {
     let own = std::iter::once(None);
     own.chain(machine_caches().into_iter().map(Some)).find_map(|cache| {

@@ -1,5 +1,5 @@
-//! Processor time on a client's machine: the kernel's NFS client works in threads of its own, so
-//! what it uses is what all of the machine does, but for the server where that is on the same one.
+//! Processor time on a client's machine. The kernel's NFS client works in threads of its own, so
+//! its time is that of the whole machine, minus the server's where both share the machine.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ pub struct MachineCpu<'w> {
     server: Snapshot,
 }
 
-/// What was used since a moment; none where it cannot be known.
+/// Processor time since a moment; `None` if it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineUse {
     /// The client's processor time.
     pub client: Option<Duration>,
-    /// The server's.
+    /// The server's part of it.
     pub server: Option<Duration>,
     /// Where the server's time went.
     pub stages: Option<Stages>,
@@ -31,11 +31,11 @@ impl<'w> MachineCpu<'w> {
         Self { probe, machine: cpu::of_machine(), server: probe.snapshot() }
     }
 
-    /// Returns what has been used since, at the server for `variant`.
+    /// Returns the time since then, with the server's time for `variant`.
     pub fn since(self, variant: &str) -> MachineUse {
         let Delta { cpu: server, stages } = self.probe.since(&self.server, variant);
         let machine = self.machine.zip(cpu::of_machine()).map(|(from, to)| to.saturating_sub(from));
-        // Only what a process of this machine used is part of what the machine did.
+        // Only a process of this machine is part of the machine's time.
         let ours = server.filter(|_| self.probe.pid.is_some()).unwrap_or(Duration::ZERO);
         MachineUse { client: machine.map(|all| all.saturating_sub(ours)), server, stages }
     }

@@ -1,8 +1,8 @@
-//! Folders that somebody mounted, driven by the programs of the published evaluations, fio, git, cp
-//! and scp, and where fio has no way to make a load, on a fixed schedule, by threads of our own.
+//! Mounted folders, driven by the programs of the published evaluations, fio, git, cp and scp, and
+//! by threads of our own for loads on a fixed schedule, which fio cannot make.
 //!
-//! A [`MountPlace`] is a fresh folder on a mount; [`MountFacts`] says what decides the result
-//! there. [`OwnMounts`] makes the mounts itself, as root, where nobody else sees them.
+//! A [`MountPlace`] is a fresh folder on a mount; [`MountFacts`] has the properties of the mount
+//! that decide the result. [`OwnMounts`] makes the mounts itself, as root, in a private namespace.
 
 mod driver;
 pub mod fio;

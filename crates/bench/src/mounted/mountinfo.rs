@@ -1,4 +1,4 @@
-//! What a folder is mounted from and how, as the kernel says: /proc/thread-self/mountinfo and
+//! The source and options of a folder's mount, from the kernel: /proc/thread-self/mountinfo and
 //! /sys/class/bdi (proc(5)).
 
 use std::ffi::OsString;
@@ -11,29 +11,29 @@ use serde::{Deserialize, Serialize};
 /// A line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountLine {
-    /// Device as MAJOR:MINOR.
+    /// The device as MAJOR:MINOR.
     pub device: String,
     /// Where it is mounted.
     pub point: PathBuf,
-    /// File system type.
+    /// The type of the file system.
     pub fs_type: String,
-    /// What is mounted: `server:/export`.
+    /// The source of the mount: `server:/export`.
     pub source: String,
     /// Options of the mount and of the file system, each once.
     pub options: Vec<String>,
 }
 
-/// What decides the result of a run on a mount, for the report.
+/// The properties of a mount that decide the result of a run, for the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountFacts {
-    /// Which variant it was measured for.
+    /// The variant that was measured there.
     #[serde(rename = "side")]
     pub variant: String,
     /// The folder as the user named it.
     pub folder: PathBuf,
-    /// What is mounted there: `server:/export`.
+    /// The source of the mount: `server:/export`.
     pub source: String,
-    /// File system type.
+    /// The type of the file system.
     pub fs_type: String,
     /// All mount options in force.
     pub options: Vec<String>,
@@ -110,7 +110,7 @@ impl MountLine {
     }
 }
 
-/// What stands for the encryption type of a mount without Kerberos.
+/// The encryption type in reports for a mount without Kerberos.
 pub(super) const NO_ENCTYPE: &str = "none";
 
 impl MountFacts {
@@ -139,7 +139,8 @@ impl MountFacts {
     }
 }
 
-/// The mount whose point is the longest part of the path; of several on one point the last.
+/// Finds the mount whose mount point is the longest prefix of the path; of several at one point,
+/// the last.
 fn find(table: &str, whole: &Path) -> Option<MountLine> {
     let lines = table.lines().filter_map(MountLine::parse);
     lines.filter(|line| whole.starts_with(&line.point)).max_by_key(|line| line.point.as_os_str().len())

@@ -1,5 +1,5 @@
-//! What the kernel's NFS client counts of a mount: /proc/self/mountstats, whose columns
-//! `mountstats(8)` names.
+//! The kernel client's counters of a mount: /proc/self/mountstats, with the columns of
+//! `mountstats(8)`.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::native::Counters;
 /// Where the kernel tells them.
 const TABLE: &str = "/proc/self/mountstats";
 
-/// What a mount's connections have done since they were made, and its operations since it was
-/// mounted. Mounts of one server share connections.
+/// Counters of a mount's connections since they were made, and of its operations since the mount.
+/// Mounts of one server share connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountStats {
     /// Connections, one for each line `xprt`.
@@ -28,14 +28,14 @@ pub struct MountStats {
     pub bad_xids: u64,
     /// Operations that were asked for.
     pub operations: u64,
-    /// Calls that were sent for them; what is more was sent again.
+    /// Transmissions of these calls; the excess over the calls are retransmissions.
     pub transmissions: u64,
     /// How often the client waited too long for an answer.
     pub timeouts: u64,
 }
 
 impl MountStats {
-    /// Reads what is counted of the mount at `point`.
+    /// Reads the counters of the mount at `point`.
     ///
     /// # Errors
     /// When no NFS mount is there, or /proc is not.
@@ -44,7 +44,7 @@ impl MountStats {
         Self::find(&text, point).with_context(|| format!("{TABLE} has no NFS mount at {}", point.display()))
     }
 
-    /// The last mount at `point`: it lies over those before.
+    /// Finds the last mount at `point`, which covers the earlier ones.
     fn find(table: &str, point: &Path) -> Option<Self> {
         let mut found = None;
         let mut here = false;
@@ -89,7 +89,7 @@ impl MountStats {
         }
     }
 
-    /// Returns what was counted since `before`, under the names that samples have for it.
+    /// Returns the growth since `before`, under the names that samples use.
     pub fn since(&self, before: &Self) -> Counters {
         let again = |stats: &Self| stats.transmissions.saturating_sub(stats.operations);
         let unanswered = |stats: &Self| stats.sends.saturating_sub(stats.replies);

@@ -1,4 +1,4 @@
-//! What a reader of a record of loads on mounts has to know.
+//! Remarks for readers of a record of loads on mounts.
 
 use super::MountFacts;
 use super::tools::KLIST;
@@ -10,7 +10,7 @@ pub fn missing_enctypes(mounts: &[MountFacts]) -> Option<String> {
     Some(format!("Encryption types of mounts are not known: {missing}."))
 }
 
-/// Says in sentences how the loads were made and what they count.
+/// Returns sentences on the load generators and the meaning of their counts.
 pub fn notes(record: &Record) -> Vec<String> {
     let mut notes = vec![
         "The loads are those of fio and git through the kernel's client; I/O goes past the client's cache (O_DIRECT) on NFS."

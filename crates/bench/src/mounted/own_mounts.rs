@@ -12,12 +12,12 @@ use super::MountStats;
 use super::tools::{MOUNT, MOUNT_NFS, UMOUNT, run};
 use crate::Flavor;
 
-/// What to mount.
+/// The export to mount, and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPlan {
-    /// `SERVER:/export`.
+    /// The export as `SERVER:/export`.
     pub source: String,
-    /// TCP port.
+    /// TCP port of the server.
     pub port: u16,
     /// More mount options, such as `nconnect=4,rsize=65536`.
     pub options: Option<String>,
@@ -32,8 +32,8 @@ pub struct OwnMounts {
 }
 
 impl OwnMounts {
-    /// Leaves the machine's mount namespace; what is mounted from now on is seen by this process
-    /// and its children only. This process must not have other threads that are to see it.
+    /// Leaves the machine's mount namespace; only this process and its children see later mounts.
+    /// Other threads of this process do not see them.
     ///
     /// # Errors
     /// Without root, or when a program is missing.
@@ -49,15 +49,16 @@ impl OwnMounts {
         unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace of one's own can be made")?;
         let mut private = MOUNT.command()?;
         run(private.args(["--make-rprivate", "/"]), &AtomicBool::new(false))?;
-        // Not removed with what is in it: that would be the export, if a mount stayed.
+        // Not removed with its contents: if a mount stayed, that would be the export.
         let folder = private::temporary("orthrus-mounts-")?.keep();
         Ok(Self { folder, points: Vec::new() })
     }
 
-    /// Mounts with one flavor and returns where; with `connections` over so many.
+    /// Mounts with one flavor, over `connections` connections if they are given, and returns the
+    /// mount point.
     ///
     /// # Errors
-    /// What mount said, or that the kernel has another number of connections to this server.
+    /// The message of mount, or that the kernel has another number of connections to this server.
     pub fn mount(
         &mut self,
         plan: &MountPlan,
@@ -119,8 +120,8 @@ impl Drop for OwnMounts {
     }
 }
 
-/// Linux gives all mounts of a server and a minor version the connections of the first, also those
-/// of other namespaces and with `nosharecache`.
+/// Linux gives all mounts of a server and a minor version the connections of the first, also in
+/// other namespaces and with `nosharecache`.
 fn shared(source: &str, wanted: u32, found: u32) -> String {
     format!(
         "{wanted} connections were asked for, and the kernel uses {found}: it shares those of another mount of {source}'s \
@@ -128,7 +129,7 @@ fn shared(source: &str, wanted: u32, found: u32) -> String {
     )
 }
 
-/// Our options, but for those that the user gives: mount refuses some of them twice.
+/// Returns our options, without the ones that the user gives: mount refuses some of them twice.
 fn options(plan: &MountPlan, flavor: Flavor, connections: Option<u32>) -> String {
     let more: Vec<&str> =
         plan.options.iter().flat_map(|more| more.split(',')).filter(|one| !one.is_empty()).collect();

@@ -12,7 +12,7 @@ use crate::{Environment, Flavor};
 /// How much of a file system is left to others, in bytes.
 const SPARE: u64 = 64 << 20;
 
-/// A folder of our own on a mount; it goes with what is in it when this is dropped.
+/// A folder of our own on a mount; dropping it removes the folder with its contents.
 #[derive(Debug)]
 pub struct MountPlace {
     folder: PathBuf,
@@ -21,12 +21,12 @@ pub struct MountPlace {
 }
 
 impl MountPlace {
-    /// Looks how `dir` is mounted and makes a folder in it. `variant` is what it is measured for;
-    /// the name of a flavor has to be that of the mount.
+    /// Reads the mount of `dir` and makes a folder in it. `variant` is the measured variant; if it
+    /// is a flavor, the mount must have the same one.
     ///
     /// # Errors
-    /// No folder, no NFS mount (unless any file system will do), another flavor, read-only, not
-    /// writable.
+    /// No folder, no NFS mount (unless any file system is permitted), another flavor, read-only,
+    /// not writable.
     pub fn claim(variant: &str, dir: &Path, any_file_system: bool) -> Result<Self> {
         ensure!(dir.is_dir(), "{} is no folder", dir.display());
         let line = MountLine::of(dir)?;
@@ -48,7 +48,7 @@ impl MountPlace {
         Ok(Self { folder, mount_point: line.point, facts })
     }
 
-    /// Returns our folder.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -58,12 +58,12 @@ impl MountPlace {
         &self.mount_point
     }
 
-    /// Returns what decides the result.
+    /// Returns the properties that decide the result.
     pub fn facts(&self) -> &MountFacts {
         &self.facts
     }
 
-    /// Puts what decides the result into a run's environment.
+    /// Adds these properties to a run's environment.
     pub fn tell(&self, environment: &mut Environment) {
         environment.enctype = environment.enctype.take().or(self.facts.kerberos());
         environment.mounts.retain(|known| known.variant != self.facts.variant);
@@ -125,10 +125,10 @@ pub fn free(folder: &Path) -> Result<u64> {
     Ok(room.blocks_available().saturating_mul(room.fragment_size()))
 }
 
-/// Checks that a folder's file system has room for so many bytes.
+/// Checks that a folder's file system has room for `bytes`.
 ///
 /// # Errors
-/// Says how much is there, how much is needed, and for what.
+/// Names the free and the needed room, and its purpose.
 pub fn ensure_room(folder: &Path, bytes: u64, what: &str) -> Result<()> {
     let free = free(folder)?;
     ensure!(

@@ -1,13 +1,12 @@
 //! Reads and writes on a fixed schedule, by threads of our own.
 //!
-//! fio has no way to do this that can be used: by default it lets all requests end before it waits
-//! for the next one's time, so that a slow server is asked for less, and with
-//! `io_submit_mode=offload` fio 3.33 (Debian 12) stands still in about half of its runs on a
-//! machine with several processors.
+//! fio has no usable way to do this: by default it waits for all requests before it waits for the
+//! time of the next one, so that a slow server gets fewer requests. With `io_submit_mode=offload`,
+//! fio 3.33 (Debian 12) hangs in about half of its runs on a machine with several processors.
 //!
-//! The n-th request is due at the start plus n / rate, and its latency counts from then, until the
-//! system call that made it has returned: a thread that is woken late counts, and so does the time
-//! until one is free. What was due at the end and had not begun counts with the time it had waited.
+//! The n-th request is due at the start plus n / rate. Its latency counts from then until its
+//! system call returns: it includes the wait for a free thread and for a thread that wakes up late.
+//! Requests that were due at the end and had not begun count with their waiting time.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -28,7 +27,7 @@ const THREADS_MAX: u32 = 256;
 /// Direct I/O of local file systems wants buffers that begin at a multiple of this.
 const ALIGNMENT: usize = 4096;
 
-/// How long before the first request is due the threads are told to begin.
+/// Time between the order to begin and the first due request.
 const LEAD: Duration = Duration::from_millis(20);
 
 /// How long a thread sleeps at once, so that it sees that the run is over.
@@ -56,7 +55,7 @@ impl SharedArrivals {
         taken.ok().map(|number| (number, self.due(number)))
     }
 
-    /// Counts what nobody took with the time that it has waited.
+    /// Counts requests that no thread took, with their waiting time.
     fn give_up(&self, tally: &mut LoadTally) {
         let mut number = self.taken.load(Ordering::Relaxed);
         while self.due(number) < self.end {
@@ -67,9 +66,9 @@ impl SharedArrivals {
     }
 }
 
-/// Makes the load of `job` at `rate` requests a second of all clients together, until its length is
-/// over and what has begun has ended; returns how long that took, too. `None` when it was stopped
-/// before.
+/// Makes the load of `job` at `rate` requests a second of all clients together for the job's
+/// length, and waits for the requests in flight; also returns the time it took. `None` when it was
+/// stopped before.
 ///
 /// # Errors
 /// A file that cannot be opened, read or written.
@@ -101,7 +100,7 @@ pub(super) fn run(
                 std::thread::Builder::new().spawn_scoped(scope, task)
             })
             .collect();
-        // Without all of them there is no schedule, and those that are there end.
+        // The schedule needs all threads; otherwise the started ones end.
         if started.is_ok() {
             start = Instant::now() + LEAD;
             *held = schedule(job, rate, start);
@@ -127,7 +126,7 @@ pub(super) fn run(
     Ok(Some((all, took)))
 }
 
-/// Those of the clients. They do not all begin at once, as if they had agreed to.
+/// Returns the clients' schedules, shifted against each other so that they do not begin at once.
 fn schedule(job: FioJob, rate: f64, start: Instant) -> Vec<SharedArrivals> {
     let clients = f64::from(job.clients.max(1));
     let of = |client: u32| SharedArrivals {
@@ -145,7 +144,7 @@ fn open(path: &Path, job: FioJob, direct: bool) -> Result<File> {
     opened.with_context(|| path.display().to_string())
 }
 
-/// Takes what is due, one after the other.
+/// Takes due requests, one after the other.
 fn work(
     job: FioJob,
     file: &File,

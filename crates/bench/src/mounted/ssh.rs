@@ -1,5 +1,5 @@
-//! Copies over SSH, by scp or sftp, and what has to be done at the other end: with sftp, since a
-//! server may let in nothing else.
+//! Copies over SSH, by scp or sftp, and the preparation at the other end: by sftp, because a server
+//! may permit nothing else.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -18,15 +18,15 @@ const OPTIONS: [&str; 4] =
 /// The program that copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyProgram {
-    /// scp.
+    /// The program scp.
     #[default]
     Scp,
-    /// sftp.
+    /// The program sftp.
     Sftp,
 }
 
 impl CopyProgram {
-    /// Returns its name.
+    /// Returns the program's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scp => SCP.name,
@@ -47,9 +47,9 @@ impl std::str::FromStr for CopyProgram {
 /// A folder of a host, as scp names it: `[USER@]HOST:/DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshFolder {
-    /// `[USER@]HOST`.
+    /// The host as `[USER@]HOST`.
     pub host: String,
-    /// The folder there.
+    /// The folder at the host.
     pub folder: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl std::str::FromStr for SshFolder {
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = "it must be [USER@]HOST:/DIR, such as alice@server.example.org:/srv/disk";
         let (host, folder) = text.split_once(":/").ok_or(wanted)?;
-        // What begins with a dash would be an option.
+        // A leading dash would make it an option.
         let plain = !host.is_empty() && !host.starts_with('-') && !host.contains(char::is_whitespace);
         if !plain || text.chars().any(char::is_control) {
             return Err(wanted.to_owned());
@@ -81,7 +81,7 @@ pub struct Ssh {
     pub host: String,
     /// A configuration in place of the user's own.
     pub config: Option<PathBuf>,
-    /// What copies.
+    /// The program that copies.
     pub program: CopyProgram,
 }
 
@@ -123,10 +123,10 @@ impl Ssh {
         self.batch(&[format!("get -r {} {}", quoted(source), quoted(target))])
     }
 
-    /// Makes a folder there. It is what shows whether one is let in at all.
+    /// Makes a folder at the host, which shows whether the user may log in at all.
     ///
     /// # Errors
-    /// What sftp said, with what has to work.
+    /// The message of sftp, with the conditions that must hold.
     pub fn make_folder(&self, folder: &Path) -> Result<()> {
         self.ensure_installed()?;
         let made = self.say(&[format!("mkdir {}", quoted(folder))]).map(drop);
@@ -141,14 +141,14 @@ impl Ssh {
         })
     }
 
-    /// Removes files, or folders with the files in them. What is not there is no error.
+    /// Removes files, and folders with the files in them. Missing files are no error.
     ///
     /// # Errors
     /// When the host cannot be reached, or a folder that `empty` names cannot be removed.
     pub fn remove(&self, paths: &[PathBuf], empty: Option<&Path>) -> Result<()> {
         let each = paths.iter().flat_map(|path| {
             let path = quoted(path);
-            // A dash: whatever becomes of it. The glob stands outside of the quotes.
+            // The dash makes sftp ignore errors. The glob stands outside of the quotes.
             [format!("-rm {path}/*"), format!("-rmdir {path}"), format!("-rm {path}")]
         });
         let last = empty.map(|folder| format!("rmdir {}", quoted(folder)));

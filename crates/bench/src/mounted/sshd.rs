@@ -1,6 +1,6 @@
-//! An SSH server for one measurement: on loopback or at the other end of a link, with keys of its
-//! own in a temporary folder. It lets in nobody but the user who runs it, by that key, and runs
-//! nothing but the file transfer. The user's ~/.ssh is neither read nor written.
+//! An SSH server for one measurement: on loopback or at the other end of a link, with its own keys
+//! in a temporary folder. It admits only the user who runs it, with that key, and permits nothing
+//! but file transfer. The user's ~/.ssh is neither read nor written.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -35,7 +35,7 @@ const SEPARATION: &str = "/run/sshd";
 
 const LOG: &str = "log";
 
-/// The configuration of those who connect.
+/// The file name of the clients' configuration.
 const CLIENT: &str = "ssh_config";
 
 /// A running SSH server; dropping it ends it.
@@ -48,10 +48,10 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Starts it and waits until it answers.
+    /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// A missing program with its package, or what the server said.
+    /// A missing program with its package, or the message of the server.
     pub fn start(link: Option<&Link>) -> Result<Self> {
         for tool in [SSHD, SSH_KEYGEN, SETPRIV] {
             tool.find()?;
@@ -80,13 +80,13 @@ impl Sshd {
         Ssh { host, config: Some(self.folder.path().join(CLIENT)), program }
     }
 
-    /// Returns what the server said.
+    /// Returns the server's log.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default().trim().to_owned()
     }
 
-    /// Returns the processor time of the server and of the connections that have ended, in steps of
-    /// 10 ms. Waits until those that are about to end have.
+    /// Returns the processor time of the server and of its closed connections, in steps of 10 ms.
+    /// Waits for connections that are about to end.
     pub fn cpu(&self) -> Option<Duration> {
         let end = Instant::now() + REAP_MAX;
         let children = format!("/proc/{0}/task/{0}/children", self.child.id());

@@ -19,7 +19,7 @@ const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 /// How often a running program is asked whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a program may take to end when it is told to; after that it is killed.
+/// Time that a program has to end after SIGTERM; then it is killed.
 const END_MAX: Duration = Duration::from_secs(3);
 
 /// How much of a failed program's words is repeated, in characters from their end.
@@ -36,15 +36,15 @@ pub struct SystemTool {
 
 /// Flexible I/O tester: random and sequential reads and writes.
 pub const FIO: SystemTool = SystemTool { name: "fio", package: "fio" };
-/// git, for metadata.
+/// git, for metadata loads.
 pub const GIT: SystemTool = SystemTool { name: "git", package: "git" };
-/// cp.
+/// cp, for copies on a mount.
 pub const CP: SystemTool = SystemTool { name: "cp", package: "coreutils" };
 /// scp, the client.
 pub const SCP: SystemTool = SystemTool { name: "scp", package: "openssh-client" };
-/// sftp, the client; what scp does at the other end is done with it, too.
+/// sftp, the client; scp's preparation at the other end uses it, too.
 pub const SFTP: SystemTool = SystemTool { name: "sftp", package: "openssh-client" };
-/// What scp and sftp connect with.
+/// The connection program of scp and sftp.
 pub const SSH: SystemTool = SystemTool { name: "ssh", package: "openssh-client" };
 /// Makes keys for scp.
 pub const SSH_KEYGEN: SystemTool = SystemTool { name: "ssh-keygen", package: "openssh-client" };
@@ -54,11 +54,11 @@ pub const SSHD: SystemTool = SystemTool { name: "sshd", package: "openssh-server
 pub const SETPRIV: SystemTool = SystemTool { name: "setpriv", package: "util-linux" };
 /// Gives a program a mount namespace of its own.
 pub const UNSHARE: SystemTool = SystemTool { name: "unshare", package: "util-linux" };
-/// Mounts, as root.
+/// The program that mounts, as root.
 pub const MOUNT: SystemTool = SystemTool { name: "mount", package: "mount" };
-/// Ends mounts.
+/// The program that unmounts, as root.
 pub const UMOUNT: SystemTool = SystemTool { name: "umount", package: "mount" };
-/// What mount needs for NFS.
+/// The helper of mount for NFS.
 pub const MOUNT_NFS: SystemTool = SystemTool { name: "mount.nfs4", package: "nfs-common" };
 /// Lists tickets with their encryption types.
 pub const KLIST: SystemTool = SystemTool { name: "klist", package: "krb5-user" };
@@ -88,10 +88,10 @@ impl SystemTool {
     }
 }
 
-/// What a program came to.
+/// The output of a program.
 #[derive(Debug)]
 pub struct Ran {
-    /// What it printed.
+    /// Its standard output.
     pub stdout: String,
     /// How long it took.
     pub time: Duration,
@@ -103,7 +103,7 @@ pub struct Ran {
 /// and ended it.
 ///
 /// # Errors
-/// When it does not start, or fails: with the end of what it said.
+/// When it does not start, or fails: with the end of its output.
 pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Option<Ran>> {
     use std::os::unix::process::CommandExt;
     let name =
@@ -111,7 +111,7 @@ pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Option<Ran>> {
     if stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    // Ctrl-C is for the one who measures, who then ends the program.
+    // Ctrl-C is for this program, which then ends the other one.
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (used, start) = (cpu::of_children(), Instant::now());
     let child = command.spawn().with_context(|| format!("{name} does not start"))?;

@@ -39,7 +39,7 @@ fn pattern(flavor: &str) -> Pattern {
     Pattern(0x6f72_7468_7275_7300 + number as u64)
 }
 
-/// What all clients of a case do.
+/// The work of all clients of a case.
 pub(super) struct ClientWork<'a> {
     case: &'a Case,
     length: Duration,
@@ -49,15 +49,15 @@ pub(super) struct ClientWork<'a> {
 }
 
 impl<'a> ClientWork<'a> {
-    /// The load of a case for so long.
+    /// Makes the load of a case for `length`.
     ///
     /// # Errors
-    /// Those of looking at the repository of a case.
+    /// The errors of reading the repository of a case.
     pub(super) fn of(case: &'a Case, length: Duration, stop: &'a AtomicBool) -> Result<Self> {
         Ok(Self { case, length, stop, repositories: repositories(case, stop)? })
     }
 
-    /// What client `index` of `clients` does.
+    /// Runs the work of client `index` of `clients`.
     fn alone(&self, mount: &mut ExportMount, index: usize, clients: usize) -> Result<(LoadTally, Counters)> {
         let conditions = Conditions {
             file_size: mount.file_size(),
@@ -92,7 +92,7 @@ impl<'a> ClientWork<'a> {
     }
 }
 
-/// What each client's working copies have.
+/// Returns the shape of each client's working copies.
 fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::RepositoryShape>> {
     let Load::Git { seed, repository, layout } = &case.load else { return Ok(Vec::new()) };
     let seeds = (0..layout.clients.max(1)).map(|client| seed + u64::from(client));
@@ -101,7 +101,7 @@ fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::RepositorySha
     Ok(seeds.map(|seed| git::RepositoryShape::of(&known, seed)).collect())
 }
 
-/// Lets all clients begin at once and returns what they did together.
+/// Starts all clients at once and returns their combined counts.
 pub(super) fn run(mounts: &mut [ExportMount], work: &ClientWork<'_>) -> Result<(LoadTally, Counters)> {
     if let [mount] = mounts {
         return work.alone(mount, 0, 1);

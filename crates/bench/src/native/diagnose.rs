@@ -1,5 +1,4 @@
-//! What goes wrong between the project's client and a server, in words: the cause, and what may be
-//! done about it.
+//! Errors between the project's client and a server, in words: the cause, and the remedy.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -23,8 +22,8 @@ impl fmt::Display for Diagnosis {
 
 impl std::error::Error for Diagnosis {}
 
-/// Puts words that name cause and cure in the place of the client's error in a chain; what stands
-/// around it stays.
+/// Replaces the client's error in a chain by a text with cause and remedy; the context around it
+/// stays.
 pub fn explained(error: anyhow::Error, host: &str, port: u16) -> anyhow::Error {
     let found = error.chain().enumerate().find_map(|(at, cause)| Some((at, cause.downcast_ref::<Error>()?)));
     let Some((at, cause)) = found else { return error };
@@ -55,7 +54,7 @@ fn words(error: &Error, host: &str, port: u16) -> String {
     }
 }
 
-/// What may be done about a status.
+/// Returns the remedy for a status.
 fn cure(status: Nfsstat4) -> Option<&'static str> {
     Some(match status {
         Nfsstat4::NFS4ERR_WRONGSEC => {

@@ -13,7 +13,7 @@ type Origin = (String, Option<String>);
 pub(super) struct Leftovers(Vec<(Origin, String)>);
 
 impl Leftovers {
-    /// Notes a folder.
+    /// Adds a folder to the list.
     pub(super) fn add(&mut self, variant: &str, server_cpu: Option<&str>, folder: &str) {
         self.0.push(((variant.to_owned(), server_cpu.map(str::to_owned)), folder.to_owned()));
     }
@@ -28,7 +28,7 @@ impl Leftovers {
         self.0.iter().map(|(place, _)| place.clone()).collect()
     }
 
-    /// Removes those of one place, as far as that succeeds.
+    /// Removes the folders of one place, as far as that succeeds.
     pub(super) fn sweep(&mut self, variant: &str, server_cpu: Option<&str>, mount: &mut ExportMount) {
         let mut stuck = false;
         self.0.retain(|((other, cpu), folder)| {
@@ -40,7 +40,7 @@ impl Leftovers {
         });
     }
 
-    /// Says what stays.
+    /// Returns sentences on the remaining folders.
     pub(super) fn sentences(&self) -> Vec<String> {
         let folders: Vec<&str> = self.0.iter().map(|(_, folder)| folder.as_str()).collect();
         if folders.is_empty() {

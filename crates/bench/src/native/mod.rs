@@ -22,17 +22,17 @@ use crate::{Endpoint as _, ExportMount, Flavor};
 use clients::{ClientFiles, ClientWork};
 use leftovers::Leftovers;
 
-/// How long each repetition runs before it counts. Without it the first in a round would pay for
-/// what the last of the round before has left behind in caches and allocators at both ends.
+/// Time that each repetition runs before it counts. Otherwise the first in a round would pay for
+/// the caches and allocators that the last of the former round left behind at both ends.
 const LEAD_IN: Duration = Duration::from_millis(100);
 
 /// Files are whole numbers of these bytes, so that they are whole numbers of requests.
 const FILE_STEP: u64 = 1 << 20;
 
-/// What a case hears that [`CaseDriver::prepare`] never heard of.
+/// The error for a case without [`CaseDriver::prepare`].
 const NOT_PREPARED: &str = "the case was not prepared";
 
-/// What sessions are made for; cases that have it in common share them.
+/// The key of sessions; cases with the same key share them.
 type SessionKey = (String, ClientLayout, bool);
 
 /// Sessions with the servers of a [`ServerSet`], and loads on them.
@@ -45,7 +45,7 @@ pub struct NativeDriver<'a> {
     sessions: BTreeMap<SessionKey, Vec<ExportMount>>,
     /// Folders that were named.
     named: u32,
-    /// What sessions that were given up have left at the server.
+    /// The files of abandoned sessions at the server.
     leftovers: Leftovers,
 }
 
@@ -57,7 +57,7 @@ impl<'a> NativeDriver<'a> {
         Self { site, stop, folder, counts: false, sessions, named: 0, leftovers: Leftovers::default() }
     }
 
-    /// Puts what server and clients count into the samples: drops, reconnects, repeated calls.
+    /// Adds the counters of server and clients to the samples: drops, reconnects, repeated calls.
     pub fn counting(mut self) -> Self {
         self.counts = true;
         self
@@ -111,14 +111,14 @@ impl<'a> NativeDriver<'a> {
         }
     }
 
-    /// Gives sessions up without a word to the server: what does not answer would be waited for.
+    /// Drops sessions without a message to the server, which may not answer.
     fn drop_all(&mut self, key: &SessionKey, mounts: Vec<ExportMount>) {
         for mount in mounts {
             self.leftovers.add(&key.0, key.1.server_cpu.as_deref(), mount.folder());
         }
     }
 
-    /// Puts into words what went wrong with the server of a case.
+    /// Describes an error of the server of a case.
     fn explain(&mut self, case: &Case, error: anyhow::Error) -> anyhow::Error {
         match self.site.target(case.load.layout().server_cpu.as_deref()) {
             Ok(target) => target.explain(error),
@@ -136,7 +136,7 @@ impl<'a> NativeDriver<'a> {
         Ok(())
     }
 
-    /// What the server counts now, and how often its clients had to begin anew.
+    /// Returns the server's counters, and the number of its clients' reconnects.
     fn counters(&mut self, key: &SessionKey) -> Result<Counters> {
         let mut counters = self.site.counters(key.1.server_cpu.as_deref())?.unwrap_or_default();
         let mounts = self.sessions.get(key).map(Vec::as_slice).unwrap_or_default();
@@ -161,7 +161,7 @@ impl CaseDriver for NativeDriver<'_> {
         let unwanted = self.sessions.keys().filter(|key| !wanted.contains(key)).cloned();
         for key in unwanted.collect::<Vec<_>>() {
             for mut mount in self.sessions.remove(&key).unwrap_or_default() {
-                // What cannot be ended well is no reason not to go on.
+                // An error at the end of a session does not stop the run.
                 if mount.finish().is_err() {
                     self.drop_all(&key, vec![mount]);
                 }
@@ -229,7 +229,7 @@ impl NativeDriver<'_> {
         }
     }
 
-    /// Removes what a variant has left, by a session that has nothing else to do.
+    /// Removes the files of a variant in a session for that purpose.
     fn sweep(&mut self, variant: &str, server_cpu: Option<&str>) {
         if !self.leftovers.any(variant, server_cpu) {
             return;

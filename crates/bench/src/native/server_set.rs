@@ -1,4 +1,4 @@
-//! The servers that are measured, and what they tell of themselves.
+//! The measured servers, and their counters.
 
 use super::diagnose::explained;
 use crate::counters::Counters;
@@ -22,7 +22,7 @@ const PING_MAX: Duration = Duration::from_secs(5);
 /// The longest reply to that, in bytes.
 const PING_SIZE_MAX: usize = 4 << 10;
 
-/// The flavor of a call that nobody makes (RFC 5531 section 10.1).
+/// The flavor of calls without a caller (RFC 5531 section 10.1).
 const AUTH_NONE: u32 = 0;
 
 /// A server, and how to get there.
@@ -32,7 +32,7 @@ pub struct Target {
     pub host: String,
     /// Host name in the service's principal, `nfs@NAME`.
     pub service_host: String,
-    /// TCP port.
+    /// TCP port of the server.
     pub port: u16,
     /// The export, as the server names it.
     pub export: String,
@@ -79,16 +79,15 @@ impl Target {
         Ok(options)
     }
 
-    /// Says in words what is wrong, with its cure where there is one: see [`explained`].
+    /// Describes an error with its remedy, if there is one: see [`explained`].
     pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         explained(error, &self.host, self.port)
     }
 
-    /// Asks the server whether it is there: a connection of its own, and the procedure that does
-    /// nothing.
+    /// Checks that the server answers: calls the NULL procedure on a new connection.
     ///
     /// # Errors
-    /// When it cannot be connected to or does not answer; an answer of whatever kind will do.
+    /// When the connection fails or no answer comes; any kind of answer is enough.
     pub fn ping(&self) -> Result<()> {
         let answered = || -> Result<(), client::Error> {
             let addresses = client::resolve(&self.host, self.port)?;
@@ -109,7 +108,7 @@ impl Target {
         }
     }
 
-    /// How the server can be looked at from outside.
+    /// Returns a probe of the server.
     pub fn probe(&self) -> ServerProbe {
         ServerProbe { pid: self.pid, metrics: self.metrics.clone() }
     }
@@ -123,10 +122,10 @@ pub trait ServerSet {
     /// When it cannot be started, or the server is not ours to start.
     fn target(&mut self, server_cpu: Option<&str>) -> Result<&Target>;
 
-    /// Returns what that server counts; `None` where it does not tell.
+    /// Returns that server's counters; `None` if it has none.
     ///
     /// # Errors
-    /// When it should tell and does not.
+    /// When the server should have counters and does not return them.
     fn counters(&mut self, _server_cpu: Option<&str>) -> Result<Option<Counters>> {
         Ok(None)
     }

@@ -8,21 +8,21 @@ use super::{Conditions, LoadTally};
 use crate::rng::SplitMix64;
 use crate::{Endpoint, Finished};
 
-/// How a file is filled: requests in flight, and their size.
+/// Requests in flight while a file is filled, and their size.
 const FILL_DEPTH: usize = 8;
 const FILL_SIZE: usize = 1 << 20;
 
-/// The size below which requests are not cut, whatever a server offers.
+/// Requests of at most this size are not cut, whatever a server offers.
 const SIZE_MIN: usize = 4096;
 
-/// How reads or writes go through the file.
+/// The order of reads or writes in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferShape {
     /// Percentage of the requests that write.
     pub writes: u32,
     /// Whether places are drawn at random, or follow each other.
     pub random: bool,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub depth: usize,
     /// Bytes of a request.
     pub size: usize,
@@ -34,8 +34,8 @@ impl TransferShape {
         self.writes > 0
     }
 
-    /// Cuts it into what server and session take, as a mount does with what an application asks
-    /// for: a request that is too large becomes several, in flight together.
+    /// Cuts the shape to the sizes of server and session, as a mount does for an application: a
+    /// request that is too large becomes several, in flight together.
     pub(super) fn fitted(self, endpoint: &dyn Endpoint) -> Self {
         let depth_max = endpoint.depth_max().max(1);
         let read_max = if self.writes < 100 { endpoint.io_size_max(false) } else { usize::MAX };
@@ -154,8 +154,8 @@ impl<'a, 'b> InFlight<'a, 'b> {
         self.poll(endpoint, tally, None).map(drop)
     }
 
-    /// Takes what has finished; waits for the first at most this long, or as long as the endpoint
-    /// allows.
+    /// Takes completed requests; waits for the first for at most `timeout`, or for as long as the
+    /// endpoint allows.
     pub(super) fn poll(
         &mut self,
         endpoint: &mut dyn Endpoint,
@@ -163,7 +163,7 @@ impl<'a, 'b> InFlight<'a, 'b> {
         timeout: Option<Duration>,
     ) -> Result<usize> {
         let Self { conditions, shape, requests, idle, .. } = self;
-        // What one wait hands over had arrived when it did.
+        // All requests of one wait had arrived when it returned.
         let mut arrived = None;
         endpoint.poll(timeout, &mut |tag, finished| {
             let Some(request) = requests.get(tag).copied() else {

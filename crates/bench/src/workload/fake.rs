@@ -1,5 +1,4 @@
-//! An endpoint without a server: a file in memory that answers out of order and can be told to go
-//! wrong.
+//! An endpoint without a server: a file in memory that answers out of order and fails on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +13,7 @@ enum FakeRequest {
     Write { length: usize },
 }
 
-/// See the module.
+/// The endpoint and its faults.
 pub(crate) struct FakeEndpoint {
     pub(crate) file: Vec<u8>,
     pub(crate) depth: usize,
@@ -27,7 +26,7 @@ pub(crate) struct FakeEndpoint {
     pub(crate) breaks_after: Option<usize>,
     /// How long each poll takes.
     pub(crate) delay: Duration,
-    /// What the tree holds.
+    /// The files of the tree, by path.
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     pub(crate) folders: BTreeSet<String>,
     names: BTreeSet<String>,

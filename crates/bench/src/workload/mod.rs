@@ -1,4 +1,4 @@
-//! What puts load on an endpoint, and how one repetition of it is measured.
+//! Loads on an endpoint, and the measurement of one repetition.
 
 mod data;
 #[cfg(test)]
@@ -21,12 +21,12 @@ use crate::measuring::{Histogram, Latencies, Sample};
 use crate::pattern::Pattern;
 use crate::{Endpoint, ServerProbe, cpu};
 
-/// What a repetition needs besides its endpoint.
+/// The parameters of a repetition besides its endpoint.
 #[derive(Clone, Copy)]
 pub struct Conditions<'a> {
     /// Bytes of the file.
     pub file_size: u64,
-    /// What the file holds.
+    /// The contents of the file.
     pub pattern: Pattern,
     /// How long to go on.
     pub length: Duration,
@@ -40,10 +40,10 @@ impl Conditions<'_> {
     }
 }
 
-/// Counts what a repetition does.
+/// The counts of a repetition.
 #[derive(Debug, Default)]
 pub struct LoadTally {
-    /// Operations that completed.
+    /// Number of completed operations.
     pub operations: u64,
     /// Bytes of file data that they moved.
     pub bytes: u64,
@@ -60,7 +60,7 @@ impl LoadTally {
         self.latencies.count(latency);
     }
 
-    /// Adds what another client did.
+    /// Adds the counts of another client.
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.bytes += other.bytes;
@@ -70,10 +70,10 @@ impl LoadTally {
 }
 
 /// Makes requests of a shape until the time is over, and counts them: with a rate on a fixed
-/// schedule of so many a second ([`open_loop`]), else each as soon as one has finished.
+/// schedule ([`open_loop`]), otherwise each as soon as one has finished.
 ///
 /// # Errors
-/// The server's, and data that is not what was written.
+/// The server's error, and data that differs from the written data.
 pub fn load(
     shape: TransferShape,
     rate: Option<f64>,
@@ -87,11 +87,11 @@ pub fn load(
     }
 }
 
-/// Times one repetition and what it costs both ends, at the server for `variant`: `run` counts what
-/// it does. `None` when it was stopped before its time, or before anything finished.
+/// Times one repetition and its processor time at both ends, at the server for `variant`; `run`
+/// counts its work. `None` when it was stopped before its time, or before any operation finished.
 ///
 /// # Errors
-/// Those of `run`.
+/// The errors of `run`.
 pub fn measure(
     stop: &AtomicBool,
     server: &ServerProbe,

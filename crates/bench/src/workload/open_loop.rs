@@ -1,8 +1,8 @@
-//! Reads and writes on a fixed schedule, whatever the server makes of it.
+//! Reads and writes on a fixed schedule, independent of the server's speed.
 //!
 //! The n-th request is due at the start plus n / rate, and its latency counts from then: a server
-//! that stalls is charged for all that had to wait meanwhile (no coordinated omission). What finds
-//! no free slot waits here, as it would in a kernel.
+//! that stalls pays for all requests that had to wait meanwhile (no coordinated omission). A
+//! request without a free slot waits here, as it would in a kernel.
 
 use std::time::{Duration, Instant};
 
@@ -29,14 +29,15 @@ impl OpenArrivals {
         self.start + Duration::from_secs_f64(self.taken as f64 * self.interval)
     }
 
-    /// How many are due before `end` that nobody took; the next is the one that has waited longest.
+    /// Returns the number of requests that were due before `end` and not taken; the next one has
+    /// waited longest.
     fn left(&self, end: Instant) -> u64 {
         let due = (end.saturating_duration_since(self.start).as_secs_f64() / self.interval).ceil() as u64;
         due.saturating_sub(self.taken)
     }
 }
 
-/// Makes `rate` requests a second until the time is over, then waits for those that have begun.
+/// Makes `rate` requests a second until the time is over, then waits for the requests in flight.
 pub(super) fn run(
     shape: TransferShape,
     rate: f64,
@@ -45,7 +46,7 @@ pub(super) fn run(
     tally: &mut LoadTally,
 ) -> Result<()> {
     ensure!(rate > 0.0 && rate < RATE_MAX, "{rate} requests a second cannot be made");
-    // What is cut into smaller requests becomes more of them.
+    // Cutting requests multiplies their number.
     let rate = rate * shape.size as f64 / shape.fitted(endpoint).size as f64;
     let shape = shape.fitted(endpoint);
     let mut in_flight = InFlight::new(shape, conditions, shape.seed());
@@ -75,7 +76,7 @@ pub(super) fn run(
     if shape.writes_at_all() { endpoint.commit() } else { Ok(()) }
 }
 
-/// Counts what was due and never began, with the time that it has waited.
+/// Counts requests that were due and never began, with their waiting time.
 fn give_up(arrivals: &mut OpenArrivals, end: Instant, tally: &mut LoadTally) {
     let left = arrivals.left(end);
     tally.unserved += left;

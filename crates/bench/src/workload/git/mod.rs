@@ -1,10 +1,9 @@
-//! What git asks of a file system, without git: the operations of clone, status, checkout, commit
-//! and gc on a small repository whose files are drawn with a seed, or on one that has the files of
-//! another.
+//! The file system operations of git, without git: clone, status, checkout, commit and gc on a
+//! small repository whose files come from a seed, or on one with the files of another.
 //!
-//! As git does it: what must not be seen half done is written under a name of its own
-//! (`index.lock`, `tmp_pack`) and renamed; status looks at every file and lists every folder; gc
-//! reads the loose objects, writes a pack and removes them.
+//! As in git, files that must appear complete are written under another name (`index.lock`,
+//! `tmp_pack`) and renamed; status looks at every file and lists every folder; gc reads the loose
+//! objects, writes a pack and removes them.
 
 mod shape;
 mod turn;
@@ -71,7 +70,7 @@ pub trait Tree {
 /// an empty folder, so the last one runs over.
 ///
 /// # Errors
-/// The server's, and data that is not what was written.
+/// The server's error, and data that differs from the written data.
 pub fn run(
     tree: &mut dyn Tree,
     repository: &RepositoryShape,

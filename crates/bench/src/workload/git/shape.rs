@@ -14,8 +14,7 @@ const PACK: usize = 384 << 10;
 /// Part of the files that another branch has otherwise: one in so many.
 const CHANGED: u64 = 5;
 
-/// The longest file, and the longest pack, in bytes: what is longer in the repository that is
-/// repeated is cut.
+/// Maximum size of a file and of a pack, in bytes: larger ones of the repeated repository are cut.
 const FILE_SIZE_MAX: u64 = 16 << 20;
 const PACK_SIZE_MAX: u64 = 64 << 20;
 
@@ -27,25 +26,25 @@ const LOOSE: usize = 24;
 
 /// A file of the working copy or of the object store.
 pub struct Blob {
-    /// Where.
+    /// Path in the repository.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// Draws its content.
+    /// Seed of its contents.
     pub seed: u64,
 }
 
-/// What a clone makes and later commands change.
+/// The files that a clone makes and later commands change.
 pub struct RepositoryShape {
     /// Folders of the working copy, parents first.
     pub folders: Vec<String>,
     /// Files of the working copy.
     pub files: Vec<Blob>,
-    /// Indexes of those that the other branch has otherwise.
+    /// Indexes of the files that differ in the other branch.
     pub changed: Vec<usize>,
     /// The pack that the clone brings.
     pub pack: Blob,
-    /// What commits write, `objects/ab/…`.
+    /// The objects that commits write, `objects/ab/…`.
     pub loose: Vec<Blob>,
 }
 
@@ -66,7 +65,7 @@ impl Blob {
 }
 
 impl RepositoryShape {
-    /// Draws one.
+    /// Makes a shape from a seed.
     pub fn draw(seed: u64) -> Self {
         let mut draw = SplitMix64(seed);
         let mut folders = vec![WORK.to_owned()];

@@ -67,7 +67,7 @@ impl TreeWork<'_> {
         self.timed(phase, data.len(), |tree| tree.write_file(path, data))
     }
 
-    /// Writes under another name and renames, so that nobody sees it half done.
+    /// Writes under another name and renames, so that no reader sees a partial file.
     fn replace(&mut self, phase: &'static str, path: &str, made_as: &str, data: &[u8]) -> Result<()> {
         self.write(phase, made_as, data)?;
         self.timed(phase, 0, |tree| tree.move_file(made_as, path))
