@@ -7,14 +7,14 @@
 mod model;
 
 use libfuzzer_sys::fuzz_target;
-use model::{CONTEXTS, Context, Damage, Message, agree, contexts};
+use model::{CONTEXTS, ModelContext, TokenDamage, Message, agree, contexts};
 use std::sync::LazyLock;
 
 /// Bytes of plaintext in a batch at most: the same work is done a dozen times, and an input has a
 /// time limit.
 const BATCH_MAX: usize = 2 << 20;
 
-static CONTEXTS_MADE: LazyLock<Vec<Context>> = LazyLock::new(contexts);
+static CONTEXTS_MADE: LazyLock<Vec<ModelContext>> = LazyLock::new(contexts);
 
 fuzz_target!(|data: &[u8]| {
     let mut input = FuzzInput(data);
@@ -58,12 +58,12 @@ impl FuzzInput<'_> {
         Message::new(context, len.min(len_max)).cut(&cuts).damaged(self.damage(kind >> 6))
     }
 
-    fn damage(&mut self, kind: u8) -> Damage {
+    fn damage(&mut self, kind: u8) -> TokenDamage {
         match kind {
-            0 => Damage::None,
-            1 => Damage::Flip { at: self.word(), mask: self.byte() },
-            2 => Damage::Rotate { count: self.word() as u16 },
-            _ => Damage::Cut { at: self.word() },
+            0 => TokenDamage::None,
+            1 => TokenDamage::Flip { at: self.word(), mask: self.byte() },
+            2 => TokenDamage::Rotate { count: self.word() as u16 },
+            _ => TokenDamage::Cut { at: self.word() },
         }
     }
 }
