@@ -6,6 +6,7 @@
 //! stops.
 
 use crate::Copies;
+use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
@@ -119,7 +120,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     ) -> Option<(CopyKey, Stateid4)> {
         let begun = token.and_then(SlotToken::referring);
         let record = self.state.client(client).ok()?;
-        let mut client_state = record.lock().ok()?;
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock(held).ok()?;
         if record.paths.load(Relaxed) == 0
             || client_state.copies.len() >= self.state.limits.copies_per_client_max
         {
@@ -211,7 +213,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     ) -> Result<()> {
         let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let key = self.find_copy(stateid)?;
-        let mut client_state = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
         let cancelled = self.state.copies.table.write(key, |copy| {
             if copy.client != client || copy.user != *user || copy.file != *file {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
@@ -255,7 +258,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     /// Forgets a copy after the client has answered CB_OFFLOAD.
     pub fn offload_answered(&self, client: ClientKey, copy: CopyKey) {
         let Ok(record) = self.state.client(client) else { return };
-        let mut client_state = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
         if client_state.copies.remove(&copy.0) {
             self.remove_copy(copy.0);
         }

@@ -8,8 +8,9 @@ use crate::locks::ranges::RangeTable;
 use crate::locks::waits::LockWait;
 use crate::opens::Open;
 use crate::opens::shares::ShareCounts;
+use crate::order::{Before, FileLevel, Guard, Held, Ordered};
 use crate::slab::SlabKey;
-use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::table::STRIPES;
 use crate::{ClientKey, Nfsstat4, Result, State};
 use std::collections::{BTreeMap, HashMap};
@@ -66,14 +67,14 @@ pub(crate) type FilesOfStripe<F> = HashMap<F, FileState<F>, Keyed>;
 /// its stripe, and took the state of the client before it.
 #[derive(Debug)]
 pub(crate) struct Files<F> {
-    stripes: Box<[RwLock<FilesOfStripe<F>>]>,
+    stripes: Box<[Ordered<RwLock<FilesOfStripe<F>>, FileLevel>]>,
     hasher: Keyed,
 }
 
 impl<F: Clone + Eq + Hash> Files<F> {
     pub(crate) fn new(hash_key: [u8; 16]) -> Self {
         let hasher = Keyed(hash_key);
-        let stripes = (0..STRIPES).map(|_| RwLock::new(HashMap::with_hasher(hasher.clone())));
+        let stripes = (0..STRIPES).map(|_| Ordered::new(RwLock::new(HashMap::with_hasher(hasher.clone()))));
         Self { stripes: stripes.collect(), hasher }
     }
 
@@ -82,30 +83,38 @@ impl<F: Clone + Eq + Hash> Files<F> {
         self.hasher.hash_one(name)
     }
 
-    fn stripe(&self, name: &F) -> &RwLock<FilesOfStripe<F>> {
+    fn stripe(&self, name: &F) -> &Ordered<RwLock<FilesOfStripe<F>>, FileLevel> {
         // The remainder is below the number of stripes. The map uses other bits of the hash.
         &self.stripes[(self.hash(name) >> 32) as usize % STRIPES]
     }
 
     /// Locks the stripe of a file for a change.
-    pub(crate) fn lock(&self, name: &F) -> RwLockWriteGuard<'_, FilesOfStripe<F>> {
-        self.stripe(name).write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock<'g>(
+        &'g self,
+        held: &'g mut Held<impl Before<FileLevel>>,
+        name: &F,
+    ) -> Guard<RwLockWriteGuard<'g, FilesOfStripe<F>>, FileLevel> {
+        self.stripe(name).write(held)
     }
 
     /// Locks the stripe of a file for a look.
-    pub(crate) fn read(&self, name: &F) -> RwLockReadGuard<'_, FilesOfStripe<F>> {
-        self.stripe(name).read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn read<'g>(
+        &'g self,
+        held: &'g mut Held<impl Before<FileLevel>>,
+        name: &F,
+    ) -> Guard<RwLockReadGuard<'g, FilesOfStripe<F>>, FileLevel> {
+        self.stripe(name).read(held)
     }
 
     /// Counts them, stripe by stripe.
-    pub(crate) fn len(&self) -> usize {
-        self.stripes.iter().map(|stripe| stripe.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    pub(crate) fn len(&self, held: &mut Held<impl Before<FileLevel>>) -> usize {
+        self.stripes.iter().map(|stripe| stripe.read(held).len()).sum()
     }
 
     #[cfg(test)]
     pub(crate) fn each(&self, mut run: impl FnMut(&F, &FileState<F>)) {
         for stripe in &self.stripes {
-            stripe.read().unwrap().iter().for_each(|(name, file)| run(name, file));
+            stripe.read(&mut Held::nothing()).iter().for_each(|(name, file)| run(name, file));
         }
     }
 }
@@ -118,10 +127,12 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// # Errors
     /// NFS4ERR_LOCKED (an open denies the access), NFS4ERR_GRACE.
     pub fn anonymous_access(&self, now: Duration, file: &F, access: u32) -> Result<()> {
+        let held = &mut Held::nothing();
         if self.state.leases().in_grace(now) {
             return Err(Nfsstat4::NFS4ERR_GRACE);
         }
-        if self.state.files.read(file).get(file).is_some_and(|file| file.shares.union().deny & access != 0) {
+        let files = self.state.files.read(held, file);
+        if files.get(file).is_some_and(|file| file.shares.union().deny & access != 0) {
             return Err(Nfsstat4::NFS4ERR_LOCKED);
         }
         Ok(())
@@ -130,7 +141,9 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// Passes the payload of one of the client's opens of a file to `take` and returns the result;
     /// `None` without an open.
     pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
-        let opens: Vec<SlabKey> = self.state.files.read(file).get(file)?.opens.values().copied().collect();
+        let held = &mut Held::nothing();
+        let opens: Vec<SlabKey> =
+            self.state.files.read(held, file).get(file)?.opens.values().copied().collect();
         let own = |open: &Open<F, O>| {
             (open.client == client && self.state.is_named(&open.file, file)).then(|| take(&open.payload))
         };
@@ -139,7 +152,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).
     pub fn is_open(&self, file: &F) -> bool {
-        self.state.files.read(file).get(file).is_some_and(|file| !file.opens.is_empty())
+        let held = &mut Held::nothing();
+        self.state.files.read(held, file).get(file).is_some_and(|file| !file.opens.is_empty())
     }
 }
 

@@ -19,19 +19,8 @@
 //!
 //! All methods take `&self`. The locks are inside, since only this crate knows which tables an
 //! operation touches. The crate stays pure: a lock protects its own tables, and a call waits only
-//! for other calls. The lock order is as follows; of each kind but the first two a thread holds
-//! only one at a time:
-//!
-//! 1. the registry (one): clients by name, sessions of a client, the end of leases and of the grace
-//!    period. For EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE,
-//!    reclaims and housekeeping.
-//! 2. the state of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE,
-//!    LOCK and related operations.
-//! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with
-//!    special stateids.
-//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations, copies
-//!    and owners; recalls; notices; slots; connections, and below the connections of a session its
-//!    backchannel.
+//! for other calls. The module `order` declares the lock order. A call that takes locks in another
+//! order does not compile.
 //!
 //! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change fields of that session
 //! alone (see `sessions`) and lock their slot; READ and WRITE look up a stripe of opens. Requests
@@ -52,6 +41,8 @@ mod hash;
 mod limits;
 mod locks;
 mod opens;
+#[doc(hidden)]
+pub mod order;
 mod scramble;
 mod sessions;
 mod slab;

@@ -9,6 +9,7 @@ use crate::delegations::DelegationTable;
 use crate::files::{FileView, Files};
 use crate::locks::LockTable;
 use crate::opens::OpenTable;
+use crate::order::Held;
 use crate::scramble::Scramble;
 use crate::sessions::SessionTable;
 use crate::v40::V40Table;
@@ -75,7 +76,6 @@ pub struct Counts {
 ///
 /// Every method may be called from several threads at once. The state has many small locks instead
 /// of a single one (the crate's documentation lists them); none is held when a method returns.
-/// held when a method returns.
 #[derive(Debug)]
 pub struct State<F, O> {
     pub(crate) limits: Limits,
@@ -127,16 +127,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Counts the entries table by table: while requests run, the numbers need not be of one
     /// moment.
     pub fn counts(&self) -> Counts {
+        let held = &mut Held::nothing();
+        let clients = self.registry(held).clients.len();
         let lock_stateids = self.locks.len();
         Counts {
-            clients: self.registry().clients.len(),
+            clients,
             sessions: self.sessions.len(),
             opens: self.opens.len(),
             lock_stateids,
             ranges: self.locks.count().saturating_sub(lock_stateids),
             delegations: self.delegations.len(),
             copies: self.copies.count(),
-            files: self.files.len(),
+            files: self.files.len(held),
             owners: self.v40.owners(),
             reply_cache: self.sessions.cached_len(),
             session_memory: self.sessions.memory(),

@@ -4,6 +4,7 @@ use crate::Locks;
 use crate::Opens;
 use crate::locks::LockState;
 use crate::opens::Open;
+use crate::order::Held;
 use crate::scramble::Domain;
 use crate::slab::SlabKey;
 use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
@@ -119,7 +120,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<()> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut client_state = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
         let key = match (self.find_stateid(client, stateid), self.state_ref(stateid)?) {
             (Err(Nfsstat4::NFS4ERR_DELEG_REVOKED), StateRef::Delegation(key)) => {
                 self.delegations().remove_delegation(&record, &mut client_state, key, effects);
@@ -133,12 +135,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             },
         };
         let lock = self.locks().lock_of(key)?;
-        let mut files = self.files.lock(&lock.file);
+        let (client_state, held) = client_state.split();
+        let mut files = self.files.lock(held, &lock.file);
         let file = files.get_mut(&lock.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         if file.ranges.holds(lock.owner) {
             return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
         }
-        self.locks().remove_lock_state(&mut client_state, &lock.file, file, key, effects);
+        self.locks().remove_lock_state(client_state, &lock.file, file, key, effects);
         Ok(())
     }
 }

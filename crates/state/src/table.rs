@@ -1,7 +1,8 @@
 //! Tables that many threads use at once: slabs in stripes, each behind a lock of its own.
 
+use crate::order::{Guard, Leaf, LeafLevel};
 use crate::slab::{Slab, SlabKey};
-use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 
 /// Independent parts of a table; a power of two. With many more stripes than threads these seldom
@@ -14,10 +15,9 @@ const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
 /// A stripe has cache lines of its own, so that one lock does not slow down its neighbour.
 #[derive(Debug)]
 #[repr(align(64))]
-struct TableStripe<T>(RwLock<Slab<T>>);
+struct TableStripe<T>(Leaf<RwLock<Slab<T>>>);
 
-/// A slab in stripes. The lock of a stripe is a leaf of the lock order: a closure that is passed to
-/// a method runs under it and must take no other lock.
+/// A slab in stripes. A closure that is passed to a method runs under the lock of a stripe.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     stripes: Box<[TableStripe<T>]>,
@@ -35,17 +35,16 @@ fn inner(key: SlabKey) -> SlabKey {
 
 impl<T> Table<T> {
     pub(crate) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| TableStripe(RwLock::new(Slab::new()))).collect() }
+        Self { stripes: (0..STRIPES).map(|_| TableStripe(Leaf::new(RwLock::new(Slab::new())))).collect() }
     }
 
-    // A thread that panicked while it held a stripe left it as a slab that is still sound.
-    fn read_stripe(&self, index: u32) -> RwLockReadGuard<'_, Slab<T>> {
+    fn read_stripe(&self, index: u32) -> Guard<RwLockReadGuard<'_, Slab<T>>, LeafLevel> {
         // The remainder is below the number of stripes.
-        self.stripes[index as usize % STRIPES].0.read().unwrap_or_else(PoisonError::into_inner)
+        self.stripes[index as usize % STRIPES].0.read()
     }
 
-    fn write_stripe(&self, index: u32) -> RwLockWriteGuard<'_, Slab<T>> {
-        self.stripes[index as usize % STRIPES].0.write().unwrap_or_else(PoisonError::into_inner)
+    fn write_stripe(&self, index: u32) -> Guard<RwLockWriteGuard<'_, Slab<T>>, LeafLevel> {
+        self.stripes[index as usize % STRIPES].0.write()
     }
 
     /// `turn` chooses the stripe.
@@ -75,7 +74,7 @@ impl<T> Table<T> {
         (0..STRIPES as u32).map(|stripe| self.read_stripe(stripe).len()).sum()
     }
 
-    /// GetattrWaits at everything in it, stripe by stripe.
+    /// Runs a closure on every entry, stripe by stripe.
     pub(crate) fn each(&self, mut run: impl FnMut(SlabKey, &T)) {
         for stripe in 0..STRIPES {
             let slab = self.read_stripe(stripe as u32);

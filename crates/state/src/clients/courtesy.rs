@@ -6,7 +6,8 @@
 //! `courtesy_max`.
 
 use crate::Leases;
-use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::registry::{Enrolled, Registry, RegistryGuard};
+use crate::order::{Before, FileLevel, Held, RegistryLevel};
 use crate::slab::SlabKey;
 use crate::{ClientKey, Effects};
 use std::collections::BTreeSet;
@@ -17,16 +18,18 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Returns whether a client with an expired lease has the file open or delegated, so that it
     /// may cause a conflict.
     pub fn is_held_by_expired(&self, now: Duration, file: &F) -> bool {
-        let holders = self.holders(file);
-        let registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let holders = self.holders(held, file);
+        let registry = self.state.registry(held);
         holders.iter().filter_map(|key| registry.client(*key).ok()).any(|client| self.is_over(client, now))
     }
 
     /// Removes the clients with expired leases that have the file open or delegated. Returns
     /// whether there were any: the conflicting operation may then be tried again.
     pub fn free_expired(&self, now: Duration, file: &F, effects: &mut Effects<O>) -> bool {
-        let holders = self.holders(file);
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let holders = self.holders(held, file);
+        let mut registry = self.state.registry(held);
         let mut freed = false;
         for key in holders {
             if registry.client(key).is_ok_and(|client| self.state.clients().expired(client, now)) {
@@ -41,13 +44,14 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// how many it removed.
     pub(crate) fn release_expired_clients(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         now: Duration,
-        meant: impl Fn(&Enrolled) -> bool,
+        meant: impl Fn(&Enrolled, &mut Held<RegistryLevel>) -> bool,
         count: usize,
         effects: &mut Effects<O>,
     ) -> usize {
-        let over = registry.clients.iter().filter(|(_, client)| self.is_over(client, now) && meant(client));
+        let (all, held) = registry.split();
+        let over = all.clients.iter().filter(|(_, client)| self.is_over(client, now) && meant(client, held));
         let mut over: Vec<_> =
             over.map(|(key, client)| (self.state.clients().renewed(client), *key)).collect();
         over.sort_unstable();
@@ -65,8 +69,10 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
 
     /// Returns whether a client with an expired lease has a matching file open or delegated.
     pub fn has_expired(&self, now: Duration, meant: impl Fn(&F) -> bool) -> bool {
-        let registry = self.state.registry();
-        registry.clients.values().any(|client| self.is_over(client, now) && self.holds(client, &meant))
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        let (registry, held) = registry.split();
+        registry.clients.values().any(|client| self.is_over(client, now) && self.holds(client, held, &meant))
     }
 
     /// Removes up to so many clients with expired leases and matching open or delegated files, the
@@ -78,20 +84,21 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         meant: impl Fn(&F) -> bool,
         effects: &mut Effects<O>,
     ) -> usize {
-        let meant = |client: &Enrolled| self.holds(client, &meant);
-        self.release_expired_clients(&mut self.state.registry(), now, meant, count, effects)
+        let held = &mut Held::nothing();
+        let meant = |client: &Enrolled, held: &mut Held<RegistryLevel>| self.holds(client, held, &meant);
+        self.release_expired_clients(&mut self.state.registry(held), now, meant, count, effects)
     }
 
-    fn holds(&self, client: &Enrolled, meant: impl Fn(&F) -> bool) -> bool {
-        let client_state = client.record.lock_any();
+    fn holds(&self, client: &Enrolled, held: &mut Held<RegistryLevel>, meant: impl Fn(&F) -> bool) -> bool {
+        let client_state = client.record.lock_any(held);
         let is_open = |key: &SlabKey| self.state.opens.read(*key, |open| meant(&open.file)) == Some(true);
         let is_delegated =
             |key: &SlabKey| self.state.delegations.read(*key, |held| meant(&held.file)) == Some(true);
         client_state.opens.iter().any(is_open) || client_state.delegations.iter().any(is_delegated)
     }
 
-    fn holders(&self, file: &F) -> BTreeSet<ClientKey> {
-        let files = self.state.files.read(file);
+    fn holders(&self, held: &mut Held<impl Before<FileLevel>>, file: &F) -> BTreeSet<ClientKey> {
+        let files = self.state.files.read(held, file);
         let Some(file) = files.get(file) else { return BTreeSet::new() };
         let opens = file.opens.values().filter_map(|key| self.state.opens.read(*key, |open| open.client));
         opens.chain(file.delegations.keys().map(|(client, _)| *client)).collect()
@@ -105,8 +112,14 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
 
     /// Returns whether a client may stay although its lease has expired. A client without state may
     /// not.
-    pub(crate) fn is_spared(&self, registry: &Registry, client: &Enrolled, now: Duration) -> bool {
-        now < self.stays_until(client) && !self.is_crowded(registry) && client.record.holds_state()
+    pub(crate) fn is_spared(
+        &self,
+        registry: &Registry,
+        held: &mut Held<RegistryLevel>,
+        client: &Enrolled,
+        now: Duration,
+    ) -> bool {
+        now < self.stays_until(client) && !self.is_crowded(registry) && client.record.holds_state(held)
     }
 
     /// Returns when a client with state is removed even without a conflict.

@@ -6,6 +6,7 @@ use crate::clients::creator::Creator;
 use crate::clients::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::Tenant;
+use crate::order::{Held, RegistryLevel};
 use crate::v40::NAME_PREFIX;
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Protection, Result};
 use nfs4::{
@@ -99,22 +100,24 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> Result<ExchangeIdOk> {
         self.check_exchange_id(caller, args)?;
-        let mut registry = self.state.registry();
-        self.state.leases().end_grace_if_over(Some(&mut registry), now, effects);
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        self.state.leases().end_grace_if_over(&mut registry, now, effects);
         let creator = Creator::of(&self.state.principal_key, caller);
         let confirmed = registry.confirmed.get(args.owner).copied();
         if args.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0 {
             return update_client(&registry, caller, args, confirmed);
         }
         if let Some(key) = confirmed {
-            let client = registry.client(key)?;
-            let own = client.record.is_spoken_for_by(caller) && registry.is_of(&client.record, &creator);
+            let (known, held) = registry.split();
+            let client = known.client(key)?;
+            let own = client.record.is_spoken_for_by(caller) && known.is_of(&client.record, &creator);
             let collides = !own;
             if !collides && client.record.verifier == args.verifier {
                 return Ok(client.describe()); // case 2
             }
             if collides {
-                self.make_way(&registry, now, client, &creator)?;
+                self.make_way(known, held, now, client, &creator)?;
                 self.remove_client(&mut registry, key, true, effects);
             }
         }
@@ -143,10 +146,10 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// even without state (section 18.35.3), and so does a proved principal against AUTH_SYS, and a
     /// client that may still reclaim. A client that may reclaim takes its owner back from another
     /// principal's client, which can hold no state during the grace period.
-    /// hold nothing as long as the grace period runs.
     pub(crate) fn make_way(
         &self,
         registry: &Registry,
+        held: &mut Held<RegistryLevel>,
         now: Duration,
         client: &Enrolled,
         claimant: &Creator,
@@ -156,7 +159,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         {
             return Ok(());
         }
-        let keeps = record.holds_state()
+        let keeps = record.holds_state(held)
             || record.protect != StateProtect::None
             || (record.creator.proved && !claimant.proved)
             || registry.may_reclaim(record);
@@ -165,7 +168,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }
         // An OPEN may have come and gone before the gates were closed.
-        if !keeps && record.holds_state() {
+        if !keeps && record.holds_state(held) {
             self.reopen_gates(client);
             return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }

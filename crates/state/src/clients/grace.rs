@@ -14,8 +14,9 @@
 //! the period does not end between the check and the reclaim.
 
 use crate::Leases;
-use crate::clients::registry::{Registry, Waiting};
+use crate::clients::registry::{Registry, RegistryGuard, Waiting};
 use crate::clients::{Client, ClientState};
+use crate::order::{Held, NothingHeld};
 use crate::sessions::nanoseconds;
 use crate::sync::atomic::{
     AtomicU64,
@@ -83,12 +84,14 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         one_fs: bool,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut guard = self.state.registry(held);
+        let (registry, held) = guard.split();
         let enrolled = registry.client_mut(client)?;
         if one_fs {
             return Ok(());
         }
-        let complete = std::mem::replace(&mut enrolled.record.lock()?.reclaim_complete, true);
+        let complete = std::mem::replace(&mut enrolled.record.lock(held)?.reclaim_complete, true);
         if complete {
             return Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY);
         }
@@ -96,10 +99,10 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         // An impostor is recorded when the grace period ends and its owner's client has not come.
         if !registry.is_impostor(&record) {
             // Before the end of the grace period, which would otherwise forget the client.
-            self.record_client(&mut registry, client, effects);
-            self.reclaimed(&mut registry, &record.owner, effects);
+            self.record_client(registry, client, effects);
+            self.reclaimed(registry, &record.owner, effects);
         }
-        self.end_grace_if_over(Some(&mut registry), now, effects);
+        self.end_grace_if_over(&mut guard, now, effects);
         Ok(())
     }
 
@@ -166,23 +169,36 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// the right to reclaim.
     pub(crate) fn end_grace_if_over(
         &self,
-        registry: Option<&mut Registry>,
+        registry: &mut RegistryGuard<'_>,
         now: Duration,
         effects: &mut Effects<O>,
     ) {
-        if self.grace_deadline().is_none_or(|until| now < until) {
-            return;
-        }
-        match registry {
-            Some(registry) => self.end_grace(registry, effects),
-            None => self.end_grace(&mut self.state.registry(), effects),
+        if self.grace_is_over(now) {
+            self.end_grace(registry, effects);
         }
     }
 
-    fn end_grace(&self, registry: &mut Registry, effects: &mut Effects<O>) {
+    /// As [`Leases::end_grace_if_over`], and locks the registry only if it is over.
+    pub(crate) fn end_grace_in_time(
+        &self,
+        held: &mut Held<NothingHeld>,
+        now: Duration,
+        effects: &mut Effects<O>,
+    ) {
+        if self.grace_is_over(now) {
+            self.end_grace(&mut self.state.registry(held), effects);
+        }
+    }
+
+    fn grace_is_over(&self, now: Duration) -> bool {
+        self.grace_deadline().is_some_and(|until| now >= until)
+    }
+
+    fn end_grace(&self, registry: &mut RegistryGuard<'_>, effects: &mut Effects<O>) {
         if self.state.grace.until.swap(0, AcqRel) == 0 {
             return; // Another thread was faster.
         }
+        let (registry, held) = registry.split();
         for (owner, creator) in std::mem::take(&mut registry.waiting) {
             let key = registry.confirmed.get(&*owner).copied();
             let client = key.and_then(|key| Some((key, registry.clients.get_mut(&key)?)));
@@ -192,7 +208,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
                 // A client that has reclaimed a part may not have the rest after the next restart:
                 // others can get it from now on. With RECLAIM_COMPLETE, which NFSv4.0 does not
                 // have, the client is recorded again.
-                if own && record.v40.is_some() && record.holds_state() {
+                if own && record.v40.is_some() && record.holds_state(held) {
                     continue;
                 }
                 client.recorded = false;
@@ -200,7 +216,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
                     v40.recorded.store(false, Release);
                 }
                 // An impostor that has completed its reclaims is the owner's client from now on.
-                if !own && record.lock_any().reclaim_complete {
+                if !own && record.lock_any(held).reclaim_complete {
                     self.record_client(registry, key, effects);
                     continue;
                 }

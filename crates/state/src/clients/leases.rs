@@ -2,7 +2,8 @@
 //! `courtesy`).
 
 use crate::Leases;
-use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::registry::{Enrolled, RegistryGuard};
+use crate::order::Held;
 use crate::{ClientKey, Effects};
 use std::hash::Hash;
 use std::time::Duration;
@@ -12,14 +13,15 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// that is over, and revokes delegations that were not returned in time. Returns how many
     /// clients it removed.
     pub fn expire(&self, now: Duration, effects: &mut Effects<O>) -> usize {
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
         let expired = self.expire_clients(&mut registry, now, true, effects);
-        self.end_grace_if_over(Some(&mut registry), now, effects);
+        self.end_grace_if_over(&mut registry, now, effects);
         self.state.sessions().trim_sessions(&mut registry, now);
         drop(registry);
-        self.state.delegations().revoke_overdue(now, effects);
-        self.state.v40().sweep_owners(now, effects);
-        self.state.delegations().shed_delegations(now, effects);
+        self.state.delegations().revoke_overdue(held, now, effects);
+        self.state.v40().sweep_owners(held, now, effects);
+        self.state.delegations().shed_delegations(held, now, effects);
         expired
     }
 
@@ -27,17 +29,19 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// no conflict.
     pub(crate) fn expire_clients(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         now: Duration,
         spare: bool,
         effects: &mut Effects<O>,
     ) -> usize {
         // A client that does not return a recalled delegation causes a conflict.
         let recalled = self.recalled_from();
-        let spared = |key: &ClientKey, client: &Enrolled| {
-            spare && !recalled.contains(key) && self.is_spared(registry, client, now)
+        let (all, held) = registry.split();
+        let all = &*all;
+        let mut spared = |key: &ClientKey, client: &Enrolled| {
+            spare && !recalled.contains(key) && self.is_spared(all, held, client, now)
         };
-        let clients = registry.clients.iter();
+        let clients = all.clients.iter();
         let expired: Vec<ClientKey> = clients
             .filter(|(key, client)| !spared(key, client) && self.state.clients().expired(client, now))
             .map(|(key, _)| *key)
@@ -51,11 +55,13 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Returns when [`crate::Leases::expire`] has something to do next, at the earliest, as long as
     /// memory is not short.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        let (registry, held) = registry.split();
         let idle = registry.clients.values().filter(|client| {
             self.state.clients().sessions_of(client).iter().all(|session| session.activity.running() == 0)
         });
-        let leases = idle.map(|client| match client.record.holds_state() {
+        let leases = idle.map(|client| match client.record.holds_state(held) {
             true => self.stays_until(client),
             false => self.state.clients().renewed(client).saturating_add(self.state.limits.lease),
         });

@@ -15,9 +15,10 @@ use crate::clients::creator::Creator;
 use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenant;
 use crate::clients::users::User;
+use crate::order::{Before, ClientLevel, Guard, Held, Ordered, RegistryLevel};
 use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicU32, AtomicUsize};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
 use crate::v40::V40Client;
 use crate::{Caller, Clientid4, Nfsstat4, Protection, Result, State, StateProtect};
@@ -55,7 +56,7 @@ pub(crate) struct Client {
     pub(crate) status: AtomicU32,
     /// Of an NFSv4.0 client, which has no sessions.
     pub(crate) v40: Option<Box<V40Client>>,
-    state: Mutex<ClientState>,
+    state: Ordered<Mutex<ClientState>, ClientLevel>,
 }
 
 /// The opens and locks of a client. A thread that changes one of its opens or lock stateids holds
@@ -86,16 +87,19 @@ pub(crate) struct ClientState {
     turn: u32,
 }
 
+/// The locked state of a client.
+pub(crate) type ClientGuard<'g> = Guard<MutexGuard<'g, ClientState>, ClientLevel>;
+
 /// The clients: the registry behind one lock, and the records that requests find by key.
 #[derive(Debug)]
 pub(crate) struct ClientTable {
-    registry: Mutex<Registry>,
+    registry: Ordered<Mutex<Registry>, RegistryLevel>,
     table: Table<Arc<Client>>,
 }
 
 impl ClientTable {
     pub(crate) fn new(registry: Registry) -> Self {
-        Self { registry: Mutex::new(registry), table: Table::new() }
+        Self { registry: Ordered::new(Mutex::new(registry)), table: Table::new() }
     }
 
     /// Adds a record. Keys of clients spread over the stripes by client id.
@@ -105,7 +109,9 @@ impl ClientTable {
 
     #[cfg(test)]
     pub(crate) fn each(&self, mut run: impl FnMut(&Client)) {
-        self.table.each(|_, client| run(client));
+        let mut all = Vec::new();
+        self.table.each(|_, client| all.push(Arc::clone(client)));
+        all.iter().for_each(|client| run(client));
     }
 }
 
@@ -127,7 +133,8 @@ impl Client {
     ) -> Self {
         // Clients begin at different stripes: most have few opens.
         let state = ClientState { turn: id as u32, ..ClientState::default() };
-        let (paths, status, state) = (AtomicUsize::new(0), AtomicU32::new(0), Mutex::new(state));
+        let (paths, status) = (AtomicUsize::new(0), AtomicU32::new(0));
+        let state = Ordered::new(Mutex::new(state));
         let owner = owner.into();
         Self { id, owner, verifier, creator, protect, tenant, paths, status, v40: None, state }
     }
@@ -143,24 +150,26 @@ impl Client {
     }
 
     /// Locks the state, whether or not the record is still there.
-    pub(crate) fn lock_any(&self) -> MutexGuard<'_, ClientState> {
-        // A thread that panicked did so between steps that each leave the state sound.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_any<'g>(&'g self, held: &'g mut Held<impl Before<ClientLevel>>) -> ClientGuard<'g> {
+        self.state.lock(held)
     }
 
     /// Locks the state of a client that is still there.
     ///
     /// # Errors
     /// NFS4ERR_DEADSESSION.
-    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, ClientState>> {
-        let client_state = self.lock_any();
+    pub(crate) fn lock<'g>(
+        &'g self,
+        held: &'g mut Held<impl Before<ClientLevel>>,
+    ) -> Result<ClientGuard<'g>> {
+        let client_state = self.lock_any(held);
         if client_state.closed { Err(Nfsstat4::NFS4ERR_DEADSESSION) } else { Ok(client_state) }
     }
 
     /// Tells whether it holds state that others may be waiting for (RFC 8881 section 18.35.4, case
     /// 3).
-    pub(crate) fn holds_state(&self) -> bool {
-        let client_state = self.lock_any();
+    pub(crate) fn holds_state(&self, held: &mut Held<impl Before<ClientLevel>>) -> bool {
+        let client_state = self.lock_any(held);
         !client_state.opens.is_empty() || client_state.delegations.len() > client_state.revoked
     }
 }

@@ -7,11 +7,12 @@
 use crate::Clients;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
+use crate::order::{Guard, Held, NothingHeld, RegistryLevel};
 use crate::scramble::{Domain, Scramble};
 use crate::sessions::{Session, SessionActivity};
 use crate::slab::SlabKey;
+use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{MutexGuard, PoisonError};
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -35,6 +36,9 @@ pub(crate) struct Registry {
     pub(crate) retired_at: Duration,
     effects: VecDeque<Effect>,
 }
+
+/// The locked registry.
+pub(crate) type RegistryGuard<'g> = Guard<MutexGuard<'g, Registry>, RegistryLevel>;
 
 /// Clients that may still reclaim.
 pub(crate) type Waiting = BTreeMap<Box<[u8]>, Option<PrincipalHash>>;
@@ -157,14 +161,23 @@ impl Registry {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Locks the registry: the first lock of the order.
-    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.clients.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the registry.
+    pub(crate) fn registry<'g>(&'g self, held: &'g mut Held<NothingHeld>) -> RegistryGuard<'g> {
+        self.clients.registry.lock(held)
+    }
+
+    /// Locks the registry for a reclaim; other operations need it not.
+    pub(crate) fn registry_if<'g>(
+        &'g self,
+        held: &'g mut Held<NothingHeld>,
+        reclaims: bool,
+    ) -> Guard<Option<MutexGuard<'g, Registry>>, RegistryLevel> {
+        self.clients.registry.lock_if(held, reclaims)
     }
 
     /// Takes the next thing to do off the queue, in the order in which state has changed.
     pub fn next_effect(&self) -> Option<Effect> {
-        self.registry().effects.pop_front()
+        self.registry(&mut Held::nothing()).effects.pop_front()
     }
 }
 
@@ -214,7 +227,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// the right to reclaim; it keeps it when its next incarnation takes over.
     pub(crate) fn remove_client(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         key: ClientKey,
         forget: bool,
         effects: &mut Effects<O>,
@@ -223,11 +236,12 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         for session in enrolled.sessions.clone() {
             self.state.sessions().remove_session(registry, session);
         }
+        let (registry, held) = registry.split();
         let Some(enrolled) = registry.clients.remove(&key) else { return };
         let record = &enrolled.record;
         record.tenant.clients.fetch_sub(1, Relaxed);
         self.state.clients.table.remove(key.0);
-        let mut client_state = record.lock_any();
+        let mut client_state = record.lock_any(held);
         self.state.v40().forget_client_40(record, &client_state);
         self.state.opens().remove_opens(&mut client_state, effects);
         self.state.delegations().remove_delegations(record, &mut client_state, effects);

@@ -6,9 +6,10 @@
 //! flood by one of them exhausts its own share.
 
 use crate::clients::registry::Enrolled;
+use crate::order::{Guard, Held, Leaf, LeafLevel, RegistryLevel};
 use crate::sessions::nanoseconds;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Caller, Protection};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -71,20 +72,20 @@ impl Tenant {
 }
 
 /// Says whether a client is one of a tenant's, or of anyone's.
-pub(crate) fn is_of(tenant: Option<&Arc<Tenant>>) -> impl Fn(&Enrolled) -> bool {
-    move |client| tenant.is_none_or(|tenant| Arc::ptr_eq(tenant, &client.record.tenant))
+pub(crate) fn is_of(tenant: Option<&Arc<Tenant>>) -> impl Fn(&Enrolled, &mut Held<RegistryLevel>) -> bool {
+    move |client, _| tenant.is_none_or(|tenant| Arc::ptr_eq(tenant, &client.record.tenant))
 }
 
-/// All tenants that have anything. Its lock is a leaf.
+/// All tenants that have anything.
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
-    all: Mutex<BTreeMap<TenantName, Arc<Tenant>>>,
+    all: Leaf<Mutex<BTreeMap<TenantName, Arc<Tenant>>>>,
     count: AtomicUsize,
 }
 
 impl Tenants {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<TenantName, Arc<Tenant>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> Guard<MutexGuard<'_, BTreeMap<TenantName, Arc<Tenant>>>, LeafLevel> {
+        self.all.lock()
     }
 
     /// Returns the caller's tenant, which stays as long as anything refers to it.

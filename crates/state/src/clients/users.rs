@@ -7,6 +7,7 @@
 use crate::Clients;
 use crate::clients::ClientState;
 use crate::clients::tenants::{Tenant, TenantPool, is_of};
+use crate::order::{Held, NothingHeld};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result};
 use std::hash::Hash;
@@ -96,8 +97,9 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
             return false;
         }
         let whose = tenant.as_ref().filter(|_| !pool.is_fair(opens));
-        self.state.leases().release_expired_clients(&mut self.state.registry(), now, is_of(whose), 1, effects)
-            > 0
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        self.state.leases().release_expired_clients(&mut registry, now, is_of(whose), 1, effects) > 0
     }
 
     /// Checks so many more locks as [`crate::Clients::check_open_limits`] does opens; they are
@@ -126,6 +128,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// As [`crate::Clients::make_room_for_open`], for so many locks.
     pub(crate) fn make_room_for_locks(
         &self,
+        held: &mut Held<NothingHeld>,
         now: Duration,
         tenant: &Arc<Tenant>,
         more: usize,
@@ -136,7 +139,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
             return false;
         }
         let whose = Some(tenant).filter(|_| !pool.is_fair(locks));
-        self.state.leases().release_expired_clients(&mut self.state.registry(), now, is_of(whose), 1, effects)
-            > 0
+        let mut registry = self.state.registry(held);
+        self.state.leases().release_expired_clients(&mut registry, now, is_of(whose), 1, effects) > 0
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::Delegations;
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
+use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result};
@@ -145,7 +146,9 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     /// Returns the other client that has a delegation for writing, and that delegation.
     fn other_writer(&self, client: ClientKey, file: &F) -> Option<(ClientKey, SlabKey)> {
-        let (files, own) = (self.state.files.read(file), (client, (self.state.view)(file)));
+        let held = &mut Held::nothing();
+        let files = self.state.files.read(held, file);
+        let own = (client, (self.state.view)(file));
         let mut all = files.get(file)?.delegations.iter();
         all.find(|(holder, held)| **holder != own && held.write)
             .map(|((holder, _), held)| (*holder, held.key))
@@ -181,7 +184,6 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// # Errors
     /// NFS4ERR_DELAY until the holder has answered CB_GETATTR or, if it does not answer, has
     /// returned the delegation.
-    /// does not.
     pub fn holder_attributes(
         &self,
         now: Duration,

@@ -2,9 +2,10 @@
 //! 18.6).
 
 use crate::Delegations;
-use crate::clients::{Client, ClientState};
+use crate::clients::{Client, ClientGuard};
 use crate::delegations::{Delegation, DelegationPhase, SEQID};
 use crate::opens::shares::WRITE;
+use crate::order::{ClientLevel, Held};
 use crate::slab::SlabKey;
 use crate::stateids::{StateRef, check_seqid};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -24,7 +25,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> Result<()> {
         let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut client_state = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
         let key = self.find_delegation(client, stateid, file, 0)?;
         self.remove_delegation(&record, &mut client_state, key, effects);
         Ok(())
@@ -97,13 +99,13 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     pub(crate) fn remove_delegation(
         &self,
         record: &Client,
-        client_state: &mut ClientState,
+        client_state: &mut ClientGuard<'_>,
         key: SlabKey,
         effects: &mut Effects<O>,
     ) {
         let revoked =
             self.state.delegations.table.read(key, |delegation| delegation.phase == DelegationPhase::Revoked);
-        self.take_delegation(key);
+        self.take_delegation(client_state.below(), key);
         let Some(delegation) = self.state.delegations.table.remove(key) else { return };
         self.state.delegations.count.fetch_sub(1, Relaxed);
         client_state.delegations.remove(&key);
@@ -115,10 +117,10 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     /// Removes a delegation from its file, which ends its conflicts. I/O by its stateid has ended
     /// before.
-    pub(crate) fn take_delegation(&self, key: SlabKey) {
+    pub(crate) fn take_delegation(&self, held: &mut Held<ClientLevel>, key: SlabKey) {
         let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
         let Some((client, name)) = self.state.delegations.table.read(key, look) else { return };
-        let mut files = self.state.files.lock(&name);
+        let mut files = self.state.files.lock(held, &name);
         let before = self.state.delegations.table.write(key, |delegation| {
             (std::mem::replace(&mut delegation.phase, DelegationPhase::Revoked), delegation.write)
         });
@@ -144,7 +146,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     pub(crate) fn remove_delegations(
         &self,
         record: &Client,
-        client_state: &mut ClientState,
+        client_state: &mut ClientGuard<'_>,
         effects: &mut Effects<O>,
     ) {
         for key in client_state.delegations.clone() {

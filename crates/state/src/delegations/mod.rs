@@ -15,11 +15,12 @@ use crate::delegations::cb_getattr::GetattrWaits;
 use crate::delegations::recalls::Contention;
 use crate::files::{FileState, Holder};
 use crate::opens::shares::{READ, WRITE};
+use crate::order::{Guard, Held, Leaf, LeafLevel};
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
 use crate::{CallbackTask, ClientKey, Effects, Sessionid4, SlotToken, Stateid4};
 use nfs4::WhyNoDelegation4;
@@ -106,8 +107,8 @@ pub(crate) struct Delegation<F, O> {
 #[derive(Debug)]
 pub(crate) struct DelegationTable<F, O> {
     table: Table<Delegation<F, O>>,
-    /// Recalled delegations by the time when they are revoked; a leaf of the lock order.
-    recalls: Mutex<BTreeSet<(Duration, SlabKey)>>,
+    /// Recalled delegations by the time when they are revoked.
+    recalls: Leaf<Mutex<BTreeSet<(Duration, SlabKey)>>>,
     contention: Contention,
     /// Delegations, for the limit.
     count: AtomicUsize,
@@ -119,7 +120,7 @@ impl<F, O> DelegationTable<F, O> {
     pub(crate) fn new() -> Self {
         Self {
             table: Table::new(),
-            recalls: Mutex::default(),
+            recalls: Leaf::default(),
             contention: Contention::new(),
             count: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
@@ -140,9 +141,9 @@ impl<F, O> DelegationTable<F, O> {
         self.table.read(key, run)
     }
 
-    /// Locks the recalled delegations, by the time when they are revoked. A leaf of the lock order.
-    pub(crate) fn recalls(&self) -> MutexGuard<'_, BTreeSet<(Duration, SlabKey)>> {
-        self.recalls.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the recalled delegations, by the time when they are revoked.
+    pub(crate) fn recalls(&self) -> Guard<MutexGuard<'_, BTreeSet<(Duration, SlabKey)>>, LeafLevel> {
+        self.recalls.lock()
     }
 
     #[cfg(test)]
@@ -206,7 +207,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         if self.state.delegations.contention.is_recent(self.state.files.hash(file), now) {
             return Err(WhyNoDelegation4::WND4_CONTENTION);
         }
-        let files = self.state.files.read(file);
+        let held = &mut Held::nothing();
+        let files = self.state.files.read(held, file);
         let state = files.get(file);
         state.map_or(Ok(()), |state| self.check_delegable(state, (client, (self.state.view)(file)), write))
     }
@@ -223,7 +225,9 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         let granted = token.and_then(SlotToken::referring);
         let resource = |_| WhyNoDelegation4::WND4_RESOURCE;
         let record = self.state.client(client).map_err(resource)?;
-        let mut client_state = record.lock().map_err(resource)?;
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock(held).map_err(resource)?;
+        let (client_state, held) = client_state.split();
         let reachable = record.paths.load(Relaxed) > 0;
         if !reachable && !request.reclaim {
             return Err(WhyNoDelegation4::WND4_RESOURCE);
@@ -233,11 +237,11 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         {
             return Err(WhyNoDelegation4::WND4_CONTENTION);
         }
-        let mut files = self.state.files.lock(request.file);
+        let mut files = self.state.files.lock(held, request.file);
         if let Some(file) = files.get(request.file) {
             self.check_delegable(file, (client, (self.state.view)(request.file)), request.write)?;
         }
-        self.count_delegation(&mut client_state, client, now, effects)?;
+        self.count_delegation(client_state, client, now, effects)?;
         let delegation = Delegation {
             client,
             file: request.file.clone(),

@@ -5,6 +5,7 @@ use crate::Delegations;
 use crate::clients::{Client, ClientState};
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase, ReferringCall, recall_any};
 use crate::files::FileState;
+use crate::order::{Held, NothingHeld};
 use crate::sessions::nanoseconds;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
@@ -129,7 +130,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Recalls all delegations of a file on behalf of a local program; those that are not returned
     /// within that time are revoked. The file gets no new delegation for a while.
     pub fn recall_all(&self, now: Duration, file: &F, within: Duration, effects: &mut Effects<O>) {
-        let files = self.state.files.lock(file);
+        let held = &mut Held::nothing();
+        let files = self.state.files.lock(held, file);
         let Some(state) = files.get(file).filter(|state| !state.delegations.is_empty()) else { return };
         self.state.delegations.contention.note(self.state.files.hash(file), now);
         let until = now.saturating_add(self.state.limits.recall_time.min(within));
@@ -145,7 +147,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             return None;
         }
         let own = (client, (self.state.view)(file));
-        let held = self.state.files.read(file).get(file)?.delegations.get(&own).copied()?;
+        let lock = &mut Held::nothing();
+        let held = self.state.files.read(lock, file).get(file)?.delegations.get(&own).copied()?;
         let payload = |delegation: &Delegation<F, O>| delegation.payload.as_ref().map(take);
         self.state.delegations.table.read(held.key, payload).flatten().filter(|_| held.write)
     }
@@ -163,7 +166,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         file: &F,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut files = self.state.files.lock(file);
+        let held = &mut Held::nothing();
+        let mut files = self.state.files.lock(held, file);
         if let Some(state) = files.get(file) {
             self.check_delegations(now, client, file, state, true, effects)?;
         }
@@ -173,7 +177,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     /// Ends a change that [`crate::Delegations::begin_change`] has begun.
     pub fn end_change(&self, file: &F) {
-        let mut files = self.state.files.lock(file);
+        let held = &mut Held::nothing();
+        let mut files = self.state.files.lock(held, file);
         if let Some(state) = files.get_mut(file) {
             state.changing = state.changing.saturating_sub(1);
             if state.is_idle() {
@@ -198,7 +203,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         if self.state.delegations.writers.load(Relaxed) == 0 {
             return Ok(());
         }
-        match self.state.files.read(file).get(file) {
+        let held = &mut Held::nothing();
+        match self.state.files.read(held, file).get(file) {
             Some(state) => self.check_delegations(now, client, file, state, false, effects),
             None => Ok(()),
         }
@@ -240,7 +246,12 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     }
 
     /// Revokes the delegations that were not given back in time, and returns how many.
-    pub(crate) fn revoke_overdue(&self, now: Duration, effects: &mut Effects<O>) -> usize {
+    pub(crate) fn revoke_overdue(
+        &self,
+        held: &mut Held<NothingHeld>,
+        now: Duration,
+        effects: &mut Effects<O>,
+    ) -> usize {
         let overdue: Vec<SlabKey> = self
             .state
             .delegations
@@ -249,19 +260,19 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             .take_while(|(until, _)| *until <= now)
             .map(|(_, key)| *key)
             .collect();
-        overdue.into_iter().filter(|key| self.revoke(*key, effects)).count()
+        overdue.into_iter().filter(|key| self.revoke(held, *key, effects)).count()
     }
 
-    fn revoke(&self, key: SlabKey, effects: &mut Effects<O>) -> bool {
+    fn revoke(&self, held: &mut Held<NothingHeld>, key: SlabKey, effects: &mut Effects<O>) -> bool {
         let holder = self.state.delegations.table.read(key, |delegation| delegation.client);
         let Some(record) = holder.and_then(|holder| self.state.client(holder).ok()) else { return false };
-        let mut client_state = record.lock_any();
+        let mut client_state = record.lock_any(held);
         if !client_state.delegations.contains(&key) {
             return false; // It came back at the last moment.
         }
         // Before the conflict ends, so that its outcome and the count agree for every observer.
         self.count_revoked(&record, &mut client_state, true);
-        self.take_delegation(key);
+        self.take_delegation(client_state.below(), key);
         let payload = self.state.delegations.table.write(key, |delegation| delegation.payload.take());
         effects.closed.extend(payload.flatten());
         true
@@ -279,15 +290,21 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     }
 
     /// Asks the clients with the most delegations for some back while nearly all are out.
-    pub(crate) fn shed_delegations(&self, now: Duration, effects: &mut Effects<O>) {
+    pub(crate) fn shed_delegations(
+        &self,
+        held: &mut Held<NothingHeld>,
+        now: Duration,
+        effects: &mut Effects<O>,
+    ) {
         let max = self.state.limits.delegations_max;
         if self.state.delegations.count.load(Relaxed) < max - max / 8 {
             return;
         }
-        let registry = self.state.registry();
+        let mut registry = self.state.registry(held);
+        let (registry, held) = registry.split();
         let fair = max / registry.clients.len().max(1) / 2;
         for (key, client) in &registry.clients {
-            let mut client_state = client.record.lock_any();
+            let mut client_state = client.record.lock_any(held);
             if client_state.delegations.len() > fair {
                 recall_any(&mut client_state, *key, fair, now, effects);
             }

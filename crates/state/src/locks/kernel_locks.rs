@@ -2,7 +2,7 @@
 //! the release after.
 
 use crate::Locks;
-use crate::sync::PoisonError;
+use crate::order::Held;
 use crate::{ClientKey, Effects, Lock, LockError, LockRange, LockedFor, Nfsstat4};
 use std::hash::Hash;
 use std::time::Duration;
@@ -22,11 +22,14 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         take: impl FnOnce(&O) -> R,
     ) -> core::result::Result<R, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let registry = request.reclaim.then(|| self.state.registry());
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry_if(held, request.reclaim);
+        let (registry, held) = registry.split_if();
         let record = self.state.client(client)?;
-        let client_state = record.lock()?;
-        let place = self.lock_place(now, client, &record, &client_state, registry.as_deref(), request)?;
-        let mut files = self.state.files.lock(request.file);
+        let mut client_state = record.lock(held)?;
+        let (client_state, held) = client_state.split();
+        let place = self.lock_place(now, client, &record, client_state, registry, request)?;
+        let mut files = self.state.files.lock(held, request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;
         let taken = self.state.opens.read(place.open, |open| take(&open.payload));
@@ -39,9 +42,10 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     pub fn wait_for_program(&self, client: ClientKey, request: &Lock<'_, F>) -> bool {
         let Ok(range) = LockRange::new(request.offset, request.length) else { return false };
         let Ok(record) = self.state.client(client) else { return false };
-        let Ok(client_state) = record.lock() else { return false };
+        let held = &mut Held::nothing();
+        let Ok(mut client_state) = record.lock(held) else { return false };
         let Ok(place) = self.resolve_locker(&client_state, client, request) else { return false };
-        let mut files = self.state.files.lock(request.file);
+        let mut files = self.state.files.lock(client_state.below(), request.file);
         let Some(file) = files.get_mut(request.file) else { return false };
         self.note_wait(client, &record, &place, file, range, request)
     }
@@ -49,7 +53,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// Queues CB_NOTIFY_LOCK for the clients that wait for a lock on a file and that no other
     /// client's lock holds up (RFC 8881 section 20.11).
     pub fn notify_waits(&self, file: &F, effects: &mut Effects<O>) {
-        if let Some(state) = self.state.files.lock(file).get_mut(file) {
+        let held = &mut Held::nothing();
+        if let Some(state) = self.state.files.lock(held, file).get_mut(file) {
             self.notify_lock_waits(state, effects);
         }
     }
@@ -57,7 +62,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// Returns how a range of a file is locked by all clients together, in pieces that follow each
     /// other and cover it.
     pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
-        let files = self.state.files.read(file);
+        let held = &mut Held::nothing();
+        let files = self.state.files.read(held, file);
         match files.get(file) {
             Some(file) => file.ranges.coverage(range),
             None => vec![(range, LockedFor::Nothing)],
@@ -66,18 +72,19 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
 
     /// Tells whether anybody has locked anything of a file.
     pub fn has_locks(&self, file: &F) -> bool {
-        self.state.files.read(file).get(file).is_some_and(|file| file.ranges.len() > 0)
+        let held = &mut Held::nothing();
+        self.state.files.read(held, file).get(file).is_some_and(|file| file.ranges.len() > 0)
     }
 
     /// Returns the ranges that were unlocked or lost since the last call: if no client has locked
     /// them again, the server must unlock them in the kernel as well.
     pub fn take_unlocked(&self) -> Vec<(F, LockRange)> {
-        std::mem::take(&mut *self.state.locks.unlocked.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.state.locks.unlocked.lock())
     }
 
     /// Notes that a range was unlocked; the caller holds the file's stripe.
     pub(crate) fn note_unlocked(&self, file: &F, range: LockRange, effects: &mut Effects<O>) {
         effects.unlocked = true;
-        self.state.locks.unlocked.lock().unwrap_or_else(PoisonError::into_inner).push((file.clone(), range));
+        self.state.locks.unlocked.lock().push((file.clone(), range));
     }
 }

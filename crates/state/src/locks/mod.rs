@@ -15,6 +15,7 @@ use crate::locks::waits::LockWait;
 use crate::locks::waits::Notices;
 use crate::opens::shares::{READ, WRITE};
 use crate::opens::{Open, next_seqid};
+use crate::order::{Held, Leaf};
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::Mutex;
@@ -48,9 +49,9 @@ pub(crate) struct LockTable<F> {
     table: Table<LockState>,
     /// Lock stateids and locked ranges together, for the limit.
     count: AtomicUsize,
-    notices: Notices<F>,
-    /// Ranges that were unlocked, for [`crate::Locks::take_unlocked`]; a leaf of the lock order.
-    unlocked: Mutex<Vec<(F, LockRange)>>,
+    notices: Leaf<Mutex<Notices<F>>>,
+    /// Ranges that were unlocked, for [`crate::Locks::take_unlocked`].
+    unlocked: Leaf<Mutex<Vec<(F, LockRange)>>>,
 }
 
 impl<F> LockTable<F> {
@@ -58,8 +59,8 @@ impl<F> LockTable<F> {
         Self {
             table: Table::new(),
             count: AtomicUsize::new(0),
-            notices: Notices::default(),
-            unlocked: Mutex::default(),
+            notices: Leaf::default(),
+            unlocked: Leaf::default(),
         }
     }
 
@@ -134,8 +135,9 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> bool {
         let Ok(record) = self.state.client(client) else { return false };
-        let Ok(place) = self.resolve_locker(&record.lock_any(), client, request) else { return false };
-        self.state.clients().make_room_for_locks(now, &place.user.tenant, LOCKS_PER_LOCK_MAX, effects)
+        let held = &mut Held::nothing();
+        let Ok(place) = self.resolve_locker(&record.lock_any(held), client, request) else { return false };
+        self.state.clients().make_room_for_locks(held, now, &place.user.tenant, LOCKS_PER_LOCK_MAX, effects)
     }
 
     fn lock_once(
@@ -146,14 +148,17 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> core::result::Result<Stateid4, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let registry = request.reclaim.then(|| self.state.registry());
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry_if(held, request.reclaim);
+        let (registry, held) = registry.split_if();
         let record = self.state.client(client)?;
-        let mut client_state = record.lock()?;
-        let place = self.lock_place(now, client, &record, &client_state, registry.as_deref(), request)?;
-        let mut files = self.state.files.lock(request.file);
+        let mut client_state = record.lock(held)?;
+        let (client_state, held) = client_state.split();
+        let place = self.lock_place(now, client, &record, client_state, registry, request)?;
+        let mut files = self.state.files.lock(held, request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;
-        self.reserve_locks(&client_state, &place.user, request.reclaim)?;
+        self.reserve_locks(client_state, &place.user, request.reclaim)?;
         if !file.waits.is_empty() {
             let name = self.name_of(request, place.owner);
             file.waits.retain(|wait| wait.client != client || wait.name != name);
@@ -161,12 +166,12 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let key = match (place.state, request.locker) {
             (Some(key), _) => key,
             (None, Locker::New { owner, .. }) => {
-                self.new_lock_state(&mut client_state, client, record.id, &place, owner)
+                self.new_lock_state(client_state, client, record.id, &place, owner)
             }
             (None, Locker::Existing(_)) => NOBODY,
         };
         let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.write);
-        let locked = self.change_ranges(&mut client_state, &place.user, file, key, lock);
+        let locked = self.change_ranges(client_state, &place.user, file, key, lock);
         self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // A range that was locked for writing may be free for reading now.
         self.notify_lock_waits(file, effects);
@@ -249,11 +254,12 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     ) -> core::result::Result<(), LockError> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let record = self.state.client(client)?;
-        let owner = record.lock()?.lock_owners.get(owner).copied().unwrap_or(NOBODY);
+        let held = &mut Held::nothing();
+        let owner = record.lock(held)?.lock_owners.get(owner).copied().unwrap_or(NOBODY);
         if self.state.leases().in_grace(now) {
             return Err(Nfsstat4::NFS4ERR_GRACE.into());
         }
-        let files = self.state.files.read(file);
+        let files = self.state.files.read(held, file);
         match files.get(file).and_then(|file| file.ranges.conflict(owner, range, write)) {
             Some(held) => Err(LockError::Denied(self.denied(held))),
             None => Ok(()),
@@ -276,20 +282,22 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     ) -> Result<Stateid4> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut client_state = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
+        let (client_state, held) = client_state.split();
         let key = self.find_lock(client, stateid, file)?;
         let user = self.lock_of(key)?.user;
         // Only a range to the end of the file certainly splits nothing.
         let splits = (offset, length) != (0, u64::MAX);
         // Only the limits refuse a split: a user above its share must be able to unlock.
-        if splits && self.reserve_locks(&client_state, &user, true).is_err() {
+        if splits && self.reserve_locks(client_state, &user, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
-        let mut files = self.state.files.lock(file);
+        let mut files = self.state.files.lock(held, file);
         let unlock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
             Some(state) => {
-                let unlocked = self.change_ranges(&mut client_state, &user, state, key, unlock);
+                let unlocked = self.change_ranges(client_state, &user, state, key, unlock);
                 self.notify_lock_waits(state, effects);
                 self.note_unlocked(file, range, effects);
                 unlocked

@@ -7,7 +7,6 @@ use crate::Locks;
 use crate::files::FileState;
 use crate::locks::ranges::LockRange;
 use crate::slab::SlabKey;
-use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{CallbackTask, ClientKey, Clientid4, Effects};
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -48,30 +47,27 @@ pub struct LockNotice<F> {
     pub owner: Arc<[u8]>,
 }
 
-/// Notices that are under way. Its lock is a leaf.
+/// Notices that are under way, and the number of the last one.
 #[derive(Debug)]
-pub(crate) struct Notices<F>(Mutex<(u64, BTreeMap<u64, LockNotice<F>>)>);
+pub(crate) struct Notices<F> {
+    last: u64,
+    all: BTreeMap<u64, LockNotice<F>>,
+}
 
 impl<F> Default for Notices<F> {
     fn default() -> Self {
-        Self(Mutex::new((0, BTreeMap::new())))
+        Self { last: 0, all: BTreeMap::new() }
     }
 }
 
 impl<F> Notices<F> {
-    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, LockNotice<F>>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn insert(&self, notice: LockNotice<F>) -> Option<NoticeKey> {
-        let mut notices = self.lock();
-        let (last, all) = &mut *notices;
-        if all.len() >= NOTICES_MAX {
+    fn insert(&mut self, notice: LockNotice<F>) -> Option<NoticeKey> {
+        if self.all.len() >= NOTICES_MAX {
             return None;
         }
-        *last += 1;
-        all.insert(*last, notice);
-        Some(NoticeKey(*last))
+        self.last += 1;
+        self.all.insert(self.last, notice);
+        Some(NoticeKey(self.last))
     }
 }
 
@@ -94,7 +90,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let free = |wait: &mut LockWait<F>| ranges.conflict(wait.owner, wait.range, wait.write).is_none();
         for wait in file.waits.extract_if(.., free) {
             let LockWait { file, client, clientid, name: owner, .. } = wait;
-            if let Some(notice) = self.state.locks.notices.insert(LockNotice { file, clientid, owner }) {
+            let notice = self.state.locks.notices.lock().insert(LockNotice { file, clientid, owner });
+            if let Some(notice) = notice {
                 effects.callbacks.push(CallbackTask::NotifyLock { client, notice });
             }
         }
@@ -102,12 +99,12 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
 
     /// Returns the arguments of CB_NOTIFY_LOCK.
     pub fn lock_notice(&self, notice: NoticeKey) -> Option<LockNotice<F>> {
-        self.state.locks.notices.lock().1.get(&notice.0).cloned()
+        self.state.locks.notices.lock().all.get(&notice.0).cloned()
     }
 
     /// Forgets a notice that was answered, or could not be sent.
     pub fn lock_notice_done(&self, notice: NoticeKey) {
-        self.state.locks.notices.lock().1.remove(&notice.0);
+        self.state.locks.notices.lock().all.remove(&notice.0);
     }
 }
 

@@ -2,9 +2,10 @@
 //! reasons.
 
 use crate::Opens;
-use crate::clients::ClientState;
+use crate::clients::{ClientGuard, ClientState};
 use crate::opens::next_seqid;
 use crate::opens::shares::share;
+use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -27,10 +28,11 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         deny: u32,
     ) -> Result<Stateid4> {
         let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let _books = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
         let key = self.find_open(client, stateid, file)?;
         let target = share(access, deny)?;
-        let mut files = self.state.files.lock(file);
+        let mut files = self.state.files.lock(client_state.below(), file);
         let shrunk = self.state.opens.table.write(key, |open| {
             open.seen = open.seen.within(target).ok_or(Nfsstat4::NFS4ERR_INVAL)?;
             open.seqid = next_seqid(open.seqid);
@@ -58,7 +60,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> Result<Stateid4> {
         let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut client_state = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
         let key = self.find_open(client, stateid, file)?;
         self.remove_open(&mut client_state, key, effects);
         Ok(Stateid4::INVALID)
@@ -77,9 +80,15 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
 
     /// Removes an open with its lock stateids. I/O by its stateid ends before others get access
     /// that it denied.
-    pub(crate) fn remove_open(&self, client_state: &mut ClientState, key: SlabKey, effects: &mut Effects<O>) {
+    pub(crate) fn remove_open(
+        &self,
+        client_state: &mut ClientGuard<'_>,
+        key: SlabKey,
+        effects: &mut Effects<O>,
+    ) {
+        let (client_state, held) = client_state.split();
         let Some(file_name) = self.state.opens.table.read(key, |open| open.file.clone()) else { return };
-        let mut files = self.state.files.lock(&file_name);
+        let mut files = self.state.files.lock(held, &file_name);
         let Some(open) = self.state.opens.table.remove(key) else { return };
         self.state.opens.count.fetch_sub(1, Relaxed);
         client_state.opens.remove(&key);
@@ -102,7 +111,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     }
 
     /// Removes all opens of a client.
-    pub(crate) fn remove_opens(&self, client_state: &mut ClientState, effects: &mut Effects<O>) {
+    pub(crate) fn remove_opens(&self, client_state: &mut ClientGuard<'_>, effects: &mut Effects<O>) {
         for key in client_state.opens.clone() {
             self.remove_open(client_state, key, effects);
         }

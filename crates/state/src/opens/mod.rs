@@ -12,6 +12,7 @@ use crate::clients::{Client, ClientState};
 use crate::files::{FileState, FilesOfStripe};
 use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
 use crate::opens::shares::{SeenShares, Share};
+use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
@@ -170,10 +171,12 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         owner: &[u8],
         claim: OpenClaim,
     ) -> Result<()> {
-        let registry = (claim == OpenClaim::Previous).then(|| self.state.registry());
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry_if(held, claim == OpenClaim::Previous);
+        let (registry, held) = registry.split_if();
         let record = self.state.client(client)?;
-        let client_state = record.lock()?;
-        self.check_allowed(now, &record, &client_state, registry.as_deref(), opener, owner, claim)
+        let client_state = record.lock(held)?;
+        self.check_allowed(now, &record, &client_state, registry, opener, owner, claim)
     }
 
     #[allow(
@@ -230,12 +233,15 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         take: impl FnOnce(&O) -> R,
         effects: &mut Effects<O>,
     ) -> Result<(u32, Option<R>)> {
-        let registry = (request.claim == OpenClaim::Previous).then(|| self.state.registry());
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry_if(held, request.claim == OpenClaim::Previous);
+        let (registry, held) = registry.split_if();
         let record = self.state.client(client)?;
-        let client_state = record.lock()?;
-        self.check_request(now, &record, &client_state, registry.as_deref(), request)?;
-        let files = self.state.files.read(request.file);
-        let granted = self.grant(now, client, &client_state, files.get(request.file), request, effects)?;
+        let mut client_state = record.lock(held)?;
+        let (client_state, held) = client_state.split();
+        self.check_request(now, &record, client_state, registry, request)?;
+        let files = self.state.files.read(held, request.file);
+        let granted = self.grant(now, client, client_state, files.get(request.file), request, effects)?;
         let payload =
             granted.own.and_then(|own| self.state.opens.table.read(own.key, |open| take(&open.payload)));
         Ok((granted.needed, payload))
@@ -328,12 +334,15 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         payload_access: u32,
         effects: &mut Effects<O>,
     ) -> Result<OpenOutcome> {
-        let registry = (request.claim == OpenClaim::Previous).then(|| self.state.registry());
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry_if(held, request.claim == OpenClaim::Previous);
+        let (registry, held) = registry.split_if();
         let record = self.state.client(client)?;
-        let mut client_state = record.lock()?;
-        self.check_request(now, &record, &client_state, registry.as_deref(), request)?;
-        let mut files = self.state.files.lock(request.file);
-        let granted = self.grant(now, client, &client_state, files.get(request.file), request, effects)?;
+        let mut client_state = record.lock(held)?;
+        let (client_state, held) = client_state.split();
+        self.check_request(now, &record, client_state, registry, request)?;
+        let mut files = self.state.files.lock(held, request.file);
+        let granted = self.grant(now, client, client_state, files.get(request.file), request, effects)?;
         let had = granted.own.map_or(0, |own| own.payload_access);
         if granted.needed & !had != 0 && granted.needed & !payload_access != 0 {
             return Ok(OpenOutcome::Reopen(granted.needed));
@@ -342,7 +351,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
             (Some(own), Some(file)) => self.widen(file, own, granted.share, payload, payload_access),
             _ => {
                 let open = NewOpen { client, clientid: record.id, share: granted.share, payload_access };
-                self.open_first(&mut client_state, &mut files, request, open, payload)
+                self.open_first(client_state, &mut files, request, open, payload)
             }
         };
         stateid.map(OpenOutcome::Opened)

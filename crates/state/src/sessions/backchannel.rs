@@ -1,8 +1,9 @@
 //! The backchannel's parameters (RFC 8881 sections 2.10.3.1 and 18.33).
 
 use crate::Callbacks;
+use crate::order::{Before, ConnectionLevel, Guard, Held, LeafLevel};
 use crate::sessions::{Callback, Session, nanoseconds};
-use crate::sync::{MutexGuard, PoisonError};
+use crate::sync::MutexGuard;
 use crate::{Limits, Nfsstat4, Result, Sessionid4};
 use std::hash::Hash;
 use std::time::Duration;
@@ -106,8 +107,8 @@ pub(crate) enum Ability {
 }
 
 impl Session {
-    fn callback(&self) -> MutexGuard<'_, Callback> {
-        self.callback.lock().unwrap_or_else(PoisonError::into_inner)
+    fn callback(&self) -> Guard<MutexGuard<'_, Callback>, LeafLevel> {
+        self.callback.lock()
     }
 
     pub(crate) fn ability(&self) -> Ability {
@@ -122,11 +123,15 @@ impl Session {
     }
 
     /// Returns the backchannel if it works, by another connection than `besides`.
-    pub(crate) fn back_channel(&self, besides: Option<u64>) -> Option<BackChannel> {
+    pub(crate) fn back_channel(
+        &self,
+        held: &mut Held<impl Before<ConnectionLevel>>,
+        besides: Option<u64>,
+    ) -> Option<BackChannel> {
         if self.ability() == Ability::Unable {
             return None;
         }
-        let connection = self.back_connection(besides)?;
+        let connection = self.back_connection(held, besides)?;
         let Callback { program, security } = self.callback().clone();
         Some(BackChannel { program, security, minor_version: self.minor_version, connection })
     }
@@ -136,13 +141,13 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// Returns the handles (gcbp_handle_from_server) of the contexts that callbacks go by.
     pub fn callback_contexts(&self) -> Vec<Vec<u8>> {
         let mut handles = Vec::new();
-        self.state.sessions.table.each(|_, session| {
+        for session in self.state.sessions.all() {
             for security in &session.callback().security {
                 if let CallbackSecurity::Gss { handle_from_server, .. } = security {
                     handles.push(handle_from_server.clone());
                 }
             }
-        });
+        }
         handles
     }
 
@@ -159,7 +164,8 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     ) -> Result<()> {
         let session = self.state.sessions().session(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
         let mut security = CallbackSecurity::kept(security, &self.state.limits);
-        let mut connections = session.connections_mut();
+        let held = &mut Held::nothing();
+        let mut connections = session.connections_mut(held);
         let mut callback = session.callback();
         let earlier: Vec<_> =
             callback.security.drain(..).filter(|earlier| !security.contains(earlier)).collect();

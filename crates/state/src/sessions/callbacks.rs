@@ -6,13 +6,14 @@
 //! is lost the sequence id is used again, since the client may not have seen it.
 
 use crate::Callbacks;
+use crate::order::{Held, Leaf, NothingHeld};
 use crate::sessions::backchannel::Ability;
 use crate::sessions::{Connection, Session};
+use crate::sync::Mutex;
 use crate::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{BackChannel, ClientKey, Sessionid4};
 use nfs4::{
     SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRING,
@@ -77,17 +78,13 @@ struct BackSlot {
 
 /// The slots of a session's backchannel, made when the first of them is used.
 #[derive(Debug, Default)]
-pub(crate) struct BackSlots(Mutex<Vec<BackSlot>>);
+pub(crate) struct BackSlots(Leaf<Mutex<Vec<BackSlot>>>);
 
 impl BackSlots {
-    fn lock(&self) -> MutexGuard<'_, Vec<BackSlot>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the lowest free slot of so many; returns it with its sequence id and the highest slot
     /// in use.
     fn take(&self, count: u32) -> Option<(u32, u32, u32)> {
-        let mut slots = self.lock();
+        let mut slots = self.0.lock();
         let free = slots.iter().position(|slot| !slot.busy && !slot.misordered);
         let place = match free {
             Some(place) => place,
@@ -106,7 +103,7 @@ impl BackSlots {
 
     /// Frees a slot; returns whether all of so many are of no use any more.
     fn free(&self, slot: u32, end: CallbackEnd, count: u32) -> bool {
-        let mut slots = self.lock();
+        let mut slots = self.0.lock();
         if let Some(slot) = slots.get_mut(slot as usize) {
             slot.busy = false;
             slot.misordered |= end == CallbackEnd::Misordered;
@@ -194,8 +191,8 @@ impl Session {
     }
 
     /// Takes a slot and a connection for a callback.
-    fn begin_callback(self: &Arc<Self>) -> Result<BackCall, NoBackChannel> {
-        let channel = self.back_channel(None).ok_or(NoBackChannel::Down)?;
+    fn begin_callback(self: &Arc<Self>, held: &mut Held<NothingHeld>) -> Result<BackCall, NoBackChannel> {
+        let channel = self.back_channel(held, None).ok_or(NoBackChannel::Down)?;
         let taken = self.back_slots.take(self.back.requests).ok_or(NoBackChannel::Busy)?;
         let (slotid, sequenceid, highest_slotid) = taken;
         Ok(BackCall { session: Arc::clone(self), slotid, sequenceid, highest_slotid, channel })
@@ -208,13 +205,14 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// # Errors
     /// [`NoBackChannel`].
     pub fn begin_callback(&self, client: ClientKey) -> Result<BackCall, NoBackChannel> {
-        let sessions = match self.state.registry().client(client) {
+        let held = &mut Held::nothing();
+        let sessions = match self.state.registry(held).client(client) {
             Ok(enrolled) => self.state.clients().sessions_of(enrolled),
             Err(_) => return Err(NoBackChannel::Down),
         };
         let mut why = NoBackChannel::Down;
         for session in sessions {
-            match session.begin_callback() {
+            match session.begin_callback(held) {
                 Ok(call) => return Ok(call),
                 Err(NoBackChannel::Busy) => why = NoBackChannel::Busy,
                 Err(NoBackChannel::Down) => {}
@@ -228,14 +226,15 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// # Errors
     /// [`NoBackChannel`].
     pub fn begin_probe(&self, sessionid: &Sessionid4) -> Result<BackCall, NoBackChannel> {
-        self.state.sessions().session(sessionid).map_err(|_| NoBackChannel::Down)?.begin_callback()
+        let session = self.state.sessions().session(sessionid).map_err(|_| NoBackChannel::Down)?;
+        session.begin_callback(&mut Held::nothing())
     }
 
     /// Moves a callback to another connection of its session, because the one that it was sent on
     /// is gone or silent; false when there is none. There it is a retry: slot and sequence id stay
     /// (RFC 8881 section 2.10.6.2).
     pub fn redirect_callback(&self, call: &mut BackCall) -> bool {
-        match call.session.back_channel(Some(call.channel.connection)) {
+        match call.session.back_channel(&mut Held::nothing(), Some(call.channel.connection)) {
             Some(channel) => {
                 call.channel = channel;
                 true
@@ -247,7 +246,8 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// Notes that the connection of a callback does not carry callbacks; BIND_CONN_TO_SESSION makes
     /// good for that.
     pub fn callback_unanswered(&self, call: &BackCall) {
-        let mut connections = call.session.connections_mut();
+        let held = &mut Held::nothing();
+        let mut connections = call.session.connections_mut(held);
         let connection = connections.iter_mut().find(|connection| connection.id == call.channel.connection);
         if let Some(connection) = connection {
             connection.silent = true;

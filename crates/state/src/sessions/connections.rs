@@ -1,9 +1,10 @@
 //! Associations of connections and sessions (RFC 8881 sections 2.10.3.1 and 18.34).
 
 use crate::Sessions;
+use crate::order::{Before, ConnectionLevel, Guard, Held, Leaf, LeafLevel, NothingHeld, RegistryLevel};
 use crate::sessions::{Connection, Session};
 use crate::slab::SlabKey;
-use crate::sync::{Mutex, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{Mutex, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Caller, Nfsstat4, Result, Sessionid4, StateProtect};
 use nfs4::NfsOpnum4;
 use std::collections::BTreeMap;
@@ -64,26 +65,41 @@ impl Connection {
 }
 
 impl Session {
-    fn connections(&self) -> RwLockReadGuard<'_, Vec<Connection>> {
-        self.connections.read().unwrap_or_else(PoisonError::into_inner)
+    fn connections<'g>(
+        &'g self,
+        held: &'g mut Held<impl Before<ConnectionLevel>>,
+    ) -> Guard<RwLockReadGuard<'g, Vec<Connection>>, ConnectionLevel> {
+        self.connections.read(held)
     }
 
-    pub(crate) fn connections_mut(&self) -> RwLockWriteGuard<'_, Vec<Connection>> {
-        self.connections.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn connections_mut<'g>(
+        &'g self,
+        held: &'g mut Held<impl Before<ConnectionLevel>>,
+    ) -> Guard<RwLockWriteGuard<'g, Vec<Connection>>, ConnectionLevel> {
+        self.connections.write(held)
     }
 
     /// Returns a connection that carries callbacks, another than `besides`.
-    pub(crate) fn back_connection(&self, besides: Option<u64>) -> Option<u64> {
-        let connections = self.connections();
+    pub(crate) fn back_connection(
+        &self,
+        held: &mut Held<impl Before<ConnectionLevel>>,
+        besides: Option<u64>,
+    ) -> Option<u64> {
+        let connections = self.connections(held);
         let carries = |c: &&Connection| c.back && !c.silent && Some(c.id) != besides;
         connections.iter().find(carries).map(|connection| connection.id)
     }
 
     /// Checks the connection of a SEQUENCE: a client that listed BIND_CONN_TO_SESSION in
     /// spo_must_enforce binds its connections itself.
-    pub(crate) fn check_connection(&self, connection: u64) -> Result<()> {
+    pub(crate) fn check_connection(
+        &self,
+        held: &mut Held<impl Before<ConnectionLevel>>,
+        connection: u64,
+    ) -> Result<()> {
         let bound = |c: &Connection| c.id == connection && c.fore && c.explicit;
-        if self.record.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION) && !self.connections().iter().any(bound) {
+        let enforced = self.record.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION);
+        if enforced && !self.connections(held).iter().any(bound) {
             return Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
         }
         Ok(())
@@ -99,19 +115,18 @@ type Associations = BTreeMap<u64, Vec<SlabKey>>;
 /// The sessions of a connection, so that all of them forget it when it is closed.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
-    stripes: [Mutex<Associations>; STRIPES],
+    stripes: [Leaf<Mutex<Associations>>; STRIPES],
 }
 
 impl ConnectionTable {
     pub(crate) fn new() -> Self {
-        Self { stripes: std::array::from_fn(|_| Mutex::default()) }
+        Self { stripes: std::array::from_fn(|_| Leaf::default()) }
     }
 
-    /// Locks the part of a connection: nothing else is locked under it.
-    fn stripe(&self, connection: u64) -> MutexGuard<'_, Associations> {
+    /// Locks the part of a connection.
+    fn stripe(&self, connection: u64) -> Guard<MutexGuard<'_, Associations>, LeafLevel> {
         // The remainder is below the number of stripes.
-        let stripe = &self.stripes[(connection % STRIPES as u64) as usize];
-        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stripes[(connection % STRIPES as u64) as usize].lock()
     }
 
     fn associate(&self, connection: u64, session: SlabKey) {
@@ -135,7 +150,7 @@ impl ConnectionTable {
 
     #[cfg(test)]
     pub(crate) fn lens(&self) -> (usize, usize) {
-        let stripes = self.stripes.iter().map(|stripe| stripe.lock().unwrap());
+        let stripes = self.stripes.iter().map(Leaf::<Mutex<_>>::lock);
         stripes.fold((0, 0), |(connections, sessions), stripe| {
             (connections + stripe.len(), sessions + stripe.values().map(Vec::len).sum::<usize>())
         })
@@ -155,7 +170,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         direction: ChannelDirection,
     ) -> Result<Bound> {
         // So that the session does not go in the middle of it.
-        let _registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        let held = registry.below();
         let session = self.session(sessionid)?;
         let client = &session.record;
         if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
@@ -163,15 +180,17 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         }
         let wanted = direction.best();
         let explicit = |c: &&Connection| c.id == caller.connection && c.explicit;
-        let bound = session.connections().iter().find(explicit).map(|connection| connection.bound());
+        let bound = session.connections(held).iter().find(explicit).map(|connection| connection.bound());
         match bound {
             None => {
-                self.associate(&session, caller.connection, wanted != Bound::Back, wanted != Bound::Fore);
+                let (fore, back) = (wanted != Bound::Back, wanted != Bound::Fore);
+                self.associate(held, &session, caller.connection, fore, back);
                 Ok(wanted)
             }
             Some(bound) if direction.accepts(bound) => {
                 // The client may say it again because callbacks did not get through.
-                self.associate(&session, caller.connection, bound != Bound::Back, bound != Bound::Fore);
+                let (fore, back) = (bound != Bound::Back, bound != Bound::Fore);
+                self.associate(held, &session, caller.connection, fore, back);
                 Ok(bound)
             }
             Some(_) => Err(Nfsstat4::NFS4ERR_INVAL),
@@ -180,9 +199,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
 
     /// Forgets a connection that is closed.
     pub fn connection_closed(&self, connection: u64) {
+        let held = &mut Held::nothing();
         for key in self.state.sessions.connections.take(connection) {
             if let Some(session) = self.state.sessions.table.get(key) {
-                let mut connections = session.connections_mut();
+                let mut connections = session.connections_mut(held);
                 connections.retain(|other| other.id != connection);
                 session.update_path(&connections);
             }
@@ -191,12 +211,17 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
 
     /// Associates the connection of a good SEQUENCE with the fore channel, if it is not associated
     /// yet.
-    pub(crate) fn associate_by_sequence(&self, session: &Session, connection: u64) {
+    pub(crate) fn associate_by_sequence(
+        &self,
+        held: &mut Held<NothingHeld>,
+        session: &Session,
+        connection: u64,
+    ) {
         let known = |connections: &[Connection]| connections.iter().any(|other| other.id == connection);
-        if known(&session.connections()) {
+        if known(&session.connections(held)) {
             return;
         }
-        let mut connections = session.connections_mut();
+        let mut connections = session.connections_mut(held);
         if !known(&connections) {
             let bound =
                 Connection { id: connection, fore: true, back: false, explicit: false, silent: false };
@@ -205,9 +230,16 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     }
 
     /// Associates a connection because the client asked for it.
-    pub(crate) fn associate(&self, session: &Session, connection: u64, fore: bool, back: bool) {
+    pub(crate) fn associate(
+        &self,
+        held: &mut Held<RegistryLevel>,
+        session: &Session,
+        connection: u64,
+        fore: bool,
+        back: bool,
+    ) {
         let bound = Connection { id: connection, fore, back, explicit: true, silent: false };
-        let mut connections = session.connections_mut();
+        let mut connections = session.connections_mut(held);
         match connections.iter_mut().find(|other| other.id == connection) {
             Some(existing) => *existing = bound,
             None => self.add_connection(session, &mut connections, bound),
@@ -230,8 +262,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     }
 
     /// Dissolves all associations of a session that is closed for good.
-    pub(crate) fn forget_connections(&self, session: &Session) {
-        let mut connections = session.connections_mut();
+    pub(crate) fn forget_connections(&self, held: &mut Held<RegistryLevel>, session: &Session) {
+        let mut connections = session.connections_mut(held);
         let forgotten = std::mem::take(&mut *connections);
         session.update_path(&[]);
         drop(connections);

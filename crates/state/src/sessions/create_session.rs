@@ -2,8 +2,9 @@
 
 use crate::Sessions;
 use crate::clients::Client;
-use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::registry::{Enrolled, RegistryGuard};
 use crate::clients::tenants::{Tenant, is_of};
+use crate::order::{Held, Leaf, Ordered, RegistryLevel};
 use crate::sessions::callbacks::{BackSlots, PathStatus};
 use crate::sessions::memory::{CountedMemory, Pressure, TIGHT_PART};
 use crate::sessions::slots::Slots;
@@ -98,12 +99,13 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         random: u64,
         effects: &mut Effects<O>,
     ) -> Result<CreateSessionOk> {
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
         let (key, client) = registry.by_id(args.clientid)?;
         check_principal(client, caller)?;
         if args.sequence == client.create_sequence && !depends_on_args(&client.create_reply) {
             let reply = client.create_reply.clone();
-            return self.replay_create_session(caller, reply);
+            return self.replay_create_session(registry.below(), caller, reply);
         }
         if args.sequence.wrapping_sub(client.create_sequence) > 1 {
             return Err(Nfsstat4::NFS4ERR_SEQ_MISORDERED);
@@ -116,17 +118,17 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         reply
     }
 
-    /// The cached result; the connection may be a new one and is associated as the first was. (The
-    /// registry is held.)
+    /// The cached result; the connection may be a new one and is associated as the first was.
     fn replay_create_session(
         &self,
+        held: &mut Held<RegistryLevel>,
         caller: &Caller<'_>,
         reply: Result<Box<CreateSessionOk>>,
     ) -> Result<CreateSessionOk> {
         let reply = *reply?;
         if let Ok(session) = self.session(&reply.sessionid) {
             let back = reply.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0;
-            self.associate(&session, caller.connection, true, back);
+            self.associate(held, &session, caller.connection, true, back);
         }
         Ok(reply)
     }
@@ -134,7 +136,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     #[allow(clippy::too_many_arguments)]
     fn new_session(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         now: Duration,
         key: ClientKey,
         caller: &Caller<'_>,
@@ -157,7 +159,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let session = self.insert_session(now, key, &client.record, fore, back, args, random);
         client.sessions.push(session.key);
         let flags = args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
-        self.associate(&session, caller.connection, true, flags != 0);
+        self.associate(registry.below(), &session, caller.connection, true, flags != 0);
         Ok(CreateSessionOk { sessionid: session.id, sequence: args.sequence, flags, fore, back })
     }
 
@@ -168,7 +170,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// NFS4ERR_DELAY while there is no room.
     fn make_room_for_session(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         now: Duration,
         tenant: &Arc<Tenant>,
         effects: &mut Effects<O>,
@@ -212,8 +214,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
                 back: ChannelAttrs { requests: back.requests.min(self.state.limits.back_slots_max), ..back },
                 slots: Slots::new(fore.requests),
                 activity: SessionActivity::default(),
-                connections: RwLock::default(),
-                callback: Mutex::new(callback),
+                connections: Ordered::new(RwLock::default()),
+                callback: Leaf::new(Mutex::new(callback)),
                 minor_version: args.minor_version,
                 back_slots: BackSlots::default(),
                 path,
@@ -229,7 +231,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// with all that it has.
     pub(crate) fn confirm_client(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         now: Duration,
         key: ClientKey,
         effects: &mut Effects<O>,
@@ -242,10 +244,11 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let owner = record.owner.clone();
         let mut recorded = registry.may_reclaim(&record);
         if let Some(old) = registry.confirmed.get(&owner).copied() {
-            let earlier = registry.client(old)?;
-            if !registry.is_of(&earlier.record, &record.creator) {
+            let (known, held) = registry.split();
+            let earlier = known.client(old)?;
+            if !known.is_of(&earlier.record, &record.creator) {
                 // It was confirmed after this record was made.
-                self.state.clients().make_way(registry, now, earlier, &record.creator)?;
+                self.state.clients().make_way(known, held, now, earlier, &record.creator)?;
             }
             // The record on stable storage is of its creator.
             let same = earlier.record.creator.hash == record.creator.hash;

@@ -2,6 +2,7 @@
 
 use crate::Clients;
 use crate::Sessions;
+use crate::order::Held;
 use crate::{Caller, Clientid4, Effects, Nfsstat4, Result, Sessionid4, StateProtect};
 use nfs4::NfsOpnum4;
 use std::hash::Hash;
@@ -20,7 +21,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         sessionid: &Sessionid4,
         own: Option<&Sessionid4>,
     ) -> Result<()> {
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
         let session = self.session(sessionid)?;
         let client = &session.record;
         if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
@@ -31,7 +33,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         // destroys its session over whatever connection it has, by unmount often a new one that has
         // carried none. It takes a refusal for the end of the session, and then asks for ten
         // seconds why its client id is busy.
-        session.check_connection(caller.connection)?;
+        session.check_connection(registry.below(), caller.connection)?;
         if !session.activity.close(u32::from(own == Some(sessionid))) {
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
@@ -52,7 +54,9 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         clientid: Clientid4,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut guard = self.state.registry(held);
+        let (registry, held) = guard.split();
         let (key, client) = registry.by_id(clientid)?;
         let record = &client.record;
         // Without state protection nothing else says whose the id is, and other flavors than krb5p
@@ -61,10 +65,10 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         if enforced || !record.creator.is(caller) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
-        if !client.sessions.is_empty() || record.holds_state() {
+        if !client.sessions.is_empty() || record.holds_state(held) {
             return Err(Nfsstat4::NFS4ERR_CLIENTID_BUSY);
         }
-        self.remove_client(&mut registry, key, true, effects);
+        self.remove_client(&mut guard, key, true, effects);
         Ok(())
     }
 }

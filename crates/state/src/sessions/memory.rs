@@ -2,7 +2,7 @@
 //! largest holders give back first (RFC 8881 section 2.10.6.1).
 
 use crate::Sessions;
-use crate::clients::registry::Registry;
+use crate::clients::registry::{Registry, RegistryGuard};
 use crate::clients::tenants::{Tenant, TenantPool, is_of};
 use crate::sessions::Session;
 use crate::sessions::create_session::ChannelAttrs;
@@ -172,9 +172,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         if retires {
             registry.retired_at = now;
         }
-        let mut sessions = Vec::new();
-        self.state.sessions.table.each(|_, session| sessions.push(Arc::clone(session)));
-        for session in &sessions {
+        for session in &self.state.sessions.all() {
             if retires
                 && let Some(used) = session.activity.outstanding.turn()
                 && self.pressure(&session.record.tenant) > Pressure::None
@@ -190,7 +188,12 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Takes back memory for one more session of a tenant that has used up its share: removes
     /// unused sessions of the largest tenant, or of the tenant itself where it has its fair part.
     /// Returns whether any went.
-    pub(crate) fn free_sessions(&self, registry: &mut Registry, now: Duration, tenant: &Arc<Tenant>) -> bool {
+    pub(crate) fn free_sessions(
+        &self,
+        registry: &mut RegistryGuard<'_>,
+        now: Duration,
+        tenant: &Arc<Tenant>,
+    ) -> bool {
         let fair = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
         let largest = || self.state.tenants.largest(|tenant| &tenant.memory);
         let Some(victim) = (if fair { largest() } else { Some(Arc::clone(tenant)) }) else { return false };
@@ -221,12 +224,17 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// those without state or waiting requests, first unconfirmed ones, then unused ones, each the
     /// oldest first. They belong to the largest tenant, or to the tenant itself where it has its
     /// fair part.
-    pub(crate) fn unused_clients(&self, registry: &Registry, tenant: &Arc<Tenant>) -> Vec<ClientKey> {
+    pub(crate) fn unused_clients(
+        &self,
+        registry: &mut RegistryGuard<'_>,
+        tenant: &Arc<Tenant>,
+    ) -> Vec<ClientKey> {
         let fair = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
         let largest = || self.state.tenants.largest(|tenant| &tenant.clients);
         let Some(victim) = (if fair { largest() } else { Some(Arc::clone(tenant)) }) else {
             return Vec::new();
         };
+        let (registry, held) = registry.split();
         let members = registry.clients.iter();
         let members = members.filter(|(_, client)| Arc::ptr_eq(&client.record.tenant, &victim));
         let (mut all, mut unused) = (0, Vec::new());
@@ -235,7 +243,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
             let sessions = self.state.clients().sessions_of(client);
             let is_idle = client.activities(&sessions).all(|activity| activity.running() == 0);
             let reclaims = registry.may_reclaim(&client.record);
-            if is_idle && !reclaims && !client.record.holds_state() {
+            if is_idle && !reclaims && !client.record.holds_state(held) {
                 let used = client.activities(&sessions).any(|activity| activity.renewed() > Duration::ZERO);
                 unused.push((client.confirmed, used, self.state.clients().renewed(client), *key));
             }
@@ -251,7 +259,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// NFS4ERR_DELAY while there is no room.
     pub(crate) fn make_room_for_client(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         now: Duration,
         caller: &Caller<'_>,
         effects: &mut Effects<O>,
@@ -280,16 +288,17 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Removes a client without state; returns false if it is in use by now.
     fn remove_unused_client(
         &self,
-        registry: &mut Registry,
+        registry: &mut RegistryGuard<'_>,
         key: ClientKey,
         effects: &mut Effects<O>,
     ) -> bool {
-        let Ok(client) = registry.client(key) else { return false };
+        let (known, held) = registry.split();
+        let Ok(client) = known.client(key) else { return false };
         if !self.state.clients().close_gates(client) {
             return false;
         }
         // An OPEN may have come and gone before the gates were closed.
-        if client.record.holds_state() {
+        if client.record.holds_state(held) {
             self.state.clients().reopen_gates(client);
             return false;
         }

@@ -11,7 +11,8 @@ pub(crate) mod slots;
 
 use crate::Sessions;
 use crate::clients::Client;
-use crate::clients::registry::Registry;
+use crate::clients::registry::RegistryGuard;
+use crate::order::{ConnectionLevel, Leaf, Ordered};
 use crate::sessions::callbacks::{BackSlots, PathStatus};
 use crate::sessions::connections::ConnectionTable;
 use crate::sessions::memory::{CountedMemory, Outstanding};
@@ -40,8 +41,8 @@ pub(crate) struct Session {
     pub(crate) back: ChannelAttrs,
     pub(crate) slots: Slots,
     pub(crate) activity: SessionActivity,
-    pub(crate) connections: RwLock<Vec<Connection>>,
-    pub(crate) callback: Mutex<Callback>,
+    pub(crate) connections: Ordered<RwLock<Vec<Connection>>, ConnectionLevel>,
+    pub(crate) callback: Leaf<Mutex<Callback>>,
     pub(crate) minor_version: u32,
     pub(crate) back_slots: BackSlots,
     pub(crate) path: PathStatus,
@@ -75,6 +76,13 @@ impl SessionTable {
         self.table.get(key)
     }
 
+    /// Returns all sessions, stripe by stripe.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        let mut all = Vec::new();
+        self.table.each(|_, session| all.push(Arc::clone(session)));
+        all
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
@@ -93,7 +101,7 @@ impl SessionTable {
 
     #[cfg(test)]
     pub(crate) fn each(&self, mut run: impl FnMut(&Session)) {
-        self.table.each(|_, session| run(session));
+        self.all().iter().for_each(|session| run(session));
     }
 
     /// Counts connections and their associations.
@@ -236,11 +244,11 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
 
     /// Removes a session with its reply cache and associations; its client stays. Requests that run
     /// on it end quietly.
-    pub(crate) fn remove_session(&self, registry: &mut Registry, key: SlabKey) {
+    pub(crate) fn remove_session(&self, registry: &mut RegistryGuard<'_>, key: SlabKey) {
         let Some(session) = self.state.sessions.table.remove(key) else { return };
         session.activity.close(u32::MAX);
         self.discount_session(&session);
-        self.forget_connections(&session);
+        self.forget_connections(registry.below(), &session);
         if let Some(enrolled) = registry.clients.get_mut(&session.client) {
             enrolled.sessions.retain(|other| *other != key);
             enrolled.renewed = enrolled.renewed.max(session.activity.renewed());

@@ -1,6 +1,7 @@
 //! SEQUENCE (RFC 8881 sections 2.10.6 and 18.46): exactly-once semantics by slots.
 
 use crate::Sessions;
+use crate::order::{Held, NothingHeld};
 use crate::sessions::Session;
 use crate::sessions::memory::{Pressure, TIGHT_PART};
 use crate::sessions::slots::{SlotCheck, SlotState};
@@ -101,17 +102,18 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     ) -> Result<Sequenced> {
         // Here, and not only in housekeeping: the records of clients that have not reclaimed must
         // be off stable storage before the first conflicting operation is answered.
-        self.state.leases().end_grace_if_over(None, now, effects);
+        let held = &mut Held::nothing();
+        self.state.leases().end_grace_in_time(held, now, effects);
         let session = self.session(&args.sessionid)?;
-        session.check_connection(caller.connection)?;
+        session.check_connection(held, caller.connection)?;
         if args.slotid >= session.fore.requests {
             return Err(Nfsstat4::NFS4ERR_BADSLOT);
         }
         if args.slotid > args.highest_slotid {
             return Err(Nfsstat4::NFS4ERR_BAD_HIGH_SLOT);
         }
-        self.enter(&session)?;
-        match self.use_slot(now, caller, args, &session) {
+        self.enter(held, &session)?;
+        match self.use_slot(held, now, caller, args, &session) {
             Ok(SlotCheck::New) => {
                 if session.path.take_untried() {
                     effects.callbacks.push(CallbackTask::Probe { sessionid: session.id });
@@ -130,10 +132,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     }
 
     /// Counts a request in, so that its session and client do not go for lack of requests.
-    fn enter(&self, session: &Session) -> Result<()> {
+    fn enter(&self, held: &mut Held<NothingHeld>, session: &Session) -> Result<()> {
         while !session.activity.enter() {
             // The thread that closed the gate may open it again; it holds the registry until then.
-            drop(self.state.registry());
+            drop(self.state.registry(held));
             if session.activity.is_closed() {
                 return Err(Nfsstat4::NFS4ERR_BADSESSION);
             }
@@ -144,6 +146,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Puts a new request on its slot, or returns the cached reply of the one that it repeats.
     fn use_slot(
         &self,
+        held: &mut Held<NothingHeld>,
         now: Duration,
         caller: &Caller<'_>,
         args: &Sequence,
@@ -163,7 +166,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         drop(slot);
         // The last reply is freed without the slot's lock.
         drop(last);
-        self.associate_by_sequence(session, caller.connection);
+        self.associate_by_sequence(held, session, caller.connection);
         session.activity.renew(now);
         session.activity.outstanding.note(args.highest_slotid);
         Ok(check)

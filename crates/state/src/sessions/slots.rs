@@ -1,7 +1,8 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
+use crate::order::{Guard, Leaf, LeafLevel};
 use crate::sessions::Session;
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Caller, Nfsstat4, Principal, Protection, ReferringCall, Result, Sequence};
 use std::sync::{Arc, OnceLock};
 
@@ -103,7 +104,7 @@ impl Slot {
 const CHUNK: usize = 8;
 
 /// A chunk of neighbouring slots.
-type Chunk = Box<[Mutex<Slot>; CHUNK]>;
+type Chunk = Box<[Leaf<Mutex<Slot>>; CHUNK]>;
 
 /// The slots of a session, each behind its own lock: requests on different slots do not meet here.
 #[derive(Debug)]
@@ -119,21 +120,19 @@ impl Slots {
 
     /// Bytes that a slot takes, without its reply.
     pub(crate) const fn size() -> usize {
-        std::mem::size_of::<Mutex<Slot>>()
+        std::mem::size_of::<Leaf<Mutex<Slot>>>()
     }
 
     /// Locks a slot, unless it was never used.
-    pub(crate) fn lock_used(&self, slot: u32) -> Option<MutexGuard<'_, Slot>> {
+    pub(crate) fn lock_used(&self, slot: u32) -> Option<Guard<MutexGuard<'_, Slot>, LeafLevel>> {
         let chunk = self.chunks.get(slot as usize / CHUNK)?.get()?;
-        let slot = chunk.get(slot as usize % CHUNK)?;
-        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(chunk.get(slot as usize % CHUNK)?.lock())
     }
 
-    /// Locks a slot; `None` for one beyond the table. Nothing else is locked under it.
-    pub(crate) fn lock(&self, slot: u32) -> Option<MutexGuard<'_, Slot>> {
+    /// Locks a slot; `None` for one beyond the table.
+    pub(crate) fn lock(&self, slot: u32) -> Option<Guard<MutexGuard<'_, Slot>, LeafLevel>> {
         let chunk = self.chunks.get(slot as usize / CHUNK)?;
-        let chunk = chunk.get_or_init(|| Box::new(std::array::from_fn(|_| Mutex::default())));
-        let slot = chunk.get(slot as usize % CHUNK)?;
-        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
+        let chunk = chunk.get_or_init(|| Box::new(std::array::from_fn(|_| Leaf::default())));
+        Some(chunk.get(slot as usize % CHUNK)?.lock())
     }
 }

@@ -3,6 +3,7 @@
 use super::shared::TestState;
 use crate::LockRange;
 use crate::delegations::DelegationPhase;
+use crate::order::Held;
 use crate::sessions::slots::SlotState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,8 +58,9 @@ pub(super) fn check_counts(state: &TestState) {
     assert_eq!(uses, opens + locks);
     check_delegations(state);
     let (mut of_clients, mut records) = ([0; 4], 0);
+    let held = &mut Held::nothing();
     state.clients.each(|client| {
-        let client_state = client.lock_any();
+        let client_state = client.lock_any(held);
         let of_client = [
             client_state.opens.len(),
             client_state.locks,
@@ -69,7 +71,7 @@ pub(super) fn check_counts(state: &TestState) {
         records += 1;
     });
     assert_eq!(of_clients, [opens, locks + ranges, locks, 0]);
-    let registry = state.registry();
+    let registry = state.registry(held);
     assert_eq!(registry.confirmed.len() + registry.unconfirmed.len(), records);
     assert_eq!((registry.by_id.len(), registry.clients.len()), (records, records));
     let sessions = registry.clients.values().map(|client| client.sessions.len()).sum();
@@ -114,8 +116,9 @@ pub(super) fn check_delegations(state: &TestState) {
         }
     });
     let (mut of_clients, mut revoked_of_clients) = (0, 0);
+    let held = &mut Held::nothing();
     state.clients.each(|client| {
-        let client_state = client.lock_any();
+        let client_state = client.lock_any(held);
         of_clients += client_state.delegations.len();
         revoked_of_clients += client_state.revoked;
         let flag = client.status.load(Relaxed) & nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
@@ -130,7 +133,7 @@ fn check_sessions(state: &TestState, of_clients: usize) {
         assert!(!session.activity.is_closed());
         sessions += 1;
         counted += session.counted.bytes();
-        associated += session.connections.read().unwrap().len();
+        associated += session.connections.read(&mut Held::nothing()).len();
         let slots = || (0..session.fore.requests).map(|slot| session.slots.lock(slot).unwrap());
         assert_eq!(slots().map(|slot| slot.cached_len()).sum::<usize>(), session.activity.cached_len());
         let running = slots().filter(|slot| matches!(slot.state, SlotState::Running)).count();

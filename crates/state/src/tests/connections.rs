@@ -66,7 +66,7 @@ fn the_backchannel_is_gone_with_its_connection_and_comes_back_with_another() {
     assert_eq!((call.channel.connection, call.channel.program), (5, 9));
     world.state.callbacks().end_callback(call, CallbackEnd::Answered);
     let session = world.state.sessions().session(&client.sessionid).unwrap();
-    assert_eq!(session.callback.lock().unwrap().security.len(), 8);
+    assert_eq!(session.callback.lock().security.len(), 8);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::checks::{check_counts, check_ranges, check_shares};
 use super::world::*;
 use crate::delegations::DelegationPhase;
+use crate::order::Held;
 use crate::stateids::StateRef;
 use crate::*;
 use nfs4::Stateid4;
@@ -401,7 +402,8 @@ impl RandomRun {
 
     fn revoked(&self) -> usize {
         let mut revoked = 0;
-        self.world.state.clients.each(|client| revoked += client.lock_any().revoked);
+        let held = &mut Held::nothing();
+        self.world.state.clients.each(|client| revoked += client.lock_any(held).revoked);
         revoked
     }
 
@@ -443,7 +445,9 @@ proptest! {
         let mut sessions = Vec::new();
         run.world.state.sessions.each(|session| sessions.push(session.key));
         let state = &run.world.state;
-        sessions.into_iter().for_each(|key| state.sessions().remove_session(&mut state.registry(), key));
+        for key in sessions {
+            state.sessions().remove_session(&mut state.registry(&mut Held::nothing()), key);
+        }
         run.world.pass(1000);
         run.world.now += Limits::default().courtesy_max;
         run.world.state.expire(run.world.now);

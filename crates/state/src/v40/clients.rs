@@ -1,12 +1,12 @@
 //! SETCLIENTID, SETCLIENTID_CONFIRM and RENEW (RFC 7530 sections 16.33, 16.34 and 16.28).
 
-use super::{Confirm, V40Client, lock};
+use super::{Confirm, V40Client};
 use crate::V40;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::Tenant;
-use crate::sync::PoisonError;
+use crate::order::{Held, NothingHeld};
 use crate::sync::atomic::Ordering::{Acquire, Release};
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Principal, Result, StateProtect};
 use std::hash::Hash;
@@ -55,18 +55,20 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
         let name = [NAME_PREFIX, args.id].concat();
-        let mut registry = self.state.registry();
-        self.state.leases().end_grace_if_over(Some(&mut registry), now, effects);
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        self.state.leases().end_grace_if_over(&mut registry, now, effects);
         let creator = Creator::of(&self.state.principal_key, caller);
         if let Some(key) = registry.confirmed.get(&*name).copied() {
-            let client = registry.client(key)?;
-            let collides = !registry.is_of(&client.record, &creator);
+            let (known, held) = registry.split();
+            let client = known.client(key)?;
+            let collides = !known.is_of(&client.record, &creator);
             if !collides && client.record.verifier == args.verifier {
                 let v40 = client.record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
                 return Ok(SetclientidOk { clientid: client.record.id, confirm: v40.update(random) });
             }
             if collides {
-                self.state.clients().make_way(&registry, now, client, &creator)?;
+                self.state.clients().make_way(known, held, now, client, &creator)?;
                 self.state.clients().remove_client(&mut registry, key, true, effects);
             }
         }
@@ -123,7 +125,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         confirm: [u8; 8],
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
         let (key, client) = registry.by_id_40(clientid)?;
         let record = Arc::clone(&client.record);
         let v40 = record.v40.as_ref().filter(|v40| v40.gave(confirm));
@@ -138,7 +141,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         self.state.sessions().confirm_client(&mut registry, now, key, effects)?;
         v40.activity.renew(now);
         v40.recorded.store(registry.client(key)?.recorded, Release);
-        self.state.v40.ids.write().unwrap_or_else(PoisonError::into_inner).insert(clientid, key);
+        self.state.v40.ids.write().insert(clientid, key);
         Ok(())
     }
 
@@ -154,14 +157,14 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         caller: &Caller<'_>,
         clientid: Clientid4,
     ) -> Result<ClientKey> {
-        let key = self.key_of_id_40(clientid)?;
+        let key = self.key_of_id_40(&mut Held::nothing(), clientid)?;
         self.visit_40(now, caller, key).map(|_| key)
     }
 
-    fn key_of_id_40(&self, clientid: Clientid4) -> Result<ClientKey> {
-        let key = self.state.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
+    fn key_of_id_40(&self, held: &mut Held<NothingHeld>, clientid: Clientid4) -> Result<ClientKey> {
+        let key = self.state.v40.ids.read().get(&clientid).copied();
         key.ok_or_else(|| {
-            match self.state.registry().has_issued(clientid, self.state.epoch, &self.state.scramble) {
+            match self.state.registry(held).has_issued(clientid, self.state.epoch, &self.state.scramble) {
                 true => Nfsstat4::NFS4ERR_EXPIRED,
                 false => Nfsstat4::NFS4ERR_STALE_CLIENTID,
             }
@@ -197,9 +200,10 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// # Errors
     /// The errors of [`crate::V40::client_of_id_40`], NFS4ERR_ACCESS.
     pub fn renew_40(&self, now: Duration, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
-        let key = self.key_of_id_40(clientid)?;
+        let held = &mut Held::nothing();
+        let key = self.key_of_id_40(held, clientid)?;
         let record = self.state.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
-        if !record.creator.is(caller) && !self.has_opened_40(&record, caller.principal) {
+        if !record.creator.is(caller) && !self.has_opened_40(held, &record, caller.principal) {
             return Err(Nfsstat4::NFS4ERR_ACCESS);
         }
         let record = self.visit_40(now, caller, key)?;
@@ -209,8 +213,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         Ok(())
     }
 
-    fn has_opened_40(&self, record: &Client, principal: &Principal) -> bool {
-        let client_state = record.lock_any();
+    fn has_opened_40(&self, held: &mut Held<NothingHeld>, record: &Client, principal: &Principal) -> bool {
+        let client_state = record.lock_any(held);
         record.v40.as_ref().is_some_and(|v40| v40.owners_of(principal).any_in(&client_state.open_owners))
     }
 
@@ -224,7 +228,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Puts an NFSv4.0 client on stable storage: there is no RECLAIM_COMPLETE that would say when,
     /// so it is done with the first OPEN (RFC 7530 section 9.6.3.4).
     pub fn record_client_40(&self, key: ClientKey, effects: &mut Effects<O>) {
-        let mut registry = self.state.registry();
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
         // An impostor must not take the place of the client that may still reclaim; it gets nothing
         // before that is over.
         if registry.client(key).is_ok_and(|client| !registry.is_impostor(&client.record)) {
@@ -236,7 +241,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// still complete.
     pub(crate) fn forget_client_40(&self, record: &Client, client_state: &crate::clients::ClientState) {
         let Some(v40) = &record.v40 else { return };
-        self.state.v40.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&record.id);
+        self.state.v40.ids.write().remove(&record.id);
         self.remember_gone(client_state);
         self.forget_owners(v40);
     }
@@ -251,13 +256,13 @@ impl V40Client {
 
     fn begin(&self, random: u64) -> [u8; 8] {
         let confirm = random.max(1).to_be_bytes();
-        *lock(&self.confirm) = Confirm { current: confirm, pending: None };
+        *self.confirm.lock() = Confirm { current: confirm, pending: None };
         confirm
     }
 
     /// A SETCLIENTID for the confirmed client gets a new value.
     fn update(&self, random: u64) -> [u8; 8] {
-        let mut own = lock(&self.confirm);
+        let mut own = self.confirm.lock();
         let mut value = random.max(1);
         while own.current == value.to_be_bytes() || own.pending == Some(value.to_be_bytes()) {
             value = value.wrapping_add(1).max(1);
@@ -267,12 +272,12 @@ impl V40Client {
     }
 
     fn gave(&self, confirm: [u8; 8]) -> bool {
-        let own = lock(&self.confirm);
+        let own = self.confirm.lock();
         own.current == confirm || own.pending == Some(confirm)
     }
 
     fn confirm(&self, confirm: [u8; 8]) {
-        let mut own = lock(&self.confirm);
+        let mut own = self.confirm.lock();
         if own.pending == Some(confirm) {
             *own = Confirm { current: confirm, pending: None };
         }

@@ -19,10 +19,11 @@ pub use clients::{Setclientid, SetclientidOk};
 pub use owners::{OwnerKind, StateOwner};
 pub use sequence::{Begin, Replay, Request, Turn};
 
+use crate::order::Leaf;
 use crate::sessions::SessionActivity;
 use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use crate::sync::{Mutex, RwLock};
 use crate::{ClientKey, Clientid4};
 use owners::OwnerLedger;
 use stateids::Gone;
@@ -32,16 +33,16 @@ use std::sync::Weak;
 /// The part of a stateid that identifies its state.
 pub(crate) type Other = [u8; 12];
 
-/// Server-wide state used only for NFSv4.0. Each lock is a leaf of the lock order.
+/// Server-wide state used only for NFSv4.0.
 #[derive(Debug, Default)]
 pub(crate) struct V40Table {
     /// Confirmed clients by the id that they were given.
-    ids: RwLock<BTreeMap<Clientid4, ClientKey>>,
+    ids: Leaf<RwLock<BTreeMap<Clientid4, ClientKey>>>,
     /// Owners with a CLOSE as their last request, by the closed stateid, so that a copy of it finds
     /// its reply. One an owner.
-    closed: Mutex<BTreeMap<Other, Weak<StateOwner>>>,
+    closed: Leaf<Mutex<BTreeMap<Other, Weak<StateOwner>>>>,
     /// Stateids of removed clients.
-    gone: Mutex<Gone>,
+    gone: Leaf<Mutex<Gone>>,
     /// State-owners of all clients, for the limit.
     owners: AtomicUsize,
 }
@@ -59,12 +60,12 @@ pub(crate) struct V40Client {
     /// When the lease was renewed; it has no session that would tell.
     pub(crate) activity: SessionActivity,
     /// Changes under the registry.
-    confirm: Mutex<Confirm>,
+    confirm: Leaf<Mutex<Confirm>>,
     /// Whether the client is on stable storage.
     pub(crate) recorded: AtomicBool,
-    ledger: Mutex<OwnerLedger>,
+    ledger: Leaf<Mutex<OwnerLedger>>,
     /// Opens that wait for OPEN_CONFIRM, and how many.
-    unconfirmed: Mutex<BTreeSet<SlabKey>>,
+    unconfirmed: Leaf<Mutex<BTreeSet<SlabKey>>>,
     unconfirmed_count: AtomicUsize,
     /// Whether a user by AUTH_SYS has opened something: Linux with a keytab creates its client by
     /// Kerberos and mounts by AUTH_SYS, and counts on the lease that its users' operations renew.
@@ -79,18 +80,13 @@ struct Confirm {
     pending: Option<[u8; 8]>,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked left the data consistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl V40Client {
     fn has_unconfirmed(&self, open: SlabKey) -> bool {
-        self.unconfirmed_count.load(Relaxed) > 0 && lock(&self.unconfirmed).contains(&open)
+        self.unconfirmed_count.load(Relaxed) > 0 && self.unconfirmed.lock().contains(&open)
     }
 
     fn note_unconfirmed(&self, open: SlabKey, waits: bool) {
-        let mut all = lock(&self.unconfirmed);
+        let mut all = self.unconfirmed.lock();
         let _ = if waits { all.insert(open) } else { all.remove(&open) };
         self.unconfirmed_count.store(all.len(), Relaxed);
     }

@@ -4,6 +4,7 @@
 use super::sequence::Turn;
 use super::{OwnerKind, StateOwner};
 use crate::V40;
+use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -46,7 +47,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     pub fn cancel_unconfirmed(&self, turn: &mut Turn<'_>, effects: &mut Effects<O>) {
         let Some(key) = turn.sequence.unconfirmed.take() else { return };
         let Ok(record) = self.state.client(turn.owner.client) else { return };
-        let mut client_state = record.lock_any();
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock_any(held);
         self.state.opens().remove_open(&mut client_state, key, effects);
         if let Some(v40) = &record.v40 {
             v40.note_unconfirmed(key, false);
@@ -106,7 +108,9 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         {
             return Err(Nfsstat4::NFS4ERR_STALE_CLIENTID);
         }
-        let mut client_state = record.lock().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let held = &mut Held::nothing();
+        let mut client_state = record.lock(held).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let (client_state, held) = client_state.split();
         if let Some(key) = client_state.lock_owners.get(owner).copied() {
             let states: Vec<SlabKey> = client_state
                 .lock_states
@@ -117,14 +121,16 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
                 .iter()
                 .filter_map(|state| Some((*state, self.state.locks().lock_of(*state).ok()?.file)))
                 .collect();
-            let holds =
-                |file: &F| self.state.files.read(file).get(file).is_some_and(|file| file.ranges.holds(key));
+            let mut holds = |file: &F| {
+                let files = self.state.files.read(held, file);
+                files.get(file).is_some_and(|file| file.ranges.holds(key))
+            };
             if places.iter().any(|(_, file)| holds(file)) {
                 return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
             }
             for (state, name) in places {
-                if let Some(file) = self.state.files.lock(&name).get_mut(&name) {
-                    self.state.locks().remove_lock_state(&mut client_state, &name, file, state, effects);
+                if let Some(file) = self.state.files.lock(held, &name).get_mut(&name) {
+                    self.state.locks().remove_lock_state(client_state, &name, file, state, effects);
                 }
             }
         }

@@ -5,16 +5,18 @@
 //! next OPEN needs no confirmation. An owner without opens or locks is removed a while after its
 //! last request, or when there are too many.
 
+use super::V40Client;
 use super::sequence::{OwnerSequence, Turn};
-use super::{V40Client, lock};
 use crate::V40;
 use crate::clients::ClientState;
+use crate::order::{Held, NothingHeld};
 use crate::sessions::nanoseconds;
 use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::{Mutex, TryLockError};
+use crate::sync::{Mutex, PoisonError, TryLockError};
 use crate::{ClientKey, Effects, Nfsstat4, Principal, Result};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,10 +43,14 @@ pub struct StateOwner {
 
 impl StateOwner {
     /// Waits for the turn of a request, behind others of this owner; nothing where waiting is not
-    /// allowed and it would.
+    /// allowed and it would. A thread that waits holds no lock of this crate: the turn precedes all
+    /// of them.
     pub fn turn(&self, wait: bool) -> Option<Turn<'_>> {
         let sequence = match wait {
-            true => lock(&self.sequence),
+            true => {
+                let _: Held<NothingHeld> = Held::nothing();
+                self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
+            }
             false => match self.sequence.try_lock() {
                 Ok(sequence) => sequence,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -103,7 +109,7 @@ impl Names {
 impl V40Client {
     /// The open-owners for which this principal has opened something.
     pub(super) fn owners_of(&self, principal: &Principal) -> Names {
-        let ledger = lock(&self.ledger);
+        let ledger = self.ledger.lock();
         let opened = |owner: &StateOwner| {
             owner.turn(false).is_some_and(|turn| turn.sequence.principal.as_ref() == Some(principal))
         };
@@ -112,7 +118,7 @@ impl V40Client {
     }
 
     pub(super) fn find_owner(&self, kind: OwnerKind, name: &Arc<[u8]>) -> Option<Arc<StateOwner>> {
-        lock(&self.ledger).all.get(&(kind, Arc::clone(name))).cloned()
+        self.ledger.lock().all.get(&(kind, Arc::clone(name))).cloned()
     }
 }
 
@@ -136,15 +142,16 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             owner.touch(now);
             return Ok(owner);
         }
-        let client_state = record.lock().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
-        let mut ledger = lock(&v40.ledger);
+        let held = &mut Held::nothing();
+        let client_state = record.lock(held).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let mut ledger = v40.ledger.lock();
         // Counted before it is there: of several threads at the limit none gets beyond it.
         let before = self.state.v40.owners.fetch_add(1, Relaxed);
+        let mut gone = Vec::new();
         if ledger.all.len() >= self.state.limits.owners_per_client_max
             || before >= self.state.limits.owners_max
         {
-            let gone = ledger.retain(|owner| !is_in_use(&client_state, owner));
-            self.drop_owners(&gone);
+            gone = ledger.retain(|owner| !is_in_use(&client_state, owner));
             if gone.is_empty() {
                 self.state.v40.owners.fetch_sub(1, Relaxed);
                 return Err(Nfsstat4::NFS4ERR_RESOURCE);
@@ -153,20 +160,23 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         let sequence = Mutex::default();
         let used = AtomicU64::new(nanoseconds(now));
         let owner = Arc::new(StateOwner { client, kind, name: Arc::clone(&name), used, sequence });
-        match ledger.all.entry((kind, name)) {
-            std::collections::btree_map::Entry::Occupied(there) => {
+        let owner = match ledger.all.entry((kind, name)) {
+            Entry::Occupied(there) => {
                 // Another thread was faster.
                 self.state.v40.owners.fetch_sub(1, Relaxed);
-                Ok(Arc::clone(there.get()))
+                Arc::clone(there.get())
             }
-            std::collections::btree_map::Entry::Vacant(place) => Ok(Arc::clone(place.insert(owner))),
-        }
+            Entry::Vacant(place) => Arc::clone(place.insert(owner)),
+        };
+        drop(ledger);
+        self.drop_owners(&gone);
+        Ok(owner)
     }
 
     /// Notes that owners are no more.
     fn drop_owners(&self, gone: &[Arc<StateOwner>]) {
         self.state.v40.owners.fetch_sub(gone.len(), Relaxed);
-        let mut closed = lock(&self.state.v40.closed);
+        let mut closed = self.state.v40.closed.lock();
         for other in gone.iter().filter_map(|owner| owner.turn(false)?.sequence.closed) {
             closed.remove(&other);
         }
@@ -174,29 +184,28 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
 
     /// Removes a lock-owner that is released.
     pub(super) fn drop_owner(&self, v40: &V40Client, kind: OwnerKind, name: &[u8]) {
-        let gone = lock(&v40.ledger).all.remove(&(kind, name.into()));
+        let gone = v40.ledger.lock().all.remove(&(kind, name.into()));
         self.drop_owners(gone.as_slice());
     }
 
     /// Removes all owners of a client that goes.
     pub(super) fn forget_owners(&self, v40: &V40Client) {
-        let all = std::mem::take(&mut lock(&v40.ledger).all);
+        let all = std::mem::take(&mut v40.ledger.lock().all);
         self.drop_owners(&all.into_values().collect::<Vec<_>>());
     }
 
     /// Removes owners that were not heard of for long and have nothing, and cancels OPENs that were
-    /// not confirmed in time (RFC 7530 section 16.18.5). GetattrWaits at each client four times a
-    /// lease.
-    pub(crate) fn sweep_owners(&self, now: Duration, effects: &mut Effects<O>) {
+    /// not confirmed in time (RFC 7530 section 16.18.5). Looks at each client four times a lease.
+    pub(crate) fn sweep_owners(&self, held: &mut Held<NothingHeld>, now: Duration, effects: &mut Effects<O>) {
         let keys: Vec<ClientKey> = {
-            let ids = self.state.v40.ids.read().unwrap_or_else(crate::sync::PoisonError::into_inner);
+            let ids = self.state.v40.ids.read();
             ids.values().copied().collect()
         };
         for key in keys {
             let Ok(record) = self.state.client(key) else { continue };
             let Some(v40) = &record.v40 else { continue };
-            let mut client_state = record.lock_any();
-            let mut ledger = lock(&v40.ledger);
+            let mut client_state = record.lock_any(held);
+            let mut ledger = v40.ledger.lock();
             if now < ledger.swept.saturating_add(self.state.limits.lease / 4) {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! The client of a stateid in requests without a session (RFC 7530 section 9.1.4.4).
 
-use super::{Other, OwnerKind, StateOwner, lock};
+use super::{Other, OwnerKind, StateOwner};
 use crate::V40;
 use crate::clients::{Client, ClientState};
 use crate::slab::SlabKey;
@@ -78,7 +78,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     }
 
     fn missing_40(&self, state: StateRef) -> Nfsstat4 {
-        let gone = lock(&self.state.v40.gone);
+        let gone = self.state.v40.gone.lock();
         let was = match state {
             StateRef::Open(key) => gone.all.contains(&(false, key)),
             StateRef::Lock(key) => gone.all.contains(&(true, key)),
@@ -89,7 +89,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
 
     /// Remembers the stateids of a client that is removed.
     pub(super) fn remember_gone(&self, client_state: &ClientState) {
-        let mut gone = lock(&self.state.v40.gone);
+        let mut gone = self.state.v40.gone.lock();
         client_state.opens.iter().for_each(|key| gone.add(false, *key));
         client_state.lock_states.values().for_each(|key| gone.add(true, *key));
     }
@@ -109,7 +109,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         match self.state.opens.read(key, |open| (open.client, open.owner)) {
             Some((client, owner)) => self.owner_by_key(now, caller, client, OwnerKind::Open, owner),
             None => {
-                let owner = lock(&self.state.v40.closed).get(&stateid.other).and_then(Weak::upgrade);
+                let owner = self.state.v40.closed.lock().get(&stateid.other).and_then(Weak::upgrade);
                 let owner = owner.ok_or_else(|| self.missing_40(StateRef::Open(key)))?;
                 self.visit_40(now, caller, owner.client)?;
                 owner.touch(now);
@@ -152,7 +152,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
 
     /// Records the stateid that the owner's last request has closed, in place of the former one.
     pub(super) fn note_closed(&self, owner: &Arc<StateOwner>, before: Option<Other>, now: Option<Other>) {
-        let mut closed = lock(&self.state.v40.closed);
+        let mut closed = self.state.v40.closed.lock();
         if let Some(before) = before {
             closed.remove(&before);
         }
