@@ -8,8 +8,8 @@
 
 #![expect(clippy::expect_used, reason = "a simulation that cannot go on ends its seed")]
 
-use crate::chance::Chance;
 use crate::mutation::Mutation;
+use crate::rng::Rng;
 use crate::unsynced::{Place, Unsynced, UnsyncedData};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -84,10 +84,10 @@ impl Disk {
     }
 
     /// The machine loses its power.
-    pub(crate) fn lose_power(&self, chance: &mut Chance) {
+    pub(crate) fn lose_power(&self, rng: &mut Rng) {
         lock(&self.late).clear();
         let mut unsynced = lock(&self.unsynced);
-        unsynced.undo_names(&self.files, chance);
+        unsynced.undo_names(&self.files, rng);
         for (handle, loose) in std::mem::take(&mut unsynced.data) {
             let Some(handle) = ObjectHandle::new(&handle) else { continue };
             let both = OpenAccess { read: true, write: true };
@@ -95,9 +95,9 @@ impl Disk {
             let Ok(file) = self.files.open(&Caller::root(), &handle, both) else { continue };
             let done = file.set_size(0).and_then(|()| file.write_at(&loose.base, 0));
             done.expect("there was room for it before");
-            let all = chance.one_in(4);
+            let all = rng.one_in(4);
             for (offset, data) in loose.writes {
-                if all || chance.one_in(2) {
+                if all || rng.one_in(2) {
                     file.write_at(&data, offset).expect("there was room for it before");
                 }
             }
@@ -422,7 +422,7 @@ mod tests {
         let crash = |seed| {
             let disk = disk();
             prepare(&disk);
-            disk.lose_power(&mut Chance::new(seed));
+            disk.lose_power(&mut Rng::new(seed));
             names.iter().map(|name| disk.exists(name)).collect()
         };
         let mut left: Vec<Vec<bool>> = (0..40).map(crash).collect();
@@ -451,7 +451,7 @@ mod tests {
         disk.remove(&Caller::root(), &disk.root(), b"a").unwrap();
         assert!(!disk.exists("a"));
         while !disk.exists("a") {
-            disk.lose_power(&mut Chance::new(7));
+            disk.lose_power(&mut Rng::new(7));
         }
         assert_eq!(disk.read("a").unwrap(), b"data");
     }

@@ -1,7 +1,7 @@
 //! The records of clients that may reclaim, on a disk that a crash can catch half-way.
 
-use crate::chance::Chance;
 use crate::disk::Fuse;
+use crate::rng::Rng;
 use server::engine::{ClientRecords, JournalOwners, journal_line, journal_line_gone, journal_owners};
 use state::{PrincipalHash, PriorClient};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,10 +33,10 @@ impl Journal {
     }
 
     /// The machine loses its power: of what was not synced some bytes are there, and some are not.
-    pub(crate) fn lose_power(&self, chance: &mut Chance) {
+    pub(crate) fn lose_power(&self, rng: &mut Rng) {
         let mut file = self.file();
         let loose = file.text.len() - file.synced;
-        let kept = if self.forgets { 0 } else { chance.below(loose + 1) };
+        let kept = if self.forgets { 0 } else { rng.below(loose + 1) };
         let end = file.synced + kept;
         file.text.truncate(end);
     }

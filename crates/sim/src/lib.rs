@@ -2,23 +2,23 @@
 //! that goes wrong, on one thread and under a simulated clock.
 //!
 //! [`run`] plays one seed and returns what the checker found. Nothing in here reads a clock, opens
-//! a socket or a file, or draws chance but from the seed, so the same seed is the same simulation,
+//! a socket or a file, or draws random numbers but from the seed, so the same seed is the same simulation,
 //! byte for byte. docs/simulation.md says what is simulated and what is not.
 
-mod chance;
 mod check;
 mod client;
 mod disk;
+mod faults;
 mod history;
 mod journal;
 mod machine;
 mod mutation;
 mod network;
 mod plan;
+mod rng;
 mod run;
 mod trace;
 mod unsynced;
-mod weather;
 mod work;
 mod world;
 

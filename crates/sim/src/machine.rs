@@ -1,10 +1,10 @@
 //! The server's machine: the disk and the journal, which survive, and the server, which does not.
 
-use crate::chance::Chance;
 use crate::disk::{Disk, Fuse};
 use crate::journal::Journal;
 use crate::mutation::{Mutation, Tamper};
 use crate::plan::{self, Plan};
+use crate::rng::Rng;
 use rpc::ConnectionId;
 use runtime::{
     Action, Builder, CompletionSender, Deterministic, NfsService, Request, Service, ShardMemory, housekeeping,
@@ -63,7 +63,7 @@ pub(crate) struct Machine {
     /// Decides where in the next operations the machine crashes.
     pub fuse: Fuse,
     tamper: Tamper,
-    chance: Chance,
+    rng: Rng,
     running: Option<Running>,
     starts: u32,
     verifier: [u8; 8],
@@ -89,7 +89,7 @@ impl CallbackTransport for Wire {
 
 impl Machine {
     /// Builds a machine with an empty disk but for `paths`; it is off.
-    pub(crate) fn new(plan: &Plan, paths: &[String], mut chance: Chance) -> Self {
+    pub(crate) fn new(plan: &Plan, paths: &[String], mut rng: Rng) -> Self {
         let (fuse, wall) = (Fuse::default(), Arc::new(AtomicU64::new(0)));
         let told = wall.clone();
         let clock = move || {
@@ -108,7 +108,7 @@ impl Machine {
             journal: Journal::new(fuse.clone(), plan.mutation == Mutation::JournalNotSynced),
             fuse,
             tamper: Tamper::new(plan.mutation),
-            chance: chance.split(),
+            rng: rng.split(),
             running: None,
             starts: 0,
             verifier: [0; 8],
@@ -148,7 +148,7 @@ impl Machine {
         let prior_clients = self.journal.open()?;
         self.starts += 1;
         let mut hash_key = [0; 16];
-        hash_key[..8].copy_from_slice(&self.chance.next().to_be_bytes());
+        hash_key[..8].copy_from_slice(&self.rng.next().to_be_bytes());
         if self.starts == 1 || self.plan.mutation != Mutation::VerifierStays {
             self.verifier = (u64::from(self.starts) << 32 ^ self.wall.load(Relaxed)).to_be_bytes();
         }
@@ -162,7 +162,7 @@ impl Machine {
         let limits = Limits { lease: plan::LEASE, grace: plan::GRACE, ..Limits::default() };
         let limits = Limits { recall_time: plan::LEASE, courtesy_max: self.plan.courtesy, ..limits };
         let environment = self.environment();
-        let mut order = self.chance.split();
+        let mut order = self.rng.split();
         let refuses = if self.plan.slow_disk { REFUSES_ONE_IN } else { 0 };
         let executor = Deterministic::new(move |end| order.below(end), refuses);
         let service = Builder::new(exports.clone(), start, environment)
@@ -183,7 +183,7 @@ impl Machine {
     /// The clock and the random source of one life of the server.
     fn environment(&mut self) -> Environment {
         let clock = self.clock.clone();
-        let numbers = Mutex::new(self.chance.split());
+        let numbers = Mutex::new(self.rng.split());
         let random = move |bytes: &mut [u8]| {
             let mut numbers = numbers.lock().unwrap_or_else(PoisonError::into_inner);
             for chunk in bytes.chunks_mut(8) {
@@ -202,8 +202,8 @@ impl Machine {
         self.running = None;
         self.fuse.set(0);
         if power {
-            self.disk.lose_power(&mut self.chance);
-            self.journal.lose_power(&mut self.chance);
+            self.disk.lose_power(&mut self.rng);
+            self.journal.lose_power(&mut self.rng);
         }
     }
 

@@ -4,7 +4,7 @@
 //! on where the connection was cut. Either end learns of a cut in its own time, after what had
 //! still arrived; so the server may carry out a call that the client has long sent again elsewhere.
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -47,13 +47,13 @@ pub(crate) struct Network {
     /// Until when nothing gets through, for each client.
     blocked: Vec<Duration>,
     delay_max: Duration,
-    chance: Chance,
+    rng: Rng,
 }
 
 impl Network {
     /// Makes a network without connections.
-    pub(crate) fn new(hosts: usize, delay_max: Duration, chance: Chance) -> Self {
-        Self { links: BTreeMap::new(), next: 0, blocked: vec![Duration::ZERO; hosts], delay_max, chance }
+    pub(crate) fn new(hosts: usize, delay_max: Duration, rng: Rng) -> Self {
+        Self { links: BTreeMap::new(), next: 0, blocked: vec![Duration::ZERO; hosts], delay_max, rng }
     }
 
     /// Cuts a client off until then.
@@ -66,10 +66,10 @@ impl Network {
     /// When something that leaves now arrives.
     pub(crate) fn arrival(&mut self, host: usize, now: Duration) -> Duration {
         let blocked = self.blocked.get(host).copied().unwrap_or_default();
-        let mut delay = self.chance.time(Duration::from_micros(50), self.delay_max);
+        let mut delay = self.rng.time(Duration::from_micros(50), self.delay_max);
         // Now and then a segment is lost, and TCP waits before it sends it again.
-        if self.chance.one_in(50) {
-            delay += self.chance.millis(200, 3000);
+        if self.rng.one_in(50) {
+            delay += self.rng.millis(200, 3000);
         }
         now.max(blocked) + delay
     }
@@ -128,14 +128,14 @@ impl Network {
     /// Cuts a connection: of what is on its way some arrives. Returns when the client and the
     /// server learn of it.
     pub(crate) fn cut(&mut self, connection: u64, now: Duration) -> Option<(Duration, Duration)> {
-        let chance = &mut self.chance;
+        let rng = &mut self.rng;
         let link = self.links.get_mut(&connection)?;
         let mut lose = |direction: &mut Direction| {
             let on_the_way = direction.sent - direction.arrived;
-            let kept = chance.below(on_the_way as usize + 1) as u64;
+            let kept = rng.below(on_the_way as usize + 1) as u64;
             let lost = direction.lost_from.unwrap_or(u64::MAX).min(direction.arrived + kept);
             direction.lost_from = Some(lost);
-            now.max(direction.last) + chance.millis(1, 2000)
+            now.max(direction.last) + rng.millis(1, 2000)
         };
         let server = lose(&mut link.to_server);
         let client = lose(&mut link.to_client);

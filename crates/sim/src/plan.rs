@@ -1,8 +1,8 @@
 //! What a seed decides before anything happens: how many there are of everything, and how bad the
 //! weather is.
 
-use crate::chance::Chance;
 use crate::mutation::Mutation;
+use crate::rng::Rng;
 use std::time::Duration;
 
 /// The lease that the server grants.
@@ -37,21 +37,21 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Draws the shape of a seed's simulation.
-    pub(crate) fn of(seed: u64, mutation: Mutation) -> (Self, Chance) {
-        let mut chance = Chance::new(seed);
+    pub(crate) fn of(seed: u64, mutation: Mutation) -> (Self, Rng) {
+        let mut rng = Rng::new(seed);
         let courtesy = [Duration::ZERO, Duration::from_secs(30), Duration::from_secs(24 * 3600)];
         let plan = Self {
             mutation,
-            clients: chance.between(2, 4),
-            connections: chance.between(1, 3),
-            slots: [1, 2, 8][chance.below(3)],
-            rounds: chance.between(6, 14),
-            slow_disk: chance.one_in(2),
-            courtesy: courtesy[chance.below(3)],
-            faults_until: Duration::from_secs(chance.between(20, 150) as u64),
-            fault_every: chance.millis(500, 20_000),
-            delay_max: chance.millis(1, 300),
+            clients: rng.between(2, 4),
+            connections: rng.between(1, 3),
+            slots: [1, 2, 8][rng.below(3)],
+            rounds: rng.between(6, 14),
+            slow_disk: rng.one_in(2),
+            courtesy: courtesy[rng.below(3)],
+            faults_until: Duration::from_secs(rng.between(20, 150) as u64),
+            fault_every: rng.millis(500, 20_000),
+            delay_max: rng.millis(1, 300),
         };
-        (plan, chance)
+        (plan, rng)
     }
 }

@@ -69,14 +69,14 @@ pub fn run(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
 }
 
 fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
-    let (plan, chance) = Plan::of(seed, mutation);
-    let world = World::new(plan.clone(), chance, &work::paths(plan.clients), keeps_trace);
+    let (plan, rng) = Plan::of(seed, mutation);
+    let world = World::new(plan.clone(), rng, &work::paths(plan.clients), keeps_trace);
     {
         let mut inner = world.lock();
         note!(inner, "{plan:?}");
         inner.start();
         inner.schedule(Duration::from_secs(1), Event::Housekeeping);
-        let first = inner.chance.time(Duration::ZERO, plan.fault_every);
+        let first = inner.rng.time(Duration::ZERO, plan.fault_every);
         inner.schedule(first, Event::Fault);
     }
     let mut tasks =

@@ -1,6 +1,6 @@
 //! Changes that the disk has made and that a power failure can still undo.
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 use std::collections::BTreeMap;
 use vfs::{Backend, Caller, KeptObject, MemoryBackend, ObjectHandle, VfsError, VfsResult};
 
@@ -80,10 +80,10 @@ impl Unsynced {
     }
 
     /// Undoes the last changes of names in each directory: any number of the unsynced ones.
-    pub(crate) fn undo_names(&mut self, files: &MemoryBackend, chance: &mut Chance) {
+    pub(crate) fn undo_names(&mut self, files: &MemoryBackend, rng: &mut Rng) {
         for (directory, mut changes) in std::mem::take(&mut self.names) {
             let Some(directory) = ObjectHandle::new(&directory) else { continue };
-            let kept = chance.below(changes.len() + 1);
+            let kept = rng.below(changes.len() + 1);
             for change in changes.drain(kept..).rev() {
                 for (name, object) in change.before.iter().rev() {
                     match files.put_back(&directory, name, object.as_ref()) {

@@ -1,10 +1,10 @@
 //! Everything there is, and the queue of what happens next.
 
-use crate::chance::Chance;
 use crate::history::History;
 use crate::machine::{Machine, Out, Step};
 use crate::network::{Network, Way};
 use crate::plan::Plan;
+use crate::rng::Rng;
 use crate::trace::{Trace, digest};
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub(crate) now: Duration,
     order: u64,
     queue: BTreeMap<(Duration, u64), Event>,
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
     pub(crate) trace: Trace,
     pub(crate) history: History,
     pub(crate) network: Network,
@@ -88,15 +88,15 @@ pub(crate) use note;
 
 impl World {
     /// Makes a world; the machine is off.
-    pub(crate) fn new(plan: Plan, mut chance: Chance, paths: &[String], keeps_lines: bool) -> Self {
-        let machine = Machine::new(&plan, paths, chance.split());
-        let network = Network::new(plan.clients, plan.delay_max, chance.split());
+    pub(crate) fn new(plan: Plan, mut rng: Rng, paths: &[String], keeps_lines: bool) -> Self {
+        let machine = Machine::new(&plan, paths, rng.split());
+        let network = Network::new(plan.clients, plan.delay_max, rng.split());
         Self(Rc::new(RefCell::new(Inner {
             plan,
             now: Duration::ZERO,
             order: 0,
             queue: BTreeMap::new(),
-            chance,
+            rng,
             trace: Trace::new(keeps_lines),
             history: History::default(),
             network,
@@ -278,7 +278,7 @@ impl Inner {
                     self.schedule(next, Event::Housekeeping);
                 }
             }
-            Event::Fault | Event::QuickRestart(_) | Event::Start => self.weather(event),
+            Event::Fault | Event::QuickRestart(_) | Event::Start => self.faults(event),
         }
     }
 
@@ -328,7 +328,7 @@ impl Inner {
 
     fn tick_soon(&mut self) {
         if !std::mem::replace(&mut self.tick_due, true) {
-            let at = self.now + self.chance.time(Duration::from_micros(5), Duration::from_micros(500));
+            let at = self.now + self.rng.time(Duration::from_micros(5), Duration::from_micros(500));
             self.schedule(at, Event::Tick);
         }
     }
@@ -360,7 +360,7 @@ impl Inner {
             self.tick_soon();
         }
         if self.machine.has_away() {
-            let at = self.now + self.chance.millis(0, 20);
+            let at = self.now + self.rng.millis(0, 20);
             self.schedule(at, Event::CarryOut);
         }
     }
@@ -370,8 +370,8 @@ impl Inner {
         if !self.machine.is_up() {
             return;
         }
-        let power = self.chance.one_in(2);
-        let down = self.chance.millis(10, 8000);
+        let power = self.rng.one_in(2);
+        let down = self.rng.millis(10, 8000);
         self.go_down(power, down);
     }
 

@@ -79,7 +79,7 @@ impl Client {
 
     /// Waits for a time between two, in milliseconds.
     pub(crate) async fn pause(&self, start: u64, end: u64) {
-        let time = self.draw(|chance| chance.millis(start, end));
+        let time = self.draw(|rng| rng.millis(start, end));
         self.world.sleep(time).await;
     }
 
@@ -174,7 +174,7 @@ impl Client {
                 self.pause(50, 1000).await;
                 continue;
             };
-            let patience = self.draw(|chance| chance.millis(2000, 20_000));
+            let patience = self.draw(|rng| rng.millis(2000, 20_000));
             match self.world.call(connection, xid, bytes.to_vec(), patience).await {
                 Some(record) => match Reply::parse(&record) {
                     Some(reply) => return Some(reply),
@@ -200,7 +200,7 @@ impl Client {
 
     /// A connection, a new one if need be.
     async fn connection(&self) -> Option<u64> {
-        let at = self.draw(|chance| chance.next()) as usize % self.state.borrow().links.len().max(1);
+        let at = self.draw(|rng| rng.next()) as usize % self.state.borrow().links.len().max(1);
         let known = self.state.borrow().links.get(at).copied().flatten();
         if let Some(known) = known.filter(|known| self.world.lock().network.is_up(*known)) {
             return Some(known);

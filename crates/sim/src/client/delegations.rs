@@ -36,7 +36,7 @@ impl Client {
         if self.state.borrow().returned.contains(&stateid) {
             return;
         }
-        let size = self.draw(|chance| chance.next() >> 24);
+        let size = self.draw(|rng| rng.next() >> 24);
         let hold = self.note_hold(open.file, write, size);
         let handle = open.handle.clone();
         let mut state = self.state.borrow_mut();

@@ -14,8 +14,8 @@ pub(crate) use files::{CELLS, Open};
 pub(crate) use messages::*;
 pub(crate) use v40::{Opened40, SimClient40};
 
-use crate::chance::Chance;
 use crate::plan::LEASE;
+use crate::rng::Rng;
 use crate::world::World;
 use delegations::ClientDelegation;
 use nfs4::{Sessionid4, Stateid4};
@@ -78,21 +78,21 @@ pub(crate) struct Client {
     /// How often its machine has restarted.
     pub life: u32,
     state: RefCell<State>,
-    chance: RefCell<Chance>,
+    rng: RefCell<Rng>,
 }
 
 impl Client {
     /// Makes a client; it has no session yet.
     pub(crate) fn new(world: &World, host: usize, life: u32) -> Rc<Self> {
-        let chance = world.lock().chance.split();
+        let rng = world.lock().rng.split();
         let links = vec![None; world.lock().plan.connections];
         let state = State { links, ..State::default() };
-        Rc::new(Self { world: world.clone(), host, life, state: state.into(), chance: chance.into() })
+        Rc::new(Self { world: world.clone(), host, life, state: state.into(), rng: rng.into() })
     }
 
-    /// Draws from the client's own chance.
-    pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut Chance) -> T) -> T {
-        draw(&mut self.chance.borrow_mut())
+    /// Draws from the random numbers of this client.
+    pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
+        draw(&mut self.rng.borrow_mut())
     }
 
     /// Keeps session and lease, until the client is told to end.
@@ -109,14 +109,14 @@ impl Client {
                 self.recover().await;
                 continue;
             }
-            let due = renewed + self.draw(|chance| chance.time(LEASE / 4, LEASE / 2));
+            let due = renewed + self.draw(|rng| rng.time(LEASE / 4, LEASE / 2));
             let now = self.world.now();
             // Not `call`, which waits for a session: without this task there would never be one.
             if now >= due && self.state.borrow().slots.iter().any(|slot| !slot.busy) {
                 let _ = self.call_now(Vec::new(), false).await;
                 continue;
             }
-            let pause = self.draw(|chance| chance.millis(100, 1000));
+            let pause = self.draw(|rng| rng.millis(100, 1000));
             self.world.sleep(pause).await;
         }
     }

@@ -28,7 +28,7 @@ pub(crate) enum Opened40 {
 impl SimClient40 {
     /// Makes the NFSv4.0 side of a client. The server does not know it yet.
     pub(crate) fn new(client: Rc<Client>) -> Self {
-        let seqid = client.draw(|chance| chance.below(1000) as u32);
+        let seqid = client.draw(|rng| rng.below(1000) as u32);
         Self { client, clientid: 0, seqid, confirmed: false }
     }
 

@@ -26,7 +26,7 @@ pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
     for _ in 0..rounds {
         if let Ok(open) = client.open("a", "log", 4).await {
-            let id = client.draw(|chance| chance.next());
+            let id = client.draw(|rng| rng.next());
             append(&client, &open, id).await;
             client.close(open).await;
         }
@@ -68,7 +68,7 @@ fn is_locked(open: &Rc<RefCell<Open>>) -> bool {
 
 /// Writes a record and puts it on stable storage, as long as the lock is held.
 async fn put_record(client: &Rc<Client>, open: &Rc<RefCell<Open>>, size: u64, id: u64) -> Result<(), Lost> {
-    let unstable = client.draw(|chance| chance.one_in(2));
+    let unstable = client.draw(|rng| rng.one_in(2));
     let stable = if unstable { StableHow4::UNSTABLE4 } else { StableHow4::FILE_SYNC4 };
     for _ in 0..200 {
         let operations = |open: &Open| {

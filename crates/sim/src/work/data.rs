@@ -49,12 +49,12 @@ pub(crate) async fn work(client: Rc<Client>) {
     let file = open.borrow().file;
     let mut writer = Writer { client: client.clone(), file, open, loose: BTreeMap::new() };
     for _ in 0..rounds {
-        match client.draw(|chance| chance.below(10)) {
+        match client.draw(|rng| rng.below(10)) {
             0..5 => writer.write().await,
             5..7 => writer.commit().await,
             7 => look(&client, &writer.open).await,
             _ => {
-                let other = client.draw(|chance| chance.below(clients));
+                let other = client.draw(|rng| rng.below(clients));
                 if let Ok(open) = client.open("d", &name(other, 0), 2).await {
                     look(&client, &open).await;
                     client.close(open).await;
@@ -92,9 +92,8 @@ async fn reopen(client: &Rc<Client>, name: &str) -> Option<Rc<RefCell<Open>>> {
 
 impl Writer {
     async fn write(&mut self) {
-        let (start, count, stable, id) = self
-            .client
-            .draw(|chance| (chance.below(BLOCKS), chance.between(1, 3), chance.below(4), chance.next() | 1));
+        let (start, count, stable, id) =
+            self.client.draw(|rng| (rng.below(BLOCKS), rng.between(1, 3), rng.below(4), rng.next() | 1));
         let count = count.min(BLOCKS - start);
         let stable =
             [StableHow4::UNSTABLE4, StableHow4::UNSTABLE4, StableHow4::DATA_SYNC4, StableHow4::FILE_SYNC4]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 /// Locks and unlocks for some rounds.
 pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
-    let name = format!("l{}", client.draw(|chance| chance.below(2)));
+    let name = format!("l{}", client.draw(|rng| rng.below(2)));
     let mut open = None;
     for _ in 0..rounds {
         let file = match open.take() {
@@ -16,9 +16,8 @@ pub(crate) async fn work(client: Rc<Client>) {
                 Err(Lost) => continue,
             },
         };
-        let (start, length, write, steps) = client.draw(|chance| {
-            (chance.below(CELLS), chance.between(1, CELLS / 2), chance.one_in(2), chance.between(1, 4))
-        });
+        let (start, length, write, steps) = client
+            .draw(|rng| (rng.below(CELLS), rng.between(1, CELLS / 2), rng.one_in(2), rng.between(1, 4)));
         for step in 0..steps {
             // Upgrades, downgrades, splits and merges come of ranges that overlap.
             let shift = step % 3;
@@ -27,14 +26,14 @@ pub(crate) async fn work(client: Rc<Client>) {
                 break;
             }
             client.pause(0, 3000).await;
-            if client.draw(|chance| chance.one_in(3)) {
+            if client.draw(|rng| rng.one_in(3)) {
                 client.unlock(&file, (start + 1).min(CELLS - 1), length / 2 + 1).await;
             }
         }
         super::think(&client).await;
         client.unlock(&file, 0, CELLS).await;
         let lost = file.borrow().lost;
-        if lost || client.draw(|chance| chance.one_in(3)) {
+        if lost || client.draw(|rng| rng.one_in(3)) {
             client.close(file).await;
         } else {
             open = Some(file);

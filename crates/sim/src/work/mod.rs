@@ -21,6 +21,6 @@ pub(crate) fn paths(clients: usize) -> Vec<String> {
 
 /// Waits between two rounds: mostly shortly, sometimes as long as faults take to build up.
 async fn think(client: &Rc<Client>) {
-    let long = client.draw(|chance| chance.one_in(6));
+    let long = client.draw(|rng| rng.one_in(6));
     client.pause(0, if long { 20_000 } else { 1500 }).await;
 }

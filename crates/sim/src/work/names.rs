@@ -15,10 +15,9 @@ const NAMES: usize = 5;
 pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds * 2;
     for _ in 0..rounds {
-        let shared = client.draw(|chance| chance.one_in(2));
+        let shared = client.draw(|rng| rng.one_in(2));
         let directory = if shared { "s".to_owned() } else { format!("p{}", client.host) };
-        let (name, other, act) =
-            client.draw(|chance| (chance.below(NAMES), chance.below(NAMES), chance.below(12)));
+        let (name, other, act) = client.draw(|rng| (rng.below(NAMES), rng.below(NAMES), rng.below(12)));
         let (name, other) = (format!("n{name}"), format!("n{other}"));
         match act {
             0..3 => create(&client, &directory, &name, shared).await,
@@ -74,7 +73,7 @@ fn answered(client: &Client, at: usize, reply: &Reply, fails: Nfsstat4) {
 }
 
 async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) {
-    let (tag, exclusive) = client.draw(|chance| (chance.next() | 1, chance.one_in(2)));
+    let (tag, exclusive) = client.draw(|rng| (rng.next() | 1, rng.one_in(2)));
     let creates = if exclusive { Creates::Exclusive(tag) } else { Creates::Guarded };
     let owner = tag.to_be_bytes();
     let close = |open_stateid| NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid });
@@ -127,7 +126,7 @@ fn opened(reply: &Reply) -> Option<Stateid4> {
 }
 
 async fn make(client: &Rc<Client>, directory: &str, name: &str, how: fn(&str) -> Vec<Op>) {
-    let tag = client.draw(|chance| chance.next() | 1);
+    let tag = client.draw(|rng| rng.next() | 1);
     let place = begin(client, directory, name, Act::Create { tag, repeats: false });
     let operations = || at(directory).into_iter().chain(how(name)).collect();
     match client.run(true, operations).await {
@@ -151,7 +150,7 @@ async fn take(client: &Rc<Client>, directory: &str, name: &str) {
 }
 
 async fn move_name(client: &Rc<Client>, directory: &str, from: &str, to: &str) {
-    let tag = client.draw(|chance| chance.next() | 1);
+    let tag = client.draw(|rng| rng.next() | 1);
     let source = begin(client, directory, from, Act::Take);
     let target = begin(client, directory, to, Act::Put { tag });
     let operations = || {

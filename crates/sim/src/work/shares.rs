@@ -21,11 +21,11 @@ const WANTS: [u32; 4] = [
 pub(crate) async fn work(client: Rc<Client>) {
     let rounds = client.world.lock().plan.rounds;
     for _ in 0..rounds {
-        let (file, looks, access, deny, want, stays) = client.draw(|chance| {
-            let deny = if chance.one_in(3) { chance.between(1, 3) as u32 } else { 0 };
-            let want = WANTS[chance.below(WANTS.len())];
-            let file = FILES[chance.below(FILES.len())];
-            (file, chance.one_in(4), chance.between(1, 3) as u32, deny, want, chance.one_in(2))
+        let (file, looks, access, deny, want, stays) = client.draw(|rng| {
+            let deny = if rng.one_in(3) { rng.between(1, 3) as u32 } else { 0 };
+            let want = WANTS[rng.below(WANTS.len())];
+            let file = FILES[rng.below(FILES.len())];
+            (file, rng.one_in(4), rng.between(1, 3) as u32, deny, want, rng.one_in(2))
         });
         if looks {
             look(&client, file).await;

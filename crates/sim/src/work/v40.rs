@@ -13,7 +13,7 @@ pub(crate) async fn work(client: Rc<Client>) {
     let mut old = SimClient40::new(client.clone());
     for round in 0..rounds {
         let name = format!("h{}-{}-{round}", client.host, client.life);
-        let tag = client.draw(|chance| chance.next() | 1);
+        let tag = client.draw(|rng| rng.next() | 1);
         let place = begin(&client, "z", &name, Act::Create { tag, repeats: false });
         match old.create(&at("z"), &name).await {
             Opened40::Open(handle, stateid) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 impl Inner {
     /// Lets something go wrong, or the server come up again.
-    pub(crate) fn weather(&mut self, event: Event) {
+    pub(crate) fn faults(&mut self, event: Event) {
         match event {
             Event::Start => self.start(),
             Event::QuickRestart(left) => self.quick_restart(left),
@@ -13,7 +13,7 @@ impl Inner {
             _ => {
                 self.fault();
                 let mean = self.plan.fault_every;
-                let at = self.now + self.chance.time(Duration::from_millis(1), mean * 2);
+                let at = self.now + self.rng.time(Duration::from_millis(1), mean * 2);
                 self.schedule(at, Event::Fault);
             }
         }
@@ -26,45 +26,45 @@ impl Inner {
     }
 
     fn fault(&mut self) {
-        let host = self.chance.below(self.plan.clients);
+        let host = self.rng.below(self.plan.clients);
         let now = self.now;
-        match self.chance.below(100) {
+        match self.rng.below(100) {
             0..4 => {
-                let restarts = self.chance.between(2, 9);
+                let restarts = self.rng.between(2, 9);
                 self.quick_restart(restarts);
             }
             4..40 => {
                 let all = self.network.all();
                 if !all.is_empty() {
-                    let connection = all[self.chance.below(all.len())];
+                    let connection = all[self.rng.below(all.len())];
                     self.cut(connection);
                 }
             }
             40..55 => {
                 // Some longer than a lease.
-                let long = self.chance.one_in(3);
-                let until = now + self.chance.millis(500, if long { 70_000 } else { 15_000 });
+                let long = self.rng.one_in(3);
+                let until = now + self.rng.millis(500, if long { 70_000 } else { 15_000 });
                 note!(self, "client {host} is cut off until {:.3}", until.as_secs_f64());
                 self.network.block(host, until);
             }
             55..62 => self.crash(),
             62..75 => {
-                let steps = 1 + self.chance.below(12) as i64;
+                let steps = 1 + self.rng.below(12) as i64;
                 self.machine.fuse.set(steps);
             }
             75..82 => self.crash_again(),
             82..88 => {
-                self.frozen_until = now + self.chance.millis(100, 30_000);
+                self.frozen_until = now + self.rng.millis(100, 30_000);
                 note!(self, "the server's machine is suspended until {:.3}", self.frozen_until.as_secs_f64());
             }
             88..93 => {
-                let jump = self.chance.millis(100, 40_000);
+                let jump = self.rng.millis(100, 40_000);
                 note!(self, "the server's clock jumps by {:.3}", jump.as_secs_f64());
                 self.jumped += jump;
                 self.history.jumps.push((now, jump));
             }
             93..97 => {
-                let hours = self.chance.next() % (48 * 3600 * 1_000_000_000);
+                let hours = self.rng.next() % (48 * 3600 * 1_000_000_000);
                 self.wall_off = i64::try_from(hours).unwrap_or(0) - 24 * 3600 * 1_000_000_000;
                 note!(self, "the wall clock is off by {} ns", self.wall_off);
             }
@@ -79,16 +79,16 @@ impl Inner {
     /// machine does, too.
     fn quick_restart(&mut self, left: usize) {
         if self.machine.is_up() {
-            let down = self.chance.millis(10, 1000);
+            let down = self.rng.millis(10, 1000);
             self.go_down(false, down);
         }
-        if self.chance.one_in(4) {
-            let host = self.chance.below(self.plan.clients);
+        if self.rng.one_in(4) {
+            let host = self.rng.below(self.plan.clients);
             note!(self, "client {host} restarts");
             self.restarts.push(host);
         }
         if let Some(left) = left.checked_sub(1) {
-            let at = self.now + self.chance.millis(1000, 6000);
+            let at = self.now + self.rng.millis(1000, 6000);
             self.schedule(at, Event::QuickRestart(left));
         }
     }

@@ -1,12 +1,12 @@
-//! The one source of chance: a seed gives the same draws for ever.
+//! The one source of random numbers. A seed always gives the same ones.
 
 use std::time::Duration;
 
 /// A generator of numbers that a seed decides (SplitMix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// Begins with a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x6f72_7468_7275_7321)
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_numbers_and_another_seed_others() {
         let draw = |seed| {
-            let mut chance = Chance::new(seed);
-            [(); 8].map(|()| chance.next())
+            let mut rng = Rng::new(seed);
+            [(); 8].map(|()| rng.next())
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
