@@ -142,6 +142,17 @@ impl Disk {
         }
     }
 
+    /// Makes a file that only its owner may read and write.
+    pub(crate) fn prepare_private(&self, path: &str, owner: u32, content: &[u8]) {
+        self.prepare(&[path.to_owned()]);
+        let (root, handle) = (Caller::root(), self.find(path).expect("made before"));
+        let (uid, gid) = (Some(owner), Some(owner));
+        let set = SetAttributes { mode: Some(0o600), uid, gid, ..SetAttributes::default() };
+        self.files.setattr(&root, &handle, &set).expect("root changes any owner");
+        let file = self.files.open(&root, &handle, OpenAccess { read: false, write: true });
+        file.and_then(|file| file.write_at(content, 0)).expect("there is room for it");
+    }
+
     fn wrap(&self, handle: &ObjectHandle, file: Arc<dyn OpenFile>) -> Arc<dyn OpenFile> {
         Arc::new(DiskFile {
             file,

@@ -1,5 +1,6 @@
 //! What goes wrong: drawn from the seed, until the time when it stops.
 
+use crate::network::Way;
 use crate::world::{Event, Inner, note};
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ impl Inner {
                 let restarts = self.rng.between(2, 9);
                 self.quick_restart(restarts);
             }
-            4..40 => {
+            4..10 => self.send_copies(),
+            10..40 => {
                 let all = self.network.all();
                 if !all.is_empty() {
                     let connection = all[self.rng.below(all.len())];
@@ -93,12 +95,30 @@ impl Inner {
         }
     }
 
+    /// The onlooker sends copies of calls that the server has executed, each on a connection of its
+    /// own.
+    fn send_copies(&mut self) {
+        if !self.machine.is_up() {
+            return;
+        }
+        for _ in 0..self.rng.between(1, 5) {
+            let Some(copy) = self.onlooker.copy(&mut self.rng) else { return };
+            let connection = self.network.open(copy.host);
+            note!(self, "an onlooker copies a call of client {} on {connection}", copy.host);
+            self.onlooker.own(connection);
+            self.send(connection, Way::ToServer, copy.record);
+            let at = self.now + self.rng.millis(1000, 40_000);
+            self.schedule(at, Event::Gone(connection, Way::ToServer));
+            self.schedule(at, Event::Gone(connection, Way::ToClient));
+        }
+    }
+
     fn cut(&mut self, connection: u64) {
         let now = self.now;
         if let Some((client, server)) = self.network.cut(connection, now) {
             note!(self, "{connection} is cut");
-            self.schedule(client, Event::Gone(connection, crate::network::Way::ToClient));
-            self.schedule(server, Event::Gone(connection, crate::network::Way::ToServer));
+            self.schedule(client, Event::Gone(connection, Way::ToClient));
+            self.schedule(server, Event::Gone(connection, Way::ToServer));
         }
     }
 

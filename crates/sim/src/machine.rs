@@ -2,9 +2,12 @@
 
 use crate::disk::{Disk, Fuse};
 use crate::journal::Journal;
-use crate::mutation::{Mutation, Tamper};
+use crate::kerberos::{self, Accounts, SimRealm};
+use crate::mutation::Mutation;
 use crate::plan::{self, Plan};
 use crate::rng::Rng;
+use crate::tamper::Tamper;
+use crate::work::private;
 use rpc::ConnectionId;
 use runtime::{
     Action, Builder, CompletionSender, Deterministic, NfsService, Request, Service, ShardMemory, housekeeping,
@@ -12,6 +15,7 @@ use runtime::{
 use server::callback::CallbackTransport;
 use server::dispatch::{CompletedCall, Environment};
 use server::engine::{NfsConfig, Start};
+use server::rpcsec::RpcsecLimits;
 use state::{Boot, Counts, Limits};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -63,6 +67,7 @@ pub(crate) struct Machine {
     /// Decides where in the next operations the machine crashes.
     pub fuse: Fuse,
     tamper: Tamper,
+    realm: SimRealm,
     rng: Rng,
     running: Option<Running>,
     starts: u32,
@@ -89,7 +94,7 @@ impl CallbackTransport for Wire {
 
 impl Machine {
     /// Builds a machine with an empty disk but for `paths`; it is off.
-    pub(crate) fn new(plan: &Plan, paths: &[String], mut rng: Rng) -> Self {
+    pub(crate) fn new(plan: &Plan, paths: &[String], realm: &SimRealm, mut rng: Rng) -> Self {
         let (fuse, wall) = (Fuse::default(), Arc::new(AtomicU64::new(0)));
         let told = wall.clone();
         let clock = move || {
@@ -103,11 +108,15 @@ impl Machine {
         let files = MemoryBackend::determined(limits, Box::new(clock)).expect("room for the root");
         let disk = Disk::new(files, fuse.clone(), plan.slow_disk, plan.mutation);
         disk.prepare(paths);
+        (0..plan.clients).for_each(|host| {
+            disk.prepare_private(&private::path(host), kerberos::uid(host), &private::content(host));
+        });
         Self {
             disk: Arc::new(disk),
             journal: Journal::new(fuse.clone(), plan.mutation == Mutation::JournalNotSynced),
             fuse,
-            tamper: Tamper::new(plan.mutation),
+            tamper: Tamper::new(plan.mutation, realm),
+            realm: realm.clone(),
             rng: rng.split(),
             running: None,
             starts: 0,
@@ -165,9 +174,12 @@ impl Machine {
         let mut order = self.rng.split();
         let refuses = if self.plan.slow_disk { REFUSES_ONE_IN } else { 0 };
         let executor = Deterministic::new(move |end| order.below(end), refuses);
+        let accounts = Accounts::new(self.plan.clients, self.plan.mutation == Mutation::PrincipalIgnored);
+        let window = RpcsecLimits { window_size: self.plan.window, ..RpcsecLimits::default() };
         let service = Builder::new(exports.clone(), start, environment)
             .config(NfsConfig { limits, ..NfsConfig::default() })
             .records(Box::new(self.journal.clone()))
+            .kerberos(Box::new(self.realm.clone()), Box::new(accounts), window)
             .service(&executor);
         let wire = Wire::default();
         service.server().engine().connect_callbacks(Box::new(wire.clone()));
@@ -207,16 +219,16 @@ impl Machine {
         }
     }
 
-    /// A tick of the server with these records.
-    pub(crate) fn tick(&mut self, records: Vec<(u64, Vec<u8>)>) -> Step {
+    /// Runs a tick of the server with records of connections and their clients.
+    pub(crate) fn tick(&mut self, records: Vec<(u64, usize, Vec<u8>)>) -> Step {
         let tamper = &mut self.tamper;
-        let peer = SocketAddr::from(([192, 0, 2, 1], 700));
+        let peer = |host: usize| SocketAddr::from(([192, 0, 2, host as u8 + 1], 700));
         let mut requests: Vec<Request> = records
             .into_iter()
-            .map(|(connection, record)| Request {
+            .map(|(connection, host, record)| Request {
                 connection: ConnectionId(connection),
-                peer,
-                record: tamper.request(record),
+                peer: peer(host),
+                record: tamper.request(connection, record),
             })
             .collect();
         self.run(|running| {
@@ -282,8 +294,9 @@ impl Machine {
         let callbacks = std::mem::take(&mut *wire.lock().unwrap_or_else(PoisonError::into_inner));
         out.extend(callbacks.into_iter().map(|(connection, record)| Out::Record(connection, record)));
         for out in &mut out {
-            if let Out::Record(_, record) = out {
-                *record = self.tamper.reply(std::mem::take(record)).split_off(rpc::RECORD_MARK_LEN);
+            if let Out::Record(connection, record) = out {
+                let plain = std::mem::take(record).split_off(rpc::RECORD_MARK_LEN);
+                *record = self.tamper.reply(*connection, plain);
             }
         }
         Step { out, crashed: false }

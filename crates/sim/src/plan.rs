@@ -4,6 +4,7 @@
 use crate::mutation::Mutation;
 use crate::rng::Rng;
 use std::time::Duration;
+use vfs::SecFlavor;
 
 /// The lease that the server grants.
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
@@ -21,6 +22,12 @@ pub(crate) struct Plan {
     pub connections: usize,
     /// Slots that a client asks for.
     pub slots: u32,
+    /// The security flavor of each client.
+    pub flavors: Vec<SecFlavor>,
+    /// Size of the sequence window of contexts, in numbers.
+    pub window: u32,
+    /// Lifetime of a context.
+    pub ticket_lifetime: Duration,
     /// Rounds of each worker.
     pub rounds: usize,
     /// Whether operations wait for the disk and run one by one in any order.
@@ -40,11 +47,16 @@ impl Plan {
     pub(crate) fn of(seed: u64, mutation: Mutation) -> (Self, Rng) {
         let mut rng = Rng::new(seed);
         let courtesy = [Duration::ZERO, Duration::from_secs(30), Duration::from_secs(24 * 3600)];
+        let lifetimes = [Duration::from_secs(30), Duration::from_secs(120), Duration::from_secs(36_000)];
+        let clients = rng.between(2, 4);
         let plan = Self {
             mutation,
-            clients: rng.between(2, 4),
+            clients,
             connections: rng.between(1, 3),
             slots: [1, 2, 8][rng.below(3)],
+            flavors: (0..clients).map(|_| SecFlavor::ALL[rng.below(SecFlavor::ALL.len())]).collect(),
+            window: [64, 128, 8192][rng.below(3)],
+            ticket_lifetime: lifetimes[rng.below(3)],
             rounds: rng.between(6, 14),
             slow_disk: rng.one_in(2),
             courtesy: courtesy[rng.below(3)],

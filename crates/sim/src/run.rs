@@ -127,6 +127,7 @@ impl Tasks {
         self.spawn(host, true, work::locks::work(client.clone()));
         self.spawn(host, true, work::shares::work(client.clone()));
         self.spawn(host, true, work::v40::work(client.clone()));
+        self.spawn(host, true, work::private::work(client.clone()));
         self.spawn(host, true, work::appends::work(client));
     }
 

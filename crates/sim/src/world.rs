@@ -1,8 +1,10 @@
 //! Everything there is, and the queue of what happens next.
 
 use crate::history::History;
+use crate::kerberos::SimRealm;
 use crate::machine::{Machine, Out, Step};
 use crate::network::{Network, Way};
+use crate::onlooker::Onlooker;
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::trace::{Trace, digest};
@@ -54,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) history: History,
     pub(crate) network: Network,
     pub(crate) machine: Machine,
+    pub(crate) onlooker: Onlooker,
+    pub(crate) realm: SimRealm,
     inbox: Vec<(u64, Vec<u8>)>,
     tick_due: bool,
     waiting: BTreeMap<(u64, u32), Waiting>,
@@ -89,7 +93,8 @@ pub(crate) use note;
 impl World {
     /// Makes a world; the machine is off.
     pub(crate) fn new(plan: Plan, mut rng: Rng, paths: &[String], keeps_lines: bool) -> Self {
-        let machine = Machine::new(&plan, paths, rng.split());
+        let realm = SimRealm::new(&mut rng, plan.ticket_lifetime);
+        let machine = Machine::new(&plan, paths, &realm, rng.split());
         let network = Network::new(plan.clients, plan.delay_max, rng.split());
         Self(Rc::new(RefCell::new(Inner {
             plan,
@@ -101,6 +106,8 @@ impl World {
             history: History::default(),
             network,
             machine,
+            onlooker: Onlooker::default(),
+            realm,
             inbox: Vec::new(),
             tick_due: false,
             waiting: BTreeMap::new(),
@@ -242,7 +249,7 @@ impl Inner {
         self.now.saturating_sub(self.started) + self.jumped
     }
 
-    fn send(&mut self, connection: u64, way: Way, record: Vec<u8>) -> bool {
+    pub(crate) fn send(&mut self, connection: u64, way: Way, record: Vec<u8>) -> bool {
         let now = self.now;
         let Some((number, at)) = self.network.send(connection, way, now) else { return false };
         self.schedule(at, Event::Arrive(connection, way, number, record));
@@ -262,7 +269,7 @@ impl Inner {
             Event::Tick => {
                 if self.thaw(Event::Tick) {
                     self.tick_due = false;
-                    let records = std::mem::take(&mut self.inbox);
+                    let records = self.take_inbox();
                     self.step(|machine| machine.tick(records));
                 }
             }
@@ -280,6 +287,17 @@ impl Inner {
             }
             Event::Fault | Event::QuickRestart(_) | Event::Start => self.faults(event),
         }
+    }
+
+    /// Takes the records that have arrived, with the clients that have sent them.
+    fn take_inbox(&mut self) -> Vec<(u64, usize, Vec<u8>)> {
+        let mut records = Vec::with_capacity(self.inbox.len());
+        for (connection, record) in std::mem::take(&mut self.inbox) {
+            let host = self.network.host(connection).unwrap_or_default();
+            self.onlooker.received(connection, host, &record);
+            records.push((connection, host, record));
+        }
+        records
     }
 
     /// Whether the server's machine runs; else the event waits until it does.
@@ -345,6 +363,10 @@ impl Inner {
         for out in step.out {
             match out {
                 Out::Record(connection, record) => {
+                    if let Some((property, what)) = self.onlooker.replied(connection, &record) {
+                        let now = self.now;
+                        self.history.complain(property, what, now);
+                    }
                     self.send(connection, Way::ToClient, record);
                 }
                 Out::Close(connection) => {
@@ -380,6 +402,7 @@ impl Inner {
     pub(crate) fn go_down(&mut self, power: bool, down: Duration) {
         self.machine.crash(power);
         self.inbox.clear();
+        self.onlooker.restart();
         self.frozen_until = Duration::ZERO;
         let now = self.now;
         note!(self, "the server crashes{}", if power { " and loses its power" } else { "" });

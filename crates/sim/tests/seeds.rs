@@ -123,3 +123,21 @@ fn the_checker_finds_an_open_that_is_executed_twice() // RFC 7530 section 9.1.7
 {
     found(Mutation::SeqidIgnored, 100, &["exactly once"]);
 }
+
+#[test]
+fn the_checker_finds_a_sequence_window_that_is_ignored() // RFC 2203 section 5.3.3.1
+{
+    found(Mutation::GssWindowIgnored, 100, &["a sequence number is used once"]);
+}
+
+#[test]
+fn the_checker_finds_a_context_that_outlives_its_server() // RFC 2203 section 5.3.3.3
+{
+    found(Mutation::ContextKept, 100, &["a context ends with its server"]);
+}
+
+#[test]
+fn the_checker_finds_principals_that_share_an_account() // RFC 8881 section 2.2.1.1
+{
+    found(Mutation::PrincipalIgnored, 100, &["a private file is read by its owner only"]);
+}

@@ -1,10 +1,10 @@
 //! One call on a slot, sent again after a cut connection until it is answered (RFC 8881 section
 //! 2.10.6).
 
-use super::{Client, Op, Phase, Slot, record};
+use super::security::{Received, SimCall};
+use super::{Client, Op, Phase, Slot};
 use crate::trace::digest;
 use nfs4::{Compound4Res, Getfh4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Sequence4Args, Sequence4Res};
-use rpc::{Accepted, ReplyHeader};
 use xdr::{Decode, Decoder};
 
 /// A call whose outcome nobody knows: its session was lost.
@@ -21,14 +21,9 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads a record.
-    fn parse(record: &[u8]) -> Option<Self> {
-        let ReplyHeader::Accepted { status: Accepted::Success, results_at, .. } =
-            ReplyHeader::parse(record).ok()?
-        else {
-            return None;
-        };
-        let results = Compound4Res::decode(&mut Decoder::new(record.get(results_at..)?)).ok()?.into_owned();
+    /// Decodes the results of a COMPOUND.
+    fn parse(results: &[u8]) -> Option<Self> {
+        let results = Compound4Res::decode(&mut Decoder::new(results)).ok()?.into_owned();
         Some(Self { status: results.status, results: results.resarray })
     }
 
@@ -118,12 +113,11 @@ impl Client {
     /// Sends a call until it is answered.
     async fn repeat(&self, operations: &[Op], cached: bool) -> Result<Reply, Lost> {
         let xid = self.world.xid();
-        let bytes = record(self.host, xid, 1, operations);
+        let call = SimCall::new(xid, 1, operations);
         let (called, clientid) = (self.world.now(), self.state.borrow().clientid);
         self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(operations)));
         loop {
-            let Some(reply) = self.send(xid, &bytes, || self.state.borrow().phase == Phase::Broken).await
-            else {
+            let Some(reply) = self.send(&call, || self.state.borrow().phase == Phase::Broken).await else {
                 return Err(Lost);
             };
             match self.judge(&reply, cached) {
@@ -163,9 +157,9 @@ impl Client {
         }
     }
 
-    /// Sends a record over one connection after the other until there is a reply, or `ends` says
-    /// that none is wanted.
-    pub(super) async fn send(&self, xid: u32, bytes: &[u8], ends: impl Fn() -> bool) -> Option<Reply> {
+    /// Sends a call over one connection after the other until there is a reply, or `ends` says that
+    /// none is wanted.
+    pub(super) async fn send(&self, call: &SimCall, ends: impl Fn() -> bool) -> Option<Reply> {
         loop {
             if ends() {
                 return None;
@@ -174,32 +168,39 @@ impl Client {
                 self.pause(50, 1000).await;
                 continue;
             };
-            let patience = self.draw(|rng| rng.millis(2000, 20_000));
-            match self.world.call(connection, xid, bytes.to_vec(), patience).await {
-                Some(record) => match Reply::parse(&record) {
-                    Some(reply) => return Some(reply),
-                    None => {
-                        let what = format!("client {} is answered {:016x}", self.host, digest(&record));
-                        let now = self.world.now();
-                        self.world.lock().history.complain("every reply can be read", what, now);
-                        return None;
-                    }
-                },
-                None => {
-                    self.world.hang_up(connection);
-                    let mut state = self.state.borrow_mut();
-                    state
-                        .links
-                        .iter_mut()
-                        .filter(|link| **link == Some(connection))
-                        .for_each(|link| *link = None);
-                }
+            let Some(sent) = self.transmission(connection, call).await else { continue };
+            let Some(record) = self.exchange(connection, call.xid, sent.record.clone()).await else {
+                continue;
+            };
+            let reply = match self.receive(&sent, &record) {
+                Received::ContextGone => continue,
+                Received::Results(results) => Reply::parse(&results),
+                Received::Wrong => None,
+            };
+            if reply.is_none() {
+                let what = format!("client {} is answered {:016x}", self.host, digest(&record));
+                let now = self.world.now();
+                self.world.lock().history.complain("every reply can be read", what, now);
             }
+            return reply;
         }
     }
 
+    /// Sends a record and waits for its reply. Without one, the connection is given up.
+    pub(super) async fn exchange(&self, connection: u64, xid: u32, record: Vec<u8>) -> Option<Vec<u8>> {
+        let patience = self.draw(|rng| rng.millis(2000, 20_000));
+        let reply = self.world.call(connection, xid, record, patience).await;
+        if reply.is_none() {
+            self.world.hang_up(connection);
+            let mut state = self.state.borrow_mut();
+            let links = state.links.iter_mut().filter(|link| **link == Some(connection));
+            links.for_each(|link| *link = None);
+        }
+        reply
+    }
+
     /// A connection, a new one if need be.
-    async fn connection(&self) -> Option<u64> {
+    pub(super) async fn connection(&self) -> Option<u64> {
         let at = self.draw(|rng| rng.next()) as usize % self.state.borrow().links.len().max(1);
         let known = self.state.borrow().links.get(at).copied().flatten();
         if let Some(known) = known.filter(|known| self.world.lock().network.is_up(*known)) {
@@ -242,8 +243,7 @@ impl Client {
         let xid = self.world.xid();
         let operations = [operation];
         self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(&operations)));
-        let bytes = record(self.host, xid, 1, &operations);
-        self.send(xid, &bytes, || false).await
+        self.send(&SimCall::new(xid, 1, &operations), || false).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! The bytes of calls, and operations with the arguments that matter here.
 
 use super::Reply;
+use crate::kerberos;
 use nfs4::*;
 use rpc::{AuthSys, CallHeader, OpaqueAuth};
 use xdr::{Encode, Encoder};
@@ -8,16 +9,23 @@ use xdr::{Encode, Encoder};
 /// An operation.
 pub(crate) type Op = NfsArgop4<'static>;
 
-/// The record of a COMPOUND of a minor version by AUTH_SYS.
-pub(crate) fn record(host: usize, xid: u32, minor: u32, operations: &[Op]) -> Vec<u8> {
+/// Encodes the arguments of a COMPOUND of a minor version.
+pub(super) fn arguments(minor: u32, operations: &[Op]) -> Vec<u8> {
+    let mut arguments = Encoder::new();
+    arguments.opaque(b"").u32(minor).array(operations);
+    arguments.into_vec()
+}
+
+/// Encodes a COMPOUND call by AUTH_SYS.
+pub(super) fn sys_call(host: usize, xid: u32, arguments: &[u8]) -> Vec<u8> {
     let mut credential = Encoder::new();
-    let uid = 1000 + u32::try_from(host).unwrap_or(0);
+    let uid = kerberos::uid(host);
     AuthSys::new(0, b"client", uid, uid, &[]).encode(&mut credential);
     let mut call = Encoder::new();
     let program = (NFS4_PROGRAM, NFS_V4, NFSPROC4_COMPOUND);
     CallHeader::encode_signed(&mut call, xid, program, &OpaqueAuth::sys(credential.as_slice()));
     OpaqueAuth::NONE.encode(&mut call);
-    call.opaque(b"").u32(minor).array(operations);
+    call.raw(arguments);
     call.into_vec()
 }
 

@@ -7,6 +7,7 @@ mod delegations;
 mod files;
 mod messages;
 mod recover;
+mod security;
 mod v40;
 
 pub(crate) use calls::{Lost, Reply};
@@ -19,6 +20,7 @@ use crate::rng::Rng;
 use crate::world::World;
 use delegations::ClientDelegation;
 use nfs4::{Sessionid4, Stateid4};
+use security::ClientContext;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -50,6 +52,10 @@ struct State {
     slots: Vec<Slot>,
     in_flight: usize,
     links: Vec<Option<u64>>,
+    /// The security context of the next calls.
+    context: Option<Rc<ClientContext>>,
+    /// Whether a task is creating a context.
+    establishing: bool,
     clientid: u64,
     /// Whether the server has answered RECLAIM_COMPLETE of this client id.
     complete: bool,
@@ -116,6 +122,9 @@ impl Client {
                 let _ = self.call_now(Vec::new(), false).await;
                 continue;
             }
+            if self.draw(|rng| rng.one_in(40)) {
+                self.destroy_context().await;
+            }
             let pause = self.draw(|rng| rng.millis(100, 1000));
             self.world.sleep(pause).await;
         }
@@ -145,6 +154,7 @@ impl Client {
     /// Ends session and client, and tells whether the server let them go.
     pub(crate) async fn finish(&self) {
         self.destroy().await;
+        self.destroy_context().await;
         self.state.borrow_mut().finished = true;
     }
 }

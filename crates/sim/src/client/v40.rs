@@ -1,7 +1,8 @@
 //! A client of NFSv4.0 (RFC 7530): no session, but an open-owner with sequence numbers.
 
 use super::calls::names;
-use super::{Client, Creates, Op, Reply, Reservation, open_of, put, record};
+use super::security::SimCall;
+use super::{Client, Creates, Op, Reply, Reservation, open_of, put};
 use nfs4::*;
 use std::rc::Rc;
 
@@ -37,8 +38,7 @@ impl SimClient40 {
     async fn call(&self, operations: &[Op]) -> Option<Reply> {
         let (client, xid) = (&self.client, self.client.world.xid());
         client.world.note(format_args!("client {} calls {xid} (4.0): {}", client.host, names(operations)));
-        let bytes = record(client.host, xid, 0, operations);
-        let reply = client.send(xid, &bytes, || false).await?;
+        let reply = client.send(&SimCall::new(xid, 0, operations), || false).await?;
         client.world.note(format_args!("client {} is answered {xid}: {}", client.host, reply.status.name()));
         Some(reply)
     }

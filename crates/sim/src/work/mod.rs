@@ -4,6 +4,7 @@ pub(crate) mod appends;
 pub(crate) mod data;
 pub(crate) mod locks;
 pub(crate) mod names;
+pub(crate) mod private;
 pub(crate) mod shares;
 pub(crate) mod v40;
 
@@ -14,7 +15,7 @@ use std::rc::Rc;
 pub(crate) fn paths(clients: usize) -> Vec<String> {
     let private = (0..clients).map(|client| format!("p{client}/"));
     let mut paths: Vec<String> = private.collect();
-    paths.extend(["s/", "d/", "l/", "a/", "x/", "z/", "s/old"].map(str::to_owned));
+    paths.extend(["s/", "d/", "l/", "a/", "x/", "z/", "k/", "s/old"].map(str::to_owned));
     paths.extend(shares::FILES.map(|name| format!("x/{name}")));
     paths
 }
