@@ -52,7 +52,7 @@ struct FuzzClient {
 }
 
 fn server() -> Server<Nfs> {
-    let files = MemoryBackend::new(MemoryLimits { bytes_max: 1 << 18, objects_max: 100 }).expect("room");
+    let files = MemoryBackend::new(MemoryLimits { bytes_max: 1 << 18, objects_max: 100 }, [7; 16]).expect("room");
     let files = Arc::new(files);
     let export = |path| {
         let flavors = SecFlavor::ALL.to_vec();

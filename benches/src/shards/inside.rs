@@ -76,7 +76,8 @@ fn accept(_: &[u8]) -> Result<Accepted, AcceptError> {
 /// # Errors
 /// When the backend has no root.
 pub(super) fn server() -> anyhow::Result<Server<Nfs>> {
-    let backend = MemoryBackend::new(MemoryLimits::default()).map_err(|error| anyhow!("{error:?}"))?;
+    let backend =
+        MemoryBackend::new(MemoryLimits::default(), [7; 16]).map_err(|error| anyhow!("{error:?}"))?;
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
     backend.setattr(&Caller::root(), &backend.root(), &set).map_err(|error| anyhow!("{error:?}"))?;
     let flavors = SecFlavor::ALL.to_vec();

@@ -3,7 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`workload`] | loads on an [`Endpoint`]: closed and open loop, the operations of git; every byte is checked |
-//! | [`measuring`] | the order of repetitions, samples, intervals, noise and limits of the machine, the record of a run |
+//! | [`measuring`] | the order of repetitions, samples, intervals, noise of the machine, the record of a run |
+//! | `machine_limits` | the limits of the machine, measured in the run that they explain |
 //! | [`link`] | a network of a stated rate between a run's client and server |
 //! | [`native`] | the driver that makes loads by the project's own client |
 //! | [`mounted`] | the driver that makes loads by fio and git on Linux mounts |
@@ -22,6 +23,7 @@ mod flavor;
 mod folder;
 pub mod lanl;
 pub mod link;
+mod machine_limits;
 pub mod measuring;
 mod mount;
 pub mod mounted;
@@ -37,6 +39,7 @@ pub use endpoint::{Endpoint, Finished};
 pub use environment::Environment;
 pub use flavor::Flavor;
 pub use folder::folder_name;
+pub use machine_limits::limits as machine_limits;
 pub use measuring::Unit;
 pub use mount::ExportMount;
 pub use pattern::Pattern;

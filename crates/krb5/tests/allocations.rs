@@ -1,5 +1,5 @@
 //! No instruction set allocates memory for a message or for a batch.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "an allocator is unsafe to implement")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

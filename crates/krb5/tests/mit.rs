@@ -2,8 +2,7 @@
 //! describes their origin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-// The tests of a core may read files.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, reason = "tests may read files")]
 
 use orthrus_krb5::{
     ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,

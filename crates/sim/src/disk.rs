@@ -418,7 +418,7 @@ mod tests {
     use vfs::MemoryLimits;
 
     fn disk() -> Disk {
-        let files = MemoryBackend::new(MemoryLimits::default()).unwrap();
+        let files = MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap();
         Disk::new(files, Fuse::default(), false, Mutation::None)
     }
 

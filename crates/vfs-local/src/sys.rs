@@ -3,7 +3,7 @@
 //!
 //! The C library's wrappers for identities change all threads at once; these change the calling
 //! one.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "system calls that rustix lacks")]
 
 use rustix::io::Errno;
 use std::{

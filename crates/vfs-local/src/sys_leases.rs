@@ -1,6 +1,6 @@
 //! The system calls of leases, for which no safe wrapper exists: fcntl with commands that take
 //! numbers, and a descriptor that one thread's signals are read from.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "system calls that rustix lacks")]
 
 use rustix::io::Errno;
 use std::{

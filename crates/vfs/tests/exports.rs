@@ -14,7 +14,7 @@ use std::{
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
 fn backend() -> Arc<dyn Backend> {
-    Arc::new(MemoryBackend::new(MemoryLimits { bytes_max: 1 << 20, objects_max: 100 }).unwrap())
+    Arc::new(MemoryBackend::new(MemoryLimits { bytes_max: 1 << 20, objects_max: 100 }, [7; 16]).unwrap())
 }
 
 fn export(path: &str) -> Export {

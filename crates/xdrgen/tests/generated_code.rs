@@ -13,8 +13,7 @@ use xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
 use xdrgen::model::Override;
 use xdrgen::output;
 
-// The generator writes for a library, where all of it is public and used.
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, reason = "in a library, generated code is public and used")]
 mod sample;
 
 /// Stands for a type that is written by hand.

@@ -2,7 +2,7 @@
 //!
 //! `raw` has the declarations. In the other files each C object has one Rust owner that frees it,
 //! and no pointer leaves this module. All exported functions are safe to call.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "C functions of MIT's library")]
 
 mod context;
 mod credential;

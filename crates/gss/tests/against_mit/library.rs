@@ -1,5 +1,5 @@
 //! One side of a context inside MIT's library: establishment and per-message calls.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "C functions of MIT's library")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;

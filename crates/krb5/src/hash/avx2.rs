@@ -1,5 +1,5 @@
 //! Rows in the registers of AVX2: 8 lanes of 32 bits, 4 lanes of 64 bits.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 
 use core::arch::x86_64::*;
 

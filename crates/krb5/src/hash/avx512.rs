@@ -2,7 +2,7 @@
 //!
 //! Rotation and any function of three bits are one instruction each. Narrow rows run on three
 //! ports, wide rows on two: half the lanes in two thirds of the time.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 
 use core::arch::x86_64::*;
 

@@ -1,5 +1,5 @@
 //! Rows of words: a vector register that holds the same word of many messages, one per lane.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 
 /// A row of words, one per lane.
 ///

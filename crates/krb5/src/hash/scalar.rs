@@ -1,6 +1,6 @@
 //! A row of one lane in a general-purpose register. It is the fastest for a single message with
 //! SHA-384, since the rotation of BMI2 keeps its operand and so needs no copy.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 
 use std::arch::x86_64::__m128i;
 

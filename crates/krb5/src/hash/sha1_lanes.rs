@@ -90,7 +90,7 @@ fn word<R: Row<Word = u32>>(words: &mut [R; 16], t: usize) -> R {
 /// The processor has the instructions of `R`, and `64 * blocks` bytes can be read behind the first
 /// `R::LANES` pointers.
 #[inline(always)]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 pub(crate) unsafe fn compress<R: Row<Word = u32>, const N: usize>(
     columns: &mut [[u32; N]; 5],
     lanes: &[*const u8; N],

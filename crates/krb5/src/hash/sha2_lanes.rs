@@ -112,7 +112,7 @@ fn extend<R: Row<Word: Sha2Word>>(words: &mut [R; 16], at: usize) {
 /// The processor has the instructions of `R`, and `blocks` blocks can be read behind the first
 /// `R::LANES` pointers.
 #[inline(always)]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 pub(crate) unsafe fn compress<R: Row<Word: Sha2Word>, const N: usize>(
     columns: &mut [[R::Word; N]; 8],
     lanes: &[*const u8; N],

@@ -1,6 +1,6 @@
 //! SHA-1 and SHA-256 by the SHA instructions, with `N` messages interleaved: the other messages
 //! hide the latency of several cycles of each instruction.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 
 use core::arch::x86_64::*;
 

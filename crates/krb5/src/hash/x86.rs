@@ -1,5 +1,5 @@
 //! The hash kernels for x86-64.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
 
 use super::{Units, avx2, avx512, scalar, sha_ni, sha1_lanes, sha2_lanes};
 

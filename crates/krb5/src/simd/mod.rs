@@ -11,9 +11,8 @@
 //!
 //! The kernels are unsafe functions that take pointers, since a register gathers blocks of several
 //! messages. This file checks their requirements.
-#![allow(unsafe_code)]
-// Registers of one step have the same index in several arrays.
-#![allow(clippy::needless_range_loop)]
+#![allow(unsafe_code, reason = "kernels use intrinsics and raw pointers")]
+#![allow(clippy::needless_range_loop, reason = "registers of a step share the index in several arrays")]
 
 mod aesni;
 mod avx2;

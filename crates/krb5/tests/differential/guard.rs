@@ -1,5 +1,5 @@
 //! Memory between inaccessible pages: a read or write one byte outside ends the process.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "memory with inaccessible pages")]
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;

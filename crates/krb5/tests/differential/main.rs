@@ -193,7 +193,7 @@ fn no_path_touches_a_byte_before_its_messages() {
 const OUTSIDE: &str = "KRB5_TEST_READ_OUTSIDE";
 
 #[test]
-#[allow(clippy::disallowed_methods)] // a test may start itself again
+#[allow(clippy::disallowed_methods, reason = "the test starts itself again")]
 fn a_byte_outside_ends_the_process() {
     match std::env::var(OUTSIDE).as_deref() {
         Ok("behind") => panic!("read {}", guard::read_outside(&AtEnd::of(b"seven"))),

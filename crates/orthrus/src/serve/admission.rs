@@ -78,7 +78,7 @@ mod tests {
     use vfs::{MemoryBackend, MemoryLimits, Timestamp};
 
     fn export() -> Export {
-        Export::new("/x", Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap())).unwrap()
+        Export::new("/x", Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap())).unwrap()
     }
 
     #[test]

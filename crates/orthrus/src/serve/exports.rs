@@ -78,7 +78,9 @@ impl Backends {
             }
             Storage::Memory(bytes) => {
                 let limits = MemoryLimits { bytes_max: *bytes, ..MemoryLimits::default() };
-                let backend = MemoryBackend::new(limits)?;
+                let mut handle_key = [0; 16];
+                getrandom::fill(&mut handle_key).context("the system gives no random numbers")?;
+                let backend = MemoryBackend::new(limits, handle_key)?;
                 // Everybody may write there, as in /tmp.
                 let open = SetAttributes { mode: Some(0o1777), ..SetAttributes::default() };
                 backend.setattr(&Caller::root(), &backend.root(), &open)?;

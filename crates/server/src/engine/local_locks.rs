@@ -499,7 +499,7 @@ mod tests {
     fn the_last_lock_of_a_file_is_released_before_another_may_lock_it() // RFC 8881 section 18.12.3
     {
         let nfs = Arc::new(nfs());
-        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
+        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
         let handle = backend.root();
         let file = Object { export: Arc::new(Export::new("/export", backend).unwrap()), handle }.key();
         let calls = Arc::default();

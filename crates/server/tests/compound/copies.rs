@@ -210,7 +210,7 @@ fn a_copy_that_cannot_go_on_tells_how_far_it_came() {
     // RFC 7862 section 16.1.3
     let server = start(|setup| {
         let limits = vfs::MemoryLimits { bytes_max: 7000, ..Default::default() };
-        let backend = vfs::MemoryBackend::new(limits).unwrap();
+        let backend = vfs::MemoryBackend::new(limits, [7; 16]).unwrap();
         let set = vfs::SetAttributes { mode: Some(0o777), ..Default::default() };
         vfs::Backend::setattr(&backend, &vfs::Caller::root(), &vfs::Backend::root(&backend), &set).unwrap();
         setup.exports = vec![export("/export", &Arc::new(backend))];

@@ -12,7 +12,7 @@ use vfs::{Backend, Caller, MemoryBackend, MemoryLimits, SetAttributes};
 const FILE: usize = 600_000;
 
 fn server(limits: MemoryLimits) -> Server {
-    let backend = MemoryBackend::new(limits).unwrap();
+    let backend = MemoryBackend::new(limits, [7; 16]).unwrap();
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
     backend.setattr(&Caller::root(), &backend.root(), &set).unwrap();
     Setup::with_exports(vec![export("/export", &Arc::new(backend)), export("/other", &memory())]).start()

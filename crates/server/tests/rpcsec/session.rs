@@ -18,7 +18,7 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 pub(crate) const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
 pub(crate) fn nfs() -> Nfs {
-    let backend = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
+    let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
     let table = ExportTable::new(vec![Export::new("/", backend).unwrap()], Timestamp::default()).unwrap();
     let boot = state::Boot { epoch: 1, hash_key: [7; 16], principal_key: [0; 16], prior_clients: Vec::new() };
     let start = Start { boot, write_verifier: [1; 8], filehandle_key: [2; 16] };

@@ -241,7 +241,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     ///
     /// # Errors
     /// NFS4ERR_DENIED, NFS4ERR_INVAL, NFS4ERR_GRACE, NFS4ERR_DEADSESSION.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of LOCKT and its caller")]
     pub fn lockt(
         &self,
         now: Duration,

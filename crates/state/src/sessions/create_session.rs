@@ -133,7 +133,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(reply)
     }
 
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "the parts of a session, used once")]
     fn new_session(
         &self,
         registry: &mut RegistryGuard<'_>,

@@ -1,5 +1,5 @@
 //! Directories to export, removed by the server's identity.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use orthrus_vfs_local::{LocalBackend, LocalError, LocalOptions, become_server, prepare_process};
 use std::{os::unix::fs::PermissionsExt, path::Path};

@@ -22,7 +22,6 @@ use crate::{
 use budget::MemoryBudget;
 use directory::Directory;
 use node::{Body, Node, NodeState};
-use std::hash::RandomState;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -80,12 +79,13 @@ pub struct MemoryBackend {
 pub struct KeptObject(Arc<Node>);
 
 impl MemoryBackend {
-    /// Makes an empty file system, its root owned by user and group 0 with mode 0755.
+    /// Makes an empty file system, its root owned by user and group 0 with mode 0755. Handles
+    /// depend on `handle_key`: with a random one they cannot be guessed.
     ///
     /// # Errors
     /// `Nospc` when the limits leave no room for the root.
-    pub fn new(limits: MemoryLimits) -> VfsResult<Self> {
-        Self::build(limits, Box::new(system_time), Some(RandomState::new()))
+    pub fn new(limits: MemoryLimits, handle_key: [u8; 16]) -> VfsResult<Self> {
+        Self::build(limits, Box::new(system_time), Some(handle_key))
     }
 
     /// As [`MemoryBackend::new`], for simulations: with a time of day of the caller's instead of
@@ -119,15 +119,11 @@ impl MemoryBackend {
         self.set_name(directory, name, object.map(|kept| &kept.0))
     }
 
-    fn build(
-        limits: MemoryLimits,
-        clock: Box<WallClock>,
-        generations: Option<RandomState>,
-    ) -> VfsResult<Self> {
+    fn build(limits: MemoryLimits, clock: Box<WallClock>, handle_key: Option<[u8; 16]>) -> VfsResult<Self> {
         let budget = Arc::new(MemoryBudget::new(limits.bytes_max, limits.objects_max, clock));
         let body = Body::Directory(Directory::new(ROOT_INO, Arc::clone(&budget)));
         let root = Node::new(ROOT_INO, NodeState::new(body, 0o755, 0, 0, &budget), &budget)?;
-        let nodes = Table::new(ROOT_INO + 1, generations);
+        let nodes = Table::new(ROOT_INO + 1, handle_key);
         nodes.insert(&root);
         Ok(Self { nodes, namespace: Mutex::new(()), budget, root })
     }

@@ -2,9 +2,10 @@
 
 use super::node::Node;
 use crate::{ObjectHandle, VfsError, VfsResult};
+use siphasher::sip::SipHasher13;
 use std::{
     collections::HashMap,
-    hash::{BuildHasher, RandomState},
+    hash::Hasher,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
@@ -24,20 +25,24 @@ type NodeShard = RwLock<HashMap<u64, Arc<Node>>>;
 pub(super) struct Table {
     shards: [NodeShard; SHARDS],
     next: AtomicU64,
-    /// Makes generations: a keyed hash of the inode number, so that no handle can be guessed from
-    /// another and handles of an earlier process are stale. `None`: generations are the inode
+    /// The key of generations, which are a keyed hash of the inode number: no handle can be guessed
+    /// from another, and handles of an earlier process are stale. `None`: generations are the inode
     /// numbers.
-    generations: Option<RandomState>,
+    handle_key: Option<[u8; 16]>,
 }
 
 impl Table {
-    pub(super) fn new(first: u64, generations: Option<RandomState>) -> Self {
+    pub(super) fn new(first: u64, handle_key: Option<[u8; 16]>) -> Self {
         let shards = std::array::from_fn(|_| RwLock::new(HashMap::new()));
-        Self { shards, next: AtomicU64::new(first), generations }
+        Self { shards, next: AtomicU64::new(first), handle_key }
     }
 
     fn generation(&self, ino: u64) -> u64 {
-        self.generations.as_ref().map_or(ino, |generations| generations.hash_one(ino))
+        self.handle_key.map_or(ino, |key| {
+            let mut hasher = SipHasher13::new_with_key(&key);
+            hasher.write_u64(ino);
+            hasher.finish()
+        })
     }
 
     pub(super) fn next_ino(&self) -> u64 {

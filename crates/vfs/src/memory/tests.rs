@@ -4,14 +4,14 @@ use super::*;
 use crate::conformance::Fixture;
 
 fn fixture() -> Option<Fixture> {
-    let backend = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
+    let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
     Some(Fixture { backend, owner: Caller::root(), identities: true, keep: Box::new(()) })
 }
 
 crate::backend_conformance!(fixture);
 
 fn limited(bytes_max: u64, objects_max: u64) -> Fixture {
-    let backend = Arc::new(MemoryBackend::new(MemoryLimits { bytes_max, objects_max }).unwrap());
+    let backend = Arc::new(MemoryBackend::new(MemoryLimits { bytes_max, objects_max }, [7; 16]).unwrap());
     Fixture { backend, owner: Caller::root(), identities: true, keep: Box::new(()) }
 }
 
@@ -56,7 +56,7 @@ fn a_handle_of_another_instance_is_stale() {
 
 #[test]
 fn a_name_is_put_back_with_its_object_or_its_absence() {
-    let files = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
+    let files = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
     let t = Fixture { backend: files.clone(), owner: Caller::root(), identities: true, keep: Box::new(()) };
     let (object, file) = t.file(&t.root(), "file");
     file.write_at(b"data", 0).unwrap();

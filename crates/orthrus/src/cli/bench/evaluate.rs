@@ -427,7 +427,7 @@ pub(crate) fn conduct(
     link: Option<&Link>,
 ) -> anyhow::Result<()> {
     if record.limits.is_empty() {
-        record.limits = measuring::limits(link);
+        record.limits = bench::machine_limits(link);
     }
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}")?);

@@ -71,7 +71,7 @@ impl Default for Setup {
 
 /// A memory backend with write permission on its root for all.
 pub(crate) fn memory() -> Arc<MemoryBackend> {
-    let backend = MemoryBackend::new(MemoryLimits::default()).unwrap();
+    let backend = MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap();
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
     backend.setattr(&Caller::root(), &backend.root(), &set).unwrap();
     Arc::new(backend)

@@ -2,9 +2,9 @@
 //! cryptography, measured in the run that they explain.
 
 use crate::link::{self, Link};
+use crate::measuring::{Interval, LINK, LOOPBACK, MachineLimit};
 use anyhow::{Context as _, Result, ensure};
 use krb5::{ContextKeys, Enctype, Role, Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
-use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,27 +13,9 @@ use std::time::{Duration, Instant};
 /// How long each limit is measured.
 const LENGTH: Duration = Duration::from_millis(120);
 
-/// Name of the limit between client and server: one TCP connection.
-pub const LOOPBACK: &str = "loopback";
-/// The same where it is a link.
-pub const LINK: &str = "link";
-
 /// Bytes of one message of the cryptography, and how many are sealed at once.
 const MESSAGE: usize = 128 << 10;
 const MESSAGES: usize = 16;
-
-/// A limit of the machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MachineLimit {
-    /// The limited resource, in a few words.
-    pub name: String,
-    /// The figure: the median of short pieces, or as `how` describes.
-    pub value: f64,
-    /// `MB/s` (10^6 bytes) or `us`.
-    pub unit: String,
-    /// The method of measurement.
-    pub how: String,
-}
 
 /// Measures all limits in about a second, longer over a slow link. Limits that cannot be measured
 /// are absent.
@@ -63,7 +45,7 @@ fn rate(bytes: usize, mut piece: impl FnMut() -> Result<()>) -> Result<f64> {
         piece()?;
         rates.push(bytes as f64 / 1e6 / start.elapsed().as_secs_f64());
     }
-    super::Interval::of(rates).map(|interval| interval.median).context("no figure")
+    Interval::of(rates).map(|interval| interval.median).context("no figure")
 }
 
 fn limit(name: &str, value: f64, unit: &str, how: &str) -> MachineLimit {
