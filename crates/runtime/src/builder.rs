@@ -2,8 +2,9 @@
 
 use crate::{Executor, NfsService};
 use identity::{Mapper, Rules, StaticSource};
-use server::dispatch::{Clock, Environment, Metrics, Random, Server};
+use server::dispatch::{Clock, Environment, Random, Server};
 use server::engine::{ClientRecords, Nfs, NfsConfig, NoRecords, Start};
+use server::metrics::Metrics;
 use server::rpcsec::{ContextAcceptor, Identities, Rpcsec, RpcsecLimits};
 use std::sync::Arc;
 use std::time::Instant;

@@ -7,9 +7,10 @@ use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, S
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
 use server::dispatch::{
-    self, CompletedCall, DeferredCall, DeferredOutcome, Engine, Kind, ReplySink, Scratch, Server,
+    self, CompletedCall, DeferredCall, DeferredOutcome, Engine, ReplySink, Scratch, Server,
 };
 use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
+use server::metrics::Kind;
 use state::GetattrWait;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,13 +8,14 @@
 //! compound            the table of operations, and the loop that runs them
 //! ops                 the operations, one file each
 //! attr                attributes and access control lists
-//! engine ⇄ callback   the server, the state of one COMPOUND, callbacks to clients
-//! call ⇄ rpcsec       a call during a tick, and its protection
+//! engine              the server, the state of one COMPOUND, the life of callbacks
+//! callback            callbacks in flight, their encoding and protection
+//! call                a call during a tick
+//! rpcsec              contexts, and the protection of replies
 //! metrics, security   counters and times; the sender of a call
 //! ```
 //!
-//! Two pairs still form cycles: `Nfs` owns its callbacks, and `rpcsec` opens the bodies of whole
-//! batches of calls. `cargo xtask tidy` checks the other arrows.
+//! `cargo xtask tidy` checks it.
 
 pub mod attr;
 mod call;

@@ -14,23 +14,23 @@ use std::time::Duration;
 
 /// Time that a client may take to answer a callback. After it the connection counts as one without
 /// a working backchannel.
-pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Attempts at one callback in a row. After them the callback is left to the next round of
 /// housekeeping.
-pub(super) const TRIES_MAX: u8 = 4;
+pub(crate) const TRIES_MAX: u8 = 4;
 /// Callbacks of one client that may wait for a slot. Further ones are left to the next round of
 /// housekeeping.
 const WAITING_MAX: usize = 256;
 
 /// A callback in flight.
 #[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) task: CallbackTask,
-    pub(super) call: BackCall,
+pub(crate) struct Sent {
+    pub(crate) task: CallbackTask,
+    pub(crate) call: BackCall,
     /// The credential that was used, and the check that the answer has to pass.
-    pub(super) proof: Arc<Proof>,
-    pub(super) tries: u8,
-    pub(super) since: Duration,
+    pub(crate) proof: Arc<Proof>,
+    pub(crate) tries: u8,
+    pub(crate) since: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub(crate) struct CallbackQueue {
     answered: OnceLock<Box<dyn Fn() + Send + Sync>>,
     table: Mutex<CallbackTable>,
     /// Rate limit of log lines about clients that do not answer.
-    pub(super) unanswered: LogLimit,
+    pub(crate) unanswered: LogLimit,
 }
 
 impl CallbackQueue {
@@ -73,12 +73,12 @@ impl CallbackQueue {
     }
 
     /// Sets the hook that runs when an answer for a suspended COMPOUND may have arrived.
-    pub(super) fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
+    pub(crate) fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
         let _ = self.answered.set(answered);
     }
 
     /// Wakes the COMPOUNDs that wait for answers of clients.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(answered) = self.answered.get() {
             answered();
         }
@@ -90,7 +90,7 @@ impl CallbackQueue {
     }
 
     /// Marks the contexts of callbacks as used, so that they do not expire for lack of calls.
-    pub(super) fn keep_contexts(&self, handles: impl FnOnce() -> Vec<Vec<u8>>, now: Duration) {
+    pub(crate) fn keep_contexts(&self, handles: impl FnOnce() -> Vec<Vec<u8>>, now: Duration) {
         let Some(contexts) = self.contexts.get() else { return };
         let seconds = now.as_secs();
         if seconds < self.contexts_kept.load(Relaxed).saturating_add(KEEP_INTERVAL.as_secs()) {
@@ -105,12 +105,12 @@ impl CallbackQueue {
     }
 
     /// Sends a record; false if it cannot be sent.
-    pub(super) fn send(&self, connection: u64, record: Vec<u8>) -> bool {
+    pub(crate) fn send(&self, connection: u64, record: Vec<u8>) -> bool {
         self.transport.get().is_some_and(|transport| transport.send(ConnectionId(connection), record))
     }
 
     /// Adds a callback that is about to be sent, and returns its XID and its record.
-    pub(super) fn insert(&self, sent: Sent, encode: impl FnOnce(u32, &Sent) -> Vec<u8>) -> (u32, Vec<u8>) {
+    pub(crate) fn insert(&self, sent: Sent, encode: impl FnOnce(u32, &Sent) -> Vec<u8>) -> (u32, Vec<u8>) {
         let mut table = self.table();
         let CallbackTable { xid, sent: all, .. } = &mut *table;
         loop {
@@ -124,28 +124,28 @@ impl CallbackQueue {
     }
 
     /// Returns the check for the answer with this XID on this connection.
-    pub(super) fn proof(&self, xid: u32, connection: u64) -> Option<Arc<Proof>> {
+    pub(crate) fn proof(&self, xid: u32, connection: u64) -> Option<Arc<Proof>> {
         let table = self.table();
         let sent = table.sent.get(&xid).filter(|sent| sent.call.channel.connection == connection)?;
         Some(sent.proof.clone())
     }
 
     /// Removes and returns the callback in flight that this answer belongs to.
-    pub(super) fn take(&self, xid: u32, connection: u64) -> Option<Sent> {
+    pub(crate) fn take(&self, xid: u32, connection: u64) -> Option<Sent> {
         let mut table = self.table();
         table.sent.get(&xid).filter(|sent| sent.call.channel.connection == connection)?;
         table.sent.remove(&xid)
     }
 
     /// Removes and returns the callbacks in flight that `which` selects, to be sent again.
-    pub(super) fn take_all(&self, mut which: impl FnMut(&Sent) -> bool) -> Vec<Sent> {
+    pub(crate) fn take_all(&self, mut which: impl FnMut(&Sent) -> bool) -> Vec<Sent> {
         let mut table = self.table();
         let xids: Vec<u32> = table.sent.iter().filter(|(_, sent)| which(sent)).map(|(xid, _)| *xid).collect();
         xids.into_iter().filter_map(|xid| table.sent.remove(&xid)).collect()
     }
 
     /// Queues a callback until the client has a free slot. False when the client's queue is full.
-    pub(super) fn wait(&self, client: ClientKey, task: CallbackTask) -> bool {
+    pub(crate) fn wait(&self, client: ClientKey, task: CallbackTask) -> bool {
         let mut table = self.table();
         let waiting = table.waiting.entry(client).or_default();
         let known = waiting.contains(&task);
@@ -157,7 +157,7 @@ impl CallbackQueue {
     }
 
     /// Removes and returns the callback that has waited longest for a slot of this client.
-    pub(super) fn next_waiting(&self, client: ClientKey) -> Option<CallbackTask> {
+    pub(crate) fn next_waiting(&self, client: ClientKey) -> Option<CallbackTask> {
         let mut table = self.table();
         let waiting = table.waiting.get_mut(&client)?;
         let next = waiting.pop_front();
@@ -168,12 +168,12 @@ impl CallbackQueue {
     }
 
     /// Removes and returns all callbacks that wait for a slot, in order for each client.
-    pub(super) fn take_waiting(&self) -> Vec<CallbackTask> {
+    pub(crate) fn take_waiting(&self) -> Vec<CallbackTask> {
         std::mem::take(&mut self.table().waiting).into_values().flatten().collect()
     }
 
     /// Returns the callbacks that are in flight or wait for a slot.
-    pub(super) fn under_way(&self) -> BTreeSet<CallbackTask> {
+    pub(crate) fn under_way(&self) -> BTreeSet<CallbackTask> {
         let table = self.table();
         let sent = table.sent.values().map(|sent| sent.task);
         sent.chain(table.waiting.values().flatten().copied()).collect()

@@ -14,15 +14,15 @@ const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 
 /// The operation behind CB_SEQUENCE, if any, and its referring call.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    pub(super) operation: Option<NfsCbArgop4<'static>>,
+pub(crate) struct Said {
+    pub(crate) operation: Option<NfsCbArgop4<'static>>,
     /// The request that caused this callback.
-    pub(super) referring: Option<ReferringCall>,
+    pub(crate) referring: Option<ReferringCall>,
 }
 
 /// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and the operation
 /// behind it. `confounder` is random.
-pub(super) fn encode(
+pub(crate) fn encode(
     xid: u32,
     call: &BackCall,
     said: &Said,
@@ -56,7 +56,7 @@ fn referring(call: ReferringCall) -> ReferringCallList4 {
 
 /// The outcome of a callback.
 #[derive(Debug)]
-pub(super) enum CallbackReply<'a> {
+pub(crate) enum CallbackReply<'a> {
     /// CB_SEQUENCE and the operation behind it succeeded. The decoder stands at the results of the
     /// latter.
     Done(Decoder<'a>),
@@ -69,7 +69,7 @@ pub(super) enum CallbackReply<'a> {
 }
 
 /// Decodes the results of a callback after its protection is removed.
-pub(super) fn answer(results_of: &[u8]) -> CallbackReply<'_> {
+pub(crate) fn answer(results_of: &[u8]) -> CallbackReply<'_> {
     results(&mut Decoder::new(results_of)).unwrap_or(CallbackReply::Refused)
 }
 
@@ -107,7 +107,7 @@ fn refused(status: Nfsstat4) -> CallbackReply<'static> {
 }
 
 /// Decodes the result of CB_GETATTR, which must hold both change and size.
-pub(super) fn held_attributes(mut results: Decoder<'_>) -> Option<HeldAttributes> {
+pub(crate) fn held_attributes(mut results: Decoder<'_>) -> Option<HeldAttributes> {
     if NfsCbOpnum4::decode(&mut results) != Ok(NfsCbOpnum4::OP_CB_GETATTR) {
         return None;
     }

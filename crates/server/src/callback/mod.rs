@@ -1,16 +1,16 @@
 //! Callbacks: CB_COMPOUND over the connections of backchannels (RFC 8881 sections 2.10.3.1 and 20).
 //!
-//! The state crate picks session, slot and connection of a callback. This module encodes it,
-//! matches its answer, and repeats it. All callbacks are idempotent, so a callback whose answer is
-//! lost is sent again: on another connection of its session in the same slot, else on another
-//! session.
+//! The state crate picks session, slot and connection of a callback. This module encodes and
+//! protects it, and matches its answer; `engine::callbacks` sends it. All callbacks are idempotent,
+//! so a callback whose answer is lost is sent again: on another connection of its session in the
+//! same slot, else on another session.
 
 mod calls;
-mod message;
-mod run;
+pub(crate) mod message;
 mod security;
 
-pub(crate) use calls::CallbackQueue;
+pub(crate) use calls::{ANSWER_TIME_MAX, CallbackQueue, Sent, TRIES_MAX};
+pub(crate) use security::{OpenedCallback, Proof};
 
 use rpc::ConnectionId;
 

@@ -4,20 +4,21 @@
 //! server remains the acceptor and signs with the acceptor's keys, under the handle that the client
 //! has given the context for this direction.
 
-use crate::engine::{Compound, Nfs};
+use super::CallbackQueue;
 use crate::rpcsec::SharedContext;
+
 use nfs4::{CallbackSecParms4, Nfsstat4};
 use rpc::gss::{GssCredential, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthFlavor, AuthSys, CallHeader, OpaqueAuth, RECORD_MARK_LEN, ReplyHeader};
 use rpcsec::{CONFOUNDER_LEN, Channel};
-use state::{BackChannel, CallbackSecurity};
+use state::{BackChannel, CallbackSecurity, Principal};
 use std::borrow::Cow;
 use std::time::Duration;
 use xdr::{Encode, Encoder};
 
 /// The authentication of one callback, and the check that its answer has to pass.
 #[derive(Debug)]
-pub(super) enum Proof {
+pub(crate) enum Proof {
     /// AUTH_NONE: the answer proves nothing.
     None,
     /// AUTH_SYS, with the body of this credential.
@@ -28,7 +29,7 @@ pub(super) enum Proof {
 
 /// The RPCSEC_GSS parameters of one callback.
 #[derive(Debug)]
-pub(super) struct GssProof {
+pub(crate) struct GssProof {
     context: SharedContext,
     service: RpcGssServiceT,
     /// The client's handle for the context.
@@ -38,7 +39,7 @@ pub(super) struct GssProof {
 
 /// The result of checking an answer, before its results are decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum OpenedCallback<'a> {
+pub(crate) enum OpenedCallback<'a> {
     /// The results of an accepted call.
     Results(Cow<'a, [u8]>),
     /// The client has refused the call.
@@ -47,10 +48,10 @@ pub(super) enum OpenedCallback<'a> {
     Forged,
 }
 
-impl Nfs {
+impl CallbackQueue {
     /// Selects the first usable entry of the client's list of security parameters. None when the
     /// contexts of all entries are gone.
-    pub(super) fn proof(&self, channel: &BackChannel, now: Duration) -> Option<Proof> {
+    pub(crate) fn select_proof(&self, channel: &BackChannel, now: Duration) -> Option<Proof> {
         channel.security.iter().find_map(|security| match security {
             CallbackSecurity::None => Some(Proof::None),
             CallbackSecurity::Sys { machine, uid, gid } => {
@@ -59,30 +60,26 @@ impl Nfs {
                 Some(Proof::Sys(encoder.into_vec()))
             }
             CallbackSecurity::Gss { service, handle_from_server, handle_from_client, .. } => {
-                let context = self.callbacks.context(handle_from_server, now)?;
+                let context = self.context(handle_from_server, now)?;
                 let service = RpcGssServiceT::from_u32(*service)?;
                 let (sequence, handle) = (context.next_callback_sequence()?, handle_from_client.clone());
                 Some(Proof::Gss(GssProof { context, service, handle, sequence }))
             }
         })
     }
-}
 
-impl Compound<'_> {
-    /// Converts callback_sec_parms4 to the form that state keeps. A context must be the caller's
-    /// own: with another principal's context the server would sign messages in that principal's
-    /// name.
+    /// Converts an entry of callback_sec_parms4 to the form that state keeps. A context must belong
+    /// to `sender`: with another principal's context the server would sign messages in that
+    /// principal's name.
     ///
     /// # Errors
-    /// NFS4ERR_NOENT for a context that does not exist, or is not the caller's.
-    pub fn callback_security(
+    /// NFS4ERR_NOENT for a context that does not exist, or is not the sender's.
+    pub(crate) fn security(
         &self,
-        parms: &[CallbackSecParms4<'_>],
-    ) -> Result<Vec<CallbackSecurity>, Nfsstat4> {
-        parms.iter().map(|parms| self.one_callback_security(parms)).collect()
-    }
-
-    fn one_callback_security(&self, parms: &CallbackSecParms4<'_>) -> Result<CallbackSecurity, Nfsstat4> {
+        parms: &CallbackSecParms4<'_>,
+        sender: &Principal,
+        now: Duration,
+    ) -> Result<CallbackSecurity, Nfsstat4> {
         Ok(match parms {
             CallbackSecParms4::AUTH_NONE => CallbackSecurity::None,
             CallbackSecParms4::AUTH_SYS(body) => {
@@ -90,9 +87,8 @@ impl Compound<'_> {
             }
             CallbackSecParms4::RPCSEC_GSS(handles) => {
                 let none = RpcGssServiceT::rpc_gss_svc_none;
-                let found = self.nfs.callbacks.context(&handles.gcbp_handle_from_server, self.now());
-                let own =
-                    |context: &SharedContext| context.security(none).sender == self.call.security.sender;
+                let found = self.context(&handles.gcbp_handle_from_server, now);
+                let own = |context: &SharedContext| context.security(none).sender == *sender;
                 let context = found.filter(own).ok_or(Nfsstat4::NFS4ERR_NOENT)?;
                 CallbackSecurity::Gss {
                     service: handles.gcbp_service as u32,
@@ -107,7 +103,7 @@ impl Compound<'_> {
 
 impl Proof {
     /// Encodes a call with these arguments, with room for the record mark.
-    pub(super) fn record(
+    pub(crate) fn record(
         &self,
         xid: u32,
         target: (u32, u32, u32),
@@ -131,7 +127,7 @@ impl Proof {
     }
 
     /// Checks an answer and removes its protection.
-    pub(super) fn open<'a>(&self, record: &'a [u8]) -> OpenedCallback<'a> {
+    pub(crate) fn open<'a>(&self, record: &'a [u8]) -> OpenedCallback<'a> {
         match (ReplyHeader::parse(record), self) {
             (Ok(ReplyHeader::Accepted { verifier, status, results_at, .. }), Self::Gss(proof)) => {
                 proof.open(record, &verifier, status, results_at).unwrap_or(OpenedCallback::Forged)

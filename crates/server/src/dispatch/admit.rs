@@ -1,9 +1,9 @@
 //! Stage 2: admit the calls that are genuine and not replayed.
 
+use super::ingress::{decrypt, verify_headers, verify_integrity};
 use super::{Engine, Scratch, Server};
 use crate::call::{Job, Verdict};
 use crate::metrics::{Kind, Metrics, Stage, TickLags, Trouble, only};
-use crate::rpcsec::{decrypt, verify_headers, verify_integrity};
 use rpc::{AuthStat, Denied, WindowOutcome};
 use std::time::Duration;
 

@@ -8,19 +8,18 @@
 mod admit;
 mod deferred;
 mod execute;
+mod ingress;
 mod protect;
 mod receive;
 mod sys;
 
-pub use crate::engine::WaitsFor;
-pub use crate::metrics::{Kind, Metrics, Stage};
 pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
 
-use crate::call::{Job, PAUSE_WORK};
+use crate::call::Job;
 use crate::compound::CompoundStatus;
-use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy};
-use crate::metrics::{Reports, TickWatch};
-use crate::rpcsec::{ContextTable, Outgoing, ReplyConfounders, Rpcsec};
+use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy, WaitsFor};
+use crate::metrics::{Metrics, Reports, Stage, TickWatch};
+use crate::rpcsec::{ContextTable, Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
 use nfs4::NfsOpnum4;
 use rpc::ConnectionId;
 use std::net::SocketAddr;

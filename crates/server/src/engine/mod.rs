@@ -6,6 +6,7 @@
 
 mod breaks;
 mod call;
+mod callbacks;
 mod change;
 mod compound;
 mod config;

@@ -1,7 +1,7 @@
 //! Outbound protection: verifiers, MICs and encryption of finished replies, in batches.
 
 use super::context::SharedContext;
-use super::run;
+use super::paused_run;
 use crate::metrics::Kind;
 use krb5::{MicMessage, MicToken, Segments, WRAP_HEADROOM, WrapMessage};
 use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
@@ -185,7 +185,7 @@ pub(crate) fn seal(
 ) {
     let mut batch: Vec<MicMessage<'_>> = Vec::with_capacity(2 * replies.len());
     batch.extend(replies.iter().flat_map(Outgoing::signatures));
-    krb5::get_mic_with(&mut run(pause), &mut batch);
+    krb5::get_mic_with(&mut paused_run(pause), &mut batch);
     let mut tokens = batch.into_iter().map(|message| message.token).collect::<Vec<_>>().into_iter();
     signed();
 
@@ -193,7 +193,7 @@ pub(crate) fn seal(
     let private = replies.iter_mut().filter(|reply| reply.is_sealed());
     batch.extend(private.filter_map(|reply| reply.seal_message(confounders.next(random))));
     if !batch.is_empty() {
-        krb5::wrap_with(&mut run(pause), &mut batch);
+        krb5::wrap_with(&mut paused_run(pause), &mut batch);
     }
     for reply in replies {
         reply.finish(&mut tokens);

@@ -1,4 +1,5 @@
-//! RPCSEC_GSS at the server (RFC 2203): contexts, inbound and outbound protection.
+//! RPCSEC_GSS at the server (RFC 2203): contexts, and the protection of replies.
+//! `dispatch::ingress` opens the calls of a tick.
 //!
 //! Attacks, and the design that stops each:
 //! - Forged sequence numbers cannot push valid calls out of the window: the MIC of a call's header
@@ -14,7 +15,7 @@ mod acceptor;
 mod context;
 mod control;
 mod egress;
-mod ingress;
+mod received;
 mod table;
 
 pub use acceptor::{AcceptError, Accepted, ContextAcceptor, Identities};
@@ -24,15 +25,18 @@ pub use table::ContextTable;
 pub(crate) use context::SharedContext;
 pub(crate) use control::Created;
 pub(crate) use egress::{Outgoing, Protection, ReplyConfounders, begin_reply, reply_overhead, seal};
-pub(crate) use ingress::{ReceivedGssCall, decrypt, verify_headers, verify_integrity};
+pub(crate) use received::ReceivedGssCall;
 
-use crate::call::PAUSE_WORK;
 use crate::metrics::Metrics;
 use krb5::{Pause, Run};
 use std::sync::Arc;
 
+/// Work between two pauses of a tick, in bytes that are read, written, hashed or encrypted: about
+/// 50 µs.
+pub(crate) const PAUSE_WORK: usize = 256 << 10;
+
 /// Makes a batch run with pauses, so that the shard serves others during large batches.
-fn run(pause: &mut dyn FnMut()) -> Run<'_> {
+pub(crate) fn paused_run(pause: &mut dyn FnMut()) -> Run<'_> {
     Run::default().with_pause(Pause::new(PAUSE_WORK, pause))
 }
 

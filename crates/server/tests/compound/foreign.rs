@@ -10,7 +10,7 @@ use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use nix::unistd::geteuid;
-use orthrus_server::dispatch::WaitsFor;
+use orthrus_server::engine::WaitsFor;
 use std::sync::mpsc;
 use std::time::Duration;
 use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess};

@@ -7,7 +7,7 @@ use crate::waiting::{Tried, try_bytes, try_on};
 use identity::{Identity, IdentitySource, SourceError};
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use orthrus_server::dispatch::WaitsFor;
+use orthrus_server::engine::WaitsFor;
 use std::sync::{Arc, Condvar, Mutex};
 use vfs::VfsError;
 

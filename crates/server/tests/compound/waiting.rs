@@ -4,7 +4,7 @@ use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use orthrus_server::compound::CompoundStatus;
-use orthrus_server::dispatch::WaitsFor;
+use orthrus_server::engine::WaitsFor;
 use orthrus_server::engine::{Call, CompoundState, WaitPolicy};
 use rpc::ConnectionId;
 use std::sync::Arc;

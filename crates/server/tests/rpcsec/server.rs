@@ -4,10 +4,9 @@
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
 use orthrus_server::compound::CompoundStatus;
-use orthrus_server::dispatch::{
-    Action, CompletedCall, Engine, Environment, Metrics, ReplySink, Scratch, Server,
-};
+use orthrus_server::dispatch::{Action, CompletedCall, Engine, Environment, ReplySink, Scratch, Server};
 use orthrus_server::engine::{Call, CompoundOutcome, WaitPolicy};
+use orthrus_server::metrics::Metrics;
 use orthrus_server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
 use rpc::ConnectionId;
 use std::convert::Infallible;

@@ -5,7 +5,8 @@ use crate::client::{COMPOUND, Client, INTEGRITY, NONE, PRIVACY, SERVICES, encode
 use crate::server::{CONNECTION, Host};
 use crate::waiting::{Elsewhere, host};
 use krb5::Enctype;
-use orthrus_server::dispatch::{Engine, Kind, Stage};
+use orthrus_server::dispatch::Engine;
+use orthrus_server::metrics::{Kind, Stage};
 use rpc::{AuthSys, OpaqueAuth};
 use std::time::Duration;
 

@@ -48,7 +48,11 @@ fn all_bytes_return_when_everything_is_removed() {
 
 #[test]
 fn a_handle_of_another_instance_is_stale() {
-    let (one, two) = (limited(1 << 20, 9), limited(1 << 20, 9));
+    let instance = |handle_key| {
+        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), handle_key).unwrap());
+        Fixture { backend, owner: Caller::root(), identities: true, keep: Box::new(()) }
+    };
+    let (one, two) = (instance([1; 16]), instance([2; 16]));
     let (object, _) = one.file(&one.root(), "file");
     two.file(&two.root(), "file");
     assert_eq!(two.backend.getattr(&object), Err(VfsError::Stale));

@@ -9,7 +9,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use nix::unistd::{SysconfVar, sysconf};
 use runtime::NfsService;
-use server::dispatch::{Kind, Stage};
+use server::metrics::{Kind, Stage};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,18 +1,16 @@
 //! The life of a callback, from the request to its answer.
 
-use super::CallbackTransport;
-use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
-use super::message::{self, CallbackReply, Said};
-use super::security::{OpenedCallback, Proof};
-use crate::engine::{FileKey, Nfs};
+use super::{Compound, FileKey, Nfs};
+use crate::callback::message::{self, CallbackReply, Said};
+use crate::callback::{ANSWER_TIME_MAX, CallbackTransport, OpenedCallback, Proof, Sent, TRIES_MAX};
 use nfs4::{
-    Bitmap4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args, CbRecallAny4Args,
-    FATTR4_CHANGE, FATTR4_SIZE, Filehandle, NfsCbArgop4, Nfsstat4, OffloadInfo4, RCA4_TYPE_MASK_RDATA_DLG,
-    RCA4_TYPE_MASK_WDATA_DLG, StableHow4, StateOwner4, WriteResponse4,
+    Bitmap4, CallbackSecParms4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args,
+    CbRecallAny4Args, FATTR4_CHANGE, FATTR4_SIZE, Filehandle, NfsCbArgop4, Nfsstat4, OffloadInfo4,
+    RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG, StableHow4, StateOwner4, WriteResponse4,
 };
 use rpc::ConnectionId;
 use rpcsec::CONFOUNDER_LEN;
-use state::{CallbackEnd, CallbackTask, ClientKey, GetattrWait, NoBackChannel, Offload};
+use state::{CallbackEnd, CallbackSecurity, CallbackTask, ClientKey, GetattrWait, NoBackChannel, Offload};
 use std::sync::Arc;
 use std::time::Duration;
 use xdr::Decoder;
@@ -26,6 +24,20 @@ fn client_of(task: &CallbackTask) -> Option<ClientKey> {
         | CallbackTask::Getattr { client, .. }
         | CallbackTask::NotifyLock { client, .. }
         | CallbackTask::Offload { client, .. } => Some(*client),
+    }
+}
+
+impl Compound<'_> {
+    /// Converts callback_sec_parms4 to the form that state keeps.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOENT for a context that does not exist, or is not the caller's.
+    pub fn callback_security(
+        &self,
+        parms: &[CallbackSecParms4<'_>],
+    ) -> Result<Vec<CallbackSecurity>, Nfsstat4> {
+        let (sender, now) = (&self.call.security.sender, self.now());
+        parms.iter().map(|parms| self.nfs.callbacks.security(parms, sender, now)).collect()
     }
 }
 
@@ -143,7 +155,7 @@ impl Nfs {
         sent.since = now;
         sent.tries += 1;
         let connection = sent.call.channel.connection;
-        match self.proof(&sent.call.channel, now) {
+        match self.callbacks.select_proof(&sent.call.channel, now) {
             Some(proof) => sent.proof = Arc::new(proof),
             None => {
                 self.state.callbacks().callback_contexts_lost(&sent.call);

@@ -1,40 +1,15 @@
 //! Inbound protection: header MIC, window, body, for all calls of a tick as a batch.
 
-use super::context::SharedContext;
-use super::run;
 use crate::call::{Job, Verdict};
+use crate::rpcsec::paused_run;
 use krb5::{Segments, TokenError, UnwrapMessage, VerifyMessage};
-use rpc::gss::{IntegrityBody, RpcGssProcT, RpcGssServiceT, integrity_body, privacy_body, protected_data};
+use rpc::gss::{IntegrityBody, RpcGssServiceT, integrity_body, privacy_body, protected_data};
 use rpc::{Accepted, AuthStat, Denied};
 use std::ops::Range;
 
-/// The RPCSEC_GSS part of a call with an established context.
-#[derive(Debug)]
-pub(crate) struct ReceivedGssCall {
-    pub(crate) context: SharedContext,
-    pub(crate) procedure: RpcGssProcT,
-    pub(crate) service: RpcGssServiceT,
-    pub(crate) sequence: u32,
-    /// Length of the part of the record that the header MIC covers.
-    pub(crate) signed_len: usize,
-    /// Range of the header MIC in the record.
-    pub(crate) verifier: Range<usize>,
-}
-
-impl ReceivedGssCall {
-    /// Returns the service of the body. Arguments and results are protected in data messages only
-    /// (RFC 2203 section 5.3.2).
-    pub(crate) fn body_service(&self) -> RpcGssServiceT {
-        match self.procedure {
-            RpcGssProcT::RPCSEC_GSS_DATA => self.service,
-            _ => RpcGssServiceT::rpc_gss_svc_none,
-        }
-    }
-}
-
 /// Verifies the header MICs (RFC 2203 section 5.3.3.3). A call whose MIC is wrong is denied with
 /// RPCSEC_GSS_CREDPROBLEM and leaves the window alone. Returns how many were wrong.
-pub(crate) fn verify_headers(jobs: &mut [Job]) -> u64 {
+pub(super) fn verify_headers(jobs: &mut [Job]) -> u64 {
     let mut batch: Vec<VerifyMessage<'_>> = batch_for(jobs);
     batch.extend(jobs.iter().filter_map(header_message));
     if batch.is_empty() {
@@ -72,14 +47,14 @@ fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
 /// Verifies the bodies with integrity in place; afterwards the arguments lie bare in their records.
 /// A body that is not genuine, or whose sequence number is not the header's, is answered with
 /// GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2). Returns how many failed.
-pub(crate) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+pub(super) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     if !jobs.iter().any(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity)) {
         return 0;
     }
     let frames: Vec<Option<IntegrityBody>> = jobs.iter().map(integrity_frame).collect();
     let mut batch: Vec<VerifyMessage<'_>> = batch_for(jobs);
     batch.extend(jobs.iter().zip(&frames).filter_map(|(job, frame)| integrity_message(job, frame.as_ref()?)));
-    krb5::verify_mic_with(&mut run(pause), &mut batch);
+    krb5::verify_mic_with(&mut paused_run(pause), &mut batch);
     let mut genuine = batch.into_iter().map(|message| message.result.is_ok()).collect::<Vec<_>>().into_iter();
     let mut failures = 0;
     for (job, frame) in jobs.iter_mut().zip(frames) {
@@ -116,7 +91,7 @@ fn integrity_message<'a>(job: &'a Job, frame: &IntegrityBody) -> Option<VerifyMe
 }
 
 /// Decrypts and verifies the bodies with privacy, as [`verify_integrity`] does with the others.
-pub(crate) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+pub(super) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     let mut failures = 0;
     for job in jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy)) {
         // From here on `arguments` is the range of the token; empty if there is none.
@@ -127,7 +102,7 @@ pub(crate) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     if batch.is_empty() {
         return failures;
     }
-    krb5::unwrap_with(&mut run(pause), &mut batch);
+    krb5::unwrap_with(&mut paused_run(pause), &mut batch);
     let opened: Vec<_> = batch.into_iter().map(|message| message.result).collect();
     let sealed = jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy));
     for (job, opened) in sealed.zip(opened) {
