@@ -6,6 +6,7 @@ use client::{Error, Filesystem, Flavor, Options, Security};
 use gss::Credential;
 use nix::unistd::{User, chown, geteuid};
 use realm::{Realm, RealmOptions};
+use rng::SplitMix64;
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -153,14 +154,5 @@ pub fn status<T>(result: Result<T, Error>) -> nfs4::Nfsstat4 {
 
 /// Bytes that tell every place from its neighbours.
 pub fn pattern(seed: u32, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
-    let mut bytes = Vec::with_capacity(length + 4);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        bytes.extend_from_slice(&state.to_be_bytes());
-    }
-    bytes.truncate(length);
-    bytes
+    SplitMix64(seed.into()).bytes(length)
 }

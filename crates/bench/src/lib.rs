@@ -30,7 +30,6 @@ pub mod mounted;
 pub mod native;
 mod pattern;
 mod repository;
-mod rng;
 mod server_probe;
 mod server_process;
 pub mod workload;

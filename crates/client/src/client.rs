@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
+use rng::SplitMix64;
 use rpc::gss::RpcGssServiceT;
 use rpc::memory;
 
@@ -103,8 +104,8 @@ pub struct Client {
     /// `sr_status_flags` of the last reply.
     pub(crate) status_flags: u32,
     pub(crate) open_owners: u64,
-    /// The state of the random generator.
-    pub(crate) chance: u64,
+    /// Draws the times of [`Options::lag_max`].
+    pub(crate) random: SplitMix64,
     /// The identity of calls by the blocking methods.
     pub(crate) identity: IdentityId,
     /// The earliest time of the next attempt to establish a context.
@@ -152,7 +153,7 @@ impl Client {
             last_link: 0,
             status_flags: 0,
             open_owners: 0,
-            chance: 0,
+            random: SplitMix64(0),
             identity: IdentityId::USER,
             context_retry_at: now,
             back: ClientBackChannel::default(),

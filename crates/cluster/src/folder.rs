@@ -135,9 +135,9 @@ impl Folder {
     /// When somebody has mounted something in it, which would be emptied; when it cannot be
     /// removed.
     pub fn remove(&self) -> anyhow::Result<()> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        if let Some(mount) = mounts_below(&mounts, &self.0).first() {
-            bail!("{mount} is mounted in the lab's folder: unmount it first");
+        let mut mounts = mounts::all().unwrap_or_default().into_iter();
+        if let Some(mount) = mounts.find(|mount| mount.point.starts_with(&self.0)) {
+            bail!("{} is mounted in the lab's folder: unmount it first", mount.point.display());
         }
         let entries = fs::read_dir(&self.0).with_context(|| self.0.display().to_string())?;
         for entry in entries {
@@ -152,12 +152,6 @@ impl Folder {
         }
         fs::remove_dir_all(&self.0).with_context(|| self.0.display().to_string())
     }
-}
-
-/// Returns the places below `folder`, itself included, where something is mounted.
-fn mounts_below(mountinfo: &str, folder: &Path) -> Vec<String> {
-    let places = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
-    places.filter(|place| Path::new(place).starts_with(folder)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -198,11 +192,5 @@ mod tests {
         assert!(folder.open().unwrap_err().to_string().contains("lab up"));
         folder.claim(&record()).unwrap();
         assert!(folder.open().unwrap_err().to_string().contains("lab down"));
-    }
-
-    #[test]
-    fn what_is_mounted_in_the_folder_is_found() {
-        let mountinfo = "22 1 0:20 / /proc rw - proc proc rw\n30 1 0:31 / /l/export rw - tmpfs tmpfs rw\n31 1 0:32 / /lab rw - tmpfs tmpfs rw\n";
-        assert_eq!(mounts_below(mountinfo, Path::new("/l")), ["/l/export"]);
     }
 }

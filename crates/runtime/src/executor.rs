@@ -189,16 +189,13 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rng::SplitMix64;
     use std::sync::mpsc::channel;
 
     /// Runs tasks of three steps each, and returns the order of their steps.
-    fn order(seed: usize) -> Vec<(u32, u32)> {
-        let mut state = seed;
-        let draw = move |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
-        let executor = Deterministic::new(draw, 0);
+    fn order(seed: u64) -> Vec<(u32, u32)> {
+        let mut random = SplitMix64(seed);
+        let executor = Deterministic::new(move |below| random.index(below), 0);
         let (sender, receiver) = channel();
         let step = move |(task, step): (u32, u32)| {
             sender.send((task, step)).expect("the test listens");

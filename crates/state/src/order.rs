@@ -64,6 +64,7 @@
 //! ```
 
 use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -122,7 +123,7 @@ pub struct Held<L>(PhantomData<L>);
 impl Held<NothingHeld> {
     /// Returns the token of a call that holds no lock of this crate.
     pub fn nothing() -> Self {
-        debug_rank::check(NothingHeld::RANK);
+        check_rank(NothingHeld::RANK);
         Self(PhantomData)
     }
 }
@@ -212,13 +213,13 @@ impl<T> Leaf<RwLock<T>> {
 pub struct Guard<G, L> {
     guard: G,
     below: Held<L>,
-    _rank: debug_rank::Rank,
+    _rank: RankMark,
 }
 
 impl<G, L: Level> Guard<G, L> {
     fn new(lock: impl FnOnce() -> G) -> Self {
         // First the check: a wrong order would rather wait for ever.
-        let _rank = debug_rank::enter(L::RANK);
+        let _rank = RankMark::enter(L::RANK);
         Self { guard: lock(), below: Held(PhantomData), _rank }
     }
 
@@ -256,46 +257,36 @@ impl<G: DerefMut, L> DerefMut for Guard<G, L> {
     }
 }
 
-/// The highest rank that each thread holds, in debug builds. Under shuttle, threads of a test are
-/// tasks of one thread.
-#[cfg(all(debug_assertions, not(feature = "shuttle")))]
-mod debug_rank {
-    use std::cell::Cell;
+/// Whether locks check their rank. Under shuttle, threads of a test are tasks of one thread.
+const CHECKED: bool = cfg!(all(debug_assertions, not(feature = "shuttle")));
 
-    thread_local! {
-        static HIGHEST: Cell<u8> = const { Cell::new(0) };
-    }
+thread_local! {
+    /// The highest rank that the thread holds, if that is checked.
+    static HIGHEST: Cell<u8> = const { Cell::new(0) };
+}
 
-    /// Restores the rank of before a lock when that is released.
-    #[derive(Debug)]
-    pub(super) struct Rank(u8);
+/// Restores the highest rank of before a lock when that is released. It has no size in release
+/// builds.
+#[derive(Debug)]
+struct RankMark([u8; CHECKED as usize]);
 
-    impl Drop for Rank {
-        fn drop(&mut self) {
-            HIGHEST.set(self.0);
-        }
-    }
-
-    pub(super) fn check(rank: u8) {
-        let highest = HIGHEST.get();
-        assert!(highest == 0 || highest < rank, "lock of rank {rank} under one of rank {highest}");
-    }
-
-    pub(super) fn enter(rank: u8) -> Rank {
-        check(rank);
-        Rank(HIGHEST.replace(rank))
+impl RankMark {
+    fn enter(rank: u8) -> Self {
+        check_rank(rank);
+        Self(std::array::from_fn(|_| HIGHEST.replace(rank)))
     }
 }
 
-#[cfg(not(all(debug_assertions, not(feature = "shuttle"))))]
-mod debug_rank {
-    #[derive(Debug)]
-    pub(super) struct Rank;
+impl Drop for RankMark {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|before| HIGHEST.set(*before));
+    }
+}
 
-    pub(super) fn check(_: u8) {}
-
-    pub(super) fn enter(_: u8) -> Rank {
-        Rank
+fn check_rank(rank: u8) {
+    if CHECKED {
+        let highest = HIGHEST.get();
+        assert!(highest == 0 || highest < rank, "lock of rank {rank} under one of rank {highest}");
     }
 }
 
@@ -306,7 +297,7 @@ mod tests {
     #[test]
     fn a_guard_is_as_small_as_that_of_the_lock_in_release_builds() {
         let size = size_of::<Guard<MutexGuard<'_, u64>, FileLevel>>();
-        let rank = size_of::<debug_rank::Rank>().next_multiple_of(size_of::<usize>());
+        let rank = size_of::<RankMark>().next_multiple_of(size_of::<usize>());
         assert_eq!((size, size_of::<Held<FileLevel>>()), (size_of::<MutexGuard<'_, u64>>() + rank, 0));
     }
 

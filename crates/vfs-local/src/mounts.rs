@@ -1,35 +1,21 @@
-//! Mounts, from the kernel's mountinfo.
+//! Mounts below a folder, and their changes.
 
 use crate::errno::uninterrupted;
+use mounts::Mount;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{CWD, Mode, OFlags, Statx, makedev, openat},
     io::Errno,
 };
 use std::{
-    ffi::OsString,
-    os::{
-        fd::OwnedFd,
-        unix::ffi::{OsStrExt, OsStringExt},
-    },
-    path::{Path, PathBuf},
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// One mount of this process's name space.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MountEntry {
-    pub(crate) id: u64,
-    /// Number of the file system; on btrfs that of the whole and not of the subvolume.
-    pub(crate) device: u64,
-    /// Where it is, as this process sees it.
-    pub(crate) place: PathBuf,
-}
-
-/// Returns all mounts, later ones over earlier ones; none where /proc does not tell.
-pub(crate) fn all() -> Vec<MountEntry> {
-    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    text.split(|byte| *byte == b'\n').filter_map(parse).collect()
+/// Returns all mounts, later ones over earlier ones; none where /proc cannot be read.
+pub(crate) fn all() -> Vec<Mount> {
+    mounts::all().unwrap_or_default()
 }
 
 /// Tells when mounts come and go.
@@ -70,7 +56,7 @@ impl Below {
             return places.clone();
         }
         let root = root().unwrap_or_default();
-        let all = all().into_iter().map(|mount| mount.place);
+        let all = all().into_iter().map(|mount| mount.point);
         let found: Arc<[PathBuf]> =
             all.filter(|place| below(&root, place.as_os_str().as_bytes()).is_some()).collect();
         *places = Some(found.clone());
@@ -88,54 +74,13 @@ pub(crate) fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
 /// Returns the number of the file system that an object is on.
 pub(crate) fn device(stat: &Statx) -> u64 {
     let mount = all().into_iter().find(|mount| mount.id == stat.stx_mnt_id);
-    mount.map_or_else(|| makedev(stat.stx_dev_major, stat.stx_dev_minor), |mount| mount.device)
-}
-
-/// Parses a line: id, parent, major:minor, root, mount point, and fields that are skipped
-/// (proc_pid_mountinfo(5)).
-fn parse(line: &[u8]) -> Option<MountEntry> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let text = |field: Option<&[u8]>| std::str::from_utf8(field?).ok().map(str::to_owned);
-    let id = text(fields.next())?.parse().ok()?;
-    let device = text(fields.nth(1))?;
-    let (major, minor) = device.split_once(':')?;
-    let device = makedev(major.parse().ok()?, minor.parse().ok()?);
-    let place = OsString::from_vec(unescape(fields.nth(1)?));
-    Some(MountEntry { id, device, place: Path::new(&place).to_owned() })
-}
-
-/// Undoes the kernel's `\040` for a space and its like.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, behind)) = rest.split_first() {
-        let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = behind.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    bytes
+    let (major, minor) = mount.map_or((stat.stx_dev_major, stat.stx_dev_minor), |mount| mount.device);
+    makedev(major, minor)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_gives_number_device_and_place() {
-        let line = br"36 35 98:7 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw";
-        let mount = MountEntry { id: 36, device: makedev(98, 7), place: "/mnt 2".into() };
-        assert_eq!(parse(line), Some(mount));
-        assert_eq!(parse(b"36 35 no device"), None);
-        assert!(all().iter().any(|mount| mount.place == Path::new("/")));
-    }
 
     #[test]
     fn only_what_is_below_a_root_has_a_place_there() {

@@ -2,6 +2,7 @@
 
 use client::{Client, Error, Lock, OpenFile, OpenHow, Options};
 use nfs4::{NfsLockType4, StableHow4};
+use rng::SplitMix64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -55,7 +56,7 @@ struct Seat {
 
 struct SoakWorker {
     shared: Arc<SoakShared>,
-    chance: u64,
+    random: SplitMix64,
     done: SoakCounts,
     errors: Vec<String>,
 }
@@ -79,10 +80,10 @@ impl Load {
                     Seat { number, options, client: None, opens: Vec::new() }
                 })
                 .collect();
-            let chance = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(thread as u64 + 1);
+            let random = SplitMix64(thread as u64);
             let worker = SoakWorker {
                 shared: shared.clone(),
-                chance,
+                random,
                 done: SoakCounts::default(),
                 errors: Vec::new(),
             };
@@ -141,10 +142,7 @@ impl SoakWorker {
 
     /// Draws a number below `end`.
     fn draw(&mut self, end: usize) -> usize {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        (self.chance % end.max(1) as u64) as usize
+        self.random.index(end)
     }
 
     fn connect(&mut self, seat: &mut Seat) -> Result<(), Error> {

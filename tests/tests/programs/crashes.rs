@@ -8,6 +8,7 @@ use crate::restart::{is_outage, reclaimed};
 use client::{Client, Error, Filesystem, Flavor, OpenFile, OpenHow, Options, Security};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, in_world};
 use nfs4::StableHow4::UNSTABLE4;
+use rng::SplitMix64;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,22 +22,19 @@ const PIECE: usize = 200_000;
 /// Times that the server is killed.
 const CRASHES: u32 = 8;
 
-/// Numbers that a seed decides (xorshift).
-pub(crate) struct CrashRandom(u64);
+/// Numbers that a seed decides.
+pub(crate) struct CrashRandom(SplitMix64);
 
 impl CrashRandom {
     /// Takes the seed from the environment, or a fixed one.
     pub(crate) fn seeded(test: &str) -> Self {
         let seed = std::env::var("ORTHRUS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(4711);
         println!("{test}: ORTHRUS_SEED={seed}");
-        Self(u64::max(seed, 1))
+        Self(SplitMix64(seed))
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
+        self.0.index(limit)
     }
 }
 
@@ -194,7 +192,7 @@ fn crash(options: Options, server: &mut Server, disk: &Path, cut: impl Fn()) -> 
     let mut client = Client::connect(options).expect("a session");
     let file = client.open_path("/export/file", &OpenHow::create(0o600)).expect("it may be made");
     client.commit(&file.handle, 0, 0).expect("it is new");
-    let own = CrashRandom(random.0 ^ 0x5555);
+    let own = CrashRandom(SplitMix64(random.0.draw()));
     let mut writer = CrashWriter {
         client,
         file,

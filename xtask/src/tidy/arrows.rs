@@ -3,14 +3,16 @@
 use super::source::RustSource;
 
 /// Crates at the bottom, with every crate of the workspace that each may depend on.
-const ONLY: [(&str, &[&str]); 11] = [
+const ONLY: [(&str, &[&str]); 13] = [
     ("xdr", &[]),
     ("rpc", &["xdr"]),
     ("krb5", &[]),
     ("nfs4", &["xdr"]),
     ("state", &["nfs4"]),
     ("vfs", &[]),
-    ("vfs-local", &["vfs"]),
+    ("mounts", &[]),
+    ("rng", &[]),
+    ("vfs-local", &["mounts", "vfs"]),
     ("identity", &[]),
     ("private", &[]),
     ("realm", &["private"]),

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::Pattern;
 use crate::mounted::ensure_room;
-use crate::rng::SplitMix64;
+use rng::SplitMix64;
 
 /// Bytes that are drawn and written at once.
 const PIECE: usize = 1 << 20;

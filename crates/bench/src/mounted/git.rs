@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rng::SplitMix64;
 
 use super::place::remove;
 use super::tools::run;
@@ -150,21 +151,17 @@ fn path(number: u64) -> String {
 /// the files.
 fn history(seed: u64) -> String {
     let mut stream = String::new();
-    let mut state = seed;
-    let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = SplitMix64(seed);
     for (branch, from, step) in [("main", "", 1), ("other", "from refs/heads/main\n", CHANGED)] {
         let _ = write!(
             stream,
             "commit refs/heads/{branch}\ncommitter bench <bench@localhost> 1 +0000\ndata 5\nbench\n{from}"
         );
         for number in (0..FOLDERS * FILES).filter(|number| number % step == 0) {
-            let size = 64 + draw(SIZE_MAX - 64);
+            let size = 64 + random.below(SIZE_MAX - 64);
             let mut text = String::new();
             while (text.len() as u64) < size {
-                let _ = writeln!(text, "line {} of a file", draw(u64::MAX >> 34));
+                let _ = writeln!(text, "line {} of a file", random.below(u64::MAX >> 34));
             }
             let _ = write!(stream, "M 100644 inline {}\ndata {}\n{text}\n", path(number), text.len());
         }

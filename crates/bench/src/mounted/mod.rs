@@ -21,7 +21,8 @@ pub mod tools;
 
 pub use driver::{MountPlaces, OnMounts};
 pub use machine::MachineCpu;
-pub use mountinfo::{MountFacts, MountLine};
+pub use mountinfo::MountFacts;
+pub use mounts::Mount;
 pub use mountstats::MountStats;
 pub use notes::{missing_enctypes, notes};
 pub use own_mounts::{MountPlan, OwnMounts};

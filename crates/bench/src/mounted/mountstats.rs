@@ -1,11 +1,11 @@
 //! The kernel client's counters of a mount: /proc/self/mountstats, with the columns of
 //! `mountstats(8)`.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::mountinfo::unescape;
 use crate::native::Counters;
 
 /// Where the kernel tells them.
@@ -110,7 +110,9 @@ impl MountStats {
 /// `SOURCE mounted on POINT with fstype TYPE …`, in which a blank of a name is `\040`.
 fn is_at(device: &str, point: &Path) -> bool {
     let place = device.split_once(" mounted on ").and_then(|(_, rest)| rest.split_once(" with fstype "));
-    place.is_some_and(|(place, kind)| kind.starts_with("nfs") && Path::new(&unescape(place)) == point)
+    place.is_some_and(|(place, kind)| {
+        kind.starts_with("nfs") && mounts::unescape(place.as_bytes()) == point.as_os_str().as_bytes()
+    })
 }
 
 fn numbers<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u64> {

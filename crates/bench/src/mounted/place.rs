@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::statvfs::statvfs;
 
-use super::mountinfo::NO_ENCTYPE;
-use super::{MountFacts, MountLine, kerberos};
+use super::mountinfo::{NO_ENCTYPE, read_ahead_kib};
+use super::{Mount, MountFacts, kerberos};
 use crate::{Environment, Flavor};
 
 /// How much of a file system is left to others, in bytes.
@@ -29,7 +29,7 @@ impl MountPlace {
     /// not writable.
     pub fn claim(variant: &str, dir: &Path, any_file_system: bool) -> Result<Self> {
         ensure!(dir.is_dir(), "{} is no folder", dir.display());
-        let line = MountLine::of(dir)?;
+        let line = Mount::of(dir).with_context(|| dir.display().to_string())?;
         check(variant, dir, &line, any_file_system)?;
         let folder = dir.join(crate::folder_name(Some(variant)));
         std::fs::create_dir(&folder)
@@ -39,7 +39,7 @@ impl MountPlace {
         let facts = MountFacts {
             variant: variant.to_owned(),
             folder: dir.to_owned(),
-            read_ahead_kib: line.read_ahead_kib(),
+            read_ahead_kib: read_ahead_kib(&line),
             enctype: if secure { enctype } else { Some(NO_ENCTYPE.to_owned()) },
             source: line.source,
             fs_type: line.fs_type,
@@ -97,7 +97,7 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-fn check(variant: &str, dir: &Path, line: &MountLine, any_file_system: bool) -> Result<()> {
+fn check(variant: &str, dir: &Path, line: &Mount, any_file_system: bool) -> Result<()> {
     let shown = dir.display();
     if !line.is_nfs() && !any_file_system {
         bail!(
@@ -106,7 +106,7 @@ fn check(variant: &str, dir: &Path, line: &MountLine, any_file_system: bool) -> 
             line.source
         );
     }
-    ensure!(!line.is_read_only(), "{shown} is mounted read-only; mount it with -o rw");
+    ensure!(!line.has("ro"), "{shown} is mounted read-only; mount it with -o rw");
     let Ok(flavor) = variant.parse::<Flavor>() else { return Ok(()) };
     match line.value("sec") {
         Some(sec) if line.is_nfs() && sec != flavor.name() => {
@@ -145,8 +145,8 @@ pub fn ensure_room(folder: &Path, bytes: u64, what: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn line(text: &str) -> MountLine {
-        MountLine::parse(&format!("42 40 0:52 / /mnt {text}")).unwrap()
+    fn line(text: &str) -> Mount {
+        Mount::parse(format!("42 40 0:52 / /mnt {text}").as_bytes()).unwrap()
     }
 
     fn refusal(variant: &str, text: &str) -> String {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use nix::fcntl::OFlag;
+use rng::SplitMix64;
 
 use super::fio::{FioJob, file};
 use crate::workload::LoadTally;
@@ -186,11 +187,10 @@ fn sleep_until(due: Instant, stop: &AtomicBool) {
 
 /// Where a request goes, and whether it writes: the same in every run.
 fn place(job: FioJob, number: u64) -> (u64, bool) {
-    let drawn = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let drawn = (drawn ^ (drawn >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16;
+    let mut random = SplitMix64(number);
     let pieces = (job.file_size / job.size).max(1);
-    let piece = if job.random { drawn / 100 % pieces } else { number % pieces };
-    (piece * job.size, drawn % 100 < u64::from(job.writes))
+    let piece = if job.random { random.below(pieces) } else { number % pieces };
+    (piece * job.size, random.below(100) < u64::from(job.writes))
 }
 
 #[cfg(test)]

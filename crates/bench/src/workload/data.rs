@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use super::{Conditions, LoadTally};
-use crate::rng::SplitMix64;
 use crate::{Endpoint, Finished};
+use rng::SplitMix64;
 
 /// Requests in flight while a file is filled, and their size.
 const FILL_DEPTH: usize = 8;

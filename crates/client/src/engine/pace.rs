@@ -51,10 +51,7 @@ impl Client {
             if pace.held {
                 room -= 1;
             }
-            // SplitMix64: the order is the same in every run.
-            self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            pace.turns_at = sent + 1 + (mixed ^ (mixed >> 27)) % u64::from(lag_max.max(1));
+            pace.turns_at = sent + 1 + self.random.below(lag_max.max(1).into());
             pace.until = Some(now + HELD_MAX);
         }
     }

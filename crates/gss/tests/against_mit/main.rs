@@ -17,31 +17,22 @@ use krb5::{
 use library::MitContext;
 use orthrus_gss::{Acceptor, Credential, Established, Initiator, Step};
 use realm::{Enctypes, Realm, RealmEnctype, RealmOptions, in_realm};
+use rng::SplitMix64;
 
 const TARGET: &str = "nfs@localhost";
 const LENGTH_MAX: usize = 1 << 20;
 
-/// A generator of pseudo-random numbers, with the same sequence in each run.
-struct PseudoRandom(u64);
-
-impl PseudoRandom {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        self.0 >> 24
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-
-    /// Returns all short lengths, the longest, and random ones of every order of magnitude.
-    fn lengths(&mut self) -> Vec<usize> {
-        let random = (0..60).map(|_| self.next() as usize % ((LENGTH_MAX + 1) >> (self.next() % 14)));
-        let mut lengths: Vec<_> = random.collect();
-        lengths.extend(0..=66);
-        lengths.push(LENGTH_MAX);
-        lengths
-    }
+/// Returns all short lengths, the longest, and random ones of every order of magnitude.
+fn lengths(random: &mut SplitMix64) -> Vec<usize> {
+    let mut lengths: Vec<_> = (0..60)
+        .map(|_| {
+            let end = (LENGTH_MAX + 1) >> random.below(14);
+            random.index(end)
+        })
+        .collect();
+    lengths.extend(0..=66);
+    lengths.push(LENGTH_MAX);
+    lengths
 }
 
 fn with_enctype(test: &str, enctype: RealmEnctype) {
@@ -75,9 +66,9 @@ fn initiate_to_mit(realm: &Realm) -> (Established, MitContext) {
 
 /// Sends messages in both directions, ours in batches.
 fn exchange(ours: &Established, mut theirs: MitContext) {
-    let mut numbers = PseudoRandom(ours.enctype as u64);
+    let mut numbers = SplitMix64(ours.enctype as u64);
     let mut sequence = ours.send_sequence;
-    let mut lengths = &numbers.lengths()[..];
+    let mut lengths = &lengths(&mut numbers)[..];
     let mut batch_len = 0;
     while !lengths.is_empty() {
         batch_len = batch_len % 20 + 1;
@@ -108,7 +99,7 @@ fn we_seal(
     theirs: &mut MitContext,
     cpu: Cpu,
     messages: &[Vec<u8>],
-    numbers: &mut PseudoRandom,
+    numbers: &mut SplitMix64,
     first: u64,
 ) {
     let trailer = vec![0; ours.keys.wrap_trailer_len()];

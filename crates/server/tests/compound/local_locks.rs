@@ -8,6 +8,7 @@ use nfs4::*;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use orthrus_server::engine::NfsConfig;
+use rng::SplitMix64;
 use state::PriorClient;
 use std::fs::File;
 use std::path::PathBuf;
@@ -328,11 +329,8 @@ fn a_local_program_sees_exactly_what_all_owners_have_together() // RFC 8881 sect
     let (place, server) = server();
     let mut world = LockWorld::new(&place, &server);
     let mut owners: Vec<(Option<Stateid4>, [u8; BYTES as usize])> = vec![(None, [0; BYTES as usize]); 3];
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut draw = |below: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (random >> 33) % below
-    };
+    let mut random = SplitMix64(0);
+    let mut draw = |below| random.below(below);
     let (mut granted, mut refused) = (0, 0);
     for _ in 0..400 {
         let (which, first) = (draw(3) as usize, draw(BYTES));

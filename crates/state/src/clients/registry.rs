@@ -37,7 +37,7 @@ pub(crate) struct Registry {
     effects: VecDeque<Effect>,
 }
 
-/// The locked registry.
+/// The guard of the registry, with the token for locks under it.
 pub(crate) type RegistryGuard<'g> = Guard<MutexGuard<'g, Registry>, RegistryLevel>;
 
 /// Clients that may still reclaim.
@@ -161,7 +161,7 @@ impl Registry {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Locks the registry.
+    /// Locks the registry, which has to be the first lock of a call.
     pub(crate) fn registry<'g>(&'g self, held: &'g mut Held<NothingHeld>) -> RegistryGuard<'g> {
         self.clients.registry.lock(held)
     }

@@ -3,6 +3,7 @@
 use super::shared::{Shared, TestState};
 use crate::*;
 use nfs4::{Nfsstat4, Sessionid4, Stateid4};
+use rng::SplitMix64;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 pub(super) struct World {
     pub(super) state: Shared,
     pub(super) now: Duration,
-    random: u64,
+    random: SplitMix64,
 }
 
 /// A client with one session, one user and one connection.
@@ -79,7 +80,7 @@ impl World {
 
     pub(super) fn with(limits: Limits, boot: Boot) -> Self {
         let now = Duration::from_secs(1000);
-        Self { state: Shared::new(State::new(limits, boot, now)), now, random: 0 }
+        Self { state: Shared::new(State::new(limits, boot, now)), now, random: SplitMix64(0) }
     }
 
     /// Returns the state for several threads, which collect the effects of their calls.
@@ -92,9 +93,7 @@ impl World {
     }
 
     pub(super) fn random(&mut self) -> u64 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.random
+        self.random.draw()
     }
 
     /// A client that has done everything up to and with RECLAIM_COMPLETE.

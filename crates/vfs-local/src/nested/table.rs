@@ -67,7 +67,7 @@ impl NestedBackend {
         let root = self.outer.path_of_root().ok_or(VfsError::Stale)?;
         self.outer.act_as_server()?;
         for mount in mounts::all() {
-            let Some(place) = below(&root, mount.place.as_os_str().as_bytes()) else { continue };
+            let Some(place) = below(&root, mount.point.as_os_str().as_bytes()) else { continue };
             let Ok(fd) = self.walk(place) else { continue };
             if number_of(&fd, place).is_ok_and(|found| found == number) {
                 return self.adopt_mount(fd).map_err(|_| VfsError::Stale);

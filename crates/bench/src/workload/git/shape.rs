@@ -1,7 +1,7 @@
 //! The repository that a seed draws, or that has the files of another.
 
 use crate::KnownRepository;
-use crate::rng::SplitMix64;
+use rng::SplitMix64;
 use std::collections::BTreeSet;
 
 /// Folders of the working copy, and files of each.
@@ -51,15 +51,15 @@ pub struct RepositoryShape {
 /// Returns a size between 128 bytes and 32 KiB, each power of two as likely as another, as source
 /// files are.
 fn size(draw: &mut SplitMix64) -> usize {
-    let power = 7 + draw.next() % 8;
-    (1usize << power) + (draw.next() % (1 << power)) as usize
+    let power = 7 + draw.draw() % 8;
+    (1usize << power) + (draw.draw() % (1 << power)) as usize
 }
 
 impl Blob {
     /// Returns its content: packed data looks like noise.
     pub fn content(&self) -> Vec<u8> {
         let mut draw = SplitMix64(self.seed);
-        let words = (0..self.size.div_ceil(8)).flat_map(|_| draw.next().to_le_bytes());
+        let words = (0..self.size.div_ceil(8)).flat_map(|_| draw.draw().to_le_bytes());
         words.take(self.size).collect()
     }
 }
@@ -71,7 +71,7 @@ impl RepositoryShape {
         let mut folders = vec![WORK.to_owned()];
         for index in 1..FOLDERS {
             // Half of the folders are below another one.
-            let parent = if index % 2 == 0 { draw.next() as usize % index } else { 0 };
+            let parent = if index % 2 == 0 { draw.draw() as usize % index } else { 0 };
             let parent = folders.get(parent).cloned().unwrap_or_default();
             folders.push(format!("{parent}/folder-{index}"));
         }
@@ -79,10 +79,10 @@ impl RepositoryShape {
         for folder in &folders {
             for index in 0..FILES {
                 let path = format!("{folder}/source-{index}.c");
-                files.push(Blob { path, size: size(&mut draw), seed: draw.next() });
+                files.push(Blob { path, size: size(&mut draw), seed: draw.draw() });
             }
         }
-        let changed = (0..files.len()).filter(|_| draw.next().is_multiple_of(CHANGED)).collect();
+        let changed = (0..files.len()).filter(|_| draw.draw().is_multiple_of(CHANGED)).collect();
         Self::with(folders, files, changed, PACK, &mut draw)
     }
 
@@ -93,7 +93,7 @@ impl RepositoryShape {
         for file in &known.files {
             let path = format!("{WORK}/{}", file.path);
             folders.extend(path.match_indices('/').filter_map(|(at, _)| path.get(..at)).map(str::to_owned));
-            files.push(Blob { path, size: file.size.min(FILE_SIZE_MAX) as usize, seed: draw.next() });
+            files.push(Blob { path, size: file.size.min(FILE_SIZE_MAX) as usize, seed: draw.draw() });
         }
         let pack = known.pack.clamp(1, PACK_SIZE_MAX) as usize;
         Self::with(folders.into_iter().collect(), files, known.changed.clone(), pack, &mut draw)
@@ -106,11 +106,11 @@ impl RepositoryShape {
         pack: usize,
         draw: &mut SplitMix64,
     ) -> Self {
-        let pack = Blob { path: ".git/objects/pack/pack-1.pack".into(), size: pack, seed: draw.next() };
+        let pack = Blob { path: ".git/objects/pack/pack-1.pack".into(), size: pack, seed: draw.draw() };
         let loose = (0..LOOSE).map(|_| {
-            let name = draw.next();
+            let name = draw.draw();
             let path = format!(".git/objects/{:02x}/{name:016x}", name >> 56 & 0x0f);
-            Blob { path, size: size(draw), seed: draw.next() }
+            Blob { path, size: size(draw), seed: draw.draw() }
         });
         let loose = loose.collect();
         Self { folders, files, changed, pack, loose }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, bail, ensure};
 use bench::Flavor;
-use bench::mounted::{MountLine, MountPlace, MountPlan, MountStats, OwnMounts};
+use bench::mounted::{Mount, MountPlace, MountPlan, MountStats, OwnMounts};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -106,7 +106,8 @@ impl MountArguments {
 
 /// The flavor that a folder is mounted with.
 fn variant_of(folder: &std::path::Path) -> anyhow::Result<String> {
-    let sec = MountLine::of(folder)?.value("sec").map(str::to_owned);
+    let mount = Mount::of(folder).with_context(|| folder.display().to_string())?;
+    let sec = mount.value("sec").map(str::to_owned);
     match sec {
         Some(sec) if sec.parse::<Flavor>().is_ok() => Ok(sec),
         _ => bail!("the flavor of {0} is not known; name it, such as krb5p={0}", folder.display()),
