@@ -11,7 +11,7 @@ use crate::opens::shares::ShareCounts;
 use crate::order::{Before, FileLevel, Guard, Held, Ordered};
 use crate::slab::SlabKey;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use crate::table::STRIPES;
+use crate::table::Stripes;
 use crate::{ClientKey, Nfsstat4, Result, State};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -67,15 +67,15 @@ pub(crate) type FilesOfStripe<F> = HashMap<F, FileState<F>, Keyed>;
 /// its stripe, and took the state of the client before it.
 #[derive(Debug)]
 pub(crate) struct Files<F> {
-    stripes: Box<[Ordered<RwLock<FilesOfStripe<F>>, FileLevel>]>,
+    stripes: Stripes<Ordered<RwLock<FilesOfStripe<F>>, FileLevel>>,
     hasher: Keyed,
 }
 
 impl<F: Clone + Eq + Hash> Files<F> {
     pub(crate) fn new(hash_key: [u8; 16]) -> Self {
         let hasher = Keyed(hash_key);
-        let stripes = (0..STRIPES).map(|_| Ordered::new(RwLock::new(HashMap::with_hasher(hasher.clone()))));
-        Self { stripes: stripes.collect(), hasher }
+        let stripes = Stripes::new(|| Ordered::new(RwLock::new(HashMap::with_hasher(hasher.clone()))));
+        Self { stripes, hasher }
     }
 
     /// A number that scatters files.
@@ -84,8 +84,8 @@ impl<F: Clone + Eq + Hash> Files<F> {
     }
 
     fn stripe(&self, name: &F) -> &Ordered<RwLock<FilesOfStripe<F>>, FileLevel> {
-        // The remainder is below the number of stripes. The map uses other bits of the hash.
-        &self.stripes[(self.hash(name) >> 32) as usize % STRIPES]
+        // The map uses other bits of the hash.
+        self.stripes.of(self.hash(name) >> 32)
     }
 
     /// Locks the stripe of a file for a change.
@@ -113,7 +113,7 @@ impl<F: Clone + Eq + Hash> Files<F> {
 
     #[cfg(test)]
     pub(crate) fn each(&self, mut run: impl FnMut(&F, &FileState<F>)) {
-        for stripe in &self.stripes {
+        for stripe in self.stripes.iter() {
             stripe.read(&mut Held::nothing()).iter().for_each(|(name, file)| run(name, file));
         }
     }

@@ -1,4 +1,4 @@
-//! Tables that many threads use at once: slabs in stripes, each behind a lock of its own.
+//! Tables that many threads use at once, in stripes with locks of their own.
 
 use crate::order::{Guard, Leaf, LeafLevel};
 use crate::slab::{Slab, SlabKey};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Independent parts of a table; a power of two. With many more stripes than threads these seldom
 /// meet.
-pub(crate) const STRIPES: usize = if cfg!(feature = "shuttle") { 4 } else { 64 };
+const STRIPES: usize = if cfg!(feature = "shuttle") { 4 } else { 64 };
 
 /// Bits of an index that name the stripe.
 const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
@@ -15,12 +15,32 @@ const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
 /// A stripe has cache lines of its own, so that one lock does not slow down its neighbour.
 #[derive(Debug)]
 #[repr(align(64))]
-struct TableStripe<T>(Leaf<RwLock<Slab<T>>>);
+struct Stripe<K>(K);
+
+/// The locks `K` of a table in stripes.
+#[derive(Debug)]
+pub(crate) struct Stripes<K>(Box<[Stripe<K>]>);
+
+impl<K> Stripes<K> {
+    pub(crate) fn new(mut lock: impl FnMut() -> K) -> Self {
+        Self((0..STRIPES).map(|_| Stripe(lock())).collect())
+    }
+
+    /// Returns the lock for a hash or number, by its lowest bits.
+    pub(crate) fn of(&self, number: u64) -> &K {
+        // The remainder is below the number of stripes.
+        &self.0[(number % STRIPES as u64) as usize].0
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &K> {
+        self.0.iter().map(|stripe| &stripe.0)
+    }
+}
 
 /// A slab in stripes. A closure that is passed to a method runs under the lock of a stripe.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    stripes: Box<[TableStripe<T>]>,
+    stripes: Stripes<Leaf<RwLock<Slab<T>>>>,
 }
 
 /// The key in the table for a key in one of its stripes.
@@ -35,16 +55,15 @@ fn inner(key: SlabKey) -> SlabKey {
 
 impl<T> Table<T> {
     pub(crate) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| TableStripe(Leaf::new(RwLock::new(Slab::new())))).collect() }
+        Self { stripes: Stripes::new(|| Leaf::new(RwLock::new(Slab::new()))) }
     }
 
     fn read_stripe(&self, index: u32) -> Guard<RwLockReadGuard<'_, Slab<T>>, LeafLevel> {
-        // The remainder is below the number of stripes.
-        self.stripes[index as usize % STRIPES].0.read()
+        self.stripes.of(index.into()).read()
     }
 
     fn write_stripe(&self, index: u32) -> Guard<RwLockWriteGuard<'_, Slab<T>>, LeafLevel> {
-        self.stripes[index as usize % STRIPES].0.write()
+        self.stripes.of(index.into()).write()
     }
 
     /// `turn` chooses the stripe.
@@ -71,14 +90,13 @@ impl<T> Table<T> {
 
     /// Counts the entries, stripe by stripe.
     pub(crate) fn len(&self) -> usize {
-        (0..STRIPES as u32).map(|stripe| self.read_stripe(stripe).len()).sum()
+        self.stripes.iter().map(|stripe| stripe.read().len()).sum()
     }
 
     /// Runs a closure on every entry, stripe by stripe.
     pub(crate) fn each(&self, mut run: impl FnMut(SlabKey, &T)) {
-        for stripe in 0..STRIPES {
-            let slab = self.read_stripe(stripe as u32);
-            slab.iter().for_each(|(key, value)| run(outer(stripe, key), value));
+        for (number, stripe) in self.stripes.iter().enumerate() {
+            stripe.read().iter().for_each(|(key, value)| run(outer(number, key), value));
         }
     }
 }

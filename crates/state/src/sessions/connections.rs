@@ -5,6 +5,7 @@ use crate::order::{Before, ConnectionLevel, Guard, Held, Leaf, LeafLevel, Nothin
 use crate::sessions::{Connection, Session};
 use crate::slab::SlabKey;
 use crate::sync::{Mutex, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use crate::table::Stripes;
 use crate::{Caller, Nfsstat4, Result, Sessionid4, StateProtect};
 use nfs4::NfsOpnum4;
 use std::collections::BTreeMap;
@@ -106,27 +107,23 @@ impl Session {
     }
 }
 
-/// Independent parts of the table of connections.
-const STRIPES: usize = if cfg!(feature = "shuttle") { 2 } else { 16 };
-
 /// The sessions of one connection after another.
 type Associations = BTreeMap<u64, Vec<SlabKey>>;
 
 /// The sessions of a connection, so that all of them forget it when it is closed.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
-    stripes: [Leaf<Mutex<Associations>>; STRIPES],
+    stripes: Stripes<Leaf<Mutex<Associations>>>,
 }
 
 impl ConnectionTable {
     pub(crate) fn new() -> Self {
-        Self { stripes: std::array::from_fn(|_| Leaf::default()) }
+        Self { stripes: Stripes::new(Leaf::default) }
     }
 
     /// Locks the part of a connection.
     fn stripe(&self, connection: u64) -> Guard<MutexGuard<'_, Associations>, LeafLevel> {
-        // The remainder is below the number of stripes.
-        self.stripes[(connection % STRIPES as u64) as usize].lock()
+        self.stripes.of(connection).lock()
     }
 
     fn associate(&self, connection: u64, session: SlabKey) {
