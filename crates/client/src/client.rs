@@ -201,15 +201,6 @@ impl Client {
         }
     }
 
-    /// Adds an identity for further calls of this session.
-    ///
-    /// # Errors
-    /// Fails only if the system has no random bytes; the first call establishes the context.
-    pub fn add_identity(&mut self, security: &Security) -> Result<IdentityId, Error> {
-        self.identities.push(Identity::new(security)?);
-        Ok(IdentityId(self.identities.len() - 1))
-    }
-
     /// Returns the current security context of an identity, if any.
     pub fn context(&self, identity: IdentityId) -> Option<Arc<GssContext>> {
         self.identities.get(identity.0)?.context().cloned()
@@ -274,15 +265,6 @@ impl Client {
     /// Returns the memory of a reply to the pool.
     pub fn recycle(&mut self, reply: Reply) {
         memory::give(reply.into_record());
-    }
-
-    /// Opens a further connection outside the session, for calls that the client itself never
-    /// makes.
-    ///
-    /// # Errors
-    /// Any transport error.
-    pub fn raw_connection(&self) -> Result<RawConnection, Error> {
-        raw(&self.options, &self.addresses)
     }
 
     /// Returns a handle for client and session operations, as the machine, on `connection`.

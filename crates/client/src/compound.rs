@@ -71,13 +71,6 @@ impl Compound {
         self.operation(operation)
     }
 
-    /// Adds an operation by number with encoded arguments, valid or not.
-    pub fn raw_operation(&mut self, number: u32, arguments: &[u8]) -> &mut Self {
-        self.encoder.u32(number).raw(arguments);
-        self.operations += 1;
-        self
-    }
-
     /// Sets whether the server caches the reply (`sa_cachethis`).
     pub fn cache_this(&mut self, cached: bool) -> &mut Self {
         self.cached = cached;

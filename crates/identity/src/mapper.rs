@@ -18,13 +18,6 @@ pub struct Mapped {
     pub machine: bool,
 }
 
-impl Mapped {
-    /// Returns the account, or `nobody`.
-    pub fn identity_or_anonymous(self) -> Identity {
-        self.identity.unwrap_or_else(Identity::anonymous)
-    }
-}
-
 /// The reason why a principal gets no context.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrincipalError {

@@ -16,31 +16,10 @@ impl Stateid4 {
     /// Is never valid: the state that it would stand for does not exist.
     pub const INVALID: Self = Self { seqid: u32::MAX, other: [0; 12] };
 
-    /// Says whether it is [`Stateid4::ANONYMOUS`].
-    pub fn is_anonymous(&self) -> bool {
-        *self == Self::ANONYMOUS
-    }
-
-    /// Says whether it is [`Stateid4::READ_BYPASS`].
-    pub fn is_read_bypass(&self) -> bool {
-        *self == Self::READ_BYPASS
-    }
-
-    /// Says whether it is [`Stateid4::CURRENT`].
-    pub fn is_current(&self) -> bool {
-        *self == Self::CURRENT
-    }
-
     /// Returns whether `other` has the reserved form, all zeros or all ones. A stateid of that form
     /// that is none of the constants here is NFS4ERR_BAD_STATEID.
     pub fn is_reserved(&self) -> bool {
         self.other == [0; 12] || self.other == [0xff; 12]
-    }
-
-    /// Says whether it is one that READ and WRITE may use without an open: anonymous or READ
-    /// bypass.
-    pub fn is_without_state(&self) -> bool {
-        self.is_anonymous() || self.is_read_bypass()
     }
 
     /// Returns the same state at its next sequence number, which is never zero (section 8.2.2).
@@ -63,13 +42,6 @@ mod tests {
             assert_eq!(special.iter().position(|other| other == stateid), Some(index));
         }
         assert!(!Stateid4 { seqid: 0, other: *b"a state of 1" }.is_reserved());
-    }
-
-    #[test]
-    fn only_the_anonymous_and_the_bypass_stateid_need_no_open() {
-        // RFC 8881 section 9.1.2
-        assert!(Stateid4::ANONYMOUS.is_without_state() && Stateid4::READ_BYPASS.is_without_state());
-        assert!(!Stateid4::CURRENT.is_without_state() && !Stateid4::INVALID.is_without_state());
     }
 
     #[test]

@@ -168,11 +168,6 @@ impl Realm {
         self.dir.join("users.keytab")
     }
 
-    /// Returns the file that sets the environment of a shell.
-    pub fn env_file(&self) -> PathBuf {
-        self.dir.join("env")
-    }
-
     /// Returns the environment variables that select this realm.
     pub fn env(&self) -> Vec<(&'static str, PathBuf)> {
         vec![("KRB5_CONFIG", self.krb5_conf()), ("KRB5_KDC_PROFILE", self.dir.join("kdc.conf"))]

@@ -54,12 +54,6 @@ pub struct Caller<'a> {
 pub struct OpSet(pub u128);
 
 impl OpSet {
-    /// Builds the set from the words of a `bitmap4`; words beyond the fourth are dropped.
-    pub fn from_words(words: &[u32]) -> Self {
-        let bits = words.iter().take(4).enumerate();
-        Self(bits.fold(0, |set, (i, word)| set | (u128::from(*word) << (32 * i))))
-    }
-
     /// Returns the words of a `bitmap4`, without empty ones at the end.
     pub fn words(self) -> Vec<u32> {
         let mut words: Vec<u32> = (0..4).map(|i| (self.0 >> (32 * i)) as u32).collect();

@@ -49,10 +49,6 @@ impl Attributes {
         FATTR4_SPACE_TOTAL,
     ]);
 
-    /// The remaining quota, which the server reports only to permitted users.
-    pub const QUOTA: Bitmap4 =
-        Bitmap4::of(&[FATTR4_QUOTA_AVAIL_HARD, FATTR4_QUOTA_AVAIL_SOFT, FATTR4_QUOTA_USED]);
-
     /// Decodes the attribute values.
     ///
     /// # Errors
@@ -201,18 +197,5 @@ impl Client {
             },
             |reply: &Reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_ACCESS),
         )
-    }
-
-    /// Fetches the lease time from the server and adopts it.
-    ///
-    /// # Errors
-    /// The errors of GETATTR.
-    pub fn fetch_lease(&mut self) -> Result<std::time::Duration, Error> {
-        let (root, _) = self.lookup_path("")?;
-        let attributes = self.getattr(&root, Bitmap4::of(&[FATTR4_LEASE_TIME]))?;
-        let seconds = attributes.values()?.lease_time.ok_or(Error::Misuse("the server tells no lease"))?;
-        let lease = std::time::Duration::from_secs(seconds.into());
-        self.set_lease(lease);
-        Ok(lease)
     }
 }

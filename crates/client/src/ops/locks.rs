@@ -95,41 +95,6 @@ impl Client {
         )
     }
 
-    /// Tests whether `owner` could lock a range; `None` means that it could.
-    ///
-    /// # Errors
-    /// The errors of LOCKT other than NFS4ERR_DENIED.
-    pub fn test_lock(
-        &mut self,
-        handle: &[u8],
-        owner: &[u8],
-        kind: NfsLockType4,
-        offset: u64,
-        length: u64,
-    ) -> Result<Option<Denial>, Error> {
-        let owner = StateOwner4 { clientid: 0, owner: owner.into() };
-        let arguments = Lockt4Args { locktype: kind, offset, length, owner };
-        let operation = NfsOpnum4::OP_LOCKT;
-        self.perform(
-            |compound| {
-                compound.putfh(handle).lockt(arguments.clone());
-            },
-            |reply| {
-                let mut results = reply.results();
-                match results.done(NfsOpnum4::OP_PUTFH)?.any()? {
-                    Some(NfsResop4::OP_LOCKT(Lockt4Res::NFS4_OK)) => Ok(None),
-                    Some(NfsResop4::OP_LOCKT(Lockt4Res::NFS4ERR_DENIED(denied))) => {
-                        Ok(Some(Denial(denied.into_owned())))
-                    }
-                    Some(NfsResop4::OP_LOCKT(Lockt4Res::Default(status))) => {
-                        Err(Error::Nfs { operation, status })
-                    }
-                    _ => Err(crate::error::ResultsError::Missing(operation).into()),
-                }
-            },
-        )
-    }
-
     /// Unlocks a range, and stores the new stateid in `lock`.
     ///
     /// # Errors
@@ -149,22 +114,6 @@ impl Client {
             |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_LOCKU),
         )?;
         Ok(())
-    }
-
-    /// Returns the status of each stateid.
-    ///
-    /// # Errors
-    /// The errors of TEST_STATEID.
-    pub fn test_stateids(&mut self, stateids: &[Stateid4]) -> Result<Vec<Nfsstat4>, Error> {
-        self.perform(
-            |compound| {
-                compound.test_stateid(stateids.to_vec());
-            },
-            |reply| {
-                let result: TestStateid4Resok = reply.results().take(NfsOpnum4::OP_TEST_STATEID)?;
-                Ok(result.tsr_status_codes)
-            },
-        )
     }
 
     /// Returns a delegation to the server.

@@ -51,21 +51,4 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
         expired.len()
     }
-
-    /// Returns when [`crate::Leases::expire`] has something to do next, at the earliest, as long as
-    /// memory is not short.
-    pub fn next_deadline(&self) -> Option<Duration> {
-        let held = &mut Held::nothing();
-        let mut registry = self.state.registry(held);
-        let (registry, held) = registry.split();
-        let idle = registry.clients.values().filter(|client| {
-            self.state.clients().sessions_of(client).iter().all(|session| session.activity.running() == 0)
-        });
-        let leases = idle.map(|client| match client.record.holds_state(held) {
-            true => self.stays_until(client),
-            false => self.state.clients().renewed(client).saturating_add(self.state.limits.lease),
-        });
-        let recalls = self.state.delegations.recalls().first().map(|(until, _)| *until);
-        leases.chain(self.grace_deadline()).chain(recalls).min()
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::Clients;
 use crate::clients::Client;
-use crate::{Caller, ClientKey, Nfsstat4, OpSet, Result, StateProtect};
+use crate::{Caller, ClientKey, OpSet, StateProtect};
 use nfs4::NfsOpnum4;
 use std::hash::Hash;
 
@@ -62,21 +62,6 @@ impl Client {
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
-    /// Checks the operations of one COMPOUND against the client's spo_must_enforce list: such an
-    /// operation needs the machine principal and integrity or privacy. Cheap; call it once a
-    /// COMPOUND, right after SEQUENCE, or each time with the one operation that comes next.
-    ///
-    /// # Errors
-    /// NFS4ERR_WRONG_CRED (see [`crate::Clients::forbidden_operations`] for which),
-    /// NFS4ERR_DEADSESSION.
-    pub fn check_operations(&self, client: ClientKey, caller: &Caller<'_>, ops: OpSet) -> Result<()> {
-        self.state.client(client)?;
-        if self.forbidden_operations(client, caller).and(ops).is_empty() {
-            return Ok(());
-        }
-        Err(Nfsstat4::NFS4ERR_WRONG_CRED)
-    }
-
     /// Returns the operations that this caller may not send for this client: empty but for
     /// SP4_MACH_CRED.
     pub fn forbidden_operations(&self, client: ClientKey, caller: &Caller<'_>) -> OpSet {

@@ -41,13 +41,11 @@ fn an_expired_client_that_is_in_nobodys_way_goes_on_when_it_comes_back() {
     world.pass(3600);
     assert_eq!(world.state.expire(world.now), 1, "the one that holds nothing");
     assert_eq!(world.sequence(&idle, idle.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
-    let day = Limits::default().courtesy_max;
-    assert_eq!(world.state.leases().next_deadline(), Some(world.now - Duration::from_secs(3540) + day));
     world.renew(&mut slept);
     let key = world.key(&slept);
     assert!(world.state.access(key, &open, &1, 3).is_ok());
     assert!(!world.state.free_expired(world.now, 1));
-    world.now += Duration::from_secs(60) + day;
+    world.now += Duration::from_secs(60) + Limits::default().courtesy_max;
     assert_eq!(world.state.expire(world.now), 1);
     assert_eq!(world.state.counts().opens, 0);
 }
@@ -70,15 +68,20 @@ fn courtesy_ends_where_memory_runs_short() {
 fn a_replay_renews_and_an_error_does_not() {
     // RFC 8881 section 18.46.3
     let mut world = World::new();
-    let mut client = world.ready("a");
-    let args = client.args();
-    let begun = world.begin(&mut client);
-    world.state.sessions().finish(begun.token, Some(b"r"));
+    let mut clients = [world.ready("a"), world.ready("b")];
+    let args = clients.each_ref().map(TestClient::args);
+    for client in &mut clients {
+        let begun = world.begin(client);
+        world.state.sessions().finish(begun.token, Some(b"r"));
+    }
     world.pass(30);
-    assert!(world.sequence(&client, Sequence { sequenceid: 99, ..args }).is_err());
-    assert_eq!(world.state.leases().next_deadline(), Some(world.now + Duration::from_secs(30)));
-    assert!(world.sequence(&client, args).is_ok());
-    assert_eq!(world.state.leases().next_deadline(), Some(world.now + Duration::from_secs(60)));
+    assert!(world.sequence(&clients[0], Sequence { sequenceid: 99, ..args[0] }).is_err());
+    assert!(world.sequence(&clients[1], args[1]).is_ok());
+    let removed = [29, 1, 29, 1].map(|seconds| {
+        world.pass(seconds);
+        world.state.expire(world.now)
+    });
+    assert_eq!(removed, [0, 1, 0, 1]);
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn an_unconfirmed_record_goes_after_a_lease_period() {
     world.pass(60);
     assert_eq!(world.state.expire(world.now), 1);
     assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
-    assert_eq!(world.state.leases().next_deadline(), None);
+    assert_eq!(world.state.counts().clients, 0);
 }
 
 #[test]
