@@ -50,6 +50,18 @@ impl ConfigError {
         Self::At { file: file.to_owned(), line, key, message: message.into() }
     }
 
+    /// Makes an error at a key of the table at `offset`, or at the table if the key has no line.
+    pub(super) fn at_key(file: &Path, text: &str, offset: usize, key: &str, message: String) -> Self {
+        let mut start = offset;
+        for line in text.get(offset..).unwrap_or_default().split_inclusive('\n') {
+            if key_of(line) == key {
+                return Self::at(file, text, start..start, message);
+            }
+            start += line.len();
+        }
+        Self::at(file, text, offset..offset, message)
+    }
+
     /// Turns the parser's error into one of ours.
     pub(super) fn from_toml(file: &Path, text: &str, error: &toml::de::Error) -> Self {
         let message = error.message().trim_end().replace('\n', "; ");

@@ -5,12 +5,12 @@
 
 mod check;
 mod error;
-mod file;
 mod settings;
+mod values;
 
 pub(crate) use check::{distinct_pseudo, parse_listen, parse_metrics};
 pub(crate) use error::ConfigError;
-pub(crate) use settings::{ExportSettings, Limits, NFS_PORT, Nested, Settings, Storage};
+pub(crate) use settings::{ExportSettings, NFS_PORT, Nested, Settings, Storage};
 
 use std::path::Path;
 
@@ -29,8 +29,8 @@ pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
 /// # Errors
 /// As for [`read`].
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
-    let raw: file::File = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
-    check::Checker::new(path, text).settings(raw)
+    let settings = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
+    check::complete(path, text, settings)
 }
 
 #[cfg(test)]

@@ -1,5 +1,10 @@
-//! The settings of `orthrus serve`, checked and complete.
+//! The settings of `orthrus serve`: their names in the file, types, ranges and defaults.
+//!
+//! A field is a key of the file. To add a setting, add a field, its default and its row in
+//! docs/serve.md.
 
+use super::values::{bounded, domain, flavors, networks, parsed, pseudo, seconds, seconds_or_none};
+use serde::Deserialize;
 use server::engine::{Delegations, NumericOwners};
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -12,17 +17,23 @@ use vfs::{ANON_ID, Network, SecFlavor, Squash};
 pub(crate) const NFS_PORT: u16 = 2049;
 
 /// Everything that `orthrus serve` needs to know.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Settings {
     /// Address and port to listen on.
+    #[serde(deserialize_with = "super::values::listen")]
     pub listen: SocketAddr,
     /// Whether only programs of this machine may connect that root or this process' user runs.
+    #[serde(skip)]
     pub same_user: bool,
     /// Address of the metrics endpoint; `None` disables it.
+    #[serde(deserialize_with = "super::values::metrics")]
     pub metrics: Option<SocketAddr>,
     /// Threads that serve; 0: one a core.
+    #[serde(deserialize_with = "bounded::<_, _, 0, 256>")]
     pub shards: usize,
     /// The domain of named owners (`alice@domain`).
+    #[serde(deserialize_with = "domain")]
     pub domain: String,
     /// The service keys; without them only `sys` can be served.
     pub keytab: Option<PathBuf>,
@@ -33,23 +44,32 @@ pub(crate) struct Settings {
     pub principals: HashMap<String, String>,
     /// Where the server keeps its secret and its client records; `None`: the default place.
     pub state_dir: Option<PathBuf>,
-    /// How long a silent client keeps its state.
+    /// How long a silent client keeps its state. Shorter leases renew too often, longer ones keep
+    /// the locks of dead clients too long.
+    #[serde(deserialize_with = "seconds::<_, 5, 3600>")]
     pub lease_time: Duration,
-    /// How long after a restart clients may reclaim their state.
+    /// How long after a restart clients may reclaim their state. Zero is for tests; above an hour,
+    /// clients give up.
+    #[serde(deserialize_with = "seconds::<_, 0, 3600>")]
     pub grace_time: Duration,
     /// Whether NFSv4.0 is spoken, too.
     pub nfs40: bool,
     /// The kinds of delegations that clients get.
+    #[serde(deserialize_with = "parsed")]
     pub delegations: Delegations,
-    /// How long a client may take to give a delegation back; `None`: the lease.
+    /// How long a client may take to give a delegation back; `None`: the lease. A client needs some
+    /// time to write back its data.
+    #[serde(deserialize_with = "seconds_or_none::<_, 1, 3600>")]
     pub recall_time: Option<Duration>,
     /// Whether local programs see the locks of clients.
     pub local_locks: bool,
     /// When a number is an owner.
+    #[serde(deserialize_with = "parsed")]
     pub numeric_owners: NumericOwners,
     /// Limits of memory, connections and state.
     pub limits: Limits,
     /// The exports; at least one.
+    #[serde(rename = "export", deserialize_with = "super::values::exports")]
     pub exports: Vec<ExportSettings>,
 }
 
@@ -81,19 +101,26 @@ impl Default for Settings {
 
 /// Bounds that an administrator may change; the rest have constants beside the code that they
 /// bound.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
     /// Connections open at once.
+    #[serde(deserialize_with = "bounded::<_, _, 1, 1_000_000>")]
     pub connections_max: usize,
     /// Kerberos contexts held at once.
+    #[serde(deserialize_with = "bounded::<_, _, 16, 10_000_000>")]
     pub contexts_max: usize,
     /// NFS clients known at once.
+    #[serde(deserialize_with = "bounded::<_, _, 1, 1_000_000>")]
     pub clients_max: usize,
-    /// Bytes of unfinished requests held at once.
+    /// Bytes of unfinished requests held at once: 4 MiB to 1 TiB.
+    #[serde(deserialize_with = "bounded::<_, _, 4_194_304, 1_099_511_627_776>")]
     pub input_bytes_max: usize,
     /// Requests that one session may have under way.
+    #[serde(deserialize_with = "bounded::<_, _, 1, 1024>")]
     pub slots_max: u32,
     /// Objects of the file system kept open for speed.
+    #[serde(deserialize_with = "bounded::<_, _, 64, 10_000_000>")]
     pub open_files_max: usize,
 }
 
@@ -128,6 +155,12 @@ pub(crate) enum Nested {
     Show,
 }
 
+impl Default for Storage {
+    fn default() -> Self {
+        Self::Folder(PathBuf::new())
+    }
+}
+
 impl FromStr for Nested {
     type Err = String;
 
@@ -141,22 +174,35 @@ impl FromStr for Nested {
 }
 
 /// The settings of one export.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct ExportSettings {
+    /// The keys `path` and `memory`, of which a file has one.
+    pub(super) path: Option<PathBuf>,
+    #[serde(deserialize_with = "super::values::memory")]
+    pub(super) memory: Option<u64>,
+    /// Offset of the table in the file, for messages.
+    #[serde(skip)]
+    pub(super) offset: usize,
     /// Where the files are.
+    #[serde(skip)]
     pub storage: Storage,
-    /// Where clients find it.
+    /// Where clients find it; empty in a file that leaves it to the storage.
+    #[serde(deserialize_with = "pseudo")]
     pub pseudo: String,
     /// Allowed flavors in order of preference.
+    #[serde(rename = "sec", deserialize_with = "flavors")]
     pub flavors: Vec<SecFlavor>,
     /// Flavors by client network, which replace `flavors`; the first network that contains the
     /// client counts.
+    #[serde(rename = "sec_from", deserialize_with = "super::values::flavors_from")]
     pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
     /// Whether `sys` is good only from a privileged source port.
     pub secure: bool,
     /// Whether changes are refused.
     pub read_only: bool,
     /// The callers whose identity is replaced.
+    #[serde(deserialize_with = "parsed")]
     pub squash: Squash,
     /// Whether clients may set the set-user-ID and set-group-ID bits of files.
     pub setid: bool,
@@ -165,10 +211,13 @@ pub(crate) struct ExportSettings {
     /// Group for squashed callers.
     pub anon_gid: u32,
     /// Networks that may use it; empty: all.
+    #[serde(rename = "clients", deserialize_with = "networks")]
     pub networks: Vec<Network>,
     /// Number in handles; `None`: derived from the pseudo path.
+    #[serde(deserialize_with = "super::values::fsid")]
     pub fsid: Option<u32>,
     /// The treatment of file systems that are mounted below the folder.
+    #[serde(deserialize_with = "parsed")]
     pub nested: Nested,
     /// Whether changes of names and attributes are on stable storage before they are acknowledged.
     pub stable_names: bool,
@@ -177,9 +226,18 @@ pub(crate) struct ExportSettings {
 impl ExportSettings {
     /// Makes an export with the defaults: writable, root squashed, Kerberos only, all networks.
     pub(crate) fn new(storage: Storage, pseudo: impl Into<String>) -> Self {
+        Self { storage, pseudo: pseudo.into(), ..Self::default() }
+    }
+}
+
+impl Default for ExportSettings {
+    fn default() -> Self {
         Self {
-            storage,
-            pseudo: pseudo.into(),
+            path: None,
+            memory: None,
+            offset: 0,
+            storage: Storage::default(),
+            pseudo: String::new(),
             flavors: SecFlavor::KERBEROS.to_vec(),
             flavors_from: Vec::new(),
             secure: true,

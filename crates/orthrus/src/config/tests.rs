@@ -121,6 +121,27 @@ fn a_network_that_is_none_is_named() {
 }
 
 #[test]
+fn errors_of_an_export_name_its_own_lines() {
+    let good = "[[export]]\npath = \"/tmp\"\n\n";
+    for (table, place, part) in [
+        ("[[export]]\nsecure = true\n", "4: key `export`: ", "`path`"),
+        ("[[export]]\nmemory = 1048576\npath = \"/tmp\"\n", "5: key `memory`: ", "not both"),
+        ("[[export]]\npath = \"/no/such\"\n", "5: key `path`: ", "/no/such"),
+        ("[[export]]\nmemory = 7\n", "5: key `memory`: ", "1048576 to"),
+        ("[[export]]\npath = \"/tmp\"\nfsid = 0\n", "6: key `fsid`: ", "1 to 4294967295"),
+        ("[[export]]\npath = \"/tmp\"\nsec = []\n", "6: key `sec`: ", "krb5p"),
+        ("[[export]]\npath = \"/tmp\"\npseudo = \"a/../b\"\n", "6: key `pseudo`: ", ""),
+        ("[limits]\nslots_max = 0\n", "5: key `slots_max`: ", "1 to 1024"),
+        ("[[export]]\npath = \"/tmp\"\nstorage = \"/tmp\"\n", "6: key `storage`: ", "unknown field"),
+    ] {
+        let said = refusal(&format!("{good}{table}"));
+        assert!(said.starts_with(&format!("/etc/orthrus.toml:{place}")) && said.contains(part), "{said}");
+    }
+    let said = refusal("same_user = true\n[[export]]\npath = \"/tmp\"\n");
+    assert!(said.contains("unknown field"), "{said}");
+}
+
+#[test]
 fn a_configuration_without_export_says_how_to_add_one() {
     assert!(refusal("shards = 1\n").contains("[[export]]"));
 }

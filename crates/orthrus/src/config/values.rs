@@ -1,0 +1,157 @@
+//! The values of settings: their text forms and ranges. An error lists the allowed values.
+
+use super::{ExportSettings, parse_listen, parse_metrics};
+use serde::de::{Deserialize, Deserializer, Error};
+use serde_spanned::Spanned;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+use vfs::{Network, SecFlavor};
+
+/// Bytes of an export in memory: 1 MiB to 1 TiB.
+const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
+
+/// A value in its text form.
+struct Text<T>(T);
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// Reads a value from its text form.
+pub(super) fn parsed<'de, D, T: FromStr<Err: Display>>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    Text::deserialize(from).map(|Text(value)| value)
+}
+
+fn parsed_each<'de, D, T: FromStr<Err: Display>>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    Ok(Vec::deserialize(from)?.into_iter().map(|Text(value)| value).collect())
+}
+
+fn within<'de, D>(from: D, range: RangeInclusive<u64>, unit: &str) -> Result<u64, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let value = u64::deserialize(from)?;
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let said = format!("{value} is out of range; allowed is {} to {} {unit}", range.start(), range.end());
+    Err(D::Error::custom(said.trim_end()))
+}
+
+/// Reads a number from `MIN` to `MAX`.
+pub(super) fn bounded<'de, D, T: TryFrom<u64>, const MIN: u64, const MAX: u64>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let value = within(from, MIN..=MAX, "")?;
+    T::try_from(value).map_err(|_| D::Error::custom(format!("{value} is too large for this machine")))
+}
+
+/// Reads a number of seconds from `MIN` to `MAX`.
+pub(super) fn seconds<'de, D, const MIN: u64, const MAX: u64>(from: D) -> Result<Duration, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    within(from, MIN..=MAX, "seconds").map(Duration::from_secs)
+}
+
+/// As [`seconds`], for a setting whose absence has a meaning.
+pub(super) fn seconds_or_none<'de, D, const MIN: u64, const MAX: u64>(
+    from: D,
+) -> Result<Option<Duration>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    seconds::<D, MIN, MAX>(from).map(Some)
+}
+
+/// Reads the address to listen on.
+pub(super) fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    parse_listen(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+/// Reads the address of the metrics endpoint.
+pub(super) fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    parse_metrics(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+/// Reads a DNS domain.
+pub(super) fn domain<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let domain = String::deserialize(from)?;
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
+    if domain.is_empty() || !domain.chars().all(good) {
+        return Err(D::Error::custom("must be a DNS domain such as \"example.org\""));
+    }
+    Ok(domain)
+}
+
+/// Reads the tables of exports, with their offsets in the file.
+pub(super) fn exports<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ExportSettings>, D::Error> {
+    let tables = Vec::<Spanned<ExportSettings>>::deserialize(from)?;
+    Ok(tables
+        .into_iter()
+        .map(|table| ExportSettings { offset: table.span().start, ..table.into_inner() })
+        .collect())
+}
+
+/// Reads the size of an export in memory.
+pub(super) fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    within(from, MEMORY, "bytes").map(Some)
+}
+
+/// Reads a path of the pseudo file system.
+pub(super) fn pseudo<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    vfs::normalise(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+/// Reads a list of flavors, at least one.
+pub(super) fn flavors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SecFlavor>, D::Error> {
+    let flavors = parsed_each(from)?;
+    if flavors.is_empty() {
+        return Err(D::Error::custom("the list is empty; allowed are sys, krb5, krb5i and krb5p"));
+    }
+    Ok(flavors)
+}
+
+/// Reads a list of networks.
+pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Network>, D::Error> {
+    parsed_each(from)
+}
+
+/// One entry of `sec_from`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecFrom {
+    #[serde(deserialize_with = "networks")]
+    clients: Vec<Network>,
+    #[serde(deserialize_with = "flavors")]
+    sec: Vec<SecFlavor>,
+}
+
+/// Reads flavors by network.
+pub(super) fn flavors_from<'de, D>(from: D) -> Result<Vec<(Network, Vec<SecFlavor>)>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let entries = Vec::<SecFrom>::deserialize(from)?;
+    let pairs = entries.into_iter().flat_map(|SecFrom { clients, sec }| {
+        clients.into_iter().map(move |network| (network, sec.clone())).collect::<Vec<_>>()
+    });
+    Ok(pairs.collect())
+}
+
+/// Reads the number of an export in handles.
+pub(super) fn fsid<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    bounded::<D, u32, 1, 0xffff_ffff>(from).map(Some)
+}
