@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
     trace: bool,
     /// Build a deliberate fault in, which the checker has to find: reply-cache-bypassed,
     /// journal-not-synced, locks-shared, commit-forgets, verifier-stays, sync-after-reply,
-    /// deny-ignored, recall-not-awaited, seqid-ignored, gss-window-ignored, context-kept or
-    /// principal-ignored.
+    /// deny-ignored, recall-not-awaited, seqid-ignored, gss-window-ignored, context-kept,
+    /// principal-ignored or v40-not-recorded.
     #[arg(long, default_value = "none")]
     mutation: Mutation,
     /// Threads; as many as there are cores if not given.

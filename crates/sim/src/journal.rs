@@ -1,18 +1,22 @@
 //! The records of clients that may reclaim, on a disk that a crash can catch half-way.
 
 use crate::disk::Fuse;
+use crate::mutation::Mutation;
 use crate::rng::Rng;
 use server::engine::{ClientRecords, JournalOwners, journal_line, journal_line_gone, journal_owners};
 use state::{PrincipalHash, PriorClient};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The first bytes of the names of NFSv4.0 clients in the journal.
+const V40_PREFIX: &[u8] = b"\0NFSv4.0\0";
 
 /// The journal: survives the server.
 #[derive(Clone, Default)]
 pub(crate) struct Journal {
     file: Arc<Mutex<File>>,
     fuse: Fuse,
-    /// A deliberate fault: what is recorded is never synced.
-    pub forgets: bool,
+    /// A deliberate fault of the journal, if any.
+    mutation: Mutation,
 }
 
 #[derive(Default)]
@@ -24,8 +28,13 @@ struct File {
 
 impl Journal {
     /// Makes an empty journal on the disk whose fuse this is.
-    pub(crate) fn new(fuse: Fuse, forgets: bool) -> Self {
-        Self { fuse, forgets, ..Self::default() }
+    pub(crate) fn new(fuse: Fuse, mutation: Mutation) -> Self {
+        Self { fuse, mutation, ..Self::default() }
+    }
+
+    /// A deliberate fault: records are never synced.
+    fn forgets(&self) -> bool {
+        self.mutation == Mutation::JournalNotSynced
     }
 
     fn file(&self) -> MutexGuard<'_, File> {
@@ -36,7 +45,7 @@ impl Journal {
     pub(crate) fn lose_power(&self, rng: &mut Rng) {
         let mut file = self.file();
         let loose = file.text.len() - file.synced;
-        let kept = if self.forgets { 0 } else { rng.below(loose + 1) };
+        let kept = if self.forgets() { 0 } else { rng.below(loose + 1) };
         let end = file.synced + kept;
         file.text.truncate(end);
     }
@@ -66,6 +75,9 @@ impl Journal {
 
 impl ClientRecords for Journal {
     fn record(&self, owner: &[u8], principal: PrincipalHash) {
+        if self.mutation == Mutation::V40NotRecorded && owner.starts_with(V40_PREFIX) {
+            return;
+        }
         self.append(|owners| {
             let before = owners.insert(owner.to_vec(), Some(principal));
             (before != Some(Some(principal))).then(|| journal_line(owner, Some(principal)))
@@ -79,7 +91,7 @@ impl ClientRecords for Journal {
     fn sync(&self) {
         // Between writing and syncing.
         self.fuse.burn();
-        if !self.forgets {
+        if !self.forgets() {
             let mut file = self.file();
             file.synced = file.text.len();
         }

@@ -113,7 +113,7 @@ impl Machine {
         });
         Self {
             disk: Arc::new(disk),
-            journal: Journal::new(fuse.clone(), plan.mutation == Mutation::JournalNotSynced),
+            journal: Journal::new(fuse.clone(), plan.mutation),
             fuse,
             tamper: Tamper::new(plan.mutation, realm),
             realm: realm.clone(),

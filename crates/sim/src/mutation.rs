@@ -32,11 +32,13 @@ pub enum Mutation {
     ContextKept,
     /// All Kerberos principals act as the account of the first one.
     PrincipalIgnored,
+    /// NFSv4.0 clients are not recorded, so none may reclaim after a restart.
+    V40NotRecorded,
 }
 
 impl Mutation {
     /// All that do something.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ReplyCacheBypassed,
         Self::JournalNotSynced,
         Self::LocksShared,
@@ -49,6 +51,7 @@ impl Mutation {
         Self::GssWindowIgnored,
         Self::ContextKept,
         Self::PrincipalIgnored,
+        Self::V40NotRecorded,
     ];
 
     /// The name that the command line knows it by.
@@ -67,6 +70,7 @@ impl Mutation {
             Self::GssWindowIgnored => "gss-window-ignored",
             Self::ContextKept => "context-kept",
             Self::PrincipalIgnored => "principal-ignored",
+            Self::V40NotRecorded => "v40-not-recorded",
         }
     }
 }

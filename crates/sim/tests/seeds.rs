@@ -137,6 +137,12 @@ fn the_checker_finds_a_context_that_outlives_its_server() // RFC 2203 section 5.
 }
 
 #[test]
+fn the_checker_finds_nfsv40_clients_that_are_not_recorded() // RFC 7530 section 9.6.3.4
+{
+    found(Mutation::V40NotRecorded, 100, &["a client in time reclaims what it held"]);
+}
+
+#[test]
 fn the_checker_finds_principals_that_share_an_account() // RFC 8881 section 2.2.1.1
 {
     found(Mutation::PrincipalIgnored, 100, &["a private file is read by its owner only"]);

@@ -1,15 +1,13 @@
 //! Open files and their locks, as a client that may have to reclaim them keeps them.
 
+use super::locked::{CELLS, LockedBytes, held_until};
 use super::{Client, Creates, Lost, Op, Phase, Reservation, at, open, put, reclaim};
-use crate::history::{Hold, ShareHold};
+use crate::history::ShareHold;
 use crate::world::Inner;
 use nfs4::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// Bytes of a file that are locked.
-pub(crate) const CELLS: usize = 12;
 
 /// An open file of one worker.
 #[derive(Debug)]
@@ -26,10 +24,8 @@ pub(crate) struct Open {
     pub stateid: Stateid4,
     /// The locks, if there are or were any.
     pub locker: Option<Stateid4>,
-    /// For each byte that is locked, whether for writing.
-    pub cells: [Option<bool>; CELLS],
-    /// Where in the history the locks of the bytes are.
-    holds: [Option<usize>; CELLS],
+    /// The locked bytes.
+    pub locked: LockedBytes,
     /// Access and deny.
     reservation: Reservation,
     /// Where in the history its share reservation is.
@@ -62,21 +58,6 @@ impl Open {
         self.locker = None;
     }
 
-    /// Locked ranges: whether for writing, start and length.
-    pub(super) fn ranges(&self) -> Vec<(bool, usize, usize)> {
-        let mut ranges: Vec<(bool, usize, usize)> = Vec::new();
-        for (cell, kind) in self.cells.iter().enumerate() {
-            match (kind, ranges.last_mut()) {
-                (Some(kind), Some((last, start, length))) if kind == last && *start + *length == cell => {
-                    *length += 1;
-                }
-                (Some(kind), _) => ranges.push((*kind, cell, 1)),
-                (None, _) => {}
-            }
-        }
-        ranges
-    }
-
     /// The operations that lock a range.
     pub(super) fn lock_operations(&self, write: bool, reclaim: bool, start: usize, length: usize) -> Vec<Op> {
         let locker = match self.locker {
@@ -93,19 +74,11 @@ impl Open {
         vec![put(&self.handle), NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim, offset, length, locker })]
     }
 
-    /// The client can no longer be sure of a byte.
-    fn release(&mut self, inner: &mut Inner, cell: usize, until: Duration) {
-        if let Some(hold) = self.holds[cell].take().and_then(|at| inner.history.holds.get_mut(at)) {
-            hold.until = Some(until.max(hold.from));
-        }
-    }
-
     /// The open and its locks are lost; the client could be sure of them until then.
     pub(super) fn lose(&mut self, inner: &mut Inner, until: Duration) {
         self.lost = true;
         self.release_share(inner, until);
-        (0..CELLS).for_each(|cell| self.release(inner, cell, until));
-        self.cells = [None; CELLS];
+        self.locked.lose(inner, until);
         self.locker = None;
     }
 }
@@ -163,7 +136,7 @@ impl Client {
         if created {
             self.world.lock().history.stable_files.insert(file);
         }
-        let (locker, cells, holds) = (None, [None; CELLS], [None; CELLS]);
+        let (locker, locked) = (None, LockedBytes::new(owner, file));
         let share = {
             let mut inner = self.world.lock();
             let (access, deny) = (reservation.access & OPEN4_SHARE_ACCESS_BOTH, reservation.deny);
@@ -177,20 +150,8 @@ impl Client {
             state.next_open
         };
         let (closing, lost) = (false, false);
-        let open = Open {
-            id,
-            file,
-            owner,
-            handle,
-            stateid,
-            locker,
-            cells,
-            holds,
-            reservation,
-            share,
-            closing,
-            lost,
-        };
+        let open =
+            Open { id, file, owner, handle, stateid, locker, locked, reservation, share, closing, lost };
         self.granted(&open, delegation);
         let open = Rc::new(RefCell::new(open));
         self.state.borrow_mut().opens.insert(id, open.clone());
@@ -292,14 +253,10 @@ impl Client {
         length: usize,
     ) -> Result<bool, Lost> {
         let range = start..(start + length).min(CELLS);
-        // What is a lock for writing may become one for reading at any time from now on.
-        let before = open.borrow().cells;
         if !write {
-            let (mut inner, mut open) = (self.world.lock(), open.borrow_mut());
+            let mut inner = self.world.lock();
             let until = self.sure_until(&inner);
-            for cell in range.clone().filter(|cell| before[*cell] == Some(true)) {
-                open.release(&mut inner, cell, until);
-            }
+            open.borrow_mut().locked.downgrade(&mut inner, range.clone(), until);
         }
         let reply =
             self.with(open, true, |open| open.lock_operations(write, false, start, range.len())).await;
@@ -317,15 +274,9 @@ impl Client {
         };
         let Some(stateid) = done else { return Ok(false) };
         let (mut inner, mut open) = (self.world.lock(), open.borrow_mut());
-        let (now, until) = (inner.now, self.sure_until(&inner));
+        let until = self.sure_until(&inner);
         open.locker = Some(stateid);
-        for cell in range {
-            open.release(&mut inner, cell, until);
-            let (owner, file) = (open.owner, open.file);
-            open.cells[cell] = Some(write);
-            open.holds[cell] = Some(inner.history.holds.len());
-            inner.history.holds.push(Hold { owner, file, cell, write, from: now, until: None });
-        }
+        open.locked.lock(&mut inner, range, write, until);
         Ok(true)
     }
 
@@ -341,15 +292,11 @@ impl Client {
     pub(crate) async fn unlock(&self, open: &Rc<RefCell<Open>>, start: usize, length: usize) {
         let range = start..(start + length).min(CELLS);
         let called = self.world.now();
-        let mut released: Vec<usize> = Vec::new();
-        {
-            let (mut inner, mut open) = (self.world.lock(), open.borrow_mut());
+        let mut released = {
+            let mut inner = self.world.lock();
             let until = self.sure_until(&inner);
-            released.extend(range.clone().filter_map(|cell| open.holds[cell]));
-            range.clone().for_each(|cell| open.release(&mut inner, cell, until));
-            // Whatever becomes of the call, these are not reclaimed.
-            range.clone().for_each(|cell| open.cells[cell] = None);
-        }
+            open.borrow_mut().locked.unlock(&mut inner, range.clone(), until)
+        };
         loop {
             if open.borrow().locker.is_none() {
                 break;
@@ -362,12 +309,7 @@ impl Client {
                 Ok(Some(reply)) => {
                     if let Some(NfsResop4::OP_LOCKU(Locku4Res::NFS4_OK(stateid))) = reply.results.last() {
                         open.borrow_mut().locker = Some(*stateid);
-                        // It was held all the time.
-                        let mut inner = self.world.lock();
-                        for at in released.drain(..) {
-                            let hold = &mut inner.history.holds[at];
-                            hold.until = Some(called.max(hold.from));
-                        }
+                        held_until(&mut self.world.lock(), &released, called);
                     } else if open.borrow().locker.is_some() {
                         self.complain("what is locked can be unlocked", reply.status);
                     }

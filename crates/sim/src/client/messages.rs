@@ -143,8 +143,17 @@ pub(crate) fn open_of(
 
 /// OPEN that reclaims after a restart, with the delegation if there was one.
 pub(crate) fn reclaim(owner: &[u8], reservation: Reservation, delegation: OpenDelegationType4) -> Op {
+    NfsArgop4::OP_OPEN(reclaim_of(owner, reservation, delegation))
+}
+
+/// The arguments of OPEN that reclaims.
+pub(crate) fn reclaim_of(
+    owner: &[u8],
+    reservation: Reservation,
+    delegation: OpenDelegationType4,
+) -> Open4Args<'static> {
     let claim = OpenClaim4::CLAIM_PREVIOUS(delegation);
-    NfsArgop4::OP_OPEN(open_with(owner, Openflag4::Default(Opentype4::OPEN4_NOCREATE), claim, reservation))
+    open_with(owner, Openflag4::Default(Opentype4::OPEN4_NOCREATE), claim, reservation)
 }
 
 fn open_with(

@@ -5,13 +5,15 @@ mod callbacks;
 mod calls;
 mod delegations;
 mod files;
+mod locked;
 mod messages;
 mod recover;
 mod security;
 mod v40;
 
 pub(crate) use calls::{Lost, Reply};
-pub(crate) use files::{CELLS, Open};
+pub(crate) use files::Open;
+pub(crate) use locked::CELLS;
 pub(crate) use messages::*;
 pub(crate) use v40::{Opened40, SimClient40};
 
@@ -25,6 +27,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use v40::V40State;
 
 /// How far a client is with its session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +75,8 @@ struct State {
     returned: Vec<Stateid4>,
     /// Whether the server has revoked some.
     revoked: bool,
+    /// The NFSv4.0 side of the client.
+    v40: V40State,
     finished: bool,
 }
 
@@ -137,6 +142,12 @@ impl Client {
         for open in self.state.borrow().opens.values() {
             open.borrow_mut().lose(&mut inner, until);
         }
+        let mut state = self.state.borrow_mut();
+        let until = state.v40.sure_until(&inner);
+        if let Some(locked) = &mut state.v40.locked {
+            locked.lose(&mut inner, until);
+        }
+        drop(state);
         inner.history.lose_all(self.host);
         drop(inner);
         let links: Vec<u64> = self.state.borrow_mut().links.drain(..).flatten().collect();

@@ -6,6 +6,7 @@ use crate::plan::GRACE;
 use nfs4::*;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 impl Client {
     /// Gets a session and reclaims, however often it takes.
@@ -135,7 +136,7 @@ impl Client {
                 }
             }
         }
-        let ranges = open.borrow().ranges();
+        let ranges = open.borrow().locked.ranges();
         open.borrow_mut().forget_locker();
         for (write, start, length) in ranges {
             loop {
@@ -157,13 +158,23 @@ impl Client {
         Ok(())
     }
 
-    /// What was held is lost. The server may only say so where the lease was over before the crash,
-    /// or the grace period is; or where the file is gone, which another client had made and was not
-    /// answered.
+    /// Gives up an open that the server refuses to reclaim.
     fn not_reclaimed(&self, open: &Rc<RefCell<Open>>, what: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
+        self.refused(open.borrow().file, renewed, what, status);
         let mut inner = self.world.lock();
-        let file = open.borrow().file;
+        let until = now.min(inner.history.lease_end(renewed));
+        open.borrow_mut().lose(&mut inner, until);
+        drop(inner);
+        self.world.note(format_args!("client {} has lost an open: {}", self.host, status.name()));
+    }
+
+    /// Complains of a refused reclaim. The server may refuse it if the lease was over before the
+    /// crash, or the grace period is. It may not know the file if no client has heard that it was
+    /// made.
+    pub(super) fn refused(&self, file: u64, renewed: Duration, what: &str, status: Nfsstat4) {
+        let mut inner = self.world.lock();
+        let now = inner.now;
         let undone = status == Nfsstat4::NFS4ERR_STALE && !inner.history.stable_files.contains(&file);
         if !undone && inner.history.may_reclaim(renewed, now, GRACE) {
             let what = format!(
@@ -174,10 +185,6 @@ impl Client {
             );
             inner.history.complain("a client in time reclaims what it held", what, now);
         }
-        let until = now.min(inner.history.lease_end(renewed));
-        open.borrow_mut().lose(&mut inner, until);
-        drop(inner);
-        self.world.note(format_args!("client {} has lost an open: {}", self.host, status.name()));
     }
 
     /// DESTROY_SESSION and DESTROY_CLIENTID, at the end of all work.

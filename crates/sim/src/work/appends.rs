@@ -63,7 +63,7 @@ async fn append(client: &Rc<Client>, open: &Rc<RefCell<Open>>, id: u64) {
 
 fn is_locked(open: &Rc<RefCell<Open>>) -> bool {
     let open = open.borrow();
-    !open.lost && open.cells == [Some(true); CELLS] && open.locker.is_some()
+    !open.lost && open.locked.is_exclusive() && open.locker.is_some()
 }
 
 /// Writes a record and puts it on stable storage, as long as the lock is held.

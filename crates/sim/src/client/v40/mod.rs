@@ -1,10 +1,15 @@
-//! A client of NFSv4.0 (RFC 7530): no session, but an open-owner with sequence numbers.
+//! A client of NFSv4.0 (RFC 7530): no session, but owners with sequence numbers.
+
+mod locks;
 
 use super::calls::names;
+use super::locked::LockedBytes;
 use super::security::SimCall;
-use super::{Client, Creates, Op, Reply, Reservation, open_of, put};
+use super::{Client, Creates, Op, Reply, Reservation, open_of, put, reclaim_of};
+use crate::world::Inner;
 use nfs4::*;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The client and its only open-owner.
 pub(crate) struct SimClient40 {
@@ -14,12 +19,40 @@ pub(crate) struct SimClient40 {
     seqid: u32,
     /// Whether the owner is confirmed.
     confirmed: bool,
+    /// The number of lock-owners so far: each open has its own.
+    lock_owners: u32,
+}
+
+/// The NFSv4.0 state that outlives a worker: a restart of the client's machine ends it.
+#[derive(Default)]
+pub(super) struct V40State {
+    /// The time of the last call that has renewed the lease.
+    pub(super) renewed: Duration,
+    /// While the client reclaims, the same at the time when the server forgot it.
+    pub(super) recovering: Option<Duration>,
+    /// The locks of the file that is open for locks.
+    pub(super) locked: Option<LockedBytes>,
+}
+
+impl V40State {
+    /// Returns the time up to which the client can be sure of its locks, unless it hears from the
+    /// server again.
+    pub(super) fn sure_until(&self, inner: &Inner) -> Duration {
+        inner.now.min(inner.history.lease_end(self.recovering.unwrap_or(self.renewed)))
+    }
 }
 
 /// The outcome of an OPEN.
 pub(crate) enum Opened40 {
-    /// It is open, with this handle and stateid.
-    Open(Vec<u8>, Stateid4),
+    /// The file is open.
+    Open {
+        /// Its filehandle.
+        handle: Vec<u8>,
+        /// The stateid of the open.
+        stateid: Stateid4,
+        /// Whether the OPEN has created it.
+        created: bool,
+    },
     /// The server answered with this status, and has executed nothing.
     Failed(Nfsstat4),
     /// Nothing is known: the server has forgotten the client, or may have executed a late copy.
@@ -30,7 +63,7 @@ impl SimClient40 {
     /// Makes the NFSv4.0 side of a client. The server does not know it yet.
     pub(crate) fn new(client: Rc<Client>) -> Self {
         let seqid = client.draw(|rng| rng.below(1000) as u32);
-        Self { client, clientid: 0, seqid, confirmed: false }
+        Self { client, clientid: 0, seqid, confirmed: false, lock_owners: 0 }
     }
 
     /// Makes a call. The same record goes out again after each cut connection, until it is
@@ -69,8 +102,10 @@ impl SimClient40 {
             };
             let (clientid, setclientid_confirm) = (set.clientid, set.setclientid_confirm);
             let confirm = SetclientidConfirm4Args { clientid, setclientid_confirm };
+            let called = self.client.world.now();
             let reply = self.call(&[NfsArgop4::OP_SETCLIENTID_CONFIRM(confirm)]).await;
             if reply.as_ref().is_some_and(|reply| reply.status == Nfsstat4::NFS4_OK) {
+                self.renewed(called);
                 (self.clientid, self.confirmed) = (clientid, false);
                 return;
             }
@@ -92,30 +127,49 @@ impl SimClient40 {
         self.client.world.lock().history.complain(property, what, now);
     }
 
-    /// Counts a request of the owner, unless the server did not (RFC 7530 section 9.1.7).
+    /// Counts a request of the open-owner, unless the server did not.
     fn count(&mut self, reply: &Reply, reached: bool) {
-        let uncounted = [
-            Nfsstat4::NFS4ERR_STALE_CLIENTID,
-            Nfsstat4::NFS4ERR_STALE_STATEID,
-            Nfsstat4::NFS4ERR_BAD_STATEID,
-            Nfsstat4::NFS4ERR_BAD_SEQID,
-            Nfsstat4::NFS4ERR_RESOURCE,
-        ];
-        if reached && !uncounted.contains(&reply.status) {
+        if is_counted(reply, reached) {
             self.seqid = self.seqid.wrapping_add(1);
         }
     }
 
+    /// Notes that a call at this time has renewed the lease (RFC 7530 section 9.5).
+    fn renewed(&self, called: Duration) {
+        let mut state = self.client.state.borrow_mut();
+        state.v40.renewed = state.v40.renewed.max(called);
+    }
+
+    /// The name of the open-owner.
+    fn owner(&self) -> Vec<u8> {
+        format!("owner {} {}", self.client.host, self.client.life).into_bytes()
+    }
+
+    /// An OPEN that reclaims a file, with the next sequence number.
+    fn reclaim_arguments(&self) -> Op {
+        let reservation = Reservation::V40;
+        let none = OpenDelegationType4::OPEN_DELEGATE_NONE;
+        let mut operation = reclaim_of(&self.owner(), reservation, none);
+        operation.seqid = self.seqid.wrapping_add(1);
+        operation.owner.clientid = self.clientid;
+        NfsArgop4::OP_OPEN(operation)
+    }
+
     /// Creates a file by an OPEN that fails if the name exists, and confirms the owner.
     pub(crate) async fn create(&mut self, path: &[Op], name: &str) -> Opened40 {
+        self.open(path, name, Creates::Guarded).await
+    }
+
+    /// Opens a file for reading and writing, and confirms the owner.
+    async fn open(&mut self, path: &[Op], name: &str, creates: Creates) -> Opened40 {
         if self.clientid == 0 {
             self.identify().await;
         }
         let mut tries = 0;
         loop {
             tries += 1;
-            let owner = format!("owner {} {}", self.client.host, self.client.life).into_bytes();
-            let mut operation = open_of(name, &owner, Creates::Guarded, Reservation::V40);
+            let called = self.client.world.now();
+            let mut operation = open_of(name, &self.owner(), creates, Reservation::V40);
             operation.seqid = self.seqid.wrapping_add(1);
             operation.owner.clientid = self.clientid;
             let last = [NfsArgop4::OP_OPEN(operation), NfsArgop4::OP_GETFH];
@@ -130,8 +184,10 @@ impl SimClient40 {
                 (Some(Open4Res::NFS4_OK(ok)), Some(handle), _) => {
                     let confirm = ok.rflags & OPEN4_RESULT_CONFIRM != 0;
                     self.confirmed = true;
+                    self.renewed(called);
+                    let created = ok.cinfo.before != ok.cinfo.after;
                     let stateid = if confirm { self.confirm(&handle, ok.stateid).await } else { ok.stateid };
-                    return Opened40::Open(handle, stateid);
+                    return Opened40::Open { handle, stateid, created };
                 }
                 (_, _, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE | Nfsstat4::NFS4ERR_RESOURCE) => {
                     self.client.pause(100, 1500).await;
@@ -172,6 +228,7 @@ impl SimClient40 {
     /// the open.
     async fn sequenced(&mut self, handle: &[u8], operation: impl Fn(u32) -> Op) -> Option<Reply> {
         loop {
+            let called = self.client.world.now();
             let operations = [put(handle), operation(self.seqid.wrapping_add(1))];
             let reply = self.call(&operations).await?;
             self.count(&reply, reply.results.len() == operations.len());
@@ -188,12 +245,26 @@ impl SimClient40 {
                         Nfsstat4::NFS4ERR_STALE,
                     ];
                     self.expect("OPEN_CONFIRM or CLOSE", Some(&reply), &gone);
-                    if status != Nfsstat4::NFS4_OK {
-                        self.clientid = 0;
+                    match status {
+                        Nfsstat4::NFS4_OK => self.renewed(called),
+                        _ => self.clientid = 0,
                     }
                     return Some(reply);
                 }
             }
         }
     }
+}
+
+/// Returns whether the server counts a request in the sequence of its owner (RFC 7530 section
+/// 9.1.7). `reached` says that the sequenced operation has a result.
+fn is_counted(reply: &Reply, reached: bool) -> bool {
+    let uncounted = [
+        Nfsstat4::NFS4ERR_STALE_CLIENTID,
+        Nfsstat4::NFS4ERR_STALE_STATEID,
+        Nfsstat4::NFS4ERR_BAD_STATEID,
+        Nfsstat4::NFS4ERR_BAD_SEQID,
+        Nfsstat4::NFS4ERR_RESOURCE,
+    ];
+    reached && !uncounted.contains(&reply.status)
 }
