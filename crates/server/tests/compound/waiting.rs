@@ -126,11 +126,17 @@ impl Waiting {
         reply
     }
 
-    pub(crate) fn give_up(mut self, client: &Client<'_>) -> Compound4Res<'static> {
-        with_call(client, &self.args, client.now, |call| {
+    #[track_caller]
+    pub(crate) fn give_up(self, client: &Client<'_>) -> Compound4Res<'static> {
+        self.try_give_up(client).expect("a reply")
+    }
+
+    /// Gives the COMPOUND up; `None` if its connection must close.
+    fn try_give_up(mut self, client: &Client<'_>) -> Option<Compound4Res<'static>> {
+        let outcome = with_call(client, &self.args, client.now, |call| {
             client.server.nfs.give_up(call, &mut self.reply, self.suspended)
         });
-        decoded(self.reply)
+        outcome.map(|_| decoded(self.reply))
     }
 }
 
@@ -214,6 +220,28 @@ fn what_nobody_has_room_for_is_answered_with_delay_and_its_slot_goes_on() // RFC
     let set = setattr(stateid, mode(0o600));
     let reply = try_on(&client, 1, 3, vec![put(&fh), set]).waits().give_up(&client);
     assert_eq!(reply.status, NFS4ERR_DELAY);
+}
+
+#[test]
+fn a_sequenced_request_without_room_gets_no_reply_and_its_number_stays_unused() // RFC 7530 section 9.1.7
+{
+    let site = Site::new();
+    let (client, ..) = site.client();
+    let owner = Client40::new(&site.server);
+    let (fh, open_stateid) = owner.opened("g");
+    site.disk.set_cold(true);
+    let seqid = owner.next_open();
+    let close = encode(0, &[put(&fh), NfsArgop4::OP_CLOSE(Close4Args { seqid, open_stateid })]);
+    let open = encode(0, &[put_root(), lookup("export"), owner.create_op("h")]);
+    for request in [close, open] {
+        let refused = || try_bytes(&client, request.clone()).waits().try_give_up(&client);
+        assert_eq!(refused(), None, "NFS4ERR_DELAY would count in the sequence of the client");
+        let reply = try_bytes(&client, request.clone()).waits().resume(&client);
+        assert_eq!(reply.status, NFS4_OK, "the same number is the next one");
+    }
+    let unsequenced = encode(0, &[put(&fh), commit()]);
+    let reply = try_bytes(&client, unsequenced).waits().try_give_up(&client);
+    assert_eq!(reply.map(|reply| reply.status), Some(NFS4ERR_DELAY));
 }
 
 #[test]

@@ -14,6 +14,9 @@ use xdr::Encoder;
 
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
+/// The arguments of a call that blocks, and that no reply can end early.
+const SEQUENCED: &[u8] = b"slow and sequenced";
+
 /// Echoes arguments, and blocks first if they begin with "slow".
 pub(crate) struct SlowNames;
 
@@ -46,9 +49,9 @@ impl Engine for SlowNames {
         OUTCOME
     }
 
-    fn give_up(&self, _: &Call<'_>, reply: &mut Encoder, _: Half) -> Option<CompoundOutcome> {
+    fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, _: Half) -> Option<CompoundOutcome> {
         reply.raw(b"late");
-        Some(OUTCOME)
+        (call.args != SEQUENCED).then_some(OUTCOME)
     }
 
     fn connection_closed(&self, _: ConnectionId) {}
@@ -132,6 +135,22 @@ fn a_call_that_nobody_has_room_for_is_answered_at_once() {
     let mut elsewhere = Elsewhere::with_room(0);
     host.tick_into(vec![(CONNECTION, client.call(PRIVACY, b"slow"))], &mut elsewhere);
     assert_eq!(client.open(&elsewhere.last_reply(), client.sequence, PRIVACY), b"halflate");
+}
+
+#[test]
+fn a_call_that_no_reply_can_refuse_closes_its_connection() // RFC 7530 section 9.1.7
+{
+    let (mut host, mut client) = host();
+    let mut call = || vec![(CONNECTION, client.call(PRIVACY, SEQUENCED))];
+    let mut crowded = Elsewhere::with_room(0);
+    host.tick_into(call(), &mut crowded);
+    assert_eq!(crowded.replies, [(CONNECTION, Action::Close)]);
+    let mut elsewhere = Elsewhere::with_room(1);
+    host.tick_into(call(), &mut elsewhere);
+    let back = host.server.decline(elsewhere.away.remove(0));
+    host.take_back(back);
+    host.tick_into(Vec::new(), &mut elsewhere);
+    assert_eq!(elsewhere.replies, [(CONNECTION, Action::Close)]);
 }
 
 #[test]
