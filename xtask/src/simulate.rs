@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Seeds that fail after which no more are played.
+/// Failed seeds after which no more are played.
 const FAILED_ENOUGH: usize = 20;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
@@ -23,13 +23,13 @@ pub(crate) struct Arguments {
     /// Number of the first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// This one seed alone.
+    /// Play only this seed.
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
     /// Print the trace of the seed.
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Build a deliberate fault in, which the checker has to find: reply-cache-bypassed,
+    /// Build in a deliberate fault, which the checker has to find: reply-cache-bypassed,
     /// journal-not-synced, locks-shared, commit-forgets, verifier-stays, sync-after-reply,
     /// deny-ignored, recall-not-awaited, seqid-ignored, gss-window-ignored, context-kept,
     /// principal-ignored or v40-not-recorded.
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Threads; as many as there are cores if not given.
     #[arg(long)]
     threads: Option<usize>,
-    /// Write a summary here.
+    /// Write a summary as JSON to this file.
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -53,10 +53,10 @@ struct Summary {
     failed: Vec<Outcome>,
 }
 
-/// Plays seeds.
+/// Plays the seeds of the arguments.
 ///
 /// # Errors
-/// When the checker finds something, or the summary cannot be written.
+/// Fails if the checker finds a violation, or the summary cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.trace {
         let outcome = sim::run(arguments.seed.unwrap_or_default(), arguments.mutation, true);
@@ -157,7 +157,7 @@ fn write_json(path: &Path, arguments: &Arguments, summary: &Summary, took: Durat
             let violations: Vec<_> = outcome
                 .violations
                 .iter()
-                .map(|violation| json!({ "property": violation.property, "what": violation.what }))
+                .map(|violation| json!({ "property": violation.property, "detail": violation.detail }))
                 .collect();
             json!({ "seed": outcome.seed, "violations": violations })
         })

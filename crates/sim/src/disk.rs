@@ -1,9 +1,9 @@
-//! A file system whose unstable data and names a crash can lose: the memory backend, and what was
-//! changed in it since the last sync.
+//! A file system whose unstable data and names a crash can lose: the memory backend, and the
+//! changes in it since the last sync.
 //!
 //! Attributes are on stable storage when an operation ends; data and names are when they were
-//! synced. When the machine loses its power, each write since then is present or absent, whatever
-//! came before or after it. Of the changes of names in a directory since then any number of the
+//! synced. When the machine loses its power, each write since then is present or absent,
+//! independent of the others. Of the changes of names in a directory since then, any number of the
 //! last ones is undone.
 
 #![expect(clippy::expect_used, reason = "a simulation that cannot go on ends its seed")]
@@ -19,10 +19,11 @@ use vfs::{
     VfsResult, XattrHow,
 };
 
-/// What unwinds out of the server when the machine crashes in the middle of an operation.
+/// The payload that unwinds out of the server when the machine crashes in the middle of an
+/// operation.
 pub(crate) struct Crash;
 
-/// The fuse has burned down: the machine has crashed.
+/// The value of a fuse that has burned down: the machine has crashed.
 const BURNED: i64 = -1;
 
 /// Decides at which step of the disk the machine crashes.
@@ -30,13 +31,13 @@ const BURNED: i64 = -1;
 pub(crate) struct Fuse(Arc<AtomicI64>);
 
 impl Fuse {
-    /// The machine will crash before the `steps`th step from now, or in no step with 0.
+    /// Lets the machine crash before the `steps`th step from now, or not at all with 0.
     pub(crate) fn set(&self, steps: i64) {
         self.0.store(steps, Relaxed);
     }
 
     /// Returns whether the machine has crashed since the fuse was last set. The runtime catches the
-    /// unwinding of deferred calls, so this alone tells.
+    /// unwinding of deferred calls, so nothing else shows it.
     pub(crate) fn is_burned(&self) -> bool {
         self.0.load(Relaxed) == BURNED
     }
@@ -59,10 +60,10 @@ pub(crate) struct Disk {
     files: MemoryBackend,
     unsynced: Arc<Mutex<Unsynced>>,
     fuse: Fuse,
-    /// Whether operations count as ones that wait, and so run elsewhere.
+    /// Whether operations would block, so that their calls are deferred.
     slow: bool,
     mutation: Mutation,
-    /// With [`Mutation::SyncAfterReply`]: the directories whose sync is still to come.
+    /// The directories whose sync [`Mutation::SyncAfterReply`] delays.
     late: Mutex<Vec<ObjectHandle>>,
 }
 
@@ -72,18 +73,18 @@ impl Disk {
         Self { files, unsynced: Arc::default(), fuse, slow, mutation, late: Mutex::default() }
     }
 
-    /// A deliberate fault: a sync of data does nothing.
+    /// Returns whether a deliberate fault makes syncs of data do nothing.
     fn forgets(&self) -> bool {
         self.mutation == Mutation::CommitForgets
     }
 
-    /// Makes the syncs that a deliberate fault has put off.
+    /// Makes the syncs that a deliberate fault has delayed.
     pub(crate) fn sync_late(&self) {
         let late = std::mem::take(&mut *lock(&self.late));
         late.iter().for_each(|directory| lock(&self.unsynced).sync_directory(directory));
     }
 
-    /// The machine loses its power.
+    /// Undoes unsynced changes, as a power failure does.
     pub(crate) fn lose_power(&self, rng: &mut Rng) {
         lock(&self.late).clear();
         let mut unsynced = lock(&self.unsynced);
@@ -91,7 +92,7 @@ impl Disk {
         for (handle, loose) in std::mem::take(&mut unsynced.data) {
             let Some(handle) = ObjectHandle::new(&handle) else { continue };
             let both = OpenAccess { read: true, write: true };
-            // A file without a name is gone with the server that had it open.
+            // A file without a name ended with the server that had it open.
             let Ok(file) = self.files.open(&Caller::root(), &handle, both) else { continue };
             let done = file.set_size(0).and_then(|()| file.write_at(&loose.base, 0));
             done.expect("there was room for it before");
@@ -104,14 +105,14 @@ impl Disk {
         }
     }
 
-    /// Reads a file by its path, as it is now; nothing where there is none.
+    /// Reads the current content of a file; `None` if the path names none.
     pub(crate) fn read(&self, path: &str) -> Option<Vec<u8>> {
         let handle = self.find(path)?;
         let file = self.files.open(&Caller::root(), &handle, OpenAccess { read: true, write: false });
         content(&*file.ok()?)
     }
 
-    /// Whether there is something of this name.
+    /// Returns whether a path names an object.
     pub(crate) fn exists(&self, path: &str) -> bool {
         self.find(path).is_some()
     }
@@ -122,8 +123,7 @@ impl Disk {
         })
     }
 
-    /// Makes directories and files that everybody may write to: the ones whose names end with a
-    /// slash, and the others.
+    /// Makes files that all users may write, and directories for the paths that end with a slash.
     pub(crate) fn prepare(&self, paths: &[String]) {
         let root = Caller::root();
         for path in paths {
@@ -163,7 +163,7 @@ impl Disk {
         })
     }
 
-    /// A step that changes names: the machine may crash before or after it.
+    /// Runs a step that changes names. The machine may crash before or after it.
     fn change_names<T>(
         &self,
         places: &[Place<'_>],
@@ -184,7 +184,7 @@ impl Disk {
         }
     }
 
-    /// A step that changes attributes: the machine may crash before or after it.
+    /// Runs a step that changes attributes. The machine may crash before or after it.
     fn step<T>(&self, run: impl FnOnce(&MemoryBackend) -> VfsResult<T>) -> VfsResult<T> {
         self.fuse.burn();
         let done = run(&self.files);

@@ -1,16 +1,16 @@
-//! What goes wrong: drawn from the seed, until the time when it stops.
+//! Faults, drawn from the seed until a time when they stop.
 
 use crate::network::Way;
 use crate::world::{Event, Inner, note};
 use std::time::Duration;
 
 impl Inner {
-    /// Lets something go wrong, or the server come up again.
+    /// Injects a fault, or starts the server again.
     pub(crate) fn faults(&mut self, event: Event) {
         match event {
             Event::Start => self.start(),
             Event::QuickRestart(left) => self.quick_restart(left),
-            _ if self.now >= self.plan.faults_until => self.clear_up(),
+            _ if self.now >= self.plan.faults_until => self.end_faults(),
             _ => {
                 self.fault();
                 let mean = self.plan.fault_every;
@@ -20,9 +20,9 @@ impl Inner {
         }
     }
 
-    /// From here on nothing goes wrong by itself.
-    fn clear_up(&mut self) {
-        note!(self, "the weather clears up");
+    /// Ends the faults, so that the clients can finish.
+    fn end_faults(&mut self) {
+        note!(self, "the faults end");
         self.machine.fuse.set(0);
     }
 
@@ -43,7 +43,7 @@ impl Inner {
                 }
             }
             40..55 => {
-                // Some longer than a lease.
+                // Some partitions are longer than a lease.
                 let long = self.rng.one_in(3);
                 let until = now + self.rng.millis(500, if long { 70_000 } else { 15_000 });
                 note!(self, "client {host} is cut off until {:.3}", until.as_secs_f64());
@@ -77,8 +77,8 @@ impl Inner {
         }
     }
 
-    /// The process restarts before its clients have reclaimed everything; now and then a client's
-    /// machine does, too.
+    /// Restarts the process before its clients have reclaimed everything, and sometimes the machine
+    /// of a client as well.
     fn quick_restart(&mut self, left: usize) {
         if self.machine.is_up() {
             let down = self.rng.millis(10, 1000);
@@ -95,8 +95,7 @@ impl Inner {
         }
     }
 
-    /// The onlooker sends copies of calls that the server has executed, each on a connection of its
-    /// own.
+    /// Sends copies of calls that the server has executed, each on a connection of its own.
     fn send_copies(&mut self) {
         if !self.machine.is_up() {
             return;
@@ -122,7 +121,7 @@ impl Inner {
         }
     }
 
-    /// A crash soon after the last start: in the middle of the grace period.
+    /// Crashes the server if it is in its grace period.
     fn crash_again(&mut self) {
         if self.server_clock() < crate::plan::GRACE {
             self.crash();

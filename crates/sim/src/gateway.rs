@@ -110,7 +110,7 @@ impl Gateway {
         Some((handle, number))
     }
 
-    /// Returns the handle of the context that the principal of a former one has now, if the mutation
+    /// Returns the handle of the current context of a former context's principal, if the mutation
     /// keeps contexts.
     fn successor(&self, former: &[u8]) -> Option<Vec<u8>> {
         let principal = &self.contexts.get(former)?.principal;
@@ -119,7 +119,7 @@ impl Gateway {
         all.find(|(_, context)| context.principal == *principal).map(|(handle, _)| handle.clone())
     }
 
-    /// Seals a call, whose body may have changed.
+    /// Seals a call with its body, which may have changed.
     pub(crate) fn seal_call(&mut self, connection: u64, record: Vec<u8>, call: OpenedCall) -> Vec<u8> {
         let (Ok(Message::Call(header)), Some(context)) =
             (Message::parse(&record), self.contexts.get(&call.seen.0))

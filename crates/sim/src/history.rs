@@ -1,18 +1,18 @@
-//! What the clients saw: calls and replies with their times, and the faults that an onlooker knows
-//! of. The checker has nothing else, but for the contents of the disk at the end.
+//! The history of a run: calls and replies of clients with their times, and the faults. The checker
+//! sees only this, and the content of the disk at the end.
 
 use crate::plan::LEASE;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-/// A property that does not hold.
+/// A violated property, with the events that show it.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// The property.
+    /// The name of the property.
     pub property: &'static str,
-    /// How it is violated.
-    pub what: String,
+    /// The description of the violation.
+    pub detail: String,
     /// The events that show it, in order.
     pub events: Vec<String>,
 }
@@ -22,7 +22,7 @@ const EVENTS_SHOWN: usize = 40;
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.property, self.what)?;
+        write!(f, "{}: {}", self.property, self.detail)?;
         let left_out = self.events.len().saturating_sub(EVENTS_SHOWN);
         if left_out > 0 {
             write!(f, "\n    ({left_out} earlier ones are left out)")?;
@@ -31,80 +31,80 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What is done with a name.
+/// The kind of an operation on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// It is made, and must not be there; a repetition with the same tag counts as the first if
-    /// `repeats`.
+    /// Creates the name, which must not exist. With `repeats`, a repetition with the same tag
+    /// succeeds like the first one.
     Create {
-        /// What it then names.
+        /// The number of the new object.
         tag: u64,
-        /// Whether its own repetition finds what it has made.
+        /// Whether a repetition finds its own object.
         repeats: bool,
     },
-    /// Something is renamed to it, whatever was there.
+    /// Renames an object to the name, and replaces one that has it.
     Put {
-        /// What it then names.
+        /// The number of the renamed object.
         tag: u64,
     },
-    /// It goes, by REMOVE or as the source of RENAME.
+    /// Removes the name, by REMOVE or as the source of RENAME.
     Take,
-    /// It is looked up.
+    /// Looks the name up.
     Look,
-    /// The machine loses its power, and undoes what was not acknowledged. Only the checker has it.
+    /// A power failure, which undoes changes without a reply. Only the checker adds it.
     PowerLoss,
 }
 
 /// An operation on a name.
 #[derive(Clone, Debug)]
 pub(crate) struct NameOp {
-    /// Who.
+    /// The client that has called it.
     pub client: usize,
-    /// On which path.
+    /// The path from the export's root.
     pub path: String,
-    /// What.
+    /// The kind of the operation.
     pub act: Act,
-    /// When it was called.
+    /// The time of the call.
     pub begin: Duration,
-    /// When it was answered, or could not be carried out any more.
+    /// The time of the reply, or from which on the server cannot execute it.
     pub end: Option<Duration>,
-    /// Whether it succeeded; `None` when nobody knows.
+    /// Whether it succeeded; `None` without a reply.
     pub done: Option<bool>,
-    /// Whether nobody waits for the answer any more.
+    /// Whether the client has stopped waiting for the reply.
     pub lost: bool,
 }
 
-/// A write of whole blocks of a file that one worker writes.
+/// A write of whole blocks of a file with one writer.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteOp {
-    /// The file.
+    /// The hash of the file's path.
     pub file: u64,
-    /// The first block and how many.
+    /// The first block, and the number of blocks.
     pub blocks: (usize, usize),
-    /// What stands in every block.
+    /// The number that fills every block.
     pub id: u64,
-    /// When it was called first.
+    /// The time of the first call.
     pub begin: Duration,
-    /// When it was answered.
+    /// The time of the reply.
     pub acked: Option<Duration>,
-    /// When the client knew it to be on stable storage.
+    /// The time since when the client knows that it is on stable storage.
     pub durable: Option<Duration>,
 }
 
 /// A read of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadOp {
-    /// Who.
+    /// The client that has read it.
     pub client: usize,
-    /// The file.
+    /// The hash of the file's path.
     pub file: u64,
-    /// The block.
+    /// The index of the block.
     pub block: usize,
-    /// What stood there; `None` for what no client writes.
+    /// The number that fills the block; `None` if it is not of one write.
     pub id: Option<u64>,
-    /// When it was called.
+    /// The time of the call.
     pub begin: Duration,
-    /// When it was answered.
+    /// The time of the reply.
     pub end: Duration,
 }
 
@@ -113,15 +113,15 @@ pub(crate) struct ReadOp {
 pub(crate) struct Hold {
     /// Client, life and worker.
     pub owner: (usize, u32, usize),
-    /// The file.
+    /// The hash of the file's path.
     pub file: u64,
-    /// The byte.
+    /// The offset of the byte.
     pub cell: usize,
-    /// Whether others are excluded that read.
+    /// Whether the lock is for writing, which excludes readers as well.
     pub write: bool,
-    /// From the reply to LOCK on.
+    /// The time of the reply to LOCK.
     pub from: Duration,
-    /// To the call of LOCKU, or the end of the lease.
+    /// The time of the call of LOCKU, or the end of the lease.
     pub until: Option<Duration>,
 }
 
@@ -134,36 +134,36 @@ pub(crate) struct ShareHold {
     pub file: u64,
     /// The access bits: READ 1, WRITE 2.
     pub access: u32,
-    /// The bits that others may not have.
+    /// The access bits that it denies to others.
     pub deny: u32,
-    /// From the reply to OPEN on.
+    /// The time of the reply to OPEN.
     pub from: Duration,
-    /// To the call of CLOSE, or the end of the lease.
+    /// The time of the call of CLOSE, or the end of the lease.
     pub until: Option<Duration>,
 }
 
-/// A delegation, for as long as its holder knows that the server had not revoked it.
+/// A delegation, for as long as its holder knows that it is not revoked.
 #[derive(Clone, Debug)]
 pub(crate) struct DelegationHold {
-    /// Client and life.
+    /// The client and its life.
     pub client: (usize, u32),
     /// The hash of the file's path.
     pub file: u64,
-    /// Whether it is one for writing.
+    /// Whether it is a write delegation.
     pub write: bool,
-    /// The size that the holder says in CB_GETATTR.
+    /// The size that the holder returns in CB_GETATTR.
     pub size: u64,
-    /// From the reply to OPEN on.
+    /// The time of the reply to OPEN.
     pub from: Duration,
-    /// To the call of the last SEQUENCE that was answered without a word of revoked state, before
-    /// the call of DELEGRETURN.
+    /// The time of the last call of SEQUENCE before DELEGRETURN whose reply reports no revoked
+    /// state.
     pub until: Duration,
 }
 
-/// A size that a client without a delegation has got.
+/// A size that a client without a delegation has read.
 #[derive(Clone, Debug)]
 pub(crate) struct SizeLook {
-    /// Client and life.
+    /// The client and its life.
     pub client: (usize, u32),
     /// The hash of the file's path.
     pub file: u64,
@@ -178,63 +178,63 @@ pub(crate) struct SizeLook {
 /// A record that was appended to a file under a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Append {
-    /// Who.
+    /// The client that has appended it.
     pub client: usize,
-    /// The record.
+    /// The number of the record.
     pub id: u64,
-    /// When it was begun.
+    /// The time of the first call.
     pub begin: Duration,
-    /// When it was on stable storage, still under the lock.
+    /// The time at which it was on stable storage, still under the lock.
     pub acked: Option<Duration>,
 }
 
-/// All of it.
+/// The events of a run that the checker sees.
 #[derive(Default)]
 pub(crate) struct History {
-    /// When the server crashed.
+    /// The times at which the server crashed.
     pub crashes: Vec<Duration>,
-    /// When its machine lost its power as well.
+    /// The times at which its machine lost its power as well.
     pub power_losses: Vec<Duration>,
-    /// When it started.
+    /// The times at which the server started.
     pub starts: Vec<Duration>,
-    /// When its clock jumped, and how far.
+    /// The times at which its clock jumped, and the distances.
     pub jumps: Vec<(Duration, Duration)>,
-    /// Names.
+    /// Operations on names, in the order of their calls.
     pub names: Vec<NameOp>,
-    /// Writes.
+    /// Writes to files with one writer.
     pub writes: Vec<WriteOp>,
-    /// Reads.
+    /// Reads of blocks of these files.
     pub reads: Vec<ReadOp>,
-    /// Locks.
+    /// Locks of single bytes.
     pub holds: Vec<Hold>,
     /// Share reservations of all opens.
     pub shares: Vec<ShareHold>,
     /// Delegations of all clients.
     pub delegations: Vec<DelegationHold>,
-    /// Sizes that clients have asked for.
+    /// Sizes that clients have read.
     pub sizes: Vec<SizeLook>,
-    /// Records.
+    /// Records that clients have begun to append.
     pub appends: Vec<Append>,
-    /// Files whose names are known to be on stable storage: a client has heard that it made them.
+    /// Files with a name on stable storage: a client got the reply to the OPEN that created them.
     pub stable_files: BTreeSet<u64>,
-    /// What a client met with that must not be.
+    /// Violations that clients have seen in replies.
     pub complaints: Vec<Violation>,
 }
 
 impl History {
-    /// Notes what must not be.
-    pub(crate) fn complain(&mut self, property: &'static str, what: String, now: Duration) {
-        let events = vec![crate::trace::line(now, format_args!("{what}"))];
-        self.complaints.push(Violation { property, what, events });
+    /// Notes a violation that a client has seen.
+    pub(crate) fn complain(&mut self, property: &'static str, detail: String, now: Duration) {
+        let events = vec![crate::trace::line(now, format_args!("{detail}"))];
+        self.complaints.push(Violation { property, detail, events });
     }
 
-    /// How far the server's clock has jumped between two times.
+    /// Returns the distance by which the server's clock has jumped between two times.
     fn jumped(&self, from: Duration, to: Duration) -> Duration {
         self.jumps.iter().filter(|(at, _)| *at > from && *at <= to).map(|(_, jump)| *jump).sum()
     }
 
-    /// When a lease ends at the earliest that was renewed then: where the server's clock jumps, it
-    /// ends earlier.
+    /// Returns the earliest end of a lease that was renewed at a time. A jump of the server's clock
+    /// shortens it.
     pub(crate) fn lease_end(&self, renewed: Duration) -> Duration {
         let mut end = renewed + LEASE;
         for (at, jump) in self.jumps.iter().filter(|(at, _)| *at > renewed) {
@@ -245,9 +245,9 @@ impl History {
         end
     }
 
-    /// Whether a client whose lease was renewed last at `renewed` may reclaim for certain when it
-    /// is answered at `now`: it held the lease when the server crashed first, and no grace period
-    /// since then was over.
+    /// Returns whether the server must let a client reclaim that is answered at `now`. Its lease,
+    /// renewed last at `renewed`, had not ended at the first crash, and no grace period has ended
+    /// since then.
     pub(crate) fn may_reclaim(&self, renewed: Duration, now: Duration, grace: Duration) -> bool {
         let crashes: Vec<Duration> = self.crashes.iter().copied().filter(|crash| *crash >= renewed).collect();
         let Some(first) = crashes.first() else { return false };
@@ -259,14 +259,14 @@ impl History {
             })
     }
 
-    /// Notes that nobody waits for the answer of an operation any more.
+    /// Notes that a client has stopped waiting for the reply to an operation.
     pub(crate) fn lose(&mut self, at: usize) {
         if let Some(op) = self.names.get_mut(at) {
             op.lost = true;
         }
     }
 
-    /// The same of all operations of a client.
+    /// Notes the same for all operations of a client.
     pub(crate) fn lose_all(&mut self, client: usize) {
         self.names
             .iter_mut()
@@ -274,8 +274,8 @@ impl History {
             .for_each(|op| op.lost = true);
     }
 
-    /// Notes that what was lost of a client's cannot be carried out any more: its sessions of
-    /// before are gone.
+    /// Notes that the server cannot execute the lost operations of a client any more: its former
+    /// sessions are gone.
     pub(crate) fn settle(&mut self, client: usize, now: Duration) {
         let lost = self.names.iter_mut().filter(|op| op.client == client && op.lost && op.end.is_none());
         lost.for_each(|op| op.end = Some(now));

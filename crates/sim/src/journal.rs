@@ -27,7 +27,7 @@ struct File {
 }
 
 impl Journal {
-    /// Makes an empty journal on the disk whose fuse this is.
+    /// Makes an empty journal on a disk with this fuse.
     pub(crate) fn new(fuse: Fuse, mutation: Mutation) -> Self {
         Self { fuse, mutation, ..Self::default() }
     }
@@ -41,7 +41,7 @@ impl Journal {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The machine loses its power: of what was not synced some bytes are there, and some are not.
+    /// Drops any number of the unsynced bytes at the end, as a power failure does.
     pub(crate) fn lose_power(&self, rng: &mut Rng) {
         let mut file = self.file();
         let loose = file.text.len() - file.synced;

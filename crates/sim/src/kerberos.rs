@@ -1,5 +1,5 @@
-//! Kerberos without a KDC: tickets whose keys come from the seed, and the messages of RPCSEC_GSS
-//! contexts that are made with them (RFC 2203 section 5).
+//! Kerberos without a KDC: tickets with keys from the seed, and the messages of their RPCSEC_GSS
+//! contexts (RFC 2203 section 5).
 //!
 //! The server runs its own acceptor, window and protection. Only the exchange of tickets is
 //! simulated.
@@ -100,7 +100,7 @@ impl ContextAcceptor for SimRealm {
 /// The accounts of the site, mapped as the program maps them.
 pub(crate) struct Accounts {
     mapper: Mapper,
-    /// A deliberate fault: the principal whose account all others get as well.
+    /// A deliberate fault: all principals get the account of this one, the first.
     shared: Option<Mutex<Option<String>>>,
 }
 

@@ -1,9 +1,10 @@
-//! A simulation with a seed: a whole server, its clients, the network between them and everything
-//! that goes wrong, on one thread and under a simulated clock.
+//! A seeded simulation: a whole server, its clients, the network between them and faults, on one
+//! thread under a simulated clock.
 //!
-//! [`run`] plays one seed and returns what the checker found. Nothing in here reads a clock, opens
-//! a socket or a file, or draws random numbers but from the seed, so the same seed is the same simulation,
-//! byte for byte. docs/simulation.md says what is simulated and what is not.
+//! [`run`] plays one seed and returns the violations that the checker has found. The crate reads no
+//! clock, opens no socket or file, and draws random numbers only from the seed, so the same seed is
+//! the same simulation, byte for byte. docs/simulation.md lists the simulated parts and the missing
+//! ones.
 
 mod check;
 mod client;

@@ -1,4 +1,5 @@
-//! The server's machine: the disk and the journal, which survive, and the server, which does not.
+//! The server's machine: the disk and the journal, which survive a crash, and the server, which
+//! does not.
 
 use crate::disk::{Disk, Fuse};
 use crate::journal::Journal;
@@ -24,47 +25,47 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Timestamp};
 
-/// One submission to the pools in so many is refused, with a slow disk: the client hears
+/// One submission to the pools in this many is refused, with a slow disk: the client gets
 /// NFS4ERR_DELAY.
 const REFUSES_ONE_IN: usize = 100;
 
 /// Seconds since 1970 at which a simulation begins.
 const EPOCH: u64 = 1_800_000_000;
 
-/// What becomes of a connection.
+/// An output of the server.
 pub(crate) enum Out {
-    /// A record goes out, without its mark.
+    /// Sends a record, without its mark.
     Record(u64, Vec<u8>),
-    /// The server closes the connection.
+    /// Closes a connection from the server's side.
     Close(u64),
 }
 
-/// What a step of the machine came to.
+/// The outcome of a step of the machine.
 pub(crate) struct Step {
-    /// What goes out, in this order.
+    /// The outputs, in order.
     pub out: Vec<Out>,
-    /// Whether the machine crashed in the middle; then nothing goes out.
+    /// Whether the machine crashed in the middle; then there are no outputs.
     pub crashed: bool,
 }
 
-/// A server that runs.
+/// A running server with its pools.
 struct Running {
     service: Arc<NfsService<Deterministic>>,
     executor: Deterministic,
     exports: Arc<Exports>,
     shard: ShardMemory,
     sink: CompletionSender<CompletedCall>,
-    /// Whether a deferred call has come back since the last tick.
-    rung: Arc<AtomicBool>,
+    /// Whether a deferred call has completed since the last tick.
+    completed: Arc<AtomicBool>,
     wire: Wire,
 }
 
-/// The machine.
+/// The server's machine, on or off.
 pub(crate) struct Machine {
     plan: Plan,
     disk: Arc<Disk>,
     journal: Journal,
-    /// Decides where in the next operations the machine crashes.
+    /// Decides at which of the next steps the machine crashes.
     pub fuse: Fuse,
     tamper: Tamper,
     realm: SimRealm,
@@ -72,16 +73,16 @@ pub(crate) struct Machine {
     running: Option<Running>,
     starts: u32,
     verifier: [u8; 8],
-    /// Nanoseconds that the server's clock has counted since its start.
+    /// The server's clock, in nanoseconds since its start.
     clock: Arc<AtomicU64>,
-    /// Nanoseconds since 1970.
+    /// The wall clock, in nanoseconds since 1970.
     wall: Arc<AtomicU64>,
 }
 
-/// A record, and the connection that it goes out on.
+/// A record, and the connection to send it on.
 type Sent = (u64, Vec<u8>);
 
-/// Takes the callbacks that the server sends.
+/// Collects the callbacks that the server sends.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<Vec<Sent>>>);
 
@@ -93,12 +94,12 @@ impl CallbackTransport for Wire {
 }
 
 impl Machine {
-    /// Builds a machine with an empty disk but for `paths`; it is off.
+    /// Builds a machine that is off. Its disk has only `paths` and the private files of clients.
     pub(crate) fn new(plan: &Plan, paths: &[String], realm: &SimRealm, mut rng: Rng) -> Self {
         let (fuse, wall) = (Fuse::default(), Arc::new(AtomicU64::new(0)));
-        let told = wall.clone();
+        let source = wall.clone();
         let clock = move || {
-            let nanoseconds = told.load(Relaxed);
+            let nanoseconds = source.load(Relaxed);
             let seconds = i64::try_from(nanoseconds / 1_000_000_000).unwrap_or(i64::MAX);
             let nanoseconds = u32::try_from(nanoseconds % 1_000_000_000).unwrap_or(0);
             Timestamp { seconds, nanoseconds }
@@ -127,23 +128,23 @@ impl Machine {
         }
     }
 
-    /// The disk, for a look at the end.
+    /// Returns the disk, for the checker.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// Whether the server runs.
+    /// Returns whether the server runs.
     pub(crate) fn is_up(&self) -> bool {
         self.running.is_some()
     }
 
-    /// What the server holds for its clients.
+    /// Returns the number of objects that the server holds for its clients.
     pub(crate) fn counts(&self) -> Option<Counts> {
         self.running.as_ref().map(|running| running.service.server().engine().counts())
     }
 
-    /// Sets the clocks: the time since the server's start, and nanoseconds on the wall since the
-    /// simulation's.
+    /// Sets the server's clock, since its start, and the wall clock, in nanoseconds since the start
+    /// of the simulation.
     pub(crate) fn set_clocks(&self, clock: Duration, wall: i64) {
         self.clock.store(u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.wall.store((EPOCH * 1_000_000_000).saturating_add_signed(wall), Relaxed);
@@ -152,7 +153,7 @@ impl Machine {
     /// Starts the server.
     ///
     /// # Errors
-    /// When it does not come up again with what the crash has left.
+    /// Returns the reason if it does not start with the state that the crash has left.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         let prior_clients = self.journal.open()?;
         self.starts += 1;
@@ -183,16 +184,16 @@ impl Machine {
             .service(&executor);
         let wire = Wire::default();
         service.server().engine().connect_callbacks(Box::new(wire.clone()));
-        let rung = Arc::new(AtomicBool::new(false));
-        let ring = rung.clone();
-        let sink = CompletionSender::new(move || ring.store(true, Relaxed));
+        let completed = Arc::new(AtomicBool::new(false));
+        let completes = completed.clone();
+        let sink = CompletionSender::new(move || completes.store(true, Relaxed));
         let shard = service.shard(&sink, &Arc::new(AtomicU32::new(0)));
         self.tamper.restart();
-        self.running = Some(Running { service, executor, exports, shard, sink, rung, wire });
+        self.running = Some(Running { service, executor, exports, shard, sink, completed, wire });
         Ok(())
     }
 
-    /// The clock and the random source of one life of the server.
+    /// Makes the clock and the random source of one life of the server.
     fn environment(&mut self) -> Environment {
         let clock = self.clock.clone();
         let numbers = Mutex::new(self.rng.split());
@@ -209,7 +210,7 @@ impl Machine {
         }
     }
 
-    /// The server ends at once; with its power the machine also loses what was not synced.
+    /// Ends the server at once. With `power` the machine also loses unsynced changes.
     pub(crate) fn crash(&mut self, power: bool) {
         self.running = None;
         self.fuse.set(0);
@@ -232,8 +233,8 @@ impl Machine {
             })
             .collect();
         self.run(|running| {
-            let Running { service, shard, sink, rung, .. } = running;
-            rung.store(false, Relaxed);
+            let Running { service, shard, sink, completed, .. } = running;
+            completed.store(false, Relaxed);
             let (mut late, mut replies) = (Vec::new(), Vec::new());
             sink.take(&mut late);
             let pause = &mut |_: &mut _| Duration::ZERO;
@@ -247,25 +248,25 @@ impl Machine {
         })
     }
 
-    /// Whether the pools have tasks with a step to run.
-    pub(crate) fn has_away(&self) -> bool {
+    /// Returns whether the pools have tasks with a step to run.
+    pub(crate) fn has_tasks(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.executor.waiting() > 0)
     }
 
-    /// Whether deferred calls have come back, whose replies the next tick sends.
-    pub(crate) fn has_back(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.rung.load(Relaxed))
+    /// Returns whether deferred calls have completed. The next tick sends their replies.
+    pub(crate) fn has_completed(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.completed.load(Relaxed))
     }
 
     /// Runs one step of one task of the pools.
-    pub(crate) fn carry_out(&mut self) -> Step {
+    pub(crate) fn run_task(&mut self) -> Step {
         self.run(|running| {
             running.executor.step();
             Vec::new()
         })
     }
 
-    /// A connection is gone.
+    /// Reports the end of a connection to the server.
     pub(crate) fn closed(&mut self, connection: u64) -> Step {
         self.run(|running| {
             running.service.closed(ConnectionId(connection));
@@ -273,7 +274,7 @@ impl Machine {
         })
     }
 
-    /// What is done once a second.
+    /// Runs the housekeeping of a second.
     pub(crate) fn housekeeping(&mut self) -> Step {
         self.disk.sync_late();
         self.run(|running| {

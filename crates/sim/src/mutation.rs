@@ -2,27 +2,27 @@
 
 use std::str::FromStr;
 
-/// A fault that is built into the simulated side.
+/// A deliberate fault. The simulated parts build it in; the server's code does not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mutation {
-    /// None.
+    /// No fault is built in.
     #[default]
     None,
-    /// A retry is carried out as if it were a new request.
+    /// A retry is executed as if it were a new request.
     ReplyCacheBypassed,
-    /// Client records are not put on stable storage before the reply that promises it.
+    /// Client records are not synced before the reply.
     JournalNotSynced,
-    /// A lock for writing is handed out as one for reading.
+    /// A lock for writing is granted as one for reading.
     LocksShared,
     /// COMMIT and stable writes put nothing on stable storage.
     CommitForgets,
-    /// The write verifier of a start is that of the one before.
+    /// The write verifier survives a restart.
     VerifierStays,
-    /// Changes of names are acknowledged before they are put on stable storage.
+    /// Changes of names are acknowledged before they are synced.
     SyncAfterReply,
-    /// OPEN ignores share_deny.
+    /// OPEN ignores its share_deny.
     DenyIgnored,
-    /// The server takes a recalled delegation for returned before its holder has written back.
+    /// A recalled delegation is returned before its holder has written back.
     RecallNotAwaited,
     /// A copy of an OPEN of NFSv4.0 is executed as if its sequence number were new.
     SeqidIgnored,
@@ -37,7 +37,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// All that do something.
+    /// All faults, in the order of the command line's help.
     pub const ALL: [Self; 13] = [
         Self::ReplyCacheBypassed,
         Self::JournalNotSynced,
@@ -54,7 +54,7 @@ impl Mutation {
         Self::V40NotRecorded,
     ];
 
-    /// The name that the command line knows it by.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -1,19 +1,19 @@
-//! Connections between clients and the server: TCP as it is, with delays, cuts and partitions.
+//! Connections between clients and the server: TCP with delays, cuts and partitions.
 //!
-//! Records of one connection and direction arrive in order and once, or not at all: from the place
-//! on where the connection was cut. Either end learns of a cut in its own time, after what had
-//! still arrived; so the server may carry out a call that the client has long sent again elsewhere.
+//! Records of one connection and direction arrive in order and once; after a cut, the rest is lost.
+//! Each end learns of a cut at its own time, after the records that still arrived. The server may
+//! thus execute a call that the client has long sent again on another connection.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Which way a record goes.
+/// The direction of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// From a client.
+    /// From a client to the server.
     ToServer,
-    /// To a client.
+    /// From the server to a client.
     ToClient,
 }
 
@@ -22,29 +22,29 @@ pub(crate) enum Way {
 struct Direction {
     sent: u64,
     arrived: u64,
-    /// When the last record arrives.
+    /// The arrival time of the last record.
     last: Duration,
-    /// Records from this one on are lost.
+    /// The number of the first lost record.
     lost_from: Option<u64>,
 }
 
-/// A connection.
+/// A connection as both ends see it.
 #[derive(Debug)]
 struct Link {
     host: usize,
-    /// Whether the client thinks that it is there.
+    /// Whether it is open at the client.
     client: bool,
-    /// Whether the server thinks so.
+    /// Whether it is open at the server.
     server: bool,
     to_server: Direction,
     to_client: Direction,
 }
 
-/// All connections.
+/// All connections of a run.
 pub(crate) struct Network {
     links: BTreeMap<u64, Link>,
     next: u64,
-    /// Until when nothing gets through, for each client.
+    /// The end of each client's partition.
     blocked: Vec<Duration>,
     delay_max: Duration,
     rng: Rng,
@@ -56,25 +56,25 @@ impl Network {
         Self { links: BTreeMap::new(), next: 0, blocked: vec![Duration::ZERO; hosts], delay_max, rng }
     }
 
-    /// Cuts a client off until then.
+    /// Partitions a client off up to a time.
     pub(crate) fn block(&mut self, host: usize, until: Duration) {
         if let Some(blocked) = self.blocked.get_mut(host) {
             *blocked = until.max(*blocked);
         }
     }
 
-    /// When something that leaves now arrives.
+    /// Draws the arrival time of a packet that leaves now.
     pub(crate) fn arrival(&mut self, host: usize, now: Duration) -> Duration {
         let blocked = self.blocked.get(host).copied().unwrap_or_default();
         let mut delay = self.rng.time(Duration::from_micros(50), self.delay_max);
-        // Now and then a segment is lost, and TCP waits before it sends it again.
+        // TCP retransmits a lost segment after a pause.
         if self.rng.one_in(50) {
             delay += self.rng.millis(200, 3000);
         }
         now.max(blocked) + delay
     }
 
-    /// Opens a connection.
+    /// Opens a connection of a client.
     pub(crate) fn open(&mut self, host: usize) -> u64 {
         self.next += 1;
         let (to_server, to_client) = Default::default();
@@ -82,23 +82,23 @@ impl Network {
         self.next
     }
 
-    /// Whether the client thinks that a connection is there.
+    /// Returns whether a connection is open at the client.
     pub(crate) fn is_up(&self, connection: u64) -> bool {
         self.links.get(&connection).is_some_and(|link| link.client)
     }
 
-    /// Whose connection it is.
+    /// Returns the client of a connection.
     pub(crate) fn host(&self, connection: u64) -> Option<usize> {
         self.links.get(&connection).map(|link| link.host)
     }
 
-    /// The connections that clients think are there.
+    /// Lists the connections that are open at their clients.
     pub(crate) fn all(&self) -> Vec<u64> {
         self.links.iter().filter(|(_, link)| link.client).map(|(connection, _)| *connection).collect()
     }
 
-    /// Sends a record: its number in its direction and when it arrives. Nothing when the sender
-    /// knows the connection to be gone.
+    /// Sends a record. Returns its number in its direction and its arrival time, or `None` if the
+    /// sender knows that the connection is gone.
     pub(crate) fn send(&mut self, connection: u64, way: Way, now: Duration) -> Option<(u64, Duration)> {
         let host = self.host(connection)?;
         let arrival = self.arrival(host, now);
@@ -113,7 +113,7 @@ impl Network {
         Some((number, direction.last))
     }
 
-    /// Whether a record arrives after all.
+    /// Returns whether a record arrives, or was lost in a cut.
     pub(crate) fn arrives(&mut self, connection: u64, way: Way, number: u64) -> bool {
         let Some(link) = self.links.get_mut(&connection) else { return false };
         let listens = if way == Way::ToServer { link.server } else { link.client };
@@ -125,8 +125,8 @@ impl Network {
         arrives
     }
 
-    /// Cuts a connection: of what is on its way some arrives. Returns when the client and the
-    /// server learn of it.
+    /// Cuts a connection, so that only some of the records in flight arrive. Returns the times at
+    /// which the client and the server learn of it.
     pub(crate) fn cut(&mut self, connection: u64, now: Duration) -> Option<(Duration, Duration)> {
         let rng = &mut self.rng;
         let link = self.links.get_mut(&connection)?;
@@ -142,8 +142,9 @@ impl Network {
         Some((client, server))
     }
 
-    /// The server is gone: nothing more arrives there, and some of what it has sent does. Returns
-    /// the connections and when their clients learn of it.
+    /// Cuts all connections, as a crash of the server does: it receives nothing more, and some of
+    /// its records in flight arrive. Returns the connections, and the times at which their clients
+    /// learn of it.
     pub(crate) fn cut_all(&mut self, now: Duration) -> Vec<(u64, Duration)> {
         let all: Vec<u64> = self.links.keys().copied().collect();
         let mut cut = Vec::new();
@@ -158,7 +159,7 @@ impl Network {
         cut
     }
 
-    /// An end has learnt that a connection is gone; false if it knew.
+    /// Notes that an end learns of the end of a connection; false if it knew already.
     pub(crate) fn learn(&mut self, connection: u64, way: Way) -> bool {
         let Some(link) = self.links.get_mut(&connection) else { return false };
         let end = if way == Way::ToServer { &mut link.server } else { &mut link.client };

@@ -1,5 +1,5 @@
-//! An onlooker on the network, who sends copies of calls and checks that the server executes none
-//! (RFC 2203 section 5.3.3.1).
+//! An onlooker on the network: sends copies of calls, and checks that the server executes none (RFC
+//! 2203 section 5.3.3.1).
 //!
 //! The onlooker has no keys. It reads the credentials of calls, and sees which calls the server
 //! accepts.
@@ -46,9 +46,9 @@ struct ObservedCall {
     record: Vec<u8>,
 }
 
-/// A copied call.
+/// A copy of an executed call.
 pub(crate) struct CopiedCall {
-    /// The client whose call it is.
+    /// The client that has sent it first.
     pub host: usize,
     /// The call as it was sent.
     pub record: Vec<u8>,
@@ -145,7 +145,7 @@ mod tests {
         encoder.into_vec()
     }
 
-    /// An onlooker who has seen a context come up, with the keys of the context.
+    /// Makes an onlooker that has seen the creation of a context, and returns its keys.
     fn onlooker() -> (Onlooker, ContextKeys) {
         let realm = SimRealm::new(&mut Rng::new(1), Duration::from_secs(60));
         let ticket = realm.ticket(&kerberos::principal(0), 1);

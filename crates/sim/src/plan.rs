@@ -1,24 +1,24 @@
-//! What a seed decides before anything happens: how many there are of everything, and how bad the
-//! weather is.
+//! The parameters that a seed decides before a run: numbers of clients and connections, limits, and
+//! the rate of faults.
 
 use crate::mutation::Mutation;
 use crate::rng::Rng;
 use std::time::Duration;
 use vfs::SecFlavor;
 
-/// The lease that the server grants.
+/// The length of the server's leases.
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
-/// How long the server lets clients reclaim.
+/// The length of the grace period.
 pub(crate) const GRACE: Duration = Duration::from_secs(20);
 
-/// The shape of one simulation.
+/// The parameters of one simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// A deliberate fault.
+    /// The deliberate fault, if any.
     pub mutation: Mutation,
-    /// Clients.
+    /// Number of client machines.
     pub clients: usize,
-    /// Connections of each.
+    /// Connections of each client.
     pub connections: usize,
     /// Slots that a client asks for.
     pub slots: u32,
@@ -30,20 +30,20 @@ pub(crate) struct Plan {
     pub ticket_lifetime: Duration,
     /// Rounds of each worker.
     pub rounds: usize,
-    /// Whether operations wait for the disk and run one by one in any order.
+    /// Whether calls that use the disk are deferred, and run step by step in any order.
     pub slow_disk: bool,
-    /// How long a client keeps what nobody wants.
+    /// Time for which an expired client keeps state without conflicts.
     pub courtesy: Duration,
-    /// Until when things go wrong.
+    /// The end of the faults.
     pub faults_until: Duration,
     /// Mean time between faults.
     pub fault_every: Duration,
-    /// The longest delay of a record on a quiet network.
+    /// The longest delay of a record without loss.
     pub delay_max: Duration,
 }
 
 impl Plan {
-    /// Draws the shape of a seed's simulation.
+    /// Draws the parameters of a seed.
     pub(crate) fn of(seed: u64, mutation: Mutation) -> (Self, Rng) {
         let mut rng = Rng::new(seed);
         let courtesy = [Duration::ZERO, Duration::from_secs(30), Duration::from_secs(24 * 3600)];

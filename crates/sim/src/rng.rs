@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-/// A generator of numbers that a seed decides (SplitMix64).
+/// A generator of random numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// Begins with a seed.
+    /// Makes a generator from a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x6f72_7468_7275_7321)
     }
 
-    /// Splits off a generator of its own, so that what draws from it does not move the draws of
-    /// others.
+    /// Splits off another generator, whose draws do not affect those of this one.
     pub(crate) fn split(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// Draws 64 bits.
+    /// Draws a number of 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -37,18 +36,18 @@ impl Rng {
         start + self.below(end.saturating_sub(start) + 1)
     }
 
-    /// Is true once in `n` times.
+    /// Returns true once in `n` draws.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// Draws a time between two.
+    /// Draws a time from `start` on and before `end`.
     pub(crate) fn time(&mut self, start: Duration, end: Duration) -> Duration {
         let span = u64::try_from(end.saturating_sub(start).as_nanos()).unwrap_or(u64::MAX);
         start + Duration::from_nanos(self.next() % span.max(1))
     }
 
-    /// Draws a time in milliseconds between two.
+    /// Draws a time between two numbers of milliseconds.
     pub(crate) fn millis(&mut self, start: u64, end: u64) -> Duration {
         self.time(Duration::from_millis(start), Duration::from_millis(end))
     }

@@ -16,31 +16,31 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// How long the clients may take when nothing goes wrong any more, before they count as stuck.
+/// Time that the clients have after the faults, before they count as stuck.
 const PATIENCE: Duration = Duration::from_secs(4000);
 
-/// What became of a simulation.
+/// The outcome of a simulation.
 pub struct Outcome {
-    /// The seed.
+    /// The seed of the simulation.
     pub seed: u64,
     /// The hash of its trace.
     pub hash: u64,
-    /// Events of the trace.
+    /// The number of events in the trace.
     pub events: u64,
-    /// Simulated time.
+    /// The simulated time at the end.
     pub time: Duration,
-    /// Crashes of the server.
+    /// The number of the server's crashes.
     pub crashes: usize,
-    /// What the checker found.
+    /// The violations that the checker has found.
     pub violations: Vec<Violation>,
-    /// The trace, if it was asked for.
+    /// The lines of the trace, if kept.
     pub trace: Vec<String>,
 }
 
-/// Something that goes on by itself.
+/// A task of a client.
 struct Task {
     host: usize,
-    /// Whether the simulation ends only after it.
+    /// Whether the simulation waits for its end.
     works: bool,
     future: Pin<Box<dyn Future<Output = ()>>>,
 }
@@ -51,18 +51,18 @@ struct Tasks {
     all: BTreeMap<usize, Task>,
     next: usize,
     clients: Vec<Rc<Client>>,
-    /// Whether all work is done and the clients go.
+    /// Whether all work is done and the clients are ending.
     ending: bool,
 }
 
-/// Runs the simulation of a seed. A panic is a violation, too.
+/// Runs the simulation of a seed. A panic counts as a violation.
 pub fn run(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
     let outcome = catch_unwind(|| play(seed, mutation, keeps_trace));
     outcome.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown kind");
-        let what = format!("a panic: {text}");
-        let violations = vec![Violation { property: "no panic", what, events: Vec::new() }];
+        let detail = format!("a panic: {text}");
+        let violations = vec![Violation { property: "no panic", detail, events: Vec::new() }];
         let (hash, events, time, crashes) = (0, 0, Duration::ZERO, 0);
         Outcome { seed, hash, events, time, crashes, violations, trace: Vec::new() }
     })
@@ -86,13 +86,13 @@ fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
     if finished {
         tasks.end();
     } else {
-        let stuck: Vec<String> = tasks.clients.iter().map(|client| client.tell()).collect();
+        let stuck: Vec<String> = tasks.clients.iter().map(|client| client.describe()).collect();
         let mut inner = world.lock();
         let now = inner.now;
-        let what = format!("the clients are not done by {:.0} s: {}", now.as_secs_f64(), stuck.join("; "));
-        inner.history.complain("progress", what, now);
+        let detail = format!("the clients are not done by {:.0} s: {}", now.as_secs_f64(), stuck.join("; "));
+        inner.history.complain("progress", detail, now);
     }
-    // The power goes one last time: what was promised has to be on the disk.
+    // A last power failure: all acknowledged data has to be on the disk.
     tasks.all.clear();
     let mut inner = world.lock();
     inner.machine.crash(true);
@@ -121,7 +121,7 @@ impl Tasks {
         }
         self.spawn(host, false, client.clone().manage());
         self.spawn(host, false, client.clone().answer_callbacks());
-        self.spawn(host, false, client.clone().give_back());
+        self.spawn(host, false, client.clone().return_recalled());
         self.spawn(host, true, work::names::work(client.clone()));
         self.spawn(host, true, work::data::work(client.clone()));
         self.spawn(host, true, work::locks::work(client.clone()));
@@ -131,7 +131,7 @@ impl Tasks {
         self.spawn(host, true, work::appends::work(client));
     }
 
-    /// Ends a life of a client in the middle of whatever it does, and begins the next.
+    /// Ends a life of a client between any two steps, and begins the next.
     fn restart(&mut self, host: usize) {
         let Some(client) = self.clients.get(host).cloned() else { return };
         if self.ending || !self.all.values().any(|task| task.host == host && task.works) {
@@ -142,7 +142,7 @@ impl Tasks {
         self.begin(host, client.life + 1);
     }
 
-    /// Lets everything happen until the work is done; false when the time is over.
+    /// Runs events until the work is done; false if the deadline passes first.
     fn run_until_done(&mut self, deadline: Duration) -> bool {
         loop {
             self.poll();
@@ -162,7 +162,7 @@ impl Tasks {
         }
     }
 
-    /// Polls what can go on.
+    /// Polls the ready tasks.
     fn poll(&mut self) {
         loop {
             let next = self.world.lock().ready.pop_front();
@@ -175,7 +175,7 @@ impl Tasks {
         }
     }
 
-    /// The clients go, and the server must have nothing left of them.
+    /// Ends the clients, after which the server must hold nothing of them.
     fn end(&mut self) {
         self.ending = true;
         let gone = Rc::new(Cell::new(0));
@@ -189,7 +189,7 @@ impl Tasks {
         }
         let now = self.world.now();
         let done = self.run_until_done(now + PATIENCE);
-        // What never confirmed goes with its lease.
+        // Unconfirmed and NFSv4.0 clients go with their leases.
         let world = self.world.clone();
         self.spawn(0, true, async move { world.sleep(LEASE * 3).await });
         self.run_until_done(now + PATIENCE * 2);
@@ -211,7 +211,7 @@ impl Tasks {
             ];
             if left != [0; 8] {
                 inner.history.complain(
-                    "nothing is left of clients that are gone",
+                    "the server holds nothing of ended clients",
                     format!("{counts:?}"),
                     now,
                 );

@@ -8,8 +8,8 @@ use rpc::Message;
 use std::collections::BTreeMap;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-/// Where SEQUENCE's sa_sequenceid stands in a COMPOUND whose tag is empty: behind tag, minor
-/// version, count, operation and session id. In the result sr_sequenceid stands as far behind the
+/// The offset of SEQUENCE's sa_sequenceid in a COMPOUND with an empty tag: behind tag, minor
+/// version, count, operation and session id. In the result, sr_sequenceid is as far behind the
 /// status.
 const SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 16;
 const RESULT_SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 4 + 16;
@@ -19,10 +19,10 @@ pub(crate) struct Tamper {
     mutation: Mutation,
     /// Opens and seals the records of contexts; `None` if the mutation changes no records.
     gateway: Option<Gateway>,
-    /// For each session and slot, or owner: the last request, and how many retries of it were made
-    /// new requests.
+    /// For each session and slot, or owner: the last request, and the number of its retries that
+    /// became new requests.
     slots: BTreeMap<Vec<u8>, (Vec<u8>, u32)>,
-    /// What to take off the sequence id of a reply, by its XID.
+    /// The number to subtract from the sequence ID of a reply, by its XID.
     replies: BTreeMap<u32, u32>,
 }
 
@@ -93,7 +93,7 @@ impl Tamper {
         record
     }
 
-    /// Takes off the sequence id of a reply the offset that its call got.
+    /// Subtracts the offset that a call got from the sequence ID of its reply.
     fn restore_sequence(&mut self, record: &mut [u8]) {
         let Some(xid) = record.get(..4).and_then(|xid| xid.try_into().ok()).map(u32::from_be_bytes) else {
             return;
@@ -104,7 +104,7 @@ impl Tamper {
         }
     }
 
-    /// Gives the copy of an OPEN of NFSv4.0 another owner, whose sequence begins with it.
+    /// Gives the copy of an NFSv4.0 OPEN another owner, so that it begins a sequence.
     fn disown(&mut self, record: Vec<u8>) -> Vec<u8> {
         let Ok(Message::Call(header)) = Message::parse(&record) else { return record };
         let arguments = record.get(header.arguments_at..).unwrap_or_default().to_vec();
@@ -145,7 +145,7 @@ impl Tamper {
     }
 }
 
-/// Adds to the number at a place.
+/// Adds to the number at an offset.
 fn add(record: &mut [u8], at: usize, offset: u32) {
     if let Some(place) = record.get_mut(at..at + 4) {
         let number = place.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte));

@@ -1,12 +1,12 @@
-//! What happened, as a hash and, where somebody wants to read it, as lines.
+//! The events of a run, as a hash and optionally as lines.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// Lines that are kept at most: the last ones.
+/// Most lines that are kept: the first ones.
 const LINES_KEPT: usize = 200_000;
 
-/// Takes in every event. Two runs of one seed have the same hash.
+/// Hashes every event. Two runs of one seed have the same hash.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     hash: Fnv,
@@ -20,38 +20,38 @@ impl Trace {
         Self { lines: keeps_lines.then(Vec::new), ..Self::default() }
     }
 
-    /// Takes in an event.
+    /// Adds an event at a simulated time.
     pub(crate) fn note(&mut self, now: Duration, event: fmt::Arguments<'_>) {
         self.events += 1;
-        // A hash takes everything.
+        // Writing to a hash cannot fail.
         let _ = write!(self.hash, "{} {event}", now.as_nanos());
         if let Some(lines) = self.lines.as_mut().filter(|lines| lines.len() < LINES_KEPT) {
             lines.push(line(now, event));
         }
     }
 
-    /// The hash of all that was taken in.
+    /// Returns the hash of all events.
     pub(crate) fn hash(&self) -> u64 {
         self.hash.0
     }
 
-    /// How many events were taken in.
+    /// Returns the number of events.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
-    /// The lines, if they were kept.
+    /// Returns the lines, if kept.
     pub(crate) fn into_lines(self) -> Vec<String> {
         self.lines.unwrap_or_default()
     }
 }
 
-/// A line of a trace: the time in seconds, and what happened.
+/// Formats a line of a trace: the time in seconds, and the event.
 pub(crate) fn line(now: Duration, event: fmt::Arguments<'_>) -> String {
     format!("{:12.6}  {event}", now.as_secs_f64())
 }
 
-/// Hashes bytes, to tell records apart in a trace.
+/// Hashes bytes, for example to distinguish records in a trace.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let mut hash = Fnv::default();
     hash.bytes(bytes);

@@ -1,4 +1,4 @@
-//! Changes that the disk has made and that a power failure can still undo.
+//! Changes of the disk that a power failure can still undo.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ pub(crate) type Place<'a> = (&'a ObjectHandle, &'a [u8]);
 /// The unsynced changes of a disk.
 #[derive(Default)]
 pub(crate) struct Unsynced {
-    /// By the bytes of the file's handle.
+    /// Unsynced writes, by the bytes of the file's handle.
     pub data: BTreeMap<Vec<u8>, UnsyncedData>,
     /// The changes of names in each directory, in the order in which they were made.
     names: BTreeMap<Vec<u8>, Vec<NameChange>>,
@@ -18,9 +18,9 @@ pub(crate) struct Unsynced {
 
 /// The content of a file when it was last synced, and the writes since then.
 pub(crate) struct UnsyncedData {
-    /// The whole content.
+    /// The whole content at the last sync.
     pub base: Vec<u8>,
-    /// Offset and data of each write.
+    /// Offset and data of each write since then.
     pub writes: Vec<(u64, Vec<u8>)>,
 }
 
@@ -33,10 +33,10 @@ struct NameChange {
 }
 
 impl Unsynced {
-    /// Makes a change of names and remembers how to undo it.
+    /// Makes a change of names, and records the objects that the names had before.
     ///
     /// # Errors
-    /// Those of the change, which then has changed nothing.
+    /// Returns the error of the change, which then has had no effect.
     pub(crate) fn change<T>(
         &mut self,
         files: &MemoryBackend,
@@ -68,9 +68,8 @@ impl Unsynced {
         self.names.remove(directory.as_bytes());
     }
 
-    /// Puts on stable storage what leads to an object: its last change of a name, and all changes
-    /// in the same directory before that. File systems with a journal do so when the object is
-    /// synced.
+    /// Puts the names of an object on stable storage: its last change of a name, and all changes in
+    /// the same directory before that. File systems with a journal do so when they sync the object.
     pub(crate) fn sync_names_of(&mut self, object: &ObjectHandle) {
         for changes in self.names.values_mut() {
             if let Some(last) = changes.iter().rposition(|change| change.objects.contains(object)) {

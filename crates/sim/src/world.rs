@@ -1,4 +1,4 @@
-//! Everything there is, and the queue of what happens next.
+//! The world of a run: its clock, the queue of events, the network and the server's machine.
 
 use crate::history::History;
 use crate::kerberos::SimRealm;
@@ -16,36 +16,36 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What is to happen.
+/// An event in the queue.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A task goes on.
+    /// A task continues after a pause or a reply.
     Wake(usize),
-    /// A record arrives.
+    /// A record arrives: connection, direction, number and bytes.
     Arrive(u64, Way, u64, Vec<u8>),
-    /// The end that records go to this way learns that a connection is gone.
+    /// The end that receives in this direction learns that a connection is gone.
     Gone(u64, Way),
-    /// The server looks at what has arrived.
+    /// The server runs a tick on the records that have arrived.
     Tick,
-    /// A task of the pools takes a step.
-    CarryOut,
-    /// The server does what it does once a second.
+    /// A task of the server's pools runs one step.
+    RunTask,
+    /// The server runs its housekeeping, once a second.
     Housekeeping,
-    /// Something goes wrong.
+    /// A fault is drawn and injected.
     Fault,
-    /// One of several restarts in quick succession, with the number of those that follow.
+    /// One of several restarts in quick succession, with the number of further ones.
     QuickRestart(usize),
-    /// The server comes up again.
+    /// The server starts again.
     Start,
 }
 
-/// A call that waits for its reply.
+/// A call without a reply, and the task that waits for it.
 struct Waiting {
     task: usize,
     reply: Option<Vec<u8>>,
 }
 
-/// All that changes.
+/// The mutable state of the world.
 pub(crate) struct Inner {
     pub(crate) plan: Plan,
     pub(crate) now: Duration,
@@ -62,36 +62,36 @@ pub(crate) struct Inner {
     tick_due: bool,
     waiting: BTreeMap<(u64, u32), Waiting>,
     xid: u32,
-    /// Callbacks that have arrived, by connection.
+    /// Callbacks that have arrived, by client, with their connections.
     pub(crate) callbacks: BTreeMap<usize, VecDeque<(u64, Vec<u8>)>>,
     pub(crate) ready: VecDeque<usize>,
     pub(crate) current: usize,
-    /// When the server was started, by the true time, and how far its clock has jumped since.
+    /// The true time of the server's start, and the distance by which its clock has jumped since.
     pub(crate) started: Duration,
     pub(crate) jumped: Duration,
-    /// How far the wall clock is off, in nanoseconds.
+    /// The error of the wall clock, in nanoseconds.
     pub(crate) wall_off: i64,
-    /// Clients that are to restart.
+    /// Clients whose machines restart next.
     pub(crate) restarts: Vec<usize>,
-    /// The server does nothing until then: its machine is suspended.
+    /// The end of the suspension of the server's machine, which does nothing before.
     pub(crate) frozen_until: Duration,
 }
 
-/// A handle of the world, for everything that lives in it.
+/// A shared handle of the world.
 #[derive(Clone)]
 pub(crate) struct World(Rc<RefCell<Inner>>);
 
-/// Notes an event of the world in its trace.
+/// Adds an event to the trace of the world.
 macro_rules! note {
-    ($inner:expr, $($what:tt)*) => {{
+    ($inner:expr, $($detail:tt)*) => {{
         let now = $inner.now;
-        $inner.trace.note(now, format_args!($($what)*));
+        $inner.trace.note(now, format_args!($($detail)*));
     }};
 }
 pub(crate) use note;
 
 impl World {
-    /// Makes a world; the machine is off.
+    /// Makes a world whose server is off.
     pub(crate) fn new(plan: Plan, mut rng: Rng, paths: &[String], keeps_lines: bool) -> Self {
         let realm = SimRealm::new(&mut rng, plan.ticket_lifetime);
         let machine = Machine::new(&plan, paths, &realm, rng.split());
@@ -123,22 +123,22 @@ impl World {
         })))
     }
 
-    /// The world itself; not to be held over an await.
+    /// Borrows the state. Do not hold it over an await.
     pub(crate) fn lock(&self) -> RefMut<'_, Inner> {
         self.0.borrow_mut()
     }
 
-    /// The true time.
+    /// Returns the true time since the start of the run.
     pub(crate) fn now(&self) -> Duration {
         self.0.borrow().now
     }
 
-    /// Notes what a client does.
-    pub(crate) fn note(&self, what: fmt::Arguments<'_>) {
-        note!(self.lock(), "{what}");
+    /// Adds an event of a client to the trace.
+    pub(crate) fn note(&self, detail: fmt::Arguments<'_>) {
+        note!(self.lock(), "{detail}");
     }
 
-    /// Waits.
+    /// Waits for a simulated time.
     pub(crate) async fn sleep(&self, time: Duration) {
         let at = {
             let mut inner = self.lock();
@@ -149,7 +149,7 @@ impl World {
         poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// Waits until something holds, and looks ever less often.
+    /// Waits until a condition holds, and checks it at growing intervals.
     pub(crate) async fn until(&self, mut holds: impl FnMut() -> bool) {
         let mut pause = Duration::from_millis(2);
         while !holds() {
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Connects a client to the server; nothing when nobody answers.
+    /// Connects a client to the server; `None` if the server is down.
     pub(crate) async fn connect(&self, host: usize) -> Option<u64> {
         let round_trip = {
             let mut inner = self.lock();
@@ -175,15 +175,14 @@ impl World {
         Some(connection)
     }
 
-    /// Draws an XID.
+    /// Returns an XID that no other call has.
     pub(crate) fn xid(&self) -> u32 {
         let mut inner = self.lock();
         inner.xid += 1;
         inner.xid
     }
 
-    /// Sends a call and waits for its reply; nothing when the connection is gone or the time is
-    /// over.
+    /// Sends a call and waits for its reply; `None` if the connection ends or `patience` is over.
     pub(crate) async fn call(
         &self,
         connection: u64,
@@ -213,38 +212,38 @@ impl World {
         self.lock().waiting.remove(&(connection, xid)).and_then(|waiting| waiting.reply)
     }
 
-    /// Answers a callback.
+    /// Sends the reply to a callback.
     pub(crate) fn answer(&self, connection: u64, record: Vec<u8>) {
         self.lock().send(connection, Way::ToServer, record);
     }
 
-    /// A client gives a connection up.
+    /// Closes a connection at its client.
     pub(crate) fn hang_up(&self, connection: u64) {
         let mut inner = self.lock();
         let now = inner.now;
         if let Some((_, server)) = inner.network.cut(connection, now) {
             inner.network.learn(connection, Way::ToClient);
             inner.schedule(server, Event::Gone(connection, Way::ToServer));
-            note!(inner, "{connection} is given up");
+            note!(inner, "{connection} is closed by its client");
         }
     }
 }
 
 impl Inner {
-    /// Puts an event into the queue.
+    /// Adds an event to the queue.
     pub(crate) fn schedule(&mut self, at: Duration, event: Event) {
         self.order += 1;
         self.queue.insert((at, self.order), event);
     }
 
-    /// Takes the next event and lets its time come.
+    /// Takes the next event, and advances the time to it.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         let ((at, _), event) = self.queue.pop_first()?;
         self.now = at.max(self.now);
         Some(event)
     }
 
-    /// What the server's clock says.
+    /// Returns the time of the server's clock.
     pub(crate) fn server_clock(&self) -> Duration {
         self.now.saturating_sub(self.started) + self.jumped
     }
@@ -256,7 +255,7 @@ impl Inner {
         true
     }
 
-    /// Lets an event of network or server happen.
+    /// Executes an event of the network or the server.
     pub(crate) fn happen(&mut self, event: Event) {
         match event {
             Event::Wake(task) => self.ready.push_back(task),
@@ -273,9 +272,9 @@ impl Inner {
                     self.step(|machine| machine.tick(records));
                 }
             }
-            Event::CarryOut => {
-                if self.thaw(Event::CarryOut) && self.machine.has_away() {
-                    self.step(Machine::carry_out);
+            Event::RunTask => {
+                if self.thaw(Event::RunTask) && self.machine.has_tasks() {
+                    self.step(Machine::run_task);
                 }
             }
             Event::Housekeeping => {
@@ -300,7 +299,8 @@ impl Inner {
         records
     }
 
-    /// Whether the server's machine runs; else the event waits until it does.
+    /// Returns whether the server's machine runs. If not, the event is scheduled for the end of its
+    /// suspension.
     fn thaw(&mut self, event: Event) -> bool {
         let runs = self.now >= self.frozen_until;
         if !runs {
@@ -351,7 +351,7 @@ impl Inner {
         }
     }
 
-    /// Lets the machine take a step, and does what follows from it.
+    /// Runs a step of the machine, and sends its outputs.
     fn step(&mut self, run: impl FnOnce(&mut Machine) -> Step) {
         let wall = i64::try_from(self.now.as_nanos()).unwrap_or(i64::MAX).saturating_add(self.wall_off);
         self.machine.set_clocks(self.server_clock(), wall);
@@ -363,9 +363,9 @@ impl Inner {
         for out in step.out {
             match out {
                 Out::Record(connection, record) => {
-                    if let Some((property, what)) = self.onlooker.replied(connection, &record) {
+                    if let Some((property, detail)) = self.onlooker.replied(connection, &record) {
                         let now = self.now;
-                        self.history.complain(property, what, now);
+                        self.history.complain(property, detail, now);
                     }
                     self.send(connection, Way::ToClient, record);
                 }
@@ -378,16 +378,16 @@ impl Inner {
                 }
             }
         }
-        if self.machine.has_back() {
+        if self.machine.has_completed() {
             self.tick_soon();
         }
-        if self.machine.has_away() {
+        if self.machine.has_tasks() {
             let at = self.now + self.rng.millis(0, 20);
-            self.schedule(at, Event::CarryOut);
+            self.schedule(at, Event::RunTask);
         }
     }
 
-    /// The server crashes now.
+    /// Crashes the server now, with or without its power.
     pub(crate) fn crash(&mut self) {
         if !self.machine.is_up() {
             return;
@@ -397,8 +397,7 @@ impl Inner {
         self.go_down(power, down);
     }
 
-    /// The server ends, with the power of its machine or without it, and comes up again after
-    /// `down`.
+    /// Ends the server, with `power` by a power failure, and schedules its start after `down`.
     pub(crate) fn go_down(&mut self, power: bool, down: Duration) {
         self.machine.crash(power);
         self.inbox.clear();
@@ -416,7 +415,7 @@ impl Inner {
         self.schedule(now + down, Event::Start);
     }
 
-    /// The server starts.
+    /// Starts the server, which must accept the state that the crash has left.
     pub(crate) fn start(&mut self) {
         self.started = self.now;
         self.jumped = Duration::ZERO;

@@ -1,18 +1,18 @@
-//! Seeds of the simulation, and the check of the checker. What fails is repeated by `cargo xtask
-//! simulate --seed S --trace`.
+//! Seeds of the simulation, and deliberate faults that the checker must find. `cargo xtask simulate
+//! --seed S --trace` repeats a seed that fails.
 
 use orthrus_sim::{Mutation, Outcome, run};
 use std::ops::Range;
 
-/// Plays seeds, all of which have to be good.
+/// Plays seeds without a fault, none of which may violate a property.
 fn good(seeds: Range<u64>) {
     for seed in seeds {
         let outcome = run(seed, Mutation::None, false);
-        assert!(outcome.violations.is_empty(), "{}", tell(&outcome));
+        assert!(outcome.violations.is_empty(), "{}", describe(&outcome));
     }
 }
 
-fn tell(outcome: &Outcome) -> String {
+fn describe(outcome: &Outcome) -> String {
     let mut text = format!("cargo xtask simulate --seed {} --trace\n", outcome.seed);
     for violation in outcome.violations.iter().take(3) {
         text.push_str(&format!("{violation}\n"));
@@ -59,8 +59,8 @@ fn a_seed_is_the_same_simulation_every_time() {
     }
 }
 
-/// The checker has to find a deliberate fault within so many seeds, as a violation of one of these
-/// properties.
+/// Asserts that the checker finds a deliberate fault within a number of seeds, as a violation of
+/// one of these properties.
 #[track_caller]
 fn found(mutation: Mutation, seeds: u64, properties: &[&str]) {
     let finds = |seed: &u64| {
@@ -79,7 +79,7 @@ fn the_checker_finds_a_reply_cache_that_is_bypassed() // RFC 8881 section 2.10.6
 #[test]
 fn the_checker_finds_client_records_that_are_not_stable() // RFC 8881 section 8.4.2.1
 {
-    found(Mutation::JournalNotSynced, 60, &["a client in time reclaims what it held", "lock exclusion"]);
+    found(Mutation::JournalNotSynced, 60, &["a client in time reclaims its state", "lock exclusion"]);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn the_checker_finds_a_context_that_outlives_its_server() // RFC 2203 section 5.
 #[test]
 fn the_checker_finds_nfsv40_clients_that_are_not_recorded() // RFC 7530 section 9.6.3.4
 {
-    found(Mutation::V40NotRecorded, 100, &["a client in time reclaims what it held"]);
+    found(Mutation::V40NotRecorded, 100, &["a client in time reclaims its state"]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! No lost data, none that was never written: a block of a file with one writer holds the last
-//! write, or a later one than the last that was known to be on stable storage when there was a
-//! crash.
+//! Data: a block of a file with one writer holds its last write. After a crash, it may hold an
+//! earlier one, but none before the last write that was known to be on stable storage.
 
 use crate::disk::Disk;
 use crate::history::{History, Violation, WriteOp};
@@ -9,7 +8,7 @@ use crate::work::data::{BLOCK, BLOCKS, id_of};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Something that was read: by a client, or on the disk at the end.
+/// The content of a block, as a client or the checker has read it.
 struct Seen {
     by: String,
     file: u64,
@@ -38,7 +37,7 @@ pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     seen.filter_map(|seen| judge(history, &seen, writes.get(&(seen.file, seen.block)))).collect()
 }
 
-/// What the files of the writers hold at the end; one that is missing holds nothing.
+/// Reads the files of the writers at the end. A missing file counts as empty.
 fn on_disk(disk: &Disk, writes: &BTreeMap<(u64, usize), Vec<&WriteOp>>) -> Vec<Seen> {
     let mut seen = Vec::new();
     for (host, life) in (0..16).flat_map(|host| (0..16).map(move |life| (host, life))) {
@@ -63,8 +62,8 @@ fn judge(history: &History, seen: &Seen, writes: Option<&Vec<&WriteOp>>) -> Opti
         Some(0) => Some(None),
         id => writes.iter().position(|write| Some(write.id) == id).map(Some),
     };
-    let wrong = |property, what: String| {
-        let tell = |write: &&WriteOp| {
+    let wrong = |property, detail: String| {
+        let describe = |write: &&WriteOp| {
             let time = |time: Option<Duration>| {
                 time.map_or("never".to_owned(), |time| format!("{:.6}", time.as_secs_f64()))
             };
@@ -74,22 +73,22 @@ fn judge(history: &History, seen: &Seen, writes: Option<&Vec<&WriteOp>>) -> Opti
                 format_args!("{:016x} is written, answered {acked}, stable {durable}", write.id),
             )
         };
-        let mut events: Vec<String> = writes.iter().map(tell).collect();
+        let mut events: Vec<String> = writes.iter().map(describe).collect();
         events.extend(history.crashes.iter().map(|at| line(*at, format_args!("the server crashes"))));
         if seen.begin < Duration::MAX {
-            events.push(line(seen.begin, format_args!("{} {what}", seen.by)));
+            events.push(line(seen.begin, format_args!("{} {detail}", seen.by)));
         }
         events.sort();
-        Some(Violation { property, what: format!("block {}: {} {what}", seen.block, seen.by), events })
+        Some(Violation { property, detail: format!("block {}: {} {detail}", seen.block, seen.by), events })
     };
     let Some(found) = found else {
         return wrong(
             "no read of data never written",
-            format!("{:016x?}, which nobody wrote there", seen.id),
+            format!("{:016x?}, which no client wrote there", seen.id),
         );
     };
     if found.is_some_and(|at| writes[at].begin > seen.end) {
-        return wrong("no read of data never written", "what is written only later".to_owned());
+        return wrong("no read of data never written", "a write that was called later".to_owned());
     }
     let later = writes.iter().skip(found.map_or(0, |at| at + 1)).rev();
     let mut missed = later.filter(|write| {

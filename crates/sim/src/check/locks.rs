@@ -1,11 +1,11 @@
-//! Lock exclusion: no two owners are sure of one byte at a time, unless both only read.
+//! Lock exclusion: two owners are sure of one byte at a time only if both read.
 
 use crate::history::{History, Hold, Violation};
 use crate::trace::line;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Checks all locks.
+/// Checks the locks of each byte.
 pub(super) fn check(history: &History) -> Vec<Violation> {
     let mut bytes: BTreeMap<(u64, usize), Vec<&Hold>> = BTreeMap::new();
     for hold in &history.holds {
@@ -21,9 +21,9 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
                 .filter(|other| other.owner != hold.owner && (other.write || hold.write))
                 .find(|other| other.until.is_none_or(|until| until > other.from));
             if let Some(other) = conflict {
-                let what = format!("byte {cell} has two owners: {:?} and {:?}", hold.owner, other.owner);
-                let events = vec![tell(hold), tell(other)];
-                violations.push(Violation { property: "lock exclusion", what, events });
+                let detail = format!("byte {cell} has two owners: {:?} and {:?}", hold.owner, other.owner);
+                let events = vec![describe(hold), describe(other)];
+                violations.push(Violation { property: "lock exclusion", detail, events });
                 break;
             }
         }
@@ -31,7 +31,7 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-fn tell(hold: &Hold) -> String {
+fn describe(hold: &Hold) -> String {
     let kind = if hold.write { "writing" } else { "reading" };
     let until = hold.until.map_or("the end".to_owned(), |until| format!("{:.6}", until.as_secs_f64()));
     line(hold.from, format_args!("{:?} has the byte locked for {kind}, until {until}", hold.owner))

@@ -1,5 +1,4 @@
-//! The checker: outside of the system, it knows what the clients saw, which faults there were, and
-//! what the disk holds at the end.
+//! The checker: verifies the history of a run and the content of the disk at the end.
 
 mod data;
 mod locks;
@@ -10,7 +9,7 @@ mod shares;
 use crate::disk::Disk;
 use crate::history::{History, Violation};
 
-/// Checks everything.
+/// Returns all violations of a run.
 pub(crate) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     let mut violations = history.complaints.clone();
     violations.extend(names::check(history, disk));

@@ -1,9 +1,8 @@
-//! Exactly-once: for each name there is an order of its operations, each between its call and its
-//! reply, in which every reply is what a name that is there or is not would have given. What nobody
-//! got an answer to may have been done, once.
+//! Exactly once: for each name, some order of its operations, each between its call and its reply,
+//! explains every reply. An operation without a reply was executed once or not at all.
 //!
-//! A power failure may undo the last changes of a name, down to the last one that was acknowledged:
-//! a reply leaves only after a sync of its directory.
+//! A power failure may undo the last changes of a name, but none before the last acknowledged one,
+//! since a reply leaves only after a sync of its directory.
 
 use crate::disk::Disk;
 use crate::history::{Act, History, NameOp, Violation};
@@ -11,23 +10,22 @@ use crate::trace::line;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-/// Operations that are looked at together; a name with more that overlap is cut where none is under
-/// way.
+/// Most operations that are ordered together. A longer row of overlapping operations is cut.
 const OPS_TOGETHER: usize = 120;
 
-/// What a name names: nothing, or what was made with a tag.
+/// The object of a name: none, or the one created with a tag.
 type Held = Option<u64>;
 
 /// A possible state of a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Way {
     held: Held,
-    /// What it held before each change that a power failure may still undo, sorted.
+    /// The objects before each change that a power failure may still undo, sorted.
     undo: Vec<Held>,
 }
 
 impl Way {
-    /// The state after a change whose reply was lost: it is perhaps not on stable storage.
+    /// Returns the state after a change without a reply, which may not be on stable storage.
     fn changed(&self, held: Held) -> Self {
         let mut undo = self.undo.clone();
         if held != self.held
@@ -43,11 +41,11 @@ impl Way {
     }
 }
 
-/// Checks all names.
+/// Checks the operations on each name.
 pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     let mut names: BTreeMap<&str, Vec<NameOp>> = BTreeMap::new();
     for op in &history.names {
-        // A look that nobody answered says nothing.
+        // A lookup without a reply proves nothing.
         if !(op.act == Act::Look && op.done.is_none()) {
             names.entry(&op.path).or_default().push(op.clone());
         }
@@ -56,7 +54,7 @@ pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     for (path, mut ops) in names {
         add_power_losses(&mut ops, path, &history.power_losses);
         ops.sort_by_key(|op| op.begin);
-        // The look of the end, at the disk itself.
+        // A last lookup, on the disk itself.
         let at =
             ops.iter().filter_map(|op| op.end).chain(ops.iter().map(|op| op.begin)).max().unwrap_or_default();
         let (act, done) = (Act::Look, Some(disk.exists(path)));
@@ -71,15 +69,16 @@ pub(super) fn check(history: &History, disk: &Disk) -> Vec<Violation> {
             lost: false,
         });
         if let Some(stuck) = first_stuck(&ops) {
-            let what = format!("the replies about {path} fit no order: {}", tell(&ops[stuck]));
-            let events = ops.iter().take(stuck + 3).map(|op| line(op.begin, format_args!("{}", tell(op))));
-            violations.push(Violation { property: "exactly once", what, events: events.collect() });
+            let detail = format!("the replies about {path} fit no order: {}", describe(&ops[stuck]));
+            let events =
+                ops.iter().take(stuck + 3).map(|op| line(op.begin, format_args!("{}", describe(op))));
+            violations.push(Violation { property: "exactly once", detail, events: events.collect() });
         }
     }
     violations
 }
 
-/// Adds the power failures that can undo something.
+/// Adds the power failures that can undo a change.
 fn add_power_losses(ops: &mut Vec<NameOp>, path: &str, power_losses: &[Duration]) {
     let Some(first) = ops.iter().filter(|op| op.done.is_none()).map(|op| op.begin).min() else { return };
     ops.extend(power_losses.iter().filter(|at| **at >= first).map(|at| NameOp {
@@ -93,7 +92,7 @@ fn add_power_losses(ops: &mut Vec<NameOp>, path: &str, power_losses: &[Duration]
     }));
 }
 
-/// The operation that fits nowhere, if there is one.
+/// Returns the first operation that fits in no order.
 fn first_stuck(ops: &[NameOp]) -> Option<usize> {
     let mut held: HashSet<Way> = HashSet::from([Way::default()]);
     let mut start = 0;
@@ -109,7 +108,7 @@ fn first_stuck(ops: &[NameOp]) -> Option<usize> {
     None
 }
 
-/// Where a section ends that no operation reaches out of.
+/// Returns the end of a section: no operation of it overlaps a later one.
 fn section(ops: &[NameOp], start: usize) -> usize {
     let mut until = Duration::ZERO;
     for (at, op) in ops.iter().enumerate().skip(start) {
@@ -121,13 +120,12 @@ fn section(ops: &[NameOp], start: usize) -> usize {
     ops.len()
 }
 
-/// What the name can hold after all operations of a section, or how many of the answered ones fit
-/// at most.
+/// Returns the possible states of a name after a section, or the number of operations with a reply
+/// that fit at most.
 fn orders(ops: &[NameOp], before: &HashSet<Way>) -> Result<HashSet<Way>, usize> {
     let must: u128 = ops.iter().enumerate().filter(|(_, op)| op.done.is_some()).map(|(at, _)| 1 << at).sum();
     let mut after = HashSet::new();
-    // A state from which a power failure leads to more is as good as one from which it leads to
-    // less.
+    // A state with more possible undos includes one with fewer.
     let mut seen: HashMap<(u128, Held), Vec<Vec<Held>>> = HashMap::new();
     let mut furthest = 0;
     let mut open: Vec<(u128, Way)> = before.iter().map(|way| (0, way.clone())).collect();
@@ -142,7 +140,7 @@ fn orders(ops: &[NameOp], before: &HashSet<Way>) -> Result<HashSet<Way>, usize> 
         }
         let left = must & !done;
         furthest = furthest.max(if left == 0 { 0 } else { left.trailing_zeros() as usize });
-        // Nothing comes after what was answered before it was called.
+        // An operation precedes all operations that were called after its reply.
         let first_end = ops
             .iter()
             .enumerate()
@@ -159,20 +157,20 @@ fn orders(ops: &[NameOp], before: &HashSet<Way>) -> Result<HashSet<Way>, usize> 
     if after.is_empty() { Err(furthest) } else { Ok(after) }
 }
 
-/// The states after an operation; none when the reply is not what it would have been.
+/// Returns the states after an operation; none if they contradict its reply.
 fn apply(op: &NameOp, way: &Way) -> Vec<Way> {
     if op.act == Act::PowerLoss {
         return way.undo.iter().chain([&way.held]).map(|held| Way::stable(*held)).collect();
     }
     let next = held_after(op, way.held).map(|held| match op.done {
-        // Its own sync has put all changes before it on stable storage as well.
+        // Its sync has put all earlier changes on stable storage as well.
         Some(true) if op.act != Act::Look => Way::stable(held),
         _ => way.changed(held),
     });
     next.into_iter().collect()
 }
 
-/// What a name holds after an operation; `None` when the reply is not what it would have been.
+/// Returns the object of a name after an operation; `None` if it contradicts the reply.
 fn held_after(op: &NameOp, held: Held) -> Option<Held> {
     let (done, ok) = (op.done, op.done != Some(false));
     match op.act {
@@ -191,7 +189,7 @@ fn held_after(op: &NameOp, held: Held) -> Option<Held> {
     }
 }
 
-fn tell(op: &NameOp) -> String {
+fn describe(op: &NameOp) -> String {
     let act = match op.act {
         Act::Create { repeats: false, .. } => "makes",
         Act::Create { repeats: true, .. } => "makes (exclusive)",
@@ -271,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_was_done_twice_is_found() {
-        // The first copy of the REMOVE took the name away, and the second one found nothing.
+        // The first copy of the REMOVE has removed the name, and the second one found none.
         let ops = [op(MAKE, 0, 1, Some(true)), op(Act::Take, 2, 3, Some(false))];
         assert_eq!(first_stuck(&ops), Some(1));
     }

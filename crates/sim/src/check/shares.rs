@@ -1,4 +1,4 @@
-//! Share reservations and delegations exclude what they must (RFC 8881 sections 9.7 and 10.4).
+//! Share and delegation exclusion (RFC 8881 sections 9.7 and 10.4).
 
 use crate::history::{DelegationHold, History, ShareHold, SizeLook, Violation};
 use crate::trace::line;
@@ -14,31 +14,31 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (at, one) in opens.iter().enumerate() {
         if let Some(other) = opens[at + 1..].iter().find(|other| denies(one, other)) {
-            violations.push(violation("share exclusion", tell_open(one), tell_open(other)));
+            violations.push(violation("share exclusion", describe_open(one), describe_open(other)));
         }
     }
     for (at, held) in delegations.iter().enumerate() {
         if let Some(other) = delegations[at + 1..].iter().find(|other| excludes(held, other)) {
-            violations.push(violation("delegation exclusion", tell(held), tell(other)));
+            violations.push(violation("delegation exclusion", describe(held), describe(other)));
         }
         if let Some(open) = opens.iter().find(|open| excludes_open(held, open)) {
-            violations.push(violation("delegation exclusion", tell(held), tell_open(open)));
+            violations.push(violation("delegation exclusion", describe(held), describe_open(open)));
         }
         if let Some(look) = history.sizes.iter().find(|look| misses(held, look)) {
-            let what = format!("{:?} sees a size of {}", look.client, look.size);
-            let seen = line(look.begin, format_args!("{what}"));
-            violations.push(violation("the holder's size is seen", tell(held), seen));
+            let detail = format!("{:?} sees a size of {}", look.client, look.size);
+            let seen = line(look.begin, format_args!("{detail}"));
+            violations.push(violation("the holder's size is seen", describe(held), seen));
         }
     }
     violations
 }
 
 fn violation(property: &'static str, one: String, other: String) -> Violation {
-    let what = format!("{} / {}", one.trim_start(), other.trim_start());
-    Violation { property, what, events: vec![one, other] }
+    let detail = format!("{} / {}", one.trim_start(), other.trim_start());
+    Violation { property, detail, events: vec![one, other] }
 }
 
-/// Whether two intervals overlap; one that ends at its beginning is empty.
+/// Returns whether two intervals overlap. An interval that ends at its start is empty.
 fn overlap(one: (Duration, Duration), other: (Duration, Duration)) -> bool {
     one.0.max(other.0) < one.1.min(other.1)
 }
@@ -68,7 +68,8 @@ fn excludes_open(held: &DelegationHold, open: &ShareHold) -> bool {
         && overlap((held.from, held.until), time_of(open))
 }
 
-/// Whether another client has not got the size that the holder of a write delegation says.
+/// Returns whether another client has read a size other than that of the holder of a write
+/// delegation.
 fn misses(held: &DelegationHold, look: &SizeLook) -> bool {
     held.file == look.file
         && held.client != look.client
@@ -78,13 +79,13 @@ fn misses(held: &DelegationHold, look: &SizeLook) -> bool {
         && look.size != held.size
 }
 
-fn tell_open(open: &ShareHold) -> String {
+fn describe_open(open: &ShareHold) -> String {
     let ShareHold { owner, access, deny, .. } = open;
     let until = open.until.map_or("the end".to_owned(), |until| format!("{:.6}", until.as_secs_f64()));
     line(open.from, format_args!("{owner:?} has the file open for {access}, denies {deny}, until {until}"))
 }
 
-fn tell(held: &DelegationHold) -> String {
+fn describe(held: &DelegationHold) -> String {
     let kind = if held.write { "write" } else { "read" };
     let until = held.until.as_secs_f64();
     line(held.from, format_args!("{:?} has a {kind} delegation until {until:.6}", held.client))

@@ -1,4 +1,4 @@
-//! Callbacks, answered.
+//! Replies to callbacks: CB_RECALL and CB_GETATTR.
 
 use super::Client;
 use nfs4::*;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 impl Client {
-    /// Answers callbacks as they come, until the client is told to end.
+    /// Answers callbacks until the client ends.
     pub(crate) async fn answer_callbacks(self: Rc<Self>) {
         while !self.state.borrow().finished {
             let next = self.world.lock().callbacks.get_mut(&self.host).and_then(|all| all.pop_front());
@@ -24,7 +24,7 @@ impl Client {
 }
 
 impl Client {
-    /// Makes the answer to a callback, and notes what it asks for.
+    /// Makes the reply to a callback, and queues recalled delegations for their return.
     fn answer(&self, record: &[u8]) -> Option<Vec<u8>> {
         let Ok(Message::Call(header)) = Message::parse(record) else { return None };
         let args = CbCompound4Args::decode(&mut Decoder::new(record.get(header.arguments_at..)?)).ok()?;

@@ -1,4 +1,4 @@
-//! One call on a slot, sent again after a cut connection until it is answered (RFC 8881 section
+//! One call on a slot, repeated on other connections until it has a reply (RFC 8881 section
 //! 2.10.6).
 
 use super::security::{Received, SimCall};
@@ -7,16 +7,16 @@ use crate::trace::digest;
 use nfs4::{Compound4Res, Getfh4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Sequence4Args, Sequence4Res};
 use xdr::{Decode, Decoder};
 
-/// A call whose outcome nobody knows: its session was lost.
+/// The session of a call was lost, so its outcome is unknown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lost;
 
-/// A COMPOUND's results.
+/// The results of a COMPOUND.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
-    /// Of the last operation that ran.
+    /// The status of the last operation.
     pub status: Nfsstat4,
-    /// Of each.
+    /// The results of all operations.
     pub results: Vec<NfsResop4<'static>>,
 }
 
@@ -27,7 +27,7 @@ impl Reply {
         Some(Self { status: results.status, results: results.resarray })
     }
 
-    /// The filehandle that GETFH returned.
+    /// Returns the filehandle of GETFH.
     pub(crate) fn handle(&self) -> Option<Vec<u8>> {
         self.results.iter().find_map(|result| match result {
             NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(ok)) => Some(ok.object.to_vec()),
@@ -36,7 +36,7 @@ impl Reply {
     }
 }
 
-/// What the server says to a SEQUENCE.
+/// The meaning of a SEQUENCE result.
 enum Verdict {
     Done,
     Again,
@@ -45,10 +45,10 @@ enum Verdict {
 }
 
 impl Client {
-    /// Makes a call when there is a session and a slot free.
+    /// Makes a call when there is a session with a free slot.
     ///
     /// # Errors
-    /// The session was lost before the answer came.
+    /// Fails if the session is lost before the reply arrives.
     pub(crate) async fn call(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
         let free = || {
             let state = self.state.borrow();
@@ -58,7 +58,7 @@ impl Client {
         self.call_now(operations, cached).await
     }
 
-    /// Makes a call again and again, as long as the server asks for patience.
+    /// Makes a call, and repeats it while the server answers NFS4ERR_DELAY or NFS4ERR_GRACE.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -72,13 +72,13 @@ impl Client {
         }
     }
 
-    /// Waits for a time between two, in milliseconds.
+    /// Waits for a random time between two numbers of milliseconds.
     pub(crate) async fn pause(&self, start: u64, end: u64) {
         let time = self.draw(|rng| rng.millis(start, end));
         self.world.sleep(time).await;
     }
 
-    /// Makes a call, also while the client reclaims.
+    /// Makes a call without waiting for the end of reclaims.
     pub(super) async fn call_now(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
         let (id, sequence, session, highest) = {
             let mut state = self.state.borrow_mut();
@@ -110,7 +110,7 @@ impl Client {
         result
     }
 
-    /// Sends a call until it is answered.
+    /// Sends a call until it has a reply.
     async fn repeat(&self, operations: &[Op], cached: bool) -> Result<Reply, Lost> {
         let xid = self.world.xid();
         let call = SimCall::new(xid, 1, operations);
@@ -135,19 +135,18 @@ impl Client {
                         self.confirm_delegations(clientid, called, ok.sr_status_flags);
                     }
                     let status = reply.status.name();
-                    self.world.note(format_args!("client {} is answered {xid}: {status}", self.host));
+                    self.world.note(format_args!("client {} gets the reply to {xid}: {status}", self.host));
                     return Ok(reply);
                 }
             }
         }
     }
 
-    /// Takes note that the session is lost.
+    /// Notes that the session is lost.
     pub(super) fn lose_session(&self) {
         let mut state = self.state.borrow_mut();
         if state.phase != Phase::Broken {
-            // What was held under a former session that was not yet reclaimed is held by that one's
-            // lease.
+            // State that was not yet reclaimed belongs to the lease of the former session.
             if state.phase == Phase::Ready {
                 state.held_until_then = state.renewed;
             }
@@ -157,8 +156,8 @@ impl Client {
         }
     }
 
-    /// Sends a call over one connection after the other until there is a reply, or `ends` says that
-    /// none is wanted.
+    /// Sends a call over one connection after the other until there is a reply, or `ends` returns
+    /// true.
     pub(super) async fn send(&self, call: &SimCall, ends: impl Fn() -> bool) -> Option<Reply> {
         loop {
             if ends() {
@@ -178,15 +177,15 @@ impl Client {
                 Received::Wrong => None,
             };
             if reply.is_none() {
-                let what = format!("client {} is answered {:016x}", self.host, digest(&record));
+                let detail = format!("client {} gets the record {:016x}", self.host, digest(&record));
                 let now = self.world.now();
-                self.world.lock().history.complain("every reply can be read", what, now);
+                self.world.lock().history.complain("every reply can be read", detail, now);
             }
             return reply;
         }
     }
 
-    /// Sends a record and waits for its reply. Without one, the connection is given up.
+    /// Sends a record and waits for its reply. Without one, the connection is closed.
     pub(super) async fn exchange(&self, connection: u64, xid: u32, record: Vec<u8>) -> Option<Vec<u8>> {
         let patience = self.draw(|rng| rng.millis(2000, 20_000));
         let reply = self.world.call(connection, xid, record, patience).await;
@@ -199,7 +198,7 @@ impl Client {
         reply
     }
 
-    /// A connection, a new one if need be.
+    /// Chooses a connection, and opens it if it is closed.
     pub(super) async fn connection(&self) -> Option<u64> {
         let at = self.draw(|rng| rng.next()) as usize % self.state.borrow().links.len().max(1);
         let known = self.state.borrow().links.get(at).copied().flatten();
@@ -208,7 +207,7 @@ impl Client {
         }
         let connection = self.world.connect(self.host).await?;
         let old = self.state.borrow_mut().links.get_mut(at)?.replace(connection);
-        // Another call has made one meanwhile.
+        // Another call has opened one meanwhile.
         if let Some(old) = old.filter(|old| Some(*old) != known) {
             self.world.hang_up(old);
         }
@@ -226,19 +225,15 @@ impl Client {
             Nfsstat4::NFS4ERR_BADSESSION | Nfsstat4::NFS4ERR_DEADSESSION => Verdict::Broken,
             Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if !cached => Verdict::Uncached,
             other => {
-                let what = format!("client {}: SEQUENCE answers {}", self.host, other.name());
+                let detail = format!("client {}: SEQUENCE answers {}", self.host, other.name());
                 let now = self.world.now();
-                self.world.lock().history.complain(
-                    "a client that keeps the rules keeps its slots",
-                    what,
-                    now,
-                );
+                self.world.lock().history.complain("a correct client keeps its slots", detail, now);
                 Verdict::Broken
             }
         }
     }
 
-    /// Makes a call without a session.
+    /// Makes a call of one operation without a session.
     pub(super) async fn sessionless(&self, operation: Op) -> Option<Reply> {
         let xid = self.world.xid();
         let operations = [operation];
@@ -247,7 +242,7 @@ impl Client {
     }
 }
 
-/// The names of the operations.
+/// Returns the names of operations, separated by spaces.
 pub(super) fn names(operations: &[Op]) -> String {
     let names: Vec<String> = operations.iter().map(|op| name(op.discriminant()).to_owned()).collect();
     names.join(" ")

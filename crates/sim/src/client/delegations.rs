@@ -1,5 +1,5 @@
-//! Delegations as a client keeps them: granted with an OPEN, recalled, returned and reclaimed (RFC
-//! 8881 sections 10.2 and 10.4).
+//! Delegations of a client: granted with an OPEN, recalled, returned and reclaimed (RFC 8881
+//! sections 10.2 and 10.4).
 
 use super::{Client, Lost, Op, Open, put};
 use crate::history::DelegationHold;
@@ -7,30 +7,30 @@ use crate::mutation::Mutation;
 use nfs4::*;
 use std::rc::Rc;
 
-/// Status flags of SEQUENCE that say that some state is gone.
+/// Status flags of SEQUENCE that report revoked state.
 const REVOKED: u32 = SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
     | SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED
     | SEQ4_STATUS_ADMIN_STATE_REVOKED
     | SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
 
-/// A delegation that a client has.
+/// A delegation in the hands of a client.
 #[derive(Clone, Debug)]
 pub(super) struct ClientDelegation {
-    /// The client ID that has it.
+    /// The client ID that holds it.
     clientid: u64,
     stateid: Stateid4,
     handle: Vec<u8>,
     write: bool,
-    /// The open that it came with, by its number among the client's.
+    /// The number of the open that it was granted with.
     open: u64,
-    /// The size that the holder of a write delegation has given the file, as it says in CB_GETATTR.
+    /// The size that the holder of a write delegation returns in CB_GETATTR.
     size: u64,
-    /// Its place in the history.
+    /// Its index in the history.
     hold: usize,
 }
 
 impl Client {
-    /// Notes the delegation that an OPEN came with.
+    /// Notes the delegation in the reply to an OPEN.
     pub(super) fn granted(&self, open: &Open, delegation: &OpenDelegation4<'_>) {
         let Some((stateid, write, recall)) = parts(delegation) else { return };
         if self.state.borrow().returned.contains(&stateid) {
@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Begins to hold a delegation, by the history.
+    /// Adds a delegation to the history, and returns its index.
     fn note_hold(&self, file: u64, write: bool, size: u64) -> usize {
         let mut inner = self.world.lock();
         let (client, from) = ((self.host, self.life), inner.now);
@@ -57,12 +57,11 @@ impl Client {
         inner.history.delegations.len() - 1
     }
 
-    /// Notes that the server still knew of all delegations when it got a SEQUENCE, or that it has
-    /// revoked some.
+    /// Notes by the flags of a SEQUENCE whether the server still had all delegations at its call.
     pub(super) fn confirm_delegations(&self, clientid: u64, called: std::time::Duration, flags: u32) {
         let mut state = self.state.borrow_mut();
         state.revoked |= flags & REVOKED != 0 && state.clientid == clientid;
-        // A reply may be silent because a revoked delegation has just been freed.
+        // A reply may lack the flag because a revoked delegation has just been freed.
         if state.revoked {
             return;
         }
@@ -73,7 +72,7 @@ impl Client {
         }
     }
 
-    /// The delegation to ask for when an open is reclaimed.
+    /// Returns the type of delegation to reclaim with an open.
     pub(super) fn delegation_type(&self, open: u64) -> OpenDelegationType4 {
         match self.state.borrow().delegations.iter().find(|held| held.open == open) {
             Some(held) if held.write => OpenDelegationType4::OPEN_DELEGATE_WRITE,
@@ -82,8 +81,7 @@ impl Client {
         }
     }
 
-    /// Notes the delegation that was reclaimed with an open. Until then the server did not know of
-    /// it.
+    /// Notes the delegation that was reclaimed with an open. Before, the server did not know it.
     pub(super) fn reclaimed(&self, open: &Open, delegation: &OpenDelegation4<'_>) {
         let mut state = self.state.borrow_mut();
         let clientid = state.clientid;
@@ -106,12 +104,12 @@ impl Client {
         state.delegations.retain(|held| held.clientid == clientid);
     }
 
-    /// Takes a CB_RECALL, which is answered at once and obeyed later.
+    /// Takes a CB_RECALL. Its reply leaves at once, and the delegation is returned later.
     pub(super) fn recalled(&self, recall: &CbRecall4Args<'_>) {
         self.state.borrow_mut().recalls.push_back((recall.stateid, recall.fh.to_vec()));
     }
 
-    /// The answer to CB_GETATTR: the size that the holder has given the file.
+    /// Makes the result of CB_GETATTR: the size that the holder has set.
     pub(super) fn held_attributes(&self, args: &CbGetattr4Args<'_>) -> CbGetattr4Res<'static> {
         let state = self.state.borrow();
         let found = state.delegations.iter().find(|held| held.write && held.handle == *args.fh);
@@ -122,8 +120,8 @@ impl Client {
         CbGetattr4Res::NFS4_OK(CbGetattr4Resok { obj_attributes })
     }
 
-    /// Returns recalled delegations, and frees revoked ones, until the client is told to end.
-    pub(crate) async fn give_back(self: Rc<Self>) {
+    /// Returns recalled delegations, and frees revoked ones, until the client ends.
+    pub(crate) async fn return_recalled(self: Rc<Self>) {
         while !self.state.borrow().finished {
             let next = self.state.borrow_mut().recalls.pop_front();
             if let Some((stateid, handle)) = next {
@@ -154,7 +152,7 @@ impl Client {
         self.state.borrow_mut().delegations.retain(|held| held.stateid != stateid);
     }
 
-    /// Returns all delegations.
+    /// Returns all delegations of the client.
     pub(crate) async fn return_all(&self) {
         loop {
             let next = self.state.borrow().delegations.first().cloned();
@@ -164,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Writes back, which takes a while, and returns a delegation.
+    /// Returns a delegation after a pause, in which a client would write data back.
     async fn return_delegation(&self, stateid: Stateid4, handle: &[u8]) {
         let early = self.world.lock().plan.mutation == Mutation::RecallNotAwaited;
         if !early {
@@ -194,7 +192,7 @@ impl Client {
         let all: Vec<Stateid4> = self.state.borrow().delegations.iter().map(|held| held.stateid).collect();
         for stateid in all {
             match self.run(true, || vec![free(stateid)]).await {
-                // It is not revoked.
+                // The delegation is not revoked.
                 Ok(reply) if reply.status == Nfsstat4::NFS4ERR_LOCKS_HELD => {}
                 Ok(_) => self.drop_delegation(stateid),
                 Err(Lost) => return,
@@ -209,7 +207,8 @@ fn free(fsa_stateid: Stateid4) -> Op {
     NfsArgop4::OP_FREE_STATEID(FreeStateid4Args { fsa_stateid })
 }
 
-/// Stateid of a delegation, whether it is for writing, and whether it is to be returned at once.
+/// Returns the stateid of a delegation, whether it is for writing, and whether the server recalls
+/// it at once.
 fn parts(delegation: &OpenDelegation4<'_>) -> Option<(Stateid4, bool, bool)> {
     match delegation {
         OpenDelegation4::OPEN_DELEGATE_READ(read) => Some((read.stateid, false, read.recall)),

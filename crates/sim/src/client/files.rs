@@ -1,4 +1,4 @@
-//! Open files and their locks, as a client that may have to reclaim them keeps them.
+//! Open files and their locks, with the state that a client needs to reclaim them.
 
 use super::locked::{CELLS, LockedBytes, held_until};
 use super::{Client, Creates, Lost, Op, Phase, Reservation, at, open, put, reclaim};
@@ -12,27 +12,27 @@ use std::time::Duration;
 /// An open file of one worker.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// Its number among the client's.
+    /// Its number among the client's opens.
     pub(super) id: u64,
-    /// What its path comes to: the same for all clients.
+    /// The hash of the file's path.
     pub file: u64,
     /// Client, life and worker.
     pub owner: (usize, u32, usize),
-    /// The file.
+    /// The filehandle of the file.
     pub handle: Vec<u8>,
-    /// The open.
+    /// The stateid of the open.
     pub stateid: Stateid4,
-    /// The locks, if there are or were any.
+    /// The stateid of the locks, if there are or were any.
     pub locker: Option<Stateid4>,
-    /// The locked bytes.
+    /// The bytes that its owner has locked.
     pub locked: LockedBytes,
-    /// Access and deny.
+    /// The access and deny bits of the open.
     reservation: Reservation,
-    /// Where in the history its share reservation is.
+    /// The index of its share reservation in the history.
     share: Option<usize>,
-    /// Whether CLOSE was called: then others may have the file by now, and nothing is reclaimed.
+    /// Whether CLOSE was called. It is not reclaimed then, since others may have the file by now.
     pub(super) closing: bool,
-    /// Whether the server has given it to others.
+    /// Whether the server no longer has it.
     pub lost: bool,
 }
 
@@ -41,24 +41,24 @@ impl Open {
         format!("{:?}", self.owner).into_bytes()
     }
 
-    /// The operations that reclaim the open, with its delegation.
+    /// Makes the operations that reclaim the open, with its delegation.
     pub(super) fn reclaim_open(&self, delegation: OpenDelegationType4) -> Vec<Op> {
         vec![put(&self.handle), reclaim(&self.name(), self.reservation, delegation)]
     }
 
-    /// The client can no longer be sure of the share reservation.
+    /// Notes the time up to which the client can be sure of the share reservation.
     fn release_share(&mut self, inner: &mut Inner, until: Duration) {
         if let Some(hold) = self.share.take().and_then(|at| inner.history.shares.get_mut(at)) {
             hold.until = Some(until.max(hold.from));
         }
     }
 
-    /// The locks are to be had anew.
+    /// Forgets the stateid of the locks, which must be acquired again.
     pub(super) fn forget_locker(&mut self) {
         self.locker = None;
     }
 
-    /// The operations that lock a range.
+    /// Makes the operations that lock a range.
     pub(super) fn lock_operations(&self, write: bool, reclaim: bool, start: usize, length: usize) -> Vec<Op> {
         let locker = match self.locker {
             Some(lock_stateid) => Locker4::FALSE(ExistLockOwner4 { lock_stateid, lock_seqid: 0 }),
@@ -74,7 +74,7 @@ impl Open {
         vec![put(&self.handle), NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim, offset, length, locker })]
     }
 
-    /// The open and its locks are lost; the client could be sure of them until then.
+    /// Notes that the open and its locks are lost. The client could be sure of them up to `until`.
     pub(super) fn lose(&mut self, inner: &mut Inner, until: Duration) {
         self.lost = true;
         self.release_share(inner, until);
@@ -84,10 +84,10 @@ impl Open {
 }
 
 impl Client {
-    /// Opens a file, which is made if it is not there.
+    /// Opens a file, and creates it if it does not exist.
     ///
     /// # Errors
-    /// The session was lost; the open, if there was one, is closed when the client is gone.
+    /// Fails if the session is lost; an open ends with it.
     pub(crate) async fn open(
         &self,
         directory: &str,
@@ -95,12 +95,12 @@ impl Client {
         worker: usize,
     ) -> Result<Rc<RefCell<Open>>, Lost> {
         self.open_as(directory, name, worker, Reservation::PLAIN).await?.ok_or_else(|| {
-            self.complain("a file that nobody denies can be opened", Nfsstat4::NFS4ERR_SHARE_DENIED);
+            self.complain("a file without a deny can be opened", Nfsstat4::NFS4ERR_SHARE_DENIED);
             Lost
         })
     }
 
-    /// As [`Client::open`], with a share reservation. `None` when others deny it.
+    /// Opens a file with a share reservation. Returns `None` if others deny it.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -129,7 +129,7 @@ impl Client {
             return Ok(None);
         }
         let (Some((stateid, created, delegation)), Some(handle)) = (opened, reply.handle()) else {
-            self.complain("a file that everybody may write can be opened", reply.status);
+            self.complain("a writable file can be opened", reply.status);
             return Err(Lost);
         };
         let file = crate::trace::digest(format!("{directory}/{name}").as_bytes());
@@ -158,18 +158,18 @@ impl Client {
         Ok(Some(open))
     }
 
-    /// Complains of a status that must not be.
+    /// Reports a status that violates a property.
     pub(crate) fn complain(&self, property: &'static str, status: Nfsstat4) {
         let now = self.world.now();
-        let what = format!("client {}: {}", self.host, status.name());
-        self.world.lock().history.complain(property, what, now);
+        let detail = format!("client {}: {}", self.host, status.name());
+        self.world.lock().history.complain(property, detail, now);
     }
 
-    /// Makes a call with an open file's stateid, again and again while the server asks for
-    /// patience. `None` when the open is lost, by now or by this answer.
+    /// Makes a call with an open file's stateid, and repeats it while the server answers
+    /// NFS4ERR_DELAY or NFS4ERR_GRACE. Returns `None` if the open is lost.
     ///
     /// # Errors
-    /// The session was lost.
+    /// Fails if the session is lost.
     pub(crate) async fn with(
         &self,
         open: &Rc<RefCell<Open>>,
@@ -177,7 +177,7 @@ impl Client {
         operations: impl Fn(&Open) -> Vec<Op>,
     ) -> Result<Option<super::Reply>, Lost> {
         loop {
-            // The stateid is another one after a restart.
+            // The stateid changes with a restart.
             self.world.until(|| self.state.borrow().phase == Phase::Ready).await;
             if open.borrow().lost {
                 return Ok(None);
@@ -201,7 +201,7 @@ impl Client {
                 | Nfsstat4::NFS4ERR_EXPIRED
                 | Nfsstat4::NFS4ERR_STALE_STATEID
                 | Nfsstat4::NFS4ERR_ADMIN_REVOKED => {
-                    self.complain("what a client holds stays while its session does", reply.status);
+                    self.complain("a client with a session keeps its state", reply.status);
                     let mut inner = self.world.lock();
                     let until = self.sure_until(&inner);
                     open.borrow_mut().lose(&mut inner, until);
@@ -212,7 +212,7 @@ impl Client {
         }
     }
 
-    /// Unlocks and closes a file, however often it takes.
+    /// Unlocks and closes a file, with as many attempts as it takes.
     pub(crate) async fn close(&self, open: Rc<RefCell<Open>>) {
         self.unlock(&open, 0, CELLS).await;
         {
@@ -229,11 +229,11 @@ impl Client {
             };
             match self.with(&open, true, operations).await {
                 Ok(Some(reply)) if reply.status != Nfsstat4::NFS4_OK => {
-                    self.complain("what is open can be closed", reply.status);
+                    self.complain("an open file can be closed", reply.status);
                     break;
                 }
                 Ok(_) => break,
-                // If the server has restarted, it is closed.
+                // After a restart of the server it is closed.
                 Err(Lost) => {}
             }
         }
@@ -241,10 +241,10 @@ impl Client {
         self.state.borrow_mut().opens.remove(&id);
     }
 
-    /// Locks bytes. False when others have them, or the open is lost.
+    /// Locks bytes. Returns false if others have them, or the open is lost.
     ///
     /// # Errors
-    /// The session was lost: nobody knows.
+    /// Fails if the session is lost; the outcome is unknown.
     pub(crate) async fn lock(
         &self,
         open: &Rc<RefCell<Open>>,
@@ -280,15 +280,15 @@ impl Client {
         Ok(true)
     }
 
-    /// Until when the client can be sure of what it holds now, unless it hears from the server
-    /// again.
+    /// Returns the time up to which the client can be sure of its state, unless it hears from the
+    /// server again.
     pub(super) fn sure_until(&self, inner: &Inner) -> Duration {
         let state = self.state.borrow();
         let renewed = if state.phase == Phase::Ready { state.renewed } else { state.held_until_then };
         inner.now.min(inner.history.lease_end(renewed))
     }
 
-    /// Unlocks bytes, however often it takes.
+    /// Unlocks bytes, with as many attempts as it takes.
     pub(crate) async fn unlock(&self, open: &Rc<RefCell<Open>>, start: usize, length: usize) {
         let range = start..(start + length).min(CELLS);
         let called = self.world.now();
@@ -311,7 +311,7 @@ impl Client {
                         open.borrow_mut().locker = Some(*stateid);
                         held_until(&mut self.world.lock(), &released, called);
                     } else if open.borrow().locker.is_some() {
-                        self.complain("what is locked can be unlocked", reply.status);
+                        self.complain("locked bytes can be unlocked", reply.status);
                     }
                     break;
                 }

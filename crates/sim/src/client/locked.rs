@@ -22,7 +22,7 @@ pub(crate) struct LockedBytes {
 }
 
 impl LockedBytes {
-    /// Starts without locks.
+    /// Makes a record without locks.
     pub(crate) fn new(owner: (usize, u32, usize), file: u64) -> Self {
         Self { owner, file, kinds: [None; CELLS], holds: [None; CELLS] }
     }

@@ -1,4 +1,4 @@
-//! The bytes of calls, and operations with the arguments that matter here.
+//! The encoding of calls, and operations with the arguments that the simulation uses.
 
 use super::Reply;
 use crate::kerberos;
@@ -6,7 +6,7 @@ use nfs4::*;
 use rpc::{AuthSys, CallHeader, OpaqueAuth};
 use xdr::{Encode, Encoder};
 
-/// An operation.
+/// An operation with its arguments.
 pub(crate) type Op = NfsArgop4<'static>;
 
 /// Encodes the arguments of a COMPOUND of a minor version.
@@ -29,7 +29,7 @@ pub(super) fn sys_call(host: usize, xid: u32, arguments: &[u8]) -> Vec<u8> {
     call.into_vec()
 }
 
-/// EXCHANGE_ID (RFC 8881 section 18.35) of a client's life.
+/// Makes EXCHANGE_ID (RFC 8881 section 18.35) for a client's life.
 pub(crate) fn exchange_id(host: usize, life: u32) -> Op {
     let mut co_verifier = [1; 8];
     co_verifier[..4].copy_from_slice(&life.to_be_bytes());
@@ -44,7 +44,7 @@ pub(crate) fn exchange_id(host: usize, life: u32) -> Op {
     })
 }
 
-/// CREATE_SESSION (section 18.36).
+/// Makes CREATE_SESSION (RFC 8881 section 18.36).
 pub(crate) fn create_session(clientid: Clientid4, sequence: u32, slots: u32) -> Op {
     let channel = |requests| ChannelAttrs4 {
         ca_headerpadsize: 0,
@@ -66,18 +66,18 @@ pub(crate) fn create_session(clientid: Clientid4, sequence: u32, slots: u32) -> 
     })
 }
 
-/// The path to a directory of the export, by PUTROOTFH and LOOKUPs.
+/// Makes PUTROOTFH and the LOOKUPs to a directory of the export.
 pub(crate) fn at(path: &str) -> Vec<Op> {
     let names = ["export"].into_iter().chain(path.split('/')).filter(|name| !name.is_empty());
     [NfsArgop4::OP_PUTROOTFH].into_iter().chain(names.map(lookup)).collect()
 }
 
-/// LOOKUP.
+/// Makes LOOKUP of a name.
 pub(crate) fn lookup(name: &str) -> Op {
     NfsArgop4::OP_LOOKUP(Lookup4Args { objname: name.as_bytes().to_vec().into() })
 }
 
-/// PUTFH.
+/// Makes PUTFH of a filehandle.
 pub(crate) fn put(handle: &[u8]) -> Op {
     NfsArgop4::OP_PUTFH(Putfh4Args { object: handle.to_vec().into() })
 }
@@ -87,43 +87,43 @@ fn mode() -> Fattr4<'static> {
     attributes::fattr4(&values.present(), &values)
 }
 
-/// How an OPEN creates.
+/// The create mode of an OPEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Creates {
-    /// It takes what is there.
+    /// Opens an existing file as well.
     Unchecked,
-    /// It must be new.
+    /// Fails if the name exists.
     Guarded,
-    /// It must be new, or made with this verifier.
+    /// Fails if the name exists, unless it was created with this verifier.
     Exclusive(u64),
 }
 
-/// share_access, with the delegation that the client wants, and share_deny.
+/// The share_access of an OPEN, with the wanted delegation, and its share_deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
-    /// READ 1, WRITE 2, and a want.
+    /// Access bits (READ 1, WRITE 2), and the wanted delegation.
     pub access: u32,
-    /// READ 1, WRITE 2.
+    /// Denied access bits (READ 1, WRITE 2).
     pub deny: u32,
 }
 
 impl Reservation {
-    /// For reading and writing, without a delegation; denies nothing.
+    /// Access for reading and writing, without a delegation or a denial.
     pub(crate) const PLAIN: Self = Self {
         access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
         deny: OPEN4_SHARE_DENY_NONE,
     };
 
-    /// The same for NFSv4.0, which has no wants.
+    /// The same for NFSv4.0, which has no wanted delegations.
     pub(crate) const V40: Self = Self { access: OPEN4_SHARE_ACCESS_BOTH, deny: OPEN4_SHARE_DENY_NONE };
 }
 
-/// OPEN of a name (section 18.16).
+/// Makes OPEN of a name (RFC 8881 section 18.16).
 pub(crate) fn open(name: &str, owner: &[u8], creates: Creates, reservation: Reservation) -> Op {
     NfsArgop4::OP_OPEN(open_of(name, owner, creates, reservation))
 }
 
-/// The arguments of OPEN of a name.
+/// Makes the arguments of OPEN of a name.
 pub(crate) fn open_of(
     name: &str,
     owner: &[u8],
@@ -141,12 +141,12 @@ pub(crate) fn open_of(
     open_with(owner, Openflag4::OPEN4_CREATE(how), claim, reservation)
 }
 
-/// OPEN that reclaims after a restart, with the delegation if there was one.
+/// Makes an OPEN that reclaims after a restart, with the type of its delegation.
 pub(crate) fn reclaim(owner: &[u8], reservation: Reservation, delegation: OpenDelegationType4) -> Op {
     NfsArgop4::OP_OPEN(reclaim_of(owner, reservation, delegation))
 }
 
-/// The arguments of OPEN that reclaims.
+/// Makes the arguments of an OPEN that reclaims.
 pub(crate) fn reclaim_of(
     owner: &[u8],
     reservation: Reservation,
@@ -172,44 +172,44 @@ fn open_with(
     }
 }
 
-/// MKDIR, as NFSv4 has it: CREATE (section 18.4).
+/// Makes CREATE of a directory (RFC 8881 section 18.4).
 pub(crate) fn mkdir(name: &str) -> Op {
     let objname = name.as_bytes().to_vec().into();
     NfsArgop4::OP_CREATE(Create4Args { objtype: Createtype4::NF4DIR, objname, createattrs: mode() })
 }
 
-/// REMOVE.
+/// Makes REMOVE of a name.
 pub(crate) fn remove(name: &str) -> Op {
     NfsArgop4::OP_REMOVE(Remove4Args { target: name.as_bytes().to_vec().into() })
 }
 
-/// RENAME.
+/// Makes RENAME from the saved to the current directory.
 pub(crate) fn rename(from: &str, to: &str) -> Op {
     let [oldname, newname] = [from, to].map(|name| name.as_bytes().to_vec().into());
     NfsArgop4::OP_RENAME(Rename4Args { oldname, newname })
 }
 
-/// LINK.
+/// Makes LINK of the saved object.
 pub(crate) fn link(name: &str) -> Op {
     NfsArgop4::OP_LINK(Link4Args { newname: name.as_bytes().to_vec().into() })
 }
 
-/// READ.
+/// Makes READ of a range.
 pub(crate) fn read(stateid: Stateid4, offset: u64, count: u32) -> Op {
     NfsArgop4::OP_READ(Read4Args { stateid, offset, count })
 }
 
-/// WRITE.
+/// Makes WRITE of data.
 pub(crate) fn write(stateid: Stateid4, offset: u64, data: Vec<u8>, stable: StableHow4) -> Op {
     NfsArgop4::OP_WRITE(Write4Args { stateid, offset, stable, data: data.into() })
 }
 
-/// COMMIT of the whole file.
+/// Makes COMMIT of the whole file.
 pub(crate) fn commit() -> Op {
     NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 })
 }
 
-/// The size that the last operation of a reply, a GETATTR, tells.
+/// Returns the size in the result of GETATTR, the last operation of a reply.
 pub(crate) fn size_of(reply: &Reply) -> Option<u64> {
     match reply.results.last() {
         Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) => {
@@ -219,7 +219,7 @@ pub(crate) fn size_of(reply: &Reply) -> Option<u64> {
     }
 }
 
-/// GETATTR of the size.
+/// Makes GETATTR of the size.
 pub(crate) fn getattr_size() -> Op {
     NfsArgop4::OP_GETATTR(Getattr4Args { attr_request: Bitmap4::of(&[FATTR4_SIZE]) })
 }

@@ -1,5 +1,4 @@
-//! A client at the level of the protocol: a session with slots, several connections, leases and
-//! recovery.
+//! A client of the protocol: a session with slots, several connections, leases and recovery.
 
 mod callbacks;
 mod calls;
@@ -29,15 +28,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use v40::V40State;
 
-/// How far a client is with its session.
+/// The state of a client's session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// It has none, or it was lost.
+    /// The client has no session, or has lost it.
     #[default]
     Broken,
-    /// It has a new one, and reclaims what it held.
+    /// The client has a new session, and reclaims its state.
     Reclaiming,
-    /// All may be done.
+    /// The client may make any call.
     Ready,
 }
 
@@ -60,20 +59,20 @@ struct State {
     /// Whether a task is creating a context.
     establishing: bool,
     clientid: u64,
-    /// Whether the server has answered RECLAIM_COMPLETE of this client id.
+    /// Whether this client ID has completed its reclaims.
     complete: bool,
-    /// When the last SEQUENCE that was answered had been called.
+    /// The time of the last call whose SEQUENCE has a reply.
     renewed: Duration,
-    /// The same at the time when the session broke.
+    /// The same when the session was lost.
     held_until_then: Duration,
     opens: BTreeMap<u64, Rc<RefCell<Open>>>,
     next_open: u64,
     delegations: Vec<ClientDelegation>,
-    /// Delegations that are to be returned, with the handles of their files.
+    /// Delegations to return, with the filehandles of their files.
     recalls: VecDeque<(Stateid4, Vec<u8>)>,
     /// Delegations that were recalled and returned before the reply to OPEN arrived.
     returned: Vec<Stateid4>,
-    /// Whether the server has revoked some.
+    /// Whether the server has revoked some delegations.
     revoked: bool,
     /// The NFSv4.0 side of the client.
     v40: V40State,
@@ -82,18 +81,18 @@ struct State {
 
 /// A client, from one restart of its machine to the next.
 pub(crate) struct Client {
-    /// Where it lives.
+    /// The world of the client.
     pub world: World,
-    /// Its number.
+    /// The number of the client.
     pub host: usize,
-    /// How often its machine has restarted.
+    /// The number of its machine's restarts.
     pub life: u32,
     state: RefCell<State>,
     rng: RefCell<Rng>,
 }
 
 impl Client {
-    /// Makes a client; it has no session yet.
+    /// Makes a client without a session.
     pub(crate) fn new(world: &World, host: usize, life: u32) -> Rc<Self> {
         let rng = world.lock().rng.split();
         let links = vec![None; world.lock().plan.connections];
@@ -106,7 +105,7 @@ impl Client {
         draw(&mut self.rng.borrow_mut())
     }
 
-    /// Keeps session and lease, until the client is told to end.
+    /// Keeps the session and its lease until the client ends.
     pub(crate) async fn manage(self: Rc<Self>) {
         loop {
             let (phase, renewed, finished) = {
@@ -122,7 +121,7 @@ impl Client {
             }
             let due = renewed + self.draw(|rng| rng.time(LEASE / 4, LEASE / 2));
             let now = self.world.now();
-            // Not `call`, which waits for a session: without this task there would never be one.
+            // `call` would wait for a session, which only this task creates.
             if now >= due && self.state.borrow().slots.iter().any(|slot| !slot.busy) {
                 let _ = self.call_now(Vec::new(), false).await;
                 continue;
@@ -135,7 +134,7 @@ impl Client {
         }
     }
 
-    /// The machine stops at once: what it held is no longer its own.
+    /// Stops the machine at once. The client can no longer be sure of its state.
     pub(crate) fn stop(&self) {
         let mut inner = self.world.lock();
         let until = self.sure_until(&inner);
@@ -154,15 +153,15 @@ impl Client {
         links.into_iter().for_each(|link| self.world.hang_up(link));
     }
 
-    /// Says how far it is, for who wonders why nothing goes on.
-    pub(crate) fn tell(&self) -> String {
+    /// Describes its state, for the report of a client that is stuck.
+    pub(crate) fn describe(&self) -> String {
         let state = self.state.borrow();
         let busy = state.slots.iter().filter(|slot| slot.busy).count();
         let (host, phase, opens) = (self.host, state.phase, state.opens.len());
         format!("client {host}: {phase:?}, {} calls, {busy} slots busy, {opens} opens", state.in_flight)
     }
 
-    /// Ends session and client, and tells whether the server let them go.
+    /// Destroys the session, the client ID and the security context.
     pub(crate) async fn finish(&self) {
         self.destroy().await;
         self.destroy_context().await;

@@ -1,5 +1,4 @@
-//! A new session after the old one was lost, and what is reclaimed with it (RFC 8881 sections 8.4
-//! and 8.5).
+//! New sessions after lost ones, and the reclaim of state (RFC 8881 sections 8.4 and 8.5).
 
 use super::{Client, Lost, Open, Phase, Slot, create_session, exchange_id};
 use crate::plan::GRACE;
@@ -9,9 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl Client {
-    /// Gets a session and reclaims, however often it takes.
+    /// Creates a session and reclaims, with as many attempts as it takes.
     pub(super) async fn recover(&self) {
-        // Calls of the old session end first: their outcome is unknown, and no slot is used twice.
+        // Calls of the old session end first, since the new one uses the same slots.
         self.world.until(|| self.state.borrow().in_flight == 0).await;
         while !self.try_to_recover().await {
             self.pause(10, 1000).await;
@@ -51,7 +50,7 @@ impl Client {
             Some(NfsResop4::OP_EXCHANGE_ID(ExchangeId4Res::NFS4_OK(ok))) => {
                 Some((ok.eir_clientid, ok.eir_sequenceid))
             }
-            _ => self.wonder("EXCHANGE_ID", reply.status, &[Nfsstat4::NFS4ERR_DELAY]),
+            _ => self.unexpected("EXCHANGE_ID", reply.status, &[Nfsstat4::NFS4ERR_DELAY]),
         }
     }
 
@@ -63,15 +62,14 @@ impl Client {
             if reply.status != Nfsstat4::NFS4ERR_DELAY {
                 break reply;
             }
-            // The same again: an earlier copy may have been carried out, and its session would
-            // stay.
+            // The same arguments again: the session of an executed copy would stay otherwise.
             self.pause(50, 500).await;
         };
         let Some(NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(ok))) = reply.results.first() else {
-            // The server restarted in between, or an answer to an earlier copy was lost with its
-            // client id.
+            // The server has restarted in between, or the reply to an earlier copy was lost with
+            // its client ID.
             let known = [Nfsstat4::NFS4ERR_STALE_CLIENTID];
-            return self.wonder::<()>("CREATE_SESSION", reply.status, &known).is_some();
+            return self.unexpected::<()>("CREATE_SESSION", reply.status, &known).is_some();
         };
         let mut state = self.state.borrow_mut();
         state.session = ok.csr_sessionid;
@@ -79,17 +77,17 @@ impl Client {
         true
     }
 
-    /// Complains of a status that is none of those that may come.
-    fn wonder<T>(&self, operation: &str, status: Nfsstat4, known: &[Nfsstat4]) -> Option<T> {
+    /// Reports a status that is not expected.
+    fn unexpected<T>(&self, operation: &str, status: Nfsstat4, known: &[Nfsstat4]) -> Option<T> {
         if !known.contains(&status) {
-            let what = format!("client {}: {operation} answers {}", self.host, status.name());
+            let detail = format!("client {}: {operation} answers {}", self.host, status.name());
             let now = self.world.now();
-            self.world.lock().history.complain("a client that keeps the rules gets a session", what, now);
+            self.world.lock().history.complain("a correct client gets a session", detail, now);
         }
         None
     }
 
-    /// Reclaims opens and locks, and says that this was all.
+    /// Reclaims opens and locks, and sends RECLAIM_COMPLETE.
     async fn reclaim(&self) -> Result<(), Lost> {
         let opens: Vec<Rc<RefCell<Open>>> = self.state.borrow().opens.values().cloned().collect();
         for open in opens {
@@ -111,7 +109,7 @@ impl Client {
                 }
                 Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
                 other => {
-                    let _: Option<()> = self.wonder("RECLAIM_COMPLETE", other, &[]);
+                    let _: Option<()> = self.unexpected("RECLAIM_COMPLETE", other, &[]);
                     return Err(Lost);
                 }
             }
@@ -159,9 +157,9 @@ impl Client {
     }
 
     /// Gives up an open that the server refuses to reclaim.
-    fn not_reclaimed(&self, open: &Rc<RefCell<Open>>, what: &str, status: Nfsstat4) {
+    fn not_reclaimed(&self, open: &Rc<RefCell<Open>>, detail: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
-        self.refused(open.borrow().file, renewed, what, status);
+        self.refused(open.borrow().file, renewed, detail, status);
         let mut inner = self.world.lock();
         let until = now.min(inner.history.lease_end(renewed));
         open.borrow_mut().lose(&mut inner, until);
@@ -169,25 +167,25 @@ impl Client {
         self.world.note(format_args!("client {} has lost an open: {}", self.host, status.name()));
     }
 
-    /// Complains of a refused reclaim. The server may refuse it if the lease was over before the
-    /// crash, or the grace period is. It may not know the file if no client has heard that it was
-    /// made.
-    pub(super) fn refused(&self, file: u64, renewed: Duration, what: &str, status: Nfsstat4) {
+    /// Reports a refused reclaim as a violation. The server may refuse it if the lease was over
+    /// before the crash, or the grace period is. It may not know a file if its creation was never
+    /// acknowledged.
+    pub(super) fn refused(&self, file: u64, renewed: Duration, detail: &str, status: Nfsstat4) {
         let mut inner = self.world.lock();
         let now = inner.now;
         let undone = status == Nfsstat4::NFS4ERR_STALE && !inner.history.stable_files.contains(&file);
         if !undone && inner.history.may_reclaim(renewed, now, GRACE) {
-            let what = format!(
-                "client {} may not reclaim an {what} that it held by a lease of {:.3}: {}",
+            let detail = format!(
+                "client {} may not reclaim an {detail} that it held by a lease of {:.3}: {}",
                 self.host,
                 renewed.as_secs_f64(),
                 status.name()
             );
-            inner.history.complain("a client in time reclaims what it held", what, now);
+            inner.history.complain("a client in time reclaims its state", detail, now);
         }
     }
 
-    /// DESTROY_SESSION and DESTROY_CLIENTID, at the end of all work.
+    /// Sends DESTROY_SESSION and DESTROY_CLIENTID, at the end of all work.
     pub(super) async fn destroy(&self) {
         let idle = || {
             let state = self.state.borrow();
@@ -205,7 +203,7 @@ impl Client {
             match reply.status {
                 Nfsstat4::NFS4_OK | Nfsstat4::NFS4ERR_BADSESSION => break,
                 Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
-                other => return self.wonder::<()>("DESTROY_SESSION", other, &[]).unwrap_or_default(),
+                other => return self.unexpected::<()>("DESTROY_SESSION", other, &[]).unwrap_or_default(),
             }
         }
         let last = NfsArgop4::OP_DESTROY_CLIENTID(DestroyClientid4Args { dca_clientid: clientid });
@@ -213,7 +211,7 @@ impl Client {
             match reply.status {
                 Nfsstat4::NFS4_OK | Nfsstat4::NFS4ERR_STALE_CLIENTID => break,
                 Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
-                other => return self.wonder::<()>("DESTROY_CLIENTID", other, &[]).unwrap_or_default(),
+                other => return self.unexpected::<()>("DESTROY_CLIENTID", other, &[]).unwrap_or_default(),
             }
         }
     }

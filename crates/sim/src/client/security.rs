@@ -39,7 +39,7 @@ pub(super) struct ClientContext {
 
 /// One transmission of a call, for the check of its reply.
 pub(super) struct Transmission {
-    /// The encoded call.
+    /// The encoded call, without a record mark.
     pub record: Vec<u8>,
     context: Option<(Rc<ClientContext>, u32)>,
 }
@@ -88,7 +88,7 @@ impl Client {
 
     /// Encodes a call for a connection, in a new context if there is none. `None` if that failed.
     ///
-    /// A transmission in a context takes a new sequence number, also when it repeats a call (section
+    /// A transmission in a context takes a new sequence number, even if it repeats a call (section
     /// 5.3.3.1).
     pub(super) async fn transmission(&self, connection: u64, call: &SimCall) -> Option<Transmission> {
         let Some(service) = self.service() else {
@@ -173,8 +173,8 @@ impl Client {
     }
 
     fn no_context<T>(&self, reply: String) -> Option<T> {
-        let (now, what) = (self.world.now(), format!("client {}: {reply}", self.host));
-        self.world.lock().history.complain("a client with a ticket gets a context", what, now);
+        let (now, detail) = (self.world.now(), format!("client {}: {reply}", self.host));
+        self.world.lock().history.complain("a client with a ticket gets a context", detail, now);
         None
     }
 

@@ -1,5 +1,5 @@
-//! Records that several clients append to one file, each under a lock of all of it: what a mail
-//! folder or a log is.
+//! Records that several clients append to one file, each under a lock of the whole file, as
+//! programs do with a mail folder or a log.
 
 use crate::client::{CELLS, Client, Lost, Open, commit, getattr_size, put, size_of, write};
 use crate::history::Append;
@@ -10,12 +10,12 @@ use std::rc::Rc;
 /// Bytes of a record: its number and its complement.
 pub(crate) const RECORD: usize = 16;
 
-/// The bytes of a record.
+/// Returns the bytes of a record.
 pub(crate) fn record(id: u64) -> Vec<u8> {
     [id.to_be_bytes(), (!id).to_be_bytes()].concat()
 }
 
-/// The numbers of the records of a file; `None` for what is none.
+/// Returns the numbers of a file's records; `None` for bytes that are no record.
 pub(crate) fn records(content: &[u8]) -> Vec<Option<u64>> {
     let id = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.get(..8)?.try_into().ok()?));
     content.chunks(RECORD).map(|bytes| id(bytes).filter(|id| record(*id) == bytes)).collect()
@@ -78,8 +78,8 @@ async fn put_record(client: &Rc<Client>, open: &Rc<RefCell<Open>>, size: u64, id
         if !is_locked(open) {
             return Err(Lost);
         }
-        // After a restart the write is said again, to the same place: nobody else can have had the
-        // lock.
+        // After a restart the write is repeated at the same offset: no other client can have had
+        // the lock.
         let Ok(reply) = client.with(open, true, operations).await else { continue };
         let Some(NfsResop4::OP_WRITE(Write4Res::NFS4_OK(written))) =
             reply.as_ref().and_then(|reply| reply.results.last())

@@ -1,4 +1,4 @@
-//! Data: each client writes a file of its own, block by block, and reads those of others.
+//! Data: each client writes a file of its own, block by block, and reads the files of others.
 
 use crate::client::{Client, Lost, Open, Reply, commit, put, read, write};
 use crate::history::{ReadOp, WriteOp};
@@ -7,34 +7,34 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Bytes of a block: all of them say which write it was.
+/// Bytes of a block, which the number of its write fills.
 pub(crate) const BLOCK: usize = 64;
 /// Blocks of a file.
 pub(crate) const BLOCKS: usize = 10;
 
-/// The bytes of a block.
+/// Returns the bytes of a block.
 pub(crate) fn block(id: u64) -> Vec<u8> {
     id.to_be_bytes().repeat(BLOCK / 8)
 }
 
-/// Which write a block's bytes are of: 0 where nothing was written, `None` where they are of no one
-/// write.
+/// Returns the number of the write that fills a block: 0 for an unwritten block, `None` if there is
+/// no single one.
 pub(crate) fn id_of(bytes: &[u8]) -> Option<u64> {
     let mut words = bytes.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes));
     let first = words.next()??;
     words.all(|word| word == Some(first)).then_some(first)
 }
 
-/// Stands for the verifier of a write that nobody has answered.
+/// The write verifier of a write without a reply.
 const UNKNOWN: Verifier4 = [0xff; 8];
 
-/// What a writer knows of its file.
+/// A writer's view of its file.
 struct Writer {
     client: Rc<Client>,
     file: u64,
     open: Rc<RefCell<Open>>,
-    /// Writes that are not known to be on stable storage: the place in the history, by block, with
-    /// the verifier.
+    /// Writes that may not be on stable storage, by block: the place in the history, and the
+    /// verifier.
     loose: BTreeMap<usize, (usize, Verifier4)>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn work(client: Rc<Client>) {
     client.close(writer.open).await;
 }
 
-/// Opens a file, however often it takes.
+/// Opens a file, with many attempts.
 async fn reopen(client: &Rc<Client>, name: &str) -> Option<Rc<RefCell<Open>>> {
     for _ in 0..100 {
         if let Ok(open) = client.open("d", name, 1).await {
@@ -108,12 +108,11 @@ impl Writer {
         self.send(at, stable).await;
     }
 
-    /// Sends a write until it is answered, or the open is lost: then it is sent again by a later
-    /// commit.
+    /// Sends a write until it has a reply. If the open is lost, a later commit sends it again.
     async fn send(&mut self, at: usize, stable: StableHow4) {
         let Some(op) = self.client.world.lock().history.writes.get(at).cloned() else { return };
         let (start, count) = op.blocks;
-        // Until it is answered nobody knows where it is.
+        // Without a reply it may be in memory, on the disk, or nowhere.
         self.loose.extend((start..start + count).map(|block| (block, (at, UNKNOWN))));
         let data = block(op.id).repeat(count);
         loop {
@@ -139,7 +138,7 @@ impl Writer {
         } else {
             self.loose.retain(|block, _| !(start..start + count).contains(block));
         }
-        // Of a write that is sent again block by block all have to be there.
+        // A write that is repeated block by block is complete when all its blocks are.
         let mut left = self.loose.values().filter(|(of, _)| *of == at).peekable();
         let durable = left.peek().is_none();
         let acked = left.all(|(_, verifier)| *verifier != UNKNOWN);
@@ -153,7 +152,8 @@ impl Writer {
         }
     }
 
-    /// COMMIT; what was written under another verifier is sent again (RFC 8881 section 18.3.3).
+    /// Sends COMMIT, and repeats the writes that were made under another verifier (RFC 8881 section
+    /// 18.3.3).
     async fn commit(&mut self) {
         let reply = self.client.with(&self.open, false, |open| vec![put(&open.handle), commit()]).await;
         let Ok(Some(reply)) = reply else { return };
@@ -170,7 +170,7 @@ impl Writer {
             lost.sort_unstable();
             lost.dedup();
             for (at, _) in self.loose.values().filter(|(at, _)| !lost.contains(at)) {
-                // Of a write that was in part written over the rest counts.
+                // Of a partly overwritten write, the rest counts.
                 inner.history.writes[*at].durable.get_or_insert(now);
             }
         }
@@ -180,7 +180,7 @@ impl Writer {
         }
     }
 
-    /// Sends those blocks of a write again that no later write has written over.
+    /// Sends the blocks of a write again that no later write has overwritten.
     async fn send_again(&mut self, at: usize) {
         let blocks: Vec<usize> =
             self.loose.iter().filter(|(_, (of, _))| *of == at).map(|(block, _)| *block).collect();
@@ -206,7 +206,7 @@ impl Writer {
     }
 }
 
-/// Reads some blocks.
+/// Reads all blocks of a file into the history.
 async fn look(client: &Rc<Client>, open: &Rc<RefCell<Open>>) {
     let begin = client.world.now();
     let operations = |open: &Open| vec![put(&open.handle), read(open.stateid, 0, (BLOCKS * BLOCK) as u32)];

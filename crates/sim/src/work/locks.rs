@@ -1,4 +1,4 @@
-//! Byte-range locks, that several clients want at once.
+//! Byte-range locks that several clients want at once.
 
 use crate::client::{CELLS, Client, Lost};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub(crate) async fn work(client: Rc<Client>) {
         let (start, length, write, steps) = client
             .draw(|rng| (rng.below(CELLS), rng.between(1, CELLS / 2), rng.one_in(2), rng.between(1, 4)));
         for step in 0..steps {
-            // Upgrades, downgrades, splits and merges come of ranges that overlap.
+            // Overlapping ranges cause upgrades, downgrades, splits and merges.
             let shift = step % 3;
             if client.lock(&file, write ^ (step == 2), (start + shift).min(CELLS - 1), length).await.is_err()
             {

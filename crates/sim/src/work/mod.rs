@@ -1,4 +1,4 @@
-//! What the clients do.
+//! The workers of the clients.
 
 pub(crate) mod appends;
 pub(crate) mod data;
@@ -11,7 +11,7 @@ pub(crate) mod v40;
 use crate::client::Client;
 use std::rc::Rc;
 
-/// The directories and files that are there from the beginning.
+/// Lists the directories and files that exist from the beginning.
 pub(crate) fn paths(clients: usize) -> Vec<String> {
     let private = (0..clients).map(|client| format!("p{client}/"));
     let mut paths: Vec<String> = private.collect();
@@ -20,7 +20,7 @@ pub(crate) fn paths(clients: usize) -> Vec<String> {
     paths
 }
 
-/// Waits between two rounds: mostly shortly, sometimes as long as faults take to build up.
+/// Waits between two rounds: mostly briefly, sometimes as long as a lease.
 async fn think(client: &Rc<Client>) {
     let long = client.draw(|rng| rng.one_in(6));
     client.pause(0, if long { 20_000 } else { 1500 }).await;

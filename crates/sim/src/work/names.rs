@@ -1,5 +1,5 @@
-//! Names: made, looked up, renamed and removed, in a directory of the client's own and in one that
-//! all share.
+//! Names: created, looked up, renamed and removed, in a directory of the client's own and in a
+//! shared one.
 
 use crate::client::{
     Client, Creates, Lost, Op, Reply, Reservation, at, link, lookup, mkdir, open, put, remove, rename,
@@ -22,8 +22,8 @@ pub(crate) async fn work(client: Rc<Client>) {
         match act {
             0..3 => create(&client, &directory, &name, shared).await,
             3 => make(&client, &directory, &name, |name| vec![mkdir(name)]).await,
-            // Names of one file are not renamed to each other, which would do nothing (RFC 8881
-            // section 18.26.3).
+            // Hard links of one file are not renamed to each other, which would have no effect (RFC
+            // 8881 section 18.26.3).
             4 if shared => make(&client, &directory, &format!("k{name}"), link_of_old).await,
             5 if shared => take(&client, &directory, &format!("k{name}")).await,
             4..7 => take(&client, &directory, &name).await,
@@ -34,7 +34,7 @@ pub(crate) async fn work(client: Rc<Client>) {
     }
 }
 
-/// Notes the call of an operation and returns its place.
+/// Notes the call of an operation, and returns its place in the history.
 pub(super) fn begin(client: &Client, directory: &str, name: &str, act: Act) -> usize {
     let begin = client.world.now();
     let path = format!("{directory}/{name}");
@@ -44,7 +44,7 @@ pub(super) fn begin(client: &Client, directory: &str, name: &str, act: Act) -> u
     inner.history.names.len() - 1
 }
 
-/// Notes the answer to an operation.
+/// Notes the reply to an operation.
 pub(super) fn end(client: &Client, at: usize, done: bool) {
     let now = client.world.now();
     if let Some(op) = client.world.lock().history.names.get_mut(at) {
@@ -52,7 +52,7 @@ pub(super) fn end(client: &Client, at: usize, done: bool) {
     }
 }
 
-/// The operation can have done nothing.
+/// Notes that an operation has had no effect.
 pub(super) fn forget(client: &Client, at: usize) {
     let now = client.world.now();
     if let Some(op) = client.world.lock().history.names.get_mut(at) {
@@ -60,13 +60,14 @@ pub(super) fn forget(client: &Client, at: usize) {
     }
 }
 
-/// Notes what a status says; `fails` is the one that says that the name was, or was not, there.
+/// Notes the outcome of an operation by its status. `fails` is the status for a name that exists,
+/// or does not.
 fn answered(client: &Client, at: usize, reply: &Reply, fails: Nfsstat4) {
     match reply.status {
         Nfsstat4::NFS4_OK => end(client, at, true),
         status if status == fails => end(client, at, false),
         status => {
-            client.complain("an operation on a name succeeds or says why not", status);
+            client.complain("an operation on a name has an expected status", status);
             forget(client, at);
         }
     }
@@ -94,7 +95,7 @@ async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) 
             Ok(reply) => match opened(&reply) {
                 Some(stateid) => {
                     end(client, place, true);
-                    // The CLOSE may have been put off.
+                    // CLOSE may have got NFS4ERR_DELAY.
                     if let (Some(handle), true) = (reply.handle(), is_later(&reply)) {
                         let _ = client.run(true, || vec![put(&handle), close(stateid)]).await;
                     }
@@ -102,7 +103,8 @@ async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) 
                 }
                 None => return answered(client, place, &reply, Nfsstat4::NFS4ERR_EXIST),
             },
-            // Where nobody else removes it, an exclusive create may be said again after a restart.
+            // If no other client removes the name, an exclusive create can be repeated after a
+            // restart.
             Err(Lost) => {
                 client.world.lock().history.lose(place);
                 if shared || !exclusive {
@@ -117,7 +119,7 @@ fn is_later(reply: &Reply) -> bool {
     matches!(reply.status, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE)
 }
 
-/// The stateid of an OPEN that was done.
+/// Returns the stateid of a successful OPEN.
 fn opened(reply: &Reply) -> Option<Stateid4> {
     reply.results.iter().find_map(|result| match result {
         NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok.stateid),
@@ -135,7 +137,7 @@ async fn make(client: &Rc<Client>, directory: &str, name: &str, how: fn(&str) ->
     }
 }
 
-/// LINK of a file that is always there, in the current directory.
+/// Makes the operations of LINK for a file that always exists.
 fn link_of_old(name: &str) -> Vec<Op> {
     [lookup("old"), NfsArgop4::OP_SAVEFH].into_iter().chain(at("s")).chain([link(name)]).collect()
 }
@@ -171,13 +173,13 @@ async fn move_name(client: &Rc<Client>, directory: &str, from: &str, to: &str) {
             end(client, source, false);
             forget(client, target);
         }
-        // A directory and a file do not take each other's place.
+        // A directory and a file do not replace each other.
         Nfsstat4::NFS4ERR_EXIST | Nfsstat4::NFS4ERR_NOTDIR | Nfsstat4::NFS4ERR_ISDIR => {
             forget(client, source);
             forget(client, target);
         }
         status => {
-            client.complain("an operation on a name succeeds or says why not", status);
+            client.complain("an operation on a name has an expected status", status);
             forget(client, source);
             forget(client, target);
         }

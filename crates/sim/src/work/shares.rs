@@ -1,4 +1,4 @@
-//! Opens that deny, with and without delegations, of files that several clients want at once.
+//! Opens with share_deny, with and without delegations, of files that several clients want at once.
 
 use crate::client::{Client, Reservation, at, getattr_size, lookup, size_of};
 use crate::history::SizeLook;
@@ -6,7 +6,7 @@ use crate::trace::digest;
 use nfs4::*;
 use std::rc::Rc;
 
-/// The files of this worker, in a directory of their own.
+/// The files of this worker, in their own directory.
 pub(crate) const FILES: [&str; 2] = ["x0", "x1"];
 
 /// Delegations that an OPEN may want.
@@ -43,13 +43,13 @@ pub(crate) async fn work(client: Rc<Client>) {
     client.return_all().await;
 }
 
-/// Asks for the size of a file, which the holder of a write delegation may have changed.
+/// Reads the size of a file, which the holder of a write delegation may have changed.
 async fn look(client: &Rc<Client>, name: &str) {
     let begin = client.world.now();
     let operations = || at("x").into_iter().chain([lookup(name), getattr_size()]).collect();
     let Ok(reply) = client.run(false, operations).await else { return };
     let Some(size) = size_of(&reply) else {
-        return client.complain("a file that everybody may read has a size", reply.status);
+        return client.complain("a readable file has a size", reply.status);
     };
     let mut inner = client.world.lock();
     let (end, file) = (inner.now, digest(format!("x/{name}").as_bytes()));

@@ -43,7 +43,7 @@ impl LockFile40 {
         (locktype, start as u64, length as u64)
     }
 
-    /// The arguments of LOCK with the next sequence numbers.
+    /// Makes a LOCK with the next sequence numbers.
     fn lock(&self, client: &SimClient40, range: (bool, usize, usize), reclaim: bool) -> Op {
         let (locktype, offset, length) = Self::range(range.0, range.1, range.2);
         let lock_seqid = self.seqid.wrapping_add(1);
@@ -138,7 +138,7 @@ impl SimClient40 {
         }
     }
 
-    /// Renews the lease.
+    /// Renews the lease, or recovers if the server does not know the client.
     pub(crate) async fn renew(&mut self, file: &mut LockFile40) {
         let called = self.client.world.now();
         let renew = NfsArgop4::OP_RENEW(Renew4Args { clientid: self.clientid });
@@ -179,8 +179,8 @@ impl SimClient40 {
         None
     }
 
-    /// Makes one call of a lock-owner and counts it, unless the server did not. The first LOCK is in
-    /// the sequence of the open-owner (RFC 7530 section 9.1.7).
+    /// Makes one call of a lock-owner and counts it, unless the server did not. The first LOCK is
+    /// in the sequence of the open-owner (RFC 7530 section 9.1.7).
     async fn try_lock(&mut self, file: &mut LockFile40, operation: Op) -> Option<Reply> {
         let called = self.client.world.now();
         let is_first = file.locker.is_none();
@@ -215,14 +215,14 @@ impl SimClient40 {
         self.client.state.borrow_mut().v40.recovering = None;
     }
 
-    /// Complains if the server drops a client that has a lease and was not crashed.
+    /// Reports a violation if the server drops a client during its lease, without a crash.
     fn check_loss(&self, status: Nfsstat4) {
         let mut inner = self.client.world.lock();
         let (now, renewed) = (inner.now, self.client.state.borrow().v40.renewed);
         let crashed = inner.history.crashes.iter().any(|at| *at >= renewed);
         if !crashed && now < inner.history.lease_end(renewed) {
-            let what = format!("client {} of NFSv4.0: {}", self.client.host, status.name());
-            inner.history.complain("a client with a lease keeps its locks", what, now);
+            let detail = format!("client {} of NFSv4.0: {}", self.client.host, status.name());
+            inner.history.complain("a client with a lease keeps its locks", detail, now);
         }
     }
 

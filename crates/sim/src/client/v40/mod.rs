@@ -46,7 +46,7 @@ impl V40State {
 pub(crate) enum Opened40 {
     /// The file is open.
     Open {
-        /// Its filehandle.
+        /// The filehandle of the file.
         handle: Vec<u8>,
         /// The stateid of the open.
         stateid: Stateid4,
@@ -55,7 +55,8 @@ pub(crate) enum Opened40 {
     },
     /// The server answered with this status, and has executed nothing.
     Failed(Nfsstat4),
-    /// Nothing is known: the server has forgotten the client, or may have executed a late copy.
+    /// The outcome is unknown: the server has forgotten the client, or may have executed a late
+    /// copy.
     Unknown,
 }
 
@@ -66,8 +67,7 @@ impl SimClient40 {
         Self { client, clientid: 0, seqid, confirmed: false, lock_owners: 0 }
     }
 
-    /// Makes a call. The same record goes out again after each cut connection, until it is
-    /// answered.
+    /// Makes a call, and repeats it after each lost connection until it has a reply.
     async fn call(&self, operations: &[Op]) -> Option<Reply> {
         let (client, xid) = (&self.client, self.client.world.xid());
         client.world.note(format_args!("client {} calls {xid} (4.0): {}", client.host, names(operations)));
@@ -116,15 +116,15 @@ impl SimClient40 {
         }
     }
 
-    /// Complains of a status that is not expected.
+    /// Reports a status that is not expected.
     fn expect(&self, operation: &str, reply: Option<&Reply>, known: &[Nfsstat4]) {
         let Some(status) = reply.map(|reply| reply.status).filter(|status| !known.contains(status)) else {
             return;
         };
-        let what = format!("client {}: {operation} of NFSv4.0 answers {}", self.client.host, status.name());
+        let detail = format!("client {}: {operation} of NFSv4.0 answers {}", self.client.host, status.name());
         let now = self.client.world.now();
-        let property = "an NFSv4.0 client that keeps the rules keeps its owner";
-        self.client.world.lock().history.complain(property, what, now);
+        let property = "a correct NFSv4.0 client keeps its owner";
+        self.client.world.lock().history.complain(property, detail, now);
     }
 
     /// Counts a request of the open-owner, unless the server did not.
@@ -140,12 +140,12 @@ impl SimClient40 {
         state.v40.renewed = state.v40.renewed.max(called);
     }
 
-    /// The name of the open-owner.
+    /// Returns the name of the open-owner.
     fn owner(&self) -> Vec<u8> {
         format!("owner {} {}", self.client.host, self.client.life).into_bytes()
     }
 
-    /// An OPEN that reclaims a file, with the next sequence number.
+    /// Makes an OPEN that reclaims a file, with the next sequence number.
     fn reclaim_arguments(&self) -> Op {
         let reservation = Reservation::V40;
         let none = OpenDelegationType4::OPEN_DELEGATE_NONE;
@@ -209,7 +209,7 @@ impl SimClient40 {
         }
     }
 
-    /// OPEN_CONFIRM (RFC 7530 section 16.18).
+    /// Confirms the open-owner with OPEN_CONFIRM (RFC 7530 section 16.18).
     async fn confirm(&mut self, handle: &[u8], open_stateid: Stateid4) -> Stateid4 {
         let reply = self
             .sequenced(handle, |seqid| NfsArgop4::OP_OPEN_CONFIRM(OpenConfirm4Args { open_stateid, seqid }));
@@ -219,7 +219,7 @@ impl SimClient40 {
         }
     }
 
-    /// Closes a file.
+    /// Closes an open file.
     pub(crate) async fn close(&mut self, handle: &[u8], open_stateid: Stateid4) {
         self.sequenced(handle, |seqid| NfsArgop4::OP_CLOSE(Close4Args { seqid, open_stateid })).await;
     }
