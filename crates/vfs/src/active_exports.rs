@@ -1,8 +1,9 @@
 //! The active exports, which a reload replaces.
 
 use crate::ExportTable;
+use arc_swap::ArcSwap;
 use std::sync::{
-    Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
@@ -12,27 +13,12 @@ const COPIES: usize = 16;
 /// The table in force; a reload replaces it while requests under way keep the one they took.
 ///
 /// Each request takes a snapshot, and counts the exports that it touches up and down. So that
-/// threads do not meet at one lock and at the same counters, there are copies of the table, each
-/// with exports of its own, and a thread always uses the same one.
+/// threads do not meet at the same counters, there are copies of the table, each with exports of
+/// its own, and a thread always uses the same one.
 #[derive(Debug)]
-pub struct Exports {
-    copies: [TableCopy; COPIES],
-}
+pub struct Exports(ArcSwap<TableCopies>);
 
-/// A copy has cache lines of its own.
-#[derive(Debug)]
-#[repr(align(64))]
-struct TableCopy(RwLock<Arc<ExportTable>>);
-
-impl TableCopy {
-    fn read(&self) -> RwLockReadGuard<'_, Arc<ExportTable>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Arc<ExportTable>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+type TableCopies = [Arc<ExportTable>; COPIES];
 
 /// Numbers threads as they come.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -41,23 +27,25 @@ thread_local! {
     static COPY: usize = THREADS.fetch_add(1, Relaxed) % COPIES;
 }
 
+fn copies(table: &ExportTable) -> Arc<TableCopies> {
+    Arc::new(std::array::from_fn(|_| Arc::new(table.copy())))
+}
+
 impl Exports {
     /// Puts the first table in force.
     pub fn new(table: ExportTable) -> Self {
-        Self { copies: std::array::from_fn(|_| TableCopy(RwLock::new(Arc::new(table.copy())))) }
+        Self(ArcSwap::new(copies(&table)))
     }
 
     /// Returns the table in force now.
     pub fn snapshot(&self) -> Arc<ExportTable> {
         // The number is below COPIES.
-        Arc::clone(&self.copies[COPY.with(|copy| *copy)].read())
+        Arc::clone(&self.0.load()[COPY.with(|copy| *copy)])
     }
 
     /// Puts another table in force for all threads at once and returns the former.
     pub fn replace(&self, table: ExportTable) -> Arc<ExportTable> {
-        let mut all = self.copies.each_ref().map(TableCopy::write);
-        let former = Arc::clone(&all[0]);
-        all.iter_mut().for_each(|current| **current = Arc::new(table.copy()));
-        former
+        let former = self.0.swap(copies(&table));
+        Arc::clone(&former[0])
     }
 }
