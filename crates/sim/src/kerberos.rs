@@ -98,13 +98,13 @@ impl ContextAcceptor for SimRealm {
 }
 
 /// The accounts of the site, mapped as the program maps them.
-pub(crate) struct Accounts {
+pub(crate) struct UserMap {
     mapper: Mapper,
     /// A deliberate fault: all principals get the account of this one, the first.
     shared: Option<Mutex<Option<String>>>,
 }
 
-impl Accounts {
+impl UserMap {
     /// Makes one account for each client. `shares` builds in a fault: all principals get the
     /// account of the first one.
     pub(crate) fn new(clients: usize, shares: bool) -> Self {
@@ -115,7 +115,7 @@ impl Accounts {
     }
 }
 
-impl Identities for Accounts {
+impl Identities for UserMap {
     fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError> {
         let Some(shared) = &self.shared else { return self.mapper.principal(principal, now) };
         let mut first = shared.lock().unwrap_or_else(PoisonError::into_inner);

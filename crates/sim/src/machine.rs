@@ -3,7 +3,7 @@
 
 use crate::disk::{Disk, Fuse};
 use crate::journal::Journal;
-use crate::kerberos::{self, Accounts, SimRealm};
+use crate::kerberos::{self, SimRealm, UserMap};
 use crate::mutation::Mutation;
 use crate::plan::{self, Plan};
 use crate::rng::Rng;
@@ -175,7 +175,7 @@ impl Machine {
         let mut order = self.rng.split();
         let refuses = if self.plan.slow_disk { REFUSES_ONE_IN } else { 0 };
         let executor = Deterministic::new(move |end| order.below(end), refuses);
-        let accounts = Accounts::new(self.plan.clients, self.plan.mutation == Mutation::PrincipalIgnored);
+        let accounts = UserMap::new(self.plan.clients, self.plan.mutation == Mutation::PrincipalIgnored);
         let window = RpcsecLimits { window_size: self.plan.window, ..RpcsecLimits::default() };
         let service = Builder::new(exports.clone(), start, environment)
             .config(NfsConfig { limits, ..NfsConfig::default() })

@@ -223,8 +223,8 @@ fn what_nobody_has_room_for_is_answered_with_delay_and_its_slot_goes_on() // RFC
 }
 
 #[test]
-fn a_sequenced_request_without_room_gets_no_reply_and_its_number_stays_unused() // RFC 7530 section 9.1.7
-{
+// RFC 7530 section 9.1.7
+fn a_sequenced_request_without_room_gets_no_reply_and_its_number_stays_unused() {
     let site = Site::new();
     let (client, ..) = site.client();
     let owner = Client40::new(&site.server);

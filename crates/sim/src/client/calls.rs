@@ -1,7 +1,7 @@
 //! One call on a slot, repeated on other connections until it has a reply (RFC 8881 section
 //! 2.10.6).
 
-use super::security::{Received, SimCall};
+use super::security::{OpenedReply, SimCall};
 use super::{Client, Op, Phase, Slot};
 use crate::trace::digest;
 use nfs4::{Compound4Res, Getfh4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Sequence4Args, Sequence4Res};
@@ -172,9 +172,9 @@ impl Client {
                 continue;
             };
             let reply = match self.receive(&sent, &record) {
-                Received::ContextGone => continue,
-                Received::Results(results) => Reply::parse(&results),
-                Received::Wrong => None,
+                OpenedReply::ContextGone => continue,
+                OpenedReply::Results(results) => Reply::parse(&results),
+                OpenedReply::Wrong => None,
             };
             if reply.is_none() {
                 let detail = format!("client {} gets the record {:016x}", self.host, digest(&record));

@@ -21,7 +21,7 @@ use crate::rng::Rng;
 use crate::world::World;
 use delegations::ClientDelegation;
 use nfs4::{Sessionid4, Stateid4};
-use security::ClientContext;
+use security::InitiatorContext;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -55,7 +55,7 @@ struct State {
     in_flight: usize,
     links: Vec<Option<u64>>,
     /// The security context of the next calls.
-    context: Option<Rc<ClientContext>>,
+    context: Option<Rc<InitiatorContext>>,
     /// Whether a task is creating a context.
     establishing: bool,
     clientid: u64,

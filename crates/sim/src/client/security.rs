@@ -27,7 +27,7 @@ impl SimCall {
 }
 
 /// A context as its client keeps it.
-pub(super) struct ClientContext {
+pub(super) struct InitiatorContext {
     keys: ContextKeys,
     handle: Vec<u8>,
     service: RpcGssServiceT,
@@ -41,7 +41,7 @@ pub(super) struct ClientContext {
 pub(super) struct Transmission {
     /// The encoded call, without a record mark.
     pub record: Vec<u8>,
-    context: Option<(Rc<ClientContext>, u32)>,
+    context: Option<(Rc<InitiatorContext>, u32)>,
 }
 
 impl Transmission {
@@ -54,7 +54,7 @@ impl Transmission {
 }
 
 /// The meaning of a reply record.
-pub(super) enum Received {
+pub(super) enum OpenedReply {
     /// The results of the call.
     Results(Vec<u8>),
     /// The server does not know the context: send the call again with another one (section
@@ -64,7 +64,7 @@ pub(super) enum Received {
     Wrong,
 }
 
-impl ClientContext {
+impl InitiatorContext {
     fn message(&self, sequence: u32) -> GssMessage<'_> {
         GssMessage { keys: &self.keys, service: self.service, sequence }
     }
@@ -103,11 +103,11 @@ impl Client {
     }
 
     /// Checks a reply, and forgets the context if the server does not know it.
-    pub(super) fn receive(&self, sent: &Transmission, record: &[u8]) -> Received {
+    pub(super) fn receive(&self, sent: &Transmission, record: &[u8]) -> OpenedReply {
         use AuthStat::{RPCSEC_GSS_CREDPROBLEM, RPCSEC_GSS_CTXPROBLEM};
         match ReplyHeader::parse(record) {
             Ok(ReplyHeader::Accepted { status: Accepted::Success, results_at, verifier, .. }) => {
-                sent.results(record, results_at, &verifier).map_or(Received::Wrong, Received::Results)
+                sent.results(record, results_at, &verifier).map_or(OpenedReply::Wrong, OpenedReply::Results)
             }
             Ok(ReplyHeader::Denied {
                 why: Denied::Auth(RPCSEC_GSS_CREDPROBLEM | RPCSEC_GSS_CTXPROBLEM),
@@ -115,15 +115,15 @@ impl Client {
             }) => match &sent.context {
                 Some((context, _)) => {
                     self.forget_context(context);
-                    Received::ContextGone
+                    OpenedReply::ContextGone
                 }
-                None => Received::Wrong,
+                None => OpenedReply::Wrong,
             },
-            _ => Received::Wrong,
+            _ => OpenedReply::Wrong,
         }
     }
 
-    fn forget_context(&self, gone: &Rc<ClientContext>) {
+    fn forget_context(&self, gone: &Rc<InitiatorContext>) {
         let mut state = self.state.borrow_mut();
         if state.context.as_ref().is_some_and(|context| Rc::ptr_eq(context, gone)) {
             state.context = None;
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// Returns the context of all calls. One task creates it while the others wait.
-    async fn context(&self, connection: u64, service: RpcGssServiceT) -> Option<Rc<ClientContext>> {
+    async fn context(&self, connection: u64, service: RpcGssServiceT) -> Option<Rc<InitiatorContext>> {
         self.world.until(|| !self.state.borrow().establishing).await;
         if let Some(context) = &self.state.borrow().context {
             return Some(context.clone());
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Creates a context (section 5.2.2). `None` if the connection failed or the server is busy.
-    async fn establish(&self, connection: u64, service: RpcGssServiceT) -> Option<ClientContext> {
+    async fn establish(&self, connection: u64, service: RpcGssServiceT) -> Option<InitiatorContext> {
         let (number, stride) = self.draw(|rng| (rng.next(), [1, 1, 5][rng.below(3)]));
         let realm = self.world.lock().realm.clone();
         let ticket = realm.ticket(&kerberos::principal(self.host), number);
@@ -169,7 +169,7 @@ impl Client {
             return self.no_context(format!("{result:?}"));
         }
         let (handle, next) = (result.handle.to_vec(), Cell::new(1));
-        Some(ClientContext { keys, handle, service, next, stride })
+        Some(InitiatorContext { keys, handle, service, next, stride })
     }
 
     fn no_context<T>(&self, reply: String) -> Option<T> {
