@@ -6,6 +6,7 @@
 //! stops.
 
 use crate::Copies;
+use crate::clients::ClientState;
 use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
@@ -233,8 +234,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
             }
         });
         cancelled.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))?;
-        client_state.copies.remove(&key);
-        self.remove_copy(key);
+        self.remove_copy(&mut client_state, key);
         Ok(())
     }
 
@@ -260,9 +260,7 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         let Ok(record) = self.state.client(client) else { return };
         let held = &mut Held::nothing();
         let mut client_state = record.lock_any(held);
-        if client_state.copies.remove(&copy.0) {
-            self.remove_copy(copy.0);
-        }
+        self.remove_copy(&mut client_state, copy.0);
     }
 
     /// Returns the callbacks of ended copies that their clients have not answered.
@@ -278,9 +276,9 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         tasks
     }
 
-    /// Forgets a copy; the caller holds its client's state and has removed the copy from it.
-    pub(crate) fn remove_copy(&self, key: SlabKey) {
-        if self.state.copies.table.remove(key).is_some() {
+    /// Forgets a copy, if it is one of the client with this state.
+    pub(crate) fn remove_copy(&self, client_state: &mut ClientState, key: SlabKey) {
+        if client_state.copies.remove(&key) && self.state.copies.table.remove(key).is_some() {
             self.state.copies.count.fetch_sub(1, Relaxed);
         }
     }

@@ -63,8 +63,7 @@ impl<F> FileState<F> {
 /// The files of one stripe.
 pub(crate) type FilesOfStripe<F> = HashMap<F, FileState<F>, Keyed>;
 
-/// All files with state, in stripes by name. A thread that changes shares or ranges of a file holds
-/// its stripe, and took the state of the client before it.
+/// All files with state, in stripes by name.
 #[derive(Debug)]
 pub(crate) struct Files<F> {
     stripes: Stripes<Ordered<RwLock<FilesOfStripe<F>>, FileLevel>>,

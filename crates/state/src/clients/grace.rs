@@ -138,7 +138,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
                 Err(Nfsstat4::NFS4ERR_NO_GRACE)
             }
             Some(registry) if registry.may_reclaim(client) => {
-                self.extend_grace(now);
+                self.extend_grace(registry, now);
                 Ok(())
             }
             Some(registry) if registry.is_impostor(client) => Err(Nfsstat4::NFS4ERR_NO_GRACE),
@@ -147,8 +147,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     }
 
     /// Extends the grace period for clients that are still reclaiming: with many clients some come
-    /// late. The caller holds the registry.
-    fn extend_grace(&self, now: Duration) {
+    /// late.
+    fn extend_grace(&self, _registry: &Registry, now: Duration) {
         let until = nanoseconds(now.saturating_add(RECLAIM_PAUSE_MAX)).min(self.state.grace.latest);
         if until > self.state.grace.until.load(Acquire) {
             self.state.grace.until.store(until, Release);

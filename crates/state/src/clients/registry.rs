@@ -245,9 +245,9 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         self.state.v40().forget_client_40(record, &client_state);
         self.state.opens().remove_opens(&mut client_state, effects);
         self.state.delegations().remove_delegations(record, &mut client_state, effects);
-        std::mem::take(&mut client_state.copies)
-            .into_iter()
-            .for_each(|key| self.state.copies().remove_copy(key));
+        for key in client_state.copies.clone() {
+            self.state.copies().remove_copy(&mut client_state, key);
+        }
         client_state.closed = true;
         drop(client_state);
         registry.by_id.remove(&record.id);

@@ -69,9 +69,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.count.load(Relaxed) > 0
     }
 
-    /// Recalls the delegations that conflict with an operation of a client on a file; the caller
-    /// holds the file's stripe. A change conflicts with all delegations of others, a query with
-    /// their write delegations.
+    /// Recalls the delegations that conflict with an operation of a client on a file. A change
+    /// conflicts with all delegations of others, a query with their write delegations.
     ///
     /// # Errors
     /// NFS4ERR_DELAY until they are returned.
@@ -93,14 +92,20 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.contention.note(self.state.files.hash(name), now);
         let until = now.saturating_add(self.state.limits.recall_time);
         for ((holder, _), held) in against {
-            self.begin_recall(*holder, held.key, until, effects);
+            self.begin_recall(file, *holder, held.key, until, effects);
         }
         Err(Nfsstat4::NFS4ERR_DELAY)
     }
 
-    /// Has a delegation recalled, to be revoked by then if not earlier. The caller holds the file's
-    /// stripe.
-    fn begin_recall(&self, client: ClientKey, key: SlabKey, until: Duration, effects: &mut Effects<O>) {
+    /// Has a delegation of a file recalled, to be revoked by then if not earlier.
+    fn begin_recall(
+        &self,
+        _file: &FileState<F>,
+        client: ClientKey,
+        key: SlabKey,
+        until: Duration,
+        effects: &mut Effects<O>,
+    ) {
         let before = self.state.delegations.table.write(key, |delegation| {
             let before = delegation.phase;
             match &mut delegation.phase {
@@ -136,7 +141,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.contention.note(self.state.files.hash(file), now);
         let until = now.saturating_add(self.state.limits.recall_time.min(within));
         for ((holder, _), held) in &state.delegations {
-            self.begin_recall(*holder, held.key, until, effects);
+            self.begin_recall(state, *holder, held.key, until, effects);
         }
     }
 

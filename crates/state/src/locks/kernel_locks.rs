@@ -2,6 +2,7 @@
 //! the release after.
 
 use crate::Locks;
+use crate::files::FileState;
 use crate::order::Held;
 use crate::{ClientKey, Effects, Lock, LockError, LockRange, LockedFor, Nfsstat4};
 use std::hash::Hash;
@@ -82,9 +83,15 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         std::mem::take(&mut *self.state.locks.unlocked.lock())
     }
 
-    /// Notes that a range was unlocked; the caller holds the file's stripe.
-    pub(crate) fn note_unlocked(&self, file: &F, range: LockRange, effects: &mut Effects<O>) {
+    /// Notes that a range of a file was unlocked.
+    pub(crate) fn note_unlocked(
+        &self,
+        _file: &FileState<F>,
+        name: &F,
+        range: LockRange,
+        effects: &mut Effects<O>,
+    ) {
         effects.unlocked = true;
-        self.state.locks.unlocked.lock().push((file.clone(), range));
+        self.state.locks.unlocked.lock().push((name.clone(), range));
     }
 }

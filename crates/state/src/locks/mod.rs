@@ -299,7 +299,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             Some(state) => {
                 let unlocked = self.change_ranges(client_state, &user, state, key, unlock);
                 self.notify_lock_waits(state, effects);
-                self.note_unlocked(file, range, effects);
+                self.note_unlocked(state, file, range, effects);
                 unlocked
             }
             None => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
@@ -457,8 +457,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Removes a lock stateid on a file; the caller holds the file's stripe. The owner's ranges of
-    /// the file go with its last lock stateid there.
+    /// Removes a lock stateid on a file. The owner's ranges of the file go with its last lock
+    /// stateid there.
     pub(crate) fn remove_lock_state(
         &self,
         client_state: &mut ClientState,
@@ -473,7 +473,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let mut gone = 1;
         if !self.has_lock_state(client_state, lock.owner, name) {
             if let Some(hull) = file.ranges.hull(lock.owner) {
-                self.note_unlocked(name, hull, effects);
+                self.note_unlocked(file, name, hull, effects);
             }
             gone += file.ranges.unlock_all(lock.owner);
             self.notify_lock_waits(file, effects);

@@ -83,8 +83,7 @@ impl<F> FileState<F> {
 }
 
 impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
-    /// Queues CB_NOTIFY_LOCK for waiters whose ranges may now be free. The caller holds the file's
-    /// stripe.
+    /// Queues CB_NOTIFY_LOCK for waiters of a file whose ranges may now be free.
     pub(crate) fn notify_lock_waits(&self, file: &mut FileState<F>, effects: &mut Effects<O>) {
         let ranges = &file.ranges;
         let free = |wait: &mut LockWait<F>| ranges.conflict(wait.owner, wait.range, wait.write).is_none();

@@ -2,10 +2,10 @@
 
 use super::{Confirm, V40Client};
 use crate::V40;
-use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::Tenant;
+use crate::clients::{Client, ClientState};
 use crate::order::{Held, NothingHeld};
 use crate::sync::atomic::Ordering::{Acquire, Release};
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Principal, Result, StateProtect};
@@ -237,9 +237,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         }
     }
 
-    /// Forgets the NFSv4.0 state of a client that is removed; the caller holds its state, which is
-    /// still complete.
-    pub(crate) fn forget_client_40(&self, record: &Client, client_state: &crate::clients::ClientState) {
+    /// Forgets the NFSv4.0 state of a client that is removed. Its opens and locks are still there.
+    pub(crate) fn forget_client_40(&self, record: &Client, client_state: &ClientState) {
         let Some(v40) = &record.v40 else { return };
         self.state.v40.ids.write().remove(&record.id);
         self.remember_gone(client_state);
