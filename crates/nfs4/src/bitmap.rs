@@ -1,4 +1,5 @@
 //! `bitmap4` (RFC 8881 section 3.2).
+#![allow(clippy::indexing_slicing, reason = "each index is below WORDS; const functions have no `get`")]
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Sub};

@@ -6,6 +6,8 @@
 //! ([`attributes`]) and which errors an operation may answer ([`valid_error`]). Nothing here does
 //! I/O, reads a clock or draws randomness.
 
+#![warn(clippy::indexing_slicing)]
+
 pub mod attributes;
 mod bitmap;
 mod compound;

@@ -4,6 +4,8 @@
 //! This crate converts between bytes and values, for servers and clients. It opens no socket, reads
 //! no clock and draws no random numbers. [`memory`] reuses the buffers of large records.
 
+#![warn(clippy::indexing_slicing)]
+
 pub mod generated;
 pub mod gss;
 pub mod memory;

@@ -7,6 +7,8 @@
 //!
 //! The crate does no I/O and draws no randomness: the caller passes confounders and token numbers.
 
+#![warn(clippy::indexing_slicing)]
+
 use krb5::{ContextKeys, Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use rpc::gss::{RpcGssServiceT, begin_body, end_body, integrity_body, privacy_body, protected_data};
 use std::borrow::Cow;

@@ -10,6 +10,8 @@
 //! - A boolean other than 0 or 1 and an enum value outside its list are refused (sections 4.3 and
 //!   4.4), because no Rust value represents them.
 
+#![warn(clippy::indexing_slicing)]
+
 mod decode;
 mod encode;
 mod error;
