@@ -21,7 +21,8 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
     /// Log filter, as for RUST_LOG: error, warn, info, debug, trace, or per module.
-    #[arg(long, global = true, value_name = "FILTER", default_value = "info", env = "ORTHRUS_LOG")]
+    #[arg(long, global = true, display_order = 900, value_name = "FILTER")]
+    #[arg(default_value = "info", env = "ORTHRUS_LOG")]
     log: String,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Arguments {
     /// Map these callers to the anonymous user: none, root or all.
     #[arg(long, default_value = "root", conflicts_with = "config")]
     squash: Squash,
-    /// Numbers of the anonymous user and its group [default: nobody, 65534:65534].
+    /// Numbers of the anonymous user and its group (default: nobody, 65534:65534).
     #[arg(long, value_name = "UID:GID", value_parser = parse_anonymous, conflicts_with = "config")]
     anonymous: Option<(u32, u32)>,
     /// Let clients set the set-user-ID and set-group-ID bits of files.
@@ -55,7 +55,7 @@ pub(super) struct Arguments {
     /// For trials.
     #[arg(long)]
     same_user: bool,
-    /// Networks that may mount, such as 10.0.0.0/8; by default all.
+    /// Networks that may mount, such as 10.0.0.0/8 (default: all).
     #[arg(long, value_delimiter = ',', value_name = "NETWORK,…", conflicts_with = "config")]
     clients: Vec<vfs::Network>,
     /// Export this many MiB of memory as /memory, for measuring without a disk.
@@ -83,10 +83,11 @@ pub(super) struct Arguments {
     /// Number of threads that serve connections (default: one per core).
     #[arg(long)]
     shards: Option<usize>,
-    /// Lease time: seconds after which the state of a silent client may be taken by others.
+    /// Lease time: seconds after which the state of a silent client may be taken by others (default:
+    /// 60).
     #[arg(long, value_name = "SECONDS")]
     lease_time: Option<u64>,
-    /// Grace time: seconds after a restart in which clients may reclaim their state.
+    /// Grace time: seconds after a restart in which clients may reclaim their state (default: 60).
     #[arg(long, value_name = "SECONDS")]
     grace_time: Option<u64>,
     /// Serve NFSv4.0, too (default: true). It has no sessions and therefore no exactly-once
