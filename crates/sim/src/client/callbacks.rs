@@ -1,8 +1,9 @@
 //! Replies to callbacks: CB_RECALL and CB_GETATTR.
 
 use super::Client;
+use super::callback_security::OpenedGssCallback;
 use nfs4::*;
-use rpc::{Accepted, Message, OpaqueAuth};
+use rpc::{Accepted, AuthFlavor, CallHeader, Message, OpaqueAuth};
 use std::rc::Rc;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
@@ -24,10 +25,40 @@ impl Client {
 }
 
 impl Client {
-    /// Makes the reply to a callback, and queues recalled delegations for their return.
+    /// Makes the reply to a callback; `None` if it gets none.
     fn answer(&self, record: &[u8]) -> Option<Vec<u8>> {
         let Ok(Message::Call(header)) = Message::parse(record) else { return None };
-        let args = CbCompound4Args::decode(&mut Decoder::new(record.get(header.arguments_at..)?)).ok()?;
+        if header.credential.known_flavor() == Some(AuthFlavor::RPCSEC_GSS) {
+            return self.answer_gss(&header, record);
+        }
+        let results = self.results(record.get(header.arguments_at..)?)?;
+        let mut reply = Encoder::new();
+        Accepted::Success.encode(&mut reply, header.xid, &OpaqueAuth::NONE);
+        reply.raw(&results);
+        Some(reply.into_vec())
+    }
+
+    /// Makes the reply to a callback by RPCSEC_GSS.
+    fn answer_gss(&self, header: &CallHeader<'_>, record: &[u8]) -> Option<Vec<u8>> {
+        let session = self.state.borrow().callbacks.clone()?;
+        match session.open(header, record) {
+            OpenedGssCallback::Genuine(sequence, arguments) => {
+                self.world.note(format_args!("client {} gets callback {sequence} by RPCSEC_GSS", self.host));
+                Some(session.reply(header.xid, sequence, &self.results(&arguments)?))
+            }
+            OpenedGssCallback::Unknown => None,
+            OpenedGssCallback::Wrong(reason) => {
+                let mut inner = self.world.lock();
+                let (now, detail) = (inner.now, format!("client {}: {reason}", self.host));
+                inner.history.complain("a callback is genuine and new", detail, now);
+                None
+            }
+        }
+    }
+
+    /// Executes a callback, which may queue a recalled delegation, and encodes its results.
+    fn results(&self, arguments: &[u8]) -> Option<Vec<u8>> {
+        let args = CbCompound4Args::decode(&mut Decoder::new(arguments)).ok()?;
         let Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) = args.argarray.first() else { return None };
         let sequence = CbSequence4Res::NFS4_OK(CbSequence4Resok {
             csr_sessionid: sequence.csa_sessionid,
@@ -51,7 +82,6 @@ impl Client {
             _ => {}
         }
         let mut encoder = Encoder::new();
-        Accepted::Success.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
         CbCompound4Res { status, tag: b"".into(), resarray }.encode(&mut encoder);
         Some(encoder.into_vec())
     }

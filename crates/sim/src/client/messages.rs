@@ -44,8 +44,13 @@ pub(crate) fn exchange_id(host: usize, life: u32) -> Op {
     })
 }
 
-/// Makes CREATE_SESSION (RFC 8881 section 18.36).
-pub(crate) fn create_session(clientid: Clientid4, sequence: u32, slots: u32) -> Op {
+/// Makes CREATE_SESSION (RFC 8881 section 18.36) with security parameters for callbacks.
+pub(super) fn create_session(
+    clientid: Clientid4,
+    sequence: u32,
+    slots: u32,
+    csa_sec_parms: Vec<CallbackSecParms4<'static>>,
+) -> Op {
     let channel = |requests| ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: 1 << 16,
@@ -62,7 +67,7 @@ pub(crate) fn create_session(clientid: Clientid4, sequence: u32, slots: u32) -> 
         csa_fore_chan_attrs: channel(slots),
         csa_back_chan_attrs: channel(4),
         csa_cb_program: 0x4000_0000,
-        csa_sec_parms: vec![CallbackSecParms4::AUTH_NONE],
+        csa_sec_parms,
     })
 }
 

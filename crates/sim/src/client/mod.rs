@@ -1,5 +1,6 @@
 //! A client of the protocol: a session with slots, several connections, leases and recovery.
 
+mod callback_security;
 mod callbacks;
 mod calls;
 mod delegations;
@@ -19,6 +20,7 @@ pub(crate) use v40::{Opened40, SimClient40};
 use crate::plan::LEASE;
 use crate::rng::Rng;
 use crate::world::World;
+use callback_security::SessionCallbacks;
 use delegations::ClientDelegation;
 use nfs4::{Sessionid4, Stateid4};
 use security::InitiatorContext;
@@ -56,6 +58,8 @@ struct State {
     links: Vec<Option<u64>>,
     /// The security context of the next calls.
     context: Option<Rc<InitiatorContext>>,
+    /// The security context of the session's callbacks.
+    callbacks: Option<Rc<SessionCallbacks>>,
     /// Whether a task is creating a context.
     establishing: bool,
     clientid: u64,

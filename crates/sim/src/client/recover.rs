@@ -1,6 +1,7 @@
 //! New sessions after lost ones, and the reclaim of state (RFC 8881 sections 8.4 and 8.5).
 
-use super::{Client, Lost, Open, Phase, Slot, create_session, exchange_id};
+use super::messages::{create_session, exchange_id};
+use super::{Client, Lost, Open, Phase, Slot};
 use crate::plan::GRACE;
 use nfs4::*;
 use std::cell::RefCell;
@@ -56,9 +57,13 @@ impl Client {
 
     async fn create_session(&self, clientid: Clientid4, sequence: u32) -> bool {
         let slots = self.world.lock().plan.slots;
+        // If the context is gone when it is needed, the server uses AUTH_NONE.
+        let callbacks = self.session_callbacks();
+        let parms = callbacks.iter().map(|callbacks| callbacks.parms());
+        let parms: Vec<_> = parms.chain([CallbackSecParms4::AUTH_NONE]).collect();
+        let operation = create_session(clientid, sequence, slots, parms);
         let reply = loop {
-            let operation = create_session(clientid, sequence, slots);
-            let Some(reply) = self.sessionless(operation).await else { return false };
+            let Some(reply) = self.sessionless(operation.clone()).await else { return false };
             if reply.status != Nfsstat4::NFS4ERR_DELAY {
                 break reply;
             }
@@ -67,12 +72,13 @@ impl Client {
         };
         let Some(NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(ok))) = reply.results.first() else {
             // The server has restarted in between, or the reply to an earlier copy was lost with
-            // its client ID.
-            let known = [Nfsstat4::NFS4ERR_STALE_CLIENTID];
+            // its client ID. Or the context for callbacks was gone before the call arrived.
+            let known = [Nfsstat4::NFS4ERR_STALE_CLIENTID, Nfsstat4::NFS4ERR_NOENT];
             return self.unexpected::<()>("CREATE_SESSION", reply.status, &known).is_some();
         };
         let mut state = self.state.borrow_mut();
         state.session = ok.csr_sessionid;
+        state.callbacks = callbacks;
         state.slots = vec![Slot::default(); ok.csr_fore_chan_attrs.ca_maxrequests as usize];
         true
     }

@@ -28,13 +28,16 @@ impl SimCall {
 
 /// A context as its client keeps it.
 pub(super) struct InitiatorContext {
-    keys: ContextKeys,
-    handle: Vec<u8>,
-    service: RpcGssServiceT,
+    pub(super) keys: ContextKeys,
+    /// The handle that the server chose for it.
+    pub(super) handle: Vec<u8>,
+    pub(super) service: RpcGssServiceT,
     /// The sequence number of the next call.
     next: Cell<u32>,
     /// The distance between the numbers of two calls: a client may skip some.
     stride: u32,
+    /// The size of the server's sequence window.
+    pub(super) window: u32,
 }
 
 /// One transmission of a call, for the check of its reply.
@@ -65,7 +68,7 @@ pub(super) enum OpenedReply {
 }
 
 impl InitiatorContext {
-    fn message(&self, sequence: u32) -> GssMessage<'_> {
+    pub(super) fn message(&self, sequence: u32) -> GssMessage<'_> {
         GssMessage { keys: &self.keys, service: self.service, sequence }
     }
 
@@ -168,8 +171,8 @@ impl Client {
         if result.gss_major != GSS_S_COMPLETE || !window.is_verified(&verifier) {
             return self.no_context(format!("{result:?}"));
         }
-        let (handle, next) = (result.handle.to_vec(), Cell::new(1));
-        Some(InitiatorContext { keys, handle, service, next, stride })
+        let (handle, next, window) = (result.handle.to_vec(), Cell::new(1), result.seq_window);
+        Some(InitiatorContext { keys, handle, service, next, stride, window })
     }
 
     fn no_context<T>(&self, reply: String) -> Option<T> {
