@@ -84,7 +84,7 @@ impl Link {
     ///
     /// # Errors
     /// The errors of `what`; when this thread cannot enter the namespace, or not return.
-    /// Those of `what`; when this thread cannot go there, or not come back.
+    /// The errors of `what`; when this thread cannot go there, or not come back.
     pub fn at_server<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
         setns(&self.there, CloneFlags::CLONE_NEWNET).context("the server's network namespace")?;
         let done = what();

@@ -20,7 +20,7 @@ impl Silence {
     ///
     /// # Errors
     /// The errors of `answers`.
-    /// Those of `answers`.
+    /// The errors of `answers`.
     pub(super) fn find(
         depth: u32,
         mut answers: impl FnMut(u32) -> Result<Option<bool>>,

@@ -83,11 +83,11 @@ pub(super) struct Arguments {
     /// Number of threads that serve connections (default: one per core).
     #[arg(long)]
     shards: Option<usize>,
-    /// Lease time: seconds after which the state of a silent client may be taken by others (default:
-    /// 60).
+    /// Lease time: seconds after which others may take the state of a silent client (default: 60).
     #[arg(long, value_name = "SECONDS")]
     lease_time: Option<u64>,
-    /// Grace time: seconds after a restart in which clients may reclaim their state (default: 60).
+    /// Grace time: seconds after a restart in which clients may reclaim their state (default:
+    /// 60).
     #[arg(long, value_name = "SECONDS")]
     grace_time: Option<u64>,
     /// Serve NFSv4.0, too (default: true). It has no sessions and therefore no exactly-once

@@ -3,7 +3,7 @@
 use crate::opens::shares::{READ, Share, WRITE, share};
 use crate::{Caller, Result, Stateid4};
 
-/// How an OPEN claims its file, as far as state matters.
+/// The claim of an OPEN on its file, as far as state is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenClaim {
     /// CLAIM_NULL, CLAIM_FH and every other new open.
