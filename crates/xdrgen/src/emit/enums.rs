@@ -8,9 +8,27 @@ use crate::lexer::{Fault, Span, fault};
 use crate::model::Model;
 use crate::names::{field_name, type_name};
 
+/// The parts of a Rust enum that its values decide.
+struct EnumParts {
+    /// The variants, one for each number.
+    variants: String,
+    /// Constants for further names of a number.
+    same: String,
+    /// The list of all variants, in the order of their numbers.
+    all: String,
+    /// Arms from a number to its variant.
+    numbers: String,
+    /// Arms from a variant to its name in the RFC.
+    names: String,
+    is_signed: bool,
+}
+
 /// Writes the Rust enum of `name`.
 pub(super) fn write(model: &Model, name: &str, values: &[(String, Value, Span)]) -> Result<String, Fault> {
-    let rust = type_name(name);
+    Ok(text(name, &parts(model, values)?))
+}
+
+fn parts(model: &Model, values: &[(String, Value, Span)]) -> Result<EnumParts, Fault> {
     let mut first = BTreeMap::new();
     let (mut variants, mut same) = (String::new(), String::new());
     for (value_name, value, span) in values {
@@ -32,7 +50,6 @@ pub(super) fn write(model: &Model, name: &str, values: &[(String, Value, Span)])
             }
         }
     }
-    let repr = if first.keys().next().is_some_and(|least| *least < 0) { "i32" } else { "u32" };
     let all = first.values().fold(String::new(), |all, (variant, _)| all + &format!("Self::{variant}, "));
     let numbers = first.iter().fold(String::new(), |arms, (number, (variant, _))| {
         arms + &format!("{number} => Some(Self::{variant}),\n")
@@ -40,8 +57,15 @@ pub(super) fn write(model: &Model, name: &str, values: &[(String, Value, Span)])
     let names = first
         .values()
         .fold(String::new(), |arms, (variant, rfc)| arms + &format!("Self::{variant} => \"{rfc}\",\n"));
-    let cast = if repr == "i32" { " as i32" } else { "" };
-    Ok(format!(
+    let is_signed = first.keys().next().is_some_and(|least| *least < 0);
+    Ok(EnumParts { variants, same, all, numbers, names, is_signed })
+}
+
+fn text(name: &str, parts: &EnumParts) -> String {
+    let EnumParts { variants, same, all, numbers, names, is_signed } = parts;
+    let rust = type_name(name);
+    let (repr, cast) = if *is_signed { ("i32", " as i32") } else { ("u32", "") };
+    format!(
         "/// Wire type `{name}`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr({repr})]
@@ -92,5 +116,5 @@ pub(super) fn write(model: &Model, name: &str, values: &[(String, Value, Span)])
         }}
 
         "
-    ))
+    )
 }
