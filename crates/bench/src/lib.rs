@@ -19,7 +19,6 @@ pub mod cpu;
 mod endpoint;
 mod environment;
 pub mod evaluation;
-mod flavor;
 mod folder;
 pub mod lanl;
 pub mod link;
@@ -34,9 +33,9 @@ mod server_probe;
 mod server_process;
 pub mod workload;
 
+pub use client::Flavor;
 pub use endpoint::{Endpoint, Finished};
 pub use environment::Environment;
-pub use flavor::Flavor;
 pub use folder::folder_name;
 pub use machine_limits::limits as machine_limits;
 pub use measuring::Unit;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use client::{Client, Completion, IdentityId, Options, Reply};
@@ -11,7 +11,6 @@ use krb5::Enctype;
 use nfs4::*;
 
 mod endpoint;
-mod removal;
 mod tree;
 
 const FILE: &str = "data";
@@ -32,9 +31,6 @@ const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
     FATTR4_TIME_METADATA,
     FATTR4_TIME_MODIFY,
 ]);
-
-/// The wait before a call that the server has put off is made again.
-const DELAY: Duration = Duration::from_millis(50);
 
 /// A session, a folder of its own in an export, and an open file in it.
 pub struct ExportMount {
@@ -79,7 +75,9 @@ impl ExportMount {
             folders: BTreeMap::new(),
             file_size: 0,
         };
-        mount.parent_handle = mount.find_path()?;
+        let found = mount.client()?.lookup_path(path);
+        let (parent, _) = found.with_context(|| format!("{path} cannot be looked up"))?;
+        mount.parent_handle = parent.into_owned();
         Ok(mount)
     }
 
@@ -132,31 +130,21 @@ impl ExportMount {
         self.client.as_mut().context("the session has ended")
     }
 
-    /// Makes one call and checks that all of it succeeded. A server in its grace period is waited
-    /// for.
-    fn call(&mut self, build: impl Fn(&mut client::Compound)) -> Result<Reply> {
-        let client = self.client()?;
-        let end = Instant::now() + client.options().delay_max;
-        loop {
-            let mut compound = client.compound();
-            build(&mut compound);
-            let reply = client.call(compound)?;
-            match reply.check() {
-                Ok(()) => return Ok(reply),
-                Err(error) if error.is_temporary() && Instant::now() < end => std::thread::sleep(DELAY),
-                Err(error) => return Err(error.into()),
-            }
-        }
+    /// Renews the lease by a call that does nothing else.
+    ///
+    /// # Errors
+    /// When the session is gone, or does not answer.
+    pub fn renew(&mut self) -> Result<()> {
+        Ok(self.client()?.perform(|compound| compound, Reply::check)?)
     }
 
-    fn find_path(&mut self) -> Result<Vec<u8>> {
-        let path = self.path.clone();
-        let reply = self
-            .call(|compound| {
-                compound.putrootfh().lookup_path(&path).getfh();
-            })
-            .with_context(|| format!("{path} cannot be looked up"))?;
-        last_handle(&reply)
+    /// Removes a folder of the export with all that is in it. One that is not there is no error.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn remove_all(&mut self, folder: &str) -> Result<()> {
+        let parent = self.parent_handle.clone();
+        Ok(self.client()?.remove_all(&parent, folder.as_bytes())?)
     }
 }
 
@@ -168,16 +156,4 @@ pub(crate) fn enctype_name(enctype: Enctype) -> &'static str {
         Enctype::Aes128CtsHmacSha256_128 => "aes128-cts-hmac-sha256-128",
         Enctype::Aes256CtsHmacSha384_192 => "aes256-cts-hmac-sha384-192",
     }
-}
-
-/// Returns the result of the GETFH at the end of a reply.
-fn last_handle(reply: &Reply) -> Result<Vec<u8>> {
-    let mut results = reply.results();
-    let mut handle = None;
-    while let Some(result) = results.any()? {
-        if let NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(found)) = result {
-            handle = Some(found.object.into_owned());
-        }
-    }
-    handle.context("no filehandle in the reply")
 }

@@ -56,19 +56,16 @@ impl Compound {
         Self { encoder, operations: 0, in_session: false, cached: false, repeatable: true }
     }
 
-    /// Adds an operation of any kind.
+    /// Adds an operation of any kind. If it modifies state, the server caches the reply, and the
+    /// COMPOUND is not repeated without that cached reply.
     pub fn operation(&mut self, operation: &NfsArgop4<'_>) -> &mut Self {
+        if modifies(operation.discriminant()) {
+            self.cached = true;
+            self.repeatable = false;
+        }
         operation.encode(&mut self.encoder);
         self.operations += 1;
         self
-    }
-
-    /// Adds an operation that modifies state. The server caches the reply, and the COMPOUND is not
-    /// repeated without that cached reply.
-    pub fn change(&mut self, operation: &NfsArgop4<'_>) -> &mut Self {
-        self.cached = true;
-        self.repeatable = false;
-        self.operation(operation)
     }
 
     /// Sets whether the server caches the reply (`sa_cachethis`).
@@ -127,6 +124,34 @@ impl Compound {
     }
 }
 
+/// Returns whether a second execution of the operation has another result than the first.
+const fn modifies(operation: NfsOpnum4) -> bool {
+    use NfsOpnum4::*;
+    matches!(
+        operation,
+        OP_ALLOCATE
+            | OP_CLONE
+            | OP_CLOSE
+            | OP_COPY
+            | OP_CREATE
+            | OP_DEALLOCATE
+            | OP_DELEGRETURN
+            | OP_FREE_STATEID
+            | OP_LINK
+            | OP_LOCK
+            | OP_LOCKU
+            | OP_OFFLOAD_CANCEL
+            | OP_OPEN
+            | OP_OPEN_DOWNGRADE
+            | OP_RECLAIM_COMPLETE
+            | OP_REMOVE
+            | OP_REMOVEXATTR
+            | OP_RENAME
+            | OP_SETATTR
+            | OP_SETXATTR
+    )
+}
+
 /// Fills in the slot fields of the leading SEQUENCE.
 pub(crate) fn assign(message: &mut Message, slot: &Slot) {
     message.patch(SESSION_AT + 16, &slot.sequence.to_be_bytes());
@@ -156,11 +181,6 @@ impl Compound {
         self.operation(&NfsArgop4::OP_SAVEFH)
     }
 
-    /// Adds RESTOREFH (section 18.27).
-    pub fn restorefh(&mut self) -> &mut Self {
-        self.operation(&NfsArgop4::OP_RESTOREFH)
-    }
-
     /// Adds LOOKUP (section 18.13).
     pub fn lookup(&mut self, name: &[u8]) -> &mut Self {
         self.operation(&NfsArgop4::OP_LOOKUP(Lookup4Args { objname: name.into() }))
@@ -188,7 +208,7 @@ impl Compound {
 
     /// Adds SETATTR (section 18.30).
     pub fn setattr(&mut self, stateid: Stateid4, attributes: Fattr4<'_>) -> &mut Self {
-        self.change(&NfsArgop4::OP_SETATTR(Setattr4Args { stateid, obj_attributes: attributes }))
+        self.operation(&NfsArgop4::OP_SETATTR(Setattr4Args { stateid, obj_attributes: attributes }))
     }
 
     /// Adds ACCESS (section 18.1).
@@ -211,17 +231,17 @@ impl Compound {
 impl Compound {
     /// Adds OPEN (section 18.16).
     pub fn open(&mut self, arguments: Open4Args<'_>) -> &mut Self {
-        self.change(&NfsArgop4::OP_OPEN(arguments))
+        self.operation(&NfsArgop4::OP_OPEN(arguments))
     }
 
     /// Adds CLOSE (section 18.2).
     pub fn close(&mut self, stateid: Stateid4) -> &mut Self {
-        self.change(&NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid: stateid }))
+        self.operation(&NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid: stateid }))
     }
 
     /// Adds OPEN_DOWNGRADE (section 18.18).
     pub fn open_downgrade(&mut self, stateid: Stateid4, access: u32, deny: u32) -> &mut Self {
-        self.change(&NfsArgop4::OP_OPEN_DOWNGRADE(OpenDowngrade4Args {
+        self.operation(&NfsArgop4::OP_OPEN_DOWNGRADE(OpenDowngrade4Args {
             open_stateid: stateid,
             seqid: 0,
             share_access: access,
@@ -247,7 +267,7 @@ impl Compound {
 
     /// Adds CREATE (section 18.4) of an object other than a regular file.
     pub fn create(&mut self, kind: Createtype4<'_>, name: &[u8], attributes: Fattr4<'_>) -> &mut Self {
-        self.change(&NfsArgop4::OP_CREATE(Create4Args {
+        self.operation(&NfsArgop4::OP_CREATE(Create4Args {
             objtype: kind,
             objname: name.into(),
             createattrs: attributes,
@@ -256,18 +276,18 @@ impl Compound {
 
     /// Adds REMOVE (section 18.25).
     pub fn remove(&mut self, name: &[u8]) -> &mut Self {
-        self.change(&NfsArgop4::OP_REMOVE(Remove4Args { target: name.into() }))
+        self.operation(&NfsArgop4::OP_REMOVE(Remove4Args { target: name.into() }))
     }
 
     /// Adds RENAME (section 18.26): the saved filehandle is the source directory, the current one
     /// the target.
     pub fn rename(&mut self, old: &[u8], new: &[u8]) -> &mut Self {
-        self.change(&NfsArgop4::OP_RENAME(Rename4Args { oldname: old.into(), newname: new.into() }))
+        self.operation(&NfsArgop4::OP_RENAME(Rename4Args { oldname: old.into(), newname: new.into() }))
     }
 
     /// Adds LINK (section 18.9): the saved filehandle is the file, the current one the directory.
     pub fn link(&mut self, name: &[u8]) -> &mut Self {
-        self.change(&NfsArgop4::OP_LINK(Link4Args { newname: name.into() }))
+        self.operation(&NfsArgop4::OP_LINK(Link4Args { newname: name.into() }))
     }
 
     /// Adds READLINK (section 18.24).
@@ -285,37 +305,27 @@ impl Compound {
 impl Compound {
     /// Adds LOCK (section 18.10).
     pub fn lock(&mut self, arguments: Lock4Args<'_>) -> &mut Self {
-        self.change(&NfsArgop4::OP_LOCK(arguments))
-    }
-
-    /// Adds LOCKT (section 18.11).
-    pub fn lockt(&mut self, arguments: Lockt4Args<'_>) -> &mut Self {
-        self.operation(&NfsArgop4::OP_LOCKT(arguments))
+        self.operation(&NfsArgop4::OP_LOCK(arguments))
     }
 
     /// Adds LOCKU (section 18.12).
     pub fn locku(&mut self, arguments: Locku4Args) -> &mut Self {
-        self.change(&NfsArgop4::OP_LOCKU(arguments))
-    }
-
-    /// Adds TEST_STATEID (section 18.48).
-    pub fn test_stateid(&mut self, stateids: Vec<Stateid4>) -> &mut Self {
-        self.operation(&NfsArgop4::OP_TEST_STATEID(TestStateid4Args { ts_stateids: stateids }))
+        self.operation(&NfsArgop4::OP_LOCKU(arguments))
     }
 
     /// Adds DELEGRETURN (section 18.6).
     pub fn delegreturn(&mut self, stateid: Stateid4) -> &mut Self {
-        self.change(&NfsArgop4::OP_DELEGRETURN(Delegreturn4Args { deleg_stateid: stateid }))
+        self.operation(&NfsArgop4::OP_DELEGRETURN(Delegreturn4Args { deleg_stateid: stateid }))
     }
 
     /// Adds FREE_STATEID (section 18.38).
     pub fn free_stateid(&mut self, stateid: Stateid4) -> &mut Self {
-        self.change(&NfsArgop4::OP_FREE_STATEID(FreeStateid4Args { fsa_stateid: stateid }))
+        self.operation(&NfsArgop4::OP_FREE_STATEID(FreeStateid4Args { fsa_stateid: stateid }))
     }
 
     /// Adds RECLAIM_COMPLETE (section 18.51) for all file systems.
     pub fn reclaim_complete(&mut self) -> &mut Self {
-        self.change(&NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false }))
+        self.operation(&NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads and writes whole files by path.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 use nfs4::*;
 
@@ -134,12 +135,13 @@ impl Filesystem {
     pub fn read_all(&mut self, file: &OpenFile) -> Result<Vec<u8>, Error> {
         let piece = self.client.read_size_max();
         let mut data = Vec::new();
-        let mut ahead = VecDeque::new();
-        let read = self.read_ahead(file, &mut data, &mut ahead);
-        for (_, ticket) in ahead {
-            self.client.abandon(ticket);
-        }
-        read?;
+        self.read_pieces(file, piece, |offset, bytes| {
+            // The rest of a short read is read below.
+            if offset == data.len() as u64 {
+                data.extend_from_slice(bytes);
+            }
+            Ok::<_, Error>(ControlFlow::Continue(()))
+        })?;
         // Handles short reads and a file that has grown.
         loop {
             let (more, end) = self.client.read(&file.handle, file.stateid, data.len() as u64, piece)?;
@@ -150,16 +152,21 @@ impl Filesystem {
         }
     }
 
-    fn read_ahead(
+    /// Reads an open file up to the size that it had at its open, in requests of `piece` bytes of
+    /// which several are in flight. Passes the offset and the data of each reply to `take`, in
+    /// order, until that breaks off.
+    ///
+    /// # Errors
+    /// The errors of READ, and those of `take`.
+    pub fn read_pieces<E: From<Error>>(
         &mut self,
         file: &OpenFile,
-        data: &mut Vec<u8>,
-        ahead: &mut VecDeque<(u64, Ticket)>,
-    ) -> Result<(), Error> {
+        piece: u32,
+        mut take: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
         let size = file.attributes.values()?.size.unwrap_or(0);
-        let piece = self.client.read_size_max();
-        let mut next = 0;
-        loop {
+        let (mut next, mut ahead) = (0, VecDeque::new());
+        let mut read = || loop {
             while next < size && ahead.len() < PIPELINE {
                 let options = CallOptions::default();
                 let ticket = self.client.submit_read(&file.handle, file.stateid, next, piece, options)?;
@@ -168,11 +175,17 @@ impl Filesystem {
             }
             let Some((offset, ticket)) = ahead.pop_front() else { return Ok(()) };
             let reply = self.client.wait(ticket)?;
-            if offset == data.len() as u64 {
-                data.extend_from_slice(&read_result(&reply)?.data);
-            }
+            let flow = take(offset, &read_result(&reply)?.data)?;
             self.client.recycle(reply);
+            if flow.is_break() {
+                return Ok(());
+            }
+        };
+        let outcome = read();
+        for (_, ticket) in ahead {
+            self.client.abandon(ticket);
         }
+        outcome
     }
 
     /// Creates or replaces a file, and commits it.

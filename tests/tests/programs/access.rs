@@ -142,9 +142,7 @@ fn an_export_for_krb5p_alone_refuses_the_other_flavors() {
             assert_eq!(status(client.lookup_path("/export")), NFS4ERR_WRONGSEC, "{flavor}");
             // The way to SECINFO is open with any flavor (section 2.6.3.1.1.5).
             let asked = client.perform(
-                |compound| {
-                    compound.putrootfh().secinfo(b"export");
-                },
+                |compound| compound.putrootfh().secinfo(b"export"),
                 |reply| {
                     let mut results = reply.results();
                     results.done(NfsOpnum4::OP_PUTROOTFH)?;

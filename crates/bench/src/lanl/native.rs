@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use client::{Filesystem, Handle, IdentityId, OpenHow};
-use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL, Nfsstat4};
+use client::{Attributes, Filesystem, Handle, IdentityId, OpenHow};
+use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL};
 
 use super::carrier::{Carried, Carrier};
 use super::transfer::{Check, read_through, write_through};
@@ -78,9 +78,8 @@ impl NativeCarrier {
     /// Makes the session anew if the server has given it up: others may have copied for longer than
     /// a lease. Files are closed between calls of the carrier, so nothing is lost with it.
     fn refresh(&mut self) -> Result<()> {
-        let handle = self.handle.clone();
-        let wanted = nfs4::Bitmap4::of(&[FATTR4_SPACE_AVAIL]);
-        if self.filesystem()?.client().getattr(&handle, wanted).is_err() {
+        self.filesystem()?;
+        if self.space_avail().is_err() {
             // It is not closed: that would be answered in the same way.
             self.filesystem = None;
             let options = self.target.options(self.flavor)?;
@@ -143,17 +142,9 @@ impl NativeCarrier {
         outcome.with_context(|| path.to_owned())
     }
 
-    fn remove_path(&mut self, path: &str) -> Result<()> {
-        let filesystem = self.filesystem()?;
-        match filesystem.remove(path) {
-            Err(error) if error.is(Nfsstat4::NFS4ERR_NOTEMPTY) => {}
-            Err(error) if error.is(Nfsstat4::NFS4ERR_NOENT) => return Ok(()),
-            other => return Ok(other?),
-        }
-        for name in filesystem.list(path)? {
-            self.remove_path(&format!("{path}/{name}"))?;
-        }
-        Ok(self.filesystem()?.remove(path)?)
+    fn space_avail(&mut self) -> Result<Attributes> {
+        let (handle, wanted) = (self.handle.clone(), nfs4::Bitmap4::of(&[FATTR4_SPACE_AVAIL]));
+        Ok(self.filesystem()?.client().getattr(&handle, wanted)?)
     }
 }
 
@@ -212,16 +203,13 @@ impl Carrier for NativeCarrier {
     }
 
     fn free(&mut self) -> Result<Option<u64>> {
-        let handle = self.handle.clone();
-        let wanted = nfs4::Bitmap4::of(&[FATTR4_SPACE_AVAIL]);
-        let attributes = self.filesystem()?.client().getattr(&handle, wanted)?;
-        Ok(attributes.values()?.space_avail)
+        Ok(self.space_avail()?.values()?.space_avail)
     }
 
     fn remove(&mut self, name: &str) -> Result<()> {
         self.refresh()?;
-        let path = self.path(name);
-        self.remove_path(&path)
+        let folder = self.handle.clone();
+        Ok(self.filesystem()?.client().remove_all(&folder, name.as_bytes())?)
     }
 
     fn give_up(&mut self) -> Result<bool> {
@@ -240,7 +228,8 @@ impl Carrier for NativeCarrier {
         }
         self.refresh()?;
         let folder = self.folder.clone();
-        self.remove_path(&folder)?;
+        let (export, _) = self.filesystem()?.lookup("")?;
+        self.filesystem()?.client().remove_all(&export, folder.as_bytes())?;
         match self.filesystem.take() {
             Some(filesystem) => Ok(filesystem.unmount()?),
             None => Ok(()),

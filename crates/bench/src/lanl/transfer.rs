@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use client::{CallOptions, Filesystem, OpenFile, Ticket, read_result, write_result};
+use client::{CallOptions, Filesystem, OpenFile, Ticket, write_result};
 use nfs4::StableHow4;
 
 /// Requests that are kept at the server.
@@ -135,30 +136,13 @@ pub(super) fn read_through(
     check: &mut Check<'_>,
 ) -> Result<bool> {
     let end = file.attributes.values()?.size.context("a file without a size")?;
-    let (mut next, mut ahead) = (0, VecDeque::new());
-    let mut read = || -> Result<bool> {
-        loop {
-            while next < end && ahead.len() < PIPELINE {
-                let options = CallOptions::default();
-                let client = filesystem.client();
-                ahead.push_back((next, client.submit_read(&file.handle, file.stateid, next, size, options)?));
-                next += u64::from(size);
-            }
-            let Some((offset, ticket)) = ahead.pop_front() else { return Ok(true) };
-            let reply = filesystem.client().wait(ticket)?;
-            let result = read_result(&reply)?;
-            let wanted = (end - offset).min(u64::from(size));
-            ensure!(result.data.len() as u64 == wanted, "{} of {wanted} bytes were read", result.data.len());
-            check(offset, &result.data)?;
-            filesystem.client().recycle(reply);
-            if stop.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
-        }
-    };
-    let outcome = read();
-    for (_, ticket) in ahead {
-        filesystem.client().abandon(ticket);
-    }
-    outcome
+    let mut whole = true;
+    filesystem.read_pieces(file, size, |offset, data| {
+        let wanted = (end - offset).min(u64::from(size));
+        ensure!(data.len() as u64 == wanted, "{} of {wanted} bytes were read", data.len());
+        check(offset, data)?;
+        whole = !stop.load(Ordering::Relaxed);
+        Ok(if whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(whole)
 }

@@ -71,7 +71,6 @@ impl Target {
                 1 + self.others.len()
             )
         })?;
-        let flavor: client::Flavor = flavor.name().parse().map_err(anyhow::Error::msg)?;
         let security = Security::of(flavor, &self.service_host, credential.clone());
         let mut options = Options::new(&self.host, security).port(self.port);
         (options.call_timeout, options.reconnect_max) = (ANSWER_MAX, RECONNECT_MAX);

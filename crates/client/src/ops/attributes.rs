@@ -3,10 +3,9 @@
 use nfs4::attributes::{KNOWN, fattr4};
 use nfs4::*;
 
-use super::Handle;
+use super::{Handle, handle_and_attributes};
 use crate::client::Client;
 use crate::error::Error;
-use crate::reply::{Reply, Results};
 
 /// The attributes of one object, as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,17 +60,6 @@ impl Attributes {
     }
 }
 
-/// Reads the results of GETFH and GETATTR.
-fn handle_and_attributes(results: &mut Results<'_>) -> Result<(Handle, Attributes), Error> {
-    let handle = results.take::<Getfh4Resok<'_>>(NfsOpnum4::OP_GETFH)?.into_owned().object;
-    let attributes = results.take::<Getattr4Resok<'_>>(NfsOpnum4::OP_GETATTR)?.into_owned().obj_attributes;
-    Ok((handle, Attributes(attributes)))
-}
-
-fn parts(path: &str) -> usize {
-    path.split('/').filter(|part| !part.is_empty()).count()
-}
-
 impl Client {
     /// Looks up a path from the root of the pseudo file system.
     ///
@@ -79,13 +67,11 @@ impl Client {
     /// NFS4ERR_NOENT and the other errors of LOOKUP.
     pub fn lookup_path(&mut self, path: &str) -> Result<(Handle, Attributes), Error> {
         self.perform(
-            |compound| {
-                compound.putrootfh().lookup_path(path).getfh().getattr(Attributes::STAT);
-            },
+            |compound| compound.putrootfh().lookup_path(path).getfh().getattr(Attributes::STAT),
             |reply| {
                 let mut results = reply.results();
                 results.done(NfsOpnum4::OP_PUTROOTFH)?;
-                for _ in 0..parts(path) {
+                for _ in path.split('/').filter(|part| !part.is_empty()) {
                     results.done(NfsOpnum4::OP_LOOKUP)?;
                 }
                 handle_and_attributes(&mut results)
@@ -99,9 +85,7 @@ impl Client {
     /// NFS4ERR_NOENT and the other errors of LOOKUP.
     pub fn lookup(&mut self, directory: &[u8], name: &[u8]) -> Result<(Handle, Attributes), Error> {
         self.perform(
-            |compound| {
-                compound.putfh(directory).lookup(name).getfh().getattr(Attributes::STAT);
-            },
+            |compound| compound.putfh(directory).lookup(name).getfh().getattr(Attributes::STAT),
             |reply| {
                 let mut results = reply.results();
                 results.done(NfsOpnum4::OP_PUTFH)?.done(NfsOpnum4::OP_LOOKUP)?;
@@ -116,9 +100,7 @@ impl Client {
     /// NFS4ERR_NOENT at the root, and the other errors of LOOKUPP.
     pub fn lookup_parent(&mut self, directory: &[u8]) -> Result<(Handle, Attributes), Error> {
         self.perform(
-            |compound| {
-                compound.putfh(directory).lookupp().getfh().getattr(Attributes::STAT);
-            },
+            |compound| compound.putfh(directory).lookupp().getfh().getattr(Attributes::STAT),
             |reply| {
                 let mut results = reply.results();
                 results.done(NfsOpnum4::OP_PUTFH)?.done(NfsOpnum4::OP_LOOKUPP)?;
@@ -132,17 +114,10 @@ impl Client {
     /// # Errors
     /// The errors of GETATTR.
     pub fn getattr(&mut self, handle: &[u8], wanted: Bitmap4) -> Result<Attributes, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).getattr(wanted);
-            },
-            |reply| {
-                let mut results = reply.results();
-                let result: Getattr4Resok<'_> =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_GETATTR)?;
-                Ok(Attributes(result.into_owned().obj_attributes))
-            },
-        )
+        let operation = NfsArgop4::OP_GETATTR(Getattr4Args { attr_request: wanted });
+        self.on(handle, &operation, |results, number| {
+            Ok(Attributes(results.take::<Getattr4Resok<'_>>(number)?.into_owned().obj_attributes))
+        })
     }
 
     /// Sets the attributes that have a value, and returns the bitmap of those set. A size needs the
@@ -156,13 +131,9 @@ impl Client {
         stateid: Stateid4,
         values: &AttributeValues<'_>,
     ) -> Result<Bitmap4, Error> {
-        let attributes = fattr4(&values.present(), values);
-        self.perform(
-            |compound| {
-                compound.putfh(handle).setattr(stateid, attributes.clone());
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_SETATTR),
-        )
+        let obj_attributes = fattr4(&values.present(), values);
+        let operation = NfsArgop4::OP_SETATTR(Setattr4Args { stateid, obj_attributes });
+        self.on(handle, &operation, |results, number| results.take(number))
     }
 
     /// Reads the access control list (RFC 8881 section 6).
@@ -191,11 +162,7 @@ impl Client {
     /// # Errors
     /// The errors of ACCESS.
     pub fn access(&mut self, handle: &[u8], wanted: u32) -> Result<Access4Resok, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).access(wanted);
-            },
-            |reply: &Reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_ACCESS),
-        )
+        let operation = NfsArgop4::OP_ACCESS(Access4Args { access: wanted });
+        self.on(handle, &operation, |results, number| results.take(number))
     }
 }

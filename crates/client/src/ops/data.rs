@@ -20,9 +20,7 @@ impl Client {
         count: u32,
     ) -> Result<(Vec<u8>, bool), Error> {
         self.perform(
-            |compound| {
-                compound.putfh(handle).read(stateid, offset, count);
-            },
+            |compound| compound.putfh(handle).read(stateid, offset, count),
             |reply| read_result(reply).map(|result| (result.data.to_vec(), result.eof)),
         )
     }
@@ -39,12 +37,7 @@ impl Client {
         stable: StableHow4,
         data: &[u8],
     ) -> Result<Write4Resok, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).write(stateid, offset, stable, data);
-            },
-            write_result,
-        )
+        self.perform(|compound| compound.putfh(handle).write(stateid, offset, stable, data), write_result)
     }
 
     /// Commits written data; a `count` of 0 commits everything behind `offset`. Returns the write
@@ -53,16 +46,8 @@ impl Client {
     /// # Errors
     /// The errors of COMMIT.
     pub fn commit(&mut self, handle: &[u8], offset: u64, count: u32) -> Result<[u8; 8], Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).commit(offset, count);
-            },
-            |reply| {
-                let mut results = reply.results();
-                let result: Commit4Resok = results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_COMMIT)?;
-                Ok(result.writeverf)
-            },
-        )
+        let operation = NfsArgop4::OP_COMMIT(Commit4Args { offset, count });
+        self.on(handle, &operation, |results, number| Ok(results.take::<Commit4Resok>(number)?.writeverf))
     }
 
     /// Submits PUTFH and READ; [`read_result`] reads the reply.

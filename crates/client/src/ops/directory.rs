@@ -3,12 +3,16 @@
 use nfs4::attributes::fattr4;
 use nfs4::*;
 
-use super::{Attributes, Handle};
+use super::{Attributes, Handle, handle_and_attributes};
 use crate::client::Client;
 use crate::error::{Error, ResultsError};
+use crate::reply::Reply;
 
 /// The largest reply to READDIR in bytes, counting names and attributes.
 const READDIR_SIZE: u32 = 64 << 10;
+
+/// The deepest tree that [`Client::remove_all`] follows.
+const TREE_DEPTH_MAX: usize = 64;
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +41,12 @@ impl Client {
         self.perform(
             |compound| {
                 compound.putfh(directory).create(kind.clone(), name, attributes.clone());
-                compound.getfh().getattr(Attributes::STAT);
+                compound.getfh().getattr(Attributes::STAT)
             },
             |reply| {
                 let mut results = reply.results();
                 results.done(NfsOpnum4::OP_PUTFH)?.take::<Create4Resok>(NfsOpnum4::OP_CREATE)?;
-                let handle: Getfh4Resok<'_> = results.take(NfsOpnum4::OP_GETFH)?;
-                let attributes: Getattr4Resok<'_> = results.take(NfsOpnum4::OP_GETATTR)?;
-                let attributes = Attributes(attributes.into_owned().obj_attributes);
-                Ok((handle.into_owned().object, attributes))
+                handle_and_attributes(&mut results)
             },
         )
     }
@@ -73,12 +74,30 @@ impl Client {
     /// # Errors
     /// The errors of REMOVE.
     pub fn remove(&mut self, directory: &[u8], name: &[u8]) -> Result<ChangeInfo4, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(directory).remove(name);
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_REMOVE),
-        )
+        let operation = NfsArgop4::OP_REMOVE(Remove4Args { target: name.into() });
+        self.on(directory, &operation, |results, number| results.take(number))
+    }
+
+    /// Removes a file, or a directory with the objects in it, as [`Client::remove`] does. A missing
+    /// name is no error.
+    ///
+    /// # Errors
+    /// The errors of REMOVE and READDIR; NFS4ERR_NOTEMPTY for a tree deeper than 64 directories.
+    pub fn remove_all(&mut self, directory: &[u8], name: &[u8]) -> Result<(), Error> {
+        self.remove_below(directory, name, TREE_DEPTH_MAX)
+    }
+
+    fn remove_below(&mut self, directory: &[u8], name: &[u8], depth: usize) -> Result<(), Error> {
+        match self.remove(directory, name) {
+            Err(error) if error.is(Nfsstat4::NFS4ERR_NOTEMPTY) && depth > 0 => {}
+            Err(error) if error.is(Nfsstat4::NFS4ERR_NOENT) => return Ok(()),
+            other => return other.map(drop),
+        }
+        let (inner, _) = self.lookup(directory, name)?;
+        for entry in self.readdir(&inner, Bitmap4::EMPTY)? {
+            self.remove_below(&inner, &entry.name, depth - 1)?;
+        }
+        self.remove(directory, name).map(drop)
     }
 
     /// Renames `old` in directory `from` to `new` in directory `to`.
@@ -86,12 +105,7 @@ impl Client {
     /// # Errors
     /// The errors of RENAME.
     pub fn rename(&mut self, from: &[u8], old: &[u8], to: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(from).savefh().putfh(to).rename(old, new);
-            },
-            super::nothing,
-        )
+        self.perform(|compound| compound.putfh(from).savefh().putfh(to).rename(old, new), Reply::check)
     }
 
     /// Creates a hard link to a file.
@@ -99,12 +113,7 @@ impl Client {
     /// # Errors
     /// The errors of LINK.
     pub fn link(&mut self, file: &[u8], directory: &[u8], name: &[u8]) -> Result<(), Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(file).savefh().putfh(directory).link(name);
-            },
-            super::nothing,
-        )
+        self.perform(|compound| compound.putfh(file).savefh().putfh(directory).link(name), Reply::check)
     }
 
     /// Reads the target of a symbolic link.
@@ -112,17 +121,9 @@ impl Client {
     /// # Errors
     /// The errors of READLINK.
     pub fn readlink(&mut self, handle: &[u8]) -> Result<Vec<u8>, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).readlink();
-            },
-            |reply| {
-                let mut results = reply.results();
-                let result: Readlink4Resok<'_> =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READLINK)?;
-                Ok(result.link.into_owned())
-            },
-        )
+        self.on(handle, &NfsArgop4::OP_READLINK, |results, number| {
+            Ok(results.take::<Readlink4Resok<'_>>(number)?.link.into_owned())
+        })
     }
 
     /// Reads one chunk of a directory. The first call uses cookie 0 and a verifier of zeros.
@@ -135,23 +136,16 @@ impl Client {
         directory: &[u8],
         arguments: Readdir4Args,
     ) -> Result<(Vec<Entry>, [u8; 8], bool), Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(directory).readdir(arguments);
-            },
-            |reply| {
-                let mut results = reply.results();
-                let result: Readdir4Resok<'_> =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READDIR)?;
-                let entry = |entry: &Entry4<'_>| Entry {
-                    name: entry.name.to_vec(),
-                    cookie: entry.cookie,
-                    attributes: Attributes(entry.attrs.clone().into_owned()),
-                };
-                let entries = result.reply.entries.iter().map(entry).collect();
-                Ok((entries, result.cookieverf, result.reply.eof))
-            },
-        )
+        let entry = |entry: Entry4<'_>| Entry {
+            name: entry.name.into_owned(),
+            cookie: entry.cookie,
+            attributes: Attributes(entry.attrs.into_owned()),
+        };
+        self.on(directory, &NfsArgop4::OP_READDIR(arguments), |results, number| {
+            let result: Readdir4Resok<'_> = results.take(number)?;
+            let entries = result.reply.entries.into_iter().map(entry).collect();
+            Ok((entries, result.cookieverf, result.reply.eof))
+        })
     }
 
     /// Reads a whole directory with the attributes in `wanted`.

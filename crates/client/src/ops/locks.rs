@@ -5,6 +5,7 @@ use nfs4::*;
 use super::OpenFile;
 use crate::client::Client;
 use crate::error::Error;
+use crate::reply::Reply;
 
 /// The byte-range locks of one lock-owner on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,16 +84,7 @@ impl Client {
         handle: &[u8],
         arguments: Lock4Args<'_>,
     ) -> Result<Result<Stateid4, Denial>, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).lock(arguments.clone());
-            },
-            |reply| {
-                let mut results = reply.results();
-                results.done(NfsOpnum4::OP_PUTFH)?;
-                read_lock(results.any()?)
-            },
-        )
+        self.on(handle, &NfsArgop4::OP_LOCK(arguments), |results, _| read_lock(results.any()?))
     }
 
     /// Unlocks a range, and stores the new stateid in `lock`.
@@ -107,12 +99,8 @@ impl Client {
             offset,
             length,
         };
-        lock.stateid = self.perform(
-            |compound| {
-                compound.putfh(handle).locku(arguments);
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_LOCKU),
-        )?;
+        let operation = NfsArgop4::OP_LOCKU(arguments);
+        lock.stateid = self.on(handle, &operation, |results, number| results.take(number))?;
         Ok(())
     }
 
@@ -121,12 +109,7 @@ impl Client {
     /// # Errors
     /// The errors of DELEGRETURN.
     pub fn delegreturn(&mut self, file: &[u8], stateid: Stateid4) -> Result<(), Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(file).delegreturn(stateid);
-            },
-            super::nothing,
-        )
+        self.perform(|compound| compound.putfh(file).delegreturn(stateid), Reply::check)
     }
 
     /// Frees the stateid of locks that are all unlocked, or of a revoked delegation.
@@ -134,11 +117,6 @@ impl Client {
     /// # Errors
     /// The errors of FREE_STATEID.
     pub fn free_stateid(&mut self, stateid: Stateid4) -> Result<(), Error> {
-        self.perform(
-            |compound| {
-                compound.free_stateid(stateid);
-            },
-            super::nothing,
-        )
+        self.perform(|compound| compound.free_stateid(stateid), Reply::check)
     }
 }

@@ -19,13 +19,15 @@ pub use security::flavor_of;
 
 use std::time::Instant;
 
+use nfs4::{Getattr4Resok, Getfh4Resok, NfsArgop4, NfsFh4, NfsOpnum4};
+
 use crate::client::{CallOptions, Client, IdentityId};
 use crate::compound::Compound;
 use crate::error::Error;
-use crate::reply::Reply;
+use crate::reply::{Reply, Results};
 
 /// A filehandle of the server.
-pub type Handle = nfs4::NfsFh4<'static>;
+pub type Handle = NfsFh4<'static>;
 
 /// The delay before a retry after NFS4ERR_DELAY.
 const DELAY: std::time::Duration = std::time::Duration::from_millis(20);
@@ -39,27 +41,14 @@ impl Client {
     /// Any error of the call or of `read`.
     pub fn perform<T>(
         &mut self,
-        build: impl Fn(&mut Compound),
-        read: impl Fn(&Reply) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.perform_as(self.identity, build, read)
-    }
-
-    /// Calls a COMPOUND like [`Client::perform`], as `identity`.
-    ///
-    /// # Errors
-    /// The same as [`Client::perform`].
-    pub fn perform_as<T>(
-        &mut self,
-        identity: IdentityId,
-        build: impl Fn(&mut Compound),
+        build: impl Fn(&mut Compound) -> &mut Compound,
         read: impl Fn(&Reply) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let deadline = Instant::now() + self.options().delay_max;
         loop {
             let mut compound = self.compound();
             build(&mut compound);
-            let options = CallOptions { identity, ..CallOptions::default() };
+            let options = CallOptions { identity: self.identity, ..CallOptions::default() };
             let result = match self.call_with(compound, options) {
                 Ok(reply) => {
                     let result = read(&reply);
@@ -75,13 +64,28 @@ impl Client {
         }
     }
 
+    /// Calls PUTFH and an operation, and reads the result of the operation with `read`.
+    fn on<T>(
+        &mut self,
+        handle: &[u8],
+        operation: &NfsArgop4<'_>,
+        read: impl Fn(&mut Results<'_>, NfsOpnum4) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.perform(
+            |compound| compound.putfh(handle).operation(operation),
+            |reply| read(reply.results().done(NfsOpnum4::OP_PUTFH)?, operation.discriminant()),
+        )
+    }
+
     /// Sets the identity of later calls by [`Client::perform`] and the methods built on it.
     pub fn act_as(&mut self, identity: IdentityId) {
         self.identity = identity;
     }
 }
 
-/// Checks that all operations succeeded.
-fn nothing(reply: &Reply) -> Result<(), Error> {
-    reply.check()
+/// Reads the results of GETFH and GETATTR.
+fn handle_and_attributes(results: &mut Results<'_>) -> Result<(Handle, Attributes), Error> {
+    let handle = results.take::<Getfh4Resok<'_>>(NfsOpnum4::OP_GETFH)?.into_owned().object;
+    let attributes = results.take::<Getattr4Resok<'_>>(NfsOpnum4::OP_GETATTR)?.into_owned().obj_attributes;
+    Ok((handle, Attributes(attributes)))
 }

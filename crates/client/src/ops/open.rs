@@ -3,10 +3,10 @@
 use nfs4::attributes::fattr4;
 use nfs4::*;
 
-use super::{Attributes, Handle, nothing};
+use super::{Attributes, Handle, handle_and_attributes};
 use crate::client::Client;
 use crate::error::Error;
-use crate::reply::Results;
+use crate::reply::{Reply, Results};
 
 /// Share access, share denial and creation mode of an open.
 #[derive(Clone, Debug)]
@@ -124,12 +124,11 @@ impl OpenHow {
 
 fn read_open(results: &mut Results<'_>, owner: &[u8]) -> Result<OpenFile, Error> {
     let open: Open4Resok<'_> = results.take(NfsOpnum4::OP_OPEN)?;
-    let handle: Getfh4Resok<'_> = results.take(NfsOpnum4::OP_GETFH)?;
-    let attributes: Getattr4Resok<'_> = results.take(NfsOpnum4::OP_GETATTR)?;
+    let (handle, attributes) = handle_and_attributes(results)?;
     Ok(OpenFile {
-        handle: handle.into_owned().object,
+        handle,
         stateid: open.stateid,
-        attributes: Attributes(attributes.into_owned().obj_attributes),
+        attributes,
         flags: open.rflags,
         change: open.cinfo,
         delegation: open.delegation.into_owned(),
@@ -186,7 +185,7 @@ impl Client {
         self.perform(
             |compound| {
                 compound.putfh(handle).open(how.arguments(&owner, claim.clone()));
-                compound.getfh().getattr(Attributes::STAT);
+                compound.getfh().getattr(Attributes::STAT)
             },
             |reply| {
                 let mut results = reply.results();
@@ -210,13 +209,14 @@ impl Client {
     /// # Errors
     /// The errors of OPEN_DOWNGRADE.
     pub fn open_downgrade(&mut self, file: &mut OpenFile, access: u32, deny: u32) -> Result<(), Error> {
-        let (handle, stateid) = (&file.handle, file.stateid);
-        let result: OpenDowngrade4Resok = self.perform(
-            |compound| {
-                compound.putfh(handle).open_downgrade(stateid, access, deny);
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_OPEN_DOWNGRADE),
-        )?;
+        let operation = NfsArgop4::OP_OPEN_DOWNGRADE(OpenDowngrade4Args {
+            open_stateid: file.stateid,
+            seqid: 0,
+            share_access: access,
+            share_deny: deny,
+        });
+        let result: OpenDowngrade4Resok =
+            self.on(&file.handle, &operation, |results, number| results.take(number))?;
         file.stateid = result.open_stateid;
         Ok(())
     }
@@ -226,11 +226,6 @@ impl Client {
     /// # Errors
     /// NFS4ERR_LOCKS_HELD and the other errors of CLOSE.
     pub fn close_file(&mut self, file: &OpenFile) -> Result<(), Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(&file.handle).close(file.stateid);
-            },
-            nothing,
-        )
+        self.perform(|compound| compound.putfh(&file.handle).close(file.stateid), Reply::check)
     }
 }

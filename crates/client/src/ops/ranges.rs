@@ -4,6 +4,7 @@ use nfs4::*;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::reply::Results;
 
 /// A position in an open file.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ impl Client {
     /// The errors of ALLOCATE.
     pub fn allocate(&mut self, at: FilePosition<'_>, length: u64) -> Result<(), Error> {
         let args = Allocate4Args { aa_stateid: at.stateid, aa_offset: at.offset, aa_length: length };
-        self.change_file(at.handle, &NfsArgop4::OP_ALLOCATE(args), NfsOpnum4::OP_ALLOCATE)
+        self.on(at.handle, &NfsArgop4::OP_ALLOCATE(args), nothing)
     }
 
     /// Punches a hole into a range.
@@ -32,21 +33,7 @@ impl Client {
     /// The errors of DEALLOCATE.
     pub fn deallocate(&mut self, at: FilePosition<'_>, length: u64) -> Result<(), Error> {
         let args = Deallocate4Args { da_stateid: at.stateid, da_offset: at.offset, da_length: length };
-        self.change_file(at.handle, &NfsArgop4::OP_DEALLOCATE(args), NfsOpnum4::OP_DEALLOCATE)
-    }
-
-    fn change_file(
-        &mut self,
-        handle: &[u8],
-        operation: &NfsArgop4<'_>,
-        number: NfsOpnum4,
-    ) -> Result<(), Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).change(operation);
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.done(number).map(drop),
-        )
+        self.on(at.handle, &NfsArgop4::OP_DEALLOCATE(args), nothing)
     }
 
     /// Finds the next data or hole. The result says whether only the end of the file was found.
@@ -55,12 +42,7 @@ impl Client {
     /// The errors of SEEK; NFS4ERR_NXIO beyond the end.
     pub fn seek(&mut self, at: FilePosition<'_>, what: DataContent4) -> Result<SeekRes4, Error> {
         let args = Seek4Args { sa_stateid: at.stateid, sa_offset: at.offset, sa_what: what };
-        self.perform(
-            |compound| {
-                compound.putfh(at.handle).operation(&NfsArgop4::OP_SEEK(args));
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_SEEK),
-        )
+        self.on(at.handle, &NfsArgop4::OP_SEEK(args), |results, number| results.take(number))
     }
 
     /// Reads at most `count` bytes as segments of data and holes.
@@ -69,17 +51,9 @@ impl Client {
     /// The errors of READ_PLUS.
     pub fn read_plus(&mut self, at: FilePosition<'_>, count: u32) -> Result<ReadPlusRes4<'static>, Error> {
         let args = ReadPlus4Args { rpa_stateid: at.stateid, rpa_offset: at.offset, rpa_count: count };
-        self.perform(
-            |compound| {
-                compound.putfh(at.handle).operation(&NfsArgop4::OP_READ_PLUS(args));
-            },
-            |reply| {
-                let mut results = reply.results();
-                let result: ReadPlusRes4<'_> =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READ_PLUS)?;
-                Ok(result.into_owned())
-            },
-        )
+        self.on(at.handle, &NfsArgop4::OP_READ_PLUS(args), |results, number| {
+            Ok(results.take::<ReadPlusRes4<'_>>(number)?.into_owned())
+        })
     }
 
     /// Sends IO_ADVISE_type4 hints for a range; returns the subset that the server follows.
@@ -93,17 +67,9 @@ impl Client {
             iaa_count: count,
             iaa_hints: hints,
         };
-        self.perform(
-            |compound| {
-                compound.putfh(at.handle).operation(&NfsArgop4::OP_IO_ADVISE(args));
-            },
-            |reply| {
-                let mut results = reply.results();
-                let result: IoAdvise4Resok =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_IO_ADVISE)?;
-                Ok(result.ior_hints)
-            },
-        )
+        self.on(at.handle, &NfsArgop4::OP_IO_ADVISE(args), |results, number| {
+            Ok(results.take::<IoAdvise4Resok>(number)?.ior_hints)
+        })
     }
 
     /// Copies bytes from file to file on the server and waits for the end; a length of 0 means up
@@ -140,12 +106,7 @@ impl Client {
     /// The errors of OFFLOAD_STATUS.
     pub fn copy_status(&mut self, handle: &[u8], stateid: Stateid4) -> Result<OffloadStatus4Resok, Error> {
         let operation = NfsArgop4::OP_OFFLOAD_STATUS(OffloadStatus4Args { osa_stateid: stateid });
-        self.perform(
-            |compound| {
-                compound.putfh(handle).operation(&operation);
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_OFFLOAD_STATUS),
-        )
+        self.on(handle, &operation, |results, number| results.take(number))
     }
 
     /// Cancels an asynchronous copy.
@@ -154,7 +115,7 @@ impl Client {
     /// The errors of OFFLOAD_CANCEL.
     pub fn cancel_copy(&mut self, handle: &[u8], stateid: Stateid4) -> Result<(), Error> {
         let operation = NfsArgop4::OP_OFFLOAD_CANCEL(OffloadCancel4Args { oca_stateid: stateid });
-        self.change_file(handle, &operation, NfsOpnum4::OP_OFFLOAD_CANCEL)
+        self.on(handle, &operation, nothing)
     }
 
     fn copy_with(
@@ -174,15 +135,23 @@ impl Client {
             ca_synchronous: synchronous,
             ca_source_server: Vec::new(),
         };
-        let operation = NfsArgop4::OP_COPY(args);
+        self.between(from, to, &NfsArgop4::OP_COPY(args), |results, number| results.take(number))
+    }
+
+    /// Calls an operation from the saved filehandle to the current one.
+    fn between<T>(
+        &mut self,
+        from: FilePosition<'_>,
+        to: FilePosition<'_>,
+        operation: &NfsArgop4<'_>,
+        read: impl Fn(&mut Results<'_>, NfsOpnum4) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.perform(
-            |compound| {
-                compound.putfh(from.handle).savefh().putfh(to.handle).change(&operation);
-            },
+            |compound| compound.putfh(from.handle).savefh().putfh(to.handle).operation(operation),
             |reply| {
                 let mut results = reply.results();
                 results.done(NfsOpnum4::OP_PUTFH)?.done(NfsOpnum4::OP_SAVEFH)?;
-                results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_COPY)
+                read(results.done(NfsOpnum4::OP_PUTFH)?, operation.discriminant())
             },
         )
     }
@@ -205,15 +174,11 @@ impl Client {
             cl_dst_offset: to.offset,
             cl_count: count,
         };
-        self.perform(
-            |compound| {
-                compound.putfh(from.handle).savefh().putfh(to.handle).change(&NfsArgop4::OP_CLONE(args));
-            },
-            |reply| {
-                let mut results = reply.results();
-                results.done(NfsOpnum4::OP_PUTFH)?.done(NfsOpnum4::OP_SAVEFH)?;
-                results.done(NfsOpnum4::OP_PUTFH)?.done(NfsOpnum4::OP_CLONE).map(drop)
-            },
-        )
+        self.between(from, to, &NfsArgop4::OP_CLONE(args), nothing)
     }
+}
+
+/// Reads the result of an operation that returns only a status.
+fn nothing(results: &mut Results<'_>, number: NfsOpnum4) -> Result<(), Error> {
+    results.done(number).map(drop)
 }

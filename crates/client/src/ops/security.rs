@@ -5,6 +5,7 @@ use nfs4::*;
 use crate::client::Client;
 use crate::error::Error;
 use crate::options::Flavor;
+use crate::reply::Results;
 
 /// The Kerberos mechanism, 1.2.840.113554.1.2.2, as DER without tag and length (RFC 8881 section
 /// 2.2.1.1.1.2.1).
@@ -19,17 +20,7 @@ impl Client {
     /// # Errors
     /// The errors of SECINFO.
     pub fn secinfo(&mut self, directory: &[u8], name: &[u8]) -> Result<Vec<Secinfo4<'static>>, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(directory).secinfo(name);
-            },
-            |reply| {
-                let mut results = reply.results();
-                let found: Vec<Secinfo4<'_>> =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_SECINFO)?;
-                Ok(found.into_iter().map(Secinfo4::into_owned).collect())
-            },
-        )
+        self.on(directory, &NfsArgop4::OP_SECINFO(Secinfo4Args { name: name.into() }), flavors)
     }
 
     /// Returns the security flavors for a filehandle or its parent.
@@ -41,18 +32,12 @@ impl Client {
         handle: &[u8],
         style: SecinfoStyle4,
     ) -> Result<Vec<Secinfo4<'static>>, Error> {
-        self.perform(
-            |compound| {
-                compound.putfh(handle).secinfo_no_name(style);
-            },
-            |reply| {
-                let mut results = reply.results();
-                let found: Vec<Secinfo4<'_>> =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_SECINFO_NO_NAME)?;
-                Ok(found.into_iter().map(Secinfo4::into_owned).collect())
-            },
-        )
+        self.on(handle, &NfsArgop4::OP_SECINFO_NO_NAME(style), flavors)
     }
+}
+
+fn flavors(results: &mut Results<'_>, number: NfsOpnum4) -> Result<Vec<Secinfo4<'static>>, Error> {
+    Ok(results.take::<Vec<Secinfo4<'_>>>(number)?.into_iter().map(Secinfo4::into_owned).collect())
 }
 
 /// Returns the flavor of a SECINFO entry; `None` if this client does not support it.

@@ -15,17 +15,9 @@ impl Client {
     /// The errors of GETXATTR, such as NFS4ERR_NOXATTR.
     pub fn get_xattr(&mut self, handle: &[u8], name: &[u8]) -> Result<Vec<u8>, Error> {
         let operation = NfsArgop4::OP_GETXATTR(Getxattr4Args { gxa_name: name.into() });
-        self.perform(
-            |compound| {
-                compound.putfh(handle).operation(&operation);
-            },
-            |reply| {
-                let mut results = reply.results();
-                let value: Xattrvalue4<'_> =
-                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_GETXATTR)?;
-                Ok(value.into_owned())
-            },
-        )
+        self.on(handle, &operation, |results, number| {
+            Ok(results.take::<Xattrvalue4<'_>>(number)?.into_owned())
+        })
     }
 
     /// Sets an extended attribute.
@@ -41,12 +33,7 @@ impl Client {
     ) -> Result<ChangeInfo4, Error> {
         let args = Setxattr4Args { sxa_option: how, sxa_key: name.into(), sxa_value: value.into() };
         let operation = NfsArgop4::OP_SETXATTR(args);
-        self.perform(
-            |compound| {
-                compound.putfh(handle).change(&operation);
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_SETXATTR),
-        )
+        self.on(handle, &operation, |results, number| results.take(number))
     }
 
     /// Lists the names of all extended attributes.
@@ -57,25 +44,16 @@ impl Client {
         let (mut names, mut cookie) = (Vec::new(), 0);
         loop {
             let args = Listxattrs4Args { lxa_cookie: cookie, lxa_maxcount: LIST_COUNT };
-            let (more, next, eof) = self.perform(
-                |compound| {
-                    compound.putfh(handle).operation(&NfsArgop4::OP_LISTXATTRS(args));
-                },
-                |reply| {
-                    let mut results = reply.results();
-                    let part: Listxattrs4Resok<'_> =
-                        results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_LISTXATTRS)?;
-                    let more: Vec<Vec<u8>> = part.lxr_names.iter().map(|name| name.to_vec()).collect();
-                    Ok((more, part.lxr_cookie, part.lxr_eof))
-                },
-            )?;
+            let part = self.on(handle, &NfsArgop4::OP_LISTXATTRS(args), |results, number| {
+                Ok(results.take::<Listxattrs4Resok<'_>>(number)?.into_owned())
+            })?;
             // Stop if the server makes no progress.
-            let stuck = more.is_empty();
-            names.extend(more);
-            if eof || stuck {
+            let stuck = part.lxr_names.is_empty();
+            names.extend(part.lxr_names.into_iter().map(|name| name.into_owned()));
+            if part.lxr_eof || stuck {
                 return Ok(names);
             }
-            cookie = next;
+            cookie = part.lxr_cookie;
         }
     }
 
@@ -85,11 +63,6 @@ impl Client {
     /// The errors of REMOVEXATTR, such as NFS4ERR_NOXATTR.
     pub fn remove_xattr(&mut self, handle: &[u8], name: &[u8]) -> Result<ChangeInfo4, Error> {
         let operation = NfsArgop4::OP_REMOVEXATTR(Removexattr4Args { rxa_name: name.into() });
-        self.perform(
-            |compound| {
-                compound.putfh(handle).change(&operation);
-            },
-            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_REMOVEXATTR),
-        )
+        self.on(handle, &operation, |results, number| results.take(number))
     }
 }
