@@ -35,6 +35,18 @@ pub fn of_server(pid: u32, log: &Path) -> anyhow::Result<Counters> {
     }
 }
 
+/// Adds counts to those of the same names.
+pub(crate) fn add(all: &mut Counters, more: Counters) {
+    more.into_iter().for_each(|(name, count)| *all.entry(name).or_default() += count);
+}
+
+/// Counts operations of a phase, and the microseconds that they took together.
+pub(crate) fn count_phase(all: &mut Counters, phase: &str, operations: u64, time: Duration) {
+    *all.entry(format!("{phase}_operations")).or_default() += operations;
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    *all.entry(format!("{phase}_us")).or_default() += micros;
+}
+
 /// Takes the last value of each counter out of a log.
 fn parse(log: &str) -> Counters {
     let words = log.split_whitespace().filter_map(|word| word.split_once('='));

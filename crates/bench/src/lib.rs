@@ -43,4 +43,4 @@ pub use mount::ExportMount;
 pub use pattern::Pattern;
 pub use repository::KnownRepository;
 pub use server_probe::{Delta, MetricsEndpoint, ServerProbe, Snapshot};
-pub use server_process::{ServerProcess, flavor_arguments};
+pub use server_process::{ServerProcess, flavor_arguments, resident_kib};

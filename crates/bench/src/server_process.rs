@@ -25,6 +25,13 @@ pub fn flavor_arguments(kerberos: bool) -> Vec<OsString> {
     ["--sec", flavors, "--secure", secure].map(OsString::from).to_vec()
 }
 
+/// Returns the resident memory of a process of this machine in KiB; `None` when it is gone.
+pub fn resident_kib(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
+}
+
 /// A running `orthrus serve`; dropping it ends it, and so does the end of this process.
 pub struct ServerProcess {
     child: Child,

@@ -2,10 +2,7 @@
 
 use crate::network::Machine;
 use crate::{Folder, Options};
-use std::path::PathBuf;
-
-/// Folders of administrators' programs, which a PATH can leave out.
-const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+use bench::mounted::tools::SBIN;
 
 /// Returns words as a command.
 pub(crate) fn words(words: &[&str]) -> Vec<String> {
@@ -33,16 +30,7 @@ pub(crate) fn orthrus_on(
     command
 }
 
-/// Finds a program in PATH and in the folders of administrators' programs.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(SBIN.iter().map(PathBuf::from))
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
-}
-
-/// Returns a PATH with these folders.
+/// Returns a PATH with the folders of administrators' programs.
 pub(crate) fn path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:{}", SBIN.join(":"))

@@ -1,13 +1,13 @@
 //! The requirements of a lab, checked before anything is created.
 
-use crate::commands::{find, words};
+use crate::commands::words;
 use crate::{Nat, files};
 use bench::link::LinkSpec;
+use bench::mounted::tools::{fed, find};
 use nix::unistd::geteuid;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Programs and the packages that have them.
 const PROGRAMS: [(&str, &str); 16] = [
@@ -219,25 +219,8 @@ fn memory(nodes: u8, memory_mib: u32, meminfo: &str) -> Need {
 /// Runs a program that leaves nothing behind.
 fn tried(program: &str, arguments: &[&str], input: &str) -> Result<(), String> {
     let path = find(program).ok_or_else(|| format!("no {program}"))?;
-    let mut child = Command::new(path)
-        .args(arguments)
-        .env("PATH", crate::commands::path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{program}: {error}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(said.lines().next().unwrap_or("it fails").trim().to_owned())
-        }
-    }
+    let ran = fed(Command::new(path).args(arguments).env("PATH", crate::commands::path()), input);
+    ran.map(drop).map_err(|error| format!("{error:#}"))
 }
 
 #[cfg(test)]

@@ -3,20 +3,15 @@
 use crate::network::{Machine, node_address, node_name};
 use crate::processes::{self, Process};
 use crate::{Folder, Record};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
 
 /// The port of NFS, as /proc/net/tcp writes it.
 const NFS_PORT: &str = "0801";
 /// A connection that is established, as /proc/net/tcp writes it.
 const ESTABLISHED: &str = "01";
-/// How long the server may take to tell its counters.
-const COUNTERS_WAIT: Duration = Duration::from_secs(2);
 
 /// A machine or node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -87,14 +82,8 @@ pub(crate) fn pid_of(all: &[Process], name: &str) -> Option<u32> {
 
 fn part(all: &[Process], name: String, address: Ipv4Addr) -> Part {
     let pid = pid_of(all, &name);
-    let resident_kib = pid.map_or(0, resident);
+    let resident_kib = pid.and_then(bench::resident_kib).unwrap_or(0);
     Part { name, address, pid, resident_kib, mounted: Vec::new() }
-}
-
-fn resident(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-    line.trim().trim_end_matches("kB").trim().parse().unwrap_or(0)
 }
 
 fn mounted(folder: &Folder, node: &str) -> Vec<String> {
@@ -130,30 +119,8 @@ fn connections(tcp: &str) -> BTreeSet<(Ipv4Addr, u16)> {
 
 /// Asks the server for its counters, which it logs, and takes the number of clients from them.
 fn clients(folder: &Folder, server: u32) -> Option<u64> {
-    let log = folder.log(Machine::Server.name());
-    let told = || -> Vec<String> {
-        let text =
-            fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-        text.lines().filter(|line| line.contains("held: ")).map(str::to_owned).collect()
-    };
-    let before = told().len();
-    kill(Pid::from_raw(i32::try_from(server).ok()?), Signal::SIGUSR1).ok()?;
-    let end = Instant::now() + COUNTERS_WAIT;
-    loop {
-        let lines = told();
-        if lines.len() > before {
-            return lines
-                .last()?
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix("clients="))?
-                .parse()
-                .ok();
-        }
-        if Instant::now() > end {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let counters = bench::counters::of_server(server, &folder.log(Machine::Server.name())).ok()?;
+    counters.get("clients").copied()
 }
 
 #[cfg(test)]

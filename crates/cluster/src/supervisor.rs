@@ -7,6 +7,7 @@
 use crate::plan::{Action, plan};
 use crate::{Folder, Step, commands};
 use anyhow::{Context, bail};
+use bench::mounted::tools::fed;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -186,23 +187,7 @@ fn command(words: &[String]) -> anyhow::Result<Command> {
 }
 
 fn run(words: &[String], input: &str) -> anyhow::Result<()> {
-    let mut child = command(words)?
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| words.join(" "))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early closes its end; its exit status tells more than EPIPE does.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let said =
-            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        bail!("{}: {}: {}", words.join(" "), output.status, said.trim());
-    }
-    Ok(())
+    fed(&mut command(words)?, input).map(drop).with_context(|| words.join(" "))
 }
 
 fn extend(file: &Path, more: &str, copy: &Path) -> anyhow::Result<()> {

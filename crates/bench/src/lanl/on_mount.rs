@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::carrier::{Carried, Carrier};
+use super::transfer::fill;
 use crate::mounted::tools::{CP, run};
 use crate::mounted::{MachineCpu, MountPlace, free, remove};
 use crate::{Pattern, ServerProbe};
@@ -119,13 +120,7 @@ impl Carrier for OnMount {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                let mut count = 0;
-                while let Some(rest) = buffer.get_mut(count..).filter(|rest| !rest.is_empty()) {
-                    match file.read(rest)? {
-                        0 => break,
-                        more => count += more,
-                    }
-                }
+                let count = fill(&mut file, &mut buffer)?;
                 if count == 0 {
                     return Ok(Some(start.elapsed()));
                 }

@@ -113,7 +113,7 @@ impl FileWriter<'_> {
 }
 
 /// Reads until the buffer is full or the file ends.
-fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+pub(super) fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut count = 0;
     while let Some(rest) = buffer.get_mut(count..).filter(|rest| !rest.is_empty()) {
         match file.read(rest)? {

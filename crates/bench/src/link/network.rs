@@ -1,16 +1,14 @@
 //! Two network namespaces with a shaped pair of devices between them.
 
 use super::LinkSpec;
-use crate::mounted::tools::SystemTool;
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::mounted::tools::{SystemTool, fed};
+use anyhow::{Context as _, Result, ensure};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::geteuid;
 use std::fs::File;
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
-use std::process::Stdio;
 
 const IP: SystemTool = SystemTool { name: "ip", package: "iproute2" };
 const TC: SystemTool = SystemTool { name: "tc", package: "iproute2" };
@@ -159,25 +157,13 @@ fn check(spec: LinkSpec) -> Result<()> {
 
 /// Has ip or tc carry out commands.
 fn batch(tool: SystemTool, commands: &str) -> Result<()> {
-    let mut command = tool.command()?;
-    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("{} does not start", tool.name))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early closes its end; its message tells more than EPIPE does.
-        let _ = stdin.write_all(commands.as_bytes());
-    }
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{}: {}", tool.name, said.trim().replace('\n', "; "));
-    }
-    Ok(())
+    fed(tool.command()?.args(["-batch", "-"]), commands).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     /// Runs a test on a thread of its own, which ends with the namespaces that it entered.

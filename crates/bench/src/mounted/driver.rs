@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::fio::{self, FioJob};
 use super::git::BareRepository;
 use super::tools::{FIO, GIT, run};
 use super::{MachineCpu, MountPlace, MountStats, ensure_room, scheduled};
 use crate::ServerProbe;
-use crate::counters::Counters;
+use crate::counters::{Counters, add};
 use crate::measuring::{Case, CaseDriver, CaseTurn, Histogram, Latencies, Load, Record, Sample, Transfer};
+use crate::workload::together;
 
 /// Where the places of variants come from.
 pub trait MountPlaces {
@@ -128,10 +129,7 @@ impl<'a> OnMounts<'a> {
             latency: Latencies::of(histogram),
             // fio lays its files out before it measures: only the part that is its measurement's
             // counts.
-            client_cpu_seconds: part(used.client, measured.seconds, ran.time),
-            server_cpu_seconds: part(used.server, measured.seconds, ran.time),
-            server_stages: used.stages,
-            ..Sample::default()
+            ..used.sample((measured.seconds / ran.time.as_secs_f64()).min(1.0))
         }))
     }
 
@@ -154,17 +152,14 @@ impl<'a> OnMounts<'a> {
             offered: Some(rate),
             unserved: tally.unserved,
             latency: Latencies::of(tally.latencies),
-            client_cpu_seconds: used.client.map(|time| time.as_secs_f64()),
-            server_cpu_seconds: used.server.map(|time| time.as_secs_f64()),
-            server_stages: used.stages,
-            ..Sample::default()
+            ..used.sample(1.0)
         }))
     }
 
     fn git(&self, place: &MountPlace, clients: u32, length: Duration) -> Result<Option<Sample>> {
         let (_, repository) = self.repository.as_ref().context("there is no repository")?;
         let (cpu, start) = (MachineCpu::now(&self.server), Instant::now());
-        let work = |client: u32| -> Result<Option<Counters>> {
+        let work = |client: usize, ()| -> Result<Option<Counters>> {
             let copy = place.folder().join(format!("git-{client}"));
             let mut all = Counters::new();
             loop {
@@ -175,13 +170,7 @@ impl<'a> OnMounts<'a> {
                 }
             }
         };
-        let work = &work;
-        let parts: Vec<Result<Option<Counters>>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..clients.max(1)).map(|client| scope.spawn(move || work(client))).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|part| part.map_err(|_| anyhow!("a client has ended in a panic"))?).collect()
-        });
+        let parts = together((0..clients.max(1)).map(drop), work);
         let (seconds, used) = (start.elapsed().as_secs_f64(), cpu.since(&place.facts().variant));
         let mut counters = Counters::new();
         for part in parts {
@@ -190,26 +179,8 @@ impl<'a> OnMounts<'a> {
         }
         let operations =
             counters.iter().filter(|(name, _)| name.ends_with("_operations")).map(|(_, count)| count).sum();
-        Ok(Some(Sample {
-            operations,
-            seconds,
-            client_cpu_seconds: used.client.map(|time| time.as_secs_f64()),
-            server_cpu_seconds: used.server.map(|time| time.as_secs_f64()),
-            server_stages: used.stages,
-            counters,
-            ..Sample::default()
-        }))
+        Ok(Some(Sample { operations, seconds, counters, ..used.sample(1.0) }))
     }
-}
-
-fn add(all: &mut Counters, more: Counters) {
-    more.into_iter().for_each(|(name, count)| *all.entry(name).or_default() += count);
-}
-
-/// The part of a time that falls on the measurement, of a program that took `whole`.
-fn part(time: Option<Duration>, measured: f64, whole: Duration) -> Option<f64> {
-    let part = (measured / whole.as_secs_f64()).min(1.0);
-    time.map(|time| time.as_secs_f64() * part)
 }
 
 fn check(case: &Case) -> Result<()> {

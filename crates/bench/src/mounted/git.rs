@@ -7,14 +7,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rng::SplitMix64;
 
 use super::place::remove;
 use super::tools::run;
-use crate::counters::Counters;
+use crate::counters::{Counters, count_phase};
 use crate::repository::{differing, earlier, git, tracked};
 
 /// Folders of the working copy, and files of each.
@@ -110,11 +109,11 @@ impl BareRepository {
                 self.change(copy).context("changing the working copy")?;
             }
             let Some(ran) = run(&mut command, stop)? else { return Ok(None) };
-            count(&mut counters, name, operations, ran.time);
+            count_phase(&mut counters, name, operations, ran.time);
         }
         let start = std::time::Instant::now();
         remove(copy)?;
-        count(&mut counters, "remove", all, start.elapsed());
+        count_phase(&mut counters, "remove", all, start.elapsed());
         Ok(Some(counters))
     }
 
@@ -135,12 +134,6 @@ fn folder() -> Result<tempfile::TempDir> {
 
 fn bare(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("repository.git")
-}
-
-fn count(counters: &mut Counters, name: &str, operations: u64, time: Duration) {
-    *counters.entry(format!("{name}_operations")).or_default() += operations;
-    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    *counters.entry(format!("{name}_us")).or_default() += micros;
 }
 
 fn path(number: u64) -> String {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::measuring::Stages;
+use crate::measuring::{Sample, Stages};
 use crate::{Delta, ServerProbe, Snapshot, cpu};
 
 /// A moment, to be compared with a later one.
@@ -23,6 +23,20 @@ pub struct MachineUse {
     pub server: Option<Duration>,
     /// Where the server's time went.
     pub stages: Option<Stages>,
+}
+
+impl MachineUse {
+    /// Returns a sample with the part of these times that falls on the measurement, and nothing
+    /// else.
+    pub fn sample(&self, part: f64) -> Sample {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * part);
+        Sample {
+            client_cpu_seconds: seconds(self.client),
+            server_cpu_seconds: seconds(self.server),
+            server_stages: self.stages,
+            ..Sample::default()
+        }
+    }
 }
 
 impl<'w> MachineCpu<'w> {

@@ -1,8 +1,9 @@
 //! The programs that the published evaluations used: found, or named with their package; run, and
 //! ended when the run is.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use crate::cpu;
 
 /// Folders of administrators' programs, which a user's PATH leaves out.
-const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+pub const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// How often a running program is asked whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(50);
@@ -69,11 +70,7 @@ impl SystemTool {
     /// # Errors
     /// Names the package when it is not there.
     pub fn find(self) -> Result<PathBuf> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path)
-            .chain(SBIN.iter().map(PathBuf::from))
-            .map(|folder| folder.join(self.name))
-            .find(|file| file.is_file())
+        find(self.name)
             .ok_or_else(|| anyhow!("{} is not installed (apt install {})", self.name, self.package))
     }
 
@@ -86,6 +83,30 @@ impl SystemTool {
         command.env("LC_ALL", "C").stdin(Stdio::null());
         Ok(command)
     }
+}
+
+/// Finds a program in PATH and in the folders of administrators' programs.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(SBIN.iter().map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// Runs a command to its end with this text on its standard input; returns what it printed.
+///
+/// # Errors
+/// When it does not start, or fails: with the end of its output, in one line.
+pub fn fed(command: &mut Command, input: &str) -> Result<String> {
+    let name = name(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{name} does not start"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early closes its end; its message tells more than EPIPE does.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    printed(&name, &child.wait_with_output()?)
 }
 
 /// The output of a program.
@@ -106,8 +127,7 @@ pub struct Ran {
 /// When it does not start, or fails: with the end of its output.
 pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Option<Ran>> {
     use std::os::unix::process::CommandExt;
-    let name =
-        Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name(command);
     if stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
@@ -120,17 +140,26 @@ pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Option<Ran>> {
     if stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
+    Ok(Some(Ran { stdout: printed(&name, &output)?, time, cpu }))
+}
+
+fn name(command: &Command) -> String {
+    Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns the standard output of a program that succeeded.
+fn printed(name: &str, output: &Output) -> Result<String> {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
-        bail!("{}", failure(&name, output.status, if stderr.trim().is_empty() { &stdout } else { &stderr }));
+        bail!("{}", failure(name, output.status, if stderr.trim().is_empty() { &stdout } else { &stderr }));
     }
-    Ok(Some(Ran { stdout, time, cpu }))
+    Ok(stdout)
 }
 
 /// Waits for a child in this thread, so that its end is seen at once, while another thread looks
 /// whether to end it.
-fn wait(child: Child, stop: &AtomicBool) -> std::io::Result<std::process::Output> {
+fn wait(child: Child, stop: &AtomicBool) -> std::io::Result<Output> {
     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let (alive, ended) = mpsc::channel::<()>();
     std::thread::scope(|scope| {

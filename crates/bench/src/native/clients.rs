@@ -1,11 +1,11 @@
 //! The same load by several clients at once, each on a thread of its own.
 
-use super::Counters;
+use crate::counters::{self, Counters};
 use crate::measuring::{Case, Load};
 use crate::pattern::Pattern;
 use crate::workload::{self, Conditions, LoadTally, TransferShape, git};
 use crate::{ExportMount, Flavor, KnownRepository};
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -107,28 +107,15 @@ pub(super) fn run(mounts: &mut [ExportMount], work: &ClientWork<'_>) -> Result<(
         return work.alone(mount, 0, 1);
     }
     let (clients, barrier) = (mounts.len(), Barrier::new(mounts.len()));
-    let barrier = &barrier;
-    let parts: Vec<Result<(LoadTally, Counters)>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = mounts
-            .iter_mut()
-            .enumerate()
-            .map(|(index, mount)| {
-                scope.spawn(move || {
-                    barrier.wait();
-                    work.alone(mount, index, clients)
-                })
-            })
-            .collect();
-        let joined = threads
-            .into_iter()
-            .map(|thread| thread.join().map_err(|_| anyhow!("a client has ended in a panic")));
-        joined.map(|part| part.and_then(|part| part)).collect()
+    let parts = workload::together(mounts, |index, mount| {
+        barrier.wait();
+        work.alone(mount, index, clients)
     });
     let (mut all, mut counters) = (LoadTally::default(), Counters::new());
     for (index, part) in parts.into_iter().enumerate() {
         let (tally, own) = part.with_context(|| format!("client {} of {clients}", index + 1))?;
         all.add(&tally);
-        own.into_iter().for_each(|(name, count)| *counters.entry(name).or_default() += count);
+        counters::add(&mut counters, own);
     }
     Ok((all, counters))
 }

@@ -12,7 +12,7 @@ mod tests;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 pub use data::{TransferShape, fill};
 pub use metadata::metadata;
@@ -85,6 +85,21 @@ pub fn load(
         Some(rate) => open_loop::run(shape, rate, endpoint, conditions, tally),
         None => data::run(shape, endpoint, conditions, tally),
     }
+}
+
+/// Runs `work` on a thread for each item, all at once; returns the results in the items' order. A
+/// panic of a thread is an error in its place.
+pub fn together<I: Send, T: Send>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(usize, I) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let items = items.into_iter().enumerate();
+        let threads: Vec<_> = items.map(|(index, item)| scope.spawn(move || work(index, item))).collect();
+        let panicked = |_| Err(anyhow!("a client has ended in a panic"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    })
 }
 
 /// Times one repetition and its processor time at both ends, at the server for `variant`; `run`

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::{Conditions, LoadTally};
 pub use crate::counters::Counters;
+use crate::counters::count_phase;
 pub use shape::RepositoryShape;
 
 /// A folder tree at the server, by paths below the endpoint's own folder: `objects/ab`.
@@ -90,9 +91,7 @@ pub fn run(
 impl turn::TreeWork<'_> {
     fn count(&mut self, phase: &'static str, bytes: usize, latency: Duration) {
         self.tally.count(bytes, latency);
-        *self.counters.entry(format!("{phase}_operations")).or_default() += 1;
-        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        *self.counters.entry(format!("{phase}_us")).or_default() += micros;
+        count_phase(&mut self.counters, phase, 1, latency);
     }
 }
 
