@@ -1,7 +1,8 @@
 //! Logging to standard error, one line an event.
 //!
-//! A thread of its own writes the lines. A reader that stops reading, for example a stuck log
-//! collector behind a pipe, therefore costs lines, never a shard.
+//! The server queues its lines for a thread of its own. A reader that stops reading, for example a
+//! stuck log collector behind a pipe, therefore costs lines, never a shard. Other commands write
+//! their lines at once: some of them must not have threads yet when they choose a krb5.conf.
 
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
@@ -16,7 +17,7 @@ const QUEUED_LINES_MAX: usize = 4096;
 /// How long the end of the process waits for the queued lines.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The queue, once logging has started.
+/// The queue, once a thread writes its lines.
 static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -29,20 +30,28 @@ enum LogMessage {
 /// Starts logging with a filter as RUST_LOG takes it.
 ///
 /// # Errors
-/// Quotes the part of the filter that is wrong. An I/O error if the system gives no thread.
+/// Quotes the part of the filter that is wrong.
 pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| {
         format!("--log {filter:?}: allowed are error, warn, info, debug, trace, or module=level,…")
     })?;
-    let (queue, lines) = sync_channel(QUEUED_LINES_MAX);
-    std::thread::Builder::new().name("log".into()).spawn(move || write_lines(&lines))?;
-    let _ = QUEUE.set(queue.clone());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || Queued(queue.clone()))
+        .with_writer(|| LogWriter)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .init();
+    Ok(())
+}
+
+/// Starts the thread that writes queued lines.
+///
+/// # Errors
+/// An I/O error if the system gives no thread.
+pub(crate) fn start_queue() -> io::Result<()> {
+    let (queue, lines) = sync_channel(QUEUED_LINES_MAX);
+    std::thread::Builder::new().name("log".into()).spawn(move || write_lines(&lines))?;
+    let _ = QUEUE.set(queue);
     Ok(())
 }
 
@@ -77,13 +86,18 @@ fn write_lines(messages: &Receiver<LogMessage>) {
     }
 }
 
-/// Queues each event; `tracing_subscriber` writes an event at once.
-struct Queued(SyncSender<LogMessage>);
+/// Queues each event, or writes it where no queue exists; `tracing_subscriber` writes an event at
+/// once.
+struct LogWriter;
 
-impl Write for Queued {
+impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.0.try_send(LogMessage::Line(line.to_vec())).is_err() {
-            DROPPED.fetch_add(1, Relaxed);
+        match QUEUE.get() {
+            Some(queue) if queue.try_send(LogMessage::Line(line.to_vec())).is_err() => {
+                DROPPED.fetch_add(1, Relaxed);
+            }
+            Some(_) => {}
+            None => io::stderr().write_all(line)?,
         }
         Ok(line.len())
     }

@@ -12,6 +12,7 @@ mod state_dir;
 mod store;
 
 use crate::config::{self, Settings};
+use crate::logging;
 use accounts::ServerAccounts;
 use anyhow::Context;
 use exports::Backends;
@@ -52,6 +53,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<()> {
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process();
+    logging::start_queue().context("the log has no thread")?;
     let watched_end = ending::Watched::default();
     ending::guard(watched_end.clone()).context("signals cannot be caught")?;
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
