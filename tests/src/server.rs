@@ -22,6 +22,7 @@ pub struct Serve {
     unread_log: bool,
     listen: Option<SocketAddr>,
     state: Option<OsString>,
+    variables: Vec<(OsString, OsString)>,
 }
 
 impl Serve {
@@ -33,6 +34,12 @@ impl Serve {
     /// Adds a command line argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Sets a variable of the server's environment.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
@@ -86,6 +93,7 @@ impl Serve {
             arguments.extend(["--sec", "krb5p,krb5i,krb5,sys"].map(OsString::from));
         }
         let mut command = if self.unprivileged { nobody(arguments) } else { orthrus(arguments) };
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
         let input = child.stdin.take();

@@ -56,7 +56,7 @@ struct BenchAccount;
 impl Identities for BenchAccount {
     fn resolve(&self, _: &str, _: Duration) -> Result<Mapped, PrincipalError> {
         let identity = Identity { uid: UID, gid: UID, groups: [].into() };
-        Ok(Mapped { identity: Some(identity), machine: false })
+        Ok(Mapped { identity: Ok(identity), machine: false })
     }
 }
 

@@ -1,9 +1,9 @@
-//! A bounded cache whose entries expire.
+//! A bounded cache whose entries expire, and stand in for a source that fails for some time after.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A cache of values until they expire; at the limit it drops the oldest entry.
@@ -13,9 +13,18 @@ pub(crate) struct Cache<K, V> {
 }
 
 struct CacheState<K, V> {
-    entries: HashMap<K, (V, Duration)>,
+    entries: HashMap<K, Entry<V>>,
     /// Keys in order of insertion. A key occurs exactly once while it has an entry.
     order: VecDeque<K>,
+}
+
+/// A value with its two ages.
+struct Entry<V> {
+    value: V,
+    /// The end of the time in which the value needs no lookup.
+    fresh: Duration,
+    /// The end of the time in which the value stands in for a source that fails.
+    kept: Duration,
 }
 
 impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
@@ -23,31 +32,34 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         Self { max, inner: Mutex::new(CacheState { entries: HashMap::new(), order: VecDeque::new() }) }
     }
 
+    fn lock(&self) -> MutexGuard<'_, CacheState<K, V>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns a value that has not expired at `now`.
     pub(crate) fn get<Q: ?Sized + Eq + Hash>(&self, key: &Q, now: Duration) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.entries.get(key).filter(|(_, expires)| now < *expires).map(|(value, _)| value.clone())
+        self.lock().entries.get(key).filter(|entry| now < entry.fresh).map(|entry| entry.value.clone())
     }
 
-    /// Returns a value even if it has expired.
-    pub(crate) fn get_stale<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<V>
+    /// Returns a value that may have expired but is still kept at `now`.
+    pub(crate) fn get_stale<Q: ?Sized + Eq + Hash>(&self, key: &Q, now: Duration) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.entries.get(key).map(|(value, _)| value.clone())
+        self.lock().entries.get(key).filter(|entry| now < entry.kept).map(|entry| entry.value.clone())
     }
 
-    /// Stores a value until `expires`.
-    pub(crate) fn put(&self, key: K, value: V, expires: Duration) {
+    /// Stores a value that is fresh until `fresh` and kept until `kept`.
+    pub(crate) fn put(&self, key: K, value: V, fresh: Duration, kept: Duration) {
         if self.max == 0 {
             return;
         }
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.entries.insert(key.clone(), (value, expires)).is_none() {
+        let mut inner = self.lock();
+        let kept = kept.max(fresh);
+        if inner.entries.insert(key.clone(), Entry { value, fresh, kept }).is_none() {
             inner.order.push_back(key);
         }
         if inner.entries.len() > self.max
@@ -57,11 +69,24 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Drops all entries at once.
-    pub(crate) fn clear(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.entries.clear();
-        inner.order.clear();
+    /// Treats a value as fresh until `fresh`, but not longer than it is kept. Returns whether there
+    /// is a value that is kept at `now`.
+    pub(crate) fn postpone<Q: ?Sized + Eq + Hash>(&self, key: &Q, now: Duration, fresh: Duration) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        match self.lock().entries.get_mut(key).filter(|entry| now < entry.kept) {
+            Some(entry) => {
+                entry.fresh = fresh.min(entry.kept);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Lets all entries expire. They remain for a source that fails.
+    pub(crate) fn expire(&self) {
+        self.lock().entries.values_mut().for_each(|entry| entry.fresh = Duration::ZERO);
     }
 }
 
@@ -72,21 +97,41 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[test]
-    fn an_entry_expires() {
+    fn an_entry_expires_and_is_kept_for_some_time() {
         let cache = Cache::new(4);
-        cache.put("a".to_owned(), 1, 10 * S);
+        cache.put("a".to_owned(), 1, 10 * S, 30 * S);
         assert_eq!(cache.get("a", 9 * S), Some(1));
         assert_eq!(cache.get("a", 10 * S), None);
-        cache.put("a".to_owned(), 2, 20 * S);
+        assert_eq!((cache.get_stale("a", 29 * S), cache.get_stale("a", 30 * S)), (Some(1), None));
+        cache.put("a".to_owned(), 2, 20 * S, 30 * S);
         assert_eq!(cache.get("a", 11 * S), Some(2));
+    }
+
+    #[test]
+    fn an_entry_is_postponed_no_longer_than_it_is_kept() {
+        let cache = Cache::new(4);
+        cache.put("a".to_owned(), 1, 10 * S, 30 * S);
+        assert!(cache.postpone("a", 12 * S, 20 * S) && !cache.postpone("b", 12 * S, 20 * S));
+        assert_eq!((cache.get("a", 19 * S), cache.get("a", 20 * S)), (Some(1), None));
+        assert!(cache.postpone("a", 29 * S, 90 * S));
+        assert_eq!(cache.get("a", 30 * S), None);
+        assert!(!cache.postpone("a", 30 * S, 90 * S));
+    }
+
+    #[test]
+    fn what_is_expired_at_once_still_stands_in() {
+        let cache = Cache::new(4);
+        cache.put("a".to_owned(), 1, 10 * S, 30 * S);
+        cache.expire();
+        assert_eq!((cache.get("a", S), cache.get_stale("a", S)), (None, Some(1)));
     }
 
     #[test]
     fn the_cache_never_grows_beyond_its_limit() {
         let cache = Cache::new(3);
         for key in 0..1000_u32 {
-            cache.put(key, key, S);
-            cache.put(key, key, S);
+            cache.put(key, key, S, S);
+            cache.put(key, key, S, S);
         }
         let inner = cache.inner.lock().unwrap();
         assert_eq!((inner.entries.len(), inner.order.len()), (3, 3));

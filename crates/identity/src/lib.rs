@@ -6,21 +6,25 @@
 //! [`IdentitySource`] supplies the names: the system's name service ([`NssSource`]) or a table
 //! ([`StaticSource`]).
 //!
-//! Expiry uses the caller's `now`; only waits read a clock. Name services may be slow or hang.
-//! Principals are looked up on the caller's thread without a time limit. Owners are looked up on
-//! threads of this crate, and callers wait a bounded time or not at all ([`Wait`]).
+//! Expiry uses the caller's `now`; only waits read a clock. Sources may be slow, fail or hang. They
+//! are used on threads of this crate, and callers wait a bounded time or not at all ([`Wait`]).
+//!
+//! A source that fails or is late never makes a principal `nobody`: the previous account stands in
+//! up to [`Rules::stale_expiry`], and after that callers get an error to retry.
 
 mod cache;
 mod lookups;
 mod mapper;
+mod no_account;
 mod nss;
 mod owner;
 mod principal;
 mod rules;
 mod source;
 
-pub use lookups::{LOOKUP_WAIT_MAX, Wait};
-pub use mapper::{Mapped, Mapper, PrincipalError};
+pub use lookups::Wait;
+pub use mapper::{LookupCounts, Mapped, Mapper, PrincipalError};
+pub use no_account::NoAccount;
 pub use nss::NssSource;
 pub use owner::OwnerError;
 pub use principal::Principal;

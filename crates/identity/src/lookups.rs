@@ -1,5 +1,5 @@
-//! Looks up owners in a name service that may be slow: on separate threads, once per key in flight,
-//! with a bounded wait.
+//! Looks up accounts and names in a source that may be slow: on separate threads, once per key in
+//! flight, with a bounded wait.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -7,17 +7,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{IdentitySource, SourceError};
+use crate::{Identity, NoAccount, SourceError};
 
-/// Threads that look up owners; a name service can hang no others.
-const LOOKUP_THREADS_MAX: usize = 8;
+/// Threads that look up owners; a source can hang no others.
+pub(crate) const LOOKUP_THREADS_MAX: usize = 8;
+/// Threads that look up principals. They are more, so that accounts of another source are found
+/// while one source hangs.
+pub(crate) const PRINCIPAL_THREADS_MAX: usize = 32;
 /// Lookups in flight or queued. Further lookups count as late at once.
 const LOOKUPS_MAX: usize = 4096;
 /// Calls that wait for lookups at once. Further calls count as late at once, because disk I/O needs
 /// their threads.
 const LOOKUP_WAITERS_MAX: usize = 32;
-/// Time after which a lookup counts as late, and for which one call waits for all of its lookups.
-pub const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Time for which a call waits while another lookup is late: sources that work answer within it.
+const SUSPECT_WAIT_MAX: Duration = Duration::from_millis(200);
 /// Time after which an idle thread ends.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
@@ -32,6 +35,8 @@ pub(crate) enum LookupKey {
     Uid(String),
     /// The id of a group name.
     Gid(String),
+    /// The account of a principal.
+    Principal(String),
 }
 
 /// The answer of the name service.
@@ -41,18 +46,8 @@ pub(crate) enum LookupAnswer {
     Name(Result<Option<String>, SourceError>),
     /// The id of a name, if there is one.
     Id(Result<Option<u32>, SourceError>),
-}
-
-impl LookupKey {
-    /// Looks up the key in the name service, without a time limit.
-    pub(crate) fn look_up(&self, source: &dyn IdentitySource) -> LookupAnswer {
-        match self {
-            Self::User(uid) => LookupAnswer::Name(source.user(*uid)),
-            Self::Group(gid) => LookupAnswer::Name(source.group(*gid)),
-            Self::Uid(name) => LookupAnswer::Id(source.uid(name)),
-            Self::Gid(name) => LookupAnswer::Id(source.gid(name)),
-        }
-    }
+    /// The account of a principal, or the reason why it has none.
+    Account(Result<Result<Identity, NoAccount>, SourceError>),
 }
 
 /// The wait of a caller for a lookup.
@@ -76,6 +71,9 @@ pub(crate) enum Asked {
     MustWait,
 }
 
+/// Looks up a key without a time limit.
+type Directory = Box<dyn Fn(&LookupKey) -> LookupAnswer + Send + Sync>;
+
 /// Receives an answer and the time at which it arrived.
 type Sink = Box<dyn Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync>;
 
@@ -83,8 +81,11 @@ type Sink = Box<dyn Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync>;
 pub(crate) struct Lookups(Arc<SharedLookups>);
 
 struct SharedLookups {
-    source: Arc<dyn IdentitySource>,
+    directory: Directory,
     sink: Sink,
+    threads_max: usize,
+    /// Time after which a lookup counts as late.
+    wait_max: Duration,
     inner: Mutex<LookupState>,
     /// Signals that a lookup is queued or that the threads should end.
     work: Condvar,
@@ -113,13 +114,23 @@ struct Flight {
 }
 
 impl Lookups {
-    /// Creates the lookups of a source; `sink` gets each answer before the waiting callers do.
+    /// Creates lookups in `directory` on at most `threads_max` threads, which count as late after
+    /// `wait_max`; `sink` gets each answer before the waiting callers do.
     pub(crate) fn new(
-        source: Arc<dyn IdentitySource>,
+        threads_max: usize,
+        wait_max: Duration,
+        directory: impl Fn(&LookupKey) -> LookupAnswer + Send + Sync + 'static,
         sink: impl Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync + 'static,
     ) -> Self {
-        let (inner, sink) = (Mutex::default(), Box::new(sink));
-        Self(Arc::new(SharedLookups { source, sink, inner, work: Condvar::new(), done: Condvar::new() }))
+        Self(Arc::new(SharedLookups {
+            directory: Box::new(directory),
+            sink: Box::new(sink),
+            threads_max,
+            wait_max,
+            inner: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+        }))
     }
 
     /// Starts the lookup of a key, or joins the one in flight.
@@ -153,12 +164,16 @@ impl Lookups {
                 flight
             }
         };
-        if flight.since.elapsed() >= LOOKUP_WAIT_MAX || inner.is_stuck() {
+        let late = self.0.late(&inner);
+        if flight.since.elapsed() >= self.0.wait_max || late >= self.0.threads_max {
             return Asked::Late;
         }
         match wait {
             Wait::Never => Asked::MustWait,
-            Wait::Within(left) => self.0.wait(inner, &flight, left),
+            Wait::Within(left) => {
+                let most = if late > 0 { SUSPECT_WAIT_MAX } else { Duration::MAX };
+                self.0.wait(inner, &flight, left, most)
+            }
         }
     }
 
@@ -170,15 +185,12 @@ impl Lookups {
     }
 }
 
-impl LookupState {
-    /// Returns whether every thread hangs in the name service. Further callers then do not wait.
-    fn is_stuck(&self) -> bool {
-        self.running.len() >= LOOKUP_THREADS_MAX
-            && self.running.iter().all(|since| since.elapsed() >= LOOKUP_WAIT_MAX)
-    }
-}
-
 impl SharedLookups {
+    /// Returns the number of threads that hang in a source. When all do, callers do not wait.
+    fn late(&self, inner: &LookupState) -> usize {
+        inner.running.iter().filter(|since| since.elapsed() >= self.wait_max).count()
+    }
+
     fn lock(&self) -> MutexGuard<'_, LookupState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,7 +198,7 @@ impl SharedLookups {
     /// Ensures that a thread takes the queued lookups. Returns false if there is no thread and the
     /// system provides none.
     fn staff(this: &Arc<Self>, inner: &mut LookupState) -> bool {
-        if inner.queue.len() > inner.idle && inner.threads < LOOKUP_THREADS_MAX {
+        if inner.queue.len() > inner.idle && inner.threads < this.threads_max {
             let shared = this.clone();
             let name = format!("names-{}", inner.threads);
             match std::thread::Builder::new().name(name).spawn(move || shared.work()) {
@@ -203,14 +215,21 @@ impl SharedLookups {
         true
     }
 
-    fn wait(&self, mut inner: MutexGuard<'_, LookupState>, flight: &Flight, left: &Cell<Duration>) -> Asked {
+    /// Waits for a lookup as long as `left` has time, and at most `most`.
+    fn wait(
+        &self,
+        mut inner: MutexGuard<'_, LookupState>,
+        flight: &Flight,
+        left: &Cell<Duration>,
+        most: Duration,
+    ) -> Asked {
         if left.get().is_zero() || inner.waiters >= LOOKUP_WAITERS_MAX {
             return Asked::Late;
         }
         let began = Instant::now();
         inner.waiters += 1;
         let pending = |_: &mut LookupState| flight.answer.get().is_none();
-        let waited = self.done.wait_timeout_while(inner, left.get(), pending);
+        let waited = self.done.wait_timeout_while(inner, left.get().min(most), pending);
         let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
         inner.waiters -= 1;
         left.set(left.get().saturating_sub(began.elapsed()));
@@ -221,7 +240,7 @@ impl SharedLookups {
     fn work(&self) {
         while let Some((key, flight, began)) = self.next() {
             // A source that panics must not leave its key in flight for ever.
-            let look_up = AssertUnwindSafe(|| key.look_up(&*self.source));
+            let look_up = AssertUnwindSafe(|| (self.directory)(&key));
             let answer = catch_unwind(look_up).ok();
             let mut inner = self.lock();
             if let Some(at) = inner.running.iter().position(|since| *since == began) {
@@ -282,41 +301,22 @@ impl Drop for Lookups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Identity;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
-    /// A source that counts its lookups.
-    #[derive(Default)]
-    struct CountingDirectory(AtomicUsize);
-
-    impl IdentitySource for CountingDirectory {
-        fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
-            Ok(None)
-        }
-        fn uid(&self, _: &str) -> Result<Option<u32>, SourceError> {
-            Ok(None)
-        }
-        fn gid(&self, _: &str) -> Result<Option<u32>, SourceError> {
-            Ok(None)
-        }
-        fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
-            self.0.fetch_add(1, SeqCst);
-            Ok(Some(format!("u{uid}")))
-        }
-        fn group(&self, _: u32) -> Result<Option<String>, SourceError> {
-            Ok(None)
-        }
-    }
 
     #[test]
     fn a_lookup_that_ends_after_the_miss_of_another_thread_is_not_repeated() {
-        let directory = Arc::new(CountingDirectory::default());
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
         let cache: Arc<Mutex<HashMap<LookupKey, LookupAnswer>>> = Arc::default();
         let filled = cache.clone();
         let sink = move |key: &LookupKey, answer: &LookupAnswer, _| {
             filled.lock().unwrap().insert(key.clone(), answer.clone());
         };
-        let lookups = Lookups::new(directory.clone(), sink);
+        let directory = move |_: &LookupKey| {
+            counted.fetch_add(1, SeqCst);
+            LookupAnswer::Name(Ok(Some("u7".to_owned())))
+        };
+        let lookups = Lookups::new(LOOKUP_THREADS_MAX, Duration::from_secs(30), directory, sink);
         // Both threads have missed the cache. The first one's lookup ends before the second asks.
         for wait in [Wait::Within(&Cell::new(Duration::from_secs(30))), Wait::Never] {
             let asked = lookups
@@ -326,6 +326,6 @@ mod tests {
             };
             assert_eq!(name, "u7");
         }
-        assert_eq!(directory.0.load(SeqCst), 1);
+        assert_eq!(count.load(SeqCst), 1);
     }
 }

@@ -1,19 +1,23 @@
 //! Maps principals and owners, with caches.
 
 use std::cell::Cell;
+use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::cache::Cache;
-use crate::lookups::{Asked, LOOKUP_WAIT_MAX, LookupAnswer, LookupKey, Lookups, Wait};
+use crate::lookups::{
+    Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
+};
 use crate::owner::Owner;
-use crate::{Identity, IdentitySource, OwnerError, Principal, Rules, SourceError, Unknown};
+use crate::{Identity, IdentitySource, NoAccount, OwnerError, Principal, Rules, SourceError, Unknown};
 
 /// The account of a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// The account; `None` for a principal without one, which acts as the export's anonymous user.
-    pub identity: Option<Identity>,
+    /// The account; a principal without one acts as the export's anonymous user.
+    pub identity: Result<Identity, NoAccount>,
     /// Whether the principal belongs to a machine, as in SP4_MACH_CRED (RFC 8881 section 2.10.8.3).
     pub machine: bool,
 }
@@ -22,67 +26,179 @@ pub struct Mapped {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrincipalError {
     /// The principal has no account and the rules refuse such principals.
-    #[error("the principal {0} has no account here, and unknown = \"refused\"")]
-    Refused(String),
+    #[error("the principal {0} has no account: {1} ([identity] unknown = \"refused\")")]
+    Refused(String, NoAccount),
     /// The name service failed; the client may try again.
     #[error(transparent)]
     Source(#[from] SourceError),
 }
 
+/// Counters of lookups since the server's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookupCounts {
+    /// Lookups that a source failed.
+    pub failed: u64,
+    /// Lookups that were late for a caller.
+    pub late: u64,
+    /// Answers from entries that have expired, because the source failed or was late.
+    pub stale: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    failed: AtomicU64,
+    late: AtomicU64,
+    stale: AtomicU64,
+}
+
 /// Maps principals and owners by the site's rules. Threads share it, and no lock is held during a
 /// lookup.
 pub struct Mapper {
-    rules: Rules,
-    source: Arc<dyn IdentitySource>,
-    principals: Cache<String, Mapped>,
-    owners: Arc<Owners>,
-    lookups: Lookups,
+    directory: Arc<Directory>,
+    names: Arc<Names>,
+    owner_lookups: Lookups,
+    principal_lookups: Lookups,
 }
 
-/// The caches of owners and groups.
-struct Owners {
+/// The rules and the source behind them.
+struct Directory {
+    rules: Rules,
+    source: Box<dyn IdentitySource>,
+}
+
+impl Directory {
+    /// Returns the local user of a principal by the rules alone, and whether it may be uid 0.
+    fn local_user(&self, text: &str) -> Result<(String, bool), NoAccount> {
+        let principal = Principal::parse(text).ok_or(NoAccount::Malformed)?;
+        if let Some(local) = self.rules.principals.get(text) {
+            return Ok((local.clone(), true));
+        }
+        let user = principal.user().filter(|_| !principal.is_machine()).ok_or(NoAccount::Machine)?;
+        let realm = principal.realm.as_deref().unwrap_or_default();
+        if !self.rules.realms.iter().any(|accepted| accepted == realm) {
+            return Err(NoAccount::Realm(realm.to_owned()));
+        }
+        if user.len() > self.rules.name_max || user.contains(['\0', '@', '/', ':', '\n']) {
+            return Err(NoAccount::Name);
+        }
+        Ok((user.to_owned(), false))
+    }
+
+    /// Looks up the account of a principal, without a time limit.
+    fn account(&self, text: &str) -> Result<Result<Identity, NoAccount>, SourceError> {
+        let (user, any) = match self.local_user(text) {
+            Ok(local) => local,
+            Err(why) => return Ok(Err(why)),
+        };
+        Ok(match self.source.identity(&user)? {
+            None => Err(NoAccount::Unknown(user)),
+            Some(identity) if identity.uid == 0 && !any => Err(NoAccount::Superuser),
+            Some(identity) => Ok(identity),
+        })
+    }
+
+    /// Looks up a key, without a time limit.
+    fn look_up(&self, key: &LookupKey) -> LookupAnswer {
+        match key {
+            LookupKey::User(uid) => LookupAnswer::Name(self.source.user(*uid)),
+            LookupKey::Group(gid) => LookupAnswer::Name(self.source.group(*gid)),
+            LookupKey::Uid(name) => LookupAnswer::Id(self.source.uid(name)),
+            LookupKey::Gid(name) => LookupAnswer::Id(self.source.gid(name)),
+            LookupKey::Principal(text) => LookupAnswer::Account(self.account(text)),
+        }
+    }
+}
+
+/// The caches of accounts and names.
+struct Names {
+    principals: Cache<String, Result<Identity, NoAccount>>,
     uids: Cache<String, Option<u32>>,
     gids: Cache<String, Option<u32>>,
     users: Cache<u32, Option<String>>,
     groups: Cache<u32, Option<String>>,
     expiry: Duration,
     absence_expiry: Duration,
+    stale_expiry: Duration,
+    counters: Counters,
 }
 
-impl Owners {
+impl Names {
     fn new(rules: &Rules) -> Self {
         let max = rules.cache_max;
         Self {
+            principals: Cache::new(max),
             uids: Cache::new(max),
             gids: Cache::new(max),
             users: Cache::new(max),
             groups: Cache::new(max),
             expiry: rules.expiry,
             absence_expiry: rules.absence_expiry,
+            stale_expiry: rules.stale_expiry,
+            counters: Counters::default(),
         }
     }
 
-    /// Caches an answer that arrived at `now`.
+    /// Caches an answer that arrived at `now`. After a failure, the previous answer counts as fresh
+    /// for a short time, so that not every caller repeats the lookup.
     fn learn(&self, key: &LookupKey, answer: &LookupAnswer, now: Duration) {
-        let until = |found: bool| now.saturating_add(if found { self.expiry } else { self.absence_expiry });
-        match (key, answer) {
-            (LookupKey::User(id), LookupAnswer::Name(name)) => {
-                let name = plain(name);
-                self.users.put(*id, name.clone(), until(name.is_some()));
-            }
-            (LookupKey::Group(id), LookupAnswer::Name(name)) => {
-                let name = plain(name);
-                self.groups.put(*id, name.clone(), until(name.is_some()));
-            }
-            // A failure of the name service is not cached: a retry may succeed.
+        let retry = now.saturating_add(self.absence_expiry);
+        let (failed, postponed) = match (key, answer) {
+            (LookupKey::User(id), LookupAnswer::Name(name)) => self.learn_name(&self.users, *id, name, now),
+            (LookupKey::Group(id), LookupAnswer::Name(name)) => self.learn_name(&self.groups, *id, name, now),
             (LookupKey::Uid(name), LookupAnswer::Id(Ok(id))) => {
-                self.uids.put(name.clone(), *id, until(id.is_some()))
+                self.put(&self.uids, name.clone(), *id, id.is_some(), now);
+                (false, false)
             }
             (LookupKey::Gid(name), LookupAnswer::Id(Ok(id))) => {
-                self.gids.put(name.clone(), *id, until(id.is_some()))
+                self.put(&self.gids, name.clone(), *id, id.is_some(), now);
+                (false, false)
             }
-            _ => {}
+            (LookupKey::Principal(text), LookupAnswer::Account(Ok(account))) => {
+                self.put(&self.principals, text.clone(), account.clone(), account.is_ok(), now);
+                (false, false)
+            }
+            (LookupKey::Uid(name), _) => (true, self.uids.postpone(name, now, retry)),
+            (LookupKey::Gid(name), _) => (true, self.gids.postpone(name, now, retry)),
+            (LookupKey::Principal(text), _) => (true, self.principals.postpone(text, now, retry)),
+            _ => (true, false),
+        };
+        self.counters.failed.fetch_add(failed.into(), Relaxed);
+        self.counters.stale.fetch_add(postponed.into(), Relaxed);
+    }
+
+    /// Caches the name of an id. Without a previous name, a failure is cached as the absence of a
+    /// name: a directory listing must not repeat the lookup for each entry. Returns whether the
+    /// lookup failed, and whether a previous name stands in.
+    fn learn_name(
+        &self,
+        cache: &Cache<u32, Option<String>>,
+        id: u32,
+        name: &Result<Option<String>, SourceError>,
+        now: Duration,
+    ) -> (bool, bool) {
+        let failed = name.is_err();
+        let retry = now.saturating_add(self.absence_expiry);
+        if failed && cache.postpone(&id, now, retry) {
+            return (true, true);
         }
+        let name = plain(name);
+        let found = name.is_some();
+        self.put(cache, id, name, found, now);
+        (failed, false)
+    }
+
+    /// Caches an answer. Only a positive one outlives its expiry.
+    fn put<K: Eq + Hash + Clone, V: Clone>(
+        &self,
+        cache: &Cache<K, V>,
+        key: K,
+        value: V,
+        found: bool,
+        now: Duration,
+    ) {
+        let fresh = now.saturating_add(if found { self.expiry } else { self.absence_expiry });
+        let kept = if found { now.saturating_add(self.stale_expiry) } else { fresh };
+        cache.put(key, value, fresh, kept);
     }
 
     /// Returns a cached answer that has not expired at `now`.
@@ -92,19 +208,34 @@ impl Owners {
             LookupKey::Group(id) => self.groups.get(id, now).map(|name| LookupAnswer::Name(Ok(name))),
             LookupKey::Uid(name) => self.uids.get(name, now).map(|id| LookupAnswer::Id(Ok(id))),
             LookupKey::Gid(name) => self.gids.get(name, now).map(|id| LookupAnswer::Id(Ok(id))),
+            LookupKey::Principal(text) => {
+                self.principals.get(text, now).map(|account| LookupAnswer::Account(Ok(account)))
+            }
         }
     }
 
-    fn forget(&self) {
-        self.uids.clear();
-        self.gids.clear();
-        self.users.clear();
-        self.groups.clear();
+    /// Returns a value that stands in for a late or failed lookup.
+    fn stale<K, Q, V>(&self, cache: &Cache<K, V>, key: &Q, now: Duration) -> Option<V>
+    where
+        K: Eq + Hash + Clone + std::borrow::Borrow<Q>,
+        Q: ?Sized + Eq + Hash,
+        V: Clone,
+    {
+        let value = cache.get_stale(key, now);
+        self.counters.stale.fetch_add(value.is_some().into(), Relaxed);
+        value
+    }
+
+    fn expire(&self) {
+        self.principals.expire();
+        self.uids.expire();
+        self.gids.expire();
+        self.users.expire();
+        self.groups.expire();
     }
 }
 
-/// Returns a name that may precede `@domain`. If the name service fails, returns none, and the
-/// failure is cached like an absent name: a directory listing must not repeat it for each entry.
+/// Returns a name that may precede `@domain`, and none if the source failed.
 fn plain(name: &Result<Option<String>, SourceError>) -> Option<String> {
     name.as_ref().ok().cloned().flatten().filter(|name| !name.contains('@'))
 }
@@ -112,118 +243,142 @@ fn plain(name: &Result<Option<String>, SourceError>) -> Option<String> {
 impl Mapper {
     /// Creates a mapper with empty caches.
     pub fn new(rules: Rules, source: impl IdentitySource + 'static) -> Self {
-        let source: Arc<dyn IdentitySource> = Arc::new(source);
-        let owners = Arc::new(Owners::new(&rules));
-        let learning = owners.clone();
-        let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
-        let lookups = Lookups::new(source.clone(), learn);
-        let principals = Cache::new(rules.cache_max);
-        Self { rules, source, principals, owners, lookups }
+        let names = Arc::new(Names::new(&rules));
+        let wait_max = rules.lookup_wait_max;
+        let directory = Arc::new(Directory { rules, source: Box::new(source) });
+        let lookups = |threads_max| {
+            let (asked, learning) = (directory.clone(), names.clone());
+            let look_up = move |key: &LookupKey| asked.look_up(key);
+            let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
+            Lookups::new(threads_max, wait_max, look_up, learn)
+        };
+        let owner_lookups = lookups(LOOKUP_THREADS_MAX);
+        let principal_lookups = lookups(PRINCIPAL_THREADS_MAX);
+        Self { directory, names, owner_lookups, principal_lookups }
     }
 
     /// Returns the rules of the site.
     pub fn rules(&self) -> &Rules {
-        &self.rules
+        &self.directory.rules
     }
 
-    /// Drops all cached answers, for a reload.
+    /// Returns the counters of lookups.
+    pub fn counts(&self) -> LookupCounts {
+        let Counters { failed, late, stale } = &self.names.counters;
+        LookupCounts { failed: failed.load(Relaxed), late: late.load(Relaxed), stale: stale.load(Relaxed) }
+    }
+
+    /// Lets all cached answers expire, for a reload. They still stand in for a source that fails.
     pub fn forget(&self) {
-        self.principals.clear();
-        self.lookups.forget();
-        self.owners.forget();
+        // Lookups that began before the reload no longer fill the caches after this.
+        self.owner_lookups.forget();
+        self.principal_lookups.forget();
+        self.names.expire();
     }
 
-    /// Maps an authenticated principal, `alice@REALM`.
+    /// Maps an authenticated principal, `alice@REALM`. Waits at most [`Rules::lookup_wait_max`].
     ///
     /// A machine's principal and `root@REALM` have no account unless [`Rules::principals`] names
-    /// them. Without that no principal becomes uid 0, regardless of the name service.
+    /// them. Without that no principal becomes uid 0, regardless of the source.
     ///
     /// # Errors
-    /// `Refused` by the rules; `Source` if the name service fails, which is not cached.
+    /// `Refused` by the rules; `Source` if the source fails or is late and no previous account
+    /// stands in.
     pub fn principal(&self, text: &str, now: Duration) -> Result<Mapped, PrincipalError> {
-        let mapped = match self.principals.get(text, now) {
-            Some(mapped) => mapped,
-            None => {
-                let mapped = self.look_up(text)?;
-                let life =
-                    if mapped.identity.is_some() { self.rules.expiry } else { self.rules.absence_expiry };
-                // Texts longer than any account name have no account, and are not cached.
-                if text.len() <= 2 * self.rules.name_max {
-                    self.principals.put(text.to_owned(), mapped.clone(), now.saturating_add(life));
-                }
-                mapped
-            }
-        };
-        if mapped.identity.is_none() && !mapped.machine && self.rules.unknown == Unknown::Refused {
-            return Err(PrincipalError::Refused(text.to_owned()));
-        }
-        Ok(mapped)
+        let left = Cell::new(self.rules().lookup_wait_max);
+        self.principal_within(text, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(text).into()))
     }
 
-    fn look_up(&self, text: &str) -> Result<Mapped, SourceError> {
-        let Some(principal) = Principal::parse(text) else {
-            return Ok(Mapped { identity: None, machine: false });
+    /// Maps a principal as [`Mapper::principal`] does; `None` if `wait` forbids the necessary wait.
+    pub fn principal_within(
+        &self,
+        text: &str,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<Mapped, PrincipalError>> {
+        let machine = Principal::parse(text).is_some_and(|principal| principal.is_machine());
+        let identity = match self.account_within(text, now, wait)? {
+            Ok(identity) => identity,
+            Err(error) => return Some(Err(error.into())),
         };
-        let machine = principal.is_machine();
-        if let Some(local) = self.rules.principals.get(text) {
-            return Ok(Mapped { identity: self.source.identity(local)?, machine });
-        }
-        let identity = match (principal.user(), &principal.realm) {
-            (Some(user), Some(realm)) if !machine && self.accepts(user, realm) => {
-                self.source.identity(user)?.filter(|identity| identity.uid != 0)
+        Some(match identity {
+            Err(why) if !machine && self.rules().unknown == Unknown::Refused => {
+                Err(PrincipalError::Refused(text.to_owned(), why))
             }
-            _ => None,
-        };
-        Ok(Mapped { identity, machine })
+            identity => Ok(Mapped { identity, machine }),
+        })
     }
 
-    fn accepts(&self, user: &str, realm: &str) -> bool {
-        let plain = user.len() <= self.rules.name_max && !user.contains(['\0', '@', '/', ':', '\n']);
-        plain && self.rules.realms.iter().any(|accepted| accepted == realm)
+    /// Returns the account of a principal, or the reason why it has none.
+    fn account_within(
+        &self,
+        text: &str,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<Result<Identity, NoAccount>, SourceError>> {
+        if let Some(account) = self.names.principals.get(text, now) {
+            return Some(Ok(account));
+        }
+        // Most strangers are recognised without a lookup.
+        if let Err(why) = self.directory.local_user(text) {
+            return Some(Ok(Err(why)));
+        }
+        let failure =
+            match self.ask(&self.principal_lookups, LookupKey::Principal(text.to_owned()), now, wait) {
+                Asked::Answered(LookupAnswer::Account(Ok(account))) => return Some(Ok(account)),
+                Asked::Answered(LookupAnswer::Account(Err(error))) => error,
+                Asked::MustWait => return None,
+                _ => late(text),
+            };
+        // An unavailable source says nothing about the account, so this is never `nobody`.
+        let previous = self.names.stale(&self.names.principals, text, now);
+        Some(previous.filter(Result::is_ok).ok_or(failure))
     }
 
     /// Returns a user as `owner`: `alice@domain`, or the number if it has no name (RFC 8881 section
-    /// 5.9) or the lookup is late. Waits at most two seconds.
+    /// 5.9) or the lookup is late. Waits at most [`Rules::lookup_wait_max`].
     pub fn owner_of_uid(&self, uid: u32, now: Duration) -> String {
-        let left = Cell::new(LOOKUP_WAIT_MAX);
+        let left = Cell::new(self.rules().lookup_wait_max);
         self.owner_of_uid_within(uid, now, Wait::Within(&left)).unwrap_or_else(|| uid.to_string())
     }
 
     /// Returns a group as `owner_group`; see [`Mapper::owner_of_uid`].
     pub fn owner_of_gid(&self, gid: u32, now: Duration) -> String {
-        let left = Cell::new(LOOKUP_WAIT_MAX);
+        let left = Cell::new(self.rules().lookup_wait_max);
         self.owner_of_gid_within(gid, now, Wait::Within(&left)).unwrap_or_else(|| gid.to_string())
     }
 
     /// Returns a user as [`Mapper::owner_of_uid`] does; `None` if `wait` forbids the necessary
     /// wait.
     pub fn owner_of_uid_within(&self, uid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
-        self.name(uid, &self.owners.users, LookupKey::User(uid), now, wait)
+        self.name(uid, &self.names.users, LookupKey::User(uid), now, wait)
     }
 
     /// Returns a group as [`Mapper::owner_of_gid`] does; `None` if `wait` forbids the necessary
     /// wait.
     pub fn owner_of_gid_within(&self, gid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
-        self.name(gid, &self.owners.groups, LookupKey::Group(gid), now, wait)
+        self.name(gid, &self.names.groups, LookupKey::Group(gid), now, wait)
     }
 
-    /// Returns the user that an `owner` names. Waits at most two seconds.
+    /// Returns the user that an `owner` names. Waits at most [`Rules::lookup_wait_max`].
     ///
     /// # Errors
     /// NFS4ERR_BADOWNER for names that are malformed, foreign or unknown; NFS4ERR_DELAY suits
     /// `Source`.
     pub fn uid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        let left = Cell::new(LOOKUP_WAIT_MAX);
-        self.uid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
+        let left = Cell::new(self.rules().lookup_wait_max);
+        self.uid_of_owner_within(owner, now, Wait::Within(&left))
+            .unwrap_or_else(|| Err(OwnerError::Source(late(&String::from_utf8_lossy(owner)))))
     }
 
-    /// Returns the group that an `owner_group` names. Waits at most two seconds.
+    /// Returns the group that an `owner_group` names. Waits at most [`Rules::lookup_wait_max`].
     ///
     /// # Errors
     /// The same as [`Mapper::uid_of_owner`].
     pub fn gid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        let left = Cell::new(LOOKUP_WAIT_MAX);
-        self.gid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
+        let left = Cell::new(self.rules().lookup_wait_max);
+        self.gid_of_owner_within(owner, now, Wait::Within(&left))
+            .unwrap_or_else(|| Err(OwnerError::Source(late(&String::from_utf8_lossy(owner)))))
     }
 
     /// Returns a user as [`Mapper::uid_of_owner`] does; `None` if `wait` forbids the necessary
@@ -234,7 +389,7 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
-        self.id(owner, &self.owners.uids, LookupKey::Uid, now, wait)
+        self.id(owner, &self.names.uids, LookupKey::Uid, now, wait)
     }
 
     /// Returns a group as [`Mapper::gid_of_owner`] does; `None` if `wait` forbids the necessary
@@ -245,16 +400,18 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
-        self.id(owner, &self.owners.gids, LookupKey::Gid, now, wait)
+        self.id(owner, &self.names.gids, LookupKey::Gid, now, wait)
     }
 
     /// Looks up a key that is not cached.
-    fn ask(&self, key: LookupKey, now: Duration, wait: Wait<'_>) -> Asked {
-        if self.source.may_block() {
-            return self.lookups.ask(key, now, wait, |key| self.owners.known(key, now));
+    fn ask(&self, lookups: &Lookups, key: LookupKey, now: Duration, wait: Wait<'_>) -> Asked {
+        if self.directory.source.may_block() {
+            let asked = lookups.ask(key, now, wait, |key| self.names.known(key, now));
+            self.names.counters.late.fetch_add(matches!(asked, Asked::Late).into(), Relaxed);
+            return asked;
         }
-        let answer = key.look_up(&*self.source);
-        self.owners.learn(&key, &answer, now);
+        let answer = self.directory.look_up(&key);
+        self.names.learn(&key, &answer, now);
         Asked::Answered(answer)
     }
 
@@ -268,14 +425,14 @@ impl Mapper {
     ) -> Option<String> {
         let name = match cache.get(&id, now) {
             Some(name) => name,
-            None => match self.ask(key, now, wait) {
-                Asked::Answered(LookupAnswer::Name(name)) => plain(&name),
+            None => match self.ask(&self.owner_lookups, key, now, wait) {
+                Asked::Answered(LookupAnswer::Name(name @ Ok(_))) => plain(&name),
                 Asked::MustWait => return None,
                 // The previous name is more likely than none.
-                _ => cache.get_stale(&id).flatten(),
+                _ => self.names.stale(cache, &id, now).flatten(),
             },
         };
-        Some(name.map_or_else(|| id.to_string(), |name| format!("{name}@{}", self.rules.domain)))
+        Some(name.map_or_else(|| id.to_string(), |name| format!("{name}@{}", self.rules().domain)))
     }
 
     fn id(
@@ -286,25 +443,26 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
-        let name = match Owner::parse(owner, &self.rules.domain, self.rules.name_max) {
+        let name = match Owner::parse(owner, &self.rules().domain, self.rules().name_max) {
             Ok(Owner::Number(id)) => return Some(Ok(id)),
             Ok(Owner::Name(name)) => name,
             Err(error) => return Some(Err(error)),
         };
         let id = match cache.get(name, now) {
             Some(id) => Ok(id),
-            None => match self.ask(key(name.to_owned()), now, wait) {
-                Asked::Answered(LookupAnswer::Id(id)) => id.map_err(OwnerError::from),
+            None => match self.ask(&self.owner_lookups, key(name.to_owned()), now, wait) {
+                Asked::Answered(LookupAnswer::Id(Ok(id))) => Ok(id),
+                Asked::Answered(LookupAnswer::Id(Err(error))) => Err(error),
                 Asked::MustWait => return None,
-                _ => Err(late(owner)),
+                _ => Err(late(&String::from_utf8_lossy(owner))),
             },
         };
-        Some(id.and_then(|id| id.ok_or(OwnerError::Unknown)))
+        let id = id.or_else(|error| self.names.stale(cache, name, now).ok_or(error));
+        Some(id.map_err(OwnerError::from).and_then(|id| id.ok_or(OwnerError::Unknown)))
     }
 }
 
 /// Returns the error of a lookup that takes too long.
-fn late(owner: &[u8]) -> OwnerError {
-    let what = String::from_utf8_lossy(owner).into_owned();
-    OwnerError::Source(SourceError { what, why: "it takes too long".to_owned() })
+fn late(what: &str) -> SourceError {
+    SourceError { what: what.to_owned(), why: "it takes too long".to_owned() }
 }

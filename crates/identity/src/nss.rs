@@ -8,14 +8,30 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use crate::{Identity, IdentitySource, SourceError};
 
 /// Looks up accounts with getpwnam_r, getgrouplist and their siblings.
+///
+/// Only the answer "not found" of the last service of a line of nsswitch.conf means that an account
+/// does not exist. glibc returns it as success without a result. Every error number is a failure:
+/// libnss-ldapd, for one, reports a directory that does not answer as ENOENT.
+///
+/// glibc hides a failure in three cases. If another service follows the one that failed, as in
+/// `ldap files`, the answer of the last one counts, unless `[UNAVAIL=return TRYAGAIN=return]` stands
+/// between them. A module may set no error number. And a module may itself report "not found" when
+/// it is unavailable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NssSource;
+
+/// A group id that no site uses. Looking it up shows whether all groups can be found now.
+const PROBE_GID: u32 = u32::MAX - 1;
 
 impl IdentitySource for NssSource {
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
         let Some(account) = found(User::from_name(user), user)? else { return Ok(None) };
         let name = CString::new(user).map_err(|_| failed(user, Errno::EINVAL))?;
+        // getgrouplist reports no failure and returns the groups that it has found. A lookup before
+        // and after it shows whether the services of groups work.
+        self.group(PROBE_GID)?;
         let groups = getgrouplist(&name, account.gid).map_err(|errno| failed(user, errno))?;
+        self.group(PROBE_GID)?;
         Ok(Some(Identity {
             uid: account.uid.as_raw(),
             gid: account.gid.as_raw(),
@@ -40,17 +56,16 @@ impl IdentitySource for NssSource {
     }
 }
 
-/// Converts a result: some name service modules report an absent account as an error.
+/// Converts a result: only success without a result is the absence of an account.
 fn found<T>(result: Result<Option<T>, Errno>, what: impl ToString) -> Result<Option<T>, SourceError> {
-    match result {
-        Ok(account) => Ok(account),
-        Err(Errno::ENOENT | Errno::ESRCH) => Ok(None),
-        Err(errno) => Err(failed(what, errno)),
-    }
+    result.map_err(|errno| failed(what, errno))
 }
 
 fn failed(what: impl ToString, errno: Errno) -> SourceError {
-    SourceError { what: what.to_string(), why: errno.desc().to_owned() }
+    SourceError {
+        what: what.to_string(),
+        why: format!("a service of nsswitch.conf is unavailable ({errno})"),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The site's rules for names.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// The policy for principals without an account.
@@ -11,6 +12,18 @@ pub enum Unknown {
     Anonymous,
     /// The server refuses the principal's context.
     Refused,
+}
+
+impl FromStr for Unknown {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "anonymous" => Ok(Self::Anonymous),
+            "refused" => Ok(Self::Refused),
+            other => Err(format!("{other:?} is no choice of unknown; there are anonymous and refused")),
+        }
+    }
 }
 
 /// The mapping of principals and owners.
@@ -32,8 +45,14 @@ pub struct Rules {
     pub cache_max: usize,
     /// Time for which a found name is cached.
     pub expiry: Duration,
-    /// Time for which the absence of a name is cached.
+    /// Time for which the absence of a name is cached, and after which a source that failed is
+    /// tried again.
     pub absence_expiry: Duration,
+    /// Age up to which a found name stands in while the source fails or is late.
+    pub stale_expiry: Duration,
+    /// Time after which a lookup counts as late, and for which one call waits for all of its
+    /// lookups.
+    pub lookup_wait_max: Duration,
 }
 
 impl Default for Rules {
@@ -45,8 +64,10 @@ impl Default for Rules {
             unknown: Unknown::default(),
             name_max: 256,
             cache_max: 16_384,
-            expiry: Duration::from_secs(600),
+            expiry: Duration::from_secs(300),
             absence_expiry: Duration::from_secs(30),
+            stale_expiry: Duration::from_secs(86_400),
+            lookup_wait_max: Duration::from_secs(2),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::Identity;
 
-/// A failure of the name service, unlike "no such account": a retry may succeed.
+/// A failure of a source, unlike "no such account": a retry may succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name service failed while looking up {what}: {why}")]
+#[error("the lookup of {what} failed: {why}")]
 pub struct SourceError {
     /// The name or number of the lookup.
     pub what: String,

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use orthrus_identity::{Identity, IdentitySource, Mapper, OwnerError, Rules, SourceError, Wait};
+use orthrus_identity::{
+    Identity, IdentitySource, Mapper, NoAccount, OwnerError, PrincipalError, Rules, SourceError, Wait,
+};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -42,8 +44,12 @@ impl DirectoryGate {
 struct GatedDirectory(Arc<DirectoryGate>);
 
 impl IdentitySource for GatedDirectory {
-    fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
-        Ok(None)
+    fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
+        // Users of the file are known although the rest of the directory hangs.
+        if !user.starts_with("file") {
+            self.0.pass();
+        }
+        Ok((!user.contains("absent")).then(|| Identity { uid: 7, gid: 7, groups: [7].into() }))
     }
     fn uid(&self, user: &str) -> Result<Option<u32>, SourceError> {
         self.0.pass();
@@ -177,5 +183,86 @@ fn lookups_in_flight_are_bounded() {
     let (directory, mapper) = world(false);
     let answers = (0..5000).filter(|uid| mapper.owner_of_uid_within(*uid, T0, Wait::Never).is_some()).count();
     assert!(answers >= 5000 - 4096, "what does not fit is answered by number");
+    directory.0.set(true);
+}
+
+/// Rules that wait only a short time for lookups.
+fn impatient() -> Rules {
+    Rules { lookup_wait_max: Duration::from_millis(300), ..Rules::new("d", "R") }
+}
+
+#[test]
+fn a_principal_waits_for_a_directory_that_hangs_in_bounds_and_never_becomes_nobody() {
+    let directory = GatedDirectory::default();
+    let mapper = Mapper::new(impatient(), directory.clone());
+    assert_eq!(mapper.principal_within("alice@R", T0, Wait::Never), None);
+    let began = Instant::now();
+    for _ in 0..20 {
+        let late = mapper.principal("alice@R", T0);
+        assert!(matches!(late, Err(PrincipalError::Source(_))), "{late:?}");
+    }
+    assert!(began.elapsed() < PATIENCE / 10, "each waits for the rest of the same lookup");
+    directory.0.set(true);
+    until("the account is known", || mapper.principal("alice@R", T0).is_ok());
+    assert_eq!(directory.0.calls.load(SeqCst), 1, "one lookup for all");
+}
+
+#[test]
+fn other_accounts_are_found_while_one_directory_hangs() {
+    let directory = GatedDirectory::default();
+    let mapper = Mapper::new(impatient(), directory.clone());
+    for user in 0..20 {
+        assert_eq!(mapper.principal_within(&format!("u{user}@R"), T0, Wait::Never), None);
+    }
+    std::thread::sleep(2 * impatient().lookup_wait_max);
+    for user in 0..20 {
+        let began = Instant::now();
+        let found = mapper.principal(&format!("file{user}@R"), T0).expect("its source works");
+        assert_eq!(found.identity.map(|identity| identity.uid), Ok(7));
+        assert!(began.elapsed() < PATIENCE);
+        assert_eq!(
+            mapper.owner_of_uid_within(user, T0, Wait::Never),
+            None,
+            "names have threads of their own"
+        );
+    }
+    directory.0.set(true);
+}
+
+#[test]
+fn the_previous_account_stands_in_for_a_directory_that_hangs_up_to_its_age() {
+    let directory = GatedDirectory::default();
+    let mapper = Mapper::new(impatient(), directory.clone());
+    directory.0.set(true);
+    mapper.principal("alice@R", T0).expect("it answers");
+    let absent = mapper.principal("absent@R", T0).expect("it answers").identity;
+    assert_eq!(absent, Err(NoAccount::Unknown("absent".into())));
+    let asked = directory.0.calls.load(SeqCst);
+    assert!(mapper.principal("absent@R", T0 + impatient().absence_expiry / 2).is_ok());
+    assert_eq!(directory.0.calls.load(SeqCst), asked, "absence is cached, too");
+    directory.0.set(false);
+    let later = T0 + 2 * impatient().expiry;
+    let found = mapper.principal("alice@R", later).expect("the previous account");
+    assert_eq!(found.identity.map(|identity| identity.uid), Ok(7));
+    let gone = mapper.principal("absent@R", later);
+    assert!(matches!(gone, Err(PrincipalError::Source(_))), "it may have an account by now: {gone:?}");
+    assert_eq!(mapper.counts().stale, 1);
+    assert!(mapper.counts().late >= 2);
+    let too_late = mapper.principal("alice@R", T0 + impatient().stale_expiry + Duration::from_secs(60));
+    assert!(matches!(too_late, Err(PrincipalError::Source(_))), "{too_late:?}");
+    directory.0.set(true);
+}
+
+#[test]
+fn a_reload_while_the_directory_hangs_keeps_the_previous_answers() {
+    let directory = GatedDirectory::default();
+    let mapper = Mapper::new(impatient(), directory.clone());
+    directory.0.set(true);
+    mapper.principal("alice@R", T0).expect("it answers");
+    assert_eq!((mapper.owner_of_uid(7, T0), mapper.uid_of_owner(b"u8@d", T0)), ("u7@d".to_owned(), Ok(8)));
+    directory.0.set(false);
+    mapper.forget();
+    assert!(mapper.principal("alice@R", T0).is_ok());
+    assert_eq!((mapper.owner_of_uid(7, T0), mapper.uid_of_owner(b"u8@d", T0)), ("u7@d".to_owned(), Ok(8)));
     directory.0.set(true);
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use orthrus_identity::{
-    Identity, IdentitySource, Mapper, OwnerError, PrincipalError, Rules, SourceError, StaticSource, Unknown,
+    Identity, IdentitySource, Mapper, NoAccount, OwnerError, PrincipalError, Rules, SourceError,
+    StaticSource, Unknown,
 };
 
 const T0: Duration = Duration::ZERO;
@@ -37,14 +38,14 @@ fn a_user_of_an_accepted_realm_is_the_local_user_with_all_groups() {
 fn users_of_other_realms_and_unknown_users_are_nobody() {
     for text in ["alice@OTHER.ORG", "alice@example.org", "alice", "carol@EXAMPLE.ORG", "", "@", "a@b@c"] {
         let mapped = mapper().principal(text, T0).unwrap();
-        assert_eq!(mapped.identity, None, "{text:?}");
+        assert!(mapped.identity.is_err(), "{text:?}");
     }
 }
 
 #[test]
 fn no_principal_becomes_uid_0_by_its_name() {
     for text in ["root@EXAMPLE.ORG", "toor@EXAMPLE.ORG", "root/admin@EXAMPLE.ORG", r"\root@EXAMPLE.ORG"] {
-        assert_eq!(mapper().principal(text, T0).unwrap().identity, None, "{text}");
+        assert!(mapper().principal(text, T0).unwrap().identity.is_err(), "{text}");
     }
 }
 
@@ -60,7 +61,7 @@ fn machine_principals_are_nobody_unless_configured() {
         // A machine's principal is accepted even if unknown users are refused: a mount begins with
         // it.
         let mapped = mapper.principal(text, T0).unwrap();
-        assert_eq!((mapped.identity, mapped.machine), (None, true), "{text}");
+        assert_eq!((mapped.identity, mapped.machine), (Err(NoAccount::Machine), true), "{text}");
     }
     let backup = mapper.principal("host/backup.example.org@EXAMPLE.ORG", T0).unwrap();
     assert_eq!((backup.identity.unwrap().uid, backup.machine), (700, true));
@@ -71,7 +72,8 @@ fn unknown_users_are_refused_where_the_rules_say_so() {
     let mapper =
         Mapper::new(Rules { unknown: Unknown::Refused, ..Rules::new("example.org", "EXAMPLE.ORG") }, table());
     let refused = mapper.principal("carol@EXAMPLE.ORG", T0);
-    assert_eq!(refused, Err(PrincipalError::Refused("carol@EXAMPLE.ORG".into())));
+    let why = NoAccount::Unknown("carol".into());
+    assert_eq!(refused, Err(PrincipalError::Refused("carol@EXAMPLE.ORG".into(), why)));
     assert!(mapper.principal("alice@EXAMPLE.ORG", T0).is_ok());
 }
 
@@ -127,7 +129,7 @@ fn a_mapping_is_looked_up_once_until_it_expires() {
         mapper.principal("alice@R", T0).unwrap();
     }
     assert_eq!(source.0.load(Ordering::Relaxed), 1);
-    mapper.principal("alice@R", T0 + mapper.rules().expiry).unwrap();
+    mapper.principal("alice@R", T0 + mapper.rules().expiry + Duration::from_secs(1)).unwrap();
     assert_eq!(source.0.load(Ordering::Relaxed), 2);
     mapper.forget();
     mapper.principal("alice@R", T0).unwrap();
@@ -143,4 +145,60 @@ fn a_failing_name_service_is_an_error_for_setattr_and_a_number_for_getattr() {
         assert_eq!(mapper.owner_of_uid(7, T0), "7");
     }
     assert_eq!(source.0.load(Ordering::Relaxed), 2);
+}
+
+/// A source that fails while its switch is on.
+#[derive(Clone, Default)]
+struct FailingSource(Arc<AtomicUsize>);
+
+impl FailingSource {
+    fn unless_down<T>(&self, answer: T) -> Result<Option<T>, SourceError> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(Some(answer)),
+            _ => Err(SourceError { what: "x".into(), why: "down".into() }),
+        }
+    }
+}
+
+impl IdentitySource for FailingSource {
+    fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
+        self.unless_down(Identity { uid: 1, gid: 1, groups: [].into() })
+    }
+    fn uid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        self.unless_down(1)
+    }
+    fn gid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        self.unless_down(1)
+    }
+    fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
+        self.unless_down(format!("u{uid}"))
+    }
+    fn group(&self, gid: u32) -> Result<Option<String>, SourceError> {
+        self.unless_down(format!("g{gid}"))
+    }
+}
+
+#[test]
+fn previous_answers_stand_in_for_a_source_that_fails() {
+    let source = FailingSource::default();
+    let mapper = Mapper::new(Rules::new("d", "R"), source.clone());
+    let all = |now| {
+        let user = mapper.principal("alice@R", now).map(|mapped| mapped.identity.unwrap().uid);
+        let ids = (mapper.uid_of_owner(b"u1@d", now), mapper.gid_of_owner(b"g1@d", now));
+        (user, ids, mapper.owner_of_uid(7, now), mapper.owner_of_gid(7, now))
+    };
+    let good = (Ok(1), (Ok(1), Ok(1)), "u7@d".to_owned(), "g7@d".to_owned());
+    assert_eq!(all(T0), good);
+    source.0.store(1, Ordering::Relaxed);
+    let later = T0 + 2 * mapper.rules().expiry;
+    assert_eq!(all(later), good);
+    assert_eq!(all(later + mapper.rules().absence_expiry * 2), good, "also after a second failure");
+    assert!(mapper.counts().failed >= 10);
+    let (user, (uid, gid), owner, group) = all(T0 + mapper.rules().stale_expiry + 2 * mapper.rules().expiry);
+    assert!(matches!(user, Err(PrincipalError::Source(_))), "{user:?}");
+    assert!(
+        matches!((&uid, &gid), (Err(OwnerError::Source(_)), Err(OwnerError::Source(_)))),
+        "{uid:?} {gid:?}"
+    );
+    assert_eq!((&*owner, &*group), ("7", "7"));
 }

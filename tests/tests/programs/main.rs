@@ -14,6 +14,7 @@ mod flavors;
 mod fuse;
 mod hanging;
 mod hostile;
+mod identities;
 mod lanl;
 mod lanl_ssh;
 mod large;

@@ -10,7 +10,7 @@ mod values;
 
 pub(crate) use check::{distinct_pseudo, parse_listen, parse_metrics};
 pub(crate) use error::ConfigError;
-pub(crate) use settings::{ExportSettings, NFS_PORT, Nested, Settings, Storage};
+pub(crate) use settings::{ExportSettings, IdentitySettings, NFS_PORT, Nested, Settings, Storage};
 
 use std::path::Path;
 

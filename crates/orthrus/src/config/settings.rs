@@ -4,6 +4,7 @@
 //! docs/serve.md.
 
 use super::values::{bounded, domain, flavors, networks, parsed, pseudo, seconds, seconds_or_none};
+use identity::{Rules, Unknown};
 use serde::Deserialize;
 use server::engine::{Delegations, NumericOwners};
 use std::collections::HashMap;
@@ -42,6 +43,8 @@ pub(crate) struct Settings {
     /// Principals, written in full, that act as a local user of another name: the only way to
     /// become uid 0.
     pub principals: HashMap<String, String>,
+    /// How accounts are looked up.
+    pub identity: IdentitySettings,
     /// Where the server keeps its secret and its client records; `None`: the default place.
     pub state_dir: Option<PathBuf>,
     /// How long a silent client keeps its state. Shorter leases renew too often, longer ones keep
@@ -84,6 +87,7 @@ impl Default for Settings {
             keytab: None,
             realms: Vec::new(),
             principals: HashMap::new(),
+            identity: IdentitySettings::default(),
             state_dir: None,
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
@@ -95,6 +99,40 @@ impl Default for Settings {
             numeric_owners: NumericOwners::default(),
             limits: Limits::default(),
             exports: Vec::new(),
+        }
+    }
+}
+
+/// How accounts are looked up.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct IdentitySettings {
+    /// The treatment of users without an account.
+    #[serde(deserialize_with = "parsed")]
+    pub unknown: Unknown,
+    /// How long an account counts as known, also that of a live context.
+    #[serde(deserialize_with = "seconds::<_, 2, 86_400>")]
+    pub refresh: Duration,
+    /// How long the absence of an account counts as known.
+    #[serde(deserialize_with = "seconds::<_, 1, 3600>")]
+    pub absent: Duration,
+    /// How long an account stands in while its source fails.
+    #[serde(deserialize_with = "seconds::<_, 0, 2_592_000>")]
+    pub stale: Duration,
+    /// How long a caller waits for a lookup.
+    #[serde(deserialize_with = "seconds::<_, 1, 30>")]
+    pub timeout: Duration,
+}
+
+impl Default for IdentitySettings {
+    fn default() -> Self {
+        let Rules { unknown, expiry, absence_expiry, stale_expiry, lookup_wait_max, .. } = Rules::default();
+        Self {
+            unknown,
+            refresh: expiry,
+            absent: absence_expiry,
+            stale: stale_expiry,
+            timeout: lookup_wait_max,
         }
     }
 }

@@ -19,6 +19,13 @@ fn a_whole_configuration_is_read() {
         local_locks = false
         numeric_owners = "nameless"
 
+        [identity]
+        unknown = "refused"
+        refresh = 60
+        absent = 5
+        stale = 3600
+        timeout = 3
+
         [limits]
         contexts_max = 1000
 
@@ -46,6 +53,11 @@ fn a_whole_configuration_is_read() {
     assert_eq!(settings.delegations, server::engine::Delegations::Read);
     assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
     assert_eq!(settings.limits.contexts_max, 1000);
+    let identity = &settings.identity;
+    assert_eq!(identity.unknown, identity::Unknown::Refused);
+    let times =
+        [identity.refresh, identity.absent, identity.stale, identity.timeout].map(|time| time.as_secs());
+    assert_eq!(times, [60, 5, 3600, 3]);
     assert!(!settings.local_locks);
     assert_eq!(settings.numeric_owners, server::engine::NumericOwners::Nameless);
     let export = &settings.exports[0];

@@ -2,8 +2,9 @@
 
 use identity::{Identity, IdentitySource, NssSource, SourceError};
 
-/// Queries the system's name service with the server's own rights. A serving thread has the rights
-/// of its last caller, which may not suffice for a module of the name service.
+/// Queries the system's name service with the server's own rights. A thread of the
+/// lookups has the rights of the thread that started it, perhaps those of a caller, which may not
+/// suffice for a module of the name service.
 pub(super) struct ServerAccounts;
 
 impl ServerAccounts {

@@ -11,7 +11,7 @@ mod same_user;
 mod state_dir;
 mod store;
 
-use crate::config::{self, Settings};
+use crate::config::{self, IdentitySettings, Settings};
 use crate::logging;
 use accounts::ServerAccounts;
 use anyhow::Context;
@@ -41,8 +41,8 @@ const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
-/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew, SIGUSR1 logs all
-/// counters.
+/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew and looks up all
+/// accounts again, SIGUSR1 logs all counters.
 ///
 /// # Errors
 /// The reason why the server cannot start, with the remedy.
@@ -70,7 +70,7 @@ pub(crate) fn run(
     let keys = Keys::open(&settings)?;
     let have_keys = keys.is_some();
     admission::check(&exports.snapshot(), have_keys)?;
-    let (service, running) = start(&settings, keys, exports.clone(), listener, descriptors)?;
+    let (service, running, identity) = start(&settings, keys, exports.clone(), listener, descriptors)?;
     let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
     let shards = running.shards().clone();
     let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
@@ -86,7 +86,7 @@ pub(crate) fn run(
         let line = format!("orthrus metrics http://{}{}\n", endpoint.address()?, metrics::PATH);
         // The reader of the first line may have closed the pipe by now.
         let _ = std::io::stdout().write_all(line.as_bytes());
-        metrics::start(endpoint, service.clone(), running.stats().clone())?;
+        metrics::start(endpoint, service.clone(), running.stats().clone(), identity.clone())?;
     }
     if end_with_input {
         end_when_input_ends()?;
@@ -94,7 +94,10 @@ pub(crate) fn run(
 
     for signal in signals.forever() {
         match signal {
-            SIGHUP => reload(config.as_deref(), &mut backends, &exports, have_keys),
+            SIGHUP => {
+                reload(config.as_deref(), &mut backends, &exports, have_keys);
+                refresh_identities(&service, &identity);
+            }
             SIGUSR1 => housekeeping::report(&service, &running),
             _ => break,
         }
@@ -161,6 +164,14 @@ fn reload(config: Option<&Path>, backends: &mut Backends, exports: &Exports, hav
     }
 }
 
+/// Looks all accounts up again, also those of live contexts.
+fn refresh_identities(service: &NfsService, identity: &Mapper) {
+    identity.forget();
+    if let Some(rpcsec) = service.server().rpcsec() {
+        rpcsec.contexts().refresh_all();
+    }
+}
+
 fn table(file: &Path, backends: &mut Backends, have_keys: bool) -> anyhow::Result<ExportTable> {
     let table = backends.table(&config::read(file)?.exports)?;
     admission::check(&table, have_keys)?;
@@ -173,7 +184,7 @@ fn start(
     exports: Arc<Exports>,
     listener: Listener,
     descriptors: usize,
-) -> anyhow::Result<(Arc<NfsService>, Running)> {
+) -> anyhow::Result<(Arc<NfsService>, Running, Arc<Mapper>)> {
     let realms = match &keys {
         Some(keys) if settings.realms.is_empty() => keys.realms.clone(),
         _ => settings.realms.clone(),
@@ -182,7 +193,11 @@ fn start(
     let (store, boot) = Store::open(&state_dir(settings)?)?;
 
     let began = Instant::now();
-    let limits = RpcsecLimits { contexts_max: settings.limits.contexts_max, ..RpcsecLimits::default() };
+    let limits = RpcsecLimits {
+        contexts_max: settings.limits.contexts_max,
+        identity_refresh: settings.identity.refresh,
+        ..RpcsecLimits::default()
+    };
     let flavors = if keys.is_some() { SecFlavor::ALL.to_vec() } else { vec![SecFlavor::Sys] };
     let config = nfs_config(settings, flavors, &boot, descriptors);
     let acceptor: Box<dyn ContextAcceptor> = match keys {
@@ -198,7 +213,7 @@ fn start(
         .config(config)
         .identity(identity.clone())
         .records(Box::new(Records::new(Arc::new(store))))
-        .kerberos(acceptor, Box::new(identity), limits)
+        .kerberos(acceptor, Box::new(identity.clone()), limits)
         .began(began)
         .service(&Threads);
     let shards = match settings.shards {
@@ -209,7 +224,7 @@ fn start(
         listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
     service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
     housekeeping::start(service.clone(), exports, running.stats().clone(), vfs_local::release_memory)?;
-    Ok((service, running))
+    Ok((service, running, identity))
 }
 
 fn rules(settings: &Settings, realms: &[String]) -> Rules {
@@ -218,7 +233,19 @@ fn rules(settings: &Settings, realms: &[String]) -> Rules {
         ("", None) => Rules::default().domain,
         (domain, _) => domain.to_owned(),
     };
-    Rules { domain, realms: realms.to_vec(), principals: settings.principals.clone(), ..Rules::default() }
+    let IdentitySettings { unknown, refresh, absent, stale, timeout } = settings.identity;
+    Rules {
+        domain,
+        realms: realms.to_vec(),
+        principals: settings.principals.clone(),
+        unknown,
+        // A refresh of a context finds no answer that is as old as the last refresh.
+        expiry: refresh / 2,
+        absence_expiry: absent,
+        stale_expiry: stale,
+        lookup_wait_max: timeout,
+        ..Rules::default()
+    }
 }
 
 /// The configured folder, or the usual place for this user.

@@ -86,9 +86,9 @@ impl CallbackQueue {
                 CallbackSecurity::Sys { machine: body.machinename.to_vec(), uid: body.uid, gid: body.gid }
             }
             CallbackSecParms4::RPCSEC_GSS(handles) => {
-                let none = RpcGssServiceT::rpc_gss_svc_none;
                 let found = self.context(&handles.gcbp_handle_from_server, now);
-                let own = |context: &SharedContext| context.security(none).sender == *sender;
+                let none = RpcGssServiceT::rpc_gss_svc_none;
+                let own = |context: &SharedContext| context.security().of(none).sender == *sender;
                 let context = found.filter(own).ok_or(Nfsstat4::NFS4ERR_NOENT)?;
                 CallbackSecurity::Gss {
                     service: handles.gcbp_service as u32,

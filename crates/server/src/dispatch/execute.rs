@@ -177,10 +177,12 @@ impl<E: Engine> Server<E> {
         now: Duration,
         with: impl FnOnce(&Call<'_>) -> R,
     ) -> Option<R> {
+        let of_context;
         let (security, reply_overhead) = match &job.auth {
             Auth::Sys(security) => (&**security, SYS_OVERHEAD),
             Auth::Gss(call) => {
-                (call.context.security(call.service), reply_overhead(&call.context, call.service))
+                of_context = call.context.security();
+                (of_context.of(call.service), reply_overhead(&call.context, call.service))
             }
             Auth::None | Auth::Init => return None,
         };
@@ -224,6 +226,13 @@ impl<E: Engine> Server<E> {
                 let major = if error.major == GSS_S_COMPLETE { GSS_S_FAILURE } else { error.major };
                 buffer.value(&InitRes::failure(major, error.minor));
                 None
+            }
+            Created::Unavailable(error) => {
+                // SYSTEM_ERR does not blame the credential, so the client tries again (RFC 5531
+                // section 9).
+                Metrics::add(&self.metrics.contexts_delayed, 1);
+                self.reports.note(Trouble::ContextDelayed, now, job.peer, &error);
+                accept(job, Accepted::SystemErr, buffer)
             }
             Created::GarbageArgs(error) => {
                 Metrics::add(&self.metrics.garbage_args, 1);

@@ -320,6 +320,7 @@ impl<E: Engine> Server<E> {
         self.engine.housekeeping(now);
         if let Some(rpcsec) = &self.rpcsec {
             rpcsec.contexts().sweep(now);
+            rpcsec.refresh_identities(now);
         }
     }
 }

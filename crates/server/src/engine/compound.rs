@@ -2,7 +2,6 @@
 
 use super::unsettled::PendingSync;
 use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, WaitPolicy};
-use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
 use std::{
@@ -164,7 +163,7 @@ impl<'c> Compound<'c> {
             call,
             progress,
             changing: RefCell::default(),
-            names_wait_left: Cell::new(LOOKUP_WAIT_MAX),
+            names_wait_left: Cell::new(nfs.identity.rules().lookup_wait_max),
             patience,
         }
     }

@@ -55,6 +55,15 @@ metrics! {
     contexts_created,
     /// Tokens that were not accepted.
     contexts_refused,
+    /// Contexts not created because the client's account could not be looked up; answered with
+    /// SYSTEM_ERR.
+    contexts_delayed,
+    /// Contexts created for users without an account, which act as the anonymous user.
+    contexts_of_nobody,
+    /// Identities of live contexts that a refresh has changed.
+    identities_changed,
+    /// Refreshes of the identities of live contexts that failed; the identities stay.
+    identities_kept,
     /// Contexts evicted to make room for others.
     contexts_evicted,
     /// Contexts removed because their tickets expired or because they were idle.
@@ -79,6 +88,8 @@ pub(crate) enum Trouble {
     AuthError,
     GarbageArgs,
     ContextRefused,
+    /// The account of a context's principal could not be looked up.
+    ContextDelayed,
     /// A call outside of the sequence window of its context.
     Window,
 }
@@ -90,6 +101,7 @@ pub(crate) struct Reports {
     auth_error: LogLimit,
     garbage_args: LogLimit,
     context_refused: LogLimit,
+    context_delayed: LogLimit,
     window: LogLimit,
 }
 
@@ -101,6 +113,7 @@ impl Reports {
             Trouble::AuthError => (&self.auth_error, "not authenticated"),
             Trouble::GarbageArgs => (&self.garbage_args, "arguments refused"),
             Trouble::ContextRefused => (&self.context_refused, "Kerberos context refused"),
+            Trouble::ContextDelayed => (&self.context_delayed, "Kerberos context not created yet"),
             Trouble::Window => (&self.window, "discarded a call outside of the sequence window"),
         };
         if let Some(suppressed) = limit.permit(now) {

@@ -1,6 +1,6 @@
 //! The server's interfaces to Kerberos and to the site's accounts.
 
-use identity::{Mapped, Mapper, PrincipalError};
+use identity::{Mapped, Mapper, PrincipalError, Wait};
 use std::time::Duration;
 
 /// Accepts security contexts with the server's key.
@@ -46,23 +46,37 @@ pub struct AcceptError {
     pub message: String,
 }
 
-/// Maps principals to accounts, once for each context when it is accepted.
+/// Maps principals to accounts: when a context is accepted, and from time to time while it lives.
 pub trait Identities: Send + Sync {
-    /// Looks up the account of a principal.
+    /// Looks up the account of a principal, and waits a bounded time.
     ///
     /// # Errors
-    /// With [`PrincipalError`] the context is refused.
+    /// With `Refused` the context is refused; with `Source` its client is to try again.
     fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError>;
+
+    /// Looks up the account of a principal without waiting; `None` while the lookup runs. The
+    /// caller then polls again.
+    fn poll(&self, principal: &str, now: Duration) -> Option<Result<Mapped, PrincipalError>> {
+        Some(self.resolve(principal, now))
+    }
 }
 
 impl Identities for Mapper {
     fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError> {
         self.principal(principal, now)
     }
+
+    fn poll(&self, principal: &str, now: Duration) -> Option<Result<Mapped, PrincipalError>> {
+        self.principal_within(principal, now, Wait::Never)
+    }
 }
 
 impl<T: Identities + ?Sized> Identities for std::sync::Arc<T> {
     fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError> {
         (**self).resolve(principal, now)
+    }
+
+    fn poll(&self, principal: &str, now: Duration) -> Option<Result<Mapped, PrincipalError>> {
+        (**self).poll(principal, now)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Accepted;
 use crate::security::Security;
+use arc_swap::{ArcSwap, Guard};
 use identity::Mapped;
 use krb5::ContextKeys;
 use rpc::gss::RpcGssServiceT;
@@ -75,8 +76,45 @@ pub struct Context {
     /// The sequence number of the next callback by this context. The two directions are counted
     /// separately (RFC 8881 section 18.36.3).
     callback_sequence: AtomicU32,
-    /// The identity of calls by service: none, integrity, privacy.
-    security: [Security; 3],
+    principal: Arc<str>,
+    /// The number of the context, unique while the server runs.
+    id: u64,
+    /// The identity of calls. A refresh replaces it; a call that runs keeps its own.
+    security: ArcSwap<ServiceSecurity>,
+    /// The time of the next refresh of the identity, in seconds of the clock.
+    refresh_at: AtomicU64,
+}
+
+/// The identity of the calls of a context, by service.
+#[derive(Debug)]
+pub(crate) struct ServiceSecurity {
+    krb5: Security,
+    krb5i: Security,
+    krb5p: Security,
+}
+
+impl ServiceSecurity {
+    fn new(principal: &Arc<str>, account: Mapped, id: u64) -> Self {
+        let Mapped { identity, machine } = account;
+        let caller = identity.ok().map(|account| Caller {
+            uid: account.uid,
+            gid: account.gid,
+            groups: account.groups,
+        });
+        let krb5 = Security::gss(SecFlavor::Krb5, principal.clone(), machine, caller, id);
+        let krb5i = Security { flavor: SecFlavor::Krb5i, ..krb5.clone() };
+        let krb5p = Security { flavor: SecFlavor::Krb5p, ..krb5.clone() };
+        Self { krb5, krb5i, krb5p }
+    }
+
+    /// Returns the identity of a call with this service, for the COMPOUND engine.
+    pub(crate) fn of(&self, service: RpcGssServiceT) -> &Security {
+        match service {
+            RpcGssServiceT::rpc_gss_svc_none => &self.krb5,
+            RpcGssServiceT::rpc_gss_svc_integrity => &self.krb5i,
+            RpcGssServiceT::rpc_gss_svc_privacy => &self.krb5p,
+        }
+    }
 }
 
 impl Context {
@@ -91,12 +129,8 @@ impl Context {
     ) -> Self {
         let window = SequenceWindow::new(window_size);
         let Accepted { principal, keys, lifetime, send_sequence, .. } = accepted;
-        let Mapped { identity, machine } = account;
-        let caller =
-            identity.map(|account| Caller { uid: account.uid, gid: account.gid, groups: account.groups });
-        let krb5 = Security::gss(SecFlavor::Krb5, principal.into(), machine, caller, id);
-        let krb5i = Security { flavor: SecFlavor::Krb5i, ..krb5.clone() };
-        let krb5p = Security { flavor: SecFlavor::Krb5p, ..krb5.clone() };
+        let principal = principal.into();
+        let security = ArcSwap::from_pointee(ServiceSecurity::new(&principal, account, id));
         Self {
             handle,
             keys,
@@ -107,7 +141,10 @@ impl Context {
             created: now,
             send_sequence: AtomicU64::new(send_sequence),
             callback_sequence: AtomicU32::new(1),
-            security: [krb5, krb5i, krb5p],
+            principal,
+            id,
+            security,
+            refresh_at: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -123,18 +160,32 @@ impl Context {
 
     /// Returns the client's principal, such as `alice@REALM`.
     pub fn principal(&self) -> &str {
-        let [security, ..] = &self.security;
-        security.principal.as_deref().unwrap_or_default()
+        &self.principal
     }
 
-    /// Returns the identity of a call with this service, for the COMPOUND engine.
-    pub fn security(&self, service: RpcGssServiceT) -> &Security {
-        let [krb5, krb5i, krb5p] = &self.security;
-        match service {
-            RpcGssServiceT::rpc_gss_svc_none => krb5,
-            RpcGssServiceT::rpc_gss_svc_integrity => krb5i,
-            RpcGssServiceT::rpc_gss_svc_privacy => krb5p,
+    /// Returns the present identity of calls.
+    pub(crate) fn security(&self) -> Guard<Arc<ServiceSecurity>> {
+        self.security.load()
+    }
+
+    /// Replaces the identity of later calls. Returns whether it differs from the present one.
+    pub(crate) fn set_account(&self, account: Mapped) -> bool {
+        let refreshed = ServiceSecurity::new(&self.principal, account, self.id);
+        let differs = refreshed.krb5.caller != self.security.load().krb5.caller;
+        if differs {
+            self.security.store(Arc::new(refreshed));
         }
+        differs
+    }
+
+    /// Sets the time of the next refresh of the identity.
+    pub(crate) fn set_refresh(&self, at: Duration) {
+        self.refresh_at.store(at.as_secs(), Relaxed);
+    }
+
+    /// Returns whether the identity is to be refreshed at `now`.
+    pub(crate) fn is_refresh_due(&self, now: Duration) -> bool {
+        self.refresh_at.load(Relaxed) <= now.as_secs()
     }
 
     /// Returns the size of the window: the sequence numbers that may be outstanding.

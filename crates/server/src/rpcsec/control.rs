@@ -2,6 +2,7 @@
 
 use super::context::{Context, HANDLE_LEN, Handle, SharedContext};
 use super::{AcceptError, Rpcsec};
+use identity::{Mapped, PrincipalError, SourceError};
 use rpc::gss::{GSS_S_FAILURE, init_argument};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub(crate) enum Created {
     },
     /// The context is refused. The client gets the status; the reason is logged.
     Refused(AcceptError),
+    /// The client's account cannot be looked up now. The client is to try again.
+    Unavailable(SourceError),
     /// The arguments hold no token.
     GarbageArgs(xdr::Error),
 }
@@ -29,24 +32,16 @@ impl Rpcsec {
             Ok(token) => token,
             Err(error) => return Created::GarbageArgs(error),
         };
-        match self.accept(token, now, random) {
-            Ok((context, token)) => Created::Context { context, token },
-            Err(error) => Created::Refused(error),
-        }
+        self.accept(token, now, random).unwrap_or_else(|refusal| refusal)
     }
 
-    fn accept(
-        &self,
-        token: &[u8],
-        now: Duration,
-        random: &dyn Fn(&mut [u8]),
-    ) -> Result<(SharedContext, Vec<u8>), AcceptError> {
-        let mut accepted = self.acceptor.accept(token)?;
-        let account = self.identities.resolve(&accepted.principal, now).map_err(|error| AcceptError {
-            major: GSS_S_FAILURE,
-            minor: 0,
-            message: error.to_string(),
-        })?;
+    /// Establishes a context.
+    ///
+    /// # Errors
+    /// The answer that refuses it.
+    fn accept(&self, token: &[u8], now: Duration, random: &dyn Fn(&mut [u8])) -> Result<Created, Created> {
+        let mut accepted = self.acceptor.accept(token).map_err(Created::Refused)?;
+        let account = self.account(&accepted.principal, now)?;
         let reply = std::mem::take(&mut accepted.token);
         let mut handle = [0; HANDLE_LEN];
         random(&mut handle);
@@ -58,7 +53,20 @@ impl Rpcsec {
             self.limits.window_size,
             now,
         ));
+        context.set_refresh(now.saturating_add(self.limits.identity_refresh));
         self.contexts.insert(Arc::clone(&context), now);
-        Ok((context, reply))
+        Ok(Created::Context { context, token: reply })
+    }
+
+    /// Looks up the account of a new context.
+    fn account(&self, principal: &str, now: Duration) -> Result<Mapped, Created> {
+        let account = self.identities.resolve(principal, now).map_err(|error| match error {
+            PrincipalError::Source(error) => Created::Unavailable(error),
+            refused @ PrincipalError::Refused(..) => {
+                Created::Refused(AcceptError { major: GSS_S_FAILURE, minor: 0, message: refused.to_string() })
+            }
+        })?;
+        self.nobodies.note(principal, &account, &self.metrics);
+        Ok(account)
     }
 }

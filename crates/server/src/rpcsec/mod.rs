@@ -16,6 +16,7 @@ mod context;
 mod control;
 mod egress;
 mod received;
+mod refresh;
 mod table;
 
 pub use acceptor::{AcceptError, Accepted, ContextAcceptor, Identities};
@@ -29,7 +30,9 @@ pub(crate) use received::ReceivedGssCall;
 
 use crate::metrics::Metrics;
 use krb5::{Pause, Run};
+use refresh::{Nobodies, Refreshes};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Work between two pauses of a tick, in bytes that are read, written, hashed or encrypted: about
 /// 50 µs.
@@ -51,6 +54,8 @@ pub struct RpcsecLimits {
     /// Sequence numbers of a context that may be outstanding; rounded up to a power of two. At
     /// least 4,096 suits clients with many connections.
     pub window_size: u32,
+    /// The time after which the identity of a live context is looked up again.
+    pub identity_refresh: Duration,
 }
 
 impl Default for RpcsecLimits {
@@ -59,6 +64,7 @@ impl Default for RpcsecLimits {
             contexts_max: 65_536,
             token_size_max: rpc::gss::TOKEN_SIZE_MAX,
             window_size: rpc::SequenceWindow::SIZE_DEFAULT,
+            identity_refresh: Duration::from_secs(300),
         }
     }
 }
@@ -69,6 +75,9 @@ pub struct Rpcsec {
     identities: Box<dyn Identities>,
     contexts: Arc<ContextTable>,
     limits: RpcsecLimits,
+    refreshes: Refreshes,
+    nobodies: Nobodies,
+    metrics: Arc<Metrics>,
 }
 
 impl Rpcsec {
@@ -82,9 +91,19 @@ impl Rpcsec {
         Self {
             acceptor,
             identities,
-            contexts: Arc::new(ContextTable::new(limits.contexts_max, metrics)),
+            contexts: Arc::new(ContextTable::new(limits.contexts_max, metrics.clone())),
             limits,
+            refreshes: Refreshes::default(),
+            nobodies: Nobodies::default(),
+            metrics,
         }
+    }
+
+    /// Refreshes the identities of live contexts that are due, without waiting for lookups. Called
+    /// once a second, it covers the whole table several times a minute.
+    pub fn refresh_identities(&self, now: Duration) {
+        let interval = self.limits.identity_refresh;
+        self.refreshes.run(&self.contexts, &*self.identities, interval, now, &self.metrics);
     }
 
     /// Returns the table of established contexts.

@@ -5,7 +5,7 @@ use crate::metrics::Metrics;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub struct ContextTable {
     stripe_max: usize,
     next_id: AtomicU64,
     next_sweep: AtomicUsize,
+    next_refresh: AtomicUsize,
+    refresh_everywhere: AtomicBool,
     metrics: Arc<Metrics>,
 }
 
@@ -66,6 +68,8 @@ impl ContextTable {
             stripe_max: (contexts_max / stripes).max(1),
             next_id: AtomicU64::new(1),
             next_sweep: AtomicUsize::new(0),
+            next_refresh: AtomicUsize::new(0),
+            refresh_everywhere: AtomicBool::new(false),
             metrics,
         }
     }
@@ -120,6 +124,29 @@ impl ContextTable {
         let turn = self.next_sweep.fetch_add(1, Relaxed) % self.stripes.len();
         if let Some(stripe) = self.stripes.get(turn) {
             self.remove_expired(&mut write(stripe), now);
+        }
+    }
+
+    /// Makes the identities of all contexts due for a refresh.
+    pub fn refresh_all(&self) {
+        for stripe in &self.stripes {
+            read(stripe).values().for_each(|context| context.set_refresh(Duration::ZERO));
+        }
+        self.refresh_everywhere.store(true, Relaxed);
+    }
+
+    /// Appends the contexts whose identities are due for a refresh, of one stripe for each call, and
+    /// of all after [`ContextTable::refresh_all`]. They are due again after `interval`.
+    pub(crate) fn due_for_refresh(&self, now: Duration, interval: Duration, due: &mut Vec<SharedContext>) {
+        let everywhere = self.refresh_everywhere.swap(false, Relaxed);
+        let turn = self.next_refresh.fetch_add(1, Relaxed) % self.stripes.len();
+        for (index, stripe) in self.stripes.iter().enumerate() {
+            if everywhere || index == turn {
+                let first = due.len();
+                due.extend(read(stripe).values().filter(|context| context.is_refresh_due(now)).cloned());
+                let next = now.saturating_add(interval);
+                due.iter().skip(first).for_each(|context| context.set_refresh(next));
+            }
         }
     }
 

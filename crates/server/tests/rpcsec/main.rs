@@ -8,6 +8,7 @@ mod contexts;
 mod damaged;
 mod dispatch;
 mod hostile;
+mod identities;
 mod server;
 mod session;
 mod times;

@@ -1,7 +1,7 @@
 //! A server under test: COMPOUNDs are echoed, tests make up the tokens, and time stands still until
 //! a test moves it.
 
-use identity::{Identity, Mapped, PrincipalError};
+use identity::{Identity, Mapped, NoAccount, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
 use orthrus_server::compound::CompoundStatus;
 use orthrus_server::dispatch::{Action, CompletedCall, Engine, Environment, ReplySink, Scratch, Server};
@@ -95,13 +95,14 @@ struct Accounts;
 
 impl Identities for Accounts {
     fn resolve(&self, principal: &str, _: Duration) -> Result<Mapped, PrincipalError> {
-        let user = |uid| Some(Identity { uid, gid: 100, groups: [uid, 100, 200].into() });
+        let user = |uid| Ok(Identity { uid, gid: 100, groups: [uid, 100, 200].into() });
+        let unknown = || NoAccount::Unknown(principal.to_owned());
         match principal.split('@').next() {
             Some("alice") => Ok(Mapped { identity: user(1000), machine: false }),
             Some("bob") => Ok(Mapped { identity: user(1001), machine: false }),
-            Some("eve") => Err(PrincipalError::Refused(principal.to_owned())),
-            Some(name) => Ok(Mapped { identity: None, machine: name.starts_with("host/") }),
-            None => Err(PrincipalError::Refused(principal.to_owned())),
+            Some("eve") => Err(PrincipalError::Refused(principal.to_owned(), unknown())),
+            Some(name) => Ok(Mapped { identity: Err(unknown()), machine: name.starts_with("host/") }),
+            None => Err(PrincipalError::Refused(principal.to_owned(), unknown())),
         }
     }
 }
@@ -133,6 +134,13 @@ impl Host {
     pub(crate) fn with_limits(limits: RpcsecLimits) -> Self {
         let metrics = Arc::new(Metrics::default());
         let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
+        Self::build(Echo::default(), Some(rpcsec), metrics)
+    }
+
+    /// A server that asks `identities` for accounts.
+    pub(crate) fn with_identities(identities: impl Identities + 'static) -> Self {
+        let (metrics, limits) = (Arc::new(Metrics::default()), RpcsecLimits::default());
+        let rpcsec = Rpcsec::new(Box::new(accept), Box::new(identities), limits, Arc::clone(&metrics));
         Self::build(Echo::default(), Some(rpcsec), metrics)
     }
 

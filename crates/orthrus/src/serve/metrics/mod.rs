@@ -4,6 +4,7 @@ mod http;
 
 pub(super) use http::{Endpoint, PATH};
 
+use identity::{LookupCounts, Mapper};
 use net::Stats;
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
@@ -22,7 +23,12 @@ const CONNECTION_EVENTS: [&str; 7] =
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Stats>) -> std::io::Result<()> {
+pub(super) fn start(
+    endpoint: Endpoint,
+    service: Arc<NfsService>,
+    stats: Arc<Stats>,
+    identity: Arc<Mapper>,
+) -> std::io::Result<()> {
     endpoint.start(Box::new(move || {
         let mut page = MetricsPage::default();
         page.process();
@@ -30,6 +36,7 @@ pub(super) fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Sta
         page.events(&service, &stats);
         page.times(&service, &stats);
         page.outcomes(&service);
+        page.lookups(identity.counts());
         page.0
     }))
 }
@@ -109,6 +116,14 @@ impl MetricsPage {
         self.family(name, "counter", "Arguments of operations that could not be decoded, by the error.");
         for (error, count) in outcomes.undecodable() {
             self.value(&format!("{name}{{error=\"{error}\"}}"), count);
+        }
+    }
+
+    fn lookups(&mut self, LookupCounts { failed, late, stale }: LookupCounts) {
+        let name = "orthrus_identity_lookups_total";
+        self.family(name, "counter", "Lookups of accounts and names without an answer in time, by outcome.");
+        for (outcome, count) in [("failed", failed), ("late", late), ("stale", stale)] {
+            self.value(&format!("{name}{{outcome=\"{outcome}\"}}"), count);
         }
     }
 

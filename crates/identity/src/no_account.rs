@@ -1,0 +1,24 @@
+//! The reasons why a principal acts as `nobody`.
+
+/// The reason why a principal has no account. The display is a log line with its remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAccount {
+    /// The text is no principal.
+    #[error("it is no principal")]
+    Malformed,
+    /// The principal belongs to a machine or a service.
+    #[error("machines have no account unless [principals] names one")]
+    Machine,
+    /// The realm is missing, or users of this realm are not local users.
+    #[error("users of realm {0:?} are no local users; `realms` lists the realms that are")]
+    Realm(String),
+    /// The name is too long for an account, or has characters that no account has.
+    #[error("no account can have such a name")]
+    Name,
+    /// The account is that of uid 0, which only `[principals]` gives.
+    #[error("its account is uid 0, which only [principals] gives")]
+    Superuser,
+    /// No source has the account.
+    #[error("there is no account {0:?}")]
+    Unknown(String),
+}
