@@ -37,6 +37,8 @@ pub(crate) enum LookupKey {
     Gid(String),
     /// The account of a principal.
     Principal(String),
+    /// The account of a user id.
+    Account(u32),
 }
 
 /// The answer of the name service.

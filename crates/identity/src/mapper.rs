@@ -58,6 +58,8 @@ pub struct Mapper {
     names: Arc<Names>,
     owner_lookups: Lookups,
     principal_lookups: Lookups,
+    /// The number of reloads.
+    generation: AtomicU64,
 }
 
 /// The rules and the source behind them.
@@ -105,6 +107,10 @@ impl Directory {
             LookupKey::Uid(name) => LookupAnswer::Id(self.source.uid(name)),
             LookupKey::Gid(name) => LookupAnswer::Id(self.source.gid(name)),
             LookupKey::Principal(text) => LookupAnswer::Account(self.account(text)),
+            LookupKey::Account(uid) => {
+                let account = self.source.account(*uid);
+                LookupAnswer::Account(account.map(|account| account.ok_or(NoAccount::UnknownUid(*uid))))
+            }
         }
     }
 }
@@ -112,6 +118,7 @@ impl Directory {
 /// The caches of accounts and names.
 struct Names {
     principals: Cache<String, Result<Identity, NoAccount>>,
+    accounts: Cache<u32, Result<Identity, NoAccount>>,
     uids: Cache<String, Option<u32>>,
     gids: Cache<String, Option<u32>>,
     users: Cache<u32, Option<String>>,
@@ -127,6 +134,7 @@ impl Names {
         let max = rules.cache_max;
         Self {
             principals: Cache::new(max),
+            accounts: Cache::new(max),
             uids: Cache::new(max),
             gids: Cache::new(max),
             users: Cache::new(max),
@@ -157,6 +165,11 @@ impl Names {
                 self.put(&self.principals, text.clone(), account.clone(), account.is_ok(), now);
                 (false, false)
             }
+            (LookupKey::Account(uid), LookupAnswer::Account(Ok(account))) => {
+                self.put(&self.accounts, *uid, account.clone(), account.is_ok(), now);
+                (false, false)
+            }
+            (LookupKey::Account(uid), _) => (true, self.accounts.postpone(uid, now, retry)),
             (LookupKey::Uid(name), _) => (true, self.uids.postpone(name, now, retry)),
             (LookupKey::Gid(name), _) => (true, self.gids.postpone(name, now, retry)),
             (LookupKey::Principal(text), _) => (true, self.principals.postpone(text, now, retry)),
@@ -211,6 +224,9 @@ impl Names {
             LookupKey::Principal(text) => {
                 self.principals.get(text, now).map(|account| LookupAnswer::Account(Ok(account)))
             }
+            LookupKey::Account(uid) => {
+                self.accounts.get(uid, now).map(|account| LookupAnswer::Account(Ok(account)))
+            }
         }
     }
 
@@ -228,6 +244,7 @@ impl Names {
 
     fn expire(&self) {
         self.principals.expire();
+        self.accounts.expire();
         self.uids.expire();
         self.gids.expire();
         self.users.expire();
@@ -254,7 +271,7 @@ impl Mapper {
         };
         let owner_lookups = lookups(LOOKUP_THREADS_MAX);
         let principal_lookups = lookups(PRINCIPAL_THREADS_MAX);
-        Self { directory, names, owner_lookups, principal_lookups }
+        Self { directory, names, owner_lookups, principal_lookups, generation: AtomicU64::new(0) }
     }
 
     /// Returns the rules of the site.
@@ -274,6 +291,12 @@ impl Mapper {
         self.owner_lookups.forget();
         self.principal_lookups.forget();
         self.names.expire();
+        self.generation.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the number of reloads, for callers that keep answers.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
     }
 
     /// Maps an authenticated principal, `alice@REALM`. Waits at most [`Rules::lookup_wait_max`].
@@ -323,15 +346,46 @@ impl Mapper {
         if let Err(why) = self.directory.local_user(text) {
             return Some(Ok(Err(why)));
         }
-        let failure =
-            match self.ask(&self.principal_lookups, LookupKey::Principal(text.to_owned()), now, wait) {
-                Asked::Answered(LookupAnswer::Account(Ok(account))) => return Some(Ok(account)),
-                Asked::Answered(LookupAnswer::Account(Err(error))) => error,
-                Asked::MustWait => return None,
-                _ => late(text),
-            };
+        self.look_up(LookupKey::Principal(text.to_owned()), &self.names.principals, text, now, wait)
+    }
+
+    /// Returns the account of a uid with all of its groups, and `None` inside if there is none.
+    /// Returns `None` if `wait` forbids the necessary wait.
+    pub fn account_of_uid_within(
+        &self,
+        uid: u32,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<Option<Identity>, SourceError>> {
+        if let Some(account) = self.names.accounts.get(&uid, now) {
+            return Some(Ok(account.ok()));
+        }
+        let account = self.look_up(LookupKey::Account(uid), &self.names.accounts, &uid, now, wait)?;
+        Some(account.map(Result::ok))
+    }
+
+    /// Looks up an account that is not cached. If that fails or is late, the previous account stands
+    /// in.
+    fn look_up<K, Q>(
+        &self,
+        lookup: LookupKey,
+        cache: &Cache<K, Result<Identity, NoAccount>>,
+        key: &Q,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<Result<Identity, NoAccount>, SourceError>>
+    where
+        K: Eq + Hash + Clone + std::borrow::Borrow<Q>,
+        Q: ?Sized + Eq + Hash + ToString,
+    {
+        let failure = match self.ask(&self.principal_lookups, lookup, now, wait) {
+            Asked::Answered(LookupAnswer::Account(Ok(account))) => return Some(Ok(account)),
+            Asked::Answered(LookupAnswer::Account(Err(error))) => error,
+            Asked::MustWait => return None,
+            _ => late(&key.to_string()),
+        };
         // An unavailable source says nothing about the account, so this is never `nobody`.
-        let previous = self.names.stale(&self.names.principals, text, now);
+        let previous = self.names.stale(cache, key, now);
         Some(previous.filter(Result::is_ok).ok_or(failure))
     }
 

@@ -21,4 +21,7 @@ pub enum NoAccount {
     /// No source has the account.
     #[error("there is no account {0:?}")]
     Unknown(String),
+    /// No source has an account of this uid.
+    #[error("there is no account of uid {0}")]
+    UnknownUid(u32),
 }

@@ -23,6 +23,11 @@ pub trait IdentitySource: Send + Sync {
     }
     /// Returns the account of a user with all of its groups, `None` if there is none.
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError>;
+    /// Returns the account of a uid with all of its groups, `None` if there is none.
+    fn account(&self, uid: u32) -> Result<Option<Identity>, SourceError> {
+        let Some(user) = self.user(uid)? else { return Ok(None) };
+        Ok(self.identity(&user)?.map(|identity| Identity { uid, ..identity }))
+    }
     /// Returns the number of a user.
     fn uid(&self, user: &str) -> Result<Option<u32>, SourceError>;
     /// Returns the number of a group.

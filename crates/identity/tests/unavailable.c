@@ -34,6 +34,12 @@ enum nss_status _nss_orthrustest_getpwnam_r(const char *name, struct passwd *use
     return NSS_STATUS_SUCCESS;
 }
 
+enum nss_status _nss_orthrustest_getpwuid_r(uid_t uid, struct passwd *user, char *buffer, size_t size,
+                                            int *error) {
+    *error = ENOENT;
+    return uid >= 4000 && uid < 5000 ? NSS_STATUS_UNAVAIL : NSS_STATUS_NOTFOUND;
+}
+
 static int groups_down(void) {
     const char *file = getenv("ORTHRUS_TEST_GROUPS_DOWN");
     return file && access(file, F_OK) == 0;

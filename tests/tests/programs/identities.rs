@@ -1,6 +1,6 @@
 //! Identities of a running server: refreshed in live contexts, never silently wrong.
 
-use client::Flavor;
+use client::{Filesystem, Flavor, Options, Security, SysCredential};
 use e2e::{Serve, Server, World, account, in_world, is_root, status};
 use nfs4::Nfsstat4::*;
 use nix::sched::{CloneFlags, unshare};
@@ -41,16 +41,32 @@ fn replace(world: &World, file: &str) -> PathBuf {
     copy
 }
 
+/// Makes the test's module a service of nsswitch.conf. Returns the folder of its library.
+fn replace_services(world: &World) -> PathBuf {
+    let folder = world.path("nss");
+    fs::create_dir(&folder).expect("a new name");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/identity/tests/unavailable.c");
+    let library = folder.join("libnss_orthrustest.so.2");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    assert!(built.expect("a C compiler").success());
+    let conf = world.path("nsswitch.conf");
+    fs::write(&conf, "passwd: files orthrustest\ngroup: files orthrustest\n").expect("it is ours");
+    mount(&["--bind", conf.to_str().expect("text"), "/etc/nsswitch.conf"]);
+    folder
+}
+
 /// A server with these settings, and alice and bob as in [`World::bare_server`].
 fn serve(world: &World, settings: &str) -> Server {
     let mut text = format!("keytab = {:?}\n{settings}\n[principals]\n", world.realm.server_keytab());
     for user in ["alice", "bob"] {
         text += &format!("\"{user}@{}\" = {:?}\n", world.realm.name(), account(user).name);
     }
-    text += &format!("[[export]]\npath = {:?}\n", world.export());
+    let sys = "sec = [\"krb5p\", \"sys\"]\nsecure = false\n";
+    text += &format!("[[export]]\npath = {:?}\n{sys}", world.export());
     let config = world.path("orthrus.toml");
     fs::write(&config, text).expect("the folder is ours");
-    Serve::new(world.path("state")).arg("--config").arg(config).start()
+    let folder = world.path("nss");
+    Serve::new(world.path("state")).arg("--config").arg(config).env("LD_LIBRARY_PATH", folder).start()
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -130,15 +146,7 @@ fn an_unavailable_name_service_delays_a_context_until_it_is_back() {
         if own_mounts().is_none() {
             return;
         }
-        let folder = world.path("nss");
-        fs::create_dir(&folder).expect("a new name");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/identity/tests/unavailable.c");
-        let library = folder.join("libnss_orthrustest.so.2");
-        let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-        assert!(built.expect("a C compiler").success());
-        let conf = world.path("nsswitch.conf");
-        fs::write(&conf, "passwd: files orthrustest\ngroup: files orthrustest\n").expect("it is ours");
-        mount(&["--bind", conf.to_str().expect("text"), "/etc/nsswitch.conf"]);
+        let folder = replace_services(world);
         let (groups_down, users) = (world.path("groups-down"), replace(world, "/etc/passwd"));
         let text = format!(
             "keytab = {:?}\n[principals]\n\"alice@{}\" = \"unavailable\"\n[[export]]\npath = {:?}\n",
@@ -160,5 +168,55 @@ fn an_unavailable_name_service_delays_a_context_until_it_is_back() {
         text += "unavailable:x:4711:4711::/:/bin/false\n";
         fs::write(&users, text).expect("it is ours");
         connect().expect("the account is there");
+    });
+}
+
+/// RFC 5531 appendix A: a credential has room for 16 groups.
+#[test]
+fn an_auth_sys_caller_has_all_groups_of_its_account_and_no_others() {
+    in_world(|world| {
+        if own_mounts().is_none() {
+            return;
+        }
+        replace_services(world);
+        let groups = replace(world, "/etc/group");
+        let (user, mut text) = (account("alice"), fs::read_to_string(&groups).expect("text"));
+        text += &(0..40).map(|i| format!("g{i}:x:{}:{}\n", GROUP + i, user.name)).collect::<String>();
+        fs::write(&groups, text).expect("it is ours");
+        let file = |name: &str, group: u32| {
+            let file = world.export().join(name);
+            fs::write(&file, b"for a group").expect("it is ours");
+            chown(&file, None, Some(Gid::from_raw(group))).expect("root may");
+            fs::set_permissions(&file, Permissions::from_mode(0o040)).expect("root may");
+        };
+        (0..40).for_each(|i| file(&format!("own{i}"), GROUP + i));
+        file("foreign", GROUP + 40);
+        let claims = |uid: u32| match Security::sys_as(uid, user.gid.as_raw()) {
+            Security::Sys(sys) => Security::Sys(SysCredential { gids: vec![GROUP + 40], ..sys }),
+            other => other,
+        };
+        let options = |server: &Server, uid| {
+            let options = Options::new("127.0.0.1", claims(uid)).port(server.port());
+            Options { delay_max: Duration::ZERO, ..options }
+        };
+        let mount = |server: &Server| {
+            let options = options(server, user.uid.as_raw());
+            Filesystem::mount(options, "/export").expect("it is exported")
+        };
+        let server = serve(world, "identity.groups = \"client\"");
+        let mut files = mount(&server);
+        files.read_file("foreign").expect("the client's word counts");
+        assert_eq!(status(files.read_file("own39")), NFS4ERR_ACCESS);
+        drop(server);
+        let server = serve(world, "identity.groups = \"server\"\ngrace_time = 0");
+        let mut files = mount(&server);
+        (0..40).for_each(|i| drop(files.read_file(&format!("own{i}")).expect("it is a member")));
+        assert_eq!(status(files.read_file("foreign")), NFS4ERR_ACCESS);
+        // The module is unavailable for this uid.
+        let error = Filesystem::mount(options(&server, 4711), "/export")
+            .map(drop)
+            .expect_err("its groups are unknown");
+        assert_eq!(error.status(), Some(NFS4ERR_DELAY), "{error}");
+        server.wait_for_log("its groups are unknown");
     });
 }

@@ -6,7 +6,7 @@
 use super::values::{bounded, domain, flavors, networks, parsed, pseudo, seconds, seconds_or_none};
 use identity::{Rules, Unknown};
 use serde::Deserialize;
-use server::engine::{Delegations, NumericOwners};
+use server::engine::{Delegations, NumericOwners, SysGroups};
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -110,6 +110,9 @@ pub(crate) struct IdentitySettings {
     /// The treatment of users without an account.
     #[serde(deserialize_with = "parsed")]
     pub unknown: Unknown,
+    /// Where the groups of AUTH_SYS callers come from.
+    #[serde(deserialize_with = "parsed")]
+    pub groups: SysGroups,
     /// How long an account counts as known, also that of a live context.
     #[serde(deserialize_with = "seconds::<_, 2, 86_400>")]
     pub refresh: Duration,
@@ -129,6 +132,7 @@ impl Default for IdentitySettings {
         let Rules { unknown, expiry, absence_expiry, stale_expiry, lookup_wait_max, .. } = Rules::default();
         Self {
             unknown,
+            groups: SysGroups::default(),
             refresh: expiry,
             absent: absence_expiry,
             stale: stale_expiry,

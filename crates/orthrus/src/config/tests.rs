@@ -21,6 +21,7 @@ fn a_whole_configuration_is_read() {
 
         [identity]
         unknown = "refused"
+        groups = "server"
         refresh = 60
         absent = 5
         stale = 3600
@@ -54,6 +55,7 @@ fn a_whole_configuration_is_read() {
     assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
     assert_eq!(settings.limits.contexts_max, 1000);
     let identity = &settings.identity;
+    assert_eq!(identity.groups, server::engine::SysGroups::Server);
     assert_eq!(identity.unknown, identity::Unknown::Refused);
     let times =
         [identity.refresh, identity.absent, identity.stale, identity.timeout].map(|time| time.as_secs());

@@ -233,7 +233,7 @@ fn rules(settings: &Settings, realms: &[String]) -> Rules {
         ("", None) => Rules::default().domain,
         (domain, _) => domain.to_owned(),
     };
-    let IdentitySettings { unknown, refresh, absent, stale, timeout } = settings.identity;
+    let IdentitySettings { unknown, refresh, absent, stale, timeout, .. } = settings.identity;
     Rules {
         domain,
         realms: realms.to_vec(),
@@ -296,6 +296,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         delegations,
         local_locks,
         numeric_owners,
+        sys_groups: settings.identity.groups,
         ..NfsConfig::default()
     }
 }

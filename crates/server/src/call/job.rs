@@ -35,6 +35,11 @@ pub(crate) struct Job {
 pub(crate) enum Auth {
     None,
     Sys(Arc<Security>),
+    /// AUTH_SYS whose groups are to be looked up. Until then the caller has none.
+    SysUnknown {
+        security: Arc<Security>,
+        claimed_gid: u32,
+    },
     /// INIT: a context is to be created.
     Init,
     /// Data or DESTROY by an established context.
@@ -59,7 +64,7 @@ impl Auth {
     /// Returns the kind under which such a call is counted.
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Sys(_) => Kind::Sys,
+            Self::Sys(_) | Self::SysUnknown { .. } => Kind::Sys,
             Self::Gss(ReceivedGssCall { procedure: RpcGssProcT::RPCSEC_GSS_DATA, service, .. }) => {
                 match service {
                     RpcGssServiceT::rpc_gss_svc_none => Kind::Krb5,

@@ -58,22 +58,44 @@ impl Nfs {
     /// As [`Nfs::compound`], but may stop before an operation that would block. Then the same call
     /// and reply are to be given to [`Nfs::resume`] or [`Nfs::give_up`], on any thread.
     pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus {
+        let mut state = match self.prepare(call, reply) {
+            Ok(state) => state,
+            Err(outcome) => return CompoundStatus::Done(outcome),
+        };
+        match self.run_operations(call, reply, &mut state, patience) {
+            Some(outcome) => CompoundStatus::Done(outcome),
+            None => CompoundStatus::Deferred(Box::new(state)),
+        }
+    }
+
+    /// Answers a COMPOUND with NFS4ERR_DELAY for its first operation.
+    pub fn delay(&self, call: &Call<'_>, reply: &mut Encoder) {
+        if let Ok(state) = self.prepare(call, reply) {
+            self.give_up(call, reply, Box::new(state));
+        }
+    }
+
+    /// Begins the reply to a COMPOUND.
+    ///
+    /// # Errors
+    /// The outcome of a COMPOUND that is answered without running it. The reply is complete.
+    fn prepare(&self, call: &Call<'_>, reply: &mut Encoder) -> Result<CompoundState, CompoundOutcome> {
         let start = reply.len();
         let mut args = Decoder::new(call.args);
         let header = match CompoundHeader::decode(&mut args, self.config.tag_max) {
             Ok(header) => header,
             Err(error) => {
                 self.outcomes.note_undecodable("COMPOUND", error);
-                return CompoundStatus::Done(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR));
+                return Err(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR));
             }
         };
         if let Err(status) = header.check(u32::from(!self.config.nfs40)) {
-            return CompoundStatus::Done(refuse(reply, header.tag, status));
+            return Err(refuse(reply, header.tag, status));
         }
         if header.minor == 0
             && let Some(outcome) = self.answer_at_once_40(call, &header, reply)
         {
-            return CompoundStatus::Done(outcome);
+            return Err(outcome);
         }
         reply.u32(Nfsstat4::NFS4_OK as u32).opaque(header.tag);
         let count_at = reply.len();
@@ -84,10 +106,7 @@ impl Nfs {
         if header.minor == 0 {
             state.reply_end = start.saturating_add(self.reply_max_40(call));
         }
-        match self.run_operations(call, reply, &mut state, patience) {
-            Some(outcome) => CompoundStatus::Done(outcome),
-            None => CompoundStatus::Deferred(Box::new(state)),
-        }
+        Ok(state)
     }
 
     /// Answers a COMPOUND of NFSv4.0 without running it: the copy of an earlier one, or one that is

@@ -1,11 +1,11 @@
 //! Deferred calls: they would block, so another thread runs them and a later tick sends their
 //! replies.
 
-use super::execute::CallAnswer;
+use super::execute::{CallAnswer, CallProgress};
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
 use crate::compound::CompoundStatus;
-use crate::engine::{FileKey, WaitsFor};
+use crate::engine::{FileKey, NAMES_LANE, WaitPolicy, WaitsFor};
 use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
@@ -67,6 +67,8 @@ pub(super) enum Stage<S> {
     Compound { protection: Option<Protection>, suspended: S },
     /// It creates a context.
     Init,
+    /// The groups of its caller are to be looked up before it begins.
+    Groups,
 }
 
 /// A call that would block.
@@ -86,6 +88,7 @@ impl<S: WaitsFor> DeferredCall<S> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.lane(),
             Stage::Init => 0,
+            Stage::Groups => NAMES_LANE,
         }
     }
 
@@ -93,7 +96,7 @@ impl<S: WaitsFor> DeferredCall<S> {
     pub fn unsettled(&self) -> Option<FileKey> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.unsettled(),
-            Stage::Init => None,
+            Stage::Init | Stage::Groups => None,
         }
     }
 
@@ -104,7 +107,7 @@ impl<S: WaitsFor> DeferredCall<S> {
     pub fn settle(&self) -> VfsResult<()> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.settle(),
-            Stage::Init => Ok(()),
+            Stage::Init | Stage::Groups => Ok(()),
         }
     }
 
@@ -112,7 +115,7 @@ impl<S: WaitsFor> DeferredCall<S> {
     pub fn answer(&self) -> Option<GetattrWait> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.answer(),
-            Stage::Init => None,
+            Stage::Init | Stage::Groups => None,
         }
     }
 }
@@ -188,6 +191,10 @@ impl<E: Engine> Server<E> {
         let DeferredCall { mut job, mut buffer, stage, .. } = away;
         let protection = match stage {
             Stage::Init => self.init(&job, &mut buffer, now),
+            Stage::Groups => {
+                self.find_groups(&mut job, now);
+                self.run_to_end(&job, &mut buffer, now)
+            }
             Stage::Compound { protection, suspended } => {
                 match self
                     .with_call(&job, &ELSEWHERE, now, |call| self.engine.go_on(call, &mut buffer, suspended))
@@ -207,13 +214,22 @@ impl<E: Engine> Server<E> {
         DeferredOutcome::Completed(self.done(job, buffer, protection, now))
     }
 
+    /// Runs a call that has not begun, and blocks where it has to. A caller whose groups are still
+    /// unknown gets NFS4ERR_DELAY.
+    fn run_to_end(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
+        match self.run(job, buffer, WaitPolicy::Waits, &ELSEWHERE, now) {
+            CallProgress::Done(protection) => protection,
+            CallProgress::Waits(_) => None,
+        }
+    }
+
     /// Ends a call returned as [`DeferredOutcome::Uncommitted`], after its changes have reached
     /// stable storage or failed to.
     pub fn settled(&self, away: DeferredCall<E::Suspended>, outcome: VfsResult<()>) -> CompletedCall {
         let now = self.begin_stage(&away);
         let DeferredCall { job, mut buffer, stage, .. } = away;
         let protection = match stage {
-            Stage::Init => None,
+            Stage::Init | Stage::Groups => None,
             Stage::Compound { protection, suspended } => {
                 self.with_call(&job, &ELSEWHERE, now, |call| {
                     self.engine.settled(call, &mut buffer, suspended, outcome)
@@ -289,6 +305,11 @@ impl<E: Engine> Server<E> {
                 Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
                 memory::give(job.record);
                 CallAnswer::Ready(Outgoing { connection, kind, buffer, protection: None })
+            }
+            Stage::Groups => {
+                let protection = self.run_to_end(&job, &mut buffer, now);
+                memory::give(job.record);
+                CallAnswer::Ready(Outgoing { connection, kind, buffer, protection })
             }
             Stage::Compound { protection, suspended } => {
                 let outcome = self.with_call(&job, &ELSEWHERE, now, |call| {

@@ -33,7 +33,7 @@ pub(super) enum CallAnswer<S> {
 }
 
 /// The progress of a call after it was started.
-enum CallProgress<S> {
+pub(super) enum CallProgress<S> {
     /// It finished. The reply lacks only this protection.
     Done(Option<Protection>),
     /// It stopped before an operation that would block.
@@ -78,14 +78,16 @@ impl<E: Engine> Server<E> {
         job.verdict == Verdict::Run
             && match &job.auth {
                 Auth::Gss(_) => true,
-                Auth::Sys(_) => job.procedure == NFSPROC4_COMPOUND && self.engine.admits_sys(job.peer),
+                Auth::Sys(_) | Auth::SysUnknown { .. } => {
+                    job.procedure == NFSPROC4_COMPOUND && self.engine.admits_sys(job.peer)
+                }
                 Auth::None | Auth::Init => false,
             }
     }
 
     fn answer(
         &self,
-        job: Job,
+        mut job: Job,
         patience: WaitPolicy,
         operation: &AtomicU32,
         now: Duration,
@@ -99,7 +101,12 @@ impl<E: Engine> Server<E> {
                 CallProgress::Done(None)
             }
             Verdict::Refuse(status) => CallProgress::Done(self.refuse(&job, status, &mut buffer, now)),
-            Verdict::Run => self.run(&job, &mut buffer, patience, operation, now),
+            Verdict::Run => {
+                if patience == WaitPolicy::Waits {
+                    self.find_groups(&mut job, now);
+                }
+                self.run(&job, &mut buffer, patience, operation, now)
+            }
         };
         match run {
             CallProgress::Waits(stage) => {
@@ -130,7 +137,7 @@ impl<E: Engine> Server<E> {
         accept(job, status, buffer)
     }
 
-    fn run(
+    pub(super) fn run(
         &self,
         job: &Job,
         buffer: &mut Encoder,
@@ -154,10 +161,19 @@ impl<E: Engine> Server<E> {
                 self.deny(job, Denied::Auth(AuthStat::AUTH_TOOWEAK), buffer, now);
                 return CallProgress::Done(None);
             }
+            (Auth::SysUnknown { .. }, _)
+                if patience == WaitPolicy::Suspends && job.procedure != NFSPROC4_NULL =>
+            {
+                return CallProgress::Waits(Stage::Groups);
+            }
             _ => {}
         }
         let protection = accept(job, Accepted::Success, buffer);
         if job.procedure == NFSPROC4_NULL {
+            return CallProgress::Done(protection);
+        }
+        if let Auth::SysUnknown { .. } = &job.auth {
+            self.with_call(job, operation, now, |call| self.engine.delay(call, buffer));
             return CallProgress::Done(protection);
         }
         Metrics::add(&self.metrics.compounds, 1);
@@ -179,7 +195,7 @@ impl<E: Engine> Server<E> {
     ) -> Option<R> {
         let of_context;
         let (security, reply_overhead) = match &job.auth {
-            Auth::Sys(security) => (&**security, SYS_OVERHEAD),
+            Auth::Sys(security) | Auth::SysUnknown { security, .. } => (&**security, SYS_OVERHEAD),
             Auth::Gss(call) => {
                 of_context = call.context.security();
                 (of_context.of(call.service), reply_overhead(&call.context, call.service))

@@ -20,6 +20,7 @@ use crate::compound::CompoundStatus;
 use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy, WaitsFor};
 use crate::metrics::{Metrics, Reports, Stage, TickWatch};
 use crate::rpcsec::{ContextTable, Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
+use identity::Mapper;
 use nfs4::NfsOpnum4;
 use rpc::ConnectionId;
 use std::net::SocketAddr;
@@ -92,6 +93,15 @@ pub trait Engine: Send + Sync {
         true
     }
 
+    /// Returns the accounts whose groups AUTH_SYS callers have; `None` if they have those of their
+    /// credentials.
+    fn sys_accounts(&self) -> Option<&Mapper> {
+        None
+    }
+
+    /// Answers a COMPOUND with NFS4ERR_DELAY for its first operation.
+    fn delay(&self, _call: &Call<'_>, _reply: &mut Encoder) {}
+
     /// Removes all state bound to a connection.
     fn connection_closed(&self, connection: ConnectionId);
 
@@ -147,6 +157,14 @@ impl Engine for Nfs {
     fn admits_sys(&self, client: SocketAddr) -> bool {
         let exports = self.exports.snapshot();
         exports.iter().any(|export| export.admits(client.ip()) && export.allows(SecFlavor::Sys, client))
+    }
+
+    fn sys_accounts(&self) -> Option<&Mapper> {
+        Nfs::sys_accounts(self)
+    }
+
+    fn delay(&self, call: &Call<'_>, reply: &mut Encoder) {
+        Nfs::delay(self, call, reply);
     }
 
     fn connection_closed(&self, connection: ConnectionId) {

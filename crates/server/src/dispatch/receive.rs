@@ -66,7 +66,8 @@ impl<E: Engine> Server<E> {
         match header.credential.known_flavor() {
             Some(AuthFlavor::AUTH_NONE) => Ok(Auth::None),
             Some(AuthFlavor::AUTH_SYS) => {
-                sys.security(header.credential.body).map(Auth::Sys).map_err(|_| AuthStat::AUTH_BADCRED)
+                let accounts = self.engine.sys_accounts();
+                sys.auth(header.credential.body, accounts, now).map_err(|_| AuthStat::AUTH_BADCRED)
             }
             Some(AuthFlavor::RPCSEC_GSS) => self.authenticate_gss(header, now),
             _ => Err(AuthStat::AUTH_BADCRED),

@@ -1,46 +1,120 @@
 //! AUTH_SYS callers (RFC 5531 appendix A), cached so that a call allocates nothing.
 
+use super::{Engine, Server};
+use crate::call::{Auth, Job};
+use crate::metrics::Trouble;
 use crate::security::Security;
+use identity::{ANONYMOUS_ID, Identity, Mapper, Wait};
 use rpc::AuthSys;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use vfs::Caller;
 
 /// AUTH_SYS callers that one thread caches. When the cache is full, it is emptied.
 const CALLERS_MAX: usize = 256;
 
-/// Cache of callers by credential. An entry depends on its credential alone, so it cannot go stale.
+/// Cache of callers by credential. If the groups are those of the credential, an entry depends on
+/// its credential alone and cannot go stale.
 #[derive(Default)]
 pub(super) struct SysCache {
     /// Keyed by the credential's body without its stamp, which may differ from call to call.
-    callers: HashMap<Box<[u8]>, Arc<Security>>,
+    callers: HashMap<Box<[u8]>, CachedCaller>,
     /// The caller of the last call; the next call mostly has the same.
-    last: Option<(Box<[u8]>, Arc<Security>)>,
+    last: Option<(Box<[u8]>, CachedCaller)>,
+    /// The generation of the accounts behind the entries.
+    generation: u64,
+}
+
+/// A caller until its groups are looked up again.
+#[derive(Clone)]
+struct CachedCaller {
+    security: Arc<Security>,
+    expires: Duration,
 }
 
 impl SysCache {
-    /// Returns the caller of a credential's body.
-    pub(super) fn security(&mut self, body: &[u8]) -> Result<Arc<Security>, xdr::Error> {
+    /// Returns the caller of a credential's body. With `accounts`, the groups come from there; a
+    /// caller that is in no cache is [`Auth::SysUnknown`].
+    pub(super) fn auth(
+        &mut self,
+        body: &[u8],
+        accounts: Option<&Mapper>,
+        now: Duration,
+    ) -> Result<Auth, xdr::Error> {
+        if let Some(generation) = accounts.map(Mapper::generation).filter(|new| *new != self.generation) {
+            *self = Self { generation, ..Self::default() };
+        }
         let key = body.get(xdr::UNIT..).unwrap_or_default();
-        if let Some((_, security)) = self.last.as_ref().filter(|(last, _)| **last == *key) {
-            return Ok(Arc::clone(security));
+        let last = self.last.as_ref().filter(|(last, caller)| **last == *key && now < caller.expires);
+        if let Some((_, caller)) = last {
+            return Ok(Auth::Sys(Arc::clone(&caller.security)));
         }
-        let security = self.find(key, body)?;
-        self.last = Some((key.into(), Arc::clone(&security)));
-        Ok(security)
+        let caller = match self.callers.get(key).filter(|caller| now < caller.expires) {
+            Some(caller) => caller.clone(),
+            None => {
+                let credential = AuthSys::parse(body)?;
+                let Some(caller) = known(&credential, accounts, now) else {
+                    let security = Arc::new(Security::sys(stranger(&credential)));
+                    return Ok(Auth::SysUnknown { security, claimed_gid: credential.gid });
+                };
+                if self.callers.len() >= CALLERS_MAX {
+                    self.callers.clear();
+                }
+                self.callers.insert(key.into(), caller.clone());
+                caller
+            }
+        };
+        self.last = Some((key.into(), caller.clone()));
+        Ok(Auth::Sys(caller.security))
     }
+}
 
-    fn find(&mut self, key: &[u8], body: &[u8]) -> Result<Arc<Security>, xdr::Error> {
-        if let Some(security) = self.callers.get(key) {
-            return Ok(Arc::clone(security));
+/// Returns the caller of a credential; `None` if its account has to be waited for.
+fn known(credential: &AuthSys<'_>, accounts: Option<&Mapper>, now: Duration) -> Option<CachedCaller> {
+    let (caller, expires) = match accounts {
+        None => {
+            let groups = credential.gids().into();
+            (Caller { uid: credential.uid, gid: credential.gid, groups }, Duration::MAX)
         }
-        let credential = AuthSys::parse(body)?;
-        let groups = credential.gids().into();
-        let security = Arc::new(Security::sys(Caller { uid: credential.uid, gid: credential.gid, groups }));
-        if self.callers.len() >= CALLERS_MAX {
-            self.callers.clear();
+        Some(accounts) => {
+            let account = accounts.account_of_uid_within(credential.uid, now, Wait::Never)?.ok()?;
+            let expires = now.saturating_add(accounts.rules().absence_expiry);
+            (member(stranger(credential), credential.gid, account), expires)
         }
-        self.callers.insert(key.into(), Arc::clone(&security));
-        Ok(security)
+    };
+    Some(CachedCaller { security: Arc::new(Security::sys(caller)), expires })
+}
+
+/// Returns the uid of a credential without any group.
+fn stranger(credential: &AuthSys<'_>) -> Caller {
+    Caller { uid: credential.uid, gid: ANONYMOUS_ID, groups: [].into() }
+}
+
+/// Returns a caller with the groups of its account. Its primary group is the one that the client
+/// claims if the account is a member, as after newgrp.
+fn member(caller: Caller, claimed: u32, account: Option<Identity>) -> Caller {
+    let Some(Identity { gid, groups, .. }) = account else { return caller };
+    let gid = if groups.contains(&claimed) { claimed } else { gid };
+    Caller { gid, groups, ..caller }
+}
+
+impl<E: Engine> Server<E> {
+    /// Looks up the groups of an AUTH_SYS caller on a thread that may wait. If it cannot, the call
+    /// remains [`Auth::SysUnknown`].
+    pub(super) fn find_groups(&self, job: &mut Job, now: Duration) {
+        let Auth::SysUnknown { security, claimed_gid } = &job.auth else { return };
+        let (Some(accounts), Some(caller)) = (self.engine.sys_accounts(), security.caller.clone()) else {
+            return;
+        };
+        let left = Cell::new(accounts.rules().lookup_wait_max);
+        match accounts.account_of_uid_within(caller.uid, now, Wait::Within(&left)) {
+            Some(Ok(account)) => {
+                job.auth = Auth::Sys(Arc::new(Security::sys(member(caller, *claimed_gid, account))));
+            }
+            Some(Err(error)) => self.reports.note(Trouble::GroupsDelayed, now, job.peer, error),
+            None => {}
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The parameters with which a server starts.
 
-use super::{Delegations, NumericOwners};
+use super::{Delegations, NumericOwners, SysGroups};
 use nfs4::Verifier4;
 use state::{Boot, Limits, PrincipalHash};
 use vfs::SecFlavor;
@@ -74,6 +74,8 @@ pub struct NfsConfig {
     pub local_locks: bool,
     /// Whether numbers are accepted as owners.
     pub numeric_owners: NumericOwners,
+    /// The source of the groups of AUTH_SYS callers.
+    pub sys_groups: SysGroups,
     /// Limits of clients, sessions and locks.
     pub limits: Limits,
 }
@@ -96,6 +98,7 @@ impl Default for NfsConfig {
             delegations: Delegations::default(),
             local_locks: true,
             numeric_owners: NumericOwners::default(),
+            sys_groups: SysGroups::default(),
             limits: Limits::default(),
         }
     }

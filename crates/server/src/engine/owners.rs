@@ -6,7 +6,7 @@ use identity::{OwnerError, Wait};
 use nfs4::Nfsstat4;
 
 /// The lane of COMPOUNDs that wait for the name service. No export has this number.
-const NAMES_LANE: u32 = u32::MAX;
+pub(crate) const NAMES_LANE: u32 = u32::MAX;
 
 impl Compound<'_> {
     /// Returns whether and how long this COMPOUND waits for names.

@@ -90,6 +90,8 @@ pub(crate) enum Trouble {
     ContextRefused,
     /// The account of a context's principal could not be looked up.
     ContextDelayed,
+    /// The groups of an AUTH_SYS caller could not be looked up.
+    GroupsDelayed,
     /// A call outside of the sequence window of its context.
     Window,
 }
@@ -102,6 +104,7 @@ pub(crate) struct Reports {
     garbage_args: LogLimit,
     context_refused: LogLimit,
     context_delayed: LogLimit,
+    groups_delayed: LogLimit,
     window: LogLimit,
 }
 
@@ -114,6 +117,7 @@ impl Reports {
             Trouble::GarbageArgs => (&self.garbage_args, "arguments refused"),
             Trouble::ContextRefused => (&self.context_refused, "Kerberos context refused"),
             Trouble::ContextDelayed => (&self.context_delayed, "Kerberos context not created yet"),
+            Trouble::GroupsDelayed => (&self.groups_delayed, "call delayed, because its groups are unknown"),
             Trouble::Window => (&self.window, "discarded a call outside of the sequence window"),
         };
         if let Some(suppressed) = limit.permit(now) {

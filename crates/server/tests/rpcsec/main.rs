@@ -11,6 +11,7 @@ mod hostile;
 mod identities;
 mod server;
 mod session;
+mod sys_groups;
 mod times;
 mod traps;
 mod waiting;

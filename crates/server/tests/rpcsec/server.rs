@@ -1,7 +1,7 @@
 //! A server under test: COMPOUNDs are echoed, tests make up the tokens, and time stands still until
 //! a test moves it.
 
-use identity::{Identity, Mapped, NoAccount, PrincipalError};
+use identity::{Identity, Mapped, Mapper, NoAccount, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
 use orthrus_server::compound::CompoundStatus;
 use orthrus_server::dispatch::{Action, CompletedCall, Engine, Environment, ReplySink, Scratch, Server};
@@ -32,6 +32,7 @@ pub(crate) struct SeenCall {
     pub flavor: SecFlavor,
     pub principal: Option<String>,
     pub uid: Option<u32>,
+    pub gid: Option<u32>,
     pub gids: Vec<u32>,
     pub machine: bool,
     pub args: Vec<u8>,
@@ -43,6 +44,8 @@ pub(crate) struct SeenCall {
 #[derive(Default)]
 pub(crate) struct Echo {
     pub seen: Mutex<Vec<SeenCall>>,
+    /// The accounts whose groups AUTH_SYS callers have.
+    pub accounts: Option<Mapper>,
 }
 
 impl Engine for Echo {
@@ -62,6 +65,7 @@ impl Engine for Echo {
             flavor: call.security.flavor,
             principal: call.security.principal.as_deref().map(str::to_owned),
             uid: caller.map(|caller| caller.uid),
+            gid: caller.map(|caller| caller.gid),
             gids: caller.map(|caller| caller.groups.to_vec()).unwrap_or_default(),
             machine: call.security.machine,
             args: call.args.to_vec(),
@@ -74,6 +78,14 @@ impl Engine for Echo {
             operations: 1,
             replayed: false,
         })
+    }
+
+    fn sys_accounts(&self) -> Option<&Mapper> {
+        self.accounts.as_ref()
+    }
+
+    fn delay(&self, _: &Call<'_>, reply: &mut Encoder) {
+        reply.raw(b"delayed.");
     }
 
     fn connection_closed(&self, _: ConnectionId) {}
@@ -142,6 +154,11 @@ impl Host {
         let (metrics, limits) = (Arc::new(Metrics::default()), RpcsecLimits::default());
         let rpcsec = Rpcsec::new(Box::new(accept), Box::new(identities), limits, Arc::clone(&metrics));
         Self::build(Echo::default(), Some(rpcsec), metrics)
+    }
+
+    /// A server whose AUTH_SYS callers have the groups of these accounts.
+    pub(crate) fn with_sys_accounts(accounts: Mapper) -> Self {
+        Self::build(Echo { accounts: Some(accounts), ..Echo::default() }, None, Arc::default())
     }
 
     pub(crate) fn without_kerberos() -> Self {
