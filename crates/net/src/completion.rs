@@ -2,6 +2,7 @@
 
 use rpc::ConnectionId;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The result of a deferred call.
@@ -21,13 +22,15 @@ pub struct CompletionEvent<T> {
 pub struct CompletionSender<T> {
     waiting: Arc<Mutex<Vec<CompletionEvent<T>>>>,
     ring: Arc<dyn Fn() + Send + Sync>,
+    /// Whether the shard takes the completions without being woken.
+    attended: Arc<AtomicBool>,
 }
 
 impl<T> CompletionSender<T> {
     /// Creates the sender of a shard that `ring` wakes. The shard must take waiting completions
     /// each time it wakes.
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { waiting: Arc::default(), ring: Arc::new(ring) }
+        Self { waiting: Arc::default(), ring: Arc::new(ring), attended: Arc::default() }
     }
 
     /// Sends a completion to the shard.
@@ -38,9 +41,16 @@ impl<T> CompletionSender<T> {
             waiting.len() == 1
         };
         // The first completion wakes the shard for all that follow until it takes them.
-        if first {
+        if first && !self.attended.load(Relaxed) {
             (self.ring)();
         }
+    }
+
+    /// Promises that the shard takes the waiting completions after the next call with `false`, so
+    /// that they need not wake it until then.
+    pub(crate) fn attend(&self, attended: bool) {
+        // The mutex of the completions orders this with a sender that has read the former value.
+        self.attended.store(attended, Relaxed);
     }
 
     /// Appends the waiting completions to `into` in the order of sending.
@@ -51,7 +61,7 @@ impl<T> CompletionSender<T> {
 
 impl<T> Clone for CompletionSender<T> {
     fn clone(&self) -> Self {
-        Self { waiting: self.waiting.clone(), ring: self.ring.clone() }
+        Self { waiting: self.waiting.clone(), ring: self.ring.clone(), attended: self.attended.clone() }
     }
 }
 

@@ -4,11 +4,11 @@
 use crate::input::Input;
 use crate::mailbox::Mailbox;
 use crate::output::Output;
-use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const STRANGER_LARGE_READ_MAX: usize = 64 << 10;
 /// Bytes read behind a large record: enough for the header of the next one.
 const HEAD_SIZE: usize = 4 << 10;
 
-/// The epoll sets of one shard, made and used on its thread.
+/// The epoll sets of one shard.
 ///
 /// Strangers have a set of their own inside the main one, so that sockets cost no time before their
 /// turn, regardless of the bytes that arrive on them. The set reports a stranger once and not again
@@ -46,7 +46,6 @@ pub(crate) struct EpollDriver {
     /// Whether a wait ends when a stranger is ready.
     hears_strangers: bool,
     mailbox: Arc<Mailbox>,
-    events: Vec<Event>,
     scratch: Vec<u8>,
 }
 
@@ -79,7 +78,6 @@ impl EpollDriver {
             strangers,
             hears_strangers: true,
             mailbox: mailbox.clone(),
-            events: Vec::with_capacity(EVENTS_MAX),
             scratch: vec![0; SCRATCH_SIZE],
         })
     }
@@ -134,12 +132,14 @@ impl EpollDriver {
     fn ask(&mut self, strangers: bool, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
         let set = if strangers { &self.strangers } else { &self.epoll };
-        self.events.clear();
-        match epoll::wait(set, spare_capacity(&mut self.events), Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        // On the stack, because the kernel's events cannot move between threads, but a driver can.
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
+        let events = match epoll::wait(set, &mut room, Some(&timeout)) {
+            Ok((events, _)) => events,
+            Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
-        }
-        for event in &self.events {
+        };
+        for event in events {
             let (id, flags) = (event.data.u64(), event.flags);
             if id == MAIL {
                 self.mailbox.silence();

@@ -7,6 +7,7 @@
 use crate::driver::Ready;
 use crate::sockets::Sockets;
 use crate::{CompletionSender, Reply, Request, Service};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -22,6 +23,8 @@ pub(crate) struct InteractiveLane<S: Service> {
     operation: Arc<AtomicU32>,
     /// Created when it is first needed.
     scratch: Option<S::Shard>,
+    /// Steps for the shard's thread.
+    pub(crate) steps: VecDeque<S::Step>,
     ready: Vec<Ready>,
     requests: Vec<Request>,
     replies: Vec<Reply>,
@@ -41,6 +44,7 @@ impl<S: Service> InteractiveLane<S> {
             sink,
             operation,
             scratch: None,
+            steps: VecDeque::new(),
             ready: Vec::new(),
             requests: Vec::new(),
             replies: Vec::new(),
@@ -127,6 +131,7 @@ impl<S: Service> InteractiveLane<S> {
         service.woke(scratch, woken);
         let tick = || service.tick(scratch, batch, &mut Vec::new(), replies, &mut |_| Duration::ZERO);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
+        service.take_steps(scratch, &mut self.steps);
         batch.clear();
         sockets.done(&mut served);
         if outcome.is_err() {

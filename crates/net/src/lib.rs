@@ -7,6 +7,9 @@
 //! that the service defers to another thread returns through the shard's [`CompletionSender`], and
 //! a later tick sends its reply.
 //!
+//! A deferred call that is brief can run on the shard's own thread, when nothing else waits. If it
+//! blocks after all, another thread continues as the shard (`relief.rs`).
+//!
 //! A shard serves its connections in three classes:
 //!
 //! 1. interactive connections, which have lately moved nothing large; long work pauses for them
@@ -31,6 +34,7 @@ mod mailbox;
 mod outgoing;
 mod output;
 mod owner;
+mod relief;
 mod service;
 mod shard;
 mod sockets;

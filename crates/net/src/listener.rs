@@ -3,7 +3,8 @@
 use crate::allowance::Allowance;
 use crate::ledger::{BUSY_TIME, Ledger};
 use crate::outgoing::connection_id;
-use crate::shard::{Shard, ShardHandle};
+use crate::relief::{Relief, ReliefBell};
+use crate::shard::{Shard, ShardHandle, ShardParts};
 use crate::{Limits, Outgoing, Service, Shards, Stats};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -87,7 +88,11 @@ impl Listener {
         let stats = Arc::new(Stats::default());
         let limits = Arc::new(limits);
         let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
-        let handles = spawn(&service, shards, &limits, &stats, &ledger)?;
+        let bell = Arc::new(ReliefBell::default());
+        let parts =
+            ShardParts { service: service.clone(), limits, stats: stats.clone(), ledger: ledger.clone(), bell };
+        let handles = spawn(&parts, shards)?;
+        let relief = relieve(&handles, &parts)?;
         let activities = handles.iter().map(ShardHandle::activity).collect();
         let shards = Shards::new(service, activities, ledger.clone());
         let (watch, stop_watch) = channel();
@@ -100,7 +105,7 @@ impl Listener {
         let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox));
         let (socket, admission) = (self.socket, self.admission);
         let acceptor =
-            ConnectionAcceptor { socket, admission, shards: handles, ledger, stats: stats.clone() };
+            ConnectionAcceptor { socket, admission, shards: handles, relief, ledger, stats: stats.clone() };
         let thread = {
             let stop = stop.clone();
             std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run(&stop))?
@@ -111,16 +116,21 @@ impl Listener {
 }
 
 /// Starts the threads of the shards.
-fn spawn<S: Service>(
-    service: &Arc<S>,
-    shards: usize,
-    limits: &Arc<Limits>,
-    stats: &Arc<Stats>,
-    ledger: &Arc<Ledger>,
-) -> io::Result<Vec<ShardHandle>> {
-    let shard =
-        |index| Shard::<S>::spawn(index, service.clone(), limits.clone(), stats.clone(), ledger.clone());
-    (0..shards.max(1)).map(shard).collect()
+fn spawn<S: Service>(parts: &ShardParts<S>, shards: usize) -> io::Result<Vec<ShardHandle<S>>> {
+    (0..shards.max(1)).map(|index| Shard::spawn(index, parts)).collect()
+}
+
+/// Starts the thread that relieves shards whose threads block.
+fn relieve<S: Service>(shards: &[ShardHandle<S>], parts: &ShardParts<S>) -> io::Result<Relief> {
+    let (seats, stats) = (shards.iter().map(ShardHandle::seat).collect(), parts.stats.clone());
+    Relief::start(seats, parts.bell.clone(), move |index, shard: Box<Shard<S>>| {
+        Stats::add(&stats.relieved, 1);
+        let continued = shard.continue_on_thread(index);
+        continued.map_err(|(shard, error)| {
+            tracing::debug!("no thread for shard {index}, whose thread is blocked: {error}");
+            shard
+        })
+    })
 }
 
 fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
@@ -195,15 +205,16 @@ impl Drop for Running {
 
 /// Accepts connections, all of which are strangers. While trusted clients are active it has an
 /// [`Allowance`] of time like each shard's strangers. Further connections wait in the kernel.
-struct ConnectionAcceptor {
+struct ConnectionAcceptor<S: Service> {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
-    shards: Vec<ShardHandle>,
+    shards: Vec<ShardHandle<S>>,
+    relief: Relief,
     ledger: Arc<Ledger>,
     stats: Arc<Stats>,
 }
 
-impl ConnectionAcceptor {
+impl<S: Service> ConnectionAcceptor<S> {
     fn run(self, stop: &Stop) {
         let mut count = 0u64;
         let mut allowance = Allowance::new(Instant::now());
@@ -231,6 +242,8 @@ impl ConnectionAcceptor {
         self.shards.iter().for_each(ShardHandle::stop);
         drop(self.socket);
         self.shards.into_iter().for_each(ShardHandle::join);
+        // Until here a shard may have to be relieved in order to end.
+        drop(self.relief);
     }
 
     /// Waits for a connection, or for `pause` if that is not zero, or until the server stops.
@@ -287,7 +300,7 @@ impl ConnectionAcceptor {
     }
 }
 
-impl ConnectionAcceptor {
+impl<S: Service> ConnectionAcceptor<S> {
     fn admits(&self, stream: &TcpStream, peer: SocketAddr) -> bool {
         let Some(admission) = &self.admission else { return true };
         stream.local_addr().is_ok_and(|own| admission(peer, own))

@@ -2,6 +2,8 @@
 
 use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::AtomicU32;
@@ -21,6 +23,7 @@ impl Listening {
 impl Service for Listening {
     type Shard = ();
     type Completed = ();
+    type Step = Infallible;
 
     fn shard(&self, _: &CompletionSender<()>, _: &Arc<AtomicU32>) {}
 
@@ -37,6 +40,20 @@ impl Service for Listening {
             let action = Action::Send([&[0; 4], request.record.as_slice()].concat());
             replies.push(Reply { connection: request.connection, action, class: 0 });
         }
+    }
+
+    fn take_steps(&self, _: &mut (), _: &mut VecDeque<Infallible>) {}
+
+    fn is_brief(&self, step: &Infallible) -> bool {
+        match *step {}
+    }
+
+    fn run_step(&self, step: Infallible) -> Option<Infallible> {
+        match step {}
+    }
+
+    fn hand_over(&self, step: Infallible) -> Result<(), Infallible> {
+        match step {}
     }
 
     fn closed(&self, connection: ConnectionId) {

@@ -2,6 +2,7 @@
 
 use crate::{CompletionEvent, CompletionSender};
 use rpc::ConnectionId;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -55,6 +56,9 @@ pub trait Service: Send + Sync + 'static {
     /// Result of a deferred call.
     type Completed: Send + 'static;
 
+    /// A step of a deferred call.
+    type Step: Send + 'static;
+
     /// Creates the scratch memory of a new shard. Deferred calls return through `sink`. The service
     /// may store the number of its running operation in `operation`, for the log of a hanging shard
     /// (see [`Service::operation_name`]).
@@ -83,6 +87,21 @@ pub trait Service: Send + Sync + 'static {
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     );
+
+    /// Moves the steps that the last tick has left for the shard's own thread to the end of `steps`.
+    fn take_steps(&self, shard: &mut Self::Shard, steps: &mut VecDeque<Self::Step>);
+
+    /// Returns whether a step is brief enough for the thread of a shard.
+    fn is_brief(&self, step: &Self::Step) -> bool;
+
+    /// Runs a step, and returns the step that follows it. It may block the calling thread.
+    fn run_step(&self, step: Self::Step) -> Option<Self::Step>;
+
+    /// Runs a step and the steps that follow it on another thread.
+    ///
+    /// # Errors
+    /// Returns the step if no other thread can run it.
+    fn hand_over(&self, step: Self::Step) -> Result<(), Self::Step>;
 
     /// Handles the end of a connection. No request of it follows.
     fn closed(&self, connection: ConnectionId);

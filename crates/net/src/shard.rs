@@ -1,38 +1,47 @@
 //! A shard: one thread that reads requests from its connections, passes them to the service in
 //! batches, and writes the replies.
 //!
-//! Each loop serves interactive connections first, then bulk connections, then strangers.
+//! Each loop serves interactive connections first, then bulk connections, then strangers. Then it
+//! runs one brief step of a deferred call, with the shard in its seat: see `relief.rs`.
 
 use crate::activity::{Activity, Step};
 use crate::driver::Ready;
 use crate::interactive::InteractiveLane;
 use crate::ledger::{ConnectionAccount, Ledger};
 use crate::mailbox::Mailbox;
+use crate::relief::{ReliefBell, Seat};
 use crate::sockets::Sockets;
 use crate::strangers::{SLICE, STEPS_MAX};
 use crate::{CompletionEvent, CompletionSender, Limits, Reply, Request, Service, Stats};
 use rpc::{ConnectionId, memory};
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 /// Interval of the check for overdue connections.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Memory of requests in bytes above which a shard serves them before it reads more.
 const REQUESTS_BYTES_MAX: usize = 16 << 20;
+/// Steps that wait for the shard's thread; further ones are handed over.
+const STEPS_WAITING_MAX: usize = 8;
 
 /// The acceptor's end of a shard.
-pub(crate) struct ShardHandle {
+pub(crate) struct ShardHandle<S: Service> {
     mailbox: Arc<Mailbox>,
     activity: Arc<Activity>,
-    thread: JoinHandle<()>,
+    seat: ShardSeat<S>,
+    /// Disconnected when the shard has ended.
+    end: Receiver<()>,
 }
 
-impl ShardHandle {
+/// The place of a shard while its thread runs a step.
+pub(crate) type ShardSeat<S> = Arc<Seat<Box<Shard<S>>>>;
+
+impl<S: Service> ShardHandle<S> {
     /// Returns the mailbox, through which other threads reach the shard.
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
         self.mailbox.clone()
@@ -41,6 +50,11 @@ impl ShardHandle {
     /// Returns the activity of the shard, for the watchdog.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         self.activity.clone()
+    }
+
+    /// Returns the seat of the shard, for the relief thread.
+    pub(crate) fn seat(&self) -> ShardSeat<S> {
+        self.seat.clone()
     }
 
     /// Passes a new connection to the shard.
@@ -60,11 +74,20 @@ impl ShardHandle {
 
     /// Waits until the shard has ended.
     pub(crate) fn join(self) {
-        let _ = self.thread.join();
+        let _ = self.end.recv();
     }
 }
 
-/// The state of a shard thread.
+/// The parts that all shards share.
+pub(crate) struct ShardParts<S: Service> {
+    pub(crate) service: Arc<S>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) bell: Arc<ReliefBell>,
+}
+
+/// The state of a shard, which one thread owns at a time.
 pub(crate) struct Shard<S: Service> {
     service: Arc<S>,
     scratch: S::Shard,
@@ -79,44 +102,49 @@ pub(crate) struct Shard<S: Service> {
     /// Completed deferred calls whose replies this tick sends.
     late: Vec<CompletionEvent<S::Completed>>,
     interactive: InteractiveLane<S>,
+    /// Steps of deferred calls that wait for this thread.
+    steps: VecDeque<S::Step>,
+    seat: ShardSeat<S>,
+    bell: Arc<ReliefBell>,
+    next_sweep: Instant,
     activity: Arc<Activity>,
+    /// Dropped with the shard.
+    _end: Sender<()>,
 }
 
 impl<S: Service> Shard<S> {
     /// Starts the thread of a shard, and returns once it waits for connections.
-    pub(crate) fn spawn(
-        index: usize,
-        service: Arc<S>,
-        limits: Arc<Limits>,
-        stats: Arc<Stats>,
-        ledger: Arc<Ledger>,
-    ) -> io::Result<ShardHandle> {
+    pub(crate) fn spawn(index: usize, parts: &ShardParts<S>) -> io::Result<ShardHandle<S>> {
         let mailbox = Arc::new(Mailbox::new()?);
-        let activity = Arc::new(Activity::new());
-        let (tell, told) = mpsc::channel();
-        let run = {
-            let (mailbox, activity) = (mailbox.clone(), activity.clone());
-            // The driver is created on the thread that uses it.
-            move || match Sockets::new(&mailbox, limits.clone(), stats, ledger) {
-                Ok(sockets) => {
-                    let _ = tell.send(Ok(()));
-                    Self::new(service, sockets, limits, mailbox, activity).run();
-                }
-                Err(error) => drop(tell.send(Err(error))),
-            }
-        };
-        let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(run)?;
-        told.recv().map_err(io::Error::other)??;
-        Ok(ShardHandle { mailbox, activity, thread })
+        let (end_sender, end) = mpsc::channel();
+        let shard = Self::new(parts, mailbox.clone(), end_sender)?;
+        let (activity, seat) = (shard.activity.clone(), shard.seat.clone());
+        Box::new(shard).continue_on_thread(index).map_err(|(_, error)| error)?;
+        Ok(ShardHandle { mailbox, activity, seat, end })
     }
 
-    fn new(
-        service: Arc<S>,
-        sockets: Sockets,
-        limits: Arc<Limits>,
-        mailbox: Arc<Mailbox>,
-        activity: Arc<Activity>,
-    ) -> Self {
+    /// Starts a thread that runs the shard from now on.
+    ///
+    /// # Errors
+    /// Returns the shard if the system has no thread left.
+    pub(crate) fn continue_on_thread(self: Box<Self>, index: usize) -> Result<(), (Box<Self>, io::Error)> {
+        let (give, given) = mpsc::channel();
+        let run = move || {
+            // Without a shard there is no thread either.
+            if let Ok(shard) = given.recv() {
+                Self::run(shard);
+            }
+        };
+        match std::thread::Builder::new().name(format!("shard-{index}")).spawn(run) {
+            Ok(_) => give.send(self).map_err(|mpsc::SendError(shard)| (shard, io::ErrorKind::BrokenPipe.into())),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn new(parts: &ShardParts<S>, mailbox: Arc<Mailbox>, end: Sender<()>) -> io::Result<Self> {
+        let (service, limits) = (parts.service.clone(), parts.limits.clone());
+        let sockets = Sockets::new(&mailbox, limits.clone(), parts.stats.clone(), parts.ledger.clone())?;
+        let activity = Arc::new(Activity::new());
         let sink = {
             let mailbox = mailbox.clone();
             CompletionSender::new(move || mailbox.ring())
@@ -124,41 +152,117 @@ impl<S: Service> Shard<S> {
         let scratch = service.shard(&sink, activity.operation());
         let (batch, replies, late) = (Vec::new(), Vec::new(), Vec::new());
         let interactive = InteractiveLane::new(service.clone(), sink.clone(), activity.operation().clone());
-        Self { service, scratch, limits, mailbox, sockets, batch, replies, sink, late, interactive, activity }
+        Ok(Self {
+            service,
+            scratch,
+            limits,
+            mailbox,
+            sockets,
+            batch,
+            replies,
+            sink,
+            late,
+            interactive,
+            steps: VecDeque::new(),
+            seat: Arc::new(Seat::new()),
+            bell: parts.bell.clone(),
+            next_sweep: Instant::now() + SWEEP_INTERVAL,
+            activity,
+            _end: end,
+        })
     }
 
-    fn run(mut self) {
+    /// Runs the shard until it stops, or until another thread has taken it over.
+    fn run(mut self: Box<Self>) {
         memory::keep(self.limits.spare_bytes_max);
+        self.resume();
         let (mut ready, mut bulk) = (Vec::new(), Vec::new());
-        let mut next_sweep = Instant::now() + SWEEP_INTERVAL;
         while !self.mailbox.is_stopping() {
-            self.activity.rest();
-            self.sockets.wait(SWEEP_INTERVAL, &mut ready);
-            self.activity.wake();
-            self.service.woke(&mut self.scratch, self.interactive.begin());
-            // Interactive connections do not wait for bulk connections.
-            for ready in ready.drain(..) {
-                match ready {
-                    Ready::Input(id) | Ready::Output(id) if self.sockets.is_bulk(id) => bulk.push(ready),
-                    ready => self.dispatch(ready),
-                }
-            }
-            self.tick();
-            for ready in bulk.drain(..) {
-                self.dispatch(ready);
-            }
-            self.tick();
-            self.serve_strangers();
-            if Instant::now() >= next_sweep {
-                next_sweep = Instant::now() + SWEEP_INTERVAL;
-                self.sockets.close_overdue();
-                memory::trim();
-                self.tell_gone();
+            self.serve(&mut ready, &mut bulk);
+            match self.run_step() {
+                Some(shard) => self = shard,
+                None => return,
             }
         }
         self.sockets.close_all();
         self.tell_gone();
         self.activity.end();
+    }
+
+    /// Serves all connections that are ready.
+    fn serve(&mut self, ready: &mut Vec<Ready>, bulk: &mut Vec<Ready>) {
+        self.activity.rest();
+        let wait = if self.steps.is_empty() { SWEEP_INTERVAL } else { Duration::ZERO };
+        self.sockets.wait(wait, ready);
+        self.activity.wake();
+        self.service.woke(&mut self.scratch, self.interactive.begin());
+        // Interactive connections do not wait for bulk connections.
+        for ready in ready.drain(..) {
+            match ready {
+                Ready::Input(id) | Ready::Output(id) if self.sockets.is_bulk(id) => bulk.push(ready),
+                ready => self.dispatch(ready),
+            }
+        }
+        self.tick();
+        for ready in bulk.drain(..) {
+            self.dispatch(ready);
+        }
+        self.tick();
+        self.serve_strangers();
+        if Instant::now() >= self.next_sweep {
+            self.next_sweep = Instant::now() + SWEEP_INTERVAL;
+            self.sockets.close_overdue();
+            memory::trim();
+            self.tell_gone();
+        }
+    }
+
+    /// Runs the first of the waiting steps, and sends the replies that it completes. Returns `None`
+    /// if the step blocked and another thread has taken the shard over.
+    fn run_step(mut self: Box<Self>) -> Option<Box<Self>> {
+        self.collect_steps();
+        let Some(mut step) = self.steps.pop_front() else { return Some(self) };
+        if !self.service.is_brief(&step) {
+            match self.service.hand_over(step) {
+                Ok(()) => return Some(self),
+                Err(refused) => step = refused,
+            }
+        }
+        self.activity.step(Step::Serving, 0);
+        let (service, seat, bell) = (self.service.clone(), self.seat.clone(), self.bell.clone());
+        self.sink.attend(true);
+        let turn = seat.leave(self);
+        bell.ring();
+        let mut next = service.run_step(step);
+        let Some(mut shard) = seat.take(turn) else {
+            while let Some(step) = next {
+                next = service.run_step(step);
+            }
+            return None;
+        };
+        shard.steps.extend(next);
+        shard.resume();
+        Some(shard)
+    }
+
+    /// Moves the steps of the last ticks to the waiting ones. Those that would wait behind too many
+    /// run on other threads.
+    fn collect_steps(&mut self) {
+        self.steps.append(&mut self.interactive.steps);
+        while self.steps.len() > STEPS_WAITING_MAX {
+            let Some(step) = self.steps.pop_back() else { return };
+            if let Err(step) = self.service.hand_over(step) {
+                return self.steps.push_back(step);
+            }
+        }
+    }
+
+    /// Continues after a step, on its thread or on another: takes the completions that did not wake
+    /// the shard.
+    fn resume(&mut self) {
+        self.sink.attend(false);
+        self.take_late();
+        self.tick();
     }
 
     fn dispatch(&mut self, ready: Ready) {
@@ -272,6 +376,7 @@ impl<S: Service> Shard<S> {
         let mut pause = |replies: &mut Vec<Reply>| interactive.pause(sockets, replies);
         let tick = || service.tick(scratch, batch, back, replies, &mut pause);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
+        service.take_steps(scratch, &mut self.steps);
         self.batch.clear();
         self.late.clear();
         self.sockets.done(&mut served);

@@ -35,6 +35,8 @@ pub struct Stats {
     pub evicted: AtomicU64,
     /// Loops of shards that took a second or longer.
     pub stalls: AtomicU64,
+    /// Shards whose threads were blocked, so that other threads continued as the shards.
+    pub relieved: AtomicU64,
     /// Panics of the service; each closed the connections of its batch.
     pub panics: AtomicU64,
     /// Records received since the start.
@@ -65,6 +67,7 @@ impl Stats {
             ("overdue", count(&self.overdue)),
             ("evicted", count(&self.evicted)),
             ("stalls", count(&self.stalls)),
+            ("relieved", count(&self.relieved)),
             ("panics", count(&self.panics)),
             ("records", count(&self.records)),
             ("received_bytes", count(&self.received_bytes)),

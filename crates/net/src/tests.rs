@@ -2,13 +2,15 @@
 
 use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A deferred request, and its way back.
+/// A deferred request, and its way back. Such a step blocks until the gate opens if the request
+/// begins with "hang".
 type DeferredEcho = (CompletionSender<Vec<u8>>, CompletionEvent<Vec<u8>>);
 
 #[derive(Default)]
@@ -22,7 +24,9 @@ struct EchoService {
     short: AtomicUsize,
     /// Requests that are deferred until the test completes them.
     away: Mutex<Vec<DeferredEcho>>,
-    /// Whether "gate" requests may end.
+    /// Number of steps that were handed over.
+    handed_over: AtomicUsize,
+    /// Whether "gate" and "hang" requests may end.
     open: AtomicBool,
     /// Requests in the order in which they were handled.
     handled: Mutex<Vec<Vec<u8>>>,
@@ -54,16 +58,17 @@ const ROOMY: usize = 64 << 10;
 const ROOMY_LEN: usize = 300;
 
 impl Service for EchoService {
-    type Shard = CompletionSender<Vec<u8>>;
+    type Shard = (CompletionSender<Vec<u8>>, Vec<DeferredEcho>);
     type Completed = Vec<u8>;
+    type Step = DeferredEcho;
 
-    fn shard(&self, sink: &CompletionSender<Vec<u8>>, _: &Arc<AtomicU32>) -> CompletionSender<Vec<u8>> {
-        sink.clone()
+    fn shard(&self, sink: &CompletionSender<Vec<u8>>, _: &Arc<AtomicU32>) -> Self::Shard {
+        (sink.clone(), Vec::new())
     }
 
     fn tick(
         &self,
-        sink: &mut CompletionSender<Vec<u8>>,
+        (sink, steps): &mut Self::Shard,
         requests: &mut Vec<Request>,
         late: &mut Vec<CompletionEvent<Vec<u8>>>,
         replies: &mut Vec<Reply>,
@@ -115,10 +120,39 @@ impl Service for EchoService {
                     self.away.lock().expect("a lock").push((sink.clone(), late));
                     Action::Away(held)
                 }
+                record if record.starts_with(b"brief") || record.starts_with(b"hang") => {
+                    let (connection, held) = (request.connection, record.len());
+                    steps.push((sink.clone(), CompletionEvent { connection, held, item: request.record }));
+                    Action::Away(held)
+                }
                 record => Action::Send([&[0; 4], record].concat()),
             };
             replies.push(Reply { connection: request.connection, action, class: 0 });
         }
+    }
+
+    fn take_steps(&self, (_, own): &mut Self::Shard, steps: &mut VecDeque<DeferredEcho>) {
+        steps.extend(own.drain(..));
+    }
+
+    fn is_brief(&self, _: &DeferredEcho) -> bool {
+        true
+    }
+
+    fn run_step(&self, (sink, late): DeferredEcho) -> Option<DeferredEcho> {
+        while late.item.starts_with(b"hang") && !self.open.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sink.send(late);
+        None
+    }
+
+    fn hand_over(&self, (sink, late): DeferredEcho) -> Result<(), DeferredEcho> {
+        if self.handed_over.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Err((sink, late));
+        }
+        std::thread::spawn(move || sink.send(late));
+        Ok(())
     }
 
     fn closed(&self, _: ConnectionId) {
@@ -464,3 +498,65 @@ fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
 
 #[path = "tests_hostile.rs"]
 mod hostile;
+
+#[test]
+fn brief_steps_run_on_the_shard_and_are_answered() {
+    let (server, echo) = start(Limits::default());
+    let mut stream = connect(&server);
+    for _ in 0..100 {
+        stream.write_all(&record(b"brief")).expect("sent");
+        assert_eq!(receive(&mut stream), b"brief");
+    }
+    assert_eq!(echo.handed_over.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn steps_without_a_place_are_handed_over() {
+    let (server, echo) = start(Limits::default());
+    let mut stream = connect(&server);
+    let expected: Vec<Vec<u8>> = (0..100).map(|number| format!("brief {number:03}").into_bytes()).collect();
+    stream.write_all(&expected.iter().flat_map(|brief| record(brief)).collect::<Vec<u8>>()).expect("sent");
+    let mut received: Vec<Vec<u8>> = expected.iter().map(|_| receive(&mut stream)).collect();
+    received.sort();
+    assert_eq!(received, expected);
+    assert!(echo.handed_over.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn a_shard_whose_step_blocks_is_relieved_and_the_step_is_answered_later() {
+    let (server, echo) = start(Limits::default());
+    let mut streams: Vec<TcpStream> = (0..4).map(|_| connect(&server)).collect();
+    for stream in &mut streams[..2] {
+        // Two steps for each shard: one blocks, and the other waits behind it.
+        stream.write_all(&[record(b"hang 1"), record(b"hang 2")].concat()).expect("sent");
+    }
+    for stream in &mut streams {
+        stream.write_all(&record(b"other")).expect("sent");
+        assert_eq!(receive(stream), b"other");
+        stream.write_all(&record(b"brief")).expect("sent");
+        assert_eq!(receive(stream), b"brief");
+    }
+    assert!(server.stats().relieved.load(Ordering::SeqCst) >= 4);
+    echo.open.store(true, Ordering::SeqCst);
+    for stream in &mut streams[..2] {
+        let mut late = [receive(stream), receive(stream)];
+        late.sort();
+        assert_eq!(late, [b"hang 1", b"hang 2"]);
+    }
+    for stream in &mut streams {
+        stream.write_all(&record(b"brief")).expect("sent");
+        assert_eq!(receive(stream), b"brief");
+    }
+}
+
+#[test]
+fn a_server_stops_while_a_step_blocks() {
+    let (server, echo) = start(Limits::default());
+    let mut stream = connect(&server);
+    stream.write_all(&record(b"hang")).expect("sent");
+    stream.write_all(&record(b"other")).expect("sent");
+    assert_eq!(receive(&mut stream), b"other");
+    server.stop();
+    assert!(is_closed(&mut stream));
+    echo.open.store(true, Ordering::SeqCst);
+}

@@ -1,7 +1,8 @@
 //! The runtime: builds a server and decides where its calls run.
 //!
 //! [`Builder`] wires a server from its parts. A shard runs calls until one would wait.
-//! [`NfsService`] defers such a call to a pool, or parks it until a client answers a callback.
+//! [`NfsService`] defers such a call: brief ones to the end of the tick, others to a pool, or until a
+//! client answers a callback.
 //! Calls that changed names wait for stable storage in groups. An [`Executor`] runs the pools:
 //! [`Threads`] in the program, [`Deterministic`] in the simulator.
 
@@ -9,6 +10,7 @@ mod builder;
 mod executor;
 mod group_commit;
 pub mod housekeeping;
+mod lane_times;
 mod parked;
 mod pool;
 mod service;
@@ -18,4 +20,4 @@ pub use executor::{Deterministic, Executor, StepPool, TaskPool, Threads};
 /// The interface of the service, for callers that simulate the network layer.
 pub use net::{Action, CompletionEvent, CompletionSender, Reply, Request, Service};
 pub use pool::{Pool, PoolLimits, QueueKey};
-pub use service::{Callbacks, NfsService, ShardMemory};
+pub use service::{Callbacks, CallStep, NfsService, ShardMemory};

@@ -1,6 +1,7 @@
 //! The service that the network layer calls: a server, and the pools for deferred calls.
 
 use crate::group_commit::{GroupCommit, SyncRole};
+use crate::lane_times::LaneTimes;
 use crate::parked::Parked;
 use crate::{Executor, PoolLimits, TaskPool, Threads};
 use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service};
@@ -12,6 +13,7 @@ use server::dispatch::{
 use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
 use server::metrics::Kind;
 use state::GetattrWait;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -82,6 +84,8 @@ pub struct NfsService<E: Executor = Threads> {
     parked: Parked<GetattrWait, Deferred>,
     /// Continues copies after the reply to COPY.
     copies: Arc<CopyPool<E>>,
+    /// The times of steps on the threads of shards.
+    lanes: LaneTimes,
 }
 
 /// The part of the service that tasks share.
@@ -119,7 +123,8 @@ impl<E: Executor> NfsService<E> {
         let copies = Arc::new(copies);
         // The pool owns the server, so the server must not own the pool.
         runner.server.engine().connect_copies(Box::new(Copies::<E>(Arc::downgrade(&copies))));
-        let service = Arc::new(Self { runner, began, disk, contexts, parked: Parked::default(), copies });
+        let (parked, lanes) = (Parked::default(), LaneTimes::default());
+        let service = Arc::new(Self { runner, began, disk, contexts, parked, copies, lanes });
         service.listen_for_answers();
         service
     }
@@ -138,11 +143,21 @@ impl<E: Executor> NfsService<E> {
     /// `now`.
     pub(crate) fn wake(&self, now: Option<Duration>) {
         for deferred in self.parked.take(now, |look| self.server().engine().getattr_pending(look)) {
-            if let Err(Deferred { call, sink, held }) = self.submit(deferred) {
-                let connection = call.connection();
-                sink.send(CompletionEvent { connection, held, item: self.server().decline(call) });
-            }
+            self.submit_or_decline(deferred);
         }
+    }
+
+    /// Queues a call, or answers it if no thread has room for it.
+    fn submit_or_decline(&self, deferred: Deferred) {
+        if let Err(Deferred { call, sink, held }) = self.submit(deferred) {
+            let connection = call.connection();
+            sink.send(CompletionEvent { connection, held, item: self.server().decline(call) });
+        }
+    }
+
+    /// Returns whether steps of a lane are brief enough for the thread of a shard.
+    fn is_brief_lane(&self, lane: u32) -> bool {
+        self.lanes.is_brief(lane, self.server().now())
     }
 
     /// Queues a call, or parks it until the client's answer arrives.
@@ -293,18 +308,34 @@ impl CallbackTransport for Callbacks {
     }
 }
 
+/// A step of a deferred call, for the thread of a shard.
+pub struct CallStep(ServiceTask);
+
+impl CallStep {
+    /// Returns the lane of the file system that the step waits for.
+    fn lane(&self) -> u32 {
+        match &self.0 {
+            ServiceTask::Execute(deferred) => deferred.call.lane(),
+            ServiceTask::Sync(file) | ServiceTask::Answer(file, ..) => file.export,
+        }
+    }
+}
+
 /// Memory that one shard keeps from tick to tick.
 pub struct ShardMemory {
     scratch: Scratch,
+    /// Steps that the tick has left for the shard's own thread.
+    steps: Vec<CallStep>,
     sink: CompletionSender<CompletedCall>,
 }
 
 impl<E: Executor> Service for NfsService<E> {
     type Shard = ShardMemory;
     type Completed = CompletedCall;
+    type Step = CallStep;
 
     fn shard(&self, sink: &CompletionSender<CompletedCall>, operation: &Arc<AtomicU32>) -> ShardMemory {
-        ShardMemory { scratch: Scratch::reporting(operation), sink: sink.clone() }
+        ShardMemory { scratch: Scratch::reporting(operation), steps: Vec::new(), sink: sink.clone() }
     }
 
     fn operation_name(&self, operation: u32) -> &'static str {
@@ -325,12 +356,39 @@ impl<E: Executor> Service for NfsService<E> {
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
-        let (ShardMemory { scratch, sink }, server) = (shard, self.server());
+        let (ShardMemory { scratch, steps, sink }, server) = (shard, self.server());
         // Overload reduces the slots of sessions instead of refusing calls.
         server.engine().set_overloaded(self.disk.is_crowded());
         late.drain(..).for_each(|late| server.take_back(scratch, late.item));
         let arrived = requests.drain(..).map(|request| (request.connection, request.peer, request.record));
-        server.tick(scratch, arrived, &mut TickOutlet { service: self, sink, replies, pause });
+        server.tick(scratch, arrived, &mut TickOutlet { service: self, sink, steps, replies, pause });
+    }
+
+    fn take_steps(&self, shard: &mut ShardMemory, steps: &mut VecDeque<CallStep>) {
+        steps.extend(shard.steps.drain(..));
+    }
+
+    fn is_brief(&self, step: &CallStep) -> bool {
+        self.is_brief_lane(step.lane())
+    }
+
+    fn run_step(&self, step: CallStep) -> Option<CallStep> {
+        let (lane, began) = (step.lane(), self.server().now());
+        self.lanes.begin(lane, began);
+        let next = self.runner.step(step.0);
+        self.lanes.end(lane, began, self.server().now());
+        next.map(CallStep)
+    }
+
+    fn hand_over(&self, step: CallStep) -> Result<(), CallStep> {
+        match step {
+            CallStep(ServiceTask::Execute(deferred)) => {
+                self.submit_or_decline(deferred);
+                Ok(())
+            }
+            // A group must get its answer, so there is nothing to decline.
+            step => self.disk.submit(step.lane(), step.0, 0).map_err(CallStep),
+        }
     }
 
     fn closed(&self, connection: ConnectionId) {
@@ -342,6 +400,7 @@ impl<E: Executor> Service for NfsService<E> {
 struct TickOutlet<'t, E: Executor> {
     service: &'t NfsService<E>,
     sink: &'t CompletionSender<CompletedCall>,
+    steps: &'t mut Vec<CallStep>,
     replies: &'t mut Vec<Reply>,
     pause: &'t mut dyn FnMut(&mut Vec<Reply>) -> Duration,
 }
@@ -379,8 +438,13 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
 
     fn send_away(&mut self, call: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
         let (connection, held) = (call.connection(), call.held());
+        let brief = call.is_brief() && self.service.is_brief_lane(call.lane());
         let deferred = Deferred { call, sink: self.sink.clone(), held };
-        self.service.defer(deferred).map_err(|deferred| deferred.call)?;
+        if brief {
+            self.steps.push(CallStep(ServiceTask::Execute(deferred)));
+        } else {
+            self.service.defer(deferred).map_err(|deferred| deferred.call)?;
+        }
         self.push(connection, Action::Away(held), Kind::Other);
         Ok(())
     }

@@ -18,6 +18,7 @@ use server::dispatch::{CompletedCall, Environment};
 use server::engine::{NfsConfig, Start};
 use server::rpcsec::RpcsecLimits;
 use state::{Boot, Counts, Limits};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -239,6 +240,12 @@ impl Machine {
             sink.take(&mut late);
             let pause = &mut |_: &mut _| Duration::ZERO;
             service.tick(shard, &mut requests, &mut late, &mut replies, pause);
+            // The executor decides when these steps run, as it does for the others.
+            let mut steps = VecDeque::new();
+            service.take_steps(shard, &mut steps);
+            while let Some(step) = steps.pop_front() {
+                assert!(service.hand_over(step).is_ok(), "a call that begins is queued or declined");
+            }
             let out = replies.into_iter().filter_map(|reply| match reply.action {
                 Action::Send(record) => Some(Out::Record(reply.connection.0, record)),
                 Action::Close => Some(Out::Close(reply.connection.0)),

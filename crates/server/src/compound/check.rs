@@ -61,6 +61,7 @@ impl Compound<'_> {
             (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
                 Err(DeferReason::CurrentExport.into())
             }
+            (Waits::Names, Some(Fh::Object(object))) => self.check_brief(object),
             (Waits::Long, Some(Fh::Object(_))) => Err(DeferReason::CurrentExport.into()),
             (Waits::Records, _) if self.nfs.records_may_wait() => Err(DeferReason::CurrentExport.into()),
             _ => Ok(()),

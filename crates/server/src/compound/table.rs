@@ -39,6 +39,8 @@ pub enum Waits {
     No,
     /// The current object, unless it is at hand. The operation checks all other resources itself.
     Object,
+    /// Names and attributes of a file system that can block, but seldom does.
+    Names,
     /// A file system that can block.
     Disk,
     /// Work that takes long on any file system.
@@ -138,19 +140,19 @@ impl Operation {
 
 use NfsOpnum4::*;
 use Place::{Alone, AloneOrInSession, First};
-use Waits::{Disk, Long, Object, Records};
+use Waits::{Disk, Long, Names, Object, Records};
 
 /// The rows from OP_ACCESS (3) on, without a gap: the number is the index.
 const OPERATIONS: [Operation; 73] = [
     row(OP_ACCESS, ops::access::run).fh().waits(Object),
-    row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID).waits(Disk),
+    row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID).waits(Names),
     row(OP_COMMIT, ops::commit::run).fh().waits(Disk),
-    row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP).waits(Disk),
+    row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP).waits(Names),
     row(OP_DELEGPURGE, ops::unsupported::run),
-    row(OP_DELEGRETURN, ops::delegreturn::run).fh().reserve(size::STATUS).waits(Disk),
+    row(OP_DELEGRETURN, ops::delegreturn::run).fh().reserve(size::STATUS).waits(Names),
     row(OP_GETATTR, ops::getattr::run).fh().waits(Object),
     row(OP_GETFH, ops::getfh::run).fh(),
-    row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE).waits(Disk),
+    row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE).waits(Names),
     row(OP_LOCK, ops::lock::run).fh().reserve(size::LOCK),
     row(OP_LOCKT, ops::lockt::run).fh().waits(Object),
     row(OP_LOCKU, ops::locku::run).fh().reserve(size::STATEID),
@@ -160,20 +162,20 @@ const OPERATIONS: [Operation; 73] = [
     row(OP_OPEN, ops::open::run).fh().reserve(size::OPEN).waits(Object),
     row(OP_OPENATTR, ops::unsupported::run).fh(),
     row(OP_OPEN_CONFIRM, ops::unsupported::run),
-    row(OP_OPEN_DOWNGRADE, ops::open_downgrade::run).fh().reserve(size::STATEID).waits(Disk),
+    row(OP_OPEN_DOWNGRADE, ops::open_downgrade::run).fh().reserve(size::STATEID).waits(Names),
     row(OP_PUTFH, ops::putfh::run),
     row(OP_PUTPUBFH, ops::putrootfh::run),
     row(OP_PUTROOTFH, ops::putrootfh::run),
     row(OP_READ, ops::read::run).fh(),
     row(OP_READDIR, ops::readdir::run).fh().waits(Disk),
-    row(OP_READLINK, ops::readlink::run).fh().waits(Disk),
-    row(OP_REMOVE, ops::remove::run).fh().modifies().reserve(size::CHANGE).waits(Disk),
-    row(OP_RENAME, ops::rename::run).fh().modifies().reserve(2 * size::CHANGE).waits(Disk),
+    row(OP_READLINK, ops::readlink::run).fh().waits(Names),
+    row(OP_REMOVE, ops::remove::run).fh().modifies().reserve(size::CHANGE).waits(Names),
+    row(OP_RENAME, ops::rename::run).fh().modifies().reserve(2 * size::CHANGE).waits(Names),
     row(OP_RENEW, ops::unsupported::run),
     row(OP_RESTOREFH, ops::restorefh::run),
     row(OP_SAVEFH, ops::savefh::run).fh(),
     row(OP_SECINFO, ops::secinfo::run).fh().waits(Object),
-    row(OP_SETATTR, ops::setattr::run).fh().modifies().reserve(size::BITMAP).waits(Disk),
+    row(OP_SETATTR, ops::setattr::run).fh().modifies().reserve(size::BITMAP).waits(Names),
     row(OP_SETCLIENTID, ops::unsupported::run),
     row(OP_SETCLIENTID_CONFIRM, ops::unsupported::run),
     row(OP_VERIFY, ops::verify::verify).fh().waits(Object),
@@ -218,9 +220,9 @@ const OPERATIONS: [Operation; 73] = [
     row(OP_WRITE_SAME, ops::unsupported::run).v42(),
     row(OP_CLONE, ops::clone::run).fh().modifies().reserve(size::STATUS).waits(Long).v42(),
     row(OP_GETXATTR, ops::xattr::get).fh().waits(Disk).v42(),
-    row(OP_SETXATTR, ops::xattr::set).fh().modifies().reserve(size::CHANGE).waits(Disk).v42(),
+    row(OP_SETXATTR, ops::xattr::set).fh().modifies().reserve(size::CHANGE).waits(Names).v42(),
     row(OP_LISTXATTRS, ops::xattr::list).fh().waits(Disk).v42(),
-    row(OP_REMOVEXATTR, ops::xattr::remove).fh().modifies().reserve(size::CHANGE).waits(Disk).v42(),
+    row(OP_REMOVEXATTR, ops::xattr::remove).fh().modifies().reserve(size::CHANGE).waits(Names).v42(),
 ];
 
 /// The rows of NFSv4.1 and NFSv4.2.

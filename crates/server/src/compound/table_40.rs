@@ -1,7 +1,7 @@
 //! The rows of NFSv4.0 (RFC 7530 section 16): the rows of NFSv4.1 without sessions, and the
 //! operations that differ.
 
-use super::{Disk, Object, Operation, Place, Records, row, size};
+use super::{Names, Object, Operation, Place, Records, row, size};
 use crate::ops::{self, v40};
 use nfs4::NfsOpnum4::{self, *};
 
@@ -13,14 +13,14 @@ const FIRST: usize = OP_ACCESS as usize;
 /// Operations that differ in NFSv4.0: owners have sequence numbers, and some operations exist only
 /// there.
 const OWN: [Operation; 13] = [
-    row(OP_CLOSE, v40::close::run).fh().reserve(size::STATEID).waits(Disk),
+    row(OP_CLOSE, v40::close::run).fh().reserve(size::STATEID).waits(Names),
     row(OP_DELEGPURGE, ops::unsupported::run),
     row(OP_LOCK, v40::lock::run).fh().reserve(size::LOCK),
     row(OP_LOCKT, v40::lockt::run).fh().waits(Object),
     row(OP_LOCKU, v40::locku::run).fh().reserve(size::STATEID),
     row(OP_OPEN, v40::open::run).fh().reserve(size::OPEN).waits(Object),
     row(OP_OPEN_CONFIRM, v40::open_confirm::run).fh().reserve(size::STATEID),
-    row(OP_OPEN_DOWNGRADE, v40::open_downgrade::run).fh().reserve(size::STATEID).waits(Disk),
+    row(OP_OPEN_DOWNGRADE, v40::open_downgrade::run).fh().reserve(size::STATEID).waits(Names),
     row(OP_RENEW, v40::renew::run),
     row(OP_SETCLIENTID, v40::setclientid::run).reserve(size::SESSION).waits(Records),
     row(OP_SETCLIENTID_CONFIRM, v40::setclientid_confirm::run).reserve(size::STATUS).waits(Records),

@@ -92,6 +92,14 @@ impl<S: WaitsFor> DeferredCall<S> {
         }
     }
 
+    /// Returns whether the call seldom blocks: see [`WaitsFor::is_brief`].
+    pub fn is_brief(&self) -> bool {
+        match &self.stage {
+            Stage::Compound { suspended, .. } => suspended.is_brief(),
+            Stage::Init => false,
+        }
+    }
+
     /// Returns the file to be put on stable storage: see [`WaitsFor::unsettled`].
     pub fn unsettled(&self) -> Option<FileKey> {
         match &self.stage {

@@ -55,6 +55,9 @@ pub enum ErrorBody {
 pub enum DeferReason {
     /// The file system of the current filehandle's export, or another disk of the server.
     CurrentExport,
+    /// As `CurrentExport`, for names and attributes. The file system answers from memory, so it
+    /// seldom blocks, and the shard itself may run the operation after its tick.
+    Brief,
     /// The lane of another export, by its number, or of the name service.
     Lane(u32),
     /// The answer of the client that holds a write delegation (CB_GETATTR, RFC 8881 section 20.1).

@@ -11,6 +11,12 @@ pub trait WaitsFor {
     /// not delay each other.
     fn lane(&self) -> u32;
 
+    /// Returns whether the next operation seldom blocks, because its file system answers from
+    /// memory.
+    fn is_brief(&self) -> bool {
+        false
+    }
+
     /// Returns the client's answer that must arrive before the COMPOUND is resumed.
     fn answer(&self) -> Option<GetattrWait> {
         None
@@ -56,6 +62,10 @@ impl WaitsFor for Box<CompoundState> {
         }
     }
 
+    fn is_brief(&self) -> bool {
+        self.phase == CompoundPhase::Deferred(DeferReason::Brief)
+    }
+
     fn answer(&self) -> Option<GetattrWait> {
         if let CompoundPhase::Deferred(DeferReason::Holder(wait)) = self.phase { Some(wait) } else { None }
     }
@@ -81,6 +91,19 @@ impl Compound<'_> {
             return Ok(());
         }
         Err(DeferReason::Lane(object.export.id).into())
+    }
+
+    /// Checks that the next steps may change names in a directory, which seldom waits for its file
+    /// system.
+    ///
+    /// # Errors
+    /// [`OpStop::Deferred`].
+    pub fn check_brief(&self, directory: &Object) -> OpResult {
+        if self.may_wait() || !directory.export.backend.may_wait() {
+            Ok(())
+        } else {
+            Err(DeferReason::Brief.into())
+        }
     }
 
     /// Checks that the next steps may wait for the file system of an object.

@@ -84,7 +84,7 @@ fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: OpenShare
     c.check_flavor(c.fh()?)?;
     match &args.openhow {
         Openflag4::OPEN4_CREATE(how) => {
-            c.check_disk(directory)?;
+            c.check_brief(directory)?;
             let creation = Creation::decode(c, how)?;
             create::find_or_create(c, directory, name, &creation, share)
         }
