@@ -45,6 +45,8 @@ pub(crate) struct EpollDriver {
     strangers: OwnedFd,
     /// Whether a wait ends when a stranger is ready.
     hears_strangers: bool,
+    /// Whether a stranger may be ready, as far as the last wait tells.
+    strangers_ready: bool,
     mailbox: Arc<Mailbox>,
     scratch: Vec<u8>,
 }
@@ -77,6 +79,7 @@ impl EpollDriver {
             epoll,
             strangers,
             hears_strangers: true,
+            strangers_ready: true,
             mailbox: mailbox.clone(),
             scratch: vec![0; SCRATCH_SIZE],
         })
@@ -124,6 +127,11 @@ impl EpollDriver {
         self.ask(false, timeout, ready)
     }
 
+    /// Returns whether a stranger may be ready.
+    pub(crate) fn has_ready_strangers(&self) -> bool {
+        self.strangers_ready
+    }
+
     /// Appends ready strangers to `ready`.
     pub(crate) fn poll_strangers(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.ask(true, Duration::ZERO, ready)
@@ -132,6 +140,10 @@ impl EpollDriver {
     fn ask(&mut self, strangers: bool, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
         let set = if strangers { &self.strangers } else { &self.epoll };
+        if !strangers {
+            // A wait that does not hear them tells nothing.
+            self.strangers_ready = !self.hears_strangers;
+        }
         // On the stack, because the kernel's events cannot move between threads, but a driver can.
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         let events = match epoll::wait(set, &mut room, Some(&timeout)) {
@@ -147,6 +159,7 @@ impl EpollDriver {
                 continue;
             }
             if id == STRANGERS {
+                self.strangers_ready = true;
                 continue;
             }
             if flags.contains(EventFlags::OUT) {

@@ -89,8 +89,13 @@ impl Listener {
         let limits = Arc::new(limits);
         let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
         let bell = Arc::new(ReliefBell::default());
-        let parts =
-            ShardParts { service: service.clone(), limits, stats: stats.clone(), ledger: ledger.clone(), bell };
+        let parts = ShardParts {
+            service: service.clone(),
+            limits,
+            stats: stats.clone(),
+            ledger: ledger.clone(),
+            bell,
+        };
         let handles = spawn(&parts, shards)?;
         let relief = relieve(&handles, &parts)?;
         let activities = handles.iter().map(ShardHandle::activity).collect();

@@ -139,11 +139,7 @@ fn watch<T>(seats: &[Arc<Seat<T>>], bell: &ReliefBell, relieve: impl Fn(usize, T
 
 /// Relieves each shard that is in the same turn as at the last check. Returns whether any shard
 /// has run a step since.
-fn check<T>(
-    seats: &[Arc<Seat<T>>],
-    seen: &mut [u64],
-    relieve: &impl Fn(usize, T) -> Result<(), T>,
-) -> bool {
+fn check<T>(seats: &[Arc<Seat<T>>], seen: &mut [u64], relieve: &impl Fn(usize, T) -> Result<(), T>) -> bool {
     let mut active = false;
     for (index, (seat, seen)) in seats.iter().zip(seen).enumerate() {
         let turn = seat.turn();

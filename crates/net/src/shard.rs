@@ -136,7 +136,9 @@ impl<S: Service> Shard<S> {
             }
         };
         match std::thread::Builder::new().name(format!("shard-{index}")).spawn(run) {
-            Ok(_) => give.send(self).map_err(|mpsc::SendError(shard)| (shard, io::ErrorKind::BrokenPipe.into())),
+            Ok(_) => {
+                give.send(self).map_err(|mpsc::SendError(shard)| (shard, io::ErrorKind::BrokenPipe.into()))
+            }
             Err(error) => Err((self, error)),
         }
     }

@@ -132,7 +132,9 @@ impl Sockets {
             return false;
         }
         let mut ready = std::mem::take(&mut self.reports);
-        if let Err(error) = self.driver.poll_strangers(&mut ready) {
+        if self.driver.has_ready_strangers()
+            && let Err(error) = self.driver.poll_strangers(&mut ready)
+        {
             tracing::error!("looking for strangers failed: {error}");
         }
         for report in ready.drain(..) {
