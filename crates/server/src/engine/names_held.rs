@@ -13,8 +13,21 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// The set of held directories.
 #[derive(Debug)]
 pub(crate) struct NamesHeld<K = FileKey> {
-    held: Mutex<HashSet<K>>,
+    held: Mutex<HeldSet<K>>,
     freed: Condvar,
+}
+
+#[derive(Debug)]
+struct HeldSet<K> {
+    directories: HashSet<K>,
+    /// The number of threads that wait for a directory.
+    waiting: usize,
+}
+
+impl<K> Default for HeldSet<K> {
+    fn default() -> Self {
+        Self { directories: HashSet::new(), waiting: 0 }
+    }
 }
 
 impl<K> Default for NamesHeld<K> {
@@ -32,7 +45,7 @@ pub struct Hold<'n, K: Hash + Eq = FileKey> {
 }
 
 impl<K> NamesHeld<K> {
-    fn lock(&self) -> MutexGuard<'_, HashSet<K>> {
+    fn lock(&self) -> MutexGuard<'_, HeldSet<K>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -42,13 +55,15 @@ impl<K: Clone + Hash + Eq> NamesHeld<K> {
     /// block and may not.
     fn hold(&self, directories: Vec<K>, waits: bool) -> Option<Hold<'_, K>> {
         let mut held = self.lock();
-        while directories.iter().any(|directory| held.contains(directory)) {
+        while directories.iter().any(|directory| held.directories.contains(directory)) {
             if !waits {
                 return None;
             }
+            held.waiting += 1;
             held = self.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
+            held.waiting -= 1;
         }
-        held.extend(directories.iter().cloned());
+        held.directories.extend(directories.iter().cloned());
         Some(Hold { names: self, directories })
     }
 }
@@ -57,10 +72,13 @@ impl<K: Hash + Eq> Drop for Hold<'_, K> {
     fn drop(&mut self) {
         let mut held = self.names.lock();
         for directory in &self.directories {
-            held.remove(directory);
+            held.directories.remove(directory);
         }
+        let awaited = held.waiting > 0;
         drop(held);
-        self.names.freed.notify_all();
+        if awaited {
+            self.names.freed.notify_all();
+        }
     }
 }
 
@@ -98,7 +116,7 @@ mod tests {
         assert!(names.hold(vec![2_u8, 1_u8], false).is_none());
         drop(names.hold(vec![2_u8], false).unwrap());
         drop(held);
-        assert!(names.lock().is_empty());
+        assert!(names.lock().directories.is_empty());
         let inside = AtomicUsize::new(0);
         thread::scope(|scope| {
             for number in 0..4_u8 {
