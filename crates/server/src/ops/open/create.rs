@@ -76,6 +76,13 @@ pub(super) fn find_or_create(
 ) -> OpResult<Target> {
     let backend = &directory.export.backend;
     let caller = c.caller(&directory.export);
+    // Most names are new. An exclusive create costs more, so its retries look first.
+    if !matches!(creation.mode, Mode::Exclusive(_)) && !directory.export.read_only {
+        match create(c, directory, name, creation, share) {
+            Err(stop) if stop.is(Nfsstat4::NFS4ERR_EXIST) => {}
+            created => return created,
+        }
+    }
     for _ in 0..RACES_MAX {
         match backend.lookup(&caller, &directory.handle, name) {
             Ok(handle) => match take(c, directory, handle, creation) {
