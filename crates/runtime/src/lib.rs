@@ -20,4 +20,4 @@ pub use executor::{Deterministic, Executor, StepPool, TaskPool, Threads};
 /// The interface of the service, for callers that simulate the network layer.
 pub use net::{Action, CompletionEvent, CompletionSender, Reply, Request, Service};
 pub use pool::{Pool, PoolLimits, QueueKey};
-pub use service::{Callbacks, CallStep, NfsService, ShardMemory};
+pub use service::{CallStep, Callbacks, NfsService, ShardMemory};

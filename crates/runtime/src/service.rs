@@ -375,7 +375,12 @@ impl<E: Executor> Service for NfsService<E> {
     fn run_step(&self, step: CallStep) -> Option<CallStep> {
         let (lane, began) = (step.lane(), self.server().now());
         self.lanes.begin(lane, began);
-        let next = self.runner.step(step.0);
+        // Other calls of the tick join the group before it is synchronised.
+        let runs_alone = matches!(step.0, ServiceTask::Execute(_));
+        let mut next = self.runner.step(step.0);
+        while let Some(task) = next.take_if(|_| !runs_alone) {
+            next = self.runner.step(task);
+        }
         self.lanes.end(lane, began, self.server().now());
         next.map(CallStep)
     }
