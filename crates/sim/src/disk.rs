@@ -15,8 +15,8 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfs::{
-    Attributes, Backend, Caller, MemoryBackend, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes,
-    VfsResult, XattrHow,
+    Attributes, Backend, Caller, FoundObject, MemoryBackend, NewObject, ObjectHandle, OpenAccess, OpenFile,
+    RenamedObjects, SetAttributes, VfsResult, XattrHow,
 };
 
 /// The payload that unwinds out of the server when the machine crashes in the middle of an
@@ -371,22 +371,24 @@ impl Backend for Disk {
         self.change_names(&[(directory, name)], |files| files.link(caller, object, directory, name))
     }
 
-    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.change_names(&[(directory, name)], |files| files.remove(caller, directory, name))
+    fn remove(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        found: Option<&FoundObject>,
+    ) -> VfsResult<()> {
+        self.change_names(&[(directory, name)], |files| files.remove(caller, directory, name, found))
     }
 
     fn rename(
         &self,
         caller: &Caller,
-        from_directory: &ObjectHandle,
-        from_name: &[u8],
-        to_directory: &ObjectHandle,
-        to_name: &[u8],
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        found: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
-        let places = [(from_directory, from_name), (to_directory, to_name)];
-        self.change_names(&places, |files| {
-            files.rename(caller, from_directory, from_name, to_directory, to_name)
-        })
+        self.change_names(&[from, to], |files| files.rename(caller, from, to, found))
     }
 
     fn set_xattr(
@@ -448,7 +450,7 @@ mod tests {
             make(disk, "a");
             disk.settle(&disk.root()).unwrap();
             make(disk, "b");
-            disk.rename(&Caller::root(), &disk.root(), b"a", &disk.root(), b"c").unwrap();
+            disk.rename(&Caller::root(), (&disk.root(), b"a"), (&disk.root(), b"c"), None).unwrap();
         });
         let [undone, half, done] = [[true, false, false], [true, true, false], [false, true, true]];
         assert_eq!(left, [done, undone, half].map(Vec::from));
@@ -459,7 +461,7 @@ mod tests {
         let disk = disk();
         make(&disk, "a").1.write_at(b"data", 0).unwrap();
         disk.settle(&disk.find("a").unwrap()).unwrap();
-        disk.remove(&Caller::root(), &disk.root(), b"a").unwrap();
+        disk.remove(&Caller::root(), &disk.root(), b"a", None).unwrap();
         assert!(!disk.exists("a"));
         while !disk.exists("a") {
             disk.lose_power(&mut Rng::new(7));

@@ -30,8 +30,8 @@ use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
 /// Limits of a [`LocalBackend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// Objects held open by path between requests, each one descriptor; at most half of
-    /// RLIMIT_NOFILE.
+    /// Objects held open between requests, at most a quarter of RLIMIT_NOFILE. Each takes one
+    /// descriptor, or two for a directory whose changes were synchronised.
     pub object_cache_max: usize,
     /// Without root: objects whose location in the tree is remembered, about 120 bytes each.
     pub places_max: usize,
@@ -98,7 +98,6 @@ pub enum LocalError {
 /// An operation leaves its thread with the caller's identity: see
 /// [`become_server`](crate::become_server). Changes of names reach the disk as the file system
 /// writes them back, like those of local programs; `commit` on a directory makes them stable.
-/// writes them back, like those of local programs; `commit` on a directory makes them stable.
 #[derive(Debug)]
 pub struct LocalBackend {
     pub(crate) root: Arc<CachedObject>,
@@ -141,7 +140,7 @@ impl LocalBackend {
         let mount = mount_for_handles(&fd, &fs_handle);
         let file_system = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let half = usize::try_from(descriptors.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX);
+        let quarter = usize::try_from(descriptors.unwrap_or(u64::MAX) / 4).unwrap_or(usize::MAX);
         let features = features::of(&fd);
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
         let kind = Kind::of(file_system);
@@ -150,7 +149,7 @@ impl LocalBackend {
         let mount = mount.map(keep);
         let fd = keep(fd);
         Ok(Self {
-            root: Arc::new(CachedObject { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
+            root: Arc::new(CachedObject::new(handle, stat.stx_ino, FileType::Directory, fd)),
             identities: mount.is_some(),
             kind,
             foreign,
@@ -161,7 +160,7 @@ impl LocalBackend {
             mount_id: stat.stx_mnt_id,
             device: mounts::device(&stat),
             below: mounts::Below::new().map_err(no_proc)?,
-            objects: ObjectCache::new(options.object_cache_max.min(half)),
+            objects: ObjectCache::new(options.object_cache_max.min(quarter)),
             places,
             changes: Arc::new(Changes::new(change::fine_ctime(file_system))),
         })
@@ -253,7 +252,7 @@ impl LocalBackend {
             return Err(VfsError::Stale);
         }
         let fd = self.keep(fd);
-        Ok(self.objects.insert(CachedObject { handle, ino: stat.stx_ino, file_type, fd }))
+        Ok(self.objects.insert(CachedObject::new(handle, stat.stx_ino, file_type, fd)))
     }
 
     /// Makes a descriptor safe to drop on any thread.

@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
     os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 use vfs::ObjectHandle;
 
@@ -20,6 +20,14 @@ pub(crate) struct CachedObject {
     pub(crate) ino: u64,
     pub(crate) file_type: FileType,
     pub(crate) fd: Descriptor,
+    /// A directory opened for reading, once its changes had to be synchronised.
+    pub(crate) sync_fd: OnceLock<Descriptor>,
+}
+
+impl CachedObject {
+    pub(crate) fn new(handle: ObjectHandle, ino: u64, file_type: FileType, fd: Descriptor) -> Self {
+        Self { handle, ino, file_type, fd, sync_fd: OnceLock::new() }
+    }
 }
 
 impl AsFd for CachedObject {
@@ -46,7 +54,7 @@ struct CachePart {
     hand: usize,
 }
 
-/// At most `max` objects, each one descriptor; objects that were not used recently are evicted
+/// At most `max` objects, each one descriptor or two; objects that were not used recently are evicted
 /// first.
 #[derive(Debug)]
 pub(crate) struct ObjectCache {
@@ -178,7 +186,7 @@ mod tests {
     fn object(n: u64) -> CachedObject {
         let fd = rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
         let handle = ObjectHandle::new(&n.to_be_bytes()).unwrap();
-        CachedObject { handle, ino: n, file_type: FileType::Directory, fd: Descriptor::new(fd, None) }
+        CachedObject::new(handle, n, FileType::Directory, Descriptor::new(fd, None))
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::{
     path::DecInt,
 };
 use std::os::fd::AsFd;
-use vfs::{Attributes, Caller, ObjectHandle, VfsError, VfsResult};
+use vfs::{Attributes, Caller, FoundObject, ObjectHandle, RenamedObjects, VfsError, VfsResult};
 
 impl LocalBackend {
     pub(crate) fn find(
@@ -147,13 +147,16 @@ impl LocalBackend {
         caller: &Caller,
         directory: &ObjectHandle,
         name: &[u8],
+        found: Option<&FoundObject>,
     ) -> VfsResult<()> {
         let parent = self.resolve_directory(directory)?;
         let name = EntryName::new(name)?;
         self.act_as(caller)?;
-        let (victim, stat) = self.peek(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
-        let is_directory = file_type(&stat) == FileType::Directory;
-        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let victim = match found {
+            Some(found) => Victim::of(found),
+            None => self.victim(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?,
+        };
+        let flags = if victim.is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&parent, name.as_c_str(), flags).map_err(|errno| match errno {
             // rmdir fails so on some file systems, and for a name that changed its type meanwhile.
             Errno::EXIST => VfsError::Notempty,
@@ -161,17 +164,28 @@ impl LocalBackend {
             other => self.error_in(&parent, other),
         })?;
         self.changes.note(parent.ino);
-        self.lost_a_name(victim, &stat);
+        self.lost_a_name(&victim);
         Ok(())
     }
 
+    /// Looks up the object that is about to lose a name.
+    fn victim(&self, parent: &CachedObject, name: &EntryName) -> Result<Victim, Errno> {
+        let (handle, stat) = self.peek(parent, name)?;
+        Ok(Victim {
+            handle: handle.ok(),
+            ino: stat.stx_ino,
+            nlink: stat.stx_nlink,
+            is_directory: file_type(&stat) == FileType::Directory,
+        })
+    }
+
     /// Lets go of an object that lost its last name.
-    fn lost_a_name(&self, handle: VfsResult<ObjectHandle>, stat: &Statx) {
-        self.changes.note(stat.stx_ino);
-        if (stat.stx_nlink <= 1 || file_type(stat) == FileType::Directory)
-            && let Ok(handle) = handle
+    fn lost_a_name(&self, victim: &Victim) {
+        self.changes.note(victim.ino);
+        if (victim.nlink <= 1 || victim.is_directory)
+            && let Some(handle) = &victim.handle
         {
-            self.forget(&handle, stat.stx_ino);
+            self.forget(handle, victim.ino);
         }
     }
 
@@ -180,12 +194,15 @@ impl LocalBackend {
         caller: &Caller,
         from: (&ObjectHandle, &[u8]),
         to: (&ObjectHandle, &[u8]),
+        found: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
         let (from_parent, to_parent) = (self.resolve_directory(from.0)?, self.resolve_directory(to.0)?);
         let (from_name, to_name) = (EntryName::new(from.1)?, EntryName::new(to.1)?);
         self.act_as(caller)?;
-        let source = stat_name(&*from_parent, from_name.as_c_str());
-        let target = self.peek(&to_parent, &to_name);
+        let (source, target) = match found {
+            Some(found) => (Ok(Victim::of(&found.source)), found.target.as_ref().map(Victim::of)),
+            None => (self.victim(&from_parent, &from_name), self.victim(&to_parent, &to_name).ok()),
+        };
         let renamed = renameat(&from_parent, from_name.as_c_str(), &to_parent, to_name.as_c_str());
         renamed.map_err(|errno| match errno {
             // One is a directory and the other not: RFC 8881 section 18.26.3 calls that
@@ -197,14 +214,32 @@ impl LocalBackend {
         self.changes.note(from_parent.ino);
         self.changes.note(to_parent.ino);
         if let Ok(source) = source {
-            self.changes.note(source.stx_ino);
-            if let Ok((handle, stat)) = target
-                && stat.stx_ino != source.stx_ino
-            {
-                self.lost_a_name(handle, &stat);
+            self.changes.note(source.ino);
+            if let Some(target) = target.filter(|target| target.ino != source.ino) {
+                self.lost_a_name(&target);
             }
-            self.remember(source.stx_ino, file_type(&source), to_parent.ino, to_name.as_bytes());
+            let file_type = if source.is_directory { FileType::Directory } else { FileType::RegularFile };
+            self.remember(source.ino, file_type, to_parent.ino, to_name.as_bytes());
         }
         Ok(())
+    }
+}
+
+/// An object that is about to lose a name.
+struct Victim {
+    handle: Option<ObjectHandle>,
+    ino: u64,
+    nlink: u32,
+    is_directory: bool,
+}
+
+impl Victim {
+    fn of((handle, attributes): &FoundObject) -> Self {
+        Self {
+            handle: Some(*handle),
+            ino: attributes.fileid,
+            nlink: attributes.nlink,
+            is_directory: attributes.file_type == vfs::FileType::Directory,
+        }
     }
 }

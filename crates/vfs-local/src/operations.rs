@@ -3,6 +3,7 @@
 use crate::{
     LocalBackend,
     attributes::{attributes, stat_fd},
+    cache::CachedObject,
     errno::vfs_error,
     file::LocalFile,
     kind::Kind,
@@ -18,8 +19,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle,
-    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Identity, NewObject,
+    ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes, VfsError,
+    VfsResult, XattrHow,
 };
 
 /// Most names of one object, where the file system does not say: ext4's limit.
@@ -187,19 +189,24 @@ impl Backend for LocalBackend {
         self.make_link(caller, object, directory, name)
     }
 
-    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.remove_name(caller, directory, name)
+    fn remove(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        found: Option<&FoundObject>,
+    ) -> VfsResult<()> {
+        self.remove_name(caller, directory, name, found)
     }
 
     fn rename(
         &self,
         caller: &Caller,
-        from_directory: &ObjectHandle,
-        from_name: &[u8],
-        to_directory: &ObjectHandle,
-        to_name: &[u8],
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        found: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
-        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))
+        self.rename_name(caller, from, to, found)
     }
 
     fn readdir(
@@ -264,8 +271,10 @@ impl Backend for LocalBackend {
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
         let object = self.resolve(object)?;
-        if !matches!(object.file_type, FileType::RegularFile | FileType::Directory) {
-            return Ok(());
+        match object.file_type {
+            FileType::Directory => return self.commit_directory(&object),
+            FileType::RegularFile => {}
+            _ => return Ok(()),
         }
         let stat = stat_fd(&*object).map_err(vfs_error)?;
         if let Some(fd) = leases::writer_of(&stat) {
@@ -303,6 +312,16 @@ impl Backend for LocalBackend {
 }
 
 impl LocalBackend {
+    /// Puts the names in a directory on stable storage. Its descriptor stays for the next time.
+    fn commit_directory(&self, directory: &CachedObject) -> VfsResult<()> {
+        if let Some(fd) = directory.sync_fd.get() {
+            return fsync(fd).map_err(vfs_error);
+        }
+        self.act_as_server()?;
+        let fd = self.reopen(directory, OFlags::RDONLY).map_err(vfs_error)?;
+        fsync(directory.sync_fd.get_or_init(|| self.keep(fd))).map_err(vfs_error)
+    }
+
     /// Makes the open file of a descriptor that the caller has opened.
     pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
         let writer = self.identities.then(|| caller.clone());
@@ -312,7 +331,7 @@ impl LocalBackend {
     }
 
     /// Opens a regular file's data with the rights of the thread.
-    fn open_data(&self, object: &crate::cache::CachedObject, access: OpenAccess) -> VfsResult<OwnedFd> {
+    fn open_data(&self, object: &CachedObject, access: OpenAccess) -> VfsResult<OwnedFd> {
         let flags = match (access.read, access.write) {
             (true, true) => OFlags::RDWR,
             (false, true) => OFlags::WRONLY,

@@ -142,7 +142,7 @@ fn a_place_longer_than_any_path_is_still_inside() {
         assert_eq!(backend.lookup_parent(&me(), &pair[1]), Ok(pair[0]));
     }
     for at in all.iter().rev().skip(1) {
-        backend.remove(&me(), at, name.as_bytes()).unwrap();
+        backend.remove(&me(), at, name.as_bytes(), None).unwrap();
     }
 }
 
@@ -170,7 +170,7 @@ fn a_mount_point_below_the_export_does_not_exist_for_clients() {
     for name in [&b"point"[..], b"bind"] {
         assert_eq!(backend.lookup(&me(), &backend.root(), name), Err(VfsError::Noent));
         assert_eq!(backend.lookup_attributes(&me(), &backend.root(), name).err(), Some(VfsError::Noent));
-        assert!(backend.remove(&me(), &backend.root(), name).is_err());
+        assert!(backend.remove(&me(), &backend.root(), name, None).is_err());
     }
     let inner = open(&point).unwrap();
     assert_eq!(inner.lookup_parent(&me(), &inner.root()), Err(VfsError::Noent));

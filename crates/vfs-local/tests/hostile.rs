@@ -63,15 +63,15 @@ fn use_names(backend: &dyn Backend, root: &ObjectHandle) -> bool {
     }
     fair(backend.create(&me(), &found, b"folder", NewObject::Directory, &mode(0o700)));
     fair(backend.create(&me(), &found, b"link", NewObject::Symlink(b"/"), &mode(0o777)));
-    fair(backend.rename(&me(), &found, b"made", &found, b"moved"));
-    fair(backend.rename(&me(), root, b"mine", &found, b"mine"));
-    fair(backend.rename(&me(), &found, b"mine", root, b"mine"));
+    fair(backend.rename(&me(), (&found, b"made"), (&found, b"moved"), None));
+    fair(backend.rename(&me(), (root, b"mine"), (&found, b"mine"), None));
+    fair(backend.rename(&me(), (&found, b"mine"), (root, b"mine"), None));
     fair(backend.readdir(&me(), &found, 0, &mut |entry| {
         assert_ne!(entry.name, b"secret");
         std::ops::ControlFlow::Continue(())
     }));
     for name in [&b"linked"[..], b"moved", b"made", b"folder", b"link"] {
-        fair(backend.remove(&me(), &found, name));
+        fair(backend.remove(&me(), &found, name, None));
     }
     fair(backend.lookup_parent(&me(), &found));
     fair(backend.getattr(&found)).is_some_and(|found| found.file_type == FileType::Directory)
@@ -113,7 +113,7 @@ fn use_file(backend: &dyn Backend, root: &ObjectHandle) -> bool {
         Err(VfsError::Access | VfsError::Io | VfsError::Os(_))
     ));
     fair(backend.link(&me(), &found, root, b"another"));
-    fair(backend.remove(&me(), root, b"another"));
+    fair(backend.remove(&me(), root, b"another", None));
     opened.is_some()
 }
 

@@ -228,13 +228,13 @@ fn mounted_names_do_not_move_from_one_file_system_to_another() // RFC 8881 secti
     let (root, inner) = (backend.root(), walk(&backend, "inner").unwrap());
     let file = make(&backend, &inner, b"f", b"");
     let outside = make(&backend, &root, b"o", b"");
-    assert_eq!(backend.rename(&me(), &inner, b"f", &root, b"g"), Err(VfsError::Xdev));
-    assert_eq!(backend.rename(&me(), &root, b"o", &inner, b"g"), Err(VfsError::Xdev));
+    assert_eq!(backend.rename(&me(), (&inner, b"f"), (&root, b"g"), None), Err(VfsError::Xdev));
+    assert_eq!(backend.rename(&me(), (&root, b"o"), (&inner, b"g"), None), Err(VfsError::Xdev));
     assert_eq!(backend.link(&me(), &file, &root, b"g"), Err(VfsError::Xdev));
     assert_eq!(backend.link(&me(), &outside, &inner, b"g"), Err(VfsError::Xdev));
-    backend.rename(&me(), &inner, b"f", &inner, b"g").unwrap();
-    assert_eq!(backend.remove(&me(), &root, b"inner"), Err(VfsError::Access));
-    let moved = backend.rename(&me(), &root, b"inner", &root, b"elsewhere");
+    backend.rename(&me(), (&inner, b"f"), (&inner, b"g"), None).unwrap();
+    assert_eq!(backend.remove(&me(), &root, b"inner", None), Err(VfsError::Access));
+    let moved = backend.rename(&me(), (&root, b"inner"), (&root, b"elsewhere"), None);
     assert_eq!(moved, Err(VfsError::Access), "a mount stays where it is");
 }
 

@@ -6,6 +6,19 @@ use crate::{
 };
 use std::{ops::ControlFlow, sync::Arc};
 
+/// An object, and its attributes when a caller looked it up.
+pub type FoundObject = (ObjectHandle, Attributes);
+
+/// The objects of the two names of a rename when the caller looked them up. The target is `None`
+/// for a name without an object.
+#[derive(Clone, Debug)]
+pub struct RenamedObjects {
+    /// The object that is renamed.
+    pub source: FoundObject,
+    /// The object that is replaced.
+    pub target: Option<FoundObject>,
+}
+
 /// A file system as the server sees it. Names are single components of 1 to 255 bytes, never "." or
 /// "..", without "/" and NUL: the server has checked them. Symbolic links are never followed.
 ///
@@ -132,18 +145,25 @@ pub trait Backend: Send + Sync {
         name: &[u8],
     ) -> VfsResult<()>;
 
-    /// Removes a name; a directory must be empty.
-    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()>;
+    /// Removes a name; a directory must be empty. `found` is the object of the name, if the caller
+    /// has looked it up: the backend then need not do so.
+    fn remove(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        found: Option<&FoundObject>,
+    ) -> VfsResult<()>;
 
     /// Renames an entry and replaces the target as POSIX rename does. The types must agree: `Exist`
-    /// otherwise, and `Notempty` for a directory that is not empty.
+    /// otherwise, and `Notempty` for a directory that is not empty. `found` are the objects of both
+    /// names, if the caller has looked them up.
     fn rename(
         &self,
         caller: &Caller,
-        from_directory: &ObjectHandle,
-        from_name: &[u8],
-        to_directory: &ObjectHandle,
-        to_name: &[u8],
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        found: Option<&RenamedObjects>,
     ) -> VfsResult<()>;
 
     /// Calls `entry` for each entry after `cookie` (0: from the start) until it breaks or the

@@ -199,20 +199,20 @@ macro_rules! forward_backend_method {
             caller: &$crate::Caller,
             directory: &$crate::ObjectHandle,
             name: &[u8],
+            found: Option<&$crate::FoundObject>,
         ) -> $crate::VfsResult<()> {
-            self.$inner.remove(caller, directory, name)
+            self.$inner.remove(caller, directory, name, found)
         }
     };
     (rename $inner:ident) => {
         fn rename(
             &self,
             caller: &$crate::Caller,
-            from_directory: &$crate::ObjectHandle,
-            from_name: &[u8],
-            to_directory: &$crate::ObjectHandle,
-            to_name: &[u8],
+            from: (&$crate::ObjectHandle, &[u8]),
+            to: (&$crate::ObjectHandle, &[u8]),
+            found: Option<&$crate::RenamedObjects>,
         ) -> $crate::VfsResult<()> {
-            self.$inner.rename(caller, from_directory, from_name, to_directory, to_name)
+            self.$inner.rename(caller, from, to, found)
         }
     };
     (readdir $inner:ident) => {

@@ -17,7 +17,7 @@ mod types;
 
 pub use acl::{ACL_ENTRIES_MAX, ACL_EXECUTE, ACL_READ, ACL_WRITE, Acls, PosixAcl};
 pub use active_exports::Exports;
-pub use backend::Backend;
+pub use backend::{Backend, FoundObject, RenamedObjects};
 pub use error::{VfsError, VfsResult};
 pub use exports::{
     ANON_ID, Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor, Squash,

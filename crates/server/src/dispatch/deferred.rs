@@ -96,7 +96,7 @@ impl<S: WaitsFor> DeferredCall<S> {
     pub fn is_brief(&self) -> bool {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.is_brief(),
-            Stage::Init => false,
+            Stage::Init | Stage::Groups => false,
         }
     }
 

@@ -2,8 +2,8 @@
 //! section 3.3.5).
 
 use super::{Object, OpError};
+use nfs4::ChangeInfo4;
 use vfs::Attributes;
-use xdr::Encoder;
 
 /// The change attribute of a directory before an operation.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +21,11 @@ impl Change {
         Ok(Self { before: attributes.change })
     }
 
-    /// Reads the attribute after the operation and encodes change_info4. It is never atomic: other
-    /// processes may have changed the directory in between, and the operation stays done even if
-    /// this read fails.
-    pub fn after(self, directory: &Object, reply: &mut Encoder) {
+    /// Reads the attribute after the operation. It is never atomic: other processes may have changed
+    /// the directory in between, and the operation stays done even if this read fails.
+    pub fn after(self, directory: &Object) -> ChangeInfo4 {
         let after = directory.export.backend.getattr(&directory.handle);
         let after = after.map_or(self.before.wrapping_add(1), |attributes| attributes.change);
-        reply.boolean(false).u64(self.before).u64(after);
+        ChangeInfo4 { atomic: false, before: self.before, after }
     }
 }

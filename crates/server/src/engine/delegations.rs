@@ -10,7 +10,7 @@ use nfs4::{
 };
 use state::{ClientKey, HolderReply};
 use std::str::FromStr;
-use vfs::{Attributes, SetAttributes, SetTime};
+use vfs::{Attributes, FoundObject, SetAttributes, SetTime};
 
 /// The kinds of delegations that the server grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,19 +61,20 @@ impl Compound<'_> {
     }
 
     /// As [`Compound::begin_change`], for the object of a name in a directory that is held (see
-    /// [`Compound::hold_names`]). A name without an object is left to the operation itself.
+    /// [`Compound::hold_names`]). Returns the object; a name without one is left to the operation
+    /// itself.
     ///
     /// # Errors
     /// As [`Compound::begin_change`].
-    pub fn begin_change_of_name(&self, directory: &Object, name: &[u8]) -> OpResult {
-        if !self.may_be_delegated() {
-            return Ok(());
-        }
+    pub fn begin_change_of_name(&self, directory: &Object, name: &[u8]) -> OpResult<Option<FoundObject>> {
         let export = &directory.export;
-        match export.backend.lookup(&self.caller(export), &directory.handle, name) {
-            Ok(handle) => self.begin_change(&Object { export: export.clone(), handle }),
-            Err(_) => Ok(()),
+        let found = export.backend.lookup_attributes(&self.caller(export), &directory.handle, name).ok();
+        if let Some((handle, _)) = &found
+            && self.may_be_delegated()
+        {
+            self.begin_change(&Object { export: export.clone(), handle: *handle })?;
         }
+        Ok(found)
     }
 
     /// Ends all changes that the operation has begun.

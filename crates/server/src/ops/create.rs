@@ -34,7 +34,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let backend = &directory.export.backend;
     let handle = backend.create(&caller, &directory.handle, name, object, &settable.set)?;
     c.set_current(Fh::of(&directory.export, handle));
-    change.after(&directory, reply);
+    reply.value(&change.after(&directory));
     reply.value(&settable.mask);
     c.settle(&directory)
 }

@@ -29,7 +29,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.begin_change(&object)?;
     let change = Change::before(&directory)?;
     backend.link(&c.caller(&directory.export), &object.handle, &directory.handle, name)?;
-    change.after(&directory, reply);
+    reply.value(&change.after(&directory));
     drop(held);
     c.settle(&directory)
 }

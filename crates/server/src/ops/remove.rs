@@ -16,10 +16,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
     let held = c.hold_names(&[&directory])?;
-    c.begin_change_of_name(&directory, name)?;
+    let found = c.begin_change_of_name(&directory, name)?;
     let change = Change::before(&directory)?;
-    directory.export.backend.remove(&c.caller(&directory.export), &directory.handle, name)?;
-    change.after(&directory, reply);
+    let backend = &directory.export.backend;
+    backend.remove(&c.caller(&directory.export), &directory.handle, name, found.as_ref())?;
+    reply.value(&change.after(&directory));
     drop(held);
     c.settle(&directory)
 }

@@ -2,6 +2,7 @@
 
 use crate::engine::{Change, Compound, Fh, OpResult, names};
 use nfs4::Nfsstat4;
+use vfs::RenamedObjects;
 use xdr::{Decoder, Encoder};
 
 /// Moves a name from the saved directory to the current one.
@@ -23,13 +24,15 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         return Err(Nfsstat4::NFS4ERR_XDEV.into());
     }
     let held = c.hold_names(&[&from, &to])?;
-    c.begin_change_of_name(&from, from_name)?;
-    c.begin_change_of_name(&to, to_name)?;
-    let (from_change, to_change) = (Change::before(&from)?, Change::before(&to)?);
-    let caller = c.caller(&to.export);
-    to.export.backend.rename(&caller, &from.handle, from_name, &to.handle, to_name)?;
-    from_change.after(&from, reply);
-    to_change.after(&to, reply);
+    let source = c.begin_change_of_name(&from, from_name)?;
+    let target = c.begin_change_of_name(&to, to_name)?;
+    let found = source.map(|source| RenamedObjects { source, target });
+    let from_change = Change::before(&from)?;
+    let to_change = if to.handle == from.handle { None } else { Some(Change::before(&to)?) };
+    let names = ((&from.handle, from_name), (&to.handle, to_name));
+    to.export.backend.rename(&c.caller(&to.export), names.0, names.1, found.as_ref())?;
+    let from_info = from_change.after(&from);
+    reply.value(&from_info).value(&to_change.map_or(from_info, |change| change.after(&to)));
     drop(held);
     // The new name first: a crash in between may leave both names, but never neither.
     c.settle(&to)?;

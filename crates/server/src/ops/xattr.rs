@@ -43,7 +43,7 @@ pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.begin_change(&object)?;
     let change = Change::before(&object)?;
     object.export.backend.set_xattr(&caller, &object.handle, name, &args.sxa_value, how)?;
-    change.after(&object, reply);
+    reply.value(&change.after(&object));
     c.settle(&object)
 }
 
@@ -90,7 +90,7 @@ pub fn remove(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
     c.begin_change(&object)?;
     let change = Change::before(&object)?;
     object.export.backend.remove_xattr(&caller, &object.handle, name)?;
-    change.after(&object, reply);
+    reply.value(&change.after(&object));
     c.settle(&object)
 }
 

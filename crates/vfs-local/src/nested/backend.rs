@@ -7,8 +7,9 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle,
-    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Identity, NewObject,
+    ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes, VfsError,
+    VfsResult, XattrHow,
 };
 
 /// Runs an operation on the file system of an object.
@@ -261,22 +262,31 @@ impl Backend for NestedBackend {
         }
     }
 
-    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        on!(self, directory, backend => backend.remove(caller, directory, name))
+    fn remove(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        found: Option<&FoundObject>,
+    ) -> VfsResult<()> {
+        match self.whose(directory)? {
+            Whose::Outer => self.outer.remove(caller, directory, name, found),
+            // The handle that the caller has found is not the submount's own.
+            Whose::Submount(inner, own) => inner.backend.remove(caller, &own, name, None),
+        }
     }
 
     fn rename(
         &self,
         caller: &Caller,
-        from_directory: &ObjectHandle,
-        from_name: &[u8],
-        to_directory: &ObjectHandle,
-        to_name: &[u8],
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        found: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
-        match self.whose_both(from_directory, to_directory)? {
-            (Whose::Outer, _) => self.outer.rename(caller, from_directory, from_name, to_directory, to_name),
-            (Whose::Submount(inner, from), to) => {
-                inner.backend.rename(caller, &from, from_name, &to, to_name)
+        match self.whose_both(from.0, to.0)? {
+            (Whose::Outer, _) => self.outer.rename(caller, from, to, found),
+            (Whose::Submount(inner, own), own_to) => {
+                inner.backend.rename(caller, (&own, from.1), (&own_to, to.1), None)
             }
         }
     }

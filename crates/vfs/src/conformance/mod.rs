@@ -116,12 +116,12 @@ impl Fixture {
 
     /// Renames as the owner.
     pub fn rename(&self, from: (&ObjectHandle, &str), to: (&ObjectHandle, &str)) -> VfsResult<()> {
-        self.backend.rename(&self.owner, from.0, from.1.as_bytes(), to.0, to.1.as_bytes())
+        self.backend.rename(&self.owner, (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), None)
     }
 
     /// Removes as the owner.
     pub fn remove(&self, directory: &ObjectHandle, name: &str) -> VfsResult<()> {
-        self.backend.remove(&self.owner, directory, name.as_bytes())
+        self.backend.remove(&self.owner, directory, name.as_bytes(), None)
     }
 
     /// Lists a directory as the owner, in one go: cookie, name, fileid.

@@ -136,7 +136,7 @@ pub fn creating_and_removing_need_write_on_the_directory(t: &Fixture) {
             assert_refused(t.backend.create(&bob, &directory, b"x", kind, &mode(0o644)));
         }
         assert_refused(t.backend.link(&bob, &file, &directory, b"x"));
-        assert_refused(t.backend.remove(&bob, &directory, b"file"));
+        assert_refused(t.backend.remove(&bob, &directory, b"file", None));
         assert_eq!(t.list(&directory).len(), 1);
     }
 }
@@ -149,9 +149,9 @@ pub fn a_sticky_directory_keeps_others_from_removing(t: &Fixture) {
         for name in ["one", "two"] {
             t.file_of(&user(ALICE), &directory, name, 0o666);
         }
-        assert_refused(t.backend.remove(&user(BOB), &directory, b"one"));
-        t.backend.remove(&user(ALICE), &directory, b"one").unwrap();
-        t.backend.remove(&Caller::root(), &directory, b"two").unwrap();
+        assert_refused(t.backend.remove(&user(BOB), &directory, b"one", None));
+        t.backend.remove(&user(ALICE), &directory, b"one", None).unwrap();
+        t.backend.remove(&Caller::root(), &directory, b"two", None).unwrap();
     }
 }
 

@@ -123,9 +123,9 @@ pub fn renaming_needs_write_on_both_directories(t: &Fixture) {
     let closed = t.directory(&t.root(), "closed");
     t.file(&closed, "theirs");
     t.file_of(&caller, &open, "mine", 0o644);
-    assert_refused(t.backend.rename(&caller, &open, b"mine", &closed, b"x"));
-    assert_refused(t.backend.rename(&caller, &closed, b"theirs", &open, b"x"));
-    t.backend.rename(&caller, &open, b"mine", &open, b"x").unwrap();
+    assert_refused(t.backend.rename(&caller, (&open, b"mine"), (&closed, b"x"), None));
+    assert_refused(t.backend.rename(&caller, (&closed, b"theirs"), (&open, b"x"), None));
+    t.backend.rename(&caller, (&open, b"mine"), (&open, b"x"), None).unwrap();
 }
 
 /// Neither taken away nor replaced.
@@ -138,9 +138,9 @@ pub fn a_sticky_directory_keeps_others_from_renaming(t: &Fixture) {
     t.set(&tmp, &mode(0o1777)).unwrap();
     t.file_of(&alice, &tmp, "alice", 0o666);
     t.file_of(&bob, &tmp, "bob", 0o666);
-    assert_refused(t.backend.rename(&bob, &tmp, b"alice", &tmp, b"x"));
-    assert_refused(t.backend.rename(&bob, &tmp, b"bob", &tmp, b"alice"));
-    t.backend.rename(&alice, &tmp, b"alice", &tmp, b"x").unwrap();
+    assert_refused(t.backend.rename(&bob, (&tmp, b"alice"), (&tmp, b"x"), None));
+    assert_refused(t.backend.rename(&bob, (&tmp, b"bob"), (&tmp, b"alice"), None));
+    t.backend.rename(&alice, (&tmp, b"alice"), (&tmp, b"x"), None).unwrap();
 }
 
 /// Its ".." would change, which is a write to it.
@@ -154,7 +154,7 @@ pub fn a_directory_of_others_does_not_move_between_parents(t: &Fixture) {
     t.set(&shared, &mode(0o777)).unwrap();
     t.set(&other, &mode(0o777)).unwrap();
     t.directory_of(&alice, &shared, "d", 0o755);
-    assert_refused(t.backend.rename(&bob, &shared, b"d", &other, b"d"));
-    t.backend.rename(&bob, &shared, b"d", &shared, b"e").unwrap();
-    t.backend.rename(&alice, &shared, b"e", &other, b"d").unwrap();
+    assert_refused(t.backend.rename(&bob, (&shared, b"d"), (&other, b"d"), None));
+    t.backend.rename(&bob, (&shared, b"d"), (&shared, b"e"), None).unwrap();
+    t.backend.rename(&alice, (&shared, b"e"), (&other, b"d"), None).unwrap();
 }

@@ -16,8 +16,9 @@ mod tests;
 mod xattrs;
 
 use crate::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle,
-    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Identity, NewObject,
+    ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes, Timestamp,
+    VfsError, VfsResult, XattrHow,
 };
 use budget::MemoryBudget;
 use directory::Directory;
@@ -319,19 +320,24 @@ impl Backend for MemoryBackend {
         self.add_link(caller, object, directory, name)
     }
 
-    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+    fn remove(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        _: Option<&FoundObject>,
+    ) -> VfsResult<()> {
         self.remove_name(caller, directory, name)
     }
 
     fn rename(
         &self,
         caller: &Caller,
-        from_directory: &ObjectHandle,
-        from_name: &[u8],
-        to_directory: &ObjectHandle,
-        to_name: &[u8],
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        _: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
-        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))
+        self.rename_name(caller, from, to)
     }
 
     fn readdir(
