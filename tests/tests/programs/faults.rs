@@ -3,8 +3,10 @@
 
 use client::{CallOptions, Filesystem, OpenHow, Options, Security, write_result};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, pattern, status};
+use nfs4::Createtype4;
 use nfs4::Nfsstat4::*;
 use nfs4::StableHow4::FILE_SYNC4;
+use nfs4::attributes::{AttributeValues, SETTABLE, fattr4};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -153,6 +155,49 @@ fn a_file_system_that_hangs_holds_up_no_other() {
                 assert_eq!(write_result(&reply).expect("it was written").count, 4096);
             }
             assert!(files.read_all(file).expect("it is there").chunks(4096).all(|chunk| chunk == data));
+        }
+    });
+}
+
+#[test]
+fn changes_of_names_on_a_file_system_that_hangs_hold_up_no_other() {
+    in_own_mounts(|| {
+        let folder = empty_folder();
+        let mut hanging = Disk::ext4(folder.path(), "hanging", 32 << 20);
+        let other = Disk::ext4(folder.path(), "other", 32 << 20);
+        let server = serve(folder.path(), &hanging, &other);
+        let mut clients: Vec<_> = (0..6).map(|_| mount(&server, "/hanging")).collect();
+        let mut others: Vec<_> = (0..4).map(|_| mount(&server, "/other")).collect();
+        let (directory, _) = clients[0].client().lookup_path("/hanging").expect("it is exported");
+        hanging.freeze();
+        for (number, files) in clients.iter_mut().enumerate() {
+            let mut compound = files.client().compound();
+            let mode = AttributeValues { mode: Some(0o755), ..AttributeValues::default() };
+            let attributes = fattr4(&SETTABLE, &mode);
+            compound.putfh(&directory).create(
+                Createtype4::NF4DIR,
+                format!("folder{number}").as_bytes(),
+                attributes,
+            );
+            files.client().submit(compound).expect("room");
+            files.client().flush().expect("the server is there");
+        }
+        let end = Instant::now() + Duration::from_secs(60);
+        while server.counter("away") < clients.len() as u64 {
+            assert!(Instant::now() < end, "only {} calls wait", server.counter("away"));
+        }
+        others.iter_mut().for_each(goes_on);
+        assert!(server.counter("relieved") > 0, "no change began on a shard");
+        assert_eq!(server.counter("away"), clients.len() as u64, "nothing that hangs was answered");
+        hanging.thaw();
+        for files in &mut clients {
+            let mut done = Vec::new();
+            while files.client().outstanding() > 0 {
+                files.client().poll(Duration::from_secs(20), &mut done).expect("it goes on");
+            }
+            for completion in done.drain(..) {
+                completion.result.expect("every call has a reply").check().expect("it was made");
+            }
         }
     });
 }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Counters of the network layer for events of connections and shards.
-const CONNECTION_EVENTS: [&str; 7] =
-    ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "panics"];
+const CONNECTION_EVENTS: [&str; 8] =
+    ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "relieved", "panics"];
 
 /// Starts answering.
 ///
