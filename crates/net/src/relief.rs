@@ -13,11 +13,11 @@ use std::time::Duration;
 /// Interval of the checks. A blocked shard is relieved after one to two of them.
 const RELIEF_INTERVAL: Duration = Duration::from_millis(1);
 /// Checks without any step after which the relief thread sleeps until the next step.
-const IDLE_CHECKS_MAX: u32 = 100;
+const IDLE_CHECKS: u32 = 100;
 
 /// The place where a shard leaves its state while its thread runs a step.
 #[derive(Debug)]
-pub(crate) struct Seat<T>(Mutex<Occupancy<T>>);
+pub(crate) struct ReliefSeat<T>(Mutex<Occupancy<T>>);
 
 #[derive(Debug)]
 struct Occupancy<T> {
@@ -26,7 +26,7 @@ struct Occupancy<T> {
     turn: u64,
 }
 
-impl<T> Seat<T> {
+impl<T> ReliefSeat<T> {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Occupancy { state: None, turn: 0 }))
     }
@@ -94,7 +94,7 @@ impl Relief {
     /// Starts the thread. It calls `relieve` with the index and the state of each shard that
     /// blocks. `relieve` returns the state if no thread can continue; it is tried again.
     pub(crate) fn start<T: Send + 'static>(
-        seats: Vec<Arc<Seat<T>>>,
+        seats: Vec<Arc<ReliefSeat<T>>>,
         bell: Arc<ReliefBell>,
         relieve: impl Fn(usize, T) -> Result<(), T> + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -118,12 +118,12 @@ impl Drop for Relief {
     }
 }
 
-fn watch<T>(seats: &[Arc<Seat<T>>], bell: &ReliefBell, relieve: impl Fn(usize, T) -> Result<(), T>) {
+fn watch<T>(seats: &[Arc<ReliefSeat<T>>], bell: &ReliefBell, relieve: impl Fn(usize, T) -> Result<(), T>) {
     let mut seen = vec![0; seats.len()];
     let mut idle = 0;
     while !bell.stop.load(Ordering::Relaxed) {
         idle = if check(seats, &mut seen, &relieve) { 0 } else { idle + 1 };
-        if idle < IDLE_CHECKS_MAX {
+        if idle < IDLE_CHECKS {
             thread::sleep(RELIEF_INTERVAL);
             continue;
         }
@@ -139,7 +139,11 @@ fn watch<T>(seats: &[Arc<Seat<T>>], bell: &ReliefBell, relieve: impl Fn(usize, T
 
 /// Relieves each shard that is in the same turn as at the last check. Returns whether any shard
 /// has run a step since.
-fn check<T>(seats: &[Arc<Seat<T>>], seen: &mut [u64], relieve: &impl Fn(usize, T) -> Result<(), T>) -> bool {
+fn check<T>(
+    seats: &[Arc<ReliefSeat<T>>],
+    seen: &mut [u64],
+    relieve: &impl Fn(usize, T) -> Result<(), T>,
+) -> bool {
     let mut active = false;
     for (index, (seat, seen)) in seats.iter().zip(seen).enumerate() {
         let turn = seat.turn();
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_state_is_taken_once_per_turn() {
-        let seat = Seat::new();
+        let seat = ReliefSeat::new();
         let first = seat.leave("state");
         assert_eq!(seat.take(first), Some("state"));
         assert_eq!(seat.take(first), None);
@@ -173,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_step_that_blocks_is_relieved_and_a_brief_one_is_not() {
-        let seats: Vec<_> = (0..2).map(|_| Arc::new(Seat::new())).collect();
+        let seats: Vec<_> = (0..2).map(|_| Arc::new(ReliefSeat::new())).collect();
         let bell = Arc::new(ReliefBell::default());
         let (sender, receiver) = channel();
         let refused = AtomicBool::new(false);
@@ -196,7 +200,7 @@ mod tests {
             bell.ring();
             assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok((1, "blocked")));
             assert_eq!(seats[1].take(turn), None);
-            thread::sleep(RELIEF_INTERVAL * (IDLE_CHECKS_MAX + 50));
+            thread::sleep(RELIEF_INTERVAL * (IDLE_CHECKS + 50));
         }
         drop(relief);
         assert!(receiver.try_recv().is_err());

@@ -88,7 +88,8 @@ pub trait Service: Send + Sync + 'static {
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     );
 
-    /// Moves the steps that the last tick has left for the shard's own thread to the end of `steps`.
+    /// Moves the steps that the last tick has left for the shard's own thread to the end of
+    /// `steps`.
     fn take_steps(&self, shard: &mut Self::Shard, steps: &mut VecDeque<Self::Step>);
 
     /// Returns whether a step is brief enough for the thread of a shard.

@@ -9,7 +9,7 @@ use crate::driver::Ready;
 use crate::interactive::InteractiveLane;
 use crate::ledger::{ConnectionAccount, Ledger};
 use crate::mailbox::Mailbox;
-use crate::relief::{ReliefBell, Seat};
+use crate::relief::{ReliefBell, ReliefSeat};
 use crate::sockets::Sockets;
 use crate::strangers::{SLICE, STEPS_MAX};
 use crate::{CompletionEvent, CompletionSender, Limits, Reply, Request, Service, Stats};
@@ -39,7 +39,7 @@ pub(crate) struct ShardHandle<S: Service> {
 }
 
 /// The place of a shard while its thread runs a step.
-pub(crate) type ShardSeat<S> = Arc<Seat<Box<Shard<S>>>>;
+pub(crate) type ShardSeat<S> = Arc<ReliefSeat<Box<Shard<S>>>>;
 
 impl<S: Service> ShardHandle<S> {
     /// Returns the mailbox, through which other threads reach the shard.
@@ -166,7 +166,7 @@ impl<S: Service> Shard<S> {
             late,
             interactive,
             steps: VecDeque::new(),
-            seat: Arc::new(Seat::new()),
+            seat: Arc::new(ReliefSeat::new()),
             bell: parts.bell.clone(),
             next_sweep: Instant::now() + SWEEP_INTERVAL,
             activity,
@@ -247,8 +247,7 @@ impl<S: Service> Shard<S> {
         Some(shard)
     }
 
-    /// Moves the steps of the last ticks to the waiting ones. Those that would wait behind too many
-    /// run on other threads.
+    /// Moves the steps of the last ticks to the waiting ones, and the excess to other threads.
     fn collect_steps(&mut self) {
         self.steps.append(&mut self.interactive.steps);
         while self.steps.len() > STEPS_WAITING_MAX {

@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The longest average of a lane whose steps are brief.
-const AVERAGE_MAX: Duration = Duration::from_micros(300);
+const BRIEF_AVERAGE: Duration = Duration::from_micros(300);
 /// The longest time for which a brief step may have run. A shard whose step takes longer is
 /// relieved.
-const RUNNING_MAX: Duration = Duration::from_millis(1);
+const BRIEF_TIME: Duration = Duration::from_millis(1);
 /// The time for which the steps of a slow lane go to the pools.
 const SLOW_TIME: Duration = Duration::from_millis(100);
 /// The weight of the last step in the average, as one part in so many.
@@ -35,8 +35,7 @@ impl LaneTimes {
     /// Returns whether the steps of a lane have been brief lately, and none hangs.
     pub(crate) fn is_brief(&self, lane: u32, now: Duration) -> bool {
         self.lock().get(&lane).is_none_or(|time| {
-            now >= time.slow_until
-                && time.running.iter().all(|began| now.saturating_sub(*began) < RUNNING_MAX)
+            now >= time.slow_until && time.running.iter().all(|began| now.saturating_sub(*began) < BRIEF_TIME)
         })
     }
 
@@ -54,9 +53,9 @@ impl LaneTimes {
         }
         let taken = now.saturating_sub(began);
         time.average = (time.average * (WEIGHT - 1) + taken) / WEIGHT;
-        if time.average > AVERAGE_MAX {
+        if time.average > BRIEF_AVERAGE {
             time.slow_until = now + SLOW_TIME;
-            time.average = AVERAGE_MAX / 2;
+            time.average = BRIEF_AVERAGE / 2;
         }
     }
 }

@@ -1,10 +1,9 @@
 //! The runtime: builds a server and decides where its calls run.
 //!
 //! [`Builder`] wires a server from its parts. A shard runs calls until one would wait.
-//! [`NfsService`] defers such a call: brief ones to the end of the tick, others to a pool, or until a
-//! client answers a callback.
-//! Calls that changed names wait for stable storage in groups. An [`Executor`] runs the pools:
-//! [`Threads`] in the program, [`Deterministic`] in the simulator.
+//! [`NfsService`] defers such a call: brief ones to the end of the tick, others to a pool, or until
+//! a client answers a callback. Calls that changed names wait for stable storage in groups. An
+//! [`Executor`] runs the pools: [`Threads`] in the program, [`Deterministic`] in the simulator.
 
 mod builder;
 mod executor;

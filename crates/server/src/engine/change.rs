@@ -21,8 +21,8 @@ impl Change {
         Ok(Self { before: attributes.change })
     }
 
-    /// Reads the attribute after the operation. It is never atomic: other processes may have changed
-    /// the directory in between, and the operation stays done even if this read fails.
+    /// Reads the attribute after the operation. It is never atomic: other processes may have
+    /// changed the directory in between, and the operation stays done even if this read fails.
     pub fn after(self, directory: &Object) -> ChangeInfo4 {
         let after = directory.export.backend.getattr(&directory.handle);
         let after = after.map_or(self.before.wrapping_add(1), |attributes| attributes.change);
