@@ -2,10 +2,9 @@
 
 use super::cores::Cores;
 use super::kerberos_site::{ANSWER_MAX, KerberosSite};
-use super::output::{BenchOutput, Floor};
-use super::{RunEnd, stopped};
+use super::output::{BenchOutput, Figure, Floor};
+use super::stopped;
 use anyhow::{Context, bail, ensure};
-use bench::measuring::Interval;
 use bench::{ServerProcess, cpu};
 use client::{Head, Protection, RawConnection};
 use gss::{Acceptor, Initiator, Step};
@@ -47,7 +46,7 @@ struct ContextRound {
 ///
 /// # Errors
 /// When realm, library or server do not work.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let cores = Cores::choose()?;
     output.note(&format!(
         "{}; {CONNECTIONS} connections with {IN_FLIGHT} RPCSEC_GSS_INIT calls in flight on each; library: gss::Acceptor in a loop on the server's core",
@@ -55,13 +54,9 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     ));
     output
         .note(&format!("median [interval] of {ROUNDS} interleaved rounds of {:.0} s", LENGTH.as_secs_f64()));
-    println!("\n{:46} {:>8}", "", "a second");
-    for enctype in [RealmEnctype::Aes256Sha1, RealmEnctype::Aes256Sha2] {
-        if let RunEnd::Interrupted = one(output, stop, cores, enctype)? {
-            return Ok(RunEnd::Interrupted);
-        }
-    }
-    Ok(RunEnd::Complete)
+    println!();
+    let mut enctypes = [RealmEnctype::Aes256Sha1, RealmEnctype::Aes256Sha2].into_iter();
+    enctypes.try_for_each(|enctype| one(output, stop, cores, enctype))
 }
 
 fn one(
@@ -69,7 +64,7 @@ fn one(
     stop: &AtomicBool,
     cores: Cores,
     enctype: RealmEnctype,
-) -> anyhow::Result<RunEnd> {
+) -> anyhow::Result<()> {
     let site = KerberosSite::start(Enctypes::only(enctype))?;
     let tokens = tokens(&site)?;
     let acceptor = Acceptor::from_keytab(&site.realm().server_keytab())?;
@@ -87,29 +82,19 @@ fn one(
             accept(&acceptor, &tokens, LENGTH)
         })?);
         if stopped(stop) {
-            return Ok(RunEnd::Interrupted);
+            return Ok(());
         }
     }
-    let number = enctype.number();
-    show(output, &format!("enctype {number}, the program"), &program, Some(FLOOR));
-    show(output, &format!("enctype {number}, MIT's library alone"), &library, None);
-    Ok(RunEnd::Complete)
-}
-
-fn show(output: &mut BenchOutput, name: &str, rounds: &[ContextRound], floor: Option<Floor>) {
-    let rate = Interval::of(rounds.iter().map(|round| round.contexts as f64 / round.seconds));
-    let cpu = Interval::of(rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64));
-    let (Some(rate), Some(cpu)) = (rate, cpu) else { return };
-    println!(
-        "{name:46} {:8.0} [{:.0} to {:.0}]   {:6.1} µs of processor each   {}",
-        rate.median,
-        rate.low,
-        rate.high,
-        cpu.median,
-        floor.map(|floor| floor.verdict(rate.median)).unwrap_or_default(),
-    );
-    output.interval(name, "1/s", rate, floor);
-    output.interval(&format!("{name}, processor time"), "µs", cpu, None);
+    for (what, rounds, floor) in
+        [("the program", &program, Some(FLOOR)), ("MIT's library alone", &library, None)]
+    {
+        let name = format!("enctype {}, {what}", enctype.number());
+        let rate = rounds.iter().map(|round| round.contexts as f64 / round.seconds);
+        let cpu = rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64);
+        let cpu = Figure::of("processor", format!("{name}, processor time"), "µs", cpu);
+        output.line(&name, [Figure::of("rate", &name, "1/s", rate).floor(floor), cpu.brief()]);
+    }
+    Ok(())
 }
 
 fn tokens(site: &KerberosSite) -> anyhow::Result<Vec<Vec<u8>>> {
@@ -188,14 +173,14 @@ impl InitLoad {
         let connection = self.connections.get_mut(at).context("no connection")?;
         for _ in 0..IN_FLIGHT {
             let reply = connection.receive_record(ANSWER_MAX)?.context("the server does not answer")?;
-            check(&reply)?;
+            init_result(&reply)?;
         }
         Ok(IN_FLIGHT as u64)
     }
 }
 
 /// The marked record of an INIT call (RFC 2203 section 5.2.2).
-fn init_call(xid: u32, token: &[u8]) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn init_call(xid: u32, token: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut body = Encoder::new();
     let (procedure, service) = (RpcGssProcT::RPCSEC_GSS_INIT, RpcGssServiceT::rpc_gss_svc_privacy);
     GssCredential { procedure, sequence: 0, service, handle: &[] }.encode(&mut body);
@@ -206,8 +191,8 @@ fn init_call(xid: u32, token: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(Head::nfs(xid, NFSPROC4_NULL, protection).record(arguments.as_slice())?)
 }
 
-/// Every reply must bring a context.
-fn check(reply: &[u8]) -> anyhow::Result<()> {
+/// Returns the result of an INIT call; every reply must bring a context.
+pub(crate) fn init_result(reply: &[u8]) -> anyhow::Result<InitRes<'_>> {
     let ReplyHeader::Accepted { status: Accepted::Success, results_at, .. } = ReplyHeader::parse(reply)?
     else {
         bail!("an INIT was refused")
@@ -215,5 +200,5 @@ fn check(reply: &[u8]) -> anyhow::Result<()> {
     let result = InitRes::decode(&mut Decoder::new(reply.get(results_at..).unwrap_or_default()))?;
     ensure!(result.gss_major == GSS_S_COMPLETE, "an INIT failed: major {:#x}", result.gss_major);
     ensure!(!result.handle.is_empty(), "a context without handle");
-    Ok(())
+    Ok(result)
 }

@@ -1,7 +1,8 @@
 //! A slow disk: ext4 on a loop device that the kernel holds back (blk-throttle); and a fast one, in
 //! memory.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use bench::mounted::tools::fed;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -158,9 +159,5 @@ impl Drop for SlowDisk {
 }
 
 fn run(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(program).args(arguments).output().with_context(|| program.to_owned())?;
-    if !output.status.success() {
-        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    Ok(fed(Command::new(program).args(arguments), "")?.trim().to_owned())
 }

@@ -5,10 +5,9 @@
 //! benchmark therefore compares only the servers' processor time.
 
 use super::ganesha;
-use super::output::{BenchOutput, Floor};
-use super::{RunEnd, stopped};
+use super::output::{BenchOutput, Figure, Floor};
+use super::{Skipped, stopped};
 use anyhow::Context;
-use bench::measuring::Interval;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -40,11 +39,7 @@ type LabFigures = BTreeMap<String, Vec<f64>>;
 ///
 /// # Errors
 /// When the lab does not start, or the project's own server fails in it.
-pub(crate) fn run(
-    arguments: &Arguments,
-    output: &mut BenchOutput,
-    stop: &AtomicBool,
-) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let peer = ganesha::Package::find(arguments.ganesha);
     let name = peer.as_ref().map_or("ganesha".to_owned(), ganesha::Package::name);
     // Both servers export the same.
@@ -65,14 +60,14 @@ pub(crate) fn run(
     for _ in 0..ROUNDS {
         for (server, figures) in servers.iter().zip(&mut figures) {
             if stopped(stop) {
-                return Ok(RunEnd::Interrupted);
+                return Ok(());
             }
             if peer_failed && *server != "orthrus" {
                 continue;
             }
             if let Some(reason) = round(server, lies_on, figures, stop)? {
                 if *server == "orthrus" {
-                    return Ok(RunEnd::Skipped(reason));
+                    anyhow::bail!(Skipped(reason));
                 }
                 output.note(&format!("{server}: {reason}; it is left out from here on"));
                 peer_failed = true;
@@ -80,7 +75,7 @@ pub(crate) fn run(
         }
     }
     report(output, &name, &figures);
-    Ok(RunEnd::Complete)
+    Ok(())
 }
 
 /// Runs the job once with a server; returns the reason if this machine cannot.
@@ -150,21 +145,18 @@ fn figure(line: &str) -> Option<(String, f64)> {
 }
 
 fn report(output: &mut BenchOutput, name: &str, [own, peer]: &[LabFigures; 2]) {
-    println!("\n{:20} {:>22} {:>22}   ratio", "", "orthrus", name);
+    println!();
     for (row, values) in own {
         let unit = if row.contains("seq") { "s/GB" } else { "us" };
-        let Some(ours) = Interval::of(values.iter().copied()) else { continue };
-        output.interval(&format!("{row}, orthrus"), unit, ours, None);
-        let theirs = peer.get(row).and_then(|values| Interval::of(values.iter().copied()));
-        let mut line = format!("{row:20} {:>22}", show(&ours, unit));
-        if let Some(theirs) = theirs {
-            output.interval(&format!("{row}, {name}"), unit, theirs, None);
-            let (ratio, floor) = (ours.median / theirs.median, floor(row));
-            output.figure(&format!("{row}, ratio"), "ratio", ratio, floor);
-            line += &format!(" {:>22}   {ratio:.3}", show(&theirs, unit));
-            line += &floor.map(|floor| format!("  {}", floor.verdict(ratio))).unwrap_or_default();
-        }
-        println!("{line}");
+        let figure = |label, server: &str, values: &[f64]| {
+            Figure::of(label, format!("{row}, {server}"), unit, values.iter().copied())
+        };
+        let ours = figure("orthrus", "orthrus", values);
+        let theirs = figure("peer", name, peer.get(row).map(Vec::as_slice).unwrap_or_default());
+        let ratio = ours.median().zip(theirs.median()).map(|(ours, theirs)| ours / theirs);
+        let ratio =
+            ratio.map(|ratio| Figure::once("ratio", format!("{row}, ratio"), "", ratio).floor(floor(row)));
+        output.line(row, [ours, theirs].into_iter().chain(ratio));
     }
 }
 
@@ -175,10 +167,6 @@ fn floor(row: &str) -> Option<Floor> {
         "krb5p-seqread" => Some(Floor::AtMost(0.1)),
         _ => None,
     }
-}
-
-fn show(spread: &Interval, unit: &str) -> String {
-    format!("{:.2} [{:.2}-{:.2}] {unit}", spread.median, spread.low, spread.high)
 }
 
 #[cfg(test)]

@@ -65,25 +65,27 @@ pub(crate) struct LoadTarget<'a> {
 }
 
 impl LoadTarget<'_> {
-    /// How to connect with a flavor: one connection, 64 slots.
-    ///
-    /// # Errors
-    /// None that can happen: both names of a flavor are the same.
-    pub(crate) fn options(&self, flavor: Flavor) -> anyhow::Result<client::Options> {
-        let flavor: client::Flavor = flavor.name().parse().map_err(anyhow::Error::msg)?;
-        Ok(self.site.options(self.address, flavor))
-    }
-
-    /// Makes a session, a folder in `export`, and a file full of its pattern in it.
+    /// Makes a session over one connection, with 64 slots, a folder in `export`, and a file full of
+    /// its pattern in it.
     ///
     /// # Errors
     /// When the server does not do all of that.
-    pub(crate) fn mount(
+    pub(crate) fn mount(&self, export: &str, flavor: Flavor) -> anyhow::Result<ExportMount> {
+        self.mount_with(export, flavor, 64)
+    }
+
+    /// As [`LoadTarget::mount`], with another number of slots.
+    ///
+    /// # Errors
+    /// As [`LoadTarget::mount`].
+    pub(crate) fn mount_with(
         &self,
         export: &str,
         flavor: Flavor,
-        options: client::Options,
+        slots_max: u32,
     ) -> anyhow::Result<ExportMount> {
+        let mut options = self.site.options(self.address, flavor);
+        options.slots_max = slots_max;
         let folder = format!("bench-{}-{}", flavor.name(), unique());
         let mut mount = ExportMount::connect(options, export, &folder)?;
         mount.prepare()?;

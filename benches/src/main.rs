@@ -2,6 +2,7 @@
 //!
 //! A missed floor is printed and does not fail the command.
 
+mod busy;
 mod contexts;
 mod cores;
 mod disk;
@@ -27,6 +28,7 @@ mod test_bed;
 use anyhow::Context;
 use clap::Parser;
 use output::BenchOutput;
+use realm::RealmError;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,15 +87,20 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// The end of a benchmark.
-enum RunEnd {
-    /// All of it was run.
-    Complete,
-    /// A signal came; the output has the results so far.
-    Interrupted,
-    /// It cannot be run here, and why.
-    Skipped(String),
+/// The reason why a benchmark cannot be run here.
+#[derive(Debug)]
+struct Skipped(String);
+
+impl std::fmt::Display for Skipped {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
 }
+
+impl std::error::Error for Skipped {}
+
+/// A benchmark with its arguments. After a signal it returns with the results so far.
+type Run<'a> = Box<dyn FnOnce(&mut BenchOutput, &AtomicBool) -> anyhow::Result<()> + 'a>;
 
 fn main() -> ExitCode {
     match run(&CommandLine::parse().command) {
@@ -119,59 +126,40 @@ fn run(command: &Command) -> anyhow::Result<()> {
         steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
     }
     let stop = steps::stop_flag()?;
-    let (name, arguments) = match command {
-        Command::Peers(arguments) => ("peers", &arguments.output),
-        Command::Linux(arguments) => ("linux", &arguments.output),
-        Command::Contexts(arguments) => ("contexts", arguments),
-        Command::Krb5(arguments) => ("krb5", &arguments.output),
-        Command::Memory(arguments) => ("memory", arguments),
-        Command::Path(arguments) => ("path", &arguments.output),
-        Command::Shards(arguments) => ("shards", arguments),
-        Command::Nconnect(arguments) => ("nconnect", arguments),
-        Command::Fairness(arguments) => ("fairness", arguments),
-        Command::Rsize(arguments) => ("rsize", arguments),
-        Command::SlowDisk(arguments) => ("slow-disk", arguments),
-        Command::Names(arguments) => ("names", arguments),
+    let (name, arguments, run): (_, _, Run<'_>) = match command {
+        Command::Peers(peers) => ("peers", &peers.output, Box::new(|to, stop| peers::run(peers, to, stop))),
+        Command::Linux(linux) => ("linux", &linux.output, Box::new(|to, stop| linux::run(linux, to, stop))),
+        Command::Contexts(arguments) => ("contexts", arguments, Box::new(contexts::run)),
+        Command::Krb5(krb5) => ("krb5", &krb5.output, Box::new(|to, stop| krb5::run(krb5, to, stop))),
+        Command::Memory(arguments) => ("memory", arguments, Box::new(memory::run)),
+        Command::Path(path) => ("path", &path.output, Box::new(|to, stop| path::run(path, to, stop))),
+        Command::Shards(arguments) => ("shards", arguments, Box::new(shards::run)),
+        Command::Nconnect(arguments) => ("nconnect", arguments, Box::new(nconnect::run)),
+        Command::Fairness(arguments) => ("fairness", arguments, Box::new(fairness::run)),
+        Command::Rsize(arguments) => ("rsize", arguments, Box::new(rsize::run)),
+        Command::SlowDisk(arguments) => ("slow-disk", arguments, Box::new(slow_disk::run)),
+        Command::Names(arguments) => ("names", arguments, Box::new(names::run)),
         // The program itself writes their reports.
         Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),
     };
     let mut output = BenchOutput::new(name);
-    let end = match command {
-        Command::Peers(arguments) => peers::run(arguments, &mut output, &stop),
-        Command::Linux(arguments) => linux::run(arguments, &mut output, &stop),
-        Command::Contexts(_) => contexts::run(&mut output, &stop),
-        Command::Krb5(arguments) => krb5::run(arguments, &mut output, &stop),
-        Command::Memory(_) => memory::run(&mut output, &stop),
-        Command::Path(arguments) => path::run(&mut output, arguments, &stop),
-        Command::Shards(_) => shards::run(&mut output, &stop),
-        Command::Nconnect(_) => nconnect::run(&mut output, &stop),
-        Command::Fairness(_) => fairness::run(&mut output, &stop),
-        Command::Rsize(_) => rsize::run(&mut output, &stop),
-        Command::SlowDisk(_) => slow_disk::run(&mut output, &stop),
-        Command::Names(_) => names::run(&mut output, &stop),
-        Command::Evaluations(_) => Ok(RunEnd::Complete),
-    };
-    let end = skipped(end)?;
-    match &end {
-        RunEnd::Complete => {}
-        RunEnd::Interrupted => output.note("interrupted: the figures are not complete"),
-        RunEnd::Skipped(reason) => output.note(&format!("skipped: {reason}")),
+    match run(&mut output, &stop) {
+        // A machine without MIT's KDC is a reason to skip.
+        Err(error)
+            if error.is::<Skipped>() || matches!(error.downcast_ref(), Some(RealmError::Missing { .. })) =>
+        {
+            output.note(&format!("skipped: {error:#}"));
+        }
+        end => end?,
+    }
+    if stopped(&stop) {
+        output.note("interrupted: the figures are not complete");
     }
     if let Some(path) = &arguments.json {
         output.write(path).with_context(|| format!("{} cannot be written", path.display()))?;
     }
-    match end {
-        RunEnd::Interrupted => anyhow::bail!("interrupted"),
-        RunEnd::Complete | RunEnd::Skipped(_) => Ok(()),
-    }
-}
-
-/// A machine without MIT's KDC is a reason to skip.
-fn skipped(end: anyhow::Result<RunEnd>) -> anyhow::Result<RunEnd> {
-    end.or_else(|error| match error.downcast_ref() {
-        Some(realm::RealmError::Missing { .. }) => Ok(RunEnd::Skipped(format!("{error:#}"))),
-        _ => Err(error),
-    })
+    anyhow::ensure!(!stopped(&stop), "interrupted");
+    Ok(())
 }
 
 /// Becomes this command, built with optimisation; returns only when that fails.

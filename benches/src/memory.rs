@@ -2,8 +2,8 @@
 
 use super::cores::Cores;
 use super::kerberos_site::KerberosSite;
-use super::output::{BenchOutput, Floor};
-use super::{RunEnd, stopped};
+use super::output::{BenchOutput, Figure, Floor};
+use super::{Skipped, stopped};
 use anyhow::{Context, bail};
 use client::{Client, Flavor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -27,10 +27,10 @@ const CONNECTION_FLOOR: f64 = 64.0;
 ///
 /// # Errors
 /// When realm or server do not work.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if hard < CONNECTIONS as u64 + 100 {
-        return Ok(RunEnd::Skipped(format!("only {hard} files may be open at once (ulimit -Hn)")));
+        bail!(Skipped(format!("only {hard} files may be open at once (ulimit -Hn)")));
     }
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(65_536)), hard)?;
     let cores = Cores::choose()?;
@@ -44,46 +44,37 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
 
     std::thread::sleep(SETTLE);
     let idle = resident(server.pid())?;
-    let floor = Floor::AtMost(IDLE_FLOOR);
-    let mebibytes = idle as f64 / 1024.0;
-    println!("\nidle                                {mebibytes:9.2} MiB   {}", floor.verdict(mebibytes));
-    output.figure("idle", "MiB", mebibytes, Some(floor));
+    let figure = |row: &'static str, unit, value| Figure::once("", row, unit, value);
+    output.line("idle", [figure("idle", "MiB", idle as f64 / 1024.0).floor(Floor::AtMost(IDLE_FLOOR))]);
 
     let options = site.options(server.address(), Flavor::Krb5p);
     let mut clients = Vec::new();
     for number in 0..CONNECTIONS {
         if stopped(stop) {
-            return Ok(RunEnd::Interrupted);
+            return Ok(());
         }
         clients.push(Client::connect(options.clone()).with_context(|| format!("connection {number}"))?);
     }
     std::thread::sleep(SETTLE);
     let full = resident(server.pid())?;
     let each = full.saturating_sub(idle) as f64 / CONNECTIONS as f64;
-    let floor = Floor::AtMost(CONNECTION_FLOOR);
     let slots = clients.first().map_or(0, Client::slots);
     output.note(&format!(
         "each of {CONNECTIONS} connections: krb5p, a context and a session of {slots} slots of its own"
     ));
-    println!("with {CONNECTIONS} idle connections          {:9.2} MiB", full as f64 / 1024.0);
-    println!("each idle connection                {each:9.2} KiB   {}", floor.verdict(each));
-    output.figure("with idle connections", "MiB", full as f64 / 1024.0, None);
-    output.figure("each idle connection", "KiB", each, Some(floor));
+    let with = figure("with idle connections", "MiB", full as f64 / 1024.0);
+    output.line(&format!("with {CONNECTIONS} idle connections"), [with]);
+    let each = figure("each idle connection", "KiB", each).floor(Floor::AtMost(CONNECTION_FLOOR));
+    output.line("each idle connection", [each]);
 
     drop(clients);
     std::thread::sleep(SETTLE);
     let after = resident(server.pid())? as f64 / 1024.0;
-    println!("after they were cut                 {after:9.2} MiB   (their leases still run)");
-    output.figure("after they were cut", "MiB", after, None);
-    Ok(RunEnd::Complete)
+    // Their leases still run.
+    output.line("after they were cut", [figure("after they were cut", "MiB", after)]);
+    Ok(())
 }
 
-/// Resident memory of a process in KiB.
 fn resident(pid: u32) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the server is gone")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    match line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok()) {
-        Some(kibibytes) => Ok(kibibytes),
-        None => bail!("/proc/{pid}/status has no VmRSS"),
-    }
+    bench::resident_kib(pid).context("the server is gone")
 }

@@ -6,9 +6,9 @@
 //! connections to one. Sessions, intervals and the rest are the same.
 
 use super::load_target::rate_unit;
-use super::output::{BenchOutput, Floor};
+use super::output::{BenchOutput, Figure, Floor};
+use super::stopped;
 use super::test_bed::TestBed;
-use super::{RunEnd, stopped};
 use anyhow::bail;
 use bench::measuring::{
     self, Axes, Case, CaseRecord, ClientLayout, Evaluation, Load, Record, RunWatch, Settings, Transfer,
@@ -44,7 +44,7 @@ const UNIT: Unit = Unit::OperationsPerSecond;
 ///
 /// # Errors
 /// When realm or server do not work.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let test_bed = TestBed::start_logged()?;
     output.note(&format!(
         "{}; one shard, one context for all connections of a row",
@@ -58,14 +58,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     ));
     let variants: Vec<String> =
         ways().into_iter().map(|(connections, lag)| variant(connections, lag)).collect();
-    let settings = Settings {
-        repetitions: ROUNDS,
-        seconds: SECONDS,
-        file_size: FILE_SIZE,
-        baseline: variants.first().cloned().unwrap_or_default(),
-        variants,
-        options: BTreeMap::new(),
-    };
+    let settings = Settings::new(ROUNDS, SECONDS, FILE_SIZE, variants);
     let mut record = Record::begin("nconnect", "One context over several connections", settings);
     let mut site = OnBed { target: test_bed.target(), test_bed: &test_bed };
     let mut driver = NativeDriver::new(&mut site, "bench-nconnect", stop).counting();
@@ -75,12 +68,12 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         report(output, &record, flavor);
     }
     if stopped(stop) {
-        return Ok(RunEnd::Interrupted);
+        return Ok(());
     }
     let failures = record.skipped_sentences().into_iter().chain(record.stopped_by);
     match failures.reduce(|one, other| format!("{one} {other}")) {
         Some(failures) => bail!(failures),
-        None => Ok(RunEnd::Complete),
+        None => Ok(()),
     }
 }
 
@@ -146,22 +139,19 @@ fn report(output: &mut BenchOutput, record: &Record, flavor: Flavor) {
         let ClientLayout { connections, lag_max, .. } = *one.case.load.layout();
         let order = if lag_max.is_some() { ", reordered" } else { "" };
         let name = format!("nconnect {connections} {}{order}", flavor.name());
-        output.interval(&name, rate_unit(UNIT), figures.rate, None);
-        let mut line = format!("  {name:28} {:8.0} {}", figures.rate.median, rate_unit(UNIT));
-        if let Some(cost) = figures.server_cpu {
-            output.interval(&format!("{name}, server cpu"), cpu_unit(UNIT), cost, None);
-            line += &format!("   server {:6.2} {}", cost.median, cpu_unit(UNIT));
-        }
-        if let Some(against) = &figures.against {
-            let (ratio, floor) =
-                (against.ratio, (connections == 8 && lag_max.is_none()).then_some(Floor::AtLeast(1.0)));
-            output.interval(&format!("{name} against 1"), "ratio", ratio, floor);
-            line += &format!("   {:5.3} of 1 [{:.3} to {:.3}]", ratio.median, ratio.low, ratio.high);
-            line += &floor.map(|floor| format!(" {}", floor.verdict(ratio.median))).unwrap_or_default();
-        }
-        println!("{line}");
-        println!("    {}", losses(output, &name, one));
-        println!("    {}", lags(output, &name, one));
+        let floor = (connections == 8 && lag_max.is_none()).then_some(Floor::AtLeast(1.0));
+        let ratio = figures.against.as_ref().map(|against| against.ratio);
+        let server = format!("{name}, server cpu");
+        output.line(
+            &name,
+            [
+                Figure::new("", &name, rate_unit(UNIT), Some(figures.rate)).brief(),
+                Figure::new("server", server, cpu_unit(UNIT), figures.server_cpu).brief(),
+                Figure::new("of 1", format!("{name} against 1"), "ratio", ratio).floor(floor),
+            ],
+        );
+        losses(output, &name, one);
+        lags(output, &name, one);
     }
 }
 
@@ -171,24 +161,22 @@ fn grown(one: &CaseRecord, name: &str) -> u64 {
 }
 
 /// Reports events that must not happen.
-fn losses(output: &mut BenchOutput, name: &str, one: &CaseRecord) -> String {
+fn losses(output: &mut BenchOutput, name: &str, one: &CaseRecord) {
     let counts = [
         ("window drops", grown(one, "window_drops")),
         ("reconnects", grown(one, "client_reconnects") + grown(one, "accepted")),
         ("retransmissions", grown(one, "client_calls_repeated")),
         ("replies nobody waited for", grown(one, "client_replies_dropped")),
     ];
-    let all = counts.map(|(what, count)| {
-        output.figure(&format!("{name}, {what}"), "times", count as f64, Some(Floor::AtMost(0.0)));
-        format!("{count} {what}")
-    });
-    let verdict = if counts.iter().all(|(_, count)| *count == 0) { "met" } else { "NOT MET" };
-    format!("{}   none at all: {verdict}", all.join(", "))
+    let figure = |(what, count): (&str, u64)| {
+        Figure::once(what, format!("{name}, {what}"), "times", count as f64).floor(Floor::AtMost(0.0))
+    };
+    output.line("  losses", counts.map(figure));
 }
 
 /// How far calls arrived behind later ones of the context, as the server counts it: the part of the
 /// calls in each bucket, with the least lag of the bucket.
-fn lags(output: &mut BenchOutput, name: &str, one: &CaseRecord) -> String {
+fn lags(output: &mut BenchOutput, name: &str, one: &CaseRecord) {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for (counter, count) in one.samples.iter().flat_map(|sample| &sample.counters) {
         if let Some(lag) = counter.strip_prefix("lag_").and_then(|lag| lag.parse().ok()) {
@@ -196,11 +184,9 @@ fn lags(output: &mut BenchOutput, name: &str, one: &CaseRecord) -> String {
         }
     }
     let all = counts.values().sum::<u64>() as f64;
-    let mut shown = Vec::new();
-    for (lag, count) in counts {
-        let part = count as f64 / all;
-        output.figure(&format!("{name}, lag from {lag}"), "of the calls", part, None);
-        shown.push(format!("{lag}: {:.2} %", part * 100.0));
-    }
-    format!("behind by at least … {}", shown.join("  "))
+    let figure = |(lag, count): (u32, u64)| {
+        let row = format!("{name}, lag from {lag}");
+        Figure::once(format!("{lag}:"), row, "of the calls", count as f64 / all)
+    };
+    output.line("  behind by at least", counts.into_iter().map(figure));
 }

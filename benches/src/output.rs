@@ -42,6 +42,76 @@ impl Floor {
     }
 }
 
+/// A figure of a line.
+pub(crate) struct Figure {
+    label: String,
+    row: String,
+    unit: &'static str,
+    value: Option<Interval>,
+    floor: Option<Floor>,
+    /// Whether the line leaves the interval out; the file has it.
+    brief: bool,
+}
+
+impl Figure {
+    /// Names a figure for people, and its row in the file.
+    pub(crate) fn new(
+        label: impl Into<String>,
+        row: impl Into<String>,
+        unit: &'static str,
+        value: Option<Interval>,
+    ) -> Self {
+        Self { label: label.into(), row: row.into(), unit, value, floor: None, brief: false }
+    }
+
+    /// Takes the median of repetitions.
+    pub(crate) fn of(
+        label: impl Into<String>,
+        row: impl Into<String>,
+        unit: &'static str,
+        values: impl IntoIterator<Item = f64>,
+    ) -> Self {
+        Self::new(label, row, unit, Interval::of(values))
+    }
+
+    /// Takes a value that was measured once.
+    pub(crate) fn once(
+        label: impl Into<String>,
+        row: impl Into<String>,
+        unit: &'static str,
+        value: f64,
+    ) -> Self {
+        let value = Interval { median: value, low: value, high: value, confidence: 0.0, values: 0 };
+        Self::new(label, row, unit, Some(value)).brief()
+    }
+
+    /// Compares it with a bound, if there is one.
+    pub(crate) fn floor(self, floor: impl Into<Option<Floor>>) -> Self {
+        Self { floor: floor.into(), ..self }
+    }
+
+    /// Returns the median, if there is a value.
+    pub(crate) fn median(&self) -> Option<f64> {
+        Some(self.value?.median)
+    }
+
+    /// Leaves the interval out of the line.
+    pub(crate) fn brief(self) -> Self {
+        Self { brief: true, ..self }
+    }
+}
+
+/// Writes a figure with three to four digits.
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        1000.0.. => 0,
+        100.0.. => 1,
+        10.0.. => 2,
+        _ => 3,
+    };
+    format!("{value:8.decimals$}")
+}
+
 /// Everything that a run says.
 pub(crate) struct BenchOutput {
     name: &'static str,
@@ -71,20 +141,29 @@ impl BenchOutput {
         self.notes.push(text.to_owned());
     }
 
-    /// Keeps a figure that needs no interval.
-    pub(crate) fn figure(&mut self, row: &str, unit: &str, value: f64, floor: Option<Floor>) {
-        self.rows.push(json!({
-            "row": row, "value": value, "unit": unit,
-            "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(value)),
-        }));
-    }
-
-    /// Keeps the median of repetitions, with its interval.
-    pub(crate) fn interval(&mut self, row: &str, unit: &str, found: Interval, floor: Option<Floor>) {
-        self.rows.push(json!({
-            "row": row, "value": found.median, "low": found.low, "high": found.high, "confidence": found.confidence, "unit": unit,
-            "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(found.median)),
-        }));
+    /// Prints figures as one line of a table, and keeps each as a row of its own. Figures without a
+    /// value are absent.
+    pub(crate) fn line(&mut self, title: &str, figures: impl IntoIterator<Item = Figure>) {
+        let mut line = format!("  {title:28}");
+        for Figure { label, row, unit, value, floor, brief } in figures {
+            let Some(found) = value else { continue };
+            line += &format!("   {label} {} {unit}", number(found.median));
+            if !brief {
+                line += &format!(" [{} to {}]", number(found.low), number(found.high));
+            }
+            line += &floor.map(|floor| format!(" {}", floor.verdict(found.median))).unwrap_or_default();
+            let mut kept = json!({
+                "row": row, "value": found.median, "unit": unit,
+                "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(found.median)),
+            });
+            if found.values > 0 {
+                kept["low"] = found.low.into();
+                kept["high"] = found.high.into();
+                kept["confidence"] = found.confidence.into();
+            }
+            self.rows.push(kept);
+        }
+        println!("{line}");
     }
 
     /// Keeps a table that was measured in the way `name`: the first one as the rows, others under

@@ -5,11 +5,11 @@ use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
 use super::kerberos_site::KerberosSite;
 use super::load_target::{LoadTarget, TargetLoad, rate_unit};
-use super::output::{BenchOutput, Floor};
-use super::{RunEnd, stopped};
-use bench::measuring::{Interval, Sample, compare};
+use super::output::{BenchOutput, Figure, Floor};
+use super::{Skipped, stopped};
+use bench::measuring::{Sample, compare};
 use bench::workload::TransferShape;
-use bench::{Endpoint, ExportMount, Flavor, Unit};
+use bench::{Endpoint, Flavor};
 use realm::Enctypes;
 use report::form::cpu_unit;
 use std::net::TcpListener;
@@ -66,24 +66,14 @@ fn floor(load: TargetLoad, flavor: Flavor) -> Option<Floor> {
     }
 }
 
-/// One of the servers.
-struct PeerServer<'a> {
-    name: String,
-    load_target: LoadTarget<'a>,
-}
-
 /// Runs the benchmark.
 ///
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
-pub(crate) fn run(
-    arguments: &Arguments,
-    output: &mut BenchOutput,
-    stop: &AtomicBool,
-) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let package = match ganesha::Package::find(arguments.ganesha) {
         Ok(package) => package,
-        Err(reason) => return Ok(RunEnd::Skipped(reason)),
+        Err(reason) => anyhow::bail!(Skipped(reason)),
     };
     let cores = Cores::choose()?;
     let site = KerberosSite::start(Enctypes::default())?;
@@ -98,22 +88,36 @@ pub(crate) fn run(
     let ganesha =
         cores.on_server(|| Ganesha::start(&package, work.path(), &export, site.realm(), free, None))?;
     let load_target = |pid, address| LoadTarget { site: &site, pid, address, file_size: FILE_SIZE, stop };
-    let peers = [
-        PeerServer { name: "orthrus".to_owned(), load_target: load_target(server.pid(), server.address()) },
-        PeerServer { name: package.name(), load_target: load_target(ganesha.pid(), free) },
+    let servers = [
+        ("orthrus".to_owned(), load_target(server.pid(), server.address())),
+        (package.name(), load_target(ganesha.pid(), free)),
     ];
+    let peers = Peers { servers, rounds: arguments.rounds, length: LENGTH };
     introduce(output, cores, (&package, folder.kind()), arguments.rounds);
+    // After a failed row later ones do not try the larger depths again.
     let mut lower = 1;
     for flavor in Flavor::ALL {
-        let rounds = arguments.rounds;
-        let mut run = PeerRun { peers: &peers, flavor, rounds, stop, lower, output: &mut *output };
-        run.flavor();
-        lower = run.lower;
-        if stopped(stop) {
-            return Ok(RunEnd::Interrupted);
+        for (load, title) in LOADS {
+            let mut measure = |depth: u32| {
+                let random = matches!(load, TargetLoad::Transfer(TransferShape { random: true, .. }));
+                let mut name = format!("{} {title}", flavor.name());
+                if random || depth < DEPTHS[0] {
+                    name += &format!(", {depth} in flight");
+                }
+                let (ratio, floor) = (format!("{name}, ratio"), floor(load, flavor));
+                peers.row(output, &PeerRow { flavor, load, depth, name, ratio, floor })
+            };
+            let mut answered = measure(DEPTHS[0]);
+            while let Some(depth) = DEPTHS.get(lower).filter(|_| !answered && !stopped(stop)) {
+                answered = measure(*depth);
+                lower += usize::from(!answered);
+            }
+            if stopped(stop) {
+                return Ok(());
+            }
         }
     }
-    Ok(RunEnd::Complete)
+    Ok(())
 }
 
 fn introduce(
@@ -135,116 +139,78 @@ fn introduce(
         "server's processor time: median [interval] of {rounds} interleaved rounds of {:.1} s",
         LENGTH.as_secs_f64()
     ));
-    println!("\n{:42} {:>14} {:>14}   {:24}", "", "orthrus", package.name(), "ratio");
+    println!();
 }
 
-/// The rows of one flavor.
-struct PeerRun<'a> {
-    peers: &'a [PeerServer<'a>; 2],
-    flavor: Flavor,
-    rounds: u32,
-    stop: &'a AtomicBool,
-    /// The index in [`DEPTHS`] after a failed row; later rows do not try the larger depths again.
-    lower: usize,
-    output: &'a mut BenchOutput,
+/// Two servers under the same load, in turns.
+pub(crate) struct Peers<'a> {
+    /// The servers with their names, the project's own first.
+    pub servers: [(String, LoadTarget<'a>); 2],
+    /// Interleaved rounds of each row.
+    pub rounds: u32,
+    /// How long each counts in a round.
+    pub length: Duration,
 }
 
-/// A server's mount, or why there is none.
-type PeerMount = Result<ExportMount, String>;
+/// A load on both servers.
+pub(crate) struct PeerRow {
+    /// The flavor of both mounts.
+    pub flavor: Flavor,
+    /// The load of both mounts.
+    pub load: TargetLoad,
+    /// Slots of each session: the most requests that are in flight.
+    pub depth: u32,
+    /// The name of the load, and that of the row with the ratio of processor times.
+    pub name: String,
+    pub ratio: String,
+    /// The bound on the ratio.
+    pub floor: Option<Floor>,
+}
 
-impl PeerRun<'_> {
-    fn flavor(&mut self) {
-        for (load, title) in LOADS {
-            if self.row(load, title, DEPTHS[0]) {
-                continue;
-            }
-            while let Some(depth) = DEPTHS.get(self.lower).filter(|_| !stopped(self.stop)) {
-                if self.row(load, title, *depth) {
-                    break;
-                }
-                self.lower += 1;
-            }
-        }
-    }
-
+impl Peers<'_> {
     /// Measures one row in turns; returns whether both servers answered. Each row has its own
     /// mounts: after a failure, mounts are not fit for the next row.
-    fn row(&mut self, load: TargetLoad, title: &str, depth: u32) -> bool {
-        if stopped(self.stop) {
-            return true;
-        }
-        let mut sides = self.peers.each_ref().map(|peer| self.mount(peer, depth));
+    pub(crate) fn row(&self, output: &mut BenchOutput, row: &PeerRow) -> bool {
+        let mut mounts = self.servers.each_ref().map(|(_, target)| {
+            target.mount_with("/data", row.flavor, row.depth).map_err(|error| format!("{error:#}"))
+        });
         let mut measured = [Vec::new(), Vec::new()];
         for round in 0..self.rounds {
-            for ((peer, side), measured) in self.peers.iter().zip(&mut sides).zip(&mut measured) {
-                let Ok(mount) = side else { continue };
-                match peer.load_target.repeat(mount, load, round, LENGTH) {
+            for (((_, target), mount), measured) in self.servers.iter().zip(&mut mounts).zip(&mut measured) {
+                let Ok(mounted) = mount else { continue };
+                match target.repeat(mounted, row.load, round, self.length) {
                     Ok(one) => measured.extend(one),
-                    Err(error) => *side = Err(format!("{error:#}")),
+                    Err(error) => *mount = Err(format!("{error:#}")),
                 }
             }
         }
-        let random = matches!(load, TargetLoad::Transfer(TransferShape { random: true, .. }));
-        let mut name = format!("{} {title}", self.flavor.name());
-        if random || depth < DEPTHS[0] {
-            name += &format!(", {depth} in flight");
-        }
-        self.report(load, &name, &measured, &sides);
-        for side in sides.iter_mut().flatten() {
-            // The folder is temporary, so remaining files do no harm.
-            let _ = side.finish();
-        }
-        sides.iter().all(Result::is_ok)
-    }
-
-    fn mount(&self, peer: &PeerServer<'_>, depth: u32) -> PeerMount {
-        self.try_mount(peer, depth).map_err(|error| format!("{error:#}"))
-    }
-
-    fn try_mount(&self, peer: &PeerServer<'_>, depth: u32) -> anyhow::Result<ExportMount> {
-        let mut options = peer.load_target.options(self.flavor)?;
-        options.slots_max = depth;
-        peer.load_target.mount("/data", self.flavor, options)
-    }
-
-    fn report(&mut self, load: TargetLoad, name: &str, measured: &[Vec<Sample>; 2], sides: &[PeerMount; 2]) {
-        let unit = load.unit();
-        let each = measured
-            .each_ref()
-            .map(|measured| Interval::of(measured.iter().filter_map(|one| one.server_cost(unit))));
-        for ((peer, spread), measured) in self.peers.iter().zip(&each).zip(measured) {
-            let Some(spread) = spread else { continue };
-            self.output.interval(&format!("{name}, {}", peer.name), cpu_unit(unit), *spread, None);
-            if let Some(rate) = Interval::of(measured.iter().map(|one| one.rate(unit))) {
-                self.output.interval(&format!("{name}, {}, rate", peer.name), rate_unit(unit), rate, None);
+        // A row that a server did not survive is compared where both do.
+        let whole = mounts.iter().all(Result::is_ok);
+        self.report(output, row, &measured, whole);
+        for ((name, _), mount) in self.servers.iter().zip(mounts) {
+            match mount {
+                // The folder is temporary, so remaining files do no harm.
+                Ok(mut mount) => drop(mount.finish()),
+                Err(reason) => output.note(&format!("  {}: {name} failed: {reason}", row.name)),
             }
+        }
+        whole
+    }
+
+    fn report(&self, output: &mut BenchOutput, row: &PeerRow, measured: &[Vec<Sample>; 2], whole: bool) {
+        let unit = row.load.unit();
+        let mut figures = Vec::new();
+        for ((server, _), measured) in self.servers.iter().zip(measured) {
+            let cost = measured.iter().filter_map(|one| one.server_cost(unit));
+            let name = format!("{}, {server}", row.name);
+            figures.push(Figure::of(server, &name, cpu_unit(unit), cost).brief());
+            let rate = measured.iter().map(|one| one.rate(unit));
+            figures.push(Figure::of("", format!("{name}, rate"), rate_unit(unit), rate).brief());
         }
         let [own, peer] = measured;
-        // A row that a server did not survive is compared where both do.
-        let whole = sides.iter().all(Result::is_ok);
         let ratio = compare(own, peer, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
-        let ratio = ratio.filter(|_| whole);
-        let shown = each.map(|spread| spread.map_or("-".to_owned(), |spread| show(spread.median, unit)));
-        let [shown_own, shown_peer] = shown;
-        let mut line = format!("{name:42} {shown_own:>14} {shown_peer:>14}   ");
-        if let Some(ratio) = ratio {
-            let floor = floor(load, self.flavor);
-            self.output.interval(&format!("{name}, ratio"), "ratio", ratio, floor);
-            line += &format!("{:5.3} [{:.3} to {:.3}]", ratio.median, ratio.low, ratio.high);
-            line += &floor.map(|floor| format!("   {}", floor.verdict(ratio.median))).unwrap_or_default();
-        }
-        println!("{line}");
-        for (peer, side) in self.peers.iter().zip(sides) {
-            if let Err(reason) = side {
-                self.output.note(&format!("  {name}: {} failed: {reason}", peer.name));
-            }
-        }
-    }
-}
-
-fn show(cost: f64, unit: Unit) -> String {
-    match unit {
-        Unit::MegabytesPerSecond => format!("{cost:.3} s/GB"),
-        Unit::OperationsPerSecond => format!("{cost:.2} µs/op"),
+        let ratio = Figure::new("ratio", &row.ratio, "", ratio.filter(|_| whole)).floor(row.floor);
+        figures.push(ratio);
+        output.line(&format!("{:42}", row.name), figures);
     }
 }

@@ -2,11 +2,11 @@
 //! several clients, with the same number of bytes in flight.
 
 use super::load_target::{LoadTarget, TargetLoad};
-use super::output::BenchOutput;
+use super::output::{BenchOutput, Figure};
+use super::stopped;
 use super::test_bed::TestBed;
-use super::{RunEnd, stopped};
 use anyhow::Context;
-use bench::measuring::Interval;
+use bench::workload;
 use bench::{Endpoint, ExportMount, Flavor, cpu};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const LENGTH: Duration = Duration::from_millis(400);
 ///
 /// # Errors
 /// When realm or server do not work.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let test_bed = TestBed::start()?;
     let load_target = test_bed.load_target(stop);
     output.note(&format!("{}; one shard; the clients share their core", test_bed.cores().describe()));
@@ -41,13 +41,13 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         for flavor in [Flavor::Sys, Flavor::Krb5i, Flavor::Krb5p] {
             for clients in CLIENTS {
                 let Some(figures) = measure(&load_target, write, flavor, clients)? else {
-                    return Ok(RunEnd::Interrupted);
+                    return Ok(());
                 };
                 report(output, write, flavor, clients, &figures);
             }
         }
     }
-    Ok(RunEnd::Complete)
+    Ok(())
 }
 
 /// The rounds of one size.
@@ -65,9 +65,8 @@ fn measure(
     flavor: Flavor,
     clients: usize,
 ) -> anyhow::Result<Option<[SizeFigures; SIZES.len()]>> {
-    let mut options = load_target.options(flavor)?;
-    options.slots_max = u32::try_from(IN_FLIGHT / SIZES[0] / clients)?;
-    let mounts = (0..clients).map(|_| load_target.mount("/data", flavor, options.clone()));
+    let slots = u32::try_from(IN_FLIGHT / SIZES[0] / clients)?;
+    let mounts = (0..clients).map(|_| load_target.mount_with("/data", flavor, slots));
     let mut mounts = mounts.collect::<anyhow::Result<Vec<_>>>()?;
     // The benchmark also tries sizes beyond the server's offer.
     mounts.iter_mut().for_each(ExportMount::exceed_offer);
@@ -98,14 +97,9 @@ fn together(
 ) -> anyhow::Result<(f64, f64)> {
     let used = || cpu::of_process(load_target.pid).context("the server is gone");
     let (before, start) = (used()?, Instant::now());
-    let bytes = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            mounts.iter_mut().map(|mount| scope.spawn(|| load_target.plain(mount, load, LENGTH))).collect();
-        workers.into_iter().try_fold(0, |bytes, worker| {
-            let one = worker.join().ok().context("a client panicked")??;
-            anyhow::Ok(bytes + one.map_or(0, |one| one.bytes))
-        })
-    })?;
+    let parts = workload::together(mounts, |_, mount| load_target.plain(mount, load, LENGTH));
+    let bytes =
+        parts.into_iter().try_fold(0, |bytes, one| anyhow::Ok(bytes + one?.map_or(0, |one| one.bytes)))?;
     let used = used()?.saturating_sub(before).as_secs_f64();
     Ok((used / (bytes as f64 / 1e9), bytes as f64 / 1e6 / start.elapsed().as_secs_f64()))
 }
@@ -117,19 +111,9 @@ fn report(output: &mut BenchOutput, write: bool, flavor: Flavor, clients: usize,
     println!("\n{name} {what}, {clients} client{plural}");
     for (size, figures) in SIZES.into_iter().zip(figures) {
         let row = format!("{short} {} KiB {name}, {clients} client{plural}", size >> 10);
-        let (cost, rate) =
-            (Interval::of(figures.cost.iter().copied()), Interval::of(figures.rate.iter().copied()));
-        let (Some(cost), Some(rate)) = (cost, rate) else { continue };
-        output.interval(&format!("{row}, server cpu"), "s/GB", cost, None);
-        output.interval(&format!("{row}, rate"), "MB/s", rate, None);
-        println!(
-            "  {:5} KiB x {:3}   server {:6.3} s/GB [{:.3} to {:.3}]   {:6.0} MB/s",
-            size >> 10,
-            IN_FLIGHT / size / clients,
-            cost.median,
-            cost.low,
-            cost.high,
-            rate.median
-        );
+        let cost = Figure::of("server", format!("{row}, server cpu"), "s/GB", figures.cost.iter().copied());
+        let rate = Figure::of("", format!("{row}, rate"), "MB/s", figures.rate.iter().copied());
+        let title = format!("{:5} KiB x {:3}", size >> 10, IN_FLIGHT / size / clients);
+        output.line(&title, [cost, rate.brief()]);
     }
 }

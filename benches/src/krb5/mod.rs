@@ -9,7 +9,7 @@ mod table;
 
 use super::cores::Cores;
 use super::output::BenchOutput;
-use super::{RunEnd, stopped};
+use super::stopped;
 use anyhow::{Context, ensure};
 use krb5::{Cpu, Enctype};
 use limit::LaneCalibration;
@@ -81,11 +81,7 @@ struct OtherColumns {
 ///
 /// # Errors
 /// When a path was asked for that this processor does not have, and when a program does not work.
-pub(crate) fn run(
-    arguments: &Arguments,
-    output: &mut BenchOutput,
-    stop: &AtomicBool,
-) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let cpu = arguments.cpu.unwrap_or_else(Cpu::best);
     ensure!(cpu.is_available(), "this processor cannot do {cpu}");
     let cores = Cores::choose()?;
@@ -94,11 +90,11 @@ pub(crate) fn run(
         let mut calibration = LaneCalibration::start()?;
         describe(output);
         let rows: Vec<_> = TokenRow::all().into_iter().filter(|row| arguments.wants(&row.name())).collect();
-        let end = table(output, stop, cpu, &rows, &others, &mut calibration)?;
+        table(output, stop, cpu, &rows, &others, &mut calibration)?;
         // Machines without wide vectors have floors of their own.
         let second = arguments.cpu.is_none() && cpu != Cpu::AesNi && Cpu::AesNi.is_available();
-        if !second || matches!(end, RunEnd::Interrupted) {
-            return Ok(end);
+        if !second || stopped(stop) {
+            return Ok(());
         }
         let rows: Vec<_> = rows.into_iter().filter(|row| row.floor(Cpu::AesNi).is_some()).collect();
         table(output, stop, Cpu::AesNi, &rows, &others, &mut calibration)
@@ -229,17 +225,16 @@ fn table(
     rows: &[TokenRow],
     others: &OtherColumns,
     calibration: &mut LaneCalibration,
-) -> anyhow::Result<RunEnd> {
+) -> anyhow::Result<()> {
     let mut columns = KrbColumns::start(others, cpu)?;
     let mut table = PathTable::new(cpu);
     for &row in rows {
         if stopped(stop) {
-            table.print(output, calibration);
-            return Ok(RunEnd::Interrupted);
+            break;
         }
         let measured = columns.measure(row, cpu, calibration)?;
         table.take(row, measured);
     }
     table.print(output, calibration);
-    Ok(RunEnd::Complete)
+    Ok(())
 }

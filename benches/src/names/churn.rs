@@ -1,8 +1,8 @@
 //! Clients that make, rename and remove files of one directory, several requests of each in flight.
 
 use anyhow::{Context, ensure};
-use client::{CallOptions, Client, Completion, Options, Reply, Security};
-use nfs4::attributes::fattr4;
+use bench::workload::together;
+use client::{CallOptions, Client, Completion, Create, OpenHow, Options, Security};
 use nfs4::*;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -73,15 +73,11 @@ impl Crowd {
     /// Any error of the server.
     pub(super) fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
         let end = Instant::now() + length;
-        std::thread::scope(|scope| {
-            let working: Vec<_> =
-                self.0.iter_mut().map(|worker| scope.spawn(move || worker.work(end))).collect();
-            let mut all = ChurnTimes::default();
-            for worker in working {
-                all.add(worker.join().ok().context("a client panicked")??);
-            }
-            Ok(all)
-        })
+        let mut all = ChurnTimes::default();
+        for times in together(&mut self.0, |_, worker| worker.work(end)) {
+            all.add(times?);
+        }
+        Ok(all)
     }
 
     /// Removes the remaining names and ends the sessions.
@@ -100,15 +96,12 @@ impl ChurnWorker {
         // Without a backchannel there would be no delegations to think of.
         options.backchannel = true;
         let mut client = Client::connect(options)?;
-        let mut compound = client.compound();
-        compound.putrootfh().lookup_path(export).getfh();
-        let reply = client.call(compound)?;
-        reply.check()?;
-        let directory = handle(&reply)?;
+        let (directory, _) = client.lookup_path(export)?;
         let name = |lane, what| format!("{what}-{number}-{lane}");
         let lane =
             |lane| ChurnLane { name: [name(lane, "new"), name(lane, "old")], next: 0, since: Instant::now() };
-        Ok(Self { client, directory, lanes: (0..depth).map(lane).collect(), completions: Vec::new() })
+        let lanes = (0..depth).map(lane).collect();
+        Ok(Self { client, directory: directory.into_owned(), lanes, completions: Vec::new() })
     }
 
     fn work(&mut self, end: Instant) -> anyhow::Result<ChurnTimes> {
@@ -148,7 +141,10 @@ impl ChurnWorker {
         let mut compound = self.client.compound();
         compound.putfh(&self.directory);
         match lane.next {
-            0 => compound.open(creation(name)).getfh().close(Stateid4::CURRENT),
+            0 => {
+                let claim = OpenClaim4::CLAIM_NULL(name.as_bytes().into());
+                compound.open(creation().arguments(b"names", claim)).getfh().close(Stateid4::CURRENT)
+            }
             1 => compound.savefh().rename(name.as_bytes(), renamed.as_bytes()),
             _ => compound.remove(renamed.as_bytes()),
         };
@@ -165,33 +161,18 @@ impl ChurnWorker {
                 1 => name,
                 _ => renamed,
             };
-            let mut compound = self.client.compound();
-            compound.putfh(&self.directory).remove(left.as_bytes());
-            self.client.call(compound)?.check()?;
+            self.client.remove(&self.directory, left.as_bytes())?;
         }
         Ok(self.client.close()?)
     }
 }
 
 /// Makes a file as programs do that only write it.
-fn creation(name: &str) -> Open4Args<'_> {
-    let mode = AttributeValues { mode: Some(0o644), ..AttributeValues::default() };
-    Open4Args {
-        seqid: 0,
-        share_access: OPEN4_SHARE_ACCESS_WRITE,
-        share_deny: OPEN4_SHARE_DENY_NONE,
-        owner: StateOwner4 { clientid: 0, owner: b"names".as_slice().into() },
-        openhow: Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(fattr4(&attributes::SETTABLE, &mode))),
-        claim: OpenClaim4::CLAIM_NULL(name.as_bytes().into()),
+fn creation() -> OpenHow {
+    let values = AttributeValues { mode: Some(0o644), ..AttributeValues::default() };
+    OpenHow {
+        access: OPEN4_SHARE_ACCESS_WRITE,
+        create: Create::Unchecked(Box::new(values)),
+        ..OpenHow::write()
     }
-}
-
-fn handle(reply: &Reply) -> anyhow::Result<Vec<u8>> {
-    let mut results = reply.results();
-    while let Some(result) = results.any()? {
-        if let NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(found)) = result {
-            return Ok(found.object.into_owned());
-        }
-    }
-    anyhow::bail!("no filehandle in the reply")
 }

@@ -5,10 +5,9 @@ mod churn;
 
 use super::disk::{SlowDisk, journal_commits};
 use super::kerberos_site::program;
-use super::output::BenchOutput;
-use super::{RunEnd, stopped};
+use super::output::{BenchOutput, Figure};
+use super::stopped;
 use bench::ServerProcess;
-use bench::measuring::Interval;
 use churn::{ChurnTimes, Crowd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -58,7 +57,7 @@ struct NameRound {
 ///
 /// # Errors
 /// When the disk or the servers do not work.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let missing = SlowDisk::missing();
     // Dropped after the servers, which have folders open on it.
     let disk = if missing.is_none() { Some(SlowDisk::make(DISK_SIZE)?) } else { None };
@@ -73,7 +72,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     let stands: Vec<NameServer> = stands.collect::<anyhow::Result<_>>()?;
     let mut cases = cases(&stands, &[false, true]);
     if !rounds(&mut cases, disk.as_ref(), (ROUNDS, LENGTH), stop)? {
-        return Ok(RunEnd::Interrupted);
+        return Ok(());
     }
     report(output, "the disk as it is", &cases);
     if let Some(disk) = &disk {
@@ -82,12 +81,11 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         let mut cases = self::cases(&stands, &[true]);
         let complete = rounds(&mut cases, Some(disk), (SLOW_ROUNDS, SLOW_LENGTH), stop)?;
         disk.hold_back(0)?;
-        if !complete {
-            return Ok(RunEnd::Interrupted);
+        if complete {
+            report(output, "the disk held back", &cases);
         }
-        report(output, "the disk held back", &cases);
     }
-    Ok(RunEnd::Complete)
+    Ok(())
 }
 
 impl NameServer {
@@ -174,32 +172,19 @@ impl NameCase<'_> {
 fn report(output: &mut BenchOutput, disk: &str, cases: &[NameCase<'_>]) {
     println!("\n{disk}: changes a second, median [interval]; made, renamed, removed: median of their p50");
     for case in cases {
-        let each = |value: &dyn Fn(&NameRound) -> f64| Interval::of(case.rounds.iter().map(value));
-        let Some(rate) = each(&|round| round.done.count() as f64 / round.seconds) else { continue };
         let name = format!("names, {disk}, {}", case.name());
-        output.interval(&name, "1/s", rate, None);
-        let p50 = [0, 1, 2].map(|kind| each(&|round| round.done.p50_us(kind)).map_or(0.0, |p50| p50.median));
-        for (what, p50) in ["made", "renamed", "removed"].into_iter().zip(p50) {
-            output.figure(&format!("{name}: p50 {what}"), "µs", p50, None);
+        let rate = case.rounds.iter().map(|round| round.done.count() as f64 / round.seconds);
+        let mut figures = vec![Figure::of("", &name, "1/s", rate)];
+        for (kind, what) in ["made", "renamed", "removed"].into_iter().enumerate() {
+            let p50 = case.rounds.iter().map(|round| round.done.p50_us(kind));
+            figures.push(Figure::of(what, format!("{name}: p50 {what}"), "µs", p50).brief());
         }
         let shared = |round: &NameRound| {
-            Some(round.done.count() as f64 / round.commits.filter(|count| *count > 0)? as f64)
+            Some(round.done.count() as f64 / round.commits.filter(|count| *count > 0 && case.stable)? as f64)
         };
-        let shared = Interval::of(case.rounds.iter().filter_map(shared)).filter(|_| case.stable);
-        let mut line = format!(
-            "  {} {:8.0} [{:.0} to {:.0}]   {:.0} {:.0} {:.0} µs",
-            case.name(),
-            rate.median,
-            rate.low,
-            rate.high,
-            p50[0],
-            p50[1],
-            p50[2]
-        );
-        if let Some(shared) = shared {
-            output.interval(&format!("{name}: changes a commit of the journal"), "count", shared, None);
-            line += &format!("   {:.1} a commit of the journal", shared.median);
-        }
-        println!("{line}");
+        let row = format!("{name}: changes a commit of the journal");
+        let shared = case.rounds.iter().filter_map(shared);
+        figures.push(Figure::of("a commit of the journal", row, "changes", shared).brief());
+        output.line(&case.name(), figures);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::LENGTH;
 use super::rows::{ExportStore, SEQUENTIAL_READ};
-use crate::output::{BenchOutput, Floor};
+use crate::output::{BenchOutput, Figure, Floor};
 use crate::test_bed::TestBed;
 use crate::{flow, stopped};
 use anyhow::Context;
@@ -26,8 +26,7 @@ pub(super) fn measure(
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let load_target = test_bed.load_target(stop);
-    let mut mount =
-        load_target.mount(ExportStore::Tmpfs.export(), Flavor::Sys, load_target.options(Flavor::Sys)?)?;
+    let mut mount = load_target.mount(ExportStore::Tmpfs.export(), Flavor::Sys)?;
     let file = File::open(test_bed.export().join(mount.file())).context("the mount's file")?;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -45,22 +44,12 @@ pub(super) fn measure(
     let unit = Unit::MegabytesPerSecond;
     for (name, measured) in [("orthrus", &own), ("bare", &bare)] {
         let row = |what: &str| format!("seqread sys beside a bare loop: {name}, {what}");
-        let line = super::flavors::raw(output, &row, unit, measured);
-        println!("  {name:8}{line}");
+        output.line(name, super::flavors::raw(&row, unit, measured));
     }
-    if let Some(ratio) = compare(&own, &bare, |a, b| Some(b.server_cost(unit)? / a.server_cost(unit)?)) {
-        output.interval("seqread sys against bare loop", "ratio", ratio, Some(FLOOR));
-        println!(
-            "  bytes for each second of the server's core: {:5.3} of the loop's [{:.3} to {:.3}]   {}",
-            ratio.median,
-            ratio.low,
-            ratio.high,
-            FLOOR.verdict(ratio.median)
-        );
-    }
-    if let Some(ratio) = compare(&own, &bare, |a, b| Some(a.rate(unit) / b.rate(unit))) {
-        output.interval("seqread sys against bare loop, rate", "ratio", ratio, None);
-        println!("  rate: {:5.3} of the loop's [{:.3} to {:.3}]", ratio.median, ratio.low, ratio.high);
-    }
+    let cost = compare(&own, &bare, |a, b| Some(b.server_cost(unit)? / a.server_cost(unit)?));
+    let cost = Figure::new("", "seqread sys against bare loop", "of the loop's", cost).floor(FLOOR);
+    output.line("bytes a second of the core", [cost]);
+    let rate = compare(&own, &bare, |a, b| Some(a.rate(unit) / b.rate(unit)));
+    output.line("rate", [Figure::new("", "seqread sys against bare loop, rate", "of the loop's", rate)]);
     Ok(())
 }

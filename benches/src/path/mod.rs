@@ -7,8 +7,8 @@ mod flavors;
 mod rows;
 
 use super::output::BenchOutput;
+use super::stopped;
 use super::test_bed::TestBed;
-use super::{RunEnd, stopped};
 use bench::Flavor;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -51,11 +51,7 @@ pub(crate) const LENGTH: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
-pub(crate) fn run(
-    output: &mut BenchOutput,
-    arguments: &Arguments,
-    stop: &AtomicBool,
-) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let test_bed = TestBed::start()?;
     introduce(output, &test_bed, arguments.rounds);
     for store in [rows::ExportStore::Tmpfs, rows::ExportStore::Memory] {
@@ -69,7 +65,7 @@ pub(crate) fn run(
     if !stopped(stop) && arguments.wants("ganesha") {
         beside::measure(output, &test_bed, arguments.rounds, stop)?;
     }
-    Ok(if stopped(stop) { RunEnd::Interrupted } else { RunEnd::Complete })
+    Ok(())
 }
 
 fn introduce(output: &mut BenchOutput, test_bed: &TestBed, rounds: u32) {

@@ -37,7 +37,7 @@ impl ExportStore {
 }
 
 /// Requests in flight of the sequential rows, and their size.
-pub(super) const SEQUENTIAL_DEPTH: usize = 16;
+const SEQUENTIAL_DEPTH: usize = 16;
 const SEQUENTIAL_SIZE: usize = 1 << 20;
 
 /// Sequential reads of one client.

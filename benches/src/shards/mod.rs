@@ -8,9 +8,8 @@ mod caller;
 mod inside;
 mod worker;
 
-use super::output::BenchOutput;
-use super::{RunEnd, stopped};
-use bench::measuring::Interval;
+use super::output::{BenchOutput, Figure};
+use super::{Skipped, stopped};
 use inside::{ShardSample, ShardWork};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -36,9 +35,9 @@ const ROWS: [(&str, ShardWork, bool); 6] = [
 ///
 /// # Errors
 /// When the server does not answer as it should.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<RunEnd> {
+pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     if std::thread::available_parallelism()?.get() < 2 {
-        return Ok(RunEnd::Skipped("two threads need two cores".to_owned()));
+        anyhow::bail!(Skipped("two threads need two cores".to_owned()));
     }
     output.note(&format!(
         "in one process, without sockets, memory backend; ticks of {} calls; {ROUNDS} interleaved rounds of {} ms;",
@@ -46,18 +45,14 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         LENGTH.as_millis()
     ));
     output.note("calls a second, and processor time for each call; median, smallest and largest");
-    println!(
-        "{:28} {:>12} {:>12} {:>22} {:>10} {:>10} {:>18}",
-        "", "1 thread/s", "2 threads/s", "2 to 1, wall", "us cpu, 1", "us cpu, 2", "2 to 1, cpu"
-    );
     for (name, work, together) in ROWS {
         let samples = row(work, together, stop)?;
         if stopped(stop) {
-            return Ok(RunEnd::Interrupted);
+            return Ok(());
         }
         report(output, name, &samples);
     }
-    Ok(RunEnd::Complete)
+    Ok(())
 }
 
 /// Measures one thread and two in turn.
@@ -92,25 +87,9 @@ fn report(output: &mut BenchOutput, name: &str, samples: &[[ShardSample; 2]]) {
         ("cpu/call 2 threads", "us", |[_, two]| two.cpu_us),
         ("cpu/call 2 to 1", "ratio", |[one, two]| two.cpu_us / one.cpu_us),
     ];
-    let mut spreads = Vec::new();
-    for (column, unit, value) in columns {
-        let Some(spread) = Interval::of(samples.iter().map(value)) else { return };
-        output.interval(&format!("{name}: {column}"), unit, spread, None);
-        spreads.push(spread);
-    }
-    if let [one, two, wall, cpu_one, cpu_two, cpu] = &spreads[..] {
-        println!(
-            "{name:28} {:12.0} {:12.0} {:8.2} ({:.2} to {:.2}) {:10.3} {:10.3} {:6.2} ({:.2} to {:.2})",
-            one.median,
-            two.median,
-            wall.median,
-            wall.low,
-            wall.high,
-            cpu_one.median,
-            cpu_two.median,
-            cpu.median,
-            cpu.low,
-            cpu.high
-        );
-    }
+    let figure = |(column, unit, value): (&str, &'static str, Column)| {
+        let figure = Figure::of(column, format!("{name}: {column}"), unit, samples.iter().map(value));
+        if unit == "ratio" { figure } else { figure.brief() }
+    };
+    output.line(name, columns.map(figure));
 }

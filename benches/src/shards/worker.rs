@@ -3,6 +3,7 @@
 use super::caller::{RawCall, ShardCaller, check, compound};
 use super::inside::ShardWork;
 use anyhow::Context;
+use client::{Create, OpenHow};
 use nfs4::*;
 use server::dispatch::{Action, Scratch, Server};
 use server::engine::Nfs;
@@ -75,12 +76,12 @@ impl ShardWorker {
 
     fn mount(&mut self, server: &Server<Nfs>) -> anyhow::Result<()> {
         let owner = format!("client of {}", self.place.name).into_bytes();
-        let reply = self.caller.run(server, &mut self.scratch, vec![exchange_id(owner)])?;
+        let reply = self.caller.run(server, &mut self.scratch, &[exchange_id(owner)])?;
         let Some(NfsResop4::OP_EXCHANGE_ID(ExchangeId4Res::NFS4_OK(id))) = reply.resarray.last() else {
             anyhow::bail!("{:?}", reply.resarray)
         };
         let create = create_session(id.eir_clientid, id.eir_sequenceid);
-        let reply = self.caller.run(server, &mut self.scratch, vec![create])?;
+        let reply = self.caller.run(server, &mut self.scratch, &[create])?;
         let Some(NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(session))) = reply.resarray.last()
         else {
             anyhow::bail!("{:?}", reply.resarray)
@@ -91,12 +92,10 @@ impl ShardWorker {
     }
 
     fn open(&mut self, server: &Server<Nfs>) -> anyhow::Result<()> {
-        let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(attributes::fattr4(
-            &Bitmap4::of(&[FATTR4_MODE]),
-            &AttributeValues { mode: Some(0o600), ..AttributeValues::default() },
-        )));
-        let create = open_file(&self.place.name, how, 3);
-        let operations = vec![NfsArgop4::OP_PUTROOTFH, create, NfsArgop4::OP_GETFH];
+        let values = AttributeValues { mode: Some(0o600), ..AttributeValues::default() };
+        let how = OpenHow { create: Create::Unchecked(Box::new(values)), ..OpenHow::write() };
+        let name = self.place.name.clone();
+        let operations = vec![NfsArgop4::OP_PUTROOTFH, open(&name, &how, b"owner"), NfsArgop4::OP_GETFH];
         for result in self.run(server, operations)?.resarray {
             match result {
                 NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => self.place.opened = ok.stateid,
@@ -144,11 +143,11 @@ impl ShardWorker {
     ) -> anyhow::Result<Compound4Res<'static>> {
         self.sequence += 1;
         let all = [vec![self.sequence()], operations].concat();
-        let reply = self.caller.run(server, &mut self.scratch, all)?;
+        let reply = self.caller.run(server, &mut self.scratch, &all)?;
         for slot in self.first_slot + 1..self.first_slot + DEPTH {
-            let mut arguments = compound(vec![self.sequence()]);
+            let mut arguments = compound(&[self.sequence()]);
             put_u32(&mut arguments, SEQUENCE_AT + 4, slot)?;
-            let call = self.caller.call(&arguments);
+            let call = self.caller.call(&arguments)?;
             server.tick(&mut self.scratch, [call], &mut |_, _| {});
         }
         Ok(reply)
@@ -168,9 +167,8 @@ impl ShardWorker {
                 vec![self.put(), NfsArgop4::OP_READ(Read4Args { stateid, offset: 0, count })]
             }
             ShardWork::OpenClose => {
-                let how = Openflag4::Default(Opentype4::OPEN4_NOCREATE);
                 let close = Close4Args { seqid: 0, open_stateid: Stateid4::CURRENT };
-                let open = open_file_as(&place.name, how, 1, b"another owner");
+                let open = open(&place.name, &OpenHow::read(), b"another owner");
                 vec![NfsArgop4::OP_PUTROOTFH, open, NfsArgop4::OP_CLOSE(close)]
             }
             ShardWork::Lock => {
@@ -185,7 +183,7 @@ impl ShardWorker {
                 vec![self.put(), lock(Locker4::FALSE(locker)), NfsArgop4::OP_LOCKU(unlock)]
             }
         };
-        self.arguments = compound([vec![self.sequence()], operations].concat());
+        self.arguments = compound(&[vec![self.sequence()], operations].concat());
         Ok(())
     }
 
@@ -196,7 +194,7 @@ impl ShardWorker {
         (self.first_slot..self.first_slot + DEPTH)
             .map(|slot| {
                 put_u32(&mut self.arguments, SEQUENCE_AT + 4, slot)?;
-                Ok(self.caller.call(&self.arguments))
+                self.caller.call(&self.arguments)
             })
             .collect()
     }
@@ -255,19 +253,8 @@ fn create_session(clientid: Clientid4, sequence: u32) -> NfsArgop4<'static> {
     })
 }
 
-fn open_file(name: &str, openhow: Openflag4<'static>, access: u32) -> NfsArgop4<'static> {
-    open_file_as(name, openhow, access, b"owner")
-}
-
-fn open_file_as(name: &str, openhow: Openflag4<'static>, access: u32, owner: &[u8]) -> NfsArgop4<'static> {
-    NfsArgop4::OP_OPEN(Open4Args {
-        seqid: 0,
-        share_access: access,
-        share_deny: 0,
-        owner: StateOwner4 { clientid: 0, owner: owner.to_vec().into() },
-        openhow,
-        claim: OpenClaim4::CLAIM_NULL(name.as_bytes().to_vec().into()),
-    })
+fn open<'a>(name: &'a str, how: &OpenHow, owner: &'a [u8]) -> NfsArgop4<'a> {
+    NfsArgop4::OP_OPEN(how.arguments(owner, OpenClaim4::CLAIM_NULL(name.as_bytes().into())))
 }
 
 fn lock(locker: Locker4<'static>) -> NfsArgop4<'static> {
