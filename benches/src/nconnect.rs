@@ -102,10 +102,9 @@ impl Evaluation for ConnectionWays {
             load: Load::Transfer(Transfer {
                 random: true,
                 size: 4096,
-                writes: 0,
                 depth: DEPTH,
-                rate: None,
                 layout: ClientLayout { connections, lag_max, ..ClientLayout::default() },
+                ..Transfer::default()
             }),
         };
         Some(ways().into_iter().map(case).collect())

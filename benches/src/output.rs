@@ -2,6 +2,7 @@
 
 use bench::Environment;
 use bench::measuring::Interval;
+use report::form::digits;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -101,17 +102,6 @@ impl Figure {
     }
 }
 
-/// Writes a figure with three to four digits.
-fn number(value: f64) -> String {
-    let decimals = match value.abs() {
-        1000.0.. => 0,
-        100.0.. => 1,
-        10.0.. => 2,
-        _ => 3,
-    };
-    format!("{value:8.decimals$}")
-}
-
 /// Everything that a run says.
 pub(crate) struct BenchOutput {
     name: &'static str,
@@ -147,9 +137,9 @@ impl BenchOutput {
         let mut line = format!("  {title:28}");
         for Figure { label, row, unit, value, floor, brief } in figures {
             let Some(found) = value else { continue };
-            line += &format!("   {label} {} {unit}", number(found.median));
+            line += &format!("   {label} {:>6} {unit}", digits(found.median));
             if !brief {
-                line += &format!(" [{} to {}]", number(found.low), number(found.high));
+                line += &format!(" [{} to {}]", digits(found.low), digits(found.high));
             }
             line += &floor.map(|floor| format!(" {}", floor.verdict(found.median))).unwrap_or_default();
             let mut kept = json!({

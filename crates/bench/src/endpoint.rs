@@ -8,7 +8,9 @@ use std::time::Duration;
 ///
 /// The caller chooses a tag for each request; [`Endpoint::poll`] returns completed requests in any
 /// order.
-/// finished, in any order.
+///
+/// # Errors
+/// Every method fails with the error of the server.
 pub trait Endpoint {
     /// The largest number of requests that can be in flight.
     fn depth_max(&self) -> usize;
@@ -46,45 +48,24 @@ pub trait Endpoint {
     ) -> Result<usize>;
 
     /// Brings all that was written to stable storage.
-    ///
-    /// # Errors
-    /// The server's.
     fn commit(&mut self) -> Result<()>;
 
     /// Makes an empty file in the folder and closes it.
-    ///
-    /// # Errors
-    /// The server's.
     fn create(&mut self, name: &str) -> Result<()>;
 
     /// Looks a file up and asks for its attributes.
-    ///
-    /// # Errors
-    /// The server's.
     fn stat(&mut self, name: &str) -> Result<()>;
 
     /// Renames a file within the folder.
-    ///
-    /// # Errors
-    /// The server's.
     fn rename(&mut self, from: &str, to: &str) -> Result<()>;
 
     /// Lists the whole folder with attributes and returns the number of entries.
-    ///
-    /// # Errors
-    /// The server's.
     fn list(&mut self) -> Result<usize>;
 
     /// Removes a file.
-    ///
-    /// # Errors
-    /// The server's.
     fn remove(&mut self, name: &str) -> Result<()>;
 
     /// Removes the file and the folder and ends the session.
-    ///
-    /// # Errors
-    /// The server's.
     fn finish(&mut self) -> Result<()>;
 }
 

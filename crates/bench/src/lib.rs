@@ -16,6 +16,7 @@
 
 pub mod counters;
 pub mod cpu;
+mod cpu_watch;
 mod endpoint;
 mod environment;
 pub mod evaluation;
@@ -34,6 +35,7 @@ mod server_process;
 pub mod workload;
 
 pub use client::Flavor;
+pub use cpu_watch::{CpuUse, CpuWatch};
 pub use endpoint::{Endpoint, Finished};
 pub use environment::Environment;
 pub use folder::folder_name;

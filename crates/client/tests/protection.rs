@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gss::Established;
-use krb5::{ContextKeys, Enctype, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use krb5::{ContextKeys, Enctype, Role};
 use orthrus_client::{
     Damage, Error, GssCall, GssContext, Head, Protection, ProtectionError, RawConnection, RpcError,
 };
 use proptest::prelude::*;
-use rpc::gss::{
-    GssCredential, RpcGssServiceT, begin_body, end_body, integrity_body, privacy_body, protected_data,
-};
+use rpc::gss::{GssCredential, RpcGssServiceT};
 use rpc::{Accepted, AuthStat, CallHeader, Denied, Message, OpaqueAuth};
+use rpcsec::{BodyError, Channel};
 use xdr::{Decoder, Encoder};
 
 use RpcGssServiceT::{rpc_gss_svc_integrity, rpc_gss_svc_none, rpc_gss_svc_privacy};
@@ -50,32 +49,13 @@ fn accept(keys: &ContextKeys, record: &[u8]) -> Result<Vec<u8>, &'static str> {
     let head = call(record);
     let credential = GssCredential::parse(head.credential.body).map_err(|_| "credential")?;
     keys.verify(head.signed, head.verifier.body).map_err(|_| "verifier")?;
-    let mut record = record.to_vec();
-    let (sequence, arguments) = match credential.service {
-        rpc_gss_svc_none => return Ok(record.split_off(head.arguments_at)),
-        rpc_gss_svc_integrity => {
-            let (body, sequence) = integrity_body(&record, head.arguments_at).map_err(|_| "body")?;
-            keys.verify(&record[body.signed.clone()], &record[body.checksum.clone()])
-                .map_err(|_| "checksum")?;
-            (sequence, body.data())
-        }
-        rpc_gss_svc_privacy => {
-            let token = privacy_body(&record, head.arguments_at).map_err(|_| "body")?;
-            let mut batch = [UnwrapMessage {
-                keys,
-                token: Segments::from(&mut record[token.clone()]),
-                result: Err(krb5::TokenError::Malformed),
-            }];
-            krb5::unwrap(&mut batch);
-            let [UnwrapMessage { result, .. }] = batch;
-            let plain = result.map_err(|_| "token")?.plain;
-            protected_data(&record, token.start + plain.start..token.start + plain.end).map_err(|_| "data")?
-        }
-    };
-    if sequence != credential.sequence {
-        return Err("sequence");
+    let channel = Channel { keys, service: credential.service, sequence: credential.sequence };
+    match channel.open(record, head.arguments_at) {
+        Ok(arguments) => Ok(arguments.into_owned()),
+        Err(BodyError::Token(_)) => Err("token"),
+        Err(BodyError::Sequence { .. }) => Err("sequence"),
+        Err(BodyError::Malformed(_) | BodyError::NotSealed) => Err("body"),
     }
-    Ok(record[arguments].to_vec())
 }
 
 /// Builds a server's reply; `sequence` is that of the call.
@@ -83,27 +63,14 @@ fn reply(keys: &ContextKeys, xid: u32, sequence: u32, service: RpcGssServiceT, r
     let mut encoder = Encoder::new();
     let verifier = keys.mic(5, &sequence.to_be_bytes());
     Accepted::Success.encode(&mut encoder, xid, &OpaqueAuth::gss(&verifier));
-    match service {
-        rpc_gss_svc_none => drop(encoder.raw(results)),
-        rpc_gss_svc_integrity => {
-            let at = begin_body(&mut encoder);
-            encoder.u32(sequence).raw(results);
-            end_body(&mut encoder, at);
-            let signed = [&sequence.to_be_bytes(), results].concat();
-            encoder.opaque(&keys.mic(6, &signed));
-        }
-        rpc_gss_svc_privacy => {
-            let at = begin_body(&mut encoder);
-            let mut token = vec![0; WRAP_HEADROOM];
-            token.extend_from_slice(&sequence.to_be_bytes());
-            token.extend_from_slice(results);
-            token.resize(token.len() + keys.wrap_trailer_len(), 0);
-            let place = Segments::from(&mut token);
-            krb5::wrap(&mut [WrapMessage { keys, sequence: 6, confounder: [1; 16], token: place }]);
-            encoder.raw(&token);
-            end_body(&mut encoder, at);
-        }
-    }
+    Channel { keys, service, sequence }.seal(
+        &mut encoder,
+        || 6,
+        [1; 16],
+        |encoder| {
+            encoder.raw(results);
+        },
+    );
     encoder.into_vec()
 }
 
@@ -167,7 +134,7 @@ fn damage_is_found_where_it_was_done() {
         assert_eq!(damaged(service, &|call| call.damage = Damage::Verifier), Err("verifier"));
         assert_eq!(damaged(service, &|call| call.gss_version = 2), Err("credential"));
     }
-    assert_eq!(damaged(rpc_gss_svc_integrity, &|call| call.damage = Damage::Body), Err("checksum"));
+    assert_eq!(damaged(rpc_gss_svc_integrity, &|call| call.damage = Damage::Body), Err("token"));
     assert_eq!(damaged(rpc_gss_svc_privacy, &|call| call.damage = Damage::Body), Err("token"));
     for service in [rpc_gss_svc_integrity, rpc_gss_svc_privacy] {
         assert_eq!(damaged(service, &|call| call.body_sequence += 1), Err("sequence"));

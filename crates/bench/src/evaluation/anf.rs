@@ -63,14 +63,9 @@ fn transfer(
         (LoadLevel::High, true) => RANDOM_DEPTH,
         (LoadLevel::High, false) => SEQUENTIAL_DEPTH,
     };
-    let transfer = Transfer {
-        random,
-        size: if random { 4096 } else { 1 << 20 },
-        writes,
-        depth,
-        rate: None,
-        layout: ClientLayout { connections, ..ClientLayout::default() },
-    };
+    let size = if random { 4096 } else { 1 << 20 };
+    let layout = ClientLayout { connections, ..ClientLayout::default() };
+    let transfer = Transfer { random, size, writes, depth, rate: None, layout };
     let axes = Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) });
     let group = group(load, workload, writes);
     block(&settings.variants, &group, transfer.unit(), &axes, &Load::Transfer(transfer))

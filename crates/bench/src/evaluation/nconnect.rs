@@ -37,14 +37,8 @@ pub fn group(connections: u32, reordered: bool) -> String {
 }
 
 fn connected(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Case> {
-    let transfer = Transfer {
-        random: true,
-        size: SIZE,
-        writes: 0,
-        depth: DEPTH,
-        rate: None,
-        layout: ClientLayout { connections, lag_max, ..ClientLayout::default() },
-    };
+    let layout = ClientLayout { connections, lag_max, ..ClientLayout::default() };
+    let transfer = Transfer { random: true, size: SIZE, depth: DEPTH, layout, ..Transfer::default() };
     let reordered = lag_max.is_some();
     let axes = Axes::Connections(ConnectionAxes { connections, reordered });
     let group = group(connections, reordered);

@@ -12,22 +12,17 @@ pub const PLAN: &str = "plan";
 
 /// The form of the file; docs/report.md has an example.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct PlanFile {
     /// The title of the report.
-    #[serde(default = "title")]
     pub title: String,
     /// Flavors, the first to be compared with.
-    #[serde(default = "flavors")]
     pub flavors: Vec<String>,
     /// Repetitions of each case.
-    #[serde(default = "repetitions")]
     pub repetitions: u32,
     /// Length of one repetition.
-    #[serde(default = "seconds")]
     pub seconds: f64,
     /// Size of the files of a flavor.
-    #[serde(default = "file_size_mib")]
     pub file_size_mib: u64,
     /// The cases to measure.
     pub case: Vec<PlanCase>,
@@ -48,7 +43,7 @@ pub struct PlanCase {
     #[serde(default)]
     pub writes: u32,
     /// Requests in flight of each client.
-    #[serde(default = "depth")]
+    #[serde(default = "one")]
     pub depth: u32,
     /// Requests a second of all clients, on a fixed schedule.
     pub rate: Option<f64>,
@@ -74,32 +69,21 @@ pub struct PlanCase {
     pub repository: Option<PathBuf>,
 }
 
-fn title() -> String {
-    "What security costs, by a plan of one's own".to_owned()
-}
-
-fn flavors() -> Vec<String> {
-    Flavor::ALL.map(|flavor| flavor.name().to_owned()).to_vec()
-}
-
-const fn repetitions() -> u32 {
-    6
-}
-
-const fn seconds() -> f64 {
-    1.0
-}
-
-const fn file_size_mib() -> u64 {
-    64
+impl Default for PlanFile {
+    fn default() -> Self {
+        Self {
+            title: "What security costs, by a plan of one's own".to_owned(),
+            flavors: Flavor::ALL.map(|flavor| flavor.name().to_owned()).to_vec(),
+            repetitions: 6,
+            seconds: 1.0,
+            file_size_mib: 64,
+            case: Vec::new(),
+        }
+    }
 }
 
 const fn size() -> u64 {
     4096
-}
-
-const fn depth() -> u32 {
-    1
 }
 
 const fn one() -> u32 {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::carrier::{Carried, Carrier};
 use super::on_mount::compare;
+use crate::CpuUse;
 use crate::link::Link;
 use crate::mounted::tools::run;
 use crate::mounted::{CopyProgram, Ssh, Sshd, free, remove};
@@ -51,13 +52,9 @@ impl Carrier for ByScp {
         let before = self.sshd.cpu();
         let ran = run(&mut self.ssh.copy(source, &self.path(name)?)?, stop);
         let ran = ran.with_context(|| format!("sshd: {}", self.sshd.said()))?;
-        let server_cpu = before.zip(self.sshd.cpu()).map(|(from, to)| to.saturating_sub(from));
-        Ok(ran.map(|ran| Carried {
-            time: ran.time,
-            client_cpu: Some(ran.cpu),
-            server_cpu,
-            server_stages: None,
-        }))
+        let server = before.zip(self.sshd.cpu()).map(|(from, to)| to.saturating_sub(from));
+        let used = |client| CpuUse { client: Some(client), server, stages: None };
+        Ok(ran.map(|ran| Carried { time: ran.time, used: used(ran.cpu) }))
     }
 
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {

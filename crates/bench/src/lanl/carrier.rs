@@ -6,20 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::Pattern;
-use crate::measuring::Stages;
+use crate::{CpuUse, Pattern};
 
 /// The figures of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
     /// How long it took, from its beginning until the data was where it belongs.
     pub time: Duration,
-    /// The client's processor time; none where it cannot be known.
-    pub client_cpu: Option<Duration>,
-    /// Processor time of the server.
-    pub server_cpu: Option<Duration>,
-    /// Where the server's time went, if it tells.
-    pub server_stages: Option<Stages>,
+    /// Processor time of both ends.
+    pub used: CpuUse,
 }
 
 impl Carried {
@@ -27,9 +22,9 @@ impl Carried {
     pub fn add(&mut self, other: Self) {
         let sum = |own: Option<Duration>, more: Option<Duration>| own.zip(more).map(|(own, more)| own + more);
         self.time += other.time;
-        self.client_cpu = sum(self.client_cpu, other.client_cpu);
-        self.server_cpu = sum(self.server_cpu, other.server_cpu);
-        self.server_stages = match (self.server_stages, other.server_stages) {
+        self.used.client = sum(self.used.client, other.used.client);
+        self.used.server = sum(self.used.server, other.used.server);
+        self.used.stages = match (self.used.stages, other.used.stages) {
             (Some(own), Some(more)) => Some(own.and(&more)),
             (own, more) => own.or(more),
         };
@@ -38,7 +33,7 @@ impl Carried {
     /// Returns the start value of a sum.
     pub fn nothing() -> Self {
         let zero = Some(Duration::ZERO);
-        Self { client_cpu: zero, server_cpu: zero, ..Self::default() }
+        Self { time: Duration::ZERO, used: CpuUse { client: zero, server: zero, stages: None } }
     }
 }
 

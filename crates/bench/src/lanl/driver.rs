@@ -224,10 +224,7 @@ fn sample(carried: Carried, operations: u64, bytes: u64) -> Sample {
         bytes,
         // A clock that stood still would make a rate of infinity.
         seconds: carried.time.as_secs_f64().max(1e-9),
-        client_cpu_seconds: carried.client_cpu.map(|time| time.as_secs_f64()),
-        server_cpu_seconds: carried.server_cpu.map(|time| time.as_secs_f64()),
-        server_stages: carried.server_stages,
-        ..Sample::default()
+        ..carried.used.sample(1.0)
     }
 }
 

@@ -15,7 +15,7 @@ use super::carrier::{Carried, Carrier};
 use super::transfer::{Check, read_through, write_through};
 use crate::mount::enctype_name;
 use crate::native::Target;
-use crate::{Delta, Flavor, Pattern, cpu};
+use crate::{CpuWatch, Flavor, Pattern};
 
 /// A session with a folder of its own in an export.
 pub struct NativeCarrier {
@@ -99,13 +99,10 @@ impl NativeCarrier {
     fn timed(&mut self, work: impl FnOnce(&mut Self) -> Result<bool>) -> Result<Option<Carried>> {
         self.refresh().map_err(|error| self.target.explain(error))?;
         let probe = self.target.probe();
-        let snapshot = probe.snapshot();
-        let (client, start) = (cpu::of_this_process(), Instant::now());
+        let (cpu, start) = (CpuWatch::of_process(&probe), Instant::now());
         let whole = work(self).map_err(|error| self.target.explain(error))?;
-        let time = start.elapsed();
-        let client_cpu = Some(cpu::of_this_process().saturating_sub(client));
-        let Delta { cpu: server_cpu, stages: server_stages } = probe.since(&snapshot, self.flavor.name());
-        Ok(whole.then_some(Carried { time, client_cpu, server_cpu, server_stages }))
+        let (time, used) = (start.elapsed(), cpu.since(self.flavor.name()));
+        Ok(whole.then_some(Carried { time, used }))
     }
 
     /// Returns false when it was stopped.

@@ -13,8 +13,8 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use super::carrier::{Carried, Carrier};
 use super::transfer::fill;
 use crate::mounted::tools::{CP, run};
-use crate::mounted::{MachineCpu, MountPlace, free, remove};
-use crate::{Pattern, ServerProbe};
+use crate::mounted::{MountPlace, free, remove};
+use crate::{CpuWatch, Pattern, ServerProbe};
 
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;
@@ -40,19 +40,13 @@ impl OnMount {
         Ok(self.place.as_ref().context("the folder is gone")?.folder().join(name))
     }
 
-    /// Times `work`. The kernel's client works in threads of its own: its time is that of the whole
-    /// machine, minus the server's.
+    /// Times `work`.
     fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
         let variant = self.place.as_ref().map_or("", |place| &place.facts().variant);
-        let cpu = MachineCpu::now(&self.server);
+        let cpu = CpuWatch::of_machine(&self.server);
         let done = work()?;
         let used = cpu.since(variant);
-        Ok(done.map(|time| Carried {
-            time,
-            client_cpu: used.client,
-            server_cpu: used.server,
-            server_stages: used.stages,
-        }))
+        Ok(done.map(|time| Carried { time, used }))
     }
 }
 
@@ -168,7 +162,7 @@ mod tests {
             OnMount::new(MountPlace::claim("sys", &mount, true).unwrap(), ServerProbe::default()).unwrap();
         let carried = carrier.put(&source, "copy", &stop).unwrap().unwrap();
         assert!(
-            carried.time > Duration::ZERO && carried.client_cpu.is_some() && carried.server_cpu.is_none()
+            carried.time > Duration::ZERO && carried.used.client.is_some() && carried.used.server.is_none()
         );
         carrier.compare(&source, "copy", &stop).unwrap();
         carrier.forget("copy/a").unwrap();

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::carrier::{Carried, Carrier};
 use super::on_mount::compare;
+use crate::CpuUse;
 use crate::mounted::tools::run;
 use crate::mounted::{Ssh, ensure_room};
 
@@ -50,7 +51,8 @@ impl Carrier for ToHost {
             self.there.push(name.to_owned());
         }
         let ran = run(&mut command, stop)?;
-        Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), ..Carried::default() }))
+        let used = |client| CpuUse { client: Some(client), ..CpuUse::default() };
+        Ok(ran.map(|ran| Carried { time: ran.time, used: used(ran.cpu) }))
     }
 
     /// Copies the file back to compare it.
@@ -115,7 +117,7 @@ mod tests {
             let mut carrier = ToHost::connect(sshd.way(program), &there).unwrap();
             for name in ["copy-0", "copy-1"] {
                 let carried = carrier.put(&source, name, &stop).unwrap().unwrap();
-                assert!(carried.client_cpu.is_some() && carried.server_cpu.is_none());
+                assert!(carried.used.client.is_some() && carried.used.server.is_none());
             }
             carrier.put(&source.join("a"), "copy-2", &stop).unwrap().unwrap();
             carrier.compare(&source, "copy-0", &stop).unwrap();

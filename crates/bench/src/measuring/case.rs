@@ -83,7 +83,7 @@ pub enum Load {
 }
 
 /// Reads and writes of one file for each client.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
     /// Whether places are drawn at random, or follow each other.
     pub random: bool,

@@ -9,14 +9,7 @@ fn settings() -> Settings {
 }
 
 fn case(group: &str, variant: &str) -> Case {
-    let transfer = Transfer {
-        random: true,
-        size: 4096,
-        writes: 0,
-        depth: 1,
-        rate: None,
-        layout: ClientLayout::default(),
-    };
+    let transfer = Transfer { random: true, size: 4096, depth: 1, ..Transfer::default() };
     Case {
         group: group.to_owned(),
         variant: variant.to_owned(),

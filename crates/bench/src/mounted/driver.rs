@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::fio::{self, FioJob};
 use super::git::BareRepository;
 use super::tools::{FIO, GIT, run};
-use super::{MachineCpu, MountPlace, MountStats, ensure_room, scheduled};
-use crate::ServerProbe;
+use super::{MountPlace, MountStats, ensure_room, scheduled};
 use crate::counters::{Counters, add};
 use crate::measuring::{Case, CaseDriver, CaseTurn, Histogram, Latencies, Load, Record, Sample, Transfer};
 use crate::workload::together;
+use crate::{CpuWatch, ServerProbe};
 
 /// Where the places of variants come from.
 pub trait MountPlaces {
@@ -116,7 +116,7 @@ impl<'a> OnMounts<'a> {
 
     fn by_fio(&self, job: FioJob, place: &MountPlace, direct: bool) -> Result<Option<Sample>> {
         let mut command = job.command(place.folder(), direct)?;
-        let cpu = MachineCpu::now(&self.server);
+        let cpu = CpuWatch::of_machine(&self.server);
         let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
         let used = cpu.since(&place.facts().variant);
         let measured = fio::parse(&ran.stdout)?;
@@ -140,7 +140,7 @@ impl<'a> OnMounts<'a> {
         place: &MountPlace,
         direct: bool,
     ) -> Result<Option<Sample>> {
-        let cpu = MachineCpu::now(&self.server);
+        let cpu = CpuWatch::of_machine(&self.server);
         let Some((tally, took)) = scheduled::run(job, rate, place.folder(), direct, self.stop)? else {
             return Ok(None);
         };
@@ -158,7 +158,7 @@ impl<'a> OnMounts<'a> {
 
     fn git(&self, place: &MountPlace, clients: u32, length: Duration) -> Result<Option<Sample>> {
         let (_, repository) = self.repository.as_ref().context("there is no repository")?;
-        let (cpu, start) = (MachineCpu::now(&self.server), Instant::now());
+        let (cpu, start) = (CpuWatch::of_machine(&self.server), Instant::now());
         let work = |client: usize, ()| -> Result<Option<Counters>> {
             let copy = place.folder().join(format!("git-{client}"));
             let mut all = Counters::new();

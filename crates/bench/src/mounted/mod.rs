@@ -8,7 +8,6 @@ mod driver;
 pub mod fio;
 mod git;
 mod kerberos;
-mod machine;
 mod mountinfo;
 mod mountstats;
 mod notes;
@@ -20,7 +19,6 @@ mod sshd;
 pub mod tools;
 
 pub use driver::{MountPlaces, OnMounts};
-pub use machine::MachineCpu;
 pub use mountinfo::MountFacts;
 pub use mounts::Mount;
 pub use mountstats::MountStats;

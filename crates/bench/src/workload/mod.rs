@@ -19,7 +19,7 @@ pub use metadata::metadata;
 
 use crate::measuring::{Histogram, Latencies, Sample};
 use crate::pattern::Pattern;
-use crate::{Endpoint, ServerProbe, cpu};
+use crate::{CpuWatch, Endpoint, ServerProbe};
 
 /// The parameters of a repetition besides its endpoint.
 #[derive(Clone, Copy)]
@@ -114,11 +114,9 @@ pub fn measure(
     run: impl FnOnce(&mut LoadTally) -> Result<()>,
 ) -> Result<Option<Sample>> {
     let mut tally = LoadTally::default();
-    let (snapshot, client, start) = (server.snapshot(), cpu::of_this_process(), Instant::now());
+    let (cpu, start) = (CpuWatch::of_process(server), Instant::now());
     run(&mut tally)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let client = cpu::of_this_process().saturating_sub(client);
-    let seen = server.since(&snapshot, variant);
+    let (seconds, used) = (start.elapsed().as_secs_f64(), cpu.since(variant));
     if stop.load(Ordering::Relaxed) || tally.operations == 0 {
         return Ok(None);
     }
@@ -128,9 +126,6 @@ pub fn measure(
         seconds,
         unserved: tally.unserved,
         latency: Latencies::of(tally.latencies),
-        client_cpu_seconds: Some(client.as_secs_f64()),
-        server_cpu_seconds: seen.cpu.map(|time| time.as_secs_f64()),
-        server_stages: seen.stages,
-        ..Sample::default()
+        ..used.sample(1.0)
     }))
 }

@@ -17,53 +17,32 @@ use crate::counters::count_phase;
 pub use shape::RepositoryShape;
 
 /// A folder tree at the server, by paths below the endpoint's own folder: `objects/ab`.
+///
+/// # Errors
+/// Every method fails with the error of the server.
 pub trait Tree {
     /// Makes a folder.
-    ///
-    /// # Errors
-    /// The server's, here and below.
     fn make_folder(&mut self, path: &str) -> Result<()>;
 
     /// Makes a file that is not there yet, writes it, and closes it.
-    ///
-    /// # Errors
-    /// The server's.
     fn write_file(&mut self, path: &str, data: &[u8]) -> Result<()>;
 
     /// Opens a file, reads all of it, and closes it.
-    ///
-    /// # Errors
-    /// The server's.
     fn read_file(&mut self, path: &str) -> Result<Vec<u8>>;
 
     /// Looks a file up and asks for its attributes.
-    ///
-    /// # Errors
-    /// The server's.
     fn look_at(&mut self, path: &str) -> Result<()>;
 
     /// Renames a file, over another if there is one.
-    ///
-    /// # Errors
-    /// The server's.
     fn move_file(&mut self, from: &str, to: &str) -> Result<()>;
 
     /// Lists a folder and returns the number of entries.
-    ///
-    /// # Errors
-    /// The server's.
     fn list_folder(&mut self, path: &str) -> Result<usize>;
 
     /// Removes a file.
-    ///
-    /// # Errors
-    /// The server's.
     fn remove_file(&mut self, path: &str) -> Result<()>;
 
     /// Removes an empty folder.
-    ///
-    /// # Errors
-    /// The server's.
     fn remove_folder(&mut self, path: &str) -> Result<()>;
 }
 

@@ -1,0 +1,63 @@
+//! Processor time at both ends between two moments.
+
+use std::time::Duration;
+
+use crate::measuring::{Sample, Stages};
+use crate::{Delta, ServerProbe, Snapshot, cpu};
+
+/// A moment, to be compared with a later one.
+#[derive(Debug)]
+pub struct CpuWatch<'w> {
+    probe: &'w ServerProbe,
+    of_machine: bool,
+    server: Snapshot,
+    client: Option<Duration>,
+}
+
+/// Processor time since a moment; `None` if it is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuUse {
+    /// The client's processor time.
+    pub client: Option<Duration>,
+    /// Processor time of the server.
+    pub server: Option<Duration>,
+    /// Where the server's time went, if it tells.
+    pub stages: Option<Stages>,
+}
+
+impl CpuUse {
+    /// Returns a sample with the part of these times that falls on the measurement, and nothing
+    /// else.
+    pub fn sample(&self, part: f64) -> Sample {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * part);
+        Sample {
+            client_cpu_seconds: seconds(self.client),
+            server_cpu_seconds: seconds(self.server),
+            server_stages: self.stages,
+            ..Sample::default()
+        }
+    }
+}
+
+impl<'w> CpuWatch<'w> {
+    /// Takes the times of now, of this process and of the server as far as it can be looked at.
+    pub fn of_process(probe: &'w ServerProbe) -> Self {
+        Self { probe, of_machine: false, server: probe.snapshot(), client: Some(cpu::of_this_process()) }
+    }
+
+    /// Takes the times of now for a client that is the kernel's. It works in threads of its own, so
+    /// its time is that of the whole machine, minus the server's where both share the machine.
+    pub fn of_machine(probe: &'w ServerProbe) -> Self {
+        Self { probe, of_machine: true, server: probe.snapshot(), client: cpu::of_machine() }
+    }
+
+    /// Returns the time since then, with the server's time for `variant`.
+    pub fn since(self, variant: &str) -> CpuUse {
+        let now = if self.of_machine { cpu::of_machine() } else { Some(cpu::of_this_process()) };
+        let Delta { cpu: server, stages } = self.probe.since(&self.server, variant);
+        let client = self.client.zip(now).map(|(from, to)| to.saturating_sub(from));
+        // Only a process of this machine is part of the machine's time.
+        let ours = server.filter(|_| self.of_machine && self.probe.pid.is_some()).unwrap_or(Duration::ZERO);
+        CpuUse { client: client.map(|all| all.saturating_sub(ours)), server, stages }
+    }
+}
