@@ -21,6 +21,9 @@ struct FilePiece<'a> {
 }
 
 /// An export as a file system. Paths are relative to it and separated by `/`.
+///
+/// # Errors
+/// A method fails with the errors of LOOKUP for the path, and of the operations that it calls.
 #[derive(Debug)]
 pub struct Filesystem {
     client: Client,
@@ -63,26 +66,17 @@ impl Filesystem {
     }
 
     /// Looks up a path.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP.
     pub fn lookup(&mut self, path: &str) -> Result<(Handle, Attributes), Error> {
         let full = self.full(path);
         self.client.lookup_path(&full)
     }
 
     /// Returns the attributes of a path.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP.
     pub fn stat(&mut self, path: &str) -> Result<Attributes, Error> {
         self.lookup(path).map(|(_, attributes)| attributes)
     }
 
     /// Returns the attributes of the file system: sizes, counts and limits.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and GETATTR.
     pub fn statfs(&mut self, path: &str) -> Result<Attributes, Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.getattr(&handle, Attributes::STATFS)
@@ -101,26 +95,17 @@ impl Filesystem {
     }
 
     /// Opens a file.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and OPEN.
     pub fn open(&mut self, path: &str, how: &OpenHow) -> Result<OpenFile, Error> {
         let (directory, name) = self.place(path)?;
         self.client.open(&directory, name, how)
     }
 
     /// Closes a file.
-    ///
-    /// # Errors
-    /// The errors of CLOSE.
     pub fn close(&mut self, file: &OpenFile) -> Result<(), Error> {
         self.client.close_file(file)
     }
 
     /// Reads a whole file.
-    ///
-    /// # Errors
-    /// The errors of OPEN, READ and CLOSE.
     pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>, Error> {
         let file = self.open(path, &OpenHow::read())?;
         let data = self.read_all(&file);
@@ -129,9 +114,6 @@ impl Filesystem {
     }
 
     /// Reads an open file from beginning to end, with several requests in flight.
-    ///
-    /// # Errors
-    /// The errors of READ.
     pub fn read_all(&mut self, file: &OpenFile) -> Result<Vec<u8>, Error> {
         let piece = self.client.read_size_max();
         let mut data = Vec::new();
@@ -189,9 +171,6 @@ impl Filesystem {
     }
 
     /// Creates or replaces a file, and commits it.
-    ///
-    /// # Errors
-    /// The errors of OPEN, WRITE, COMMIT and CLOSE.
     pub fn write_file(&mut self, path: &str, data: &[u8]) -> Result<(), Error> {
         let file = self.open(path, &OpenHow::create(0o644))?;
         let written = self.write_all(&file, 0, data);
@@ -201,9 +180,6 @@ impl Filesystem {
 
     /// Writes `data` at `offset` of an open file with several requests in flight, and commits it.
     /// Repeats writes that a server restart may have lost.
-    ///
-    /// # Errors
-    /// The errors of WRITE and COMMIT.
     pub fn write_all(&mut self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<(), Error> {
         loop {
             let verifiers = self.write_pieces(file, offset, data)?;
@@ -266,9 +242,6 @@ impl Filesystem {
     }
 
     /// Returns the names in a directory, sorted.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and READDIR.
     pub fn list(&mut self, path: &str) -> Result<Vec<String>, Error> {
         let entries = self.list_entries(path, Bitmap4::of(&[FATTR4_FILEID]))?;
         let mut names: Vec<_> =
@@ -278,45 +251,30 @@ impl Filesystem {
     }
 
     /// Returns the entries of a directory with the attributes in `wanted`.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and READDIR.
     pub fn list_entries(&mut self, path: &str, wanted: Bitmap4) -> Result<Vec<Entry>, Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.readdir(&handle, wanted)
     }
 
     /// Creates a directory with mode 0755.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and CREATE.
     pub fn mkdir(&mut self, path: &str) -> Result<Handle, Error> {
         let (directory, name) = self.place(path)?;
         self.client.mkdir(&directory, name, 0o755)
     }
 
     /// Creates a symbolic link at `path`.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and CREATE.
     pub fn symlink(&mut self, target: &str, path: &str) -> Result<Handle, Error> {
         let (directory, name) = self.place(path)?;
         self.client.symlink(&directory, name, target.as_bytes())
     }
 
     /// Reads the target of a symbolic link.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and READLINK.
     pub fn readlink(&mut self, path: &str) -> Result<Vec<u8>, Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.readlink(&handle)
     }
 
     /// Creates the hard link `new` to the file at `path`.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and LINK.
     pub fn link(&mut self, path: &str, new: &str) -> Result<(), Error> {
         let (file, _) = self.lookup(path)?;
         let (directory, name) = self.place(new)?;
@@ -324,9 +282,6 @@ impl Filesystem {
     }
 
     /// Renames a file or directory.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and RENAME.
     pub fn rename(&mut self, old: &str, new: &str) -> Result<(), Error> {
         let (from, old) = self.place(old)?;
         let (to, new) = self.place(new)?;
@@ -334,18 +289,12 @@ impl Filesystem {
     }
 
     /// Removes a file or an empty directory.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and REMOVE.
     pub fn remove(&mut self, path: &str) -> Result<(), Error> {
         let (directory, name) = self.place(path)?;
         self.client.remove(&directory, name).map(drop)
     }
 
     /// Sets the attributes of a path that have a value.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and SETATTR.
     pub fn setattr(&mut self, path: &str, values: &AttributeValues<'_>) -> Result<(), Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.setattr(&handle, Stateid4::ANONYMOUS, values).map(drop)

@@ -149,6 +149,11 @@ impl<'a> Results<'a> {
     }
 }
 
+/// Reads the result of an operation that returns only a status.
+pub(crate) fn nothing(results: &mut Results<'_>, operation: NfsOpnum4) -> Result<(), Error> {
+    results.done(operation).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::compound::Compound;
 use crate::error::Error;
 use crate::options::{Options, StateProtection};
 use crate::raw::RawConnection;
-use crate::reply::Reply;
+use crate::reply::{Reply, Results, nothing};
 use crate::security::{CallbackContext, Head, Identity, random};
 
 /// Room for everything besides the data in requests and replies, in bytes.
@@ -99,17 +99,14 @@ impl Control<'_> {
     fn one<T>(
         &mut self,
         operation: &NfsArgop4<'_>,
-        read: impl FnOnce(&Reply) -> Result<T, Error>,
+        read: impl FnOnce(&mut Results<'_>, NfsOpnum4) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut compound = Compound::sessionless(self.minor_version);
         compound.operation(operation);
-        read(&self.call(compound)?)
+        read(&mut self.call(compound)?.results(), operation.discriminant())
     }
 
     /// Calls EXCHANGE_ID (RFC 8881 section 18.35).
-    ///
-    /// # Errors
-    /// Any [`Error`].
     pub fn exchange_id(
         &mut self,
         owner: &Owner,
@@ -128,17 +125,13 @@ impl Control<'_> {
             eia_state_protect: protect,
             eia_client_impl_id: Vec::new(),
         };
-        self.one(&NfsArgop4::OP_EXCHANGE_ID(arguments), |reply| {
-            let result: ExchangeId4Resok<'_> = reply.results().take(NfsOpnum4::OP_EXCHANGE_ID)?;
-            Ok(result.into_owned())
+        self.one(&NfsArgop4::OP_EXCHANGE_ID(arguments), |results, number| {
+            Ok(results.take::<ExchangeId4Resok<'_>>(number)?.into_owned())
         })
     }
 
     /// Calls CREATE_SESSION (section 18.36) with `sequence` from EXCHANGE_ID or the previous
     /// session.
-    ///
-    /// # Errors
-    /// Any [`Error`].
     pub fn create_session(
         &mut self,
         client_id: u64,
@@ -149,9 +142,6 @@ impl Control<'_> {
     }
 
     /// Calls CREATE_SESSION like [`Control::create_session`], with the security of callbacks.
-    ///
-    /// # Errors
-    /// Any [`Error`].
     pub fn create_session_with(
         &mut self,
         client_id: u64,
@@ -169,15 +159,10 @@ impl Control<'_> {
             csa_cb_program: NFS4_CALLBACK,
             csa_sec_parms,
         };
-        self.one(&NfsArgop4::OP_CREATE_SESSION(arguments), |reply| {
-            reply.results().take(NfsOpnum4::OP_CREATE_SESSION)
-        })
+        self.one(&NfsArgop4::OP_CREATE_SESSION(arguments), |results, number| results.take(number))
     }
 
     /// Calls BIND_CONN_TO_SESSION (section 18.34) for the channels in `direction`.
-    ///
-    /// # Errors
-    /// Any [`Error`].
     pub fn bind(
         &mut self,
         session: &[u8; 16],
@@ -188,31 +173,19 @@ impl Control<'_> {
             bctsa_dir: direction,
             bctsa_use_conn_in_rdma_mode: false,
         };
-        self.one(&NfsArgop4::OP_BIND_CONN_TO_SESSION(arguments), |reply| {
-            reply.results().take(NfsOpnum4::OP_BIND_CONN_TO_SESSION)
-        })
+        self.one(&NfsArgop4::OP_BIND_CONN_TO_SESSION(arguments), |results, number| results.take(number))
     }
 
     /// Calls DESTROY_SESSION (section 18.37).
-    ///
-    /// # Errors
-    /// Any [`Error`].
     pub fn destroy_session(&mut self, session: &[u8; 16]) -> Result<(), Error> {
         let arguments = DestroySession4Args { dsa_sessionid: *session };
-        self.one(&NfsArgop4::OP_DESTROY_SESSION(arguments), |reply| {
-            reply.results().done(NfsOpnum4::OP_DESTROY_SESSION).map(drop)
-        })
+        self.one(&NfsArgop4::OP_DESTROY_SESSION(arguments), nothing)
     }
 
     /// Calls DESTROY_CLIENTID (section 18.50).
-    ///
-    /// # Errors
-    /// Any [`Error`].
     pub fn destroy_client(&mut self, client_id: u64) -> Result<(), Error> {
         let arguments = DestroyClientid4Args { dca_clientid: client_id };
-        self.one(&NfsArgop4::OP_DESTROY_CLIENTID(arguments), |reply| {
-            reply.results().done(NfsOpnum4::OP_DESTROY_CLIENTID).map(drop)
-        })
+        self.one(&NfsArgop4::OP_DESTROY_CLIENTID(arguments), nothing)
     }
 
     /// Returns the context for callbacks: the machine's, which the preceding EXCHANGE_ID used.

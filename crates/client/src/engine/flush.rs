@@ -14,13 +14,8 @@ use nfs4::NFSPROC4_COMPOUND;
 /// system call and reach the server together, as many as its cipher has lanes.
 const RUN_MAX: usize = 16;
 
-/// A call that is ready to be sealed.
-struct SealableCall {
-    place: u32,
-    link: usize,
-    message: crate::message::Message,
-    head: Head,
-}
+/// The indexes of a call and of its connection.
+type Place = (u32, usize);
 
 impl Client {
     /// Submits a COMPOUND as the user. The next [`Client::flush`] or [`Client::poll`] sends it; if
@@ -69,17 +64,13 @@ impl Client {
     pub fn flush(&mut self) -> Result<(), Error> {
         self.assign_slots();
         self.make_contexts();
-        let mut ready = self.take_ready()?;
-        if !ready.is_empty() {
-            let mut calls: Vec<_> = ready
-                .iter_mut()
-                .map(|call| OutgoingCall { message: &mut call.message, head: &call.head })
-                .collect();
+        let (places, mut calls) = self.take_ready()?;
+        if !calls.is_empty() {
             seal(&mut calls, &mut self.confounders)?;
             self.last_sent = Instant::now();
         }
-        for call in ready {
-            self.hand_over(call);
+        for ((place, link), call) in places.into_iter().zip(calls) {
+            self.hand_over(place, link, call);
         }
         if self.options.lag_max.is_some() {
             self.pace(Instant::now());
@@ -151,8 +142,8 @@ impl Client {
     }
 
     /// Takes the queued calls of all connections for sealing.
-    fn take_ready(&mut self) -> Result<Vec<SealableCall>, Error> {
-        let mut ready = Vec::new();
+    fn take_ready(&mut self) -> Result<(Vec<Place>, Vec<OutgoingCall>), Error> {
+        let (mut places, mut calls) = (Vec::new(), Vec::new());
         for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_up()) {
             for _ in 0..link.queued.len() {
                 let Some(place) = link.queued.pop_front() else { break };
@@ -164,18 +155,17 @@ impl Client {
                     continue;
                 }
                 let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, identity.protection(call.service)?);
-                let message = std::mem::take(&mut call.message);
-                ready.push(SealableCall { place, link: index, message, head });
+                calls.push(OutgoingCall { message: std::mem::take(&mut call.message), head });
+                places.push((place, index));
             }
         }
-        Ok(ready)
+        Ok((places, calls))
     }
 
-    fn hand_over(&mut self, ready: SealableCall) {
-        let SealableCall { place, link, message, head } = ready;
+    fn hand_over(&mut self, place: u32, link: usize, sealed: OutgoingCall) {
         if let Some(call) = self.calls.get_mut(place) {
-            call.message = message;
-            call.stage = CallStage::Sent(Expected::of(&head.protection));
+            call.message = sealed.message;
+            call.stage = CallStage::Sent(Expected::of(&sealed.head.protection));
         }
         if let Some(connection) = self.links.get_mut(link).and_then(|link| link.connection()) {
             connection.push(place);

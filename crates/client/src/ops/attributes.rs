@@ -110,9 +110,6 @@ impl Client {
     }
 
     /// Returns the attributes in `wanted`.
-    ///
-    /// # Errors
-    /// The errors of GETATTR.
     pub fn getattr(&mut self, handle: &[u8], wanted: Bitmap4) -> Result<Attributes, Error> {
         let operation = NfsArgop4::OP_GETATTR(Getattr4Args { attr_request: wanted });
         self.on(handle, &operation, |results, number| {
@@ -122,9 +119,6 @@ impl Client {
 
     /// Sets the attributes that have a value, and returns the bitmap of those set. A size needs the
     /// stateid of an open for writing, or the anonymous one.
-    ///
-    /// # Errors
-    /// The errors of SETATTR.
     pub fn setattr(
         &mut self,
         handle: &[u8],
@@ -158,9 +152,6 @@ impl Client {
     }
 
     /// Returns the subset of the ACCESS4 bits in `wanted` that is allowed.
-    ///
-    /// # Errors
-    /// The errors of ACCESS.
     pub fn access(&mut self, handle: &[u8], wanted: u32) -> Result<Access4Resok, Error> {
         let operation = NfsArgop4::OP_ACCESS(Access4Args { access: wanted });
         self.on(handle, &operation, |results, number| results.take(number))

@@ -9,9 +9,6 @@ use crate::reply::Reply;
 impl Client {
     /// Reads at most `count` bytes at `offset`. Returns the data and whether it reaches the end of
     /// the file. The server may return fewer bytes.
-    ///
-    /// # Errors
-    /// The errors of READ.
     pub fn read(
         &mut self,
         handle: &[u8],
@@ -26,9 +23,6 @@ impl Client {
     }
 
     /// Writes `data` at `offset`. The server may write fewer bytes.
-    ///
-    /// # Errors
-    /// The errors of WRITE.
     pub fn write(
         &mut self,
         handle: &[u8],
@@ -42,9 +36,6 @@ impl Client {
 
     /// Commits written data; a `count` of 0 commits everything behind `offset`. Returns the write
     /// verifier: if it differs from that of the WRITEs, they have to be repeated.
-    ///
-    /// # Errors
-    /// The errors of COMMIT.
     pub fn commit(&mut self, handle: &[u8], offset: u64, count: u32) -> Result<[u8; 8], Error> {
         let operation = NfsArgop4::OP_COMMIT(Commit4Args { offset, count });
         self.on(handle, &operation, |results, number| Ok(results.take::<Commit4Resok>(number)?.writeverf))
@@ -87,17 +78,11 @@ impl Client {
 }
 
 /// Reads the reply to [`Client::submit_read`], borrowing the data from the record.
-///
-/// # Errors
-/// The errors of PUTFH and READ.
 pub fn read_result(reply: &Reply) -> Result<Read4Resok<'_>, Error> {
     reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READ)
 }
 
 /// Reads the reply to [`Client::submit_write`].
-///
-/// # Errors
-/// The errors of PUTFH and WRITE.
 pub fn write_result(reply: &Reply) -> Result<Write4Resok, Error> {
     reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_WRITE)
 }

@@ -27,9 +27,6 @@ pub struct Entry {
 
 impl Client {
     /// Creates an object other than a regular file, with the attributes that have a value.
-    ///
-    /// # Errors
-    /// The errors of CREATE.
     pub fn create(
         &mut self,
         directory: &[u8],
@@ -52,27 +49,18 @@ impl Client {
     }
 
     /// Creates a directory with `mode`.
-    ///
-    /// # Errors
-    /// The errors of CREATE.
     pub fn mkdir(&mut self, directory: &[u8], name: &[u8], mode: u32) -> Result<Handle, Error> {
         let values = AttributeValues { mode: Some(mode), ..AttributeValues::default() };
         self.create(directory, name, Createtype4::NF4DIR, &values).map(|(handle, _)| handle)
     }
 
     /// Creates a symbolic link to `target`.
-    ///
-    /// # Errors
-    /// The errors of CREATE.
     pub fn symlink(&mut self, directory: &[u8], name: &[u8], target: &[u8]) -> Result<Handle, Error> {
         let kind = Createtype4::NF4LNK(target.into());
         self.create(directory, name, kind, &AttributeValues::default()).map(|(handle, _)| handle)
     }
 
     /// Removes a file or an empty directory.
-    ///
-    /// # Errors
-    /// The errors of REMOVE.
     pub fn remove(&mut self, directory: &[u8], name: &[u8]) -> Result<ChangeInfo4, Error> {
         let operation = NfsArgop4::OP_REMOVE(Remove4Args { target: name.into() });
         self.on(directory, &operation, |results, number| results.take(number))
@@ -101,25 +89,16 @@ impl Client {
     }
 
     /// Renames `old` in directory `from` to `new` in directory `to`.
-    ///
-    /// # Errors
-    /// The errors of RENAME.
     pub fn rename(&mut self, from: &[u8], old: &[u8], to: &[u8], new: &[u8]) -> Result<(), Error> {
         self.perform(|compound| compound.putfh(from).savefh().putfh(to).rename(old, new), Reply::check)
     }
 
     /// Creates a hard link to a file.
-    ///
-    /// # Errors
-    /// The errors of LINK.
     pub fn link(&mut self, file: &[u8], directory: &[u8], name: &[u8]) -> Result<(), Error> {
         self.perform(|compound| compound.putfh(file).savefh().putfh(directory).link(name), Reply::check)
     }
 
     /// Reads the target of a symbolic link.
-    ///
-    /// # Errors
-    /// The errors of READLINK.
     pub fn readlink(&mut self, handle: &[u8]) -> Result<Vec<u8>, Error> {
         self.on(handle, &NfsArgop4::OP_READLINK, |results, number| {
             Ok(results.take::<Readlink4Resok<'_>>(number)?.link.into_owned())
@@ -128,9 +107,6 @@ impl Client {
 
     /// Reads one chunk of a directory. The first call uses cookie 0 and a verifier of zeros.
     /// Returns the entries, the verifier for the next chunk, and whether this was the last.
-    ///
-    /// # Errors
-    /// The errors of READDIR.
     pub fn readdir_piece(
         &mut self,
         directory: &[u8],

@@ -88,9 +88,6 @@ impl Client {
     }
 
     /// Unlocks a range, and stores the new stateid in `lock`.
-    ///
-    /// # Errors
-    /// The errors of LOCKU.
     pub fn unlock(&mut self, handle: &[u8], lock: &mut Lock, offset: u64, length: u64) -> Result<(), Error> {
         let arguments = Locku4Args {
             locktype: NfsLockType4::WRITE_LT,
@@ -105,17 +102,11 @@ impl Client {
     }
 
     /// Returns a delegation to the server.
-    ///
-    /// # Errors
-    /// The errors of DELEGRETURN.
     pub fn delegreturn(&mut self, file: &[u8], stateid: Stateid4) -> Result<(), Error> {
         self.perform(|compound| compound.putfh(file).delegreturn(stateid), Reply::check)
     }
 
     /// Frees the stateid of locks that are all unlocked, or of a revoked delegation.
-    ///
-    /// # Errors
-    /// The errors of FREE_STATEID.
     pub fn free_stateid(&mut self, stateid: Stateid4) -> Result<(), Error> {
         self.perform(|compound| compound.free_stateid(stateid), Reply::check)
     }

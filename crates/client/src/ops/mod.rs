@@ -1,4 +1,7 @@
 //! One blocking method per operation, as one COMPOUND with a typed result.
+//!
+//! A method fails with the errors of its operation (RFC 8881 section 15.2) and of [`Client::call`].
+//! Methods with other errors, or with a status that has a meaning of its own, name them.
 
 mod attributes;
 mod data;

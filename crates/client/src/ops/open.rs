@@ -144,17 +144,11 @@ impl Client {
     }
 
     /// Opens the file `name` in a directory.
-    ///
-    /// # Errors
-    /// The errors of OPEN.
     pub fn open(&mut self, directory: &[u8], name: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
         self.open_claiming(directory, OpenClaim4::CLAIM_NULL(name.into()), how)
     }
 
     /// Opens a file by its filehandle (CLAIM_FH).
-    ///
-    /// # Errors
-    /// The errors of OPEN.
     pub fn open_handle(&mut self, file: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
         self.open_claiming(file, OpenClaim4::CLAIM_FH, how)
     }
@@ -169,9 +163,6 @@ impl Client {
     }
 
     /// Opens with any claim; `handle` is the current filehandle.
-    ///
-    /// # Errors
-    /// The errors of OPEN.
     pub fn open_claiming(
         &mut self,
         handle: &[u8],
@@ -195,9 +186,6 @@ impl Client {
     }
 
     /// Opens a file by path.
-    ///
-    /// # Errors
-    /// The errors of LOOKUP and OPEN.
     pub fn open_path(&mut self, path: &str, how: &OpenHow) -> Result<OpenFile, Error> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         let (directory, _) = self.lookup_path(directory)?;
@@ -205,9 +193,6 @@ impl Client {
     }
 
     /// Reduces the access and denial of an open, and stores the new stateid in `file`.
-    ///
-    /// # Errors
-    /// The errors of OPEN_DOWNGRADE.
     pub fn open_downgrade(&mut self, file: &mut OpenFile, access: u32, deny: u32) -> Result<(), Error> {
         let operation = NfsArgop4::OP_OPEN_DOWNGRADE(OpenDowngrade4Args {
             open_stateid: file.stateid,

@@ -4,7 +4,7 @@ use nfs4::*;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::reply::Results;
+use crate::reply::{Results, nothing};
 
 /// A position in an open file.
 #[derive(Clone, Copy, Debug)]
@@ -19,18 +19,12 @@ pub struct FilePosition<'a> {
 
 impl Client {
     /// Reserves space for a range, and extends the file if necessary.
-    ///
-    /// # Errors
-    /// The errors of ALLOCATE.
     pub fn allocate(&mut self, at: FilePosition<'_>, length: u64) -> Result<(), Error> {
         let args = Allocate4Args { aa_stateid: at.stateid, aa_offset: at.offset, aa_length: length };
         self.on(at.handle, &NfsArgop4::OP_ALLOCATE(args), nothing)
     }
 
     /// Punches a hole into a range.
-    ///
-    /// # Errors
-    /// The errors of DEALLOCATE.
     pub fn deallocate(&mut self, at: FilePosition<'_>, length: u64) -> Result<(), Error> {
         let args = Deallocate4Args { da_stateid: at.stateid, da_offset: at.offset, da_length: length };
         self.on(at.handle, &NfsArgop4::OP_DEALLOCATE(args), nothing)
@@ -46,9 +40,6 @@ impl Client {
     }
 
     /// Reads at most `count` bytes as segments of data and holes.
-    ///
-    /// # Errors
-    /// The errors of READ_PLUS.
     pub fn read_plus(&mut self, at: FilePosition<'_>, count: u32) -> Result<ReadPlusRes4<'static>, Error> {
         let args = ReadPlus4Args { rpa_stateid: at.stateid, rpa_offset: at.offset, rpa_count: count };
         self.on(at.handle, &NfsArgop4::OP_READ_PLUS(args), |results, number| {
@@ -57,9 +48,6 @@ impl Client {
     }
 
     /// Sends IO_ADVISE_type4 hints for a range; returns the subset that the server follows.
-    ///
-    /// # Errors
-    /// The errors of IO_ADVISE.
     pub fn advise(&mut self, at: FilePosition<'_>, count: u64, hints: Bitmap4) -> Result<Bitmap4, Error> {
         let args = IoAdvise4Args {
             iaa_stateid: at.stateid,
@@ -74,9 +62,6 @@ impl Client {
 
     /// Copies bytes from file to file on the server and waits for the end; a length of 0 means up
     /// to the end of the source. The server may copy fewer bytes: see `cr_response.wr_count`.
-    ///
-    /// # Errors
-    /// The errors of COPY.
     pub fn copy(
         &mut self,
         from: FilePosition<'_>,
@@ -88,9 +73,6 @@ impl Client {
 
     /// Copies like [`Client::copy`], but permits an asynchronous copy. Then the result has a
     /// `wr_callback_id`, and CB_OFFLOAD reports the end (see [`Client::on_callback`]).
-    ///
-    /// # Errors
-    /// The errors of COPY.
     pub fn begin_copy(
         &mut self,
         from: FilePosition<'_>,
@@ -101,18 +83,12 @@ impl Client {
     }
 
     /// Returns the progress of an asynchronous copy, and its status if it has ended.
-    ///
-    /// # Errors
-    /// The errors of OFFLOAD_STATUS.
     pub fn copy_status(&mut self, handle: &[u8], stateid: Stateid4) -> Result<OffloadStatus4Resok, Error> {
         let operation = NfsArgop4::OP_OFFLOAD_STATUS(OffloadStatus4Args { osa_stateid: stateid });
         self.on(handle, &operation, |results, number| results.take(number))
     }
 
     /// Cancels an asynchronous copy.
-    ///
-    /// # Errors
-    /// The errors of OFFLOAD_CANCEL.
     pub fn cancel_copy(&mut self, handle: &[u8], stateid: Stateid4) -> Result<(), Error> {
         let operation = NfsArgop4::OP_OFFLOAD_CANCEL(OffloadCancel4Args { oca_stateid: stateid });
         self.on(handle, &operation, nothing)
@@ -158,9 +134,6 @@ impl Client {
 
     /// Clones a range of another file by sharing its blocks; a length of 0 means up to the source's
     /// end.
-    ///
-    /// # Errors
-    /// The errors of CLONE.
     pub fn clone_range(
         &mut self,
         from: FilePosition<'_>,
@@ -176,9 +149,4 @@ impl Client {
         };
         self.between(from, to, &NfsArgop4::OP_CLONE(args), nothing)
     }
-}
-
-/// Reads the result of an operation that returns only a status.
-fn nothing(results: &mut Results<'_>, number: NfsOpnum4) -> Result<(), Error> {
-    results.done(number).map(drop)
 }

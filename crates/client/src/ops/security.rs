@@ -16,17 +16,11 @@ const KERBEROS_DER: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x
 
 impl Client {
     /// Returns the security flavors for `name` in a directory, in the server's order of preference.
-    ///
-    /// # Errors
-    /// The errors of SECINFO.
     pub fn secinfo(&mut self, directory: &[u8], name: &[u8]) -> Result<Vec<Secinfo4<'static>>, Error> {
         self.on(directory, &NfsArgop4::OP_SECINFO(Secinfo4Args { name: name.into() }), flavors)
     }
 
     /// Returns the security flavors for a filehandle or its parent.
-    ///
-    /// # Errors
-    /// The errors of SECINFO_NO_NAME.
     pub fn secinfo_no_name(
         &mut self,
         handle: &[u8],

@@ -37,9 +37,6 @@ impl Client {
     }
 
     /// Lists the names of all extended attributes.
-    ///
-    /// # Errors
-    /// The errors of LISTXATTRS.
     pub fn list_xattrs(&mut self, handle: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let (mut names, mut cookie) = (Vec::new(), 0);
         loop {

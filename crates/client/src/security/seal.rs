@@ -117,10 +117,10 @@ impl Head {
     /// # Errors
     /// Fails only if the system has no random bytes.
     pub fn record(&self, arguments: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut message = Message::of(arguments);
-        let mut calls = [OutgoingCall { message: &mut message, head: self }];
+        let mut calls = [OutgoingCall { message: Message::of(arguments), head: self.clone() }];
         seal(&mut calls, &mut Confounders::default())?;
-        Ok(message.record().to_vec())
+        let [call] = calls;
+        Ok(call.message.record().to_vec())
     }
 
     /// Sends the call and waits for the results.
@@ -159,11 +159,11 @@ impl Head {
 
 /// A call to be sealed.
 #[derive(Debug)]
-pub(crate) struct OutgoingCall<'a> {
+pub(crate) struct OutgoingCall {
     /// The arguments before sealing, the record afterwards.
-    pub message: &'a mut Message,
+    pub message: Message,
     /// The header to prepend.
-    pub head: &'a Head,
+    pub head: Head,
 }
 
 /// The intermediate state of one call in [`seal`].
@@ -179,7 +179,7 @@ const HEAD_CAPACITY: usize = 128;
 
 /// Seals calls into records. Checksums and encryption run as one batch, which costs much less than
 /// call by call.
-pub(crate) fn seal(calls: &mut [OutgoingCall<'_>], confounders: &mut Confounders) -> Result<(), Error> {
+pub(crate) fn seal(calls: &mut [OutgoingCall], confounders: &mut Confounders) -> Result<(), Error> {
     let mut heads = Encoder::from_vec(Vec::with_capacity(calls.len() * HEAD_CAPACITY));
     let mut scratch = Encoder::from_vec(Vec::with_capacity(2 * HEAD_CAPACITY));
     let mut works = Vec::with_capacity(calls.len());
@@ -193,7 +193,7 @@ pub(crate) fn seal(calls: &mut [OutgoingCall<'_>], confounders: &mut Confounders
     Ok(())
 }
 
-fn prepare(call: &mut OutgoingCall<'_>, heads: &mut Encoder, scratch: &mut Encoder) -> SealState {
+fn prepare(call: &mut OutgoingCall, heads: &mut Encoder, scratch: &mut Encoder) -> SealState {
     let start = heads.len();
     call.head.signed(heads, scratch);
     let protected = call.head.protected().map(|gss| gss.body_sequence.to_be_bytes());
@@ -225,7 +225,7 @@ impl Head {
     }
 }
 
-fn sign(calls: &[OutgoingCall<'_>], works: &mut [SealState], heads: &[u8]) {
+fn sign(calls: &[OutgoingCall], works: &mut [SealState], heads: &[u8]) {
     if !calls.iter().any(|call| call.head.gss().is_some()) {
         return;
     }
@@ -254,7 +254,7 @@ fn sign(calls: &[OutgoingCall<'_>], works: &mut [SealState], heads: &[u8]) {
 }
 
 fn encrypt(
-    calls: &mut [OutgoingCall<'_>],
+    calls: &mut [OutgoingCall],
     works: &[SealState],
     heads: &[u8],
     scratch: &mut Encoder,
@@ -266,7 +266,7 @@ fn encrypt(
         let keys = gss.context.keys();
         scratch.truncate(0);
         scratch.raw(work.signed(heads));
-        verifier(call.head, &work.verifier, scratch);
+        verifier(&call.head, &work.verifier, scratch);
         let spare = keys.wrap_trailer_len() + 4;
         let (buffer, at) = call.message.begin_encrypted(scratch.as_slice(), 4 + WRAP_HEADROOM, spare);
         let sequence = gss.context.next_token();
@@ -307,7 +307,7 @@ fn flip_last_bit(bytes: &mut [u8]) {
     }
 }
 
-fn finish(call: &mut OutgoingCall<'_>, work: &SealState, heads: &[u8], scratch: &mut Encoder) {
+fn finish(call: &mut OutgoingCall, work: &SealState, heads: &[u8], scratch: &mut Encoder) {
     let damaged = call.head.gss().is_some_and(|gss| gss.damage == Damage::Body);
     if call.head.has_service(RpcGssServiceT::rpc_gss_svc_privacy).is_some() {
         if damaged {
@@ -328,7 +328,7 @@ fn finish(call: &mut OutgoingCall<'_>, work: &SealState, heads: &[u8], scratch: 
         call.message.prepend(&(length as u32).to_be_bytes());
     }
     scratch.truncate(0);
-    verifier(call.head, &work.verifier, scratch);
+    verifier(&call.head, &work.verifier, scratch);
     call.message.prepend(scratch.as_slice());
     call.message.prepend(work.signed(heads));
     call.message.finish();
