@@ -9,7 +9,7 @@ use bench::{ServerProcess, cpu};
 use client::{Head, Protection, RawConnection};
 use gss::{Acceptor, Initiator, Step};
 use nfs4::NFSPROC4_NULL;
-use realm::{Enctypes, RealmEnctype};
+use realm::{Enctypes, RealmEnctype, RealmOptions};
 use rpc::gss::{GSS_S_COMPLETE, GssCredential, InitRes, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthFlavor, ReplyHeader};
 use std::sync::atomic::AtomicBool;
@@ -65,13 +65,14 @@ fn one(
     cores: Cores,
     enctype: RealmEnctype,
 ) -> anyhow::Result<()> {
-    let site = KerberosSite::start(Enctypes::only(enctype))?;
+    let site =
+        KerberosSite::start(&RealmOptions { enctypes: Enctypes::only(enctype), ..RealmOptions::default() })?;
     let tokens = tokens(&site)?;
     let acceptor = Acceptor::from_keytab(&site.realm().server_keytab())?;
     let established = acceptor.accept(tokens.first().context("no token")?)?;
     ensure!(established.enctype == enctype.number(), "the context is of enctype {}", established.enctype);
     let work = private::temporary("orthrus-xtask-")?;
-    let server = site.serve(cores, work.path(), &["--memory".into(), "16".into()])?;
+    let server = site.serve(cores, work.path(), &["--memory".into(), "16".into()], None)?;
     let mut load = InitLoad::new(&server, &tokens)?;
     let (mut program, mut library) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

@@ -14,15 +14,10 @@ pub(crate) struct Cores {
 impl Cores {
     /// Takes the last core that this process may use for servers and the first for itself. With a
     /// single core both share it.
-    ///
-    /// # Errors
-    /// When the kernel does not say which there are.
     pub(crate) fn choose() -> anyhow::Result<Self> {
-        let allowed = sched_getaffinity(Pid::from_raw(0)).context("the cores cannot be asked for")?;
-        let cores = || (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
-        let client = cores().next().context("no core may be used")?;
-        let server = cores().next_back().unwrap_or(client);
-        let chosen = Self { server, client };
+        let cores = allowed()?;
+        let client = *cores.first().context("no core may be used")?;
+        let chosen = Self { server: *cores.last().unwrap_or(&client), client };
         pin(client)?;
         Ok(chosen)
     }
@@ -48,13 +43,14 @@ impl Cores {
 }
 
 /// Takes this thread to one of the cores that it may use, by number from zero.
-///
-/// # Errors
-/// When there are not so many.
 pub(crate) fn pin_to(number: usize) -> anyhow::Result<()> {
+    pin(*allowed()?.get(number).context("there are not enough cores")?)
+}
+
+/// Returns the cores that this thread may use.
+fn allowed() -> anyhow::Result<Vec<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).context("the cores cannot be asked for")?;
-    let mut cores = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
-    pin(cores.nth(number).context("there are not enough cores")?)
+    Ok((0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect())
 }
 
 fn pin(core: usize) -> anyhow::Result<()> {

@@ -4,7 +4,6 @@
 use anyhow::Context;
 use bench::mounted::tools::fed;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,17 +37,10 @@ impl SlowDisk {
 
     /// Makes an empty disk of `size` bytes and mounts it; it is as fast as its file until
     /// [`SlowDisk::hold_back`].
-    ///
-    /// # Errors
-    /// The messages of the tools.
     pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
         let folder = private::temporary("orthrus-disk-")?;
-        let image = folder.path().join("image");
-        File::create(&image)?.set_len(size)?;
-        let path = image.to_str().context("a strange name")?;
-        // No work of ext4's own beside that of the measurement.
-        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path])?;
-        let device = run("losetup", &["--find", "--show", "--direct-io=on", path])?;
+        let image = image(&folder, size)?;
+        let device = run("losetup", &["--find", "--show", "--direct-io=on", &image])?;
         let mut disk = Self { mounted: false, device, number: String::new(), folder };
         let name = disk.device.strip_prefix("/dev/").context("losetup names no device")?;
         disk.number = std::fs::read_to_string(format!("/sys/block/{name}/dev"))?.trim().to_owned();
@@ -71,9 +63,6 @@ impl SlowDisk {
     }
 
     /// Lets through so many reads and so many writes a second; 0 lets all through.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub(crate) fn hold_back(&self, each_second: u32) -> anyhow::Result<()> {
         for kind in ["read", "write"] {
             let file = format!("{LIMITS}/blkio.throttle.{kind}_iops_device");
@@ -83,21 +72,9 @@ impl SlowDisk {
     }
 
     /// Drops the pages of all files below the mount's folders that are named so.
-    ///
-    /// # Errors
-    /// When a file cannot be opened or synchronised.
     pub(crate) fn forget(&self, folder: &str) -> anyhow::Result<()> {
-        for file in std::fs::read_dir(self.path().join(folder))? {
-            let file = File::open(file?.path())?;
-            file.sync_all()?;
-            nix::fcntl::posix_fadvise(
-                file.as_fd(),
-                0,
-                0,
-                nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED,
-            )?;
-        }
-        Ok(())
+        let mut files = std::fs::read_dir(self.path().join(folder))?;
+        files.try_for_each(|file| bench::lanl::drop_cache(&file?.path()))
     }
 }
 
@@ -108,19 +85,14 @@ pub(crate) struct MemoryDisk {
 
 impl MemoryDisk {
     /// Makes an empty disk of at most `size` bytes and mounts it.
-    ///
-    /// # Errors
-    /// The messages of the tools.
     pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
         let folder = private::temporary_in("orthrus-disk-", "/dev/shm".as_ref())?;
+        let image = image(&folder, size)?;
         let disk = Self { folder };
-        let (image, place) = (disk.folder.path().join("image"), disk.path());
-        File::create(&image)?.set_len(size)?;
+        let place = disk.path();
         std::fs::create_dir(&place)?;
-        let path = image.to_str().context("a strange name")?;
-        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path])?;
         // The loop device goes with the mount.
-        run("mount", &["-o", "loop,noatime", path, place.to_str().context("a strange name")?])?;
+        run("mount", &["-o", "loop,noatime", &image, place.to_str().context("a strange name")?])?;
         Ok(disk)
     }
 
@@ -133,10 +105,23 @@ impl MemoryDisk {
 impl Drop for MemoryDisk {
     fn drop(&mut self) {
         // It may not be mounted yet.
-        let path = self.path();
-        let _ = run("umount", &[&path.to_string_lossy()])
-            .or_else(|_| run("umount", &["-l", &path.to_string_lossy()]));
+        unmount(&self.path());
     }
+}
+
+/// Makes a file with an ext4 of this size.
+fn image(folder: &tempfile::TempDir, size: u64) -> anyhow::Result<String> {
+    let image = folder.path().join("image");
+    File::create(&image)?.set_len(size)?;
+    let path = image.to_str().context("a strange name")?;
+    // No work of ext4's own beside that of the measurement.
+    run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path])?;
+    Ok(path.to_owned())
+}
+
+fn unmount(path: &Path) {
+    let path = path.to_string_lossy();
+    let _ = run("umount", &[&path]).or_else(|_| run("umount", &["-l", &path]));
 }
 
 /// Counts the commits of ext4's journal on a device of its own; `None` where there is none.
@@ -150,9 +135,7 @@ impl Drop for SlowDisk {
         // The disk has to be fast again first, or unmounting takes long.
         let _ = self.hold_back(0);
         if self.mounted {
-            let path = self.path();
-            let _ = run("umount", &[&path.to_string_lossy()])
-                .or_else(|_| run("umount", &["-l", &path.to_string_lossy()]));
+            unmount(&self.path());
         }
         let _ = run("losetup", &["--detach", &self.device]);
     }

@@ -7,15 +7,13 @@
 //! `target`.
 
 use super::ganesha::{self, Ganesha, MemoryFolder, Package};
-use super::kerberos_site::{KerberosSite, program};
+use super::kerberos_site::{KerberosSite, make_export, program};
 use super::stopped;
 use anyhow::Context;
 use bench::MetricsEndpoint;
-use bench::ServerProcess;
 use bench::link::{self, Link, LinkSpec};
 use realm::RealmOptions;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -106,13 +104,7 @@ struct RunningServer {
     pid: u32,
     address: SocketAddr,
     metrics: Option<MetricsEndpoint>,
-    _process: ServerEnd,
-}
-
-/// Resources that end with the server.
-enum ServerEnd {
-    Orthrus { _server: ServerProcess },
-    Ganesha { _server: Ganesha },
+    _process: Box<dyn std::any::Any>,
 }
 
 /// Runs the evaluations one after the other.
@@ -129,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()
     // too.
     let link = arguments.link.map(Link::make).transpose()?;
     let hosts = link.iter().map(|link| link.server().to_string()).collect();
-    let site = KerberosSite::start_with(RealmOptions { hosts, ..RealmOptions::default() })?;
+    let site = KerberosSite::start(&RealmOptions { hosts, ..RealmOptions::default() })?;
     let mut failed: Vec<Published> = Vec::new();
     let peer = match arguments.servers.contains(&ServerName::Ganesha) {
         true => Package::find(arguments.peer).inspect_err(|reason| println!("skipped: {reason}")).ok(),
@@ -266,21 +258,19 @@ fn start(
     disk: &Path,
 ) -> anyhow::Result<RunningServer> {
     let export = disk.join("data");
-    std::fs::create_dir(&export)?;
-    std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
+    make_export(&export)?;
     Ok(match name {
         MeasuredServer::Orthrus => {
             let server =
                 site.start_server(work, vec![export.into(), "--squash".into(), "none".into()], None, link)?;
             let (pid, address, metrics) = (server.pid(), server.address(), server.metrics());
-            RunningServer { pid, address, metrics, _process: ServerEnd::Orthrus { _server: server } }
+            RunningServer { pid, address, metrics, _process: Box::new(server) }
         }
         MeasuredServer::Ganesha(package) => {
             let free = || Ok(TcpListener::bind(link::listen(link))?.local_addr()?);
             let address = link::at_server(link, free)?;
             let server = Ganesha::start(package, work, &export, site.realm(), address, link)?;
-            let (pid, metrics) = (server.pid(), None);
-            RunningServer { pid, address, metrics, _process: ServerEnd::Ganesha { _server: server } }
+            RunningServer { pid: server.pid(), address, metrics: None, _process: Box::new(server) }
         }
     })
 }

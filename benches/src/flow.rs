@@ -32,9 +32,6 @@ struct SentCalls {
 
 /// Sends `file` in a loop from the server's core to this thread, which cuts the bytes into records
 /// as the client library does. The sender's processor time is that of the server in the result.
-///
-/// # Errors
-/// When sockets or the file fail.
 pub(crate) fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Result<Sample> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let to = TcpStream::connect(listener.local_addr()?)?;

@@ -7,10 +7,11 @@ use bench::ServerProcess;
 use bench::link::{self, Link};
 use client::{Flavor, Options, Security};
 use gss::Credential;
-use realm::{Enctypes, RealmOptions, TemporaryRealm};
+use realm::{RealmOptions, TemporaryRealm};
 use std::ffi::OsString;
 use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,21 +25,12 @@ pub(crate) struct KerberosSite {
 }
 
 impl KerberosSite {
-    /// Makes a realm with these encryption types, and makes this process, which must have no
-    /// threads, use it.
+    /// Makes a realm, and makes this process, which must have no threads, use it.
     ///
     /// # Errors
     /// Names the package when MIT's programs are missing.
-    pub(crate) fn start(enctypes: Enctypes) -> anyhow::Result<Self> {
-        Self::start_with(RealmOptions { enctypes, ..RealmOptions::default() })
-    }
-
-    /// As [`KerberosSite::start`], with all options of a realm.
-    ///
-    /// # Errors
-    /// As [`KerberosSite::start`].
-    pub(crate) fn start_with(options: RealmOptions) -> anyhow::Result<Self> {
-        let realm = TemporaryRealm::create(&options)?;
+    pub(crate) fn start(options: &RealmOptions) -> anyhow::Result<Self> {
+        let realm = TemporaryRealm::create(options)?;
         let ccache = realm.dir().join("ccache");
         realm.kinit("alice", &ccache)?;
         gss::use_configuration(&realm.krb5_conf())?;
@@ -65,24 +57,9 @@ impl KerberosSite {
         options
     }
 
-    /// Starts the program, as it ships, on the server's core and with one thread that serves.
-    ///
-    /// # Errors
-    /// When it does not serve.
+    /// Starts the program, as it ships, on the server's core and with one thread that serves. Its
+    /// log goes to a file, or to standard error.
     pub(crate) fn serve(
-        &self,
-        cores: Cores,
-        state: &Path,
-        exports: &[OsString],
-    ) -> anyhow::Result<ServerProcess> {
-        self.serve_with_log(cores, state, exports, None)
-    }
-
-    /// As [`KerberosSite::serve`], with the server's log in a file.
-    ///
-    /// # Errors
-    /// When it does not serve.
-    pub(crate) fn serve_with_log(
         &self,
         cores: Cores,
         state: &Path,
@@ -96,9 +73,6 @@ impl KerberosSite {
 
     /// Starts the program, as it ships, wherever the kernel has it run; at the other end of the
     /// link, if there is one.
-    ///
-    /// # Errors
-    /// When it does not serve.
     pub(crate) fn start_server(
         &self,
         state: &Path,
@@ -125,10 +99,13 @@ impl KerberosSite {
     }
 }
 
+/// Makes a folder to export, in which all users may write.
+pub(crate) fn make_export(path: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(path)?;
+    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?)
+}
+
 /// The release build: it is beside this program's own.
-///
-/// # Errors
-/// When this program does not know where it is.
 pub(crate) fn program() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let target = own.parent().and_then(Path::parent).context("this program has no folder")?;

@@ -67,17 +67,11 @@ pub(crate) struct LoadTarget<'a> {
 impl LoadTarget<'_> {
     /// Makes a session over one connection, with 64 slots, a folder in `export`, and a file full of
     /// its pattern in it.
-    ///
-    /// # Errors
-    /// When the server does not do all of that.
     pub(crate) fn mount(&self, export: &str, flavor: Flavor) -> anyhow::Result<ExportMount> {
         self.mount_with(export, flavor, 64)
     }
 
     /// As [`LoadTarget::mount`], with another number of slots.
-    ///
-    /// # Errors
-    /// As [`LoadTarget::mount`].
     pub(crate) fn mount_with(
         &self,
         export: &str,
@@ -94,9 +88,6 @@ impl LoadTarget<'_> {
     }
 
     /// Runs one repetition, and before it one that does not count. `None` when a signal has come.
-    ///
-    /// # Errors
-    /// The server's, and wrong data.
     pub(crate) fn repeat(
         &self,
         mount: &mut dyn Endpoint,
@@ -112,9 +103,6 @@ impl LoadTarget<'_> {
     }
 
     /// Runs one repetition and nothing before it.
-    ///
-    /// # Errors
-    /// As [`LoadTarget::repeat`].
     pub(crate) fn plain(
         &self,
         mount: &mut dyn Endpoint,

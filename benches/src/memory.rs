@@ -7,7 +7,7 @@ use super::{Skipped, stopped};
 use anyhow::{Context, bail};
 use client::{Client, Flavor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use realm::Enctypes;
+use realm::RealmOptions;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -24,9 +24,6 @@ const IDLE_FLOOR: f64 = 50.0;
 const CONNECTION_FLOOR: f64 = 64.0;
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// When realm or server do not work.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if hard < CONNECTIONS as u64 + 100 {
@@ -34,12 +31,13 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     }
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(65_536)), hard)?;
     let cores = Cores::choose()?;
-    let site = KerberosSite::start(Enctypes::default())?;
+    let site = KerberosSite::start(&RealmOptions::default())?;
     let work = private::temporary("orthrus-xtask-")?;
     let folder = work.path().join("data");
     std::fs::create_dir(&folder)?;
     // The clients do nothing after their set-up, not even renew a lease.
-    let server = site.serve(cores, work.path(), &[folder.into(), "--lease-time".into(), "600".into()])?;
+    let server =
+        site.serve(cores, work.path(), &[folder.into(), "--lease-time".into(), "600".into()], None)?;
     output.note("one export of a folder, four flavors, one shard; figures are VmRSS of the server's process");
 
     std::thread::sleep(SETTLE);

@@ -41,11 +41,8 @@ const DEPTH: u32 = 64;
 const UNIT: Unit = Unit::OperationsPerSecond;
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// When realm or server do not work.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
-    let test_bed = TestBed::start_logged()?;
+    let test_bed = TestBed::start_with(None, true)?;
     output.note(&format!(
         "{}; one shard, one context for all connections of a row",
         test_bed.cores().describe()

@@ -167,9 +167,6 @@ impl BenchOutput {
     }
 
     /// Writes all of it.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let mut all = json!({
             "benchmark": self.name,

@@ -3,17 +3,16 @@
 
 use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
-use super::kerberos_site::KerberosSite;
+use super::kerberos_site::{KerberosSite, make_export};
 use super::load_target::{LoadTarget, TargetLoad, rate_unit};
 use super::output::{BenchOutput, Figure, Floor};
 use super::{Skipped, stopped};
 use bench::measuring::{Sample, compare};
 use bench::workload::TransferShape;
 use bench::{Endpoint, Flavor};
-use realm::Enctypes;
+use realm::RealmOptions;
 use report::form::cpu_unit;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -76,14 +75,13 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
         Err(reason) => anyhow::bail!(Skipped(reason)),
     };
     let cores = Cores::choose()?;
-    let site = KerberosSite::start(Enctypes::default())?;
+    let site = KerberosSite::start(&RealmOptions::default())?;
     let work = private::temporary("orthrus-xtask-")?;
     let folder = package.folder()?;
     let export = folder.path().join("data");
-    std::fs::create_dir(&export)?;
-    std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
+    make_export(&export)?;
     let exported = [export.clone().into(), "--squash".into(), "none".into()];
-    let server = site.serve(cores, work.path(), &exported)?;
+    let server = site.serve(cores, work.path(), &exported, None)?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let ganesha =
         cores.on_server(|| Ganesha::start(&package, work.path(), &export, site.realm(), free, None))?;

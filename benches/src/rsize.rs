@@ -25,9 +25,6 @@ const ROUNDS: u32 = 5;
 const LENGTH: Duration = Duration::from_millis(400);
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// When realm or server do not work.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let test_bed = TestBed::start()?;
     let load_target = test_bed.load_target(stop);

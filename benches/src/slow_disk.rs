@@ -48,7 +48,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     }
     // Dropped after the server, which has files open on it.
     let disk = SlowDisk::make(DISK_SIZE)?;
-    let test_bed = TestBed::start_on(&disk.path())?;
+    let test_bed = TestBed::start_with(Some(&disk.path()), false)?;
     output.note(&format!("{}; one shard", test_bed.cores().describe()));
     output.note(&format!(
         "disk: ext4 on a loop device, held back to {DISK_SPEED} reads and {DISK_SPEED} writes a second"

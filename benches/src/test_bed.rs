@@ -2,13 +2,12 @@
 //! memory.
 
 use super::cores::Cores;
-use super::kerberos_site::KerberosSite;
+use super::kerberos_site::{KerberosSite, make_export};
 use super::load_target::LoadTarget;
 use bench::ServerProcess;
 use bench::native::{Counters, Target};
-use realm::Enctypes;
+use realm::RealmOptions;
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -30,45 +29,24 @@ pub(crate) struct TestBed {
 
 impl TestBed {
     /// Starts realm and server with one shard. The server's log goes to standard error.
-    ///
-    /// # Errors
-    /// When realm or server do not work.
     pub(crate) fn start() -> anyhow::Result<Self> {
-        Self::start_with(None, |_| Ok(None))
+        Self::start_with(None, false)
     }
 
-    /// As [`TestBed::start`], but the server's log is kept, so that it can be asked for its
-    /// counters.
-    ///
-    /// # Errors
-    /// As [`TestBed::start`].
-    pub(crate) fn start_logged() -> anyhow::Result<Self> {
-        Self::start_with(None, |work| Ok(Some(File::create(work.join("log"))?)))
-    }
-
-    /// As [`TestBed::start`], with another folder exported, too, under its own name.
-    ///
-    /// # Errors
-    /// As [`TestBed::start`].
-    pub(crate) fn start_on(folder: &Path) -> anyhow::Result<Self> {
-        Self::start_with(Some(folder), |_| Ok(None))
-    }
-
-    fn start_with(
-        more: Option<&Path>,
-        log: impl Fn(&Path) -> anyhow::Result<Option<File>>,
-    ) -> anyhow::Result<Self> {
+    /// As [`TestBed::start`]; with another folder, that is exported, too, under its own name. With
+    /// `logged` the server's log is kept, so that it can be asked for its counters.
+    pub(crate) fn start_with(more: Option<&Path>, logged: bool) -> anyhow::Result<Self> {
         let cores = Cores::choose()?;
-        let site = KerberosSite::start(Enctypes::default())?;
+        let site = KerberosSite::start(&RealmOptions::default())?;
         let work = private::temporary("orthrus-xtask-")?;
         let folder = private::temporary_in("orthrus-path-", "/dev/shm".as_ref())?;
         let export = folder.path().join("data");
-        std::fs::create_dir(&export)?;
-        std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
+        make_export(&export)?;
         let mut arguments =
             vec![export.into(), "--squash".into(), "none".into(), "--memory".into(), MEMORY.into()];
         arguments.extend(more.map(Into::into));
-        let server = site.serve_with_log(cores, work.path(), &arguments, log(work.path())?)?;
+        let log = logged.then(|| File::create(work.path().join("log"))).transpose()?;
+        let server = site.serve(cores, work.path(), &arguments, log)?;
         Ok(Self { server, site, cores, folder, work })
     }
 
@@ -115,9 +93,6 @@ impl TestBed {
     }
 
     /// Asks a server whose log is kept for its counters, by SIGUSR1.
-    ///
-    /// # Errors
-    /// When the server does not log them.
     pub(crate) fn counters(&self) -> anyhow::Result<Counters> {
         bench::counters::of_server(self.server.pid(), &self.work().join("log"))
     }

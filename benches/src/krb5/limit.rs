@@ -70,9 +70,6 @@ impl LaneCalibration {
     }
 
     /// Runs each kernel of an enctype once more.
-    ///
-    /// # Errors
-    /// When a program ended.
     pub(super) fn round(&mut self, enctype: Enctype) -> anyhow::Result<()> {
         for index in 0..self.programs.len() {
             for (kernel, name) in KERNELS.iter().enumerate() {

@@ -55,9 +55,6 @@ impl ChurnTimes {
 
 impl Crowd {
     /// Makes the sessions: so many clients, and requests of each.
-    ///
-    /// # Errors
-    /// When the server does not answer.
     pub(super) fn connect(
         address: SocketAddr,
         export: &str,
@@ -68,9 +65,6 @@ impl Crowd {
     }
 
     /// Changes names for `length`, then waits for the requests in flight.
-    ///
-    /// # Errors
-    /// Any error of the server.
     pub(super) fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
         let end = Instant::now() + length;
         let mut all = ChurnTimes::default();
@@ -81,9 +75,6 @@ impl Crowd {
     }
 
     /// Removes the remaining names and ends the sessions.
-    ///
-    /// # Errors
-    /// As [`Crowd::work`].
     pub(super) fn leave(self) -> anyhow::Result<()> {
         self.0.into_iter().try_for_each(ChurnWorker::leave)
     }

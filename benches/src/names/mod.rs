@@ -4,12 +4,11 @@
 mod churn;
 
 use super::disk::{SlowDisk, journal_commits};
-use super::kerberos_site::program;
+use super::kerberos_site::{make_export, program};
 use super::output::{BenchOutput, Figure};
 use super::stopped;
 use bench::ServerProcess;
 use churn::{ChurnTimes, Crowd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -94,8 +93,7 @@ impl NameServer {
         let mut text = format!("delegations = {delegations:?}\n");
         for (name, stable) in [("loose", false), ("stable", true)] {
             let path = folder.join(name);
-            std::fs::create_dir_all(&path)?;
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
+            make_export(&path)?;
             text += &format!(
                 "[[export]]\npath = {path:?}\npseudo = \"/{name}\"\nsec = [\"sys\"]\nsecure = false\nsquash = \"none\"\nstable_names = {stable}\n"
             );

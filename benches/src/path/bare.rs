@@ -16,9 +16,6 @@ use std::sync::atomic::AtomicBool;
 const FLOOR: Floor = Floor::AtLeast(0.7);
 
 /// Measures both in turns.
-///
-/// # Errors
-/// When the server fails.
 pub(super) fn measure(
     output: &mut BenchOutput,
     test_bed: &TestBed,

@@ -11,9 +11,6 @@ use bench::{Endpoint, ExportMount, Flavor, Unit};
 use report::form::cpu_unit;
 
 /// Measures groups with the files in `store`.
-///
-/// # Errors
-/// When the server fails.
 pub(super) fn measure(
     output: &mut BenchOutput,
     load_target: &LoadTarget<'_>,

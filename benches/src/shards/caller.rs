@@ -61,9 +61,6 @@ impl ShardCaller {
     }
 
     /// Makes the record of a COMPOUND.
-    ///
-    /// # Errors
-    /// When the system has no random bytes.
     pub(super) fn call(&mut self, arguments: &[u8]) -> anyhow::Result<RawCall> {
         self.xid = self.xid.wrapping_add(1);
         let protection = match &self.context {
@@ -118,9 +115,6 @@ fn results(reply: &[u8]) -> anyhow::Result<&[u8]> {
 }
 
 /// Says whether the COMPOUND of a reply, as the server sends it, went well.
-///
-/// # Errors
-/// When it did not.
 pub(super) fn check(reply: &[u8]) -> anyhow::Result<()> {
     let status = Decoder::new(results(reply.get(RECORD_MARK_LEN..).context("no reply")?)?).u32()?;
     ensure!(status == Nfsstat4::NFS4_OK as u32, "a call failed with status {status}");

@@ -72,9 +72,6 @@ fn accept(_: &[u8]) -> Result<Accepted, AcceptError> {
 }
 
 /// Starts a server on a backend in memory.
-///
-/// # Errors
-/// When the backend has no root.
 pub(super) fn server() -> anyhow::Result<Server<Nfs>> {
     let backend =
         MemoryBackend::new(MemoryLimits::default(), [7; 16]).map_err(|error| anyhow!("{error:?}"))?;
@@ -99,9 +96,6 @@ pub(super) fn server() -> anyhow::Result<Server<Nfs>> {
 }
 
 /// Lets each worker work on a core of its own for some time.
-///
-/// # Errors
-/// When a call fails or a core cannot be had.
 pub(super) fn measure(
     server: &Server<Nfs>,
     workers: &mut [ShardWorker],

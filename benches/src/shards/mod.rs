@@ -32,9 +32,6 @@ const ROWS: [(&str, ShardWork, bool); 6] = [
 ];
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// When the server does not answer as it should.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     if std::thread::available_parallelism()?.get() < 2 {
         anyhow::bail!(Skipped("two threads need two cores".to_owned()));

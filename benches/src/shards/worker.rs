@@ -209,9 +209,6 @@ impl ShardWorker {
     }
 
     /// Checks the answers, and forgets them.
-    ///
-    /// # Errors
-    /// When one is missing, or no success.
     pub(super) fn check(replies: &mut Vec<Vec<u8>>) -> anyhow::Result<()> {
         anyhow::ensure!(replies.len() == DEPTH as usize, "{} of {DEPTH} calls were answered", replies.len());
         replies.drain(..).try_for_each(|reply| check(&reply))

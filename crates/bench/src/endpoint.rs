@@ -1,17 +1,18 @@
 //! The operations that workloads need from a mounted export.
 
+use crate::workload::git::Tree;
 use anyhow::Result;
 use std::time::Duration;
 
 /// One flavor's access to the server: one file to read and write, with many requests in flight, and
-/// a folder for small files.
+/// a folder for the files of a [`Tree`].
 ///
 /// The caller chooses a tag for each request; [`Endpoint::poll`] returns completed requests in any
 /// order.
 ///
 /// # Errors
 /// Every method fails with the error of the server.
-pub trait Endpoint {
+pub trait Endpoint: Tree {
     /// The largest number of requests that can be in flight.
     fn depth_max(&self) -> usize;
 
@@ -49,21 +50,6 @@ pub trait Endpoint {
 
     /// Brings all that was written to stable storage.
     fn commit(&mut self) -> Result<()>;
-
-    /// Makes an empty file in the folder and closes it.
-    fn create(&mut self, name: &str) -> Result<()>;
-
-    /// Looks a file up and asks for its attributes.
-    fn stat(&mut self, name: &str) -> Result<()>;
-
-    /// Renames a file within the folder.
-    fn rename(&mut self, from: &str, to: &str) -> Result<()>;
-
-    /// Lists the whole folder with attributes and returns the number of entries.
-    fn list(&mut self) -> Result<usize>;
-
-    /// Removes a file.
-    fn remove(&mut self, name: &str) -> Result<()>;
 
     /// Removes the file and the folder and ends the session.
     fn finish(&mut self) -> Result<()>;

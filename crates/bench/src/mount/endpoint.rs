@@ -7,17 +7,17 @@ use anyhow::{Context as _, Result};
 use client::{CallOptions, Client, Compound, Create, OpenHow, Reply, read_result, write_result};
 use nfs4::*;
 
-use super::{ATTRIBUTES, ExportMount, FILE};
+use super::{ExportMount, FILE};
 use crate::{Endpoint, Finished};
 
 /// The server's preferred sizes of reads and writes.
 const OFFER: Bitmap4 = Bitmap4::of(&[FATTR4_MAXREAD, FATTR4_MAXWRITE]);
 
-/// The open-owner of all files.
-const OWNER: &[u8] = b"bench";
+/// The open-owner of files that are opened beside others of the same request.
+pub(super) const OWNER: &[u8] = b"bench";
 
 /// Opens for reading and writing, and makes the file if it is not there.
-fn open_how() -> OpenHow {
+pub(super) fn open_how() -> OpenHow {
     let values = AttributeValues { mode: Some(0o644), ..AttributeValues::default() };
     OpenHow { create: Create::Unchecked(Box::new(values)), ..OpenHow::write() }.owner(OWNER)
 }
@@ -35,14 +35,6 @@ fn start(
     let tag = (tag as u64) << 1 | u64::from(write);
     client.submit_with(compound, CallOptions { tag, ..CallOptions::default() })?;
     Ok(())
-}
-
-impl ExportMount {
-    /// Makes a call about the folder, and checks that all of it succeeded.
-    fn in_folder(&mut self, build: impl Fn(&mut Compound) -> &mut Compound) -> Result<()> {
-        let folder = self.folder_handle.clone();
-        Ok(self.client()?.perform(|compound| build(compound.putfh(&folder)), Reply::check)?)
-    }
 }
 
 impl Endpoint for ExportMount {
@@ -115,31 +107,6 @@ impl Endpoint for ExportMount {
         let handle = self.file_handle.clone();
         self.client()?.commit(&handle, 0, 0)?;
         Ok(())
-    }
-
-    fn create(&mut self, name: &str) -> Result<()> {
-        let how = open_how();
-        self.in_folder(|compound| {
-            let claim = OpenClaim4::CLAIM_NULL(name.as_bytes().into());
-            compound.open(how.arguments(OWNER, claim)).close(Stateid4::CURRENT)
-        })
-    }
-
-    fn stat(&mut self, name: &str) -> Result<()> {
-        self.in_folder(|compound| compound.lookup(name.as_bytes()).getfh().getattr(ATTRIBUTES))
-    }
-
-    fn rename(&mut self, from: &str, to: &str) -> Result<()> {
-        self.in_folder(|compound| compound.savefh().rename(from.as_bytes(), to.as_bytes()))
-    }
-
-    fn list(&mut self) -> Result<usize> {
-        let folder = self.folder_handle.clone();
-        Ok(self.client()?.readdir(&folder, ATTRIBUTES)?.len())
-    }
-
-    fn remove(&mut self, name: &str) -> Result<()> {
-        self.in_folder(|compound| compound.remove(name.as_bytes()))
     }
 
     fn finish(&mut self) -> Result<()> {

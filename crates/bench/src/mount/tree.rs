@@ -1,11 +1,12 @@
 //! Files and folders by path, one call after the other, as a kernel makes them for a program that
 //! waits for each.
 
+use super::endpoint::{OWNER, open_how};
 use super::{ATTRIBUTES, ExportMount};
 use crate::workload::git::Tree;
 use anyhow::{Context as _, Result};
-use client::OpenHow;
-use nfs4::StableHow4;
+use client::{OpenHow, Reply};
+use nfs4::{OpenClaim4, StableHow4, Stateid4};
 
 impl ExportMount {
     /// Splits a path into the handle of its folder, which was made before, and the name there.
@@ -33,6 +34,17 @@ impl Tree for ExportMount {
         let handle = self.client()?.mkdir(&folder, name, 0o755)?;
         self.folders.insert(path.to_owned(), handle.into_owned());
         Ok(())
+    }
+
+    fn make_file(&mut self, path: &str) -> Result<()> {
+        let ((folder, name), how) = (self.place(path)?, open_how());
+        Ok(self.client()?.perform(
+            |compound| {
+                let claim = OpenClaim4::CLAIM_NULL(name.into());
+                compound.putfh(&folder).open(how.arguments(OWNER, claim)).close(Stateid4::CURRENT)
+            },
+            Reply::check,
+        )?)
     }
 
     fn write_file(&mut self, path: &str, data: &[u8]) -> Result<()> {

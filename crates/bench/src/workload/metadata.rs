@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
+use super::git::Tree;
 use super::{Conditions, LoadTally};
-use crate::Endpoint;
 
 /// Files of one turn.
 const FILES: usize = 32;
@@ -15,35 +15,31 @@ const FILES: usize = 32;
 ///
 /// # Errors
 /// The server's, and a listing that lacks files.
-pub fn metadata(
-    endpoint: &mut dyn Endpoint,
-    conditions: &Conditions<'_>,
-    tally: &mut LoadTally,
-) -> Result<()> {
+pub fn metadata(tree: &mut dyn Tree, conditions: &Conditions<'_>, tally: &mut LoadTally) -> Result<()> {
     let start = Instant::now();
     let names: Vec<(String, String)> =
         (0..FILES).map(|index| (format!("file-{index}"), format!("renamed-{index}"))).collect();
     while start.elapsed() < conditions.length && !conditions.stopped() {
-        turn(endpoint, &names, tally)?;
+        turn(tree, &names, tally)?;
     }
     Ok(())
 }
 
 /// A turn leaves the folder as it was.
-fn turn(endpoint: &mut dyn Endpoint, names: &[(String, String)], tally: &mut LoadTally) -> Result<()> {
+fn turn(tree: &mut dyn Tree, names: &[(String, String)], tally: &mut LoadTally) -> Result<()> {
     for (name, _) in names {
-        timed(tally, || endpoint.create(name))?;
+        timed(tally, || tree.make_file(name))?;
     }
     for (name, _) in names {
-        timed(tally, || endpoint.stat(name))?;
+        timed(tally, || tree.look_at(name))?;
     }
     for (name, renamed) in names {
-        timed(tally, || endpoint.rename(name, renamed))?;
+        timed(tally, || tree.move_file(name, renamed))?;
     }
-    let entries = timed(tally, || endpoint.list())?;
+    let entries = timed(tally, || tree.list_folder(""))?;
     ensure!(entries >= names.len(), "{entries} entries listed where {} files are", names.len());
     for (_, renamed) in names {
-        timed(tally, || endpoint.remove(renamed))?;
+        timed(tally, || tree.remove_file(renamed))?;
     }
     Ok(())
 }

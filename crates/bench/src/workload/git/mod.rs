@@ -24,6 +24,9 @@ pub trait Tree {
     /// Makes a folder.
     fn make_folder(&mut self, path: &str) -> Result<()>;
 
+    /// Makes an empty file and closes it, both in one request.
+    fn make_file(&mut self, path: &str) -> Result<()>;
+
     /// Makes a file that is not there yet, writes it, and closes it.
     fn write_file(&mut self, path: &str, data: &[u8]) -> Result<()>;
 
