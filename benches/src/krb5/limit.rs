@@ -62,7 +62,7 @@ impl LaneCalibration {
                 continue;
             }
             if let Some(path) = source.build()? {
-                programs.push((cpu, ColumnProgram::start(&path, &[])?));
+                programs.push((cpu, ColumnProgram::start(&path, None)?));
             }
         }
         let rates = vec![Vec::new(); programs.len() * Enctype::ALL.len() * KERNELS.len()];

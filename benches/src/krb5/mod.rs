@@ -14,13 +14,14 @@ use anyhow::{Context, ensure};
 use krb5::{Cpu, Enctype};
 use limit::LaneCalibration;
 use ours::Ours;
-use program::{ColumnProgram, ColumnSource};
+use program::{ColumnProgram, ColumnSource, WorkDone};
 use row::TokenRow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use table::{PathTable, RowRates};
+use table::{COLUMNS, RowRates};
 
 /// Turns of every column, one after the other: A B C, A B C.
 const ROUNDS: usize = 5;
@@ -70,12 +71,18 @@ const IPSEC_MB: ColumnSource = ColumnSource {
     package: "libipsec-mb-dev",
 };
 
-/// The other columns; columns of missing packages are absent.
-struct OtherColumns {
-    mit: Option<PathBuf>,
-    openssl: Option<PathBuf>,
-    ipsec_mb: Option<PathBuf>,
+/// The other columns in their order, and the variable in the environment of each.
+fn columns(cpu: Cpu) -> [(&'static ColumnSource, Option<(&'static str, &'static str)>); COLUMNS] {
+    [
+        (&MIT, None),
+        (&OPENSSL, None),
+        (&OPENSSL, Some(("ORTHRUS_STITCHED", "1"))),
+        (&IPSEC_MB, Some((krb5::CPU_VARIABLE, cpu.name()))),
+    ]
 }
+
+/// The programs by source; those of missing packages are absent.
+type ColumnPaths = BTreeMap<&'static str, PathBuf>;
 
 /// Runs the benchmark.
 ///
@@ -101,33 +108,29 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     })
 }
 
-fn others(output: &mut BenchOutput) -> anyhow::Result<OtherColumns> {
-    let mut build = |source: &ColumnSource, what: &str| {
-        let program = source.build()?;
-        if program.is_none() {
-            output.note(&format!("{what}: not here; apt-get install {} gives it", source.package));
+fn others(output: &mut BenchOutput) -> anyhow::Result<ColumnPaths> {
+    let mut others = ColumnPaths::new();
+    for (source, what) in [(&MIT, "MIT's library"), (&OPENSSL, "one at a time"), (&IPSEC_MB, "many at once")]
+    {
+        match source.build()? {
+            Some(program) => drop(others.insert(source.name, program)),
+            None => output.note(&format!("{what}: not here; apt-get install {} gives it", source.package)),
         }
-        anyhow::Ok(program)
-    };
-    let others = OtherColumns {
-        mit: build(&MIT, "MIT's library")?,
-        openssl: build(&OPENSSL, "one at a time")?,
-        ipsec_mb: build(&IPSEC_MB, "many at once")?,
-    };
-    if let Some(mit) = &others.mit {
+    }
+    if let Some(mit) = others.get(MIT.name) {
         check_mit(mit)?;
         output.note(&format!(
             "MIT: libk5crypto of {} by krb5_k_encrypt_iov, krb5_k_decrypt_iov, krb5_k_make_checksum_iov and krb5_k_verify_checksum_iov",
             said_by("krb5-config", &["--version"])
         ));
     }
-    if others.openssl.is_some() {
+    if others.contains_key(OPENSSL.name) {
         output.note(&format!(
             "one at a time: {}, AES-CBC and HMAC by EVP in two passes; (s): its stitched AES-CBC with SHA-1 where that seals faster",
             said_by("openssl", &["version"])
         ));
     }
-    if others.ipsec_mb.is_some() {
+    if others.contains_key(IPSEC_MB.name) {
         output.note("many at once: Intel's libIPSec_MB, a job of AES-CBC and HMAC for each message; its 64 KiB are 64 bytes less, the most that a job takes");
     }
     Ok(others)
@@ -166,75 +169,35 @@ fn describe(output: &mut BenchOutput) {
     output.note("limit: AES and the hash on registers alone with full lanes, and for few messages the chain that one of them is; loads, byte order and lanes being filled are not in it");
 }
 
-/// The columns at work.
-struct KrbColumns {
-    mit: Option<ColumnProgram>,
-    two_passes: Option<ColumnProgram>,
-    stitched: Option<ColumnProgram>,
-    ipsec_mb: Option<ColumnProgram>,
-}
-
-impl KrbColumns {
-    fn start(others: &OtherColumns, cpu: Cpu) -> anyhow::Result<Self> {
-        let start = |path: &Option<PathBuf>, environment: &[(&str, &str)]| {
-            path.as_deref().map(|path| ColumnProgram::start(path, environment)).transpose()
-        };
-        Ok(Self {
-            mit: start(&others.mit, &[])?,
-            two_passes: start(&others.openssl, &[])?,
-            stitched: start(&others.openssl, &[("ORTHRUS_STITCHED", "1")])?,
-            ipsec_mb: start(&others.ipsec_mb, &[(krb5::CPU_VARIABLE, cpu.name())])?,
-        })
-    }
-
-    fn measure(
-        &mut self,
-        row: TokenRow,
-        cpu: Cpu,
-        calibration: &mut LaneCalibration,
-    ) -> anyhow::Result<RowRates> {
-        let mut ours = Ours::new(row, cpu)?;
-        let mut measured = RowRates::default();
-        let request = row.request();
-        for _ in 0..ROUNDS {
-            measured.ours.push(ours.turn(TURN)?.gb_per_s());
-            turn(&mut self.mit, &request, &mut measured.mit)?;
-            turn(&mut self.two_passes, &request, &mut measured.two_passes)?;
-            turn(&mut self.stitched, &request, &mut measured.stitched)?;
-            turn(&mut self.ipsec_mb, &request, &mut measured.ipsec_mb)?;
-        }
-        calibration.round(row.enctype)?;
-        Ok(measured)
-    }
-}
-
-fn turn(program: &mut Option<ColumnProgram>, request: &str, rates: &mut Vec<f64>) -> anyhow::Result<()> {
-    let Some(program) = program else { return Ok(()) };
-    if let Ok(work) = program.turn(request, TURN)? {
-        rates.push(work.gb_per_s());
-    }
-    Ok(())
-}
-
-/// Measures with one set of instructions and prints as it goes; the limits follow when all rounds
-/// of them are run.
+/// Measures with one set of instructions; the limits follow when all rounds of them are run.
 fn table(
     output: &mut BenchOutput,
     stop: &AtomicBool,
     cpu: Cpu,
     rows: &[TokenRow],
-    others: &OtherColumns,
+    others: &ColumnPaths,
     calibration: &mut LaneCalibration,
 ) -> anyhow::Result<()> {
-    let mut columns = KrbColumns::start(others, cpu)?;
-    let mut table = PathTable::new(cpu);
+    let start = |(source, variable): (&ColumnSource, Option<_>)| {
+        others.get(source.name).map(|path| ColumnProgram::start(path, variable)).transpose()
+    };
+    let mut programs: Vec<_> = columns(cpu).into_iter().map(start).collect::<anyhow::Result<_>>()?;
+    let mut measured = Vec::new();
     for &row in rows {
         if stopped(stop) {
             break;
         }
-        let measured = columns.measure(row, cpu, calibration)?;
-        table.take(row, measured);
+        let (mut ours, mut rates) = (Ours::new(row, cpu)?, RowRates::default());
+        for _ in 0..ROUNDS {
+            rates.ours.push(ours.turn(TURN)?.gb_per_s());
+            for (program, rates) in programs.iter_mut().zip(&mut rates.others) {
+                let Some(program) = program else { continue };
+                rates.extend(program.turn(&row.request(), TURN)?.ok().map(WorkDone::gb_per_s));
+            }
+        }
+        calibration.round(row.enctype)?;
+        measured.push((row, rates));
     }
-    table.print(output, calibration);
+    table::print(output, cpu, &measured, calibration);
     Ok(())
 }

@@ -78,10 +78,10 @@ fn header_exists(header: &str) -> anyhow::Result<bool> {
 }
 
 impl ColumnProgram {
-    /// Starts a program with variables in its environment.
-    pub(super) fn start(path: &Path, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+    /// Starts a program, with a variable in its environment.
+    pub(super) fn start(path: &Path, variable: Option<(&str, &str)>) -> anyhow::Result<Self> {
         let mut child = Command::new(path)
-            .envs(environment.iter().copied())
+            .envs(variable)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

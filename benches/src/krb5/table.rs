@@ -12,23 +12,24 @@ use serde_json::{Value, json};
 #[derive(Default)]
 pub(super) struct RowRates {
     pub ours: Vec<f64>,
-    pub mit: Vec<f64>,
-    pub two_passes: Vec<f64>,
-    pub stitched: Vec<f64>,
-    pub ipsec_mb: Vec<f64>,
+    /// Those of MIT's library, of two passes and of one stitched pass by OpenSSL, of libIPSec_MB.
+    pub others: [Vec<f64>; COLUMNS],
 }
+
+/// How many columns there are beside ours.
+pub(super) const COLUMNS: usize = 4;
 
 impl RowRates {
     /// Returns how many times as fast as MIT we are: round by round, so that the machine's moods
     /// cancel.
     fn ratio_to_mit(&self) -> Option<Interval> {
-        Interval::of(self.ours.iter().zip(&self.mit).map(|(ours, mit)| ours / mit))
+        Interval::of(self.ours.iter().zip(&self.others[0]).map(|(ours, mit)| ours / mit))
     }
 
     /// Returns the better of two passes and one, and whether it is the latter.
     fn one_at_a_time(&self) -> Option<(f64, bool)> {
-        let two_passes = median(&self.two_passes)?;
-        let stitched = median(&self.stitched).filter(|stitched| *stitched > two_passes);
+        let two_passes = median(&self.others[1])?;
+        let stitched = median(&self.others[2]).filter(|stitched| *stitched > two_passes);
         Some(stitched.map_or((two_passes, false), |stitched| (stitched, true)))
     }
 }
@@ -37,55 +38,39 @@ fn median(rates: &[f64]) -> Option<f64> {
     Some(Interval::of(rates.iter().copied())?.median)
 }
 
-/// The rows of one path.
-pub(super) struct PathTable {
+/// Prints the rows of one path and keeps them for JSON: the first table as `rows`, another one under
+/// its name.
+pub(super) fn print(
+    output: &mut BenchOutput,
     cpu: Cpu,
-    rows: Vec<(TokenRow, RowRates)>,
-}
-
-impl PathTable {
-    /// Begins the table of a path.
-    pub(super) fn new(cpu: Cpu) -> Self {
-        Self { cpu, rows: Vec::new() }
-    }
-
-    /// Takes a row that was measured.
-    pub(super) fn take(&mut self, row: TokenRow, measured: RowRates) {
-        self.rows.push((row, measured));
-    }
-
-    /// Prints the table and keeps its rows for JSON: the first table as `rows`, another one under
-    /// its name.
-    pub(super) fn print(&self, output: &mut BenchOutput, calibration: &LaneCalibration) {
-        println!(
-            "\n{:34} {:>6} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   floor, times MIT",
-            format!("{}: GB/s of plaintext", self.cpu),
-            "ours",
-            "",
-            "MIT",
-            "x MIT",
-            "one each",
-            "many",
-            "limit",
-            "of it",
-        );
-        let mut slower = Vec::new();
-        let mut rows = Vec::new();
-        for (row, measured) in &self.rows {
-            let Some(line) = RowLine::new(self.cpu, row, measured, calibration) else { continue };
-            println!("{}", line.text());
-            rows.push(line.json());
-            if row.count == 1 && line.one_at_a_time.is_some_and(|(rate, _)| line.ours.median < rate) {
-                slower.push(line.name);
-            }
+    measured: &[(TokenRow, RowRates)],
+    calibration: &LaneCalibration,
+) {
+    println!(
+        "\n{:34} {:>6} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   floor, times MIT",
+        format!("{cpu}: GB/s of plaintext"),
+        "ours",
+        "",
+        "MIT",
+        "x MIT",
+        "one each",
+        "many",
+        "limit",
+        "of it",
+    );
+    let mut slower = Vec::new();
+    let mut rows = Vec::new();
+    for (row, measured) in measured {
+        let Some(line) = RowLine::new(cpu, row, measured, calibration) else { continue };
+        println!("{}", line.text());
+        rows.push(line.json());
+        if row.count == 1 && line.one_at_a_time.is_some_and(|(rate, _)| line.ours.median < rate) {
+            slower.push(line.name);
         }
-        let verdict = if slower.is_empty() { "none".to_owned() } else { slower.join(", ") };
-        output.note(&format!(
-            "{}: single messages slower than the best way one at a time: {verdict}",
-            self.cpu
-        ));
-        output.table(self.cpu.name(), rows);
     }
+    let verdict = if slower.is_empty() { "none".to_owned() } else { slower.join(", ") };
+    output.note(&format!("{cpu}: single messages slower than the best way one at a time: {verdict}"));
+    output.table(cpu.name(), rows);
 }
 
 struct RowLine {
@@ -104,10 +89,10 @@ impl RowLine {
         Some(Self {
             name: row.name(),
             ours: Interval::of(measured.ours.iter().copied())?,
-            mit: median(&measured.mit),
+            mit: median(&measured.others[0]),
             ratio: measured.ratio_to_mit(),
             one_at_a_time: measured.one_at_a_time(),
-            many: median(&measured.ipsec_mb),
+            many: median(&measured.others[3]),
             limit: calibration.rates(cpu, row.enctype).map(|rates| rates.limit(row)),
             floor: row.floor(cpu).map(Floor::AtLeast),
         })

@@ -62,9 +62,6 @@ impl KnownRepository {
 }
 
 /// Makes a command of git without the user's and the machine's settings.
-///
-/// # Errors
-/// When it is missing.
 pub(crate) fn git() -> Result<Command> {
     let mut command = GIT.command()?;
     command.envs([
@@ -87,9 +84,6 @@ fn said(repository: &Path, arguments: &[&str], stop: &AtomicBool) -> Result<Stri
 }
 
 /// Returns the regular files of a commit, except names that are not UTF-8.
-///
-/// # Errors
-/// The message of git.
 pub(crate) fn tracked(repository: &Path, commit: &str, stop: &AtomicBool) -> Result<Vec<Tracked>> {
     let listed = said(repository, &["ls-tree", "-r", "-z", "-l", commit], stop)?;
     let file = |entry: &str| {
@@ -104,9 +98,6 @@ pub(crate) fn tracked(repository: &Path, commit: &str, stop: &AtomicBool) -> Res
 }
 
 /// Returns the paths that differ between two commits.
-///
-/// # Errors
-/// The message of git.
 pub(crate) fn differing(
     repository: &Path,
     one: &str,
@@ -118,9 +109,6 @@ pub(crate) fn differing(
 }
 
 /// Returns the commit 20 before HEAD, or the first commit of a shorter history.
-///
-/// # Errors
-/// The message of git.
 pub(crate) fn earlier(repository: &Path, stop: &AtomicBool) -> Result<String> {
     let most = format!("--max-count={}", BEHIND_MAX + 1);
     let listed = said(repository, &["rev-list", "--first-parent", &most, "HEAD"], stop)?;

@@ -38,13 +38,12 @@ impl Carried {
 }
 
 /// A variant of the comparison. Names are files and folders in its own folder at the server.
-/// server.
+///
+/// # Errors
+/// Every method fails with the error of the server, the system, or the program that copies.
 pub trait Carrier {
     /// Copies a file, or a folder with its files, to the server as `name`. `None` when `stop` was
     /// set meanwhile.
-    ///
-    /// # Errors
-    /// The server's, or the program's that copies.
     fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>>;
 
     /// Compares the copy `name` with its source. Not timed.
@@ -63,9 +62,6 @@ pub trait Carrier {
     }
 
     /// Drops the client's cache of the file `name`, if it has one.
-    ///
-    /// # Errors
-    /// The system's error.
     fn forget(&mut self, _name: &str) -> Result<()> {
         Ok(())
     }
@@ -77,9 +73,6 @@ pub trait Carrier {
     }
 
     /// Returns the free bytes at the destination; `None` if the server does not report them.
-    ///
-    /// # Errors
-    /// The server's error.
     fn free(&mut self) -> Result<Option<u64>>;
 
     /// Says whether it works without a server that could be gone.
@@ -88,9 +81,6 @@ pub trait Carrier {
     }
 
     /// Removes a copy. One that is not there is no error. Not timed.
-    ///
-    /// # Errors
-    /// The server's.
     fn remove(&mut self, name: &str) -> Result<()>;
 
     /// Abandons the session after a failure, and removes its files if it can; returns false if some
@@ -103,8 +93,5 @@ pub trait Carrier {
     }
 
     /// Removes all that it has made at the server, and ends.
-    ///
-    /// # Errors
-    /// The server's.
     fn finish(&mut self) -> Result<()>;
 }

@@ -39,9 +39,6 @@ pub(super) struct BareRepository {
 
 impl BareRepository {
     /// Makes the repository from a seed; `None` when it was interrupted.
-    ///
-    /// # Errors
-    /// When git is missing, or the message of git.
     pub(super) fn draw(seed: u64, stop: &AtomicBool) -> Result<Option<Self>> {
         let folder = folder()?;
         let bare = bare(&folder);
@@ -58,9 +55,6 @@ impl BareRepository {
     }
 
     /// Clones a repository; its other branch is an earlier commit. `None` when it was interrupted.
-    ///
-    /// # Errors
-    /// When git is missing, or the message of git.
     pub(super) fn of(repository: &Path, stop: &AtomicBool) -> Result<Option<Self>> {
         let folder = folder()?;
         let bare = bare(&folder);
@@ -84,9 +78,6 @@ impl BareRepository {
 
     /// Clones into `copy`, works there and removes it; `None` when it was interrupted. Operations
     /// are files that a command makes, looks at or removes; its other requests are not counted.
-    ///
-    /// # Errors
-    /// The message of git.
     pub(super) fn turn(&self, copy: &Path, stop: &AtomicBool) -> Result<Option<Counters>> {
         let mut counters = Counters::new();
         let (all, edited) = (self.files, self.edited.len() as u64);

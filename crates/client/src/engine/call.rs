@@ -1,10 +1,10 @@
 //! The table of calls in progress.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rpc::gss::RpcGssServiceT;
 
-use crate::client::{CallOptions, Ticket};
+use crate::client::Ticket;
 use crate::message::Message;
 use crate::security::Expected;
 use crate::slots::Slot;
@@ -33,7 +33,7 @@ pub(crate) struct EngineCall {
     pub xid: u32,
     /// The ticket that identifies the call to its caller.
     pub ticket: Ticket,
-    /// The value of [`CallOptions::tag`].
+    /// The value of `CallOptions::tag`.
     pub tag: u64,
     /// The arguments, and the sealed record.
     pub message: Message,
@@ -68,27 +68,14 @@ pub(crate) struct Calls {
     tickets: u64,
 }
 
-/// The input of the table for a new call.
-#[derive(Debug)]
-pub(crate) struct NewCall {
-    /// The COMPOUND to send.
-    pub message: Message,
-    /// Whether the call may execute twice.
-    pub repeatable: bool,
-    /// Whether no caller waits for the call.
-    pub internal: bool,
-    /// Identity, service, timeout and tag.
-    pub options: CallOptions,
-}
-
 impl Calls {
     /// Returns the number of calls in progress.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Adds a call; `None` when the table is full.
-    pub(crate) fn add(&mut self, new: NewCall, timeout: Duration, now: Instant) -> Option<u32> {
+    /// Adds a call with an index and a ticket of its own; `None` when the table is full.
+    pub(crate) fn add(&mut self, call: EngineCall) -> Option<u32> {
         if self.free.is_empty() {
             if self.entries.len() >= CALLS_MAX {
                 return None;
@@ -99,23 +86,8 @@ impl Calls {
         let place = self.free.pop()?;
         self.generation = self.generation.wrapping_add(1);
         self.tickets += 1;
-        let call = EngineCall {
-            xid: (self.generation << PLACE_BITS) | place,
-            ticket: Ticket(self.tickets),
-            tag: new.options.tag,
-            message: new.message,
-            identity: new.options.identity.0,
-            service: new.options.service,
-            repeatable: new.repeatable,
-            internal: new.internal,
-            slot: None,
-            link: 0,
-            stage: CallStage::Waiting,
-            deadline: now + new.options.timeout.unwrap_or(timeout),
-            abandoned: false,
-            renewals: 0,
-        };
-        *self.entries.get_mut(place as usize)? = Some(call);
+        let (xid, ticket) = ((self.generation << PLACE_BITS) | place, Ticket(self.tickets));
+        *self.entries.get_mut(place as usize)? = Some(EngineCall { xid, ticket, ..call });
         Some(place)
     }
 

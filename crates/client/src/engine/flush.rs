@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::call::{CallStage, NewCall};
+use super::call::{CallStage, EngineCall};
 use super::link::{Link, LinkState};
 use crate::client::{CallOptions, Client, IdentityId, Ticket};
 use crate::compound::{Compound, assign};
@@ -48,10 +48,22 @@ impl Client {
         if options.identity.0 >= self.identities.len() {
             return Err(Error::Misuse("the identity belongs to another client"));
         }
-        let repeatable = compound.is_repeatable();
-        let message = compound.into_message(&self.session.id);
-        let new = NewCall { message, repeatable, internal, options };
-        let added = self.calls.add(new, self.options.call_timeout, Instant::now());
+        let added = self.calls.add(EngineCall {
+            xid: 0,
+            ticket: Ticket(0),
+            tag: options.tag,
+            repeatable: compound.is_repeatable(),
+            message: compound.into_message(&self.session.id),
+            identity: options.identity.0,
+            service: options.service,
+            internal,
+            slot: None,
+            link: 0,
+            stage: CallStage::Waiting,
+            deadline: Instant::now() + options.timeout.unwrap_or(self.options.call_timeout),
+            abandoned: false,
+            renewals: 0,
+        });
         let place = added.ok_or(Error::Misuse("too many calls are in progress"))?;
         self.waiting.push_back(place);
         Ok(place)

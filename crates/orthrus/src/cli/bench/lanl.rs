@@ -11,8 +11,8 @@ use anyhow::{Context, ensure};
 use bench::Flavor;
 use bench::ServerProbe;
 use bench::lanl::{
-    ByScp, Caches, Carrier, Copier, CopyWay, LANL, LanlScope, NativeCarrier, OnMount, SCP, ServerCache,
-    Sources, ToHost, lanl, room,
+    Caches, Carrier, Copier, CopyWay, LANL, LanlScope, NativeCarrier, OnMount, SCP, ServerCache, Sources,
+    SshCarrier, lanl, room,
 };
 use bench::link::Link;
 use bench::measuring::{Part, Record, Settings};
@@ -268,15 +268,15 @@ impl OverSsh {
     /// Finds out before anything is measured whether a host can be copied to.
     fn check(&self) -> anyhow::Result<()> {
         match self {
-            Self::To(ssh, folder) => ToHost::connect(ssh.clone(), folder)?.finish(),
+            Self::To(ssh, folder) => SshCarrier::to_host(ssh.clone(), folder)?.finish(),
             Self::Here(..) => Ok(()),
         }
     }
 
     fn way(&self, link: Option<&Link>) -> anyhow::Result<CopyWay> {
         let carrier: Box<dyn Carrier> = match self {
-            Self::Here(folder, program) => Box::new(ByScp::start(folder, *program, link)?),
-            Self::To(ssh, folder) => Box::new(ToHost::connect(ssh.clone(), folder)?),
+            Self::Here(folder, program) => Box::new(SshCarrier::to_own_server(folder, *program, link)?),
+            Self::To(ssh, folder) => Box::new(SshCarrier::to_host(ssh.clone(), folder)?),
         };
         Ok(CopyWay { carrier, enctype: None, facts: None })
     }

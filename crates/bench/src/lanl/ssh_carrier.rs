@@ -1,4 +1,5 @@
-//! scp or sftp to another host, with the keys, agent and known hosts that the user has for it.
+//! Copies over SSH by scp or sftp: to an SSH server of this run's, or to another host with the keys,
+//! agent and known hosts that the user has for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -8,29 +9,48 @@ use anyhow::{Context as _, Result};
 use super::carrier::{Carried, Carrier};
 use super::on_mount::compare;
 use crate::CpuUse;
+use crate::link::Link;
 use crate::mounted::tools::run;
-use crate::mounted::{Ssh, ensure_room};
+use crate::mounted::{CopyProgram, Ssh, Sshd, ensure_room, free, remove};
 
-/// A fresh folder of ours on a host. Its processor time is not known.
+/// A fresh folder at the other end.
 #[derive(Debug)]
-pub struct ToHost {
+pub struct SshCarrier {
     ssh: Ssh,
+    /// The server of this run, whose folder is on this machine. The processor time of another host
+    /// is not known.
+    own: Option<Sshd>,
     /// None when it has been removed.
     folder: Option<PathBuf>,
-    /// Names that are, or may be, there.
+    /// Names that are, or may be, on the other host.
     there: Vec<String>,
 }
 
-impl ToHost {
-    /// Makes the folder in `parent` there.
+impl SshCarrier {
+    /// Starts an SSH server, at the other end of the link if there is one; copies go to a fresh
+    /// folder in `parent`.
+    ///
+    /// # Errors
+    /// A missing program with its package, or the message of the server.
+    pub fn to_own_server(parent: &Path, program: CopyProgram, link: Option<&Link>) -> Result<Self> {
+        let sshd = Sshd::start(link)?;
+        let ssh = sshd.way(program);
+        ssh.ensure_installed()?;
+        let folder = parent.join(crate::folder_name(Some("scp")));
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("no folder can be made in {}", parent.display()))?;
+        Ok(Self { ssh, own: Some(sshd), folder: Some(folder), there: Vec::new() })
+    }
+
+    /// Makes the folder in `parent` of another host.
     ///
     /// # Errors
     /// A missing program with its package; a host that does not let the user in without a question,
     /// or not write there.
-    pub fn connect(ssh: Ssh, parent: &Path) -> Result<Self> {
+    pub fn to_host(ssh: Ssh, parent: &Path) -> Result<Self> {
         let folder = parent.join(crate::folder_name(Some("scp")));
         ssh.make_folder(&folder)?;
-        Ok(Self { ssh, folder: Some(folder), there: Vec::new() })
+        Ok(Self { ssh, own: None, folder: Some(folder), there: Vec::new() })
     }
 
     fn path(&self, name: &str) -> Result<PathBuf> {
@@ -38,25 +58,33 @@ impl ToHost {
     }
 }
 
-impl Drop for ToHost {
+impl Drop for SshCarrier {
     fn drop(&mut self) {
         let _ = self.finish();
     }
 }
 
-impl Carrier for ToHost {
+impl Carrier for SshCarrier {
     fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>> {
         let mut command = self.ssh.copy(source, &self.path(name)?)?;
         if !self.there.iter().any(|known| known == name) {
             self.there.push(name.to_owned());
         }
-        let ran = run(&mut command, stop)?;
-        let used = |client| CpuUse { client: Some(client), ..CpuUse::default() };
+        let before = self.own.as_ref().and_then(Sshd::cpu);
+        let ran = run(&mut command, stop);
+        let said = || self.own.as_ref().map_or("scp".to_owned(), |sshd| format!("sshd: {}", sshd.said()));
+        let ran = ran.with_context(said)?;
+        let server =
+            before.zip(self.own.as_ref().and_then(Sshd::cpu)).map(|(from, to)| to.saturating_sub(from));
+        let used = |client| CpuUse { client: Some(client), server, stages: None };
         Ok(ran.map(|ran| Carried { time: ran.time, used: used(ran.cpu) }))
     }
 
-    /// Copies the file back to compare it.
+    /// Copies the file back to compare it, if it is on another host.
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
+        if self.own.is_some() {
+            return compare(source, &self.path(name)?, stop);
+        }
         let back = private::temporary("orthrus-back-")?;
         ensure_room(back.path(), size(source)?, "the copies that come back to be compared")?;
         let copy = back.path().join("copy");
@@ -67,18 +95,36 @@ impl Carrier for ToHost {
         compare(source, &copy, stop)
     }
 
+    fn beneath(&self, name: &str) -> Option<PathBuf> {
+        self.own.as_ref().and_then(|_| self.path(name).ok())
+    }
+
     fn free(&mut self) -> Result<Option<u64>> {
-        Ok(self.folder.as_ref().and_then(|folder| self.ssh.free(folder)))
+        match (&self.folder, &self.own) {
+            (None, _) => Ok(None),
+            (Some(folder), Some(_)) => free(folder).map(Some),
+            (Some(folder), None) => Ok(self.ssh.free(folder)),
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        self.own.is_some()
     }
 
     fn remove(&mut self, name: &str) -> Result<()> {
-        self.ssh.remove(&[self.path(name)?], None)?;
+        match self.own {
+            Some(_) => remove(&self.path(name)?)?,
+            None => self.ssh.remove(&[self.path(name)?], None)?,
+        }
         self.there.retain(|known| known != name);
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
         let Some(folder) = self.folder.take() else { return Ok(()) };
+        if self.own.is_some() {
+            return remove(&folder);
+        }
         let left: Vec<PathBuf> = self.there.iter().map(|name| folder.join(name)).collect();
         let removed = self.ssh.remove(&left, Some(&folder));
         removed.with_context(|| format!("{}:{} stays", self.ssh.host, folder.display()))
@@ -98,7 +144,6 @@ fn size(path: &Path) -> Result<u64> {
 mod tests {
     use super::*;
     use crate::mounted::tools::{SCP, SFTP, SSH, SSH_KEYGEN, SSHD};
-    use crate::mounted::{CopyProgram, Sshd};
 
     #[test]
     fn copies_go_to_a_host_come_back_to_be_compared_and_leave_nothing() {
@@ -114,7 +159,7 @@ mod tests {
         std::fs::create_dir(&there).unwrap();
         std::fs::write(source.join("a"), b"contents").unwrap();
         for program in [CopyProgram::Scp, CopyProgram::Sftp] {
-            let mut carrier = ToHost::connect(sshd.way(program), &there).unwrap();
+            let mut carrier = SshCarrier::to_host(sshd.way(program), &there).unwrap();
             for name in ["copy-0", "copy-1"] {
                 let carried = carrier.put(&source, name, &stop).unwrap().unwrap();
                 assert!(carried.used.client.is_some() && carried.used.server.is_none());
@@ -130,7 +175,8 @@ mod tests {
             carrier.finish().unwrap();
             assert_eq!(std::fs::read_dir(&there).unwrap().count(), 0);
         }
-        let refused = ToHost::connect(sshd.way(CopyProgram::Scp), &dir.path().join("nothing")).unwrap_err();
+        let refused =
+            SshCarrier::to_host(sshd.way(CopyProgram::Scp), &dir.path().join("nothing")).unwrap_err();
         assert!(format!("{refused:#}").contains("no folder can be made"), "{refused:#}");
     }
 }
