@@ -4,7 +4,7 @@
 //! busy clients run under SCHED_IDLE: whenever the other client has work, which is rare, the kernel
 //! takes the core from them at once. The remaining time is enough to keep the server busy.
 
-use super::output::{BenchOutput, Figure, Floor};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use anyhow::{Context, ensure};
 use bench::measuring::{Interval, Sample};
 use nix::unistd::gettid;
@@ -70,7 +70,7 @@ pub(crate) fn report(
             Interval::of(rounds.iter().filter_map(|(one, two)| value(if second { two } else { one })))
         };
         let figure = |what: &str, unit, value: fn(&Sample) -> Option<f64>| {
-            Figure::new(what, format!("{name}, {what} {condition}"), unit, each(value))
+            BenchFigure::new(what, format!("{name}, {what} {condition}"), unit, each(value))
         };
         let busy = figure("server busy", "of a core", |one| Some(one.busy(one.server_cpu_seconds?)));
         let p50 = figure("p50", "µs", Sample::p50_us).brief();
@@ -78,5 +78,5 @@ pub(crate) fn report(
     }
     let ratios = rounds.iter().filter_map(|(one, two)| Some(two.p99_us()? / one.p99_us()?));
     let row = format!("{name}, p99 {ratio}");
-    output.line(&format!("p99 {ratio}"), [Figure::of("", row, "ratio", ratios).floor(FLOOR)]);
+    output.line(&format!("p99 {ratio}"), [BenchFigure::of("", row, "ratio", ratios).floor(FLOOR)]);
 }

@@ -2,7 +2,7 @@
 
 use super::cores::Cores;
 use super::kerberos_site::{ANSWER_MAX, KerberosSite};
-use super::output::{BenchOutput, Figure, Floor};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use super::stopped;
 use anyhow::{Context, bail, ensure};
 use bench::{ServerProcess, cpu};
@@ -92,8 +92,8 @@ fn one(
         let name = format!("enctype {}, {what}", enctype.number());
         let rate = rounds.iter().map(|round| round.contexts as f64 / round.seconds);
         let cpu = rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64);
-        let cpu = Figure::of("processor", format!("{name}, processor time"), "µs", cpu);
-        output.line(&name, [Figure::of("rate", &name, "1/s", rate).floor(floor), cpu.brief()]);
+        let cpu = BenchFigure::of("processor", format!("{name}, processor time"), "µs", cpu);
+        output.line(&name, [BenchFigure::of("rate", &name, "1/s", rate).floor(floor), cpu.brief()]);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use super::busy::{BusyWork, beside, report};
 use super::load_target::TargetLoad;
-use super::output::{BenchOutput, Figure};
+use super::output::{BenchFigure, BenchOutput};
 use super::stopped;
 use super::test_bed::TestBed;
 use bench::{Endpoint, Flavor};
@@ -58,7 +58,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         }
         let name = format!("fairness {}", flavor.name());
         report(output, &name, ["without the stream", "with the stream"], "with/without", &rounds);
-        let rate = Figure::of("", format!("{name}, rate of the stream"), "MB/s", rates);
+        let rate = BenchFigure::of("", format!("{name}, rate of the stream"), "MB/s", rates);
         output.line("the stream", [rate.brief()]);
         other.finish()?;
         stream.finish()?;

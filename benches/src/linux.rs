@@ -5,7 +5,7 @@
 //! benchmark therefore compares only the servers' processor time.
 
 use super::ganesha;
-use super::output::{BenchOutput, Figure, Floor};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
 use anyhow::Context;
 use std::collections::BTreeMap;
@@ -149,13 +149,13 @@ fn report(output: &mut BenchOutput, name: &str, [own, peer]: &[LabFigures; 2]) {
     for (row, values) in own {
         let unit = if row.contains("seq") { "s/GB" } else { "us" };
         let figure = |label, server: &str, values: &[f64]| {
-            Figure::of(label, format!("{row}, {server}"), unit, values.iter().copied())
+            BenchFigure::of(label, format!("{row}, {server}"), unit, values.iter().copied())
         };
         let ours = figure("orthrus", "orthrus", values);
         let theirs = figure("peer", name, peer.get(row).map(Vec::as_slice).unwrap_or_default());
         let ratio = ours.median().zip(theirs.median()).map(|(ours, theirs)| ours / theirs);
-        let ratio =
-            ratio.map(|ratio| Figure::once("ratio", format!("{row}, ratio"), "", ratio).floor(floor(row)));
+        let ratio = ratio
+            .map(|ratio| BenchFigure::once("ratio", format!("{row}, ratio"), "", ratio).floor(floor(row)));
         output.line(row, [ours, theirs].into_iter().chain(ratio));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cores::Cores;
 use super::kerberos_site::KerberosSite;
-use super::output::{BenchOutput, Figure, Floor};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
 use anyhow::{Context, bail};
 use client::{Client, Flavor};
@@ -23,7 +23,7 @@ const IDLE_FLOOR: f64 = 50.0;
 /// Resident memory of each idle connection at most, in KiB.
 const CONNECTION_FLOOR: f64 = 64.0;
 
-/// Runs the benchmark.
+/// Measures the server idle, with the connections, and after they were cut.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if hard < CONNECTIONS as u64 + 100 {
@@ -42,7 +42,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
 
     std::thread::sleep(SETTLE);
     let idle = resident(server.pid())?;
-    let figure = |row: &'static str, unit, value| Figure::once("", row, unit, value);
+    let figure = |row: &'static str, unit, value| BenchFigure::once("", row, unit, value);
     output.line("idle", [figure("idle", "MiB", idle as f64 / 1024.0).floor(Floor::AtMost(IDLE_FLOOR))]);
 
     let options = site.options(server.address(), Flavor::Krb5p);

@@ -6,7 +6,7 @@
 //! connections to one. Sessions, intervals and the rest are the same.
 
 use super::load_target::rate_unit;
-use super::output::{BenchOutput, Figure, Floor};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use super::stopped;
 use super::test_bed::TestBed;
 use anyhow::bail;
@@ -40,7 +40,7 @@ const DEPTH: u32 = 64;
 
 const UNIT: Unit = Unit::OperationsPerSecond;
 
-/// Runs the benchmark.
+/// Measures each flavor over each number of connections.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let test_bed = TestBed::start_with(None, true)?;
     output.note(&format!(
@@ -141,9 +141,9 @@ fn report(output: &mut BenchOutput, record: &Record, flavor: Flavor) {
         output.line(
             &name,
             [
-                Figure::new("", &name, rate_unit(UNIT), Some(figures.rate)).brief(),
-                Figure::new("server", server, cpu_unit(UNIT), figures.server_cpu).brief(),
-                Figure::new("of 1", format!("{name} against 1"), "ratio", ratio).floor(floor),
+                BenchFigure::new("", &name, rate_unit(UNIT), Some(figures.rate)).brief(),
+                BenchFigure::new("server", server, cpu_unit(UNIT), figures.server_cpu).brief(),
+                BenchFigure::new("of 1", format!("{name} against 1"), "ratio", ratio).floor(floor),
             ],
         );
         losses(output, &name, one);
@@ -165,7 +165,7 @@ fn losses(output: &mut BenchOutput, name: &str, one: &CaseRecord) {
         ("replies nobody waited for", grown(one, "client_replies_dropped")),
     ];
     let figure = |(what, count): (&str, u64)| {
-        Figure::once(what, format!("{name}, {what}"), "times", count as f64).floor(Floor::AtMost(0.0))
+        BenchFigure::once(what, format!("{name}, {what}"), "times", count as f64).floor(Floor::AtMost(0.0))
     };
     output.line("  losses", counts.map(figure));
 }
@@ -182,7 +182,7 @@ fn lags(output: &mut BenchOutput, name: &str, one: &CaseRecord) {
     let all = counts.values().sum::<u64>() as f64;
     let figure = |(lag, count): (u32, u64)| {
         let row = format!("{name}, lag from {lag}");
-        Figure::once(format!("{lag}:"), row, "of the calls", count as f64 / all)
+        BenchFigure::once(format!("{lag}:"), row, "of the calls", count as f64 / all)
     };
     output.line("  behind by at least", counts.into_iter().map(figure));
 }

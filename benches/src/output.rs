@@ -44,7 +44,7 @@ impl Floor {
 }
 
 /// A figure of a line.
-pub(crate) struct Figure {
+pub(crate) struct BenchFigure {
     label: String,
     row: String,
     unit: &'static str,
@@ -54,7 +54,7 @@ pub(crate) struct Figure {
     brief: bool,
 }
 
-impl Figure {
+impl BenchFigure {
     /// Names a figure for people, and its row in the file.
     pub(crate) fn new(
         label: impl Into<String>,
@@ -133,9 +133,9 @@ impl BenchOutput {
 
     /// Prints figures as one line of a table, and keeps each as a row of its own. Figures without a
     /// value are absent.
-    pub(crate) fn line(&mut self, title: &str, figures: impl IntoIterator<Item = Figure>) {
+    pub(crate) fn line(&mut self, title: &str, figures: impl IntoIterator<Item = BenchFigure>) {
         let mut line = format!("  {title:28}");
-        for Figure { label, row, unit, value, floor, brief } in figures {
+        for BenchFigure { label, row, unit, value, floor, brief } in figures {
             let Some(found) = value else { continue };
             line += &format!("   {label} {:>6} {unit}", digits(found.median));
             if !brief {

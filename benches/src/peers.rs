@@ -5,7 +5,7 @@ use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
 use super::kerberos_site::{KerberosSite, make_export};
 use super::load_target::{LoadTarget, TargetLoad, rate_unit};
-use super::output::{BenchOutput, Figure, Floor};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
 use bench::measuring::{Sample, compare};
 use bench::workload::TransferShape;
@@ -201,13 +201,13 @@ impl Peers<'_> {
         for ((server, _), measured) in self.servers.iter().zip(measured) {
             let cost = measured.iter().filter_map(|one| one.server_cost(unit));
             let name = format!("{}, {server}", row.name);
-            figures.push(Figure::of(server, &name, cpu_unit(unit), cost).brief());
+            figures.push(BenchFigure::of(server, &name, cpu_unit(unit), cost).brief());
             let rate = measured.iter().map(|one| one.rate(unit));
-            figures.push(Figure::of("", format!("{name}, rate"), rate_unit(unit), rate).brief());
+            figures.push(BenchFigure::of("", format!("{name}, rate"), rate_unit(unit), rate).brief());
         }
         let [own, peer] = measured;
         let ratio = compare(own, peer, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
-        let ratio = Figure::new("ratio", &row.ratio, "", ratio.filter(|_| whole)).floor(row.floor);
+        let ratio = BenchFigure::new("ratio", &row.ratio, "", ratio.filter(|_| whole)).floor(row.floor);
         figures.push(ratio);
         output.line(&format!("{:42}", row.name), figures);
     }

@@ -2,7 +2,7 @@
 //! several clients, with the same number of bytes in flight.
 
 use super::load_target::{LoadTarget, TargetLoad};
-use super::output::{BenchOutput, Figure};
+use super::output::{BenchFigure, BenchOutput};
 use super::stopped;
 use super::test_bed::TestBed;
 use anyhow::Context;
@@ -24,7 +24,7 @@ const CLIENTS: [usize; 2] = [1, 8];
 const ROUNDS: u32 = 5;
 const LENGTH: Duration = Duration::from_millis(400);
 
-/// Runs the benchmark.
+/// Measures reads, then writes, with each flavor and number of clients.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let test_bed = TestBed::start()?;
     let load_target = test_bed.load_target(stop);
@@ -108,8 +108,9 @@ fn report(output: &mut BenchOutput, write: bool, flavor: Flavor, clients: usize,
     println!("\n{name} {what}, {clients} client{plural}");
     for (size, figures) in SIZES.into_iter().zip(figures) {
         let row = format!("{short} {} KiB {name}, {clients} client{plural}", size >> 10);
-        let cost = Figure::of("server", format!("{row}, server cpu"), "s/GB", figures.cost.iter().copied());
-        let rate = Figure::of("", format!("{row}, rate"), "MB/s", figures.rate.iter().copied());
+        let cost =
+            BenchFigure::of("server", format!("{row}, server cpu"), "s/GB", figures.cost.iter().copied());
+        let rate = BenchFigure::of("", format!("{row}, rate"), "MB/s", figures.rate.iter().copied());
         let title = format!("{:5} KiB x {:3}", size >> 10, IN_FLIGHT / size / clients);
         output.line(&title, [cost, rate.brief()]);
     }

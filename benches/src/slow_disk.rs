@@ -3,7 +3,7 @@
 use super::busy::{BusyWork, beside, report};
 use super::disk::SlowDisk;
 use super::load_target::{LoadTarget, TargetLoad};
-use super::output::{BenchOutput, Figure, Floor};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use super::test_bed::TestBed;
 use super::{Skipped, stopped};
 use anyhow::{Context, bail};
@@ -96,26 +96,36 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         }
         let name = format!("slow disk {}", flavor.name());
         report(output, &name, ["disk idle", "disk busy"], "busy/idle", &rounds);
-        let rate = |slices: &Vec<Sample>| {
-            let operations: u64 = slices.iter().map(|one| one.operations).sum();
-            operations as f64 / slices.iter().map(|one| one.seconds).sum::<f64>()
-        };
-        let p99 = |slices: &Vec<Sample>| slices.iter().filter_map(Sample::p99_us).fold(0.0, f64::max);
-        let rate = Figure::of("", format!("{name}, uncached reads"), "1/s", reads.iter().map(rate));
-        let p99 = Figure::of("p99", format!("{name}, p99 of uncached reads"), "µs", reads.iter().map(p99));
-        output.line("uncached reads", [rate.brief(), p99.brief()]);
-        let count = |label: &str, row: &str, count: u64| {
-            Figure::once(label, format!("{name}, {row}"), "count", count as f64)
-        };
-        let waited = count("waited for a disk", "of which it waited for a disk", waited);
-        let looks = count("looks at the shard", "looks at the shard", looks);
-        output.line("", [count("COMMITs", "COMMITs", commits), looks, waited.floor(Floor::AtMost(0.0))]);
+        report_others(output, &name, &reads, [commits, looks, waited]);
         disk.hold_back(0)?;
         for mount in [&mut first, &mut reader, &mut writer] {
             mount.finish()?;
         }
     }
     Ok(())
+}
+
+/// Reports the work of the other clients, and how often the shard waited for the disk.
+fn report_others(
+    output: &mut BenchOutput,
+    name: &str,
+    reads: &[Vec<Sample>],
+    [commits, looks, waited]: [u64; 3],
+) {
+    let rate = |slices: &Vec<Sample>| {
+        let operations: u64 = slices.iter().map(|one| one.operations).sum();
+        operations as f64 / slices.iter().map(|one| one.seconds).sum::<f64>()
+    };
+    let p99 = |slices: &Vec<Sample>| slices.iter().filter_map(Sample::p99_us).fold(0.0, f64::max);
+    let rate = BenchFigure::of("", format!("{name}, uncached reads"), "1/s", reads.iter().map(rate));
+    let p99 = BenchFigure::of("p99", format!("{name}, p99 of uncached reads"), "µs", reads.iter().map(p99));
+    output.line("uncached reads", [rate.brief(), p99.brief()]);
+    let count = |label: &str, row: &str, count: u64| {
+        BenchFigure::once(label, format!("{name}, {row}"), "count", count as f64)
+    };
+    let waited = count("waited for a disk", "of which it waited for a disk", waited);
+    let looks = count("looks at the shard", "looks at the shard", looks);
+    output.line("", [count("COMMITs", "COMMITs", commits), looks, waited.floor(Floor::AtMost(0.0))]);
 }
 
 fn write_and_commit(mount: &mut ExportMount) -> anyhow::Result<()> {

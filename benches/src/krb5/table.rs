@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 #[derive(Default)]
 pub(super) struct RowRates {
     pub ours: Vec<f64>,
-    /// Those of MIT's library, of two passes and of one stitched pass by OpenSSL, of libIPSec_MB.
+    /// MIT's library, two passes and one stitched pass by OpenSSL, libIPSec_MB.
     pub others: [Vec<f64>; COLUMNS],
 }
 
@@ -38,8 +38,8 @@ fn median(rates: &[f64]) -> Option<f64> {
     Some(Interval::of(rates.iter().copied())?.median)
 }
 
-/// Prints the rows of one path and keeps them for JSON: the first table as `rows`, another one under
-/// its name.
+/// Prints the rows of one path and keeps them for JSON: the first table as `rows`, another one
+/// under its name.
 pub(super) fn print(
     output: &mut BenchOutput,
     cpu: Cpu,

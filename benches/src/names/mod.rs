@@ -5,7 +5,7 @@ mod churn;
 
 use super::disk::{SlowDisk, journal_commits};
 use super::kerberos_site::{make_export, program};
-use super::output::{BenchOutput, Figure};
+use super::output::{BenchFigure, BenchOutput};
 use super::stopped;
 use bench::ServerProcess;
 use churn::{ChurnTimes, Crowd};
@@ -172,17 +172,17 @@ fn report(output: &mut BenchOutput, disk: &str, cases: &[NameCase<'_>]) {
     for case in cases {
         let name = format!("names, {disk}, {}", case.name());
         let rate = case.rounds.iter().map(|round| round.done.count() as f64 / round.seconds);
-        let mut figures = vec![Figure::of("", &name, "1/s", rate)];
+        let mut figures = vec![BenchFigure::of("", &name, "1/s", rate)];
         for (kind, what) in ["made", "renamed", "removed"].into_iter().enumerate() {
             let p50 = case.rounds.iter().map(|round| round.done.p50_us(kind));
-            figures.push(Figure::of(what, format!("{name}: p50 {what}"), "µs", p50).brief());
+            figures.push(BenchFigure::of(what, format!("{name}: p50 {what}"), "µs", p50).brief());
         }
         let shared = |round: &NameRound| {
             Some(round.done.count() as f64 / round.commits.filter(|count| *count > 0 && case.stable)? as f64)
         };
         let row = format!("{name}: changes a commit of the journal");
         let shared = case.rounds.iter().filter_map(shared);
-        figures.push(Figure::of("a commit of the journal", row, "changes", shared).brief());
+        figures.push(BenchFigure::of("a commit of the journal", row, "changes", shared).brief());
         output.line(&case.name(), figures);
     }
 }

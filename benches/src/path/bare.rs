@@ -3,7 +3,7 @@
 
 use super::LENGTH;
 use super::rows::{ExportStore, SEQUENTIAL_READ};
-use crate::output::{BenchOutput, Figure, Floor};
+use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::test_bed::TestBed;
 use crate::{flow, stopped};
 use anyhow::Context;
@@ -44,9 +44,9 @@ pub(super) fn measure(
         output.line(name, super::flavors::raw(&row, unit, measured));
     }
     let cost = compare(&own, &bare, |a, b| Some(b.server_cost(unit)? / a.server_cost(unit)?));
-    let cost = Figure::new("", "seqread sys against bare loop", "of the loop's", cost).floor(FLOOR);
+    let cost = BenchFigure::new("", "seqread sys against bare loop", "of the loop's", cost).floor(FLOOR);
     output.line("bytes a second of the core", [cost]);
     let rate = compare(&own, &bare, |a, b| Some(a.rate(unit) / b.rate(unit)));
-    output.line("rate", [Figure::new("", "seqread sys against bare loop, rate", "of the loop's", rate)]);
+    output.line("rate", [BenchFigure::new("", "seqread sys against bare loop, rate", "of the loop's", rate)]);
     Ok(())
 }

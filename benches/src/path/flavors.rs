@@ -3,7 +3,7 @@
 use super::rows::{ExportStore, RowFigure, RowGroup};
 use super::{Arguments, LENGTH};
 use crate::load_target::{LoadTarget, rate_unit};
-use crate::output::{BenchOutput, Figure};
+use crate::output::{BenchFigure, BenchOutput};
 use crate::stopped;
 use anyhow::Context;
 use bench::measuring::{Sample, compare};
@@ -66,7 +66,9 @@ fn report(
         let row = |what: &str| format!("{} {}{}, {what}", group.name, flavor.name(), store.suffix());
         let mut figures = raw(&row, group.load.unit(), own);
         if group.figure == RowFigure::Latency {
-            figures.push(Figure::of("p50", row("p50"), "µs", own.iter().filter_map(Sample::p50_us)).brief());
+            figures.push(
+                BenchFigure::of("p50", row("p50"), "µs", own.iter().filter_map(Sample::p50_us)).brief(),
+            );
         }
         if *flavor != Flavor::Sys {
             figures.extend(beside_sys(group, store, *flavor, own, sys));
@@ -77,9 +79,9 @@ fn report(
 
 /// Rate, processor time and utilisation of one flavor. A core that is busy all the time limits the
 /// rate.
-pub(super) fn raw(row: &dyn Fn(&str) -> String, unit: Unit, own: &[Sample]) -> Vec<Figure> {
+pub(super) fn raw(row: &dyn Fn(&str) -> String, unit: Unit, own: &[Sample]) -> Vec<BenchFigure> {
     let each = |label: &str, what: &str, unit, value: &dyn Fn(&Sample) -> Option<f64>| {
-        Figure::of(label, row(what), unit, own.iter().filter_map(value)).brief()
+        BenchFigure::of(label, row(what), unit, own.iter().filter_map(value)).brief()
     };
     let mut figures = vec![each("", "rate", rate_unit(unit), &|one| Some(one.rate(unit)))];
     let server = |one: &Sample| one.server_cpu_seconds;
@@ -100,7 +102,7 @@ fn beside_sys(
     flavor: Flavor,
     own: &[Sample],
     sys: &[Sample],
-) -> Vec<Figure> {
+) -> Vec<BenchFigure> {
     let unit = group.load.unit();
     let cpu = compare(own, sys, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
     let (label, ratio, found) = match group.figure {
@@ -109,10 +111,10 @@ fn beside_sys(
         RowFigure::Latency => ("added", "µs", compare(own, sys, |a, b| Some(a.p50_us()? - b.p50_us()?))),
     };
     let row = format!("{}{}", group.row(flavor), store.suffix());
-    let mut figures = vec![Figure::new(label, row, ratio, found).floor(group.floor(flavor))];
+    let mut figures = vec![BenchFigure::new(label, row, ratio, found).floor(group.floor(flavor))];
     if group.figure != RowFigure::ServerCpu {
         let row = format!("{} cpu/op {}/sys{}", group.name, flavor.name(), store.suffix());
-        figures.push(Figure::new("server cpu x sys", row, "ratio", cpu).brief());
+        figures.push(BenchFigure::new("server cpu x sys", row, "ratio", cpu).brief());
     }
     figures
 }

@@ -8,7 +8,7 @@ mod caller;
 mod inside;
 mod worker;
 
-use super::output::{BenchOutput, Figure};
+use super::output::{BenchFigure, BenchOutput};
 use super::{Skipped, stopped};
 use inside::{ShardSample, ShardWork};
 use std::sync::atomic::AtomicBool;
@@ -31,7 +31,7 @@ const ROWS: [(&str, ShardWork, bool); 6] = [
     ("read 4 KiB krb5", ShardWork::ReadKrb5, false),
 ];
 
-/// Runs the benchmark.
+/// Measures the rows, one after the other.
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     if std::thread::available_parallelism()?.get() < 2 {
         anyhow::bail!(Skipped("two threads need two cores".to_owned()));
@@ -85,7 +85,7 @@ fn report(output: &mut BenchOutput, name: &str, samples: &[[ShardSample; 2]]) {
         ("cpu/call 2 to 1", "ratio", |[one, two]| two.cpu_us / one.cpu_us),
     ];
     let figure = |(column, unit, value): (&str, &'static str, Column)| {
-        let figure = Figure::of(column, format!("{name}: {column}"), unit, samples.iter().map(value));
+        let figure = BenchFigure::of(column, format!("{name}: {column}"), unit, samples.iter().map(value));
         if unit == "ratio" { figure } else { figure.brief() }
     };
     output.line(name, columns.map(figure));

@@ -94,13 +94,13 @@ impl Filesystem {
         }
     }
 
-    /// Opens a file.
+    /// Opens a file, or creates it.
     pub fn open(&mut self, path: &str, how: &OpenHow) -> Result<OpenFile, Error> {
         let (directory, name) = self.place(path)?;
         self.client.open(&directory, name, how)
     }
 
-    /// Closes a file.
+    /// Closes a file that [`Filesystem::open`] returned.
     pub fn close(&mut self, file: &OpenFile) -> Result<(), Error> {
         self.client.close_file(file)
     }

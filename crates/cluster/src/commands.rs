@@ -5,8 +5,8 @@ use crate::{Folder, Options};
 use bench::mounted::tools::SBIN;
 
 /// Returns words as a command.
-pub(crate) fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+pub(crate) fn words(words: &[impl AsRef<str>]) -> Vec<String> {
+    words.iter().map(|word| word.as_ref().to_owned()).collect()
 }
 
 /// Returns the command that runs another one on a machine.
@@ -22,7 +22,7 @@ pub(crate) fn orthrus_on(
     options: &Options,
     folder: &Folder,
     machine: Machine,
-    arguments: &[&str],
+    arguments: &[impl AsRef<str>],
 ) -> Vec<String> {
     let program = options.program.display().to_string();
     let mut command = on(folder, machine, &[&program]);

@@ -38,15 +38,10 @@ pub(crate) fn resolv_conf() -> String {
 }
 
 /// nsswitch.conf of the image.
-pub(crate) fn nsswitch_conf() -> String {
-    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\nrpc: files\n"
-        .to_owned()
-}
-
+pub(crate) const NSSWITCH_CONF: &str =
+    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\nrpc: files\n";
 /// hosts of the image: a node knows itself; all else it asks the name service.
-pub(crate) fn hosts() -> String {
-    "127.0.0.1 localhost\n".to_owned()
-}
+pub(crate) const HOSTS: &str = "127.0.0.1 localhost\n";
 
 /// idmapd.conf of the image.
 pub(crate) fn idmapd_conf() -> String {

@@ -5,6 +5,7 @@ use crate::{Nat, files};
 use bench::link::LinkSpec;
 use bench::mounted::tools::{fed, find};
 use nix::unistd::geteuid;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -192,7 +193,6 @@ fn translation() -> (Need, Option<Nat>) {
         }
         let mut arguments = words(&["--net"]);
         arguments.extend(words(command));
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         match tried("unshare", &arguments, &files::nat_rules(nat)) {
             Ok(()) => return (need("address translation", Ok(command.join(" "))), Some(nat)),
             Err(error) => why.push(error),
@@ -217,7 +217,7 @@ fn memory(nodes: u8, memory_mib: u32, meminfo: &str) -> Need {
 }
 
 /// Runs a program that leaves nothing behind.
-fn tried(program: &str, arguments: &[&str], input: &str) -> Result<(), String> {
+fn tried(program: &str, arguments: &[impl AsRef<OsStr>], input: &str) -> Result<(), String> {
     let path = find(program).ok_or_else(|| format!("no {program}"))?;
     let ran = fed(Command::new(path).args(arguments).env("PATH", crate::commands::path()), input);
     ran.map(drop).map_err(|error| format!("{error:#}"))

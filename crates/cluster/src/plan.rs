@@ -186,7 +186,6 @@ fn kerberos(options: &Options, folder: &Folder) -> Vec<Action> {
     for number in 1..=options.nodes {
         arguments.extend(words(&["--client", &full(&node_name(number))]));
     }
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     vec![Action::Run(orthrus_on(options, folder, Machine::Kdc, &arguments), String::new())]
 }
 
@@ -252,8 +251,8 @@ fn image(folder: &Folder) -> Vec<Action> {
     actions.extend(shared.map(|(name, text)| Action::Write(share.join(name), text.to_owned())));
     let made = [
         ("resolv.conf", files::resolv_conf()),
-        ("nsswitch.conf", files::nsswitch_conf()),
-        ("hosts", files::hosts()),
+        ("nsswitch.conf", files::NSSWITCH_CONF.to_owned()),
+        ("hosts", files::HOSTS.to_owned()),
         ("idmapd.conf", files::idmapd_conf()),
     ];
     actions.extend(made.map(|(name, text)| Action::Write(image.join(name), text)));

@@ -40,7 +40,7 @@ impl OnMount {
         Ok(self.place.as_ref().context("the folder is gone")?.folder().join(name))
     }
 
-    /// Times `work`.
+    /// Times `work`, which moves the data, with the processor time of both ends.
     fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
         let variant = self.place.as_ref().map_or("", |place| &place.facts().variant);
         let cpu = CpuWatch::of_machine(&self.server);

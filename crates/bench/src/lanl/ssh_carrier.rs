@@ -1,5 +1,5 @@
-//! Copies over SSH by scp or sftp: to an SSH server of this run's, or to another host with the keys,
-//! agent and known hosts that the user has for it.
+//! Copies over SSH by scp or sftp: to an SSH server of this run's, or to another host with the
+//! keys, agent and known hosts that the user has for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

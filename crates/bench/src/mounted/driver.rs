@@ -12,7 +12,7 @@ use super::git::BareRepository;
 use super::tools::{FIO, GIT, run};
 use super::{MountPlace, MountStats, ensure_room, scheduled};
 use crate::counters::{Counters, add};
-use crate::measuring::{Case, CaseDriver, CaseTurn, Histogram, Latencies, Load, Record, Sample, Transfer};
+use crate::measuring::{Case, CaseDriver, CaseTurn, Latencies, Load, Record, Sample, Transfer};
 use crate::workload::together;
 use crate::{CpuWatch, ServerProbe};
 
@@ -120,17 +120,10 @@ impl<'a> OnMounts<'a> {
         let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
         let used = cpu.since(&place.facts().variant);
         let measured = fio::parse(&ran.stdout)?;
-        let mut histogram = Histogram::default();
-        measured.latencies.iter().for_each(|(nanos, count)| histogram.count_many(*nanos, *count));
-        Ok(Some(Sample {
-            operations: measured.operations,
-            bytes: measured.bytes,
-            seconds: measured.seconds,
-            latency: Latencies::of(histogram),
-            // fio lays its files out before it measures: only the part that is its measurement's
-            // counts.
-            ..used.sample((measured.seconds / ran.time.as_secs_f64()).min(1.0))
-        }))
+        // fio lays its files out before it measures: only its measurement's part counts.
+        let used = used.sample((measured.seconds / ran.time.as_secs_f64()).min(1.0));
+        let (operations, bytes, seconds) = (measured.operations, measured.bytes, measured.seconds);
+        Ok(Some(Sample { operations, bytes, seconds, latency: measured.latency, ..used }))
     }
 
     fn on_schedule(

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use super::tools::FIO;
+use crate::measuring::{Histogram, Latencies, Sample};
 
 /// A load that fio makes on one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,19 +28,6 @@ pub struct FioJob {
     pub file_size: u64,
     /// How long to go on.
     pub length: Duration,
-}
-
-/// The figures of fio, reads and writes together.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FioFigures {
-    /// Number of completed requests.
-    pub operations: u64,
-    /// Bytes that they moved.
-    pub bytes: u64,
-    /// How long it went on.
-    pub seconds: f64,
-    /// Completion latencies: nanoseconds and their count, ascending.
-    pub latencies: BTreeMap<u64, u64>,
 }
 
 impl FioJob {
@@ -118,28 +106,26 @@ struct Latency {
     bins: BTreeMap<u64, u64>,
 }
 
-/// Parses the output of fio. Warnings may precede the JSON.
+/// Parses the output of fio: reads and writes together. Warnings may precede the JSON.
 ///
 /// # Errors
 /// Text that is not output of fio, a failed job, or a job without requests.
-pub fn parse(text: &str) -> Result<FioFigures> {
+pub fn parse(text: &str) -> Result<Sample> {
     let start = text.find('{').context("fio printed no JSON")?;
     let output: FioOutput = serde_json::from_str(text.get(start..).unwrap_or_default())
         .context("fio's output is not understood")?;
-    let mut measured = FioFigures::default();
+    let (mut measured, mut latencies) = (Sample::default(), Histogram::default());
     for group in output.jobs {
         ensure!(group.error == 0, "fio failed with error {}", group.error);
         for direction in [group.read, group.write] {
             measured.operations += direction.total_ios;
             measured.bytes += direction.io_bytes;
             measured.seconds = measured.seconds.max(direction.runtime as f64 / 1e3);
-            for (nanos, count) in direction.clat_ns.bins {
-                *measured.latencies.entry(nanos).or_default() += count;
-            }
+            direction.clat_ns.bins.iter().for_each(|(nanos, count)| latencies.count_many(*nanos, *count));
         }
     }
     ensure!(measured.operations > 0 && measured.seconds > 0.0, "fio completed no request");
-    Ok(measured)
+    Ok(Sample { latency: Latencies::of(latencies), ..measured })
 }
 
 #[cfg(test)]
@@ -167,7 +153,9 @@ pub(super) mod tests {
             "trim":{"io_bytes":0,"total_ios":0,"runtime":0}}]}"#;
         let measured = parse(text).unwrap();
         assert_eq!((measured.operations, measured.bytes, measured.seconds), (12, 49152, 1.0));
-        assert_eq!(measured.latencies, BTreeMap::from([(1000, 4), (3000, 8)]));
+        let latency = measured.latency.unwrap();
+        let counts: Vec<u64> = latency.histogram.buckets().map(|(_, count)| count).collect();
+        assert_eq!((counts, latency.p50_us.round()), (vec![4, 8], 3.0));
     }
 
     #[test]
@@ -191,7 +179,7 @@ pub(super) mod tests {
                 tools::run(&mut job.command(dir.path(), false).unwrap(), &AtomicBool::new(false)).unwrap();
             let measured = parse(&ran.unwrap().stdout).unwrap();
             assert!(measured.operations > 0 && measured.bytes == measured.operations * 4096, "{measured:?}");
-            assert_eq!(measured.latencies.values().sum::<u64>(), measured.operations);
+            assert_eq!(measured.latency.unwrap().histogram.len(), measured.operations);
             assert!(
                 (0..JOB.clients).all(|client| file(dir.path(), client).exists()),
                 "fio names its files otherwise"

@@ -11,7 +11,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use nix::fcntl::OFlag;
 use rng::SplitMix64;
 
 use super::fio::{FioJob, file};
-use crate::workload::LoadTally;
+use crate::workload::{Arrivals, LoadTally};
 
 /// Threads of all clients together: the most requests that are in flight.
 const THREADS_MAX: u32 = 256;
@@ -33,39 +33,6 @@ const LEAD: Duration = Duration::from_millis(20);
 
 /// How long a thread sleeps at once, so that it sees that the run is over.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
-
-/// A schedule of arrivals that the threads of a client share.
-struct SharedArrivals {
-    first: Instant,
-    end: Instant,
-    interval: f64,
-    taken: AtomicU64,
-}
-
-impl SharedArrivals {
-    fn due(&self, number: u64) -> Instant {
-        self.first + Duration::from_secs_f64(number as f64 * self.interval)
-    }
-
-    /// Takes the next that is due before the end: its number, and when.
-    fn take(&self) -> Option<(u64, Instant)> {
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| {
-            let now = Instant::now();
-            (self.due(number) < self.end && now < self.end).then_some(number + 1)
-        });
-        taken.ok().map(|number| (number, self.due(number)))
-    }
-
-    /// Counts requests that no thread took, with their waiting time.
-    fn give_up(&self, tally: &mut LoadTally) {
-        let mut number = self.taken.load(Ordering::Relaxed);
-        while self.due(number) < self.end {
-            tally.unserved += 1;
-            tally.latencies.count(self.end.saturating_duration_since(self.due(number)));
-            number += 1;
-        }
-    }
-}
 
 /// Makes the load of `job` at `rate` requests a second of all clients together for the job's
 /// length, and waits for the requests in flight; also returns the time it took. `None` when it was
@@ -128,13 +95,11 @@ pub(super) fn run(
 }
 
 /// Returns the clients' schedules, shifted against each other so that they do not begin at once.
-fn schedule(job: FioJob, rate: f64, start: Instant) -> Vec<SharedArrivals> {
+fn schedule(job: FioJob, rate: f64, start: Instant) -> Vec<Arrivals> {
     let clients = f64::from(job.clients.max(1));
-    let of = |client: u32| SharedArrivals {
-        first: start + Duration::from_secs_f64(f64::from(client) / rate),
-        end: start + job.length,
-        interval: clients / rate,
-        taken: AtomicU64::new(0),
+    let of = |client: u32| {
+        let first = start + Duration::from_secs_f64(f64::from(client) / rate);
+        Arrivals::new(first, start + job.length, clients / rate)
     };
     (0..job.clients.max(1)).map(of).collect()
 }
@@ -149,7 +114,7 @@ fn open(path: &Path, job: FioJob, direct: bool) -> Result<File> {
 fn work(
     job: FioJob,
     file: &File,
-    schedules: &RwLock<Vec<SharedArrivals>>,
+    schedules: &RwLock<Vec<Arrivals>>,
     client: u32,
     stop: &AtomicBool,
 ) -> Result<LoadTally> {
@@ -216,20 +181,6 @@ mod tests {
         assert_eq!(tally.operations + tally.unserved, 200);
         assert_eq!(tally.latencies.len(), 200);
         assert_eq!(tally.bytes, tally.operations * 4096);
-    }
-
-    #[test]
-    fn what_nobody_could_take_counts_with_the_time_that_it_has_waited() {
-        let first = Instant::now();
-        let end = first + Duration::from_secs(1);
-        // Forty of a hundred were taken.
-        let arrivals = SharedArrivals { first, end, interval: 0.01, taken: AtomicU64::new(40) };
-        let mut tally = LoadTally::default();
-        arrivals.give_up(&mut tally);
-        assert_eq!((tally.unserved, tally.latencies.len(), tally.operations), (60, 60, 0));
-        assert!((300_000.0..320_000.0).contains(&tally.latencies.quantile_us(0.5)));
-        let over = SharedArrivals { end: first, ..arrivals };
-        assert_eq!(over.take(), None, "nothing begins after the end");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Loads on an endpoint, and the measurement of one repetition.
 
+mod arrivals;
 mod data;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
+pub use arrivals::Arrivals;
 pub use data::{TransferShape, fill};
 pub use metadata::metadata;
 

@@ -4,38 +4,16 @@
 //! that stalls pays for all requests that had to wait meanwhile (no coordinated omission). A
 //! request without a free slot waits here, as it would in a kernel.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
 use super::data::{InFlight, TransferShape, drain};
-use super::{Conditions, LoadTally};
+use super::{Arrivals, Conditions, LoadTally};
 use crate::Endpoint;
 
 /// The highest rate that is asked for, in requests a second.
 const RATE_MAX: f64 = 100_000_000.0;
-
-/// A fixed schedule of arrivals.
-struct OpenArrivals {
-    start: Instant,
-    interval: f64,
-    /// Requests that were taken from it.
-    taken: u64,
-}
-
-impl OpenArrivals {
-    /// When the next one is due.
-    fn next(&self) -> Instant {
-        self.start + Duration::from_secs_f64(self.taken as f64 * self.interval)
-    }
-
-    /// Returns the number of requests that were due before `end` and not taken; the next one has
-    /// waited longest.
-    fn left(&self, end: Instant) -> u64 {
-        let due = (end.saturating_duration_since(self.start).as_secs_f64() / self.interval).ceil() as u64;
-        due.saturating_sub(self.taken)
-    }
-}
 
 /// Makes `rate` requests a second until the time is over, then waits for the requests in flight.
 pub(super) fn run(
@@ -52,15 +30,17 @@ pub(super) fn run(
     let mut in_flight = InFlight::new(shape, conditions, shape.seed());
     let start = Instant::now();
     let end = start + conditions.length;
-    let mut arrivals = OpenArrivals { start, interval: 1.0 / rate, taken: 0 };
+    let arrivals = Arrivals::new(start, end, 1.0 / rate);
     loop {
         let now = Instant::now();
         if now >= end || conditions.stopped() {
             break;
         }
-        while !in_flight.is_full() && arrivals.next() <= now {
-            in_flight.start(endpoint, arrivals.next())?;
-            arrivals.taken += 1;
+        while !in_flight.is_full()
+            && arrivals.next() <= now
+            && let Some((_, due)) = arrivals.take()
+        {
+            in_flight.start(endpoint, due)?;
         }
         // With all slots taken only an answer helps.
         let until = if in_flight.is_full() { end } else { arrivals.next().min(end) };
@@ -72,18 +52,8 @@ pub(super) fn run(
         }
     }
     drain(&mut in_flight, endpoint, tally)?;
-    give_up(&mut arrivals, end, tally);
+    arrivals.give_up(tally);
     if shape.writes_at_all() { endpoint.commit() } else { Ok(()) }
-}
-
-/// Counts requests that were due and never began, with their waiting time.
-fn give_up(arrivals: &mut OpenArrivals, end: Instant, tally: &mut LoadTally) {
-    let left = arrivals.left(end);
-    tally.unserved += left;
-    for _ in 0..left {
-        tally.latencies.count(end.saturating_duration_since(arrivals.next()));
-        arrivals.taken += 1;
-    }
 }
 
 #[cfg(test)]
@@ -92,6 +62,7 @@ mod tests {
     use crate::pattern::Pattern;
     use crate::workload::fake::FakeEndpoint;
     use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
 
     fn run_at(rate: f64, delay: Duration, depth: usize) -> LoadTally {
         let stop = AtomicBool::new(false);

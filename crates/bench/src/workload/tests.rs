@@ -22,8 +22,8 @@ fn transfer(
 #[test]
 fn every_load_measures_something_and_checks_what_it_reads() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
-    fill(&mut fake, &conditions).unwrap();
+    let conditions = conditions(&stop);
+    let mut fake = filled(&conditions);
     assert_eq!(fake.file.len(), 5 << 20);
     assert_eq!(Pattern(3).mismatch(0, &fake.file), None);
     for (random, depth, size) in [(false, 8, 1 << 20), (true, 1, 4096), (true, 64, 4096)] {
@@ -51,11 +51,18 @@ fn check(one: &Sample) {
     assert!(one.client_cpu_seconds.is_some() && one.server_cpu_seconds.is_none(), "{one:?}");
 }
 
+/// Returns an endpoint whose file is full of its pattern.
+fn filled(conditions: &Conditions<'_>) -> FakeEndpoint {
+    let mut fake = FakeEndpoint::new();
+    fill(&mut fake, conditions).unwrap();
+    fake
+}
+
 #[test]
 fn wrong_data_ends_a_run_and_names_the_place() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
-    fill(&mut fake, &conditions).unwrap();
+    let conditions = conditions(&stop);
+    let mut fake = filled(&conditions);
     fake.rotten = Some(1_234_567);
     let error = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap_err();
     assert!(error.to_string().contains("byte 1234560 of the file"), "{error}");
@@ -64,8 +71,8 @@ fn wrong_data_ends_a_run_and_names_the_place() {
 #[test]
 fn a_short_read_ends_a_run() {
     let stop = AtomicBool::new(false);
-    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
-    fill(&mut fake, &conditions).unwrap();
+    let conditions = conditions(&stop);
+    let mut fake = filled(&conditions);
     fake.file.truncate(4 << 20);
     let error = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap_err();
     assert!(error.to_string().starts_with("0 of 1048576 bytes"), "{error}");

@@ -21,7 +21,7 @@ pub use shape::RepositoryShape;
 /// # Errors
 /// Every method fails with the error of the server.
 pub trait Tree {
-    /// Makes a folder.
+    /// Makes a folder below one that is there.
     fn make_folder(&mut self, path: &str) -> Result<()>;
 
     /// Makes an empty file and closes it, both in one request.
@@ -42,7 +42,7 @@ pub trait Tree {
     /// Lists a folder and returns the number of entries.
     fn list_folder(&mut self, path: &str) -> Result<usize>;
 
-    /// Removes a file.
+    /// Removes a file that is there.
     fn remove_file(&mut self, path: &str) -> Result<()>;
 
     /// Removes an empty folder.
