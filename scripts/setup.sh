@@ -36,6 +36,8 @@ if [ "$purpose" = test ]; then
   want setquota quota
   want setfacl acl                           # what users do, from the Linux client
   want setfattr attr
+  want slapd                                 # a directory of users
+  want openssl                               # its certificates
   want nfs4_setfacl nfs4-acl-tools
   want ganesha.nfsd nfs-ganesha              # the peer of the benchmarks
   [ -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so ] || need+=(nfs-ganesha-vfs)

@@ -13,13 +13,14 @@ six; the others are constants beside the code that they bound.
 ";
 
 /// The server's crates with the headings of their tables, in the order of the page.
-const CRATES: [(&str, &str); 11] = [
+const CRATES: [(&str, &str); 12] = [
     ("orthrus", "Program"),
     ("runtime", "Threads and deferred calls"),
     ("net", "Connections"),
     ("rpc", "RPC"),
     ("gss", "Kerberos contexts"),
     ("identity", "Users"),
+    ("ldap", "Directories of users"),
     ("server", "Requests"),
     ("nfs4", "Wire format"),
     ("state", "Clients, opens and locks"),

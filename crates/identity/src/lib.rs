@@ -12,7 +12,9 @@
 //! A source that fails or is late never makes a principal `nobody`: the previous account stands in
 //! up to [`Rules::stale_expiry`], and after that callers get an error to retry.
 
+mod auth_to_local;
 mod cache;
+mod chain;
 mod lookups;
 mod mapper;
 mod no_account;
@@ -22,6 +24,8 @@ mod principal;
 mod rules;
 mod source;
 
+pub use auth_to_local::LocalRule;
+pub use chain::{Explanation, Source, Step};
 pub use lookups::Wait;
 pub use mapper::{LookupCounts, Mapped, Mapper, PrincipalError};
 pub use no_account::NoAccount;

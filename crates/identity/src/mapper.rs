@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::cache::Cache;
+use crate::chain::{Chain, Explanation, Source, Step};
 use crate::lookups::{
     Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
 };
 use crate::owner::Owner;
-use crate::{Identity, IdentitySource, NoAccount, OwnerError, Principal, Rules, SourceError, Unknown};
+use crate::{
+    Identity, IdentitySource, LocalRule, NoAccount, OwnerError, Principal, Rules, SourceError, Unknown,
+};
 
 /// The account of a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,41 +65,81 @@ pub struct Mapper {
     generation: AtomicU64,
 }
 
-/// The rules and the source behind them.
+/// The rules and the sources behind them.
 struct Directory {
     rules: Rules,
-    source: Box<dyn IdentitySource>,
+    source: Chain,
+}
+
+/// The local user of a principal by the rules alone.
+struct LocalUser {
+    name: String,
+    /// The realm whose sources have the account; `None` for a name from `[principals]`, which all
+    /// sources may have, and which may be uid 0.
+    realm: Option<String>,
+    /// The rule that applies.
+    rule: String,
 }
 
 impl Directory {
-    /// Returns the local user of a principal by the rules alone, and whether it may be uid 0.
-    fn local_user(&self, text: &str) -> Result<(String, bool), NoAccount> {
+    /// Returns the local user of a principal by the rules alone.
+    fn local_user(&self, text: &str) -> Result<LocalUser, NoAccount> {
         let principal = Principal::parse(text).ok_or(NoAccount::Malformed)?;
         if let Some(local) = self.rules.principals.get(text) {
-            return Ok((local.clone(), true));
+            let rule = format!("[principals] {text:?} = {local:?}");
+            return Ok(LocalUser { name: local.clone(), realm: None, rule });
         }
-        let user = principal.user().filter(|_| !principal.is_machine()).ok_or(NoAccount::Machine)?;
-        let realm = principal.realm.as_deref().unwrap_or_default();
-        if !self.rules.realms.iter().any(|accepted| accepted == realm) {
-            return Err(NoAccount::Realm(realm.to_owned()));
-        }
-        if user.len() > self.rules.name_max || user.contains(['\0', '@', '/', ':', '\n']) {
+        let realm = principal.realm.clone().unwrap_or_default();
+        let applies = |rule: &LocalRule| Some((rule.user(&principal)?, rule.to_string()));
+        let accepted = self.rules.realms.contains(&realm);
+        let found = self.rules.local.iter().filter(|_| accepted).find_map(applies);
+        let Some((name, rule)) = found else {
+            return Err(match (principal.is_machine(), accepted) {
+                (true, _) => NoAccount::Machine,
+                (false, true) => NoAccount::Rule,
+                (false, false) => NoAccount::Realm(realm),
+            });
+        };
+        let fits = !name.is_empty() && name.len() <= self.rules.name_max;
+        if !fits || name.contains(['\0', '@', '/', ':', '\n']) {
             return Err(NoAccount::Name);
         }
-        Ok((user.to_owned(), false))
+        Ok(LocalUser { name, realm: Some(realm), rule })
     }
 
     /// Looks up the account of a principal, without a time limit.
     fn account(&self, text: &str) -> Result<Result<Identity, NoAccount>, SourceError> {
-        let (user, any) = match self.local_user(text) {
+        let local = match self.local_user(text) {
             Ok(local) => local,
             Err(why) => return Ok(Err(why)),
         };
-        Ok(match self.source.identity(&user)? {
-            None => Err(NoAccount::Unknown(user)),
-            Some(identity) if identity.uid == 0 && !any => Err(NoAccount::Superuser),
-            Some(identity) => Ok(identity),
-        })
+        let found = match &local.realm {
+            Some(realm) => self.source.of_principal(realm, text, &local.name)?,
+            None => self.source.identity(&local.name)?,
+        };
+        Ok(local.checked(found))
+    }
+
+    /// Looks up the account of a principal as [`Directory::account`] does, and records each step.
+    fn explain(&self, text: &str) -> Explanation {
+        let principal = Principal::parse(text);
+        let machine = principal.as_ref().is_some_and(Principal::is_machine);
+        let mut steps = Vec::new();
+        if let Some(realm) = principal.and_then(|principal| principal.realm) {
+            let accepted = self.rules.realms.contains(&realm);
+            let said = if accepted { "is in `realms`" } else { "is not in `realms`" };
+            steps.push(Step { kind: "realm", text: format!("{realm} {said}") });
+        }
+        let local = match self.local_user(text) {
+            Ok(local) => local,
+            Err(why) => {
+                steps.push(Step { kind: "rule", text: why.to_string() });
+                return Explanation { steps, machine, account: Ok(Err(why)) };
+            }
+        };
+        steps.push(Step { kind: "rule", text: format!("{} gives user {:?}", local.rule, local.name) });
+        let found = self.source.explain(local.realm.as_deref(), text, &local.name, &mut steps);
+        Explanation { steps, machine, account: found.map(|found| local.checked(found)) }
     }
 
     /// Looks up a key, without a time limit.
@@ -111,6 +154,17 @@ impl Directory {
                 let account = self.source.account(*uid);
                 LookupAnswer::Account(account.map(|account| account.ok_or(NoAccount::UnknownUid(*uid))))
             }
+        }
+    }
+}
+
+impl LocalUser {
+    /// Refuses an account of uid 0 that `[principals]` does not name.
+    fn checked(&self, found: Option<Identity>) -> Result<Identity, NoAccount> {
+        match found {
+            None => Err(NoAccount::Unknown(self.name.clone())),
+            Some(identity) if identity.uid == 0 && self.realm.is_some() => Err(NoAccount::Superuser),
+            Some(identity) => Ok(identity),
         }
     }
 }
@@ -260,9 +314,15 @@ fn plain(name: &Result<Option<String>, SourceError>) -> Option<String> {
 impl Mapper {
     /// Creates a mapper with empty caches.
     pub fn new(rules: Rules, source: impl IdentitySource + 'static) -> Self {
+        let accounts = Box::new(source);
+        Self::with_sources(rules, vec![Source { name: "accounts".to_owned(), realms: Vec::new(), accounts }])
+    }
+
+    /// Creates a mapper with empty caches and these sources, in order.
+    pub fn with_sources(rules: Rules, sources: Vec<Source>) -> Self {
         let names = Arc::new(Names::new(&rules));
         let wait_max = rules.lookup_wait_max;
-        let directory = Arc::new(Directory { rules, source: Box::new(source) });
+        let directory = Arc::new(Directory { rules, source: Chain(sources) });
         let lookups = |threads_max| {
             let (asked, learning) = (directory.clone(), names.clone());
             let look_up = move |key: &LookupKey| asked.look_up(key);
@@ -292,6 +352,11 @@ impl Mapper {
         self.principal_lookups.forget();
         self.names.expire();
         self.generation.fetch_add(1, Relaxed);
+    }
+
+    /// Looks up a principal now, past the caches and without a time limit, and records each step.
+    pub fn explain(&self, text: &str) -> Explanation {
+        self.directory.explain(text)
     }
 
     /// Returns the number of reloads, for callers that keep answers.

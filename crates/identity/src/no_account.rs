@@ -12,6 +12,9 @@ pub enum NoAccount {
     /// The realm is missing, or users of this realm are not local users.
     #[error("users of realm {0:?} are no local users; `realms` lists the realms that are")]
     Realm(String),
+    /// No rule applies to the principal.
+    #[error("no rule of [identity] rules applies to it")]
+    Rule,
     /// The name is too long for an account, or has characters that no account has.
     #[error("no account can have such a name")]
     Name,

@@ -1,5 +1,6 @@
 //! The site's rules for names.
 
+use crate::LocalRule;
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::time::Duration;
@@ -32,8 +33,10 @@ pub struct Rules {
     /// The domain behind the `@` of owners, such as `example.org`; compared without case (RFC 8881
     /// section 5.9).
     pub domain: String,
-    /// The realms in which a user is the local user of the same name.
+    /// The realms whose principals may be local users.
     pub realms: Vec<String>,
+    /// The rules from principals of these realms to local users; the first that applies counts.
+    pub local: Vec<LocalRule>,
     /// Full principals that act as a local user of another name. Only this maps a machine's
     /// principal, or any principal to uid 0.
     pub principals: HashMap<String, String>,
@@ -60,6 +63,7 @@ impl Default for Rules {
         Self {
             domain: "localdomain".to_owned(),
             realms: Vec::new(),
+            local: vec![LocalRule::Default(None)],
             principals: HashMap::new(),
             unknown: Unknown::default(),
             name_max: 256,

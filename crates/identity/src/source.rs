@@ -23,6 +23,15 @@ pub trait IdentitySource: Send + Sync {
     }
     /// Returns the account of a user with all of its groups, `None` if there is none.
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError>;
+    /// Returns the account of a principal with all of its groups, `None` if there is none. `user` is
+    /// its name by the rules.
+    fn of_principal(&self, _principal: &str, user: &str) -> Result<Option<Identity>, SourceError> {
+        self.identity(user)
+    }
+    /// Describes the lookup of a principal, for administrators.
+    fn query(&self, _principal: &str, user: &str) -> String {
+        format!("user {user}")
+    }
     /// Returns the account of a uid with all of its groups, `None` if there is none.
     fn account(&self, uid: u32) -> Result<Option<Identity>, SourceError> {
         let Some(user) = self.user(uid)? else { return Ok(None) };

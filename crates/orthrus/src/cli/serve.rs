@@ -119,6 +119,7 @@ impl Arguments {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let settings = self.settings()?;
         if self.check {
+            serve::check(&settings)?;
             println!("the configuration is right: {} export(s)", settings.exports.len());
             return Ok(());
         }

@@ -19,6 +19,7 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> Resul
     for path in [&mut settings.keytab, &mut settings.state_dir].into_iter().flatten() {
         *path = folder.join(&*path);
     }
+    settings.identity.sources.iter_mut().for_each(|source| source.resolve(folder));
     for export in &mut settings.exports {
         let offset = export.offset;
         let wrong = |(key, message): (&str, String)| ConfigError::at_key(file, text, offset, key, message);

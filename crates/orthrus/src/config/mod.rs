@@ -6,11 +6,13 @@
 mod check;
 mod error;
 mod settings;
+mod sources;
 mod values;
 
 pub(crate) use check::{distinct_pseudo, parse_listen, parse_metrics};
 pub(crate) use error::ConfigError;
 pub(crate) use settings::{ExportSettings, IdentitySettings, NFS_PORT, Nested, Settings, Storage};
+pub(crate) use sources::{SourceSettings, StaticTable};
 
 use std::path::Path;
 

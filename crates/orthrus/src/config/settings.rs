@@ -3,8 +3,9 @@
 //! A field is a key of the file. To add a setting, add a field, its default and its row in
 //! docs/serve.md.
 
+use super::sources::SourceSettings;
 use super::values::{bounded, domain, flavors, networks, parsed, pseudo, seconds, seconds_or_none};
-use identity::{Rules, Unknown};
+use identity::{LocalRule, Rules, Unknown};
 use serde::Deserialize;
 use server::engine::{Delegations, NumericOwners, SysGroups};
 use std::collections::HashMap;
@@ -113,6 +114,12 @@ pub(crate) struct IdentitySettings {
     /// Where the groups of AUTH_SYS callers come from.
     #[serde(deserialize_with = "parsed")]
     pub groups: SysGroups,
+    /// The rules from principals to local users, as MIT's `auth_to_local`.
+    #[serde(deserialize_with = "super::values::local_rules")]
+    pub rules: Vec<LocalRule>,
+    /// The sources of accounts in order; empty: the system's name service.
+    #[serde(rename = "source")]
+    pub sources: Vec<SourceSettings>,
     /// How long an account counts as known, also that of a live context.
     #[serde(deserialize_with = "seconds::<_, 2, 86_400>")]
     pub refresh: Duration,
@@ -129,10 +136,13 @@ pub(crate) struct IdentitySettings {
 
 impl Default for IdentitySettings {
     fn default() -> Self {
-        let Rules { unknown, expiry, absence_expiry, stale_expiry, lookup_wait_max, .. } = Rules::default();
+        let Rules { unknown, local, expiry, absence_expiry, stale_expiry, lookup_wait_max, .. } =
+            Rules::default();
         Self {
             unknown,
             groups: SysGroups::default(),
+            rules: local,
+            sources: Vec::new(),
             refresh: expiry,
             absent: absence_expiry,
             stale: stale_expiry,

@@ -27,6 +27,29 @@ fn a_whole_configuration_is_read() {
         stale = 3600
         timeout = 3
 
+        rules = ["RULE:[1:$1@$0](.*@PARTNER)s/@.*//", "DEFAULT"]
+
+        [[identity.source]]
+        kind = "static"
+        users.alice = { uid = 5, gid = 6, groups = [7] }
+        groups.staff = 7
+
+        [[identity.source]]
+        kind = "ldap"
+        realms = ["A"]
+        servers = ["ldaps://a", "ldaps://b"]
+        base = "dc=a"
+        group_base = "ou=groups,dc=a"
+        schema = "rfc2307bis"
+        principal = "krbPrincipalName"
+        gid_number = "gid"
+        bind_dn = "cn=orthrus,dc=a"
+        secret = "secret"
+        ca = "/ca.pem"
+
+        [[identity.source]]
+        kind = "nss"
+
         [limits]
         contexts_max = 1000
 
@@ -55,6 +78,15 @@ fn a_whole_configuration_is_read() {
     assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
     assert_eq!(settings.limits.contexts_max, 1000);
     let identity = &settings.identity;
+    assert_eq!((identity.rules.len(), identity.sources.len()), (2, 3));
+    let SourceSettings::Ldap(table) = &identity.sources[1] else { panic!("the second is LDAP") };
+    assert_eq!(identity.sources[1].realms(), ["A"]);
+    let ldap = table.settings().expect("it is right");
+    assert_eq!((&*ldap.user_base, &*ldap.group_base), ("dc=a", "ou=groups,dc=a"));
+    assert_eq!(ldap.schema.principal.as_deref(), Some("krbPrincipalName"));
+    assert_eq!((&*ldap.schema.group_number, &*ldap.schema.member), ("gid", "member"));
+    let secret = "/etc/secret".into();
+    assert_eq!(ldap.bind, ldap::Bind::Simple { dn: "cn=orthrus,dc=a".into(), secret });
     assert_eq!(identity.groups, server::engine::SysGroups::Server);
     assert_eq!(identity.unknown, identity::Unknown::Refused);
     let times =

@@ -124,6 +124,15 @@ pub(super) fn flavors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SecFlavo
     Ok(flavors)
 }
 
+/// Reads a list of rules from principals to local users, at least one.
+pub(super) fn local_rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<identity::LocalRule>, D::Error> {
+    let rules = parsed_each(from)?;
+    if rules.is_empty() {
+        return Err(D::Error::custom("the list is empty; the default is [\"DEFAULT\"]"));
+    }
+    Ok(rules)
+}
+
 /// Reads a list of networks.
 pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Network>, D::Error> {
     parsed_each(from)

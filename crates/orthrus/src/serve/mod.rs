@@ -13,7 +13,6 @@ mod store;
 
 use crate::config::{self, IdentitySettings, Settings};
 use crate::logging;
-use accounts::ServerAccounts;
 use anyhow::Context;
 use exports::Backends;
 use identity::{Mapper, Rules};
@@ -109,6 +108,14 @@ pub(crate) fn run(
     Ok(())
 }
 
+/// Checks the parts of the settings that need other files.
+///
+/// # Errors
+/// The fault in a source of accounts.
+pub(crate) fn check(settings: &Settings) -> anyhow::Result<()> {
+    accounts::sources(settings).map(drop)
+}
+
 fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::Endpoint> {
     if !address.ip().is_loopback() {
         tracing::warn!(
@@ -189,7 +196,8 @@ fn start(
         Some(keys) if settings.realms.is_empty() => keys.realms.clone(),
         _ => settings.realms.clone(),
     };
-    let identity = Arc::new(Mapper::new(rules(settings, &realms), ServerAccounts));
+    let sources = accounts::sources(settings)?;
+    let identity = Arc::new(Mapper::with_sources(rules(settings, &realms), sources));
     let (store, boot) = Store::open(&state_dir(settings)?)?;
 
     let began = Instant::now();
@@ -234,10 +242,12 @@ fn rules(settings: &Settings, realms: &[String]) -> Rules {
         (domain, _) => domain.to_owned(),
     };
     let IdentitySettings { unknown, refresh, absent, stale, timeout, .. } = settings.identity;
+    let local = settings.identity.rules.clone();
     Rules {
         domain,
         realms: realms.to_vec(),
         principals: settings.principals.clone(),
+        local,
         unknown,
         // A refresh of a context finds no answer that is as old as the last refresh.
         expiry: refresh / 2,

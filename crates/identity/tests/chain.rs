@@ -1,0 +1,141 @@
+//! Several sources, each for the realms that it names, behind rules from principals to users.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use orthrus_identity::{
+    Identity, IdentitySource, Mapper, NoAccount, PrincipalError, Rules, Source, SourceError, StaticSource,
+};
+use std::time::Duration;
+
+const T0: Duration = Duration::ZERO;
+
+/// A source that is down.
+struct Down;
+
+impl Down {
+    fn fails<T>() -> Result<T, SourceError> {
+        Err(SourceError { what: "it".to_owned(), why: "the directory is down".to_owned() })
+    }
+}
+
+impl IdentitySource for Down {
+    fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
+        Self::fails()
+    }
+    fn uid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        Self::fails()
+    }
+    fn gid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        Self::fails()
+    }
+    fn user(&self, _: u32) -> Result<Option<String>, SourceError> {
+        Self::fails()
+    }
+    fn group(&self, _: u32) -> Result<Option<String>, SourceError> {
+        Self::fails()
+    }
+}
+
+fn source(name: &str, realms: &[&str], accounts: impl IdentitySource + 'static) -> Source {
+    let realms = realms.iter().map(|realm| (*realm).to_owned()).collect();
+    Source { name: name.to_owned(), realms, accounts: Box::new(accounts) }
+}
+
+fn table(users: &[(&str, u32)]) -> StaticSource {
+    users.iter().fold(StaticSource::default(), |table, (name, id)| table.with_user(name, *id, *id, &[]))
+}
+
+fn rules(local: &[&str]) -> Rules {
+    let local = local.iter().map(|rule| rule.parse().unwrap()).collect();
+    Rules { realms: vec!["A".to_owned(), "B".to_owned()], local, ..Rules::new("d", "A") }
+}
+
+fn uid(mapper: &Mapper, principal: &str) -> Result<u32, NoAccount> {
+    mapper.principal(principal, T0).unwrap().identity.map(|identity| identity.uid)
+}
+
+#[test]
+fn the_first_source_that_serves_the_realm_and_has_the_account_counts() {
+    let sources = vec![
+        source("table", &[], table(&[("alice", 1), ("root", 0)])),
+        source("a", &["A"], table(&[("alice", 2), ("bob", 3)])),
+        source("b", &["B"], table(&[("bob", 4), ("carol", 5)])),
+    ];
+    let mapper = Mapper::with_sources(rules(&["DEFAULT"]), sources);
+    assert_eq!(
+        [uid(&mapper, "alice@A"), uid(&mapper, "bob@A"), uid(&mapper, "bob@B")],
+        [Ok(1), Ok(3), Ok(4)]
+    );
+    assert_eq!(uid(&mapper, "carol@A"), Err(NoAccount::Unknown("carol".into())), "a source of another realm");
+    assert_eq!(uid(&mapper, "alice@C"), Err(NoAccount::Realm("C".into())));
+    assert_eq!(uid(&mapper, "root@A"), Err(NoAccount::Superuser));
+    assert_eq!(mapper.owner_of_uid(4, T0), "bob@d");
+}
+
+#[test]
+fn a_source_that_fails_is_not_skipped() {
+    let sources = vec![
+        source("table", &[], table(&[("alice", 1)])),
+        source("down", &["A"], Down),
+        source("last", &[], table(&[("bob", 4)])),
+    ];
+    let mapper = Mapper::with_sources(rules(&["DEFAULT"]), sources);
+    assert_eq!((uid(&mapper, "alice@A"), uid(&mapper, "bob@B")), (Ok(1), Ok(4)));
+    let failed = mapper.principal("bob@A", T0);
+    assert!(matches!(failed, Err(PrincipalError::Source(_))), "it could be another bob: {failed:?}");
+}
+
+#[test]
+fn rules_apply_in_order_and_only_to_realms_of_the_list() {
+    let all = table(&[("alice", 1), ("b_alice", 2), ("nobody0", 0)]);
+    let partner = r"RULE:[1:$1@$0](.*@(B|C))s/@.*//s/^/b_/";
+    let mut rules = rules(&[partner, "RULE:[2:$1](alice)", "RULE:[1:$1](zero)s/.*/nobody0/", "DEFAULT:A"]);
+    let mapper = Mapper::with_sources(rules.clone(), vec![source("table", &[], all.clone())]);
+    assert_eq!((uid(&mapper, "alice@A"), uid(&mapper, "alice@B")), (Ok(1), Ok(2)));
+    assert_eq!(uid(&mapper, "alice/admin@A"), Ok(1), "a rule may map a principal with an instance");
+    assert_eq!(uid(&mapper, "host/alice@A"), Err(NoAccount::Machine));
+    assert_eq!(uid(&mapper, "alice@C"), Err(NoAccount::Realm("C".into())), "whatever the rules match");
+    assert_eq!(uid(&mapper, "zero@A"), Err(NoAccount::Superuser), "no rule gives uid 0");
+    rules.local.pop();
+    let mapper = Mapper::with_sources(rules, vec![source("table", &[], all)]);
+    assert_eq!(uid(&mapper, "alice@A"), Err(NoAccount::Rule));
+}
+
+#[test]
+fn an_explanation_has_each_step() {
+    let sources = vec![
+        source("b", &["B"], table(&[("alice", 9)])),
+        source("a", &["A"], table(&[])),
+        source("table", &[], table(&[("alice", 1)])),
+        source("down", &[], Down),
+    ];
+    let mut rules = rules(&["DEFAULT"]);
+    rules.principals.insert("boss@X".into(), "alice".into());
+    let mapper = Mapper::with_sources(rules, sources);
+    let steps = |principal: &str| {
+        let steps = mapper.explain(principal).steps;
+        steps.into_iter().map(|step| format!("{}: {}", step.kind, step.text)).collect::<Vec<_>>()
+    };
+    let expected = [
+        "realm: A is in `realms`",
+        "rule: DEFAULT gives user \"alice\"",
+        "source: b: not for this realm",
+        "source: a",
+        "query: user alice",
+        "answer: no such account",
+        "source: table",
+        "query: user alice",
+        "answer: uid 1, gid 1, 0 groups",
+    ];
+    assert_eq!(steps("alice@A"), expected);
+    assert_eq!(mapper.explain("alice@A").account.unwrap().unwrap().uid, 1);
+    assert!(
+        steps("boss@X").contains(&"rule: [principals] \"boss@X\" = \"alice\" gives user \"alice\"".into())
+    );
+    assert_eq!(
+        steps("eve@X"),
+        ["realm: X is not in `realms`", &*format!("rule: {}", NoAccount::Realm("X".into()))]
+    );
+    assert!(steps("carol@A").last().unwrap().contains("unavailable: the lookup of it failed"));
+    assert!(mapper.explain("carol@A").account.is_err());
+}

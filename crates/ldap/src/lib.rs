@@ -1,0 +1,284 @@
+//! Accounts of an LDAP directory: RFC 2307, RFC 2307bis and Active Directory.
+//!
+//! [`LdapSource`] looks up users and groups of several servers that hold the same directory. If one
+//! does not answer in time, the next one is tried. Lookups block; `identity` runs them on threads of
+//! its own. A directory that does not answer, or not completely, is an error and never the absence
+//! of an account.
+
+mod schema;
+mod servers;
+mod tls;
+
+pub use schema::{Members, Schema};
+
+use identity::{Identity, IdentitySource, SourceError};
+use ldap3::adapters::{Adapter, EntriesOnly, PagedResults};
+use ldap3::{LdapError, Scope, SearchEntry, ldap_escape};
+use servers::{Connection, Servers};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Entries of one page of a search. Active Directory returns 1,000 at most.
+const PAGE_ENTRIES: i32 = 500;
+
+/// A directory and the way to its entries.
+#[derive(Clone, Debug)]
+pub struct LdapSettings {
+    /// The URLs of servers with the same contents: `ldaps://`, `ldap://` or `ldapi://`.
+    pub servers: Vec<String>,
+    /// Whether StartTLS protects `ldap://`.
+    pub starttls: bool,
+    /// Whether `ldap://` without TLS is allowed: anybody on the network can then give answers.
+    pub insecure: bool,
+    /// Certificates of the authorities that the servers are verified with; `None`: the system's.
+    pub ca: Option<PathBuf>,
+    /// This server's certificate, for EXTERNAL.
+    pub certificate: Option<PathBuf>,
+    /// The key of that certificate.
+    pub key: Option<PathBuf>,
+    /// The authentication of this server.
+    pub bind: Bind,
+    /// The entry below which users are.
+    pub user_base: String,
+    /// The entry below which groups are.
+    pub group_base: String,
+    /// Classes and attributes.
+    pub schema: Schema,
+    /// Time after which the next server is tried.
+    pub timeout: Duration,
+}
+
+/// The authentication of this server at the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// None.
+    Anonymous,
+    /// A name and the file with its password, which is read for each connection.
+    Simple {
+        /// The distinguished name.
+        dn: String,
+        /// The file, which only its owner may read. A newline at its end does not count.
+        secret: PathBuf,
+    },
+    /// SASL EXTERNAL: by the TLS certificate, or by the user of a local socket.
+    External,
+}
+
+/// The reason why the settings of a directory are of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum LdapConfigError {
+    /// No server is named.
+    #[error("no server is named; add servers = [\"ldaps://ldap.example.org\"]")]
+    NoServer,
+    /// The URL is of another kind.
+    #[error("{0:?} is no server; allowed are ldaps://HOST, ldap://HOST and ldapi://PATH with %2F for each /")]
+    Url(String),
+    /// The connection would not be protected.
+    #[error(
+        "{0:?} without TLS lets anybody on the network choose identities; use ldaps:// or starttls = true \
+         (insecure = true overrides this)"
+    )]
+    Plaintext(String),
+    /// A file cannot be read.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// Other users may read the secret.
+    #[error("{0}: other users may read it; chmod 600")]
+    Readable(PathBuf),
+    /// A certificate or a key is of no use.
+    #[error("{path}: {why}")]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// The accounts of a directory.
+pub struct LdapSource {
+    servers: Servers,
+    schema: Schema,
+    user_base: String,
+    group_base: String,
+}
+
+impl LdapSource {
+    /// Checks the settings and reads the certificates. Connects later.
+    ///
+    /// # Errors
+    /// [`LdapConfigError`] names the setting and the remedy.
+    pub fn open(settings: LdapSettings) -> Result<Self, LdapConfigError> {
+        let LdapSettings { schema, user_base, group_base, .. } = settings.clone();
+        Ok(Self { servers: Servers::open(settings)?, schema, user_base, group_base })
+    }
+
+    /// Returns the only user that a filter finds.
+    fn find_user(&self, what: &str, filter: &str) -> Result<Option<Identity>, SourceError> {
+        let Schema { user_name, uid_number, gid_number, .. } = &self.schema;
+        let wanted = [user_name, uid_number, gid_number].map(String::as_str);
+        self.servers.with(what, |connection| {
+            let found = search(connection, &self.user_base, filter, &wanted)?;
+            let Some(user) = only(found)? else { return Ok(None) };
+            // An account without numbers is none of this system.
+            if value(&user, uid_number).is_none() {
+                return Ok(None);
+            }
+            let name = value(&user, user_name).ok_or(Unusable::Missing(user_name.clone()))?;
+            let filter = self.schema.groups_of(&name, &user.dn);
+            let found = search(connection, &self.group_base, &filter, &[self.schema.group_number.as_str()])?;
+            let mut groups = found
+                .iter()
+                .filter(|group| value(group, &self.schema.group_number).is_some())
+                .map(|group| number(group, &self.schema.group_number))
+                .collect::<Result<Vec<_>, _>>()?;
+            groups.sort_unstable();
+            groups.dedup();
+            let (uid, gid) = (number(&user, uid_number)?, number(&user, gid_number)?);
+            Ok(Some(Identity { uid, gid, groups: groups.into() }))
+        })
+    }
+
+    /// Returns an attribute of the only entry that a filter finds.
+    fn find_value(
+        &self,
+        what: &str,
+        base: &str,
+        filter: &str,
+        attribute: &str,
+    ) -> Result<Option<SearchEntry>, SourceError> {
+        self.servers.with(what, |connection| only(search(connection, base, filter, &[attribute])?))
+    }
+}
+
+impl IdentitySource for LdapSource {
+    fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
+        self.find_user(user, &self.schema.user_filter(&self.schema.user_name, user))
+    }
+
+    fn of_principal(&self, principal: &str, user: &str) -> Result<Option<Identity>, SourceError> {
+        self.find_user(principal, &self.schema.principal_filter(principal, user))
+    }
+
+    fn query(&self, principal: &str, user: &str) -> String {
+        let filter = self.schema.principal_filter(principal, user);
+        format!("{filter} below {:?} at {}", self.user_base, self.servers)
+    }
+
+    fn account(&self, uid: u32) -> Result<Option<Identity>, SourceError> {
+        self.find_user(
+            &format!("uid {uid}"),
+            &self.schema.user_filter(&self.schema.uid_number, &uid.to_string()),
+        )
+    }
+
+    fn uid(&self, user: &str) -> Result<Option<u32>, SourceError> {
+        let Schema { user_name, uid_number, .. } = &self.schema;
+        let filter = self.schema.user_filter(user_name, user);
+        let found = self.find_value(user, &self.user_base, &filter, uid_number)?;
+        number_of(found, uid_number, user)
+    }
+
+    fn gid(&self, group: &str) -> Result<Option<u32>, SourceError> {
+        let Schema { group_name, group_number, .. } = &self.schema;
+        let filter = self.schema.group_filter(group_name, group);
+        let found = self.find_value(group, &self.group_base, &filter, group_number)?;
+        number_of(found, group_number, group)
+    }
+
+    fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
+        let Schema { user_name, uid_number, .. } = &self.schema;
+        let filter = self.schema.user_filter(uid_number, &uid.to_string());
+        let found = self.find_value(&format!("uid {uid}"), &self.user_base, &filter, user_name)?;
+        Ok(found.and_then(|user| value(&user, user_name)))
+    }
+
+    fn group(&self, gid: u32) -> Result<Option<String>, SourceError> {
+        let Schema { group_name, group_number, .. } = &self.schema;
+        let filter = self.schema.group_filter(group_number, &gid.to_string());
+        let found = self.find_value(&format!("gid {gid}"), &self.group_base, &filter, group_name)?;
+        Ok(found.and_then(|group| value(&group, group_name)))
+    }
+}
+
+/// The reason why a server's answer cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// The server failed, or the way to it.
+    #[error(transparent)]
+    Ldap(#[from] LdapError),
+    /// The server's secret or the like cannot be read.
+    #[error("{0}")]
+    Local(String),
+    /// Several entries have the name or the number.
+    #[error("several entries match: {0}")]
+    Ambiguous(String),
+    /// An entry lacks an attribute.
+    #[error("the entry has no {0}")]
+    Missing(String),
+    /// An attribute is no number of a user or a group.
+    #[error("{attribute} is {value:?}, which is no number of an account")]
+    Number {
+        /// The attribute.
+        attribute: String,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// Returns all entries below `base` that a filter finds, page by page.
+fn search(
+    connection: &mut Connection,
+    base: &str,
+    filter: &str,
+    attributes: &[&str],
+) -> Result<Vec<SearchEntry>, Unusable> {
+    let adapters: Vec<Box<dyn Adapter<'_, String, Vec<String>>>> =
+        vec![Box::new(EntriesOnly::new()), Box::new(PagedResults::new(PAGE_ENTRIES))];
+    let attributes: Vec<String> = attributes.iter().map(|name| (*name).to_owned()).collect();
+    let connection = connection.limited();
+    let mut stream = connection.streaming_search_with(adapters, base, Scope::Subtree, filter, attributes)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = stream.next()? {
+        entries.push(SearchEntry::construct(entry));
+    }
+    // A search that was cut short, for example by a limit of the server, is no answer.
+    stream.result().success()?;
+    Ok(entries)
+}
+
+fn only(mut entries: Vec<SearchEntry>) -> Result<Option<SearchEntry>, Unusable> {
+    match entries.as_slice() {
+        [first, second, ..] => Err(Unusable::Ambiguous(format!("{} and {}", first.dn, second.dn))),
+        _ => Ok(entries.pop()),
+    }
+}
+
+/// Returns the first value of an attribute, whose name has any case (RFC 4512 section 2.5).
+fn value(entry: &SearchEntry, attribute: &str) -> Option<String> {
+    let found = entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
+    found.and_then(|(_, values)| values.first().cloned())
+}
+
+fn number(entry: &SearchEntry, attribute: &str) -> Result<u32, Unusable> {
+    let value = value(entry, attribute).ok_or_else(|| Unusable::Missing(attribute.to_owned()))?;
+    // 2^32-1 is no account: chown interprets it as "no change".
+    let number = value.parse().ok().filter(|number| *number != u32::MAX);
+    number.ok_or(Unusable::Number { attribute: attribute.to_owned(), value })
+}
+
+fn number_of(found: Option<SearchEntry>, attribute: &str, what: &str) -> Result<Option<u32>, SourceError> {
+    let Some(entry) = found.filter(|entry| value(entry, attribute).is_some()) else { return Ok(None) };
+    let failed = |error: Unusable| SourceError { what: what.to_owned(), why: error.to_string() };
+    number(&entry, attribute).map(Some).map_err(failed)
+}
+
+/// Escapes a value in a filter (RFC 4515 section 3).
+pub(crate) fn escaped(value: &str) -> String {
+    ldap_escape(value).into_owned()
+}

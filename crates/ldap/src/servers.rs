@@ -1,0 +1,183 @@
+//! Several servers with the same directory: connections kept for reuse, and failover.
+
+use crate::{Bind, LdapConfigError, LdapSettings, Unusable, tls};
+use identity::SourceError;
+use ldap3::{LdapConn, LdapConnSettings, LdapError};
+use rustls::ClientConfig;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Idle connections kept for each server.
+const IDLE_CONNECTIONS_MAX: usize = 8;
+/// Time after which a server that has failed is tried before the others again.
+const RETRY_TIME: Duration = Duration::from_secs(30);
+
+/// The servers of a directory.
+pub(crate) struct Servers {
+    servers: Vec<Server>,
+    starttls: bool,
+    tls: Option<Arc<ClientConfig>>,
+    bind: Bind,
+    timeout: Duration,
+}
+
+struct Server {
+    url: String,
+    state: Mutex<ServerState>,
+}
+
+#[derive(Default)]
+struct ServerState {
+    idle: Vec<Connection>,
+    /// The end of the time in which other servers are preferred.
+    suspect_until: Option<Instant>,
+}
+
+/// A connection to one server.
+pub(crate) struct Connection {
+    ldap: LdapConn,
+    timeout: Duration,
+}
+
+impl Connection {
+    /// Returns the connection for one operation, which ends after the timeout.
+    pub(crate) fn limited(&mut self) -> &mut LdapConn {
+        self.ldap.with_timeout(self.timeout)
+    }
+}
+
+impl Server {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Servers {
+    /// Checks the settings and reads the certificates.
+    pub(crate) fn open(settings: LdapSettings) -> Result<Self, LdapConfigError> {
+        if settings.servers.is_empty() {
+            return Err(LdapConfigError::NoServer);
+        }
+        for url in &settings.servers {
+            let (scheme, rest) = url.split_once("://").unwrap_or_default();
+            if !["ldap", "ldaps", "ldapi"].contains(&scheme) || rest.is_empty() {
+                return Err(LdapConfigError::Url(url.clone()));
+            }
+            if scheme == "ldap" && !settings.starttls && !settings.insecure {
+                return Err(LdapConfigError::Plaintext(url.clone()));
+            }
+        }
+        if let Bind::Simple { secret, .. } = &settings.bind {
+            let file = |source| LdapConfigError::File { path: secret.clone(), source };
+            if std::fs::metadata(secret).map_err(file)?.mode() & 0o007 != 0 {
+                return Err(LdapConfigError::Readable(secret.clone()));
+            }
+            std::fs::read(secret).map_err(file)?;
+        }
+        let tls = tls::config(&settings)?;
+        let LdapSettings { servers, starttls, bind, timeout, .. } = settings;
+        let server = |url| Server { url, state: Mutex::default() };
+        Ok(Self { servers: servers.into_iter().map(server).collect(), starttls, tls, bind, timeout })
+    }
+
+    /// Runs a query at the first server that answers. Servers that have failed lately come last.
+    pub(crate) fn with<T>(
+        &self,
+        what: &str,
+        run: impl Fn(&mut Connection) -> Result<T, Unusable>,
+    ) -> Result<T, SourceError> {
+        let now = Instant::now();
+        let suspect = |server: &&Server| server.state().suspect_until.is_some_and(|until| now < until);
+        let mut order: Vec<&Server> = self.servers.iter().collect();
+        order.sort_by_key(suspect);
+        let mut failures = Vec::new();
+        for server in order {
+            match self.ask(server, &run) {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failures.push(format!("{}: {failure}", server.url)),
+            }
+        }
+        Err(SourceError { what: what.to_owned(), why: failures.join("; ") })
+    }
+
+    /// Runs a query at one server, first over an idle connection. The server may have closed that
+    /// one, and then a new one is tried.
+    fn ask<T>(
+        &self,
+        server: &Server,
+        run: &impl Fn(&mut Connection) -> Result<T, Unusable>,
+    ) -> Result<T, Unusable> {
+        let idle = server.state().idle.pop();
+        if let Some(mut connection) = idle {
+            match run(&mut connection) {
+                Ok(answer) => return Ok(self.keep(server, connection, answer)),
+                Err(failure @ Unusable::Ldap(LdapError::Timeout { .. })) => {
+                    return Err(self.suspect(server, failure));
+                }
+                Err(Unusable::Ldap(_)) => server.state().idle.clear(),
+                Err(failure) => return Err(failure),
+            }
+        }
+        let answer = self.connect(server).and_then(|mut connection| {
+            run(&mut connection).map(|answer| self.keep(server, connection, answer))
+        });
+        answer.map_err(|failure| self.suspect(server, failure))
+    }
+
+    fn keep<T>(&self, server: &Server, connection: Connection, answer: T) -> T {
+        let mut state = server.state();
+        state.suspect_until = None;
+        if state.idle.len() < IDLE_CONNECTIONS_MAX {
+            state.idle.push(connection);
+        }
+        answer
+    }
+
+    fn suspect(&self, server: &Server, failure: Unusable) -> Unusable {
+        let mut state = server.state();
+        state.idle.clear();
+        state.suspect_until = Some(Instant::now() + RETRY_TIME);
+        failure
+    }
+
+    fn connect(&self, server: &Server) -> Result<Connection, Unusable> {
+        let starttls = self.starttls && server.url.starts_with("ldap://");
+        let mut settings = LdapConnSettings::new().set_conn_timeout(self.timeout).set_starttls(starttls);
+        if let Some(config) = &self.tls {
+            settings = settings.set_config(config.clone());
+        }
+        let ldap = LdapConn::with_settings(settings, &server.url)?;
+        let mut connection = Connection { ldap, timeout: self.timeout };
+        match &self.bind {
+            Bind::Anonymous => {}
+            Bind::Simple { dn, secret } => {
+                connection.limited().simple_bind(dn, &password(secret)?)?.success()?;
+            }
+            Bind::External => {
+                connection.limited().sasl_external_bind()?.success()?;
+            }
+        }
+        Ok(connection)
+    }
+}
+
+/// Reads a password. An empty one would bind as nobody (RFC 4513 section 5.1.2).
+fn password(path: &Path) -> Result<String, Unusable> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Unusable::Local(format!("{}: {error}", path.display())))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    match text {
+        "" => Err(Unusable::Local(format!("{} is empty", path.display()))),
+        text => Ok(text.to_owned()),
+    }
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls: Vec<_> = self.servers.iter().map(|server| &*server.url).collect();
+        f.write_str(&urls.join(", "))
+    }
+}
