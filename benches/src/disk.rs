@@ -39,7 +39,7 @@ impl SlowDisk {
     /// [`SlowDisk::hold_back`].
     pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
         let folder = private::temporary("orthrus-disk-")?;
-        let image = image(&folder, size)?;
+        let image = image(&folder, FileSystem::Ext4.mkfs().context("an image")?, size)?;
         let device = run("losetup", &["--find", "--show", "--direct-io=on", &image])?;
         let mut disk = Self { mounted: false, device, number: String::new(), folder };
         let name = disk.device.strip_prefix("/dev/").context("losetup names no device")?;
@@ -78,17 +78,60 @@ impl SlowDisk {
     }
 }
 
-/// ext4 in memory, for servers that do not export tmpfs.
-pub(crate) struct MemoryDisk {
-    folder: tempfile::TempDir,
+/// A file system that a benchmark makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FileSystem {
+    /// ext4 as mkfs.ext4 makes it.
+    Ext4,
+    /// ext4 with its feature `fast_commit`.
+    Ext4FastCommit,
+    /// xfs as mkfs.xfs makes it.
+    Xfs,
+    /// tmpfs.
+    Tmpfs,
 }
 
-impl MemoryDisk {
-    /// Makes an empty disk of at most `size` bytes and mounts it.
-    pub(crate) fn make(size: u64) -> anyhow::Result<Self> {
-        let folder = private::temporary_in("orthrus-disk-", "/dev/shm".as_ref())?;
-        let image = image(&folder, size)?;
-        let disk = Self { folder };
+impl FileSystem {
+    /// Returns its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Ext4FastCommit => "ext4 with fast_commit",
+            Self::Xfs => "xfs",
+            Self::Tmpfs => "tmpfs",
+        }
+    }
+
+    /// Returns the command that makes it in an image; `None` for tmpfs.
+    fn mkfs(self) -> Option<&'static [&'static str]> {
+        // No work of ext4's own beside that of the measurement.
+        const LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
+        match self {
+            Self::Ext4 => Some(&["mkfs.ext4", "-q", "-F", "-E", LAZY]),
+            Self::Ext4FastCommit => Some(&["mkfs.ext4", "-q", "-F", "-O", "fast_commit", "-E", LAZY]),
+            Self::Xfs => Some(&["mkfs.xfs", "-q"]),
+            Self::Tmpfs => None,
+        }
+    }
+}
+
+/// A file system in an image, on a loop device.
+pub(crate) struct ImageDisk {
+    folder: tempfile::TempDir,
+    mounted: bool,
+}
+
+impl ImageDisk {
+    /// Makes an empty file system of at most `size` bytes in an image below `parent` and mounts it.
+    /// For tmpfs it makes a folder in memory instead.
+    pub(crate) fn make(parent: &Path, file_system: FileSystem, size: u64) -> anyhow::Result<Self> {
+        let Some(mkfs) = file_system.mkfs() else {
+            let folder = private::temporary_in("orthrus-disk-", "/dev/shm".as_ref())?;
+            return Ok(Self { folder, mounted: false });
+        };
+        let folder = private::temporary_in("orthrus-disk-", parent)?;
+        let image = image(&folder, mkfs, size)?;
+        let disk = Self { folder, mounted: true };
         let place = disk.path();
         std::fs::create_dir(&place)?;
         // The loop device goes with the mount.
@@ -98,24 +141,25 @@ impl MemoryDisk {
 
     /// Where it is mounted.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("ext4")
+        if self.mounted { self.folder.path().join("mount") } else { self.folder.path().to_owned() }
     }
 }
 
-impl Drop for MemoryDisk {
+impl Drop for ImageDisk {
     fn drop(&mut self) {
-        // It may not be mounted yet.
-        unmount(&self.path());
+        if self.mounted {
+            unmount(&self.path());
+        }
     }
 }
 
-/// Makes a file with an ext4 of this size.
-fn image(folder: &tempfile::TempDir, size: u64) -> anyhow::Result<String> {
+/// Makes a file of this size, and a file system in it by the command `mkfs`.
+fn image(folder: &tempfile::TempDir, mkfs: &[&str], size: u64) -> anyhow::Result<String> {
     let image = folder.path().join("image");
     File::create(&image)?.set_len(size)?;
     let path = image.to_str().context("a strange name")?;
-    // No work of ext4's own beside that of the measurement.
-    run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path])?;
+    let (program, arguments) = mkfs.split_first().context("no command")?;
+    run(program, &[arguments, &[path]].concat())?;
     Ok(path.to_owned())
 }
 

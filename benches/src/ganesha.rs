@@ -1,7 +1,7 @@
 //! NFS-Ganesha as the peer: a package of Debian's, the same folder, the same realm, a port of its
 //! own.
 
-use super::disk::MemoryDisk;
+use super::disk::{FileSystem, ImageDisk};
 use anyhow::{Context, bail};
 use bench::link::{self, Link};
 use std::ffi::OsString;
@@ -56,7 +56,7 @@ const DISK_SIZE: u64 = 4 << 30;
 /// A folder in memory; it is gone with the value.
 pub(crate) enum MemoryFolder {
     Tmpfs(tempfile::TempDir),
-    Ext4(MemoryDisk),
+    Ext4(ImageDisk),
 }
 
 impl MemoryFolder {
@@ -129,7 +129,7 @@ impl Package {
             let folder = private::temporary_in("orthrus-peers-", "/dev/shm".as_ref())?;
             return Ok(MemoryFolder::Tmpfs(folder));
         }
-        MemoryDisk::make(DISK_SIZE).map(MemoryFolder::Ext4)
+        ImageDisk::make("/dev/shm".as_ref(), FileSystem::Ext4, DISK_SIZE).map(MemoryFolder::Ext4)
     }
 
     /// Such as `ganesha 6.5`: rows and files of each version are its own.

@@ -15,6 +15,7 @@ mod krb5;
 mod linux;
 mod load_target;
 mod memory;
+mod metadata;
 mod names;
 mod nconnect;
 mod output;
@@ -73,6 +74,9 @@ enum Command {
     /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and
     /// off (about two minutes, a disk of its own as root).
     Names(Arguments),
+    /// Changes of names beside NFS-Ganesha's and a local program's: sys and krb5p, 1 to 64 in flight,
+    /// one and 64 directories, several file systems (about two minutes, as root).
+    Metadata(metadata::Arguments),
     /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the
     /// tables of docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),
@@ -139,6 +143,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Rsize(arguments) => ("rsize", arguments, Box::new(rsize::run)),
         Command::SlowDisk(arguments) => ("slow-disk", arguments, Box::new(slow_disk::run)),
         Command::Names(arguments) => ("names", arguments, Box::new(names::run)),
+        Command::Metadata(metadata) => {
+            ("metadata", &metadata.output, Box::new(|to, stop| metadata::run(metadata, to, stop)))
+        }
         // The program itself writes their reports.
         Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),
     };

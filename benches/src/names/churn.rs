@@ -1,4 +1,4 @@
-//! Clients that make, rename and remove files of one directory, several requests of each in flight.
+//! Clients that make, rename and remove files, several requests of each in flight.
 
 use anyhow::{Context, ensure};
 use bench::workload::together;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Several clients in one directory.
-pub(super) struct Crowd(Vec<ChurnWorker>);
+/// Several clients in the same directories.
+pub(crate) struct Crowd(Vec<ChurnWorker>);
 
 /// A client that makes and removes names.
 struct ChurnWorker {
     client: Client,
-    directory: Vec<u8>,
+    directories: Vec<Vec<u8>>,
     lanes: Vec<ChurnLane>,
     completions: Vec<Completion>,
 }
@@ -24,6 +24,8 @@ struct ChurnWorker {
 /// A request in flight: the next change of one file.
 struct ChurnLane {
     name: [String; 2],
+    /// The index of the directory of its file.
+    directory: usize,
     /// 0: it is to be made; 1: renamed; 2: removed.
     next: usize,
     since: Instant,
@@ -31,11 +33,11 @@ struct ChurnLane {
 
 /// Times of the changes that were made, in microseconds, by kind.
 #[derive(Default)]
-pub(super) struct ChurnTimes([Vec<f64>; 3]);
+pub(crate) struct ChurnTimes([Vec<f64>; 3]);
 
 impl ChurnTimes {
     /// How many there were.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
 
@@ -55,17 +57,17 @@ impl ChurnTimes {
 
 impl Crowd {
     /// Makes the sessions: so many clients, and requests of each.
-    pub(super) fn connect(
-        address: SocketAddr,
-        export: &str,
+    pub(crate) fn connect(
+        options: &Options,
+        directories: &[String],
         (clients, depth): (usize, usize),
     ) -> anyhow::Result<Self> {
-        let worker = |number| ChurnWorker::connect(address, export, number, depth);
+        let worker = |number| ChurnWorker::connect(options.clone(), directories, number, depth);
         Ok(Self((0..clients).map(worker).collect::<anyhow::Result<_>>()?))
     }
 
     /// Changes names for `length`, then waits for the requests in flight.
-    pub(super) fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
+    pub(crate) fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
         let end = Instant::now() + length;
         let mut all = ChurnTimes::default();
         for times in together(&mut self.0, |_, worker| worker.work(end)) {
@@ -75,24 +77,33 @@ impl Crowd {
     }
 
     /// Removes the remaining names and ends the sessions.
-    pub(super) fn leave(self) -> anyhow::Result<()> {
+    pub(crate) fn leave(self) -> anyhow::Result<()> {
         self.0.into_iter().try_for_each(ChurnWorker::leave)
     }
 }
 
 impl ChurnWorker {
-    fn connect(address: SocketAddr, export: &str, number: usize, depth: usize) -> anyhow::Result<Self> {
-        let mut options = Options::new(address.ip().to_string(), Security::sys_as(0, 0)).port(address.port());
+    fn connect(
+        mut options: Options,
+        directories: &[String],
+        number: usize,
+        depth: usize,
+    ) -> anyhow::Result<Self> {
         options.call_timeout = ANSWER_MAX;
         // Without a backchannel there would be no delegations to think of.
         options.backchannel = true;
         let mut client = Client::connect(options)?;
-        let (directory, _) = client.lookup_path(export)?;
+        let find = |path: &String| Ok(client.lookup_path(path)?.0.into_owned());
+        let directories: Vec<Vec<u8>> = directories.iter().map(find).collect::<anyhow::Result<_>>()?;
         let name = |lane, what| format!("{what}-{number}-{lane}");
-        let lane =
-            |lane| ChurnLane { name: [name(lane, "new"), name(lane, "old")], next: 0, since: Instant::now() };
+        let lane = |lane| ChurnLane {
+            name: [name(lane, "new"), name(lane, "old")],
+            directory: (number * depth + lane) % directories.len().max(1),
+            next: 0,
+            since: Instant::now(),
+        };
         let lanes = (0..depth).map(lane).collect();
-        Ok(Self { client, directory: directory.into_owned(), lanes, completions: Vec::new() })
+        Ok(Self { client, directories, lanes, completions: Vec::new() })
     }
 
     fn work(&mut self, end: Instant) -> anyhow::Result<ChurnTimes> {
@@ -114,6 +125,9 @@ impl ChurnWorker {
                     times.push(lane.since.elapsed().as_secs_f64() * 1e6);
                 }
                 lane.next = (lane.next + 1) % 3;
+                if lane.next == 0 {
+                    lane.directory = (lane.directory + 1) % self.directories.len().max(1);
+                }
                 if Instant::now() < end {
                     self.start(number)?;
                 } else {
@@ -130,7 +144,7 @@ impl ChurnWorker {
         lane.since = Instant::now();
         let [name, renamed] = &lane.name;
         let mut compound = self.client.compound();
-        compound.putfh(&self.directory);
+        compound.putfh(self.directories.get(lane.directory).context("no such directory")?);
         match lane.next {
             0 => {
                 let claim = OpenClaim4::CLAIM_NULL(name.as_bytes().into());
@@ -152,10 +166,16 @@ impl ChurnWorker {
                 1 => name,
                 _ => renamed,
             };
-            self.client.remove(&self.directory, left.as_bytes())?;
+            let directory = self.directories.get(lane.directory).context("no such directory")?;
+            self.client.remove(directory, left.as_bytes())?;
         }
         Ok(self.client.close()?)
     }
+}
+
+/// Returns how to connect as the superuser with `sys`.
+pub(super) fn options(address: SocketAddr) -> Options {
+    Options::new(address.ip().to_string(), Security::sys_as(0, 0)).port(address.port())
 }
 
 /// Makes a file as programs do that only write it.

@@ -1,7 +1,7 @@
 //! Changes of names in one directory: how many a second, by how many are in flight, and how many
 //! synchronisations of the disk they share.
 
-mod churn;
+pub(crate) mod churn;
 
 use super::disk::{SlowDisk, journal_commits};
 use super::kerberos_site::{make_export, program};
@@ -143,7 +143,8 @@ fn rounds(
 impl NameCase<'_> {
     fn run(&mut self, disk: Option<&SlowDisk>, length: Duration) -> anyhow::Result<()> {
         let export = if self.stable { "/stable" } else { "/loose" };
-        let mut crowd = Crowd::connect(self.stand.server.address(), export, self.crowd)?;
+        let options = churn::options(self.stand.server.address());
+        let mut crowd = Crowd::connect(&options, &[export.to_owned()], self.crowd)?;
         crowd.work(LEAD_IN)?;
         let commits = || disk.and_then(|disk| journal_commits(disk.device()));
         let before = commits();
