@@ -32,6 +32,28 @@ fn alone(body: impl FnOnce()) -> Result<(), String> {
     Ok(())
 }
 
+/// A journaling file system that a test makes.
+#[derive(Clone, Copy, Debug)]
+pub enum Journaling {
+    /// ext4 as mkfs.ext4 makes it.
+    Ext4,
+    /// ext4 with its feature `fast_commit`.
+    Ext4FastCommit,
+    /// xfs.
+    Xfs,
+}
+
+impl Journaling {
+    /// Returns the command that makes it in an image.
+    fn mkfs(self) -> &'static [&'static str] {
+        match self {
+            Self::Ext4 => &["mkfs.ext4", "-q", "-F", "-m", "0"],
+            Self::Ext4FastCommit => &["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "fast_commit"],
+            Self::Xfs => &["mkfs.xfs", "-q"],
+        }
+    }
+}
+
 /// A file system, mounted where anybody may write; unmounted by dropping it.
 #[derive(Debug)]
 pub struct Disk {
@@ -43,11 +65,21 @@ pub struct Disk {
 impl Disk {
     /// Makes ext4 in a file; writes to it wait for the file's disk.
     pub fn ext4(folder: &Path, name: &str, bytes: u64) -> Self {
+        Self::make(Journaling::Ext4, folder, name, bytes).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// As [`Disk::ext4`], for any journaling file system.
+    ///
+    /// # Errors
+    /// The message of the tool that is missing or refuses, for a kernel without that file system.
+    pub fn make(kind: Journaling, folder: &Path, name: &str, bytes: u64) -> Result<Self, String> {
         let disk = Self::prepare(folder, name);
         File::create(&disk.image).and_then(|image| image.set_len(bytes)).expect("there is room");
         let image = disk.image.to_string_lossy().into_owned();
-        done("mkfs.ext4", &["-q", "-F", "-m", "0", &image]);
-        disk.mount(&["-o", "loop", &image])
+        let (mkfs, arguments) = kind.mkfs().split_first().expect("a command");
+        run(mkfs, &[arguments, &[&image]].concat())?;
+        run("mount", &["-o", "loop", &image, &disk.path.to_string_lossy()])?;
+        Ok(disk.open_to_all())
     }
 
     /// tmpfs of at most so many bytes.
@@ -63,6 +95,10 @@ impl Disk {
 
     fn mount(self, what: &[&str]) -> Self {
         done("mount", &[what, &[&*self.path.to_string_lossy()]].concat());
+        self.open_to_all()
+    }
+
+    fn open_to_all(self) -> Self {
         set_permissions(&self.path, Permissions::from_mode(0o777)).expect("it is ours");
         File::open(&self.path).and_then(|root| root.sync_all()).expect("the disk is well");
         self
@@ -92,10 +128,15 @@ impl Disk {
         if !self.lose_power() {
             return false;
         }
+        self.restore_power();
+        true
+    }
+
+    /// Restores the power after [`Disk::lose_power`], as [`Disk::power_cut`] does.
+    pub fn restore_power(&self) {
         let path = self.path.to_string_lossy();
         done("umount", &[&path]);
         done("mount", &["-o", "loop", &self.image.to_string_lossy(), &path]);
-        true
     }
 
     /// Makes writers wait until [`Disk::thaw`] or the end of the test: a process that waits for a

@@ -14,7 +14,7 @@ mod server;
 pub mod soak;
 mod world;
 
-pub use disk::{Disk, in_own_mounts};
+pub use disk::{Disk, Journaling, in_own_mounts};
 pub use program::{Ended, is_installed, nobody, orthrus, program, run, run_within};
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};

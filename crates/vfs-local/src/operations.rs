@@ -314,12 +314,18 @@ impl Backend for LocalBackend {
 impl LocalBackend {
     /// Puts the names in a directory on stable storage. Its descriptor stays for the next time.
     fn commit_directory(&self, directory: &CachedObject) -> VfsResult<()> {
-        if let Some(fd) = directory.sync_fd.get() {
-            return fsync(fd).map_err(vfs_error);
-        }
-        self.act_as_server()?;
-        let fd = self.reopen(directory, OFlags::RDONLY).map_err(vfs_error)?;
-        fsync(directory.sync_fd.get_or_init(|| self.keep(fd))).map_err(vfs_error)
+        let fd = match directory.sync_fd.get() {
+            Some(fd) => fd,
+            None => {
+                self.act_as_server()?;
+                let fd = self.reopen(directory, OFlags::RDONLY).map_err(vfs_error)?;
+                directory.sync_fd.get_or_init(|| self.keep(fd))
+            }
+        };
+        fsync(fd).map_err(vfs_error)?;
+        // After xfs has shut down for an error of its log, fsync of a directory still succeeds, but
+        // its attributes give an error.
+        stat_fd(fd).map_err(vfs_error).map(drop)
     }
 
     /// Makes the open file of a descriptor that the caller has opened.

@@ -6,7 +6,7 @@
 
 use crate::restart::{is_outage, reclaimed};
 use client::{Client, Error, Filesystem, Flavor, OpenFile, OpenHow, Options, Security};
-use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, in_world};
+use e2e::{Disk, Journaling, Serve, Server, empty_folder, in_own_mounts, in_world};
 use nfs4::StableHow4::UNSTABLE4;
 use rng::SplitMix64;
 use std::fs;
@@ -271,12 +271,15 @@ fn what_a_disk_loses_with_its_power_is_sent_again() {
 
 /// Acknowledged names are there after a power cut, unless the configuration waives it. A file that
 /// was written, committed and then renamed over another is one of the two, whole.
-fn renamed(stable: bool) {
+fn renamed(kind: Journaling, stable: bool) {
     in_own_mounts(|| {
         let folder = empty_folder();
-        let disk = Disk::ext4(folder.path(), "export", 64 << 20);
+        let disk = match Disk::make(kind, folder.path(), "export", 320 << 20) {
+            Ok(disk) => disk,
+            Err(reason) => return println!("skipped: no {kind:?} here: {reason}"),
+        };
         if !disk.power_cut() {
-            return println!("skipped: xfs_io (package xfsprogs) cannot shut ext4 down here");
+            return println!("skipped: xfs_io (package xfsprogs) cannot shut {kind:?} down here");
         }
         let config = folder.path().join("orthrus.toml");
         let text = format!(
@@ -311,16 +314,18 @@ fn renamed(stable: bool) {
             whole += u32::from(last);
             server.restart();
         }
-        println!("stable_names = {stable}: {whole} of 3 power cuts took nothing");
+        println!("{kind:?}, stable_names = {stable}: {whole} of 3 power cuts took nothing");
     });
 }
 
 #[test]
 fn names_are_on_the_disk_before_they_are_acknowledged() {
-    renamed(true);
+    for kind in [Journaling::Ext4, Journaling::Ext4FastCommit, Journaling::Xfs] {
+        renamed(kind, true);
+    }
 }
 
 #[test]
 fn a_file_renamed_over_another_is_one_of_the_two_after_a_power_cut() {
-    renamed(false);
+    renamed(Journaling::Ext4, false);
 }

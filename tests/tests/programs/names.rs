@@ -1,12 +1,14 @@
 //! Names that several clients change in one folder while its disk loses power.
 
 use client::{Error, Filesystem, OpenHow, Options, Security};
-use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts};
+use e2e::{Disk, Journaling, Serve, Server, empty_folder, in_own_mounts};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// Bytes of a disk: mkfs.xfs makes no smaller ones.
+const DISK: u64 = 320 << 20;
 /// Clients, each with a thread, and power cuts.
 const CLIENTS: usize = 6;
 const CUTS: usize = 3;
@@ -87,7 +89,7 @@ fn cut(options: &Options, server: &mut Server, disk: &Disk, round: usize) -> usi
         working.into_iter().map(|working| working.join().expect("it says itself what is wrong")).collect()
     });
     server.kill();
-    assert!(disk.power_cut(), "it could before");
+    disk.restore_power();
     let is_there = |name: &str| fs::symlink_metadata(disk.path().join(name)).is_ok();
     let known = all.iter().flat_map(|names| &names.made);
     known.filter(|(name, known)| *known != KnownName::Open && *known != KnownName::Is(is_there(name))).count()
@@ -95,11 +97,17 @@ fn cut(options: &Options, server: &mut Server, disk: &Disk, round: usize) -> usi
 
 /// Cuts the power again and again; returns how many acknowledged changes were lost, or nothing
 /// where that cannot be tried.
-fn lost(stable: bool) -> Option<usize> {
+fn lost(kind: Journaling, stable: bool) -> Option<usize> {
     let folder = empty_folder();
-    let disk = Disk::ext4(folder.path(), "export", 64 << 20);
+    let disk = match Disk::make(kind, folder.path(), "export", DISK) {
+        Ok(disk) => disk,
+        Err(reason) => {
+            println!("skipped: no {kind:?} here: {reason}");
+            return None;
+        }
+    };
     if !disk.power_cut() {
-        println!("skipped: xfs_io (package xfsprogs) cannot shut ext4 down here");
+        println!("skipped: xfs_io (package xfsprogs) cannot shut {kind:?} down here");
         return None;
     }
     let mut server = serve(folder.path(), disk.path(), stable);
@@ -126,8 +134,10 @@ fn serve(folder: &Path, export: &Path, stable: bool) -> Server {
 #[test]
 fn names_of_one_folder_that_many_change_at_once_are_on_the_disk_before_they_are_acknowledged() {
     in_own_mounts(|| {
-        if let Some(lost) = lost(true) {
-            assert_eq!(lost, 0, "acknowledged changes are lost");
+        for kind in [Journaling::Ext4, Journaling::Ext4FastCommit, Journaling::Xfs] {
+            if let Some(lost) = lost(kind, true) {
+                assert_eq!(lost, 0, "acknowledged changes are lost on {kind:?}");
+            }
         }
     });
 }
@@ -135,7 +145,7 @@ fn names_of_one_folder_that_many_change_at_once_are_on_the_disk_before_they_are_
 #[test]
 fn a_power_cut_takes_names_that_are_not_to_be_stable() {
     in_own_mounts(|| {
-        if let Some(lost) = lost(false) {
+        if let Some(lost) = lost(Journaling::Ext4, false) {
             println!("stable_names = false: {lost} acknowledged changes were lost");
             assert!(lost > 0, "nothing was lost: the other test shows nothing");
         }
