@@ -5,7 +5,8 @@ use super::kerberos_site::{ANSWER_MAX, KerberosSite};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::stopped;
 use anyhow::{Context, bail, ensure};
-use bench::{ServerProcess, cpu};
+use bench::measuring::Sample;
+use bench::{ServerProcess, Unit, cpu};
 use client::{Head, Protection, RawConnection};
 use gss::{Acceptor, Initiator, Step};
 use nfs4::NFSPROC4_NULL;
@@ -35,12 +36,8 @@ const LEAD_IN: Duration = Duration::from_millis(200);
 /// Contexts a second on one core at least.
 const FLOOR: Floor = Floor::AtLeast(5000.0);
 
-/// The figures of a round.
-struct ContextRound {
-    contexts: u64,
-    seconds: f64,
-    cpu_seconds: f64,
-}
+/// The unit of the contexts that a round sets up.
+const UNIT: Unit = Unit::OperationsPerSecond;
 
 /// Runs the benchmark.
 ///
@@ -90,8 +87,8 @@ fn one(
         [("the program", &program, Some(FLOOR)), ("MIT's library alone", &library, None)]
     {
         let name = format!("enctype {}, {what}", enctype.number());
-        let rate = rounds.iter().map(|round| round.contexts as f64 / round.seconds);
-        let cpu = rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64);
+        let rate = rounds.iter().map(|round| round.rate(UNIT));
+        let cpu = rounds.iter().filter_map(|round| round.server_cost(UNIT));
         let cpu = BenchFigure::of("processor", format!("{name}, processor time"), "µs", cpu);
         output.line(&name, [BenchFigure::of("rate", &name, "1/s", rate).floor(floor), cpu.brief()]);
     }
@@ -108,7 +105,7 @@ fn tokens(site: &KerberosSite) -> anyhow::Result<Vec<Vec<u8>>> {
 }
 
 /// Accepts in a loop on this thread.
-fn accept(acceptor: &Acceptor, tokens: &[Vec<u8>], length: Duration) -> anyhow::Result<ContextRound> {
+fn accept(acceptor: &Acceptor, tokens: &[Vec<u8>], length: Duration) -> anyhow::Result<Sample> {
     let (start, before) = (Instant::now(), cpu::of_this_thread());
     let mut contexts = 0;
     while start.elapsed() < length {
@@ -117,8 +114,13 @@ fn accept(acceptor: &Acceptor, tokens: &[Vec<u8>], length: Duration) -> anyhow::
             contexts += 1;
         }
     }
-    let cpu_seconds = cpu::of_this_thread().saturating_sub(before).as_secs_f64();
-    Ok(ContextRound { contexts, seconds: start.elapsed().as_secs_f64(), cpu_seconds })
+    Ok(round(contexts, start.elapsed(), cpu::of_this_thread().saturating_sub(before)))
+}
+
+/// The figures of a round.
+fn round(contexts: u64, time: Duration, cpu: Duration) -> Sample {
+    let (seconds, cpu) = (time.as_secs_f64(), cpu.as_secs_f64());
+    Sample { operations: contexts, seconds, server_cpu_seconds: Some(cpu), ..Sample::default() }
 }
 
 /// The client: one thread, several connections, always enough for the server to do.
@@ -143,7 +145,7 @@ impl InitLoad {
         Ok(Self { server: server.pid(), connections, batches, next: 0 })
     }
 
-    fn round(&mut self, length: Duration) -> anyhow::Result<ContextRound> {
+    fn round(&mut self, length: Duration) -> anyhow::Result<Sample> {
         for at in 0..self.connections.len() {
             self.send(at)?;
         }
@@ -155,13 +157,12 @@ impl InitLoad {
                 self.send(at)?;
             }
         }
-        let seconds = start.elapsed().as_secs_f64();
+        let time = start.elapsed();
         let used = before.zip(cpu::of_process(self.server)).map(|(from, to)| to.saturating_sub(from));
         for at in 0..self.connections.len() {
             self.receive(at)?;
         }
-        let cpu_seconds = used.context("the server is gone")?.as_secs_f64();
-        Ok(ContextRound { contexts, seconds, cpu_seconds })
+        Ok(round(contexts, time, used.context("the server is gone")?))
     }
 
     fn send(&mut self, at: usize) -> anyhow::Result<()> {

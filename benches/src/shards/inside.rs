@@ -3,6 +3,7 @@
 use super::worker::{DEPTH, ShardWorker};
 use crate::cores;
 use anyhow::{Context, anyhow};
+use bench::workload::together;
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
 use nix::time::{ClockId, clock_gettime};
@@ -103,21 +104,10 @@ pub(super) fn measure(
     stop: &AtomicBool,
 ) -> anyhow::Result<ShardSample> {
     let barrier = Barrier::new(workers.len());
-    let samples: Vec<anyhow::Result<ShardSample>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = workers
-            .iter_mut()
-            .enumerate()
-            .map(|(core, worker)| {
-                let barrier = &barrier;
-                scope.spawn(move || {
-                    let pinned = cores::pin_to(core);
-                    barrier.wait();
-                    pinned.and_then(|()| work(server, worker, length, stop))
-                })
-            })
-            .collect();
-        let panicked = |_| Err(anyhow!("a thread panicked"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    let samples = together(workers, |core, worker| {
+        let pinned = cores::pin_to(core);
+        barrier.wait();
+        pinned.and_then(|()| work(server, worker, length, stop))
     });
     let samples = samples.into_iter().collect::<anyhow::Result<Vec<ShardSample>>>()?;
     let rate: f64 = samples.iter().map(|sample| sample.rate).sum();
