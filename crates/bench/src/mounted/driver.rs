@@ -12,7 +12,7 @@ use super::git::BareRepository;
 use super::tools::{FIO, GIT, run};
 use super::{MountPlace, MountStats, ensure_room, scheduled};
 use crate::counters::{Counters, add};
-use crate::measuring::{Case, CaseDriver, CaseTurn, Latencies, Load, Record, Sample, Transfer};
+use crate::measuring::{Case, CaseDriver, CaseTurn, Load, Record, Sample, Transfer};
 use crate::workload::together;
 use crate::{CpuWatch, ServerProbe};
 
@@ -137,16 +137,8 @@ impl<'a> OnMounts<'a> {
         let Some((tally, took)) = scheduled::run(job, rate, place.folder(), direct, self.stop)? else {
             return Ok(None);
         };
-        let used = cpu.since(&place.facts().variant);
-        Ok((tally.operations > 0).then(|| Sample {
-            operations: tally.operations,
-            bytes: tally.bytes,
-            seconds: took.as_secs_f64(),
-            offered: Some(rate),
-            unserved: tally.unserved,
-            latency: Latencies::of(tally.latencies),
-            ..used.sample(1.0)
-        }))
+        let sample = tally.sample(took.as_secs_f64(), &cpu.since(&place.facts().variant));
+        Ok(sample.map(|sample| Sample { offered: Some(rate), ..sample }))
     }
 
     fn git(&self, place: &MountPlace, clients: u32, length: Duration) -> Result<Option<Sample>> {

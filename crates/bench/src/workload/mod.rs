@@ -21,7 +21,7 @@ pub use metadata::metadata;
 
 use crate::measuring::{Histogram, Latencies, Sample};
 use crate::pattern::Pattern;
-use crate::{CpuWatch, Endpoint, ServerProbe};
+use crate::{CpuUse, CpuWatch, Endpoint, ServerProbe};
 
 /// The parameters of a repetition besides its endpoint.
 #[derive(Clone, Copy)]
@@ -60,6 +60,13 @@ impl LoadTally {
         self.operations += 1;
         self.bytes += bytes as u64;
         self.latencies.count(latency);
+    }
+
+    /// Returns the sample of these counts, which took `seconds`; `None` if nothing was completed.
+    pub(crate) fn sample(self, seconds: f64, used: &CpuUse) -> Option<Sample> {
+        let Self { operations, bytes, unserved, latencies } = self;
+        let latency = Latencies::of(latencies).filter(|_| operations > 0)?;
+        Some(Sample { operations, bytes, seconds, unserved, latency: Some(latency), ..used.sample(1.0) })
     }
 
     /// Adds the counts of another client.
@@ -119,15 +126,5 @@ pub fn measure(
     let (cpu, start) = (CpuWatch::of_process(server), Instant::now());
     run(&mut tally)?;
     let (seconds, used) = (start.elapsed().as_secs_f64(), cpu.since(variant));
-    if stop.load(Ordering::Relaxed) || tally.operations == 0 {
-        return Ok(None);
-    }
-    Ok(Some(Sample {
-        operations: tally.operations,
-        bytes: tally.bytes,
-        seconds,
-        unserved: tally.unserved,
-        latency: Latencies::of(tally.latencies),
-        ..used.sample(1.0)
-    }))
+    Ok(if stop.load(Ordering::Relaxed) { None } else { tally.sample(seconds, &used) })
 }
