@@ -134,6 +134,10 @@ pub struct ClientLayout {
     /// Bytes of a WRITE at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wsize: Option<u32>,
+    /// Whether READs and WRITEs may have as many bytes as the session allows, beyond the server's
+    /// preferred sizes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exceeds_offer: bool,
     /// The server's choice of instructions (`ORTHRUS_CPU`), of a server that the run has started
     /// itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +150,7 @@ fn is_one(count: &u32) -> bool {
 
 impl ClientLayout {
     /// One client with one connection.
-    const ONE: Self = Self {
+    pub const ONE: Self = Self {
         clients: 1,
         principals: 1,
         connections: 1,
@@ -154,6 +158,7 @@ impl ClientLayout {
         slots: None,
         rsize: None,
         wsize: None,
+        exceeds_offer: false,
         server_cpu: None,
     };
 }

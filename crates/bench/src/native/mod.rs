@@ -7,6 +7,7 @@ mod leftovers;
 mod server_set;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -63,6 +64,11 @@ impl<'a> NativeDriver<'a> {
         self
     }
 
+    /// Returns the files of all clients, below the exports.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.sessions.values().flatten().map(ExportMount::file)
+    }
+
     fn key(case: &Case) -> SessionKey {
         (case.flavor().to_owned(), case.load.layout().clone(), matches!(case.load, Load::Transfer(_)))
     }
@@ -82,6 +88,9 @@ impl<'a> NativeDriver<'a> {
         let mut mount = ExportMount::connect(options, &target.export, &folder)?;
         match mount.prepare() {
             Ok(()) => {
+                if layout.exceeds_offer {
+                    mount.exceed_offer();
+                }
                 mount.limit(layout.rsize, layout.wsize);
                 Ok(mount)
             }

@@ -3,7 +3,7 @@
 use super::diagnose::explained;
 use crate::counters::Counters;
 use crate::{Flavor, MetricsEndpoint, ServerProbe};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;
 use nfs4::NFSPROC4_NULL;
@@ -114,7 +114,7 @@ impl Target {
 }
 
 /// The servers of a run: one, or one for each choice of instructions where it starts them itself.
-pub trait ServerSet {
+pub trait ServerSet: Send {
     /// Returns the server that makes this choice (`ORTHRUS_CPU`), or the one that makes its own.
     ///
     /// # Errors
@@ -127,5 +127,13 @@ pub trait ServerSet {
     /// When the server should have counters and does not return them.
     fn counters(&mut self, _server_cpu: Option<&str>) -> Result<Option<Counters>> {
         Ok(None)
+    }
+}
+
+/// A server that somebody else has started.
+impl ServerSet for Target {
+    fn target(&mut self, server_cpu: Option<&str>) -> Result<&Target> {
+        ensure!(server_cpu.is_none(), "the instructions of a server elsewhere cannot be chosen");
+        Ok(self)
     }
 }

@@ -2,7 +2,6 @@
 
 use super::bench::evaluate;
 use super::bench::quick::{PlanArguments, request};
-use super::bench::site::Remote;
 use super::own_realm::OwnRealm;
 use super::stop::{stop_flag, wait_for};
 use anyhow::{Context, bail};
@@ -66,7 +65,7 @@ impl Arguments {
         let arguments = self.server_arguments(&folder, &realm, temporary.path())?;
         let server = ServerProcess::start(&program, arguments, &realm.environment())?;
         eprintln!("serving {} on {}, realm {}", folder.display(), server.address(), realm.realm().name());
-        let target = Target {
+        let mut target = Target {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),
             port: server.address().port(),
@@ -77,7 +76,7 @@ impl Arguments {
             metrics: server.metrics(),
             label: record.target.clone(),
         };
-        evaluate::by_client(&mut record, &mut Remote(target), &files, &stop, request, true, None)?;
+        evaluate::by_client(&mut record, &mut target, &files, &stop, request, true, None)?;
         if self.serve || (std::io::stdin().is_terminal() && !self.once) {
             instructions(&realm, &server);
             wait_for(&stop);

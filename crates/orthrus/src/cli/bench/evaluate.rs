@@ -4,7 +4,7 @@ use super::arguments::{RunArguments, Selection, TargetArguments};
 use super::keep::{self, Files};
 use super::mounts::MountArguments;
 use super::on_mounts;
-use super::site::{Own, Remote, Store};
+use super::site::{Own, Store};
 use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
@@ -267,7 +267,7 @@ pub(crate) fn start(
     let files = begin(&mut record, output, resume.as_deref())?;
     let local = remote.as_ref().is_none_or(|target| target.pid.is_some());
     let mut site: Box<dyn ServerSet + '_> = match remote {
-        Some(target) => Box::new(Remote(target)),
+        Some(target) => Box::new(target),
         None => Box::new(Own::start(store, link.as_ref())?),
     };
     by_client(&mut record, &mut *site, &files, &*stop_flag()?, request, local, link.as_ref())

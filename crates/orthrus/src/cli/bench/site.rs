@@ -1,9 +1,8 @@
-//! The servers of a run: one that somebody named, or servers of its own that export memory or a
-//! folder, started as they are needed.
+//! The servers that a run starts itself as they are needed; they export memory or a folder.
 
 use super::folder_server;
 use crate::cli::own_realm::OwnRealm;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use bench::link::{self, Link};
 use bench::native::{Counters, ServerSet, Target};
 use bench::{ServerProcess, counters};
@@ -13,18 +12,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-
-/// A server that somebody named.
-pub(crate) struct Remote(pub Target);
-
-impl ServerSet for Remote {
-    fn target(&mut self, server_cpu: Option<&str>) -> anyhow::Result<&Target> {
-        if server_cpu.is_some() {
-            bail!("the instructions of a server elsewhere cannot be chosen");
-        }
-        Ok(&self.0)
-    }
-}
 
 /// The storage that a temporary server exports.
 pub(crate) enum Store {
