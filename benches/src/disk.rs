@@ -72,9 +72,8 @@ impl SlowDisk {
     }
 
     /// Drops the pages of all files below the mount's folders that are named so.
-    pub(crate) fn forget(&self, folder: &str) -> anyhow::Result<()> {
-        let mut files = std::fs::read_dir(self.path().join(folder))?;
-        files.try_for_each(|file| bench::lanl::drop_cache(&file?.path()))
+    pub(crate) fn forget(&self, file: &Path) -> anyhow::Result<()> {
+        bench::lanl::drop_cache(&self.path().join(file))
     }
 }
 

@@ -2,11 +2,12 @@
 //! without it.
 
 use super::busy::{BusyWork, beside, report};
-use super::load_target::TargetLoad;
+use super::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use super::output::{BenchFigure, BenchOutput};
 use super::stopped;
 use super::test_bed::TestBed;
-use bench::{Endpoint, Flavor};
+use bench::Flavor;
+use bench::measuring::Load;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const LEAD_IN: Duration = Duration::from_millis(200);
 
 /// The stream: 1 MiB reads, as deep as the sequential rows of the other benchmarks, and how long it
 /// goes on at once.
-const STREAM: TargetLoad = TargetLoad::sequential(false, 16, 1 << 20);
+const STREAM: Load = load::sequential(false, 16, 1 << 20);
 const SLICE: Duration = Duration::from_millis(100);
 
 /// Runs the benchmark.
@@ -35,17 +36,19 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     output.note(&format!(
         "median [interval] of {ROUNDS} rounds, each {seconds:.0} s without and {seconds:.0} s with the stream"
     ));
-    let target = test_bed.load_target(stop);
     for flavor in [Flavor::Sys, Flavor::Krb5p] {
         let (mut rounds, mut rates) = (Vec::new(), Vec::new());
-        let mut stream = target.mount("/data", Flavor::Krb5p)?;
-        let mut other = target.mount("/data", flavor)?;
+        let mut servers = [test_bed.target("/data"), test_bed.target("/data")];
+        let [first, second] = &mut servers;
+        let load = (Flavor::Krb5p, STREAM);
+        let mut stream = LoadedSessions::prepare(first, "stream", load, FILE_SIZE, stop)?;
+        let mut other = LoadedSessions::prepare(second, "other", (flavor, METADATA), FILE_SIZE, stop)?;
         for round in 0..ROUNDS {
-            let mut measure = || target.repeat(&mut other, TargetLoad::Metadata, round, LENGTH);
+            let mut measure = || other.repeat(round, LENGTH);
             let alone = measure()?;
             let (mut bytes, mut seconds) = (0, 0.0);
             let streaming: BusyWork<'_> = Box::new(|| {
-                let one = target.plain(&mut stream, STREAM, SLICE)?.unwrap_or_default();
+                let one = stream.plain(SLICE)?.unwrap_or_default();
                 (bytes, seconds) = (bytes + one.bytes, seconds + one.seconds);
                 Ok(())
             });

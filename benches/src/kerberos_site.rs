@@ -5,6 +5,7 @@ use super::cores::Cores;
 use anyhow::Context;
 use bench::ServerProcess;
 use bench::link::{self, Link};
+use bench::native::Target;
 use client::{Flavor, Options, Security};
 use gss::Credential;
 use realm::{RealmOptions, TemporaryRealm};
@@ -55,6 +56,21 @@ impl KerberosSite {
         options.reconnect_max = ANSWER_MAX;
         options.connect_timeout = ANSWER_MAX;
         options
+    }
+
+    /// Returns a server of this machine for the bench, as alice.
+    pub(crate) fn target(&self, label: &str, pid: u32, address: SocketAddr, export: &str) -> Target {
+        Target {
+            host: address.ip().to_string(),
+            service_host: "localhost".to_owned(),
+            port: address.port(),
+            export: export.to_owned(),
+            credential: self.credential(),
+            others: Vec::new(),
+            pid: Some(pid),
+            metrics: None,
+            label: label.to_owned(),
+        }
     }
 
     /// Starts the program, as it ships, on the server's core and with one thread that serves. Its

@@ -13,7 +13,7 @@ mod ganesha;
 mod kerberos_site;
 mod krb5;
 mod linux;
-mod load_target;
+mod load;
 mod memory;
 mod metadata;
 mod names;

@@ -5,14 +5,10 @@
 //! numbers of connections within each flavor, in turns, because the floor is the ratio of eight
 //! connections to one. Sessions, intervals and the rest are the same.
 
-use super::load_target::rate_unit;
+use super::load::{self, FILE_SIZE, rate_unit};
 use super::output::{BenchFigure, BenchOutput, Floor};
-use super::stopped;
 use super::test_bed::TestBed;
-use anyhow::bail;
-use bench::measuring::{
-    self, Axes, Case, CaseRecord, ClientLayout, Evaluation, Load, Record, RunWatch, Settings, Transfer,
-};
+use bench::measuring::{Case, CaseRecord, ClientLayout, Settings};
 use bench::native::{Counters, NativeDriver, ServerSet, Target};
 use bench::{Flavor, Unit};
 use report::form::cpu_unit;
@@ -31,9 +27,6 @@ const LAG_MAX: u32 = 4096;
 /// Interleaved rounds, and how many seconds each way counts in one.
 const ROUNDS: u32 = 5;
 const SECONDS: f64 = 0.25;
-
-/// Bytes of the file of each way.
-const FILE_SIZE: u64 = 64 << 20;
 
 /// Requests in flight in all.
 const DEPTH: u32 = 64;
@@ -56,22 +49,10 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     let variants: Vec<String> =
         ways().into_iter().map(|(connections, lag)| variant(connections, lag)).collect();
     let settings = Settings::new(ROUNDS, SECONDS, FILE_SIZE, variants);
-    let mut record = Record::begin("nconnect", "One context over several connections", settings);
-    let mut site = OnBed { target: test_bed.target(), test_bed: &test_bed };
-    let mut driver = NativeDriver::new(&mut site, "bench-nconnect", stop).counting();
-    let watch = RunWatch { stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
-    measuring::run(&mut ConnectionWays(FLAVORS.into_iter()), &mut driver, &mut record, watch)?;
-    for flavor in FLAVORS {
-        report(output, &record, flavor);
-    }
-    if stopped(stop) {
-        return Ok(());
-    }
-    let failures = record.skipped_sentences().into_iter().chain(record.stopped_by);
-    match failures.reduce(|one, other| format!("{one} {other}")) {
-        Some(failures) => bail!(failures),
-        None => Ok(()),
-    }
+    let mut site = OnBed { target: test_bed.target("/data"), test_bed: &test_bed };
+    let driver = NativeDriver::new(&mut site, "bench-nconnect", stop).counting();
+    let blocks = FLAVORS.map(|flavor| ways().into_iter().map(|way| case(flavor, way)).collect());
+    load::measure(blocks.into(), driver, settings, stop, |cases| report(output, cases))
 }
 
 /// So many connections, in order or not. On one there is nothing to reorder.
@@ -81,35 +62,14 @@ fn ways() -> Vec<(u32, Option<u32>)> {
     both.filter(|(connections, lag)| *connections > 1 || lag.is_none()).collect()
 }
 
-fn variant(connections: u32, lag_max: Option<u32>) -> String {
-    format!("{connections}{}", if lag_max.is_some() { ", reordered" } else { "" })
+fn case(flavor: Flavor, (connections, lag_max): (u32, Option<u32>)) -> Case {
+    let layout = ClientLayout { connections, lag_max, ..ClientLayout::ONE };
+    let load = load::laid_out(load::random(false, DEPTH), layout);
+    load::case(flavor.name(), &variant(connections, lag_max), flavor, load)
 }
 
-/// The connection counts of one flavor, then of the next.
-struct ConnectionWays(std::array::IntoIter<Flavor, 3>);
-
-impl Evaluation for ConnectionWays {
-    fn next(&mut self, _record: &Record) -> Option<Vec<Case>> {
-        let flavor = self.0.next()?;
-        let case = |(connections, lag_max)| Case {
-            group: flavor.name().to_owned(),
-            variant: variant(connections, lag_max),
-            unit: UNIT,
-            axes: Axes::Flavor { flavor: flavor.name().to_owned() },
-            load: Load::Transfer(Transfer {
-                random: true,
-                size: 4096,
-                depth: DEPTH,
-                layout: ClientLayout { connections, lag_max, ..ClientLayout::default() },
-                ..Transfer::default()
-            }),
-        };
-        Some(ways().into_iter().map(case).collect())
-    }
-
-    fn to_come(&self, _record: &Record) -> usize {
-        self.0.len() * ways().len()
-    }
+fn variant(connections: u32, lag_max: Option<u32>) -> String {
+    format!("{connections}{}", if lag_max.is_some() { ", reordered" } else { "" })
 }
 
 /// The server of the bed.
@@ -128,13 +88,13 @@ impl ServerSet for OnBed<'_> {
     }
 }
 
-fn report(output: &mut BenchOutput, record: &Record, flavor: Flavor) {
-    println!("\n{}", flavor.name());
-    for one in record.cases.iter().filter(|one| one.case.group == flavor.name()) {
+fn report(output: &mut BenchOutput, cases: &[CaseRecord]) {
+    println!("\n{}", cases.first().map_or("", |one| one.flavor()));
+    for one in cases {
         let Some(figures) = &one.figures else { continue };
         let ClientLayout { connections, lag_max, .. } = *one.case.load.layout();
         let order = if lag_max.is_some() { ", reordered" } else { "" };
-        let name = format!("nconnect {connections} {}{order}", flavor.name());
+        let name = format!("nconnect {connections} {}{order}", one.flavor());
         let floor = (connections == 8 && lag_max.is_none()).then_some(Floor::AtLeast(1.0));
         let ratio = figures.against.as_ref().map(|against| against.ratio);
         let server = format!("{name}, server cpu");

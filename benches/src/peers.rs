@@ -4,12 +4,12 @@
 use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
 use super::kerberos_site::{KerberosSite, make_export};
-use super::load_target::{LoadTarget, TargetLoad, rate_unit};
+use super::load::{self, FILE_SIZE, LoadedSessions, METADATA, rate_unit};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
-use bench::measuring::{Sample, compare};
-use bench::workload::TransferShape;
-use bench::{Endpoint, Flavor};
+use bench::Flavor;
+use bench::measuring::{ClientLayout, Load, Sample, Transfer, compare};
+use bench::native::Target;
 use realm::RealmOptions;
 use report::form::cpu_unit;
 use std::net::TcpListener;
@@ -35,32 +35,29 @@ pub(crate) struct Arguments {
 /// How long each counts.
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// Bytes of the file that is read and written.
-const FILE_SIZE: u64 = 64 << 20;
-
 /// Depths, the largest first. Ganesha 4.3, with a sequence window of 32, leaves Kerberos calls
 /// unanswered when several are in flight; 6.5 has a window of 512 and answers most. A row that
 /// fails is measured again, for both servers, with the next depth; later rows start there.
 const DEPTHS: [u32; 5] = [64, 8, 4, 2, 1];
 
 /// The rows, in their order.
-const LOADS: [(TargetLoad, &str); 5] = [
+const LOADS: [(Load, &str); 5] = [
     (RANDOM_READ, "random read 4 KiB"),
-    (TargetLoad::random(true, RANDOM_DEPTH), "random write 4 KiB"),
-    (TargetLoad::Metadata, "metadata mix"),
+    (load::random(true, RANDOM_DEPTH), "random write 4 KiB"),
+    (METADATA, "metadata mix"),
     (SEQUENTIAL_READ, "sequential read 1 MiB"),
-    (TargetLoad::sequential(true, 8, 1 << 20), "sequential write 1 MiB"),
+    (load::sequential(true, 8, 1 << 20), "sequential write 1 MiB"),
 ];
 
-const RANDOM_DEPTH: usize = 64;
-const RANDOM_READ: TargetLoad = TargetLoad::random(false, RANDOM_DEPTH);
-const SEQUENTIAL_READ: TargetLoad = TargetLoad::sequential(false, 8, 1 << 20);
+const RANDOM_DEPTH: u32 = 64;
+const RANDOM_READ: Load = load::random(false, RANDOM_DEPTH);
+const SEQUENTIAL_READ: Load = load::sequential(false, 8, 1 << 20);
 
 /// Returns the bound on the ratio of a row.
-fn floor(load: TargetLoad, flavor: Flavor) -> Option<Floor> {
+fn floor(load: &Load, flavor: Flavor) -> Option<Floor> {
     match flavor {
-        Flavor::Sys if load == RANDOM_READ => Some(Floor::AtMost(0.5)),
-        Flavor::Krb5p if load == SEQUENTIAL_READ => Some(Floor::AtMost(1.0 / 3.0)),
+        Flavor::Sys if *load == RANDOM_READ => Some(Floor::AtMost(0.5)),
+        Flavor::Krb5p if *load == SEQUENTIAL_READ => Some(Floor::AtMost(1.0 / 3.0)),
         _ => None,
     }
 }
@@ -85,25 +82,24 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let ganesha =
         cores.on_server(|| Ganesha::start(&package, work.path(), &export, site.realm(), free, None))?;
-    let load_target = |pid, address| LoadTarget { site: &site, pid, address, file_size: FILE_SIZE, stop };
     let servers = [
-        ("orthrus".to_owned(), load_target(server.pid(), server.address())),
-        (package.name(), load_target(ganesha.pid(), free)),
+        site.target("orthrus", server.pid(), server.address(), "/data"),
+        site.target(&package.name(), ganesha.pid(), free, "/data"),
     ];
-    let peers = Peers { servers, rounds: arguments.rounds, length: LENGTH };
+    let mut peers = Peers { servers, rounds: arguments.rounds, length: LENGTH, stop };
     introduce(output, cores, (&package, folder.kind()), arguments.rounds);
     // After a failed row later ones do not try the larger depths again.
     let mut lower = 1;
     for flavor in Flavor::ALL {
         for (load, title) in LOADS {
             let mut measure = |depth: u32| {
-                let random = matches!(load, TargetLoad::Transfer(TransferShape { random: true, .. }));
+                let random = matches!(load, Load::Transfer(Transfer { random: true, .. }));
                 let mut name = format!("{} {title}", flavor.name());
                 if random || depth < DEPTHS[0] {
                     name += &format!(", {depth} in flight");
                 }
-                let (ratio, floor) = (format!("{name}, ratio"), floor(load, flavor));
-                peers.row(output, &PeerRow { flavor, load, depth, name, ratio, floor })
+                let (ratio, floor) = (format!("{name}, ratio"), floor(&load, flavor));
+                peers.row(output, &PeerRow { flavor, load: load.clone(), depth, name, ratio, floor })
             };
             let mut answered = measure(DEPTHS[0]);
             while let Some(depth) = DEPTHS.get(lower).filter(|_| !answered && !stopped(stop)) {
@@ -142,12 +138,14 @@ fn introduce(
 
 /// Two servers under the same load, in turns.
 pub(crate) struct Peers<'a> {
-    /// The servers with their names, the project's own first.
-    pub servers: [(String, LoadTarget<'a>); 2],
+    /// The servers, the project's own first.
+    pub servers: [Target; 2],
     /// Interleaved rounds of each row.
     pub rounds: u32,
     /// How long each counts in a round.
     pub length: Duration,
+    /// Ends a round early.
+    pub stop: &'a AtomicBool,
 }
 
 /// A load on both servers.
@@ -155,7 +153,7 @@ pub(crate) struct PeerRow {
     /// The flavor of both mounts.
     pub flavor: Flavor,
     /// The load of both mounts.
-    pub load: TargetLoad,
+    pub load: Load,
     /// Slots of each session: the most requests that are in flight.
     pub depth: u32,
     /// The name of the load, and that of the row with the ratio of processor times.
@@ -168,40 +166,42 @@ pub(crate) struct PeerRow {
 impl Peers<'_> {
     /// Measures one row in turns; returns whether both servers answered. Each row has its own
     /// mounts: after a failure, mounts are not fit for the next row.
-    pub(crate) fn row(&self, output: &mut BenchOutput, row: &PeerRow) -> bool {
-        let mut mounts = self.servers.each_ref().map(|(_, target)| {
-            target.mount_with("/data", row.flavor, row.depth).map_err(|error| format!("{error:#}"))
+    pub(crate) fn row(&mut self, output: &mut BenchOutput, row: &PeerRow) -> bool {
+        let layout = ClientLayout { slots: Some(row.depth), ..ClientLayout::ONE };
+        let load = load::laid_out(row.load.clone(), layout);
+        let mut both = self.servers.each_mut().map(|server| {
+            LoadedSessions::prepare(server, "peers", (row.flavor, load.clone()), FILE_SIZE, self.stop)
         });
         let mut measured = [Vec::new(), Vec::new()];
         for round in 0..self.rounds {
-            for (((_, target), mount), measured) in self.servers.iter().zip(&mut mounts).zip(&mut measured) {
-                let Ok(mounted) = mount else { continue };
-                match target.repeat(mounted, row.load, round, self.length) {
+            for (sessions, measured) in both.iter_mut().zip(&mut measured) {
+                let Ok(loaded) = sessions else { continue };
+                match loaded.repeat(round, self.length) {
                     Ok(one) => measured.extend(one),
-                    Err(error) => *mount = Err(format!("{error:#}")),
+                    Err(error) => *sessions = Err(error),
                 }
             }
         }
+        // The folder is temporary, so remaining files do no harm.
+        let failures = both.map(|sessions| sessions.map(|sessions| drop(sessions.finish())).err());
         // A row that a server did not survive is compared where both do.
-        let whole = mounts.iter().all(Result::is_ok);
+        let whole = failures.iter().all(Option::is_none);
         self.report(output, row, &measured, whole);
-        for ((name, _), mount) in self.servers.iter().zip(mounts) {
-            match mount {
-                // The folder is temporary, so remaining files do no harm.
-                Ok(mut mount) => drop(mount.finish()),
-                Err(reason) => output.note(&format!("  {}: {name} failed: {reason}", row.name)),
+        for (server, failure) in self.servers.iter().zip(failures) {
+            if let Some(reason) = failure {
+                output.note(&format!("  {}: {} failed: {reason:#}", row.name, server.label));
             }
         }
         whole
     }
 
     fn report(&self, output: &mut BenchOutput, row: &PeerRow, measured: &[Vec<Sample>; 2], whole: bool) {
-        let unit = row.load.unit();
+        let unit = load::unit(&row.load);
         let mut figures = Vec::new();
-        for ((server, _), measured) in self.servers.iter().zip(measured) {
+        for (server, measured) in self.servers.iter().zip(measured) {
             let cost = measured.iter().filter_map(|one| one.server_cost(unit));
-            let name = format!("{}, {server}", row.name);
-            figures.push(BenchFigure::of(server, &name, cpu_unit(unit), cost).brief());
+            let name = format!("{}, {}", row.name, server.label);
+            figures.push(BenchFigure::of(&server.label, &name, cpu_unit(unit), cost).brief());
             let rate = measured.iter().map(|one| one.rate(unit));
             figures.push(BenchFigure::of("", format!("{name}, rate"), rate_unit(unit), rate).brief());
         }

@@ -2,7 +2,7 @@
 
 use super::busy::{BusyWork, beside, report};
 use super::disk::SlowDisk;
-use super::load_target::{LoadTarget, TargetLoad};
+use super::load::{self, LoadedSessions};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::test_bed::TestBed;
 use super::{Skipped, stopped};
@@ -29,7 +29,7 @@ const UNCACHED_SIZE: u64 = 256 << 20;
 const DISK_SPEED: u32 = 200;
 
 /// Uncached reads in flight, and how long they go on at once.
-const DEPTH: usize = 16;
+const DEPTH: u32 = 16;
 const SLICE: Duration = Duration::from_millis(500);
 
 /// Writes before each COMMIT.
@@ -57,24 +57,28 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     output.note(&format!(
         "others: {DEPTH} uncached random reads of 4 KiB in flight; {WRITES} writes of 4 KiB and a COMMIT, again and again"
     ));
-    let fast = LoadTarget { file_size: CACHED_SIZE, ..test_bed.load_target(stop) };
-    let slow = LoadTarget { file_size: UNCACHED_SIZE, ..test_bed.load_target(stop) };
-    let shard = shard_of(slow.pid)?;
+    let server = test_bed.target("/slow");
+    let shard = shard_of(server.pid.context("the server is gone")?)?;
     for flavor in [Flavor::Sys, Flavor::Krb5p] {
         disk.hold_back(0)?;
-        let mut first = fast.mount("/slow", flavor)?;
-        let mut reader = slow.mount("/slow", Flavor::Sys)?;
-        let mut writer = fast.mount("/slow", Flavor::Sys)?;
+        let mut servers = [server.clone(), server.clone()];
+        let [for_first, for_reader] = &mut servers;
+        let cached = (flavor, load::random(false, 1));
+        let mut first = LoadedSessions::prepare(for_first, "first", cached, CACHED_SIZE, stop)?;
+        let uncached = (Flavor::Sys, load::random(false, DEPTH));
+        let mut reader = LoadedSessions::prepare(for_reader, "reader", uncached, UNCACHED_SIZE, stop)?;
+        let mut writer = ExportMount::connect(server.options(Flavor::Sys)?, "/slow", "writer")?;
+        writer.prepare()?;
         disk.hold_back(DISK_SPEED)?;
         let (mut rounds, mut reads) = (Vec::new(), Vec::new());
         let (mut commits, mut looks, mut waited) = (0_u64, 0_u64, 0_u64);
         for round in 0..ROUNDS {
-            let mut cached = || fast.repeat(&mut first, TargetLoad::random(false, 1), round, LENGTH);
+            let mut cached = || first.repeat(round, LENGTH);
             let alone = cached()?;
-            disk.forget(reader.folder())?;
+            disk.forget(&reader.file())?;
             let mut slices = Vec::new();
             let reading: BusyWork<'_> = Box::new(|| {
-                slices.extend(slow.plain(&mut reader, TargetLoad::random(false, DEPTH), SLICE)?);
+                slices.extend(reader.plain(SLICE)?);
                 Ok(())
             });
             let writing: BusyWork<'_> = Box::new(|| {
@@ -98,9 +102,9 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
         report(output, &name, ["disk idle", "disk busy"], "busy/idle", &rounds);
         report_others(output, &name, &reads, [commits, looks, waited]);
         disk.hold_back(0)?;
-        for mount in [&mut first, &mut reader, &mut writer] {
-            mount.finish()?;
-        }
+        first.finish()?;
+        reader.finish()?;
+        writer.finish()?;
     }
     Ok(())
 }

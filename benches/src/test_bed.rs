@@ -3,16 +3,11 @@
 
 use super::cores::Cores;
 use super::kerberos_site::{KerberosSite, make_export};
-use super::load_target::LoadTarget;
 use bench::ServerProcess;
 use bench::native::{Counters, Target};
 use realm::RealmOptions;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-
-/// Bytes of the file that each mount reads and writes.
-const FILE_SIZE: u64 = 64 << 20;
 
 /// Size of the memory export in MiB: the files of all mounts, and room for files that are made and
 /// removed.
@@ -50,26 +45,9 @@ impl TestBed {
         Ok(Self { server, site, cores, folder, work })
     }
 
-    /// The server under load.
-    pub(crate) fn load_target<'a>(&'a self, stop: &'a AtomicBool) -> LoadTarget<'a> {
-        let (pid, address) = (self.server.pid(), self.server.address());
-        LoadTarget { site: &self.site, pid, address, file_size: FILE_SIZE, stop }
-    }
-
-    /// Returns the target for the bench, as alice.
-    pub(crate) fn target(&self) -> Target {
-        let address = self.server.address();
-        Target {
-            host: address.ip().to_string(),
-            service_host: "localhost".to_owned(),
-            port: address.port(),
-            export: "/data".to_owned(),
-            credential: self.site.credential(),
-            others: Vec::new(),
-            pid: Some(self.server.pid()),
-            metrics: None,
-            label: "orthrus".to_owned(),
-        }
+    /// Returns the server for the bench, as alice.
+    pub(crate) fn target(&self, export: &str) -> Target {
+        self.site.target("orthrus", self.server.pid(), self.server.address(), export)
     }
 
     /// Returns the assignment of cores.

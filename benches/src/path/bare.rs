@@ -3,12 +3,13 @@
 
 use super::LENGTH;
 use super::rows::{ExportStore, SEQUENTIAL_READ};
+use crate::load::{FILE_SIZE, LoadedSessions};
 use crate::output::{BenchFigure, BenchOutput, Floor};
 use crate::test_bed::TestBed;
 use crate::{flow, stopped};
 use anyhow::Context;
 use bench::measuring::{Sample, compare};
-use bench::{Endpoint, Flavor, Unit};
+use bench::{Flavor, Unit};
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
 
@@ -22,18 +23,19 @@ pub(super) fn measure(
     rounds: u32,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let load_target = test_bed.load_target(stop);
-    let mut mount = load_target.mount(ExportStore::Tmpfs.export(), Flavor::Sys)?;
-    let file = File::open(test_bed.export().join(mount.file())).context("the mount's file")?;
+    let mut server = test_bed.target(ExportStore::Tmpfs.export());
+    let load = (Flavor::Sys, SEQUENTIAL_READ);
+    let mut sessions = LoadedSessions::prepare(&mut server, "bare", load, FILE_SIZE, stop)?;
+    let file = File::open(test_bed.export().join(sessions.file())).context("the client's file")?;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        own.extend(load_target.repeat(&mut mount, SEQUENTIAL_READ, round, LENGTH)?);
+        own.extend(sessions.repeat(round, LENGTH)?);
         bare.push(Sample { repetition: round, ..flow::stream(test_bed.cores(), &file, LENGTH)? });
         if stopped(stop) {
             return Ok(());
         }
     }
-    mount.finish()?;
+    sessions.finish()?;
 
     println!(
         "\nseqread sys beside a bare loop: pread of 1 MiB, send, on the server's core; the client's core receives as the client does"

@@ -3,7 +3,6 @@
 use super::LENGTH;
 use super::rows::{RANDOM_READ, SEQUENTIAL_READ};
 use crate::ganesha::{self, Ganesha, Package};
-use crate::load_target::LoadTarget;
 use crate::output::{BenchOutput, Floor};
 use crate::peers::{PeerRow, Peers};
 use crate::stopped;
@@ -47,10 +46,8 @@ pub(super) fn measure(
     let ganesha = test_bed.cores().on_server(start)?;
     output.note(&format!("peer: {name}, the same folder on tmpfs, on the same core in turns"));
     output.note(ganesha::METADATA_REMARK);
-    let own = test_bed.load_target(stop);
-    let peer = LoadTarget { pid: ganesha.pid(), address, ..test_bed.load_target(stop) };
-    let peers =
-        Peers { servers: [("orthrus".to_owned(), own), (name.clone(), peer)], rounds, length: LENGTH };
+    let peer = test_bed.site().target(&name, ganesha.pid(), address, "/data");
+    let mut peers = Peers { servers: [test_bed.target("/data"), peer], rounds, length: LENGTH, stop };
     peers.row(
         output,
         &PeerRow {

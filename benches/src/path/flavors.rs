@@ -2,78 +2,59 @@
 
 use super::rows::{ExportStore, RowFigure, RowGroup};
 use super::{Arguments, LENGTH};
-use crate::load_target::{LoadTarget, rate_unit};
+use crate::load::{self, FILE_SIZE, rate_unit};
 use crate::output::{BenchFigure, BenchOutput};
-use crate::stopped;
-use anyhow::Context;
-use bench::measuring::{Sample, compare};
-use bench::{Endpoint, ExportMount, Flavor, Unit};
+use bench::measuring::{CaseRecord, Sample, Settings, compare};
+use bench::native::{NativeDriver, Target};
+use bench::{Flavor, Unit};
 use report::form::cpu_unit;
+use std::sync::atomic::AtomicBool;
 
-/// Measures groups with the files in `store`.
+/// Measures groups with the files in `store`; each round goes through all flavors.
 pub(super) fn measure(
     output: &mut BenchOutput,
-    load_target: &LoadTarget<'_>,
+    mut server: Target,
     store: ExportStore,
-    groups: &[&RowGroup],
-    arguments: &Arguments,
+    (groups, arguments): (&[&RowGroup], &Arguments),
+    stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
-    let mut mounts = Vec::new();
-    for flavor in arguments.flavors() {
-        let mount = load_target.mount(store.export(), flavor);
-        let mount = mount.with_context(|| format!("{} with {}", store.export(), flavor.name()))?;
-        mounts.push((flavor, mount));
-    }
-    for group in groups {
-        let measured = all_rounds(load_target, &mut mounts, group, arguments.rounds)?;
-        if stopped(load_target.stop) {
-            return Ok(());
+    let flavors = arguments.flavors();
+    let block = |group: &&RowGroup| {
+        let case = |flavor: &Flavor| load::case(group.name, flavor.name(), *flavor, group.load.clone());
+        flavors.iter().map(case).collect()
+    };
+    let blocks = groups.iter().map(block).collect();
+    let variants = flavors.iter().map(|flavor| flavor.name().to_owned()).collect();
+    let settings = Settings::new(arguments.rounds, LENGTH.as_secs_f64(), FILE_SIZE, variants);
+    let driver = NativeDriver::new(&mut server, "bench-path", stop);
+    load::measure(blocks, driver, settings, stop, |cases| {
+        let group = groups.iter().find(|group| cases.iter().any(|one| one.group == group.name));
+        if let Some(group) = group {
+            report(output, group, store, cases);
         }
-        report(output, group, store, &measured);
-    }
-    mounts.iter_mut().try_for_each(|(_, mount)| mount.finish())
+    })
 }
 
-/// Measures one group: each round goes through all flavors.
-fn all_rounds(
-    load_target: &LoadTarget<'_>,
-    mounts: &mut [(Flavor, ExportMount)],
-    group: &RowGroup,
-    rounds: u32,
-) -> anyhow::Result<Vec<(Flavor, Vec<Sample>)>> {
-    let mut measured: Vec<_> = mounts.iter().map(|(flavor, _)| (*flavor, Vec::new())).collect();
-    for round in 0..rounds {
-        for ((flavor, mount), (_, measured)) in mounts.iter_mut().zip(&mut measured) {
-            let one = load_target.repeat(mount, group.load, round, LENGTH);
-            measured.extend(one.with_context(|| format!("{} with {}", group.name, flavor.name()))?);
-        }
-    }
-    Ok(measured)
-}
-
-fn report(
-    output: &mut BenchOutput,
-    group: &RowGroup,
-    store: ExportStore,
-    measured: &[(Flavor, Vec<Sample>)],
-) {
+fn report(output: &mut BenchOutput, group: &RowGroup, store: ExportStore, cases: &[CaseRecord]) {
     println!("\n{}{}", group.name, store.suffix());
-    let Some((_, sys)) = measured.first() else { return };
-    for (flavor, own) in measured {
-        let row = |what: &str| format!("{} {}{}, {what}", group.name, flavor.name(), store.suffix());
-        let mut figures = raw(&row, group.load.unit(), own);
+    let counted = |one: &CaseRecord| one.counted().cloned().collect::<Vec<_>>();
+    let Some(sys) = cases.first().map(counted) else { return };
+    for one in cases {
+        let (flavor, own) = (one.flavor(), counted(one));
+        let row = |what: &str| format!("{} {flavor}{}, {what}", group.name, store.suffix());
+        let mut figures = raw(&row, one.unit, &own);
         if group.figure == RowFigure::Latency {
             figures.push(
                 BenchFigure::of("p50", row("p50"), "µs", own.iter().filter_map(Sample::p50_us)).brief(),
             );
         }
-        if *flavor != Flavor::Sys {
-            figures.extend(beside_sys(group, store, *flavor, own, sys));
+        if let Some(flavor) = flavor.parse().ok().filter(|flavor| *flavor != Flavor::Sys) {
+            figures.extend(beside_sys(group, store, flavor, &own, &sys));
         }
-        output.line(flavor.name(), figures);
+        output.line(flavor, figures);
     }
 }
 
@@ -103,7 +84,7 @@ fn beside_sys(
     own: &[Sample],
     sys: &[Sample],
 ) -> Vec<BenchFigure> {
-    let unit = group.load.unit();
+    let unit = load::unit(&group.load);
     let cpu = compare(own, sys, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
     let (label, ratio, found) = match group.figure {
         RowFigure::Rate => ("of sys", "ratio", compare(own, sys, |a, b| Some(a.rate(unit) / b.rate(unit)))),

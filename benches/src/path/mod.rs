@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     for store in [rows::ExportStore::Tmpfs, rows::ExportStore::Memory] {
         let groups = rows::GROUPS.iter().filter(|group| arguments.wants(&store.name(group)));
         let groups: Vec<_> = groups.collect();
-        flavors::measure(output, &test_bed.load_target(stop), store, &groups, arguments)?;
+        flavors::measure(output, test_bed.target(store.export()), store, (&groups, arguments), stop)?;
     }
     if !stopped(stop) && arguments.wants("bare") {
         bare::measure(output, &test_bed, arguments.rounds, stop)?;

@@ -1,8 +1,9 @@
 //! The rows of the benchmark, and their bounds.
 
-use crate::load_target::TargetLoad;
+use crate::load::{self, METADATA};
 use crate::output::Floor;
 use bench::Flavor;
+use bench::measuring::Load;
 
 /// Where the server keeps the files.
 #[derive(Clone, Copy, PartialEq)]
@@ -37,23 +38,21 @@ impl ExportStore {
 }
 
 /// Requests in flight of the sequential rows, and their size.
-const SEQUENTIAL_DEPTH: usize = 16;
-const SEQUENTIAL_SIZE: usize = 1 << 20;
+const SEQUENTIAL_DEPTH: u32 = 16;
+const SEQUENTIAL_SIZE: u64 = 1 << 20;
 
 /// Sequential reads of one client.
-pub(super) const SEQUENTIAL_READ: TargetLoad =
-    TargetLoad::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
+pub(super) const SEQUENTIAL_READ: Load = load::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
 
 /// Random reads of one client.
-pub(super) const RANDOM_READ: TargetLoad = TargetLoad::random(false, 64);
+pub(super) const RANDOM_READ: Load = load::random(false, 64);
 
 /// A group of rows: one load with each flavor.
-#[derive(Clone, Copy)]
 pub(super) struct RowGroup {
     /// Its name in each row.
     pub name: &'static str,
     /// The load of the row.
-    pub load: TargetLoad,
+    pub load: Load,
     /// The figure that is compared with `sys`.
     pub figure: RowFigure,
 }
@@ -70,22 +69,18 @@ pub(super) enum RowFigure {
 }
 
 /// All groups, in their order.
-pub(super) const GROUPS: [RowGroup; 7] = [
+pub(super) static GROUPS: [RowGroup; 7] = [
     RowGroup { name: "randread 4KiB qd64", load: RANDOM_READ, figure: RowFigure::Rate },
-    RowGroup { name: "randwrite 4KiB qd64", load: TargetLoad::random(true, 64), figure: RowFigure::Rate },
+    RowGroup { name: "randwrite 4KiB qd64", load: load::random(true, 64), figure: RowFigure::Rate },
     RowGroup { name: "seqread", load: SEQUENTIAL_READ, figure: RowFigure::ServerCpu },
     RowGroup {
         name: "seqwrite",
-        load: TargetLoad::sequential(true, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE),
+        load: load::sequential(true, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE),
         figure: RowFigure::ServerCpu,
     },
-    RowGroup { name: "metadata", load: TargetLoad::Metadata, figure: RowFigure::Rate },
-    RowGroup { name: "latency qd1 4KiB", load: TargetLoad::random(false, 1), figure: RowFigure::Latency },
-    RowGroup {
-        name: "write latency qd1 4KiB",
-        load: TargetLoad::random(true, 1),
-        figure: RowFigure::Latency,
-    },
+    RowGroup { name: "metadata", load: METADATA, figure: RowFigure::Rate },
+    RowGroup { name: "latency qd1 4KiB", load: load::random(false, 1), figure: RowFigure::Latency },
+    RowGroup { name: "write latency qd1 4KiB", load: load::random(true, 1), figure: RowFigure::Latency },
 ];
 
 impl RowGroup {
@@ -102,9 +97,9 @@ impl RowGroup {
     /// Returns the bound of the row.
     pub(super) fn floor(&self, flavor: Flavor) -> Option<Floor> {
         let privacy = flavor == Flavor::Krb5p;
-        match (self.figure, self.load) {
-            (RowFigure::Rate, TargetLoad::Metadata) => privacy.then_some(Floor::AtLeast(0.95)),
-            (RowFigure::Rate, TargetLoad::Transfer(_)) => match flavor {
+        match (self.figure, &self.load) {
+            (RowFigure::Rate, Load::Metadata { .. }) => privacy.then_some(Floor::AtLeast(0.95)),
+            (RowFigure::Rate, _) => match flavor {
                 Flavor::Sys => None,
                 Flavor::Krb5 => Some(Floor::AtLeast(0.97)),
                 Flavor::Krb5i => Some(Floor::AtLeast(0.93)),
