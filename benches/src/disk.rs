@@ -86,7 +86,7 @@ pub(crate) enum FileSystem {
     Ext4FastCommit,
     /// xfs as mkfs.xfs makes it.
     Xfs,
-    /// tmpfs.
+    /// A folder of the machine's tmpfs.
     Tmpfs,
 }
 

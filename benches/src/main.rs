@@ -74,8 +74,8 @@ enum Command {
     /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and
     /// off (about two minutes, a disk of its own as root).
     Names(Arguments),
-    /// Changes of names beside NFS-Ganesha's and a local program's: sys and krb5p, 1 to 64 in flight,
-    /// one and 64 directories, several file systems (about two minutes, as root).
+    /// Changes of names beside NFS-Ganesha's and a local program's: sys and krb5p, 1 to 64 in
+    /// flight, one and 64 directories, several file systems (about two minutes, as root).
     Metadata(metadata::Arguments),
     /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the
     /// tables of docs/results (about half an hour, Ganesha as root).

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// The server to compare with.
     #[arg(long, value_enum, default_value = "6.5")]
     ganesha: ganesha::Which,
-    /// The file system.
+    /// The file system on which the names lie.
     #[arg(long, value_enum, default_value = "ext4")]
     file_system: FileSystem,
     /// Keep the file system in the directory of temporary files instead of memory.
@@ -46,12 +46,12 @@ const LOADS: [(usize, usize, usize); 5] =
     [(1, 1, 1), (2, 4, 1), (2, 4, DIRECTORIES), (8, 8, 1), (8, 8, DIRECTORIES)];
 
 /// A server, or a local program.
-struct Side {
+struct ComparedSide {
     name: String,
-    kind: SideKind,
+    kind: ComparedKind,
 }
 
-enum SideKind {
+enum ComparedKind {
     Server { pid: u32, address: SocketAddr, export: &'static str },
     Local,
 }
@@ -59,7 +59,7 @@ enum SideKind {
 /// The changes of one round.
 #[derive(Clone, Copy)]
 struct Round {
-    /// Changes a second.
+    /// The number of changes a second.
     rate: f64,
     /// Processor time of the server for each change, in microseconds.
     cost: f64,
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     let mut sides = vec![
         side("orthrus, stable_names off", server.pid(), server.address(), "/loose"),
         side("orthrus, stable_names on", server.pid(), server.address(), "/stable"),
-        Side { name: "a local program that syncs each change".to_owned(), kind: SideKind::Local },
+        ComparedSide { name: "a local program that syncs each change".to_owned(), kind: ComparedKind::Local },
     ];
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let exportable = arguments.file_system != FileSystem::Tmpfs || package.exports_tmpfs();
@@ -119,8 +119,8 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     Ok(())
 }
 
-fn side(name: &str, pid: u32, address: SocketAddr, export: &'static str) -> Side {
-    Side { name: name.to_owned(), kind: SideKind::Server { pid, address, export } }
+fn side(name: &str, pid: u32, address: SocketAddr, export: &'static str) -> ComparedSide {
+    ComparedSide { name: name.to_owned(), kind: ComparedKind::Server { pid, address, export } }
 }
 
 fn introduce(arguments: &Arguments, package: &Package, exportable: bool, output: &mut BenchOutput) {
@@ -167,7 +167,7 @@ struct MetadataBed<'a> {
 
 impl MetadataBed<'_> {
     /// Measures all sides in turns; `None` after a signal.
-    fn measure(&self, sides: &[Side], stop: &AtomicBool) -> anyhow::Result<Option<Vec<Vec<Round>>>> {
+    fn measure(&self, sides: &[ComparedSide], stop: &AtomicBool) -> anyhow::Result<Option<Vec<Vec<Round>>>> {
         let mut crowds = sides.iter().map(|side| self.connect(side)).collect::<anyhow::Result<Vec<_>>>()?;
         let mut measured = vec![Vec::new(); sides.len()];
         for _ in 0..self.rounds {
@@ -182,16 +182,16 @@ impl MetadataBed<'_> {
         Ok(Some(measured))
     }
 
-    fn connect(&self, side: &Side) -> anyhow::Result<Option<Crowd>> {
-        let SideKind::Server { address, export, .. } = side.kind else { return Ok(None) };
+    fn connect(&self, side: &ComparedSide) -> anyhow::Result<Option<Crowd>> {
+        let ComparedKind::Server { address, export, .. } = side.kind else { return Ok(None) };
         let (clients, depth, directories) = self.load;
         let options = self.site.options(address, self.flavor);
         let paths: Vec<String> = (0..directories).map(|number| format!("{export}/{number}")).collect();
         Crowd::connect(&options, &paths, (clients, depth)).map(Some)
     }
 
-    fn round(&self, side: &Side, crowd: Option<&mut Crowd>) -> anyhow::Result<Round> {
-        let (SideKind::Server { pid, .. }, Some(crowd)) = (&side.kind, crowd) else {
+    fn round(&self, side: &ComparedSide, crowd: Option<&mut Crowd>) -> anyhow::Result<Round> {
+        let (ComparedKind::Server { pid, .. }, Some(crowd)) = (&side.kind, crowd) else {
             return Ok(Round { rate: change_locally(&self.disk.join("local"))?, cost: f64::NAN });
         };
         crowd.work(LEAD_IN)?;
@@ -229,7 +229,7 @@ fn rates(rounds: &[Round]) -> impl Iterator<Item = f64> {
 /// Prints the figures of a row: those of each side, and the ratios that have bounds.
 fn report(
     output: &mut BenchOutput,
-    sides: &[Side],
+    sides: &[ComparedSide],
     rounds: &[Vec<Round>],
     (flavor, (clients, depth, directories), sys_rate): (Flavor, (usize, usize, usize), Option<f64>),
 ) {

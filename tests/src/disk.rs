@@ -39,7 +39,7 @@ pub enum Journaling {
     Ext4,
     /// ext4 with its feature `fast_commit`.
     Ext4FastCommit,
-    /// xfs.
+    /// xfs as mkfs.xfs makes it.
     Xfs,
 }
 

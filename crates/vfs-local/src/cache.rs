@@ -54,8 +54,8 @@ struct CachePart {
     hand: usize,
 }
 
-/// At most `max` objects, each one descriptor or two; objects that were not used recently are evicted
-/// first.
+/// At most `max` objects, each one descriptor or two; objects that were not used recently are
+/// evicted first.
 #[derive(Debug)]
 pub(crate) struct ObjectCache {
     shards: [Mutex<CachePart>; SHARDS],
