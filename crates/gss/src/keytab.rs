@@ -12,6 +12,8 @@ pub struct KeytabEntry {
     pub realm: String,
     /// The components, such as `nfs` and `server.example.org`.
     pub components: Vec<String>,
+    /// The version number of the key.
+    pub kvno: u32,
     /// The encryption type of the key (RFC 3961 section 8).
     pub etype: u16,
 }
@@ -22,33 +24,54 @@ pub struct KeytabEntry {
 /// # Errors
 /// Errors of reading the file; `InvalidData` if it is not a keytab of this format.
 pub fn keytab_entries(path: &Path) -> std::io::Result<Vec<KeytabEntry>> {
+    select_keys(path, |_| true).map(|(entries, _)| entries)
+}
+
+/// Selects entries of a keytab. Returns them, and a keytab that has only them.
+///
+/// # Errors
+/// As for [`keytab_entries`].
+pub fn select_keys(
+    path: &Path,
+    keep: impl Fn(&KeytabEntry) -> bool,
+) -> std::io::Result<(Vec<KeytabEntry>, Vec<u8>)> {
     let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
     if std::fs::metadata(path)?.len() > KEYTAB_SIZE_MAX {
         return Err(wrong("too large for a keytab"));
     }
     let bytes = std::fs::read(path)?;
     let mut rest = bytes.strip_prefix(&[5, 2]).ok_or_else(|| wrong("no keytab of format 0x0502"))?;
-    let mut entries = Vec::new();
-    while let Some((size, after)) = rest.split_first_chunk::<4>() {
-        let size = i32::from_be_bytes(*size);
+    let (mut entries, mut kept) = (Vec::new(), vec![5, 2]);
+    while let Some((size_bytes, after)) = rest.split_first_chunk::<4>() {
+        let size = i32::from_be_bytes(*size_bytes);
         let length = size.unsigned_abs() as usize;
         let (entry, after) =
             after.split_at_checked(length).ok_or_else(|| wrong("the keytab ends within an entry"))?;
         if size > 0 {
-            entries.push(parse(entry).ok_or_else(|| wrong("an entry of the keytab is damaged"))?);
+            let parsed = parse(entry).ok_or_else(|| wrong("an entry of the keytab is damaged"))?;
+            if keep(&parsed) {
+                kept.extend_from_slice(size_bytes);
+                kept.extend_from_slice(entry);
+                entries.push(parsed);
+            }
         }
         rest = after;
     }
-    Ok(entries)
+    Ok((entries, kept))
 }
 
 fn parse(mut entry: &[u8]) -> Option<KeytabEntry> {
     let count = u16_of(&mut entry)?;
     let realm = text(&mut entry)?;
     let components = (0..count).map(|_| text(&mut entry)).collect::<Option<Vec<_>>>()?;
-    // Skip the name type, the timestamp and the low byte of the key version.
-    let mut rest = entry.get(9..)?;
-    Some(KeytabEntry { realm, components, etype: u16_of(&mut rest)? })
+    // Skip the name type and the timestamp.
+    let (kvno, mut rest) = entry.get(8..)?.split_first()?;
+    let etype = u16_of(&mut rest)?;
+    let length = usize::from(u16_of(&mut rest)?);
+    // Newer files repeat the version with all of its bits behind the key.
+    let long = rest.get(length..)?.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes));
+    let kvno = long.filter(|long| *long != 0).unwrap_or_else(|| u32::from(*kvno));
+    Some(KeytabEntry { realm, components, kvno, etype })
 }
 
 fn u16_of(bytes: &mut &[u8]) -> Option<u16> {
@@ -76,9 +99,17 @@ mod tests {
             Ok(realm) => realm,
             Err(error) => return println!("skipped: {error}"),
         };
-        let entries = keytab_entries(&realm.server_keytab());
+        let entries = keytab_entries(&realm.server_keytab()).unwrap();
+        let of_localhost = |entry: &KeytabEntry| entry.components == ["nfs", "localhost"];
+        let (selected, bytes) = select_keys(&realm.server_keytab(), of_localhost).unwrap();
+        let copy = folder.path().join("copy");
+        std::fs::write(&copy, bytes).unwrap();
+        let listed = realm.command("klist").args(["-k", "-e", "-t"]).arg(&copy).output().unwrap();
         realm::Realm::down(realm.dir()).unwrap();
-        let entries = entries.unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(listed.contains("nfs/localhost@") && !listed.contains("nfs/127.0.0.1@"), "{listed}");
+        assert!(selected.iter().all(|entry| of_localhost(entry) && (1..=2).contains(&entry.kvno)), "{selected:?}");
+        assert!(selected.len() < entries.len() && keytab_entries(&copy).unwrap() == selected);
         let localhost = ["nfs".to_owned(), "localhost".to_owned()];
         assert!(
             entries.iter().all(|entry| entry.realm == "ORTHRUS.TEST" && (17..=20).contains(&entry.etype))

@@ -22,4 +22,4 @@ pub use configuration::{ConfigurationError, use_configuration};
 pub use error::{GssError, Status};
 pub use established::Established;
 pub use initiator::{Credential, Initiator, Step};
-pub use keytab::{KeytabEntry, keytab_entries};
+pub use keytab::{KeytabEntry, keytab_entries, select_keys};

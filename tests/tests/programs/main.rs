@@ -15,6 +15,7 @@ mod fuse;
 mod hanging;
 mod hostile;
 mod identities;
+mod keytabs;
 mod lanl;
 mod lanl_ssh;
 mod large;

@@ -39,12 +39,14 @@ pub(crate) struct Settings {
     pub domain: String,
     /// The service keys; without them only `sys` can be served.
     pub keytab: Option<PathBuf>,
+    /// The services whose keys of the keytab are accepted; `*` for all.
+    pub keytab_services: Vec<String>,
     /// Realms whose principals are local users; empty: the realms of the keytab.
     pub realms: Vec<String>,
     /// Principals, written in full, that act as a local user of another name: the only way to
     /// become uid 0.
     pub principals: HashMap<String, String>,
-    /// How accounts are looked up.
+    /// The lookup of accounts.
     pub identity: IdentitySettings,
     /// Where the server keeps its secret and its client records; `None`: the default place.
     pub state_dir: Option<PathBuf>,
@@ -86,6 +88,7 @@ impl Default for Settings {
             shards: 0,
             domain: String::new(),
             keytab: None,
+            keytab_services: vec!["nfs".to_owned()],
             realms: Vec::new(),
             principals: HashMap::new(),
             identity: IdentitySettings::default(),
@@ -104,7 +107,7 @@ impl Default for Settings {
     }
 }
 
-/// How accounts are looked up.
+/// The lookup of accounts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct IdentitySettings {

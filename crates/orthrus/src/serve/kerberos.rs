@@ -2,9 +2,17 @@
 
 use crate::config::Settings;
 use anyhow::{Context, bail};
+use gss::{GssError, KeytabEntry};
+use rustix::fs::MemfdFlags;
 use server::rpcsec::{AcceptError, Accepted, ContextAcceptor};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Where a machine keeps its keys.
 const SYSTEM_KEYTAB: &str = "/etc/krb5.keytab";
@@ -12,11 +20,109 @@ const SYSTEM_KEYTAB: &str = "/etc/krb5.keytab";
 /// Encryption types that contexts may have (RFC 3962, RFC 8009).
 const ETYPES: std::ops::RangeInclusive<u16> = 17..=20;
 
-/// The contents of the keytab.
+/// The interval at which the keytab is checked for changes, while contexts are created.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The accepted keys of the keytab. The file is read again when it changes; if it is of no use
+/// then, the previous keys stay.
 pub(super) struct Keys {
-    acceptor: gss::Acceptor,
+    keytab: Keytab,
     /// Realms of the service principals.
     pub realms: Vec<String>,
+    state: Mutex<KeysState>,
+}
+
+/// A keytab, and the services whose keys are accepted.
+struct Keytab {
+    path: PathBuf,
+    services: Vec<String>,
+}
+
+struct KeysState {
+    current: Arc<LoadedKeys>,
+    /// The state of the file when it was read last, with or without success.
+    stamp: FileStamp,
+    checked: Instant,
+}
+
+/// Keys in memory, in the form of a file that MIT's library can read.
+struct LoadedKeys {
+    acceptor: gss::Acceptor,
+    realms: Vec<String>,
+    copy: File,
+}
+
+/// Inode, size and times of a file: different after any change.
+type FileStamp = Option<(u64, u64, i64, i64, i64, i64)>;
+
+impl Keytab {
+    /// Returns the configured keytab, or the machine's if it can be read; `None` where there is
+    /// neither.
+    fn configured(settings: &Settings) -> Option<Self> {
+        let path = match &settings.keytab {
+            Some(path) => path.clone(),
+            None if File::open(SYSTEM_KEYTAB).is_ok() => PathBuf::from(SYSTEM_KEYTAB),
+            None => return None,
+        };
+        Some(Self { path, services: settings.keytab_services.clone() })
+    }
+
+    /// Returns whether contexts may be accepted with a key.
+    fn accepts(&self, entry: &KeytabEntry) -> bool {
+        let [service, _] = entry.components.as_slice() else { return false };
+        ETYPES.contains(&entry.etype) && self.services.iter().any(|own| own == "*" || own == service)
+    }
+
+    fn named(&self) -> String {
+        format!("keytab {}", self.path.display())
+    }
+
+    fn stamp(&self) -> FileStamp {
+        let file = std::fs::metadata(&self.path).ok()?;
+        Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()))
+    }
+
+    /// Selects the accepted keys. Returns their entries, and a keytab with them alone.
+    fn select(&self) -> anyhow::Result<(Vec<KeytabEntry>, Vec<u8>)> {
+        let (entries, bytes) =
+            gss::select_keys(&self.path, |entry| self.accepts(entry)).with_context(|| self.named())?;
+        if entries.is_empty() {
+            let services = self.services.join("/, ");
+            bail!(
+                "{} has no key of the services {services}/ and of an AES type; add one with kadmin: ktadd -k {} \
+                 nfs/HOST, or name other services with keytab_services",
+                self.named(),
+                self.path.display()
+            );
+        }
+        Ok((entries, bytes))
+    }
+
+    fn load(&self) -> anyhow::Result<LoadedKeys> {
+        let (entries, bytes) = self.select()?;
+        for entry in &entries {
+            let KeytabEntry { realm, kvno, etype, .. } = entry;
+            tracing::debug!("key of {}@{realm}, version {kvno}, etype {etype}", entry.components.join("/"));
+        }
+        if std::fs::metadata(&self.path).is_ok_and(|file| file.mode() & 0o007 != 0) {
+            tracing::warn!("{} can be read by all users of this machine: chmod 600", self.named());
+        }
+        let copy = rustix::fs::memfd_create("keytab", MemfdFlags::CLOEXEC).context("memory for the keys")?;
+        let mut copy = File::from(copy);
+        copy.write_all(&bytes).context("memory for the keys")?;
+        let acceptor = gss::Acceptor::from_keytab(Path::new(&path_of(&copy))).with_context(|| self.named())?;
+        Ok(LoadedKeys { acceptor, realms: realms_of(&entries), copy })
+    }
+}
+
+/// Returns the path by which this process can open a file of its own.
+fn path_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn realms_of(entries: &[KeytabEntry]) -> Vec<String> {
+    let realms: BTreeSet<String> = entries.iter().map(|entry| entry.realm.clone()).collect();
+    realms.into_iter().collect()
 }
 
 impl Keys {
@@ -26,34 +132,37 @@ impl Keys {
     /// # Errors
     /// When a keytab was named that is of no use.
     pub(super) fn open(settings: &Settings) -> anyhow::Result<Option<Self>> {
-        let path = match &settings.keytab {
-            Some(path) => path.clone(),
-            None if std::fs::File::open(SYSTEM_KEYTAB).is_ok() => PathBuf::from(SYSTEM_KEYTAB),
-            None => return Ok(None),
-        };
-        Self::from_keytab(&path).map(Some)
+        let Some(keytab) = Keytab::configured(settings) else { return Ok(None) };
+        let stamp = keytab.stamp();
+        let current = Arc::new(keytab.load()?);
+        let realms = current.realms.clone();
+        let state = Mutex::new(KeysState { current, stamp, checked: Instant::now() });
+        Ok(Some(Self { keytab, realms, state }))
     }
 
-    fn from_keytab(path: &Path) -> anyhow::Result<Self> {
-        let named = || format!("keytab {}", path.display());
-        let entries = gss::keytab_entries(path).with_context(named)?;
-        let services: Vec<_> = entries
-            .iter()
-            .filter(|entry| entry.components.len() == 2 && ETYPES.contains(&entry.etype))
-            .collect();
-        if services.is_empty() {
-            bail!(
-                "{} has no service key (such as nfs/HOST) of an AES type; add one with kadmin: ktadd -k {} nfs/HOST",
-                named(),
-                path.display()
-            );
+    fn state(&self) -> MutexGuard<'_, KeysState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the keys, read again if the file has changed. Checks that once in `interval`.
+    fn current(&self, interval: Duration) -> Arc<LoadedKeys> {
+        let mut state = self.state();
+        if state.checked.elapsed() < interval {
+            return state.current.clone();
         }
-        let realms: BTreeSet<String> = services.iter().map(|entry| entry.realm.clone()).collect();
-        for entry in &services {
-            tracing::debug!("key of {}@{}, etype {}", entry.components.join("/"), entry.realm, entry.etype);
+        state.checked = Instant::now();
+        let stamp = self.keytab.stamp();
+        if stamp != state.stamp {
+            state.stamp = stamp;
+            match self.keytab.load() {
+                Ok(loaded) => {
+                    tracing::info!("{} has changed: its keys are in use", self.keytab.named());
+                    state.current = Arc::new(loaded);
+                }
+                Err(error) => tracing::error!("the previous keys stay in use: {error:#}"),
+            }
         }
-        let acceptor = gss::Acceptor::from_keytab(path).with_context(named)?;
-        Ok(Self { acceptor, realms: realms.into_iter().collect() })
+        state.current.clone()
     }
 }
 
@@ -62,9 +171,19 @@ impl ContextAcceptor for Keys {
         // The thread may still have the identity of the last caller, which must not read the
         // keytab.
         vfs_local::become_server();
-        let established = self.acceptor.accept(token).map_err(|error| {
+        let keys = self.current(CHECK_INTERVAL);
+        let established = keys.acceptor.accept(token).or_else(|error| {
+            // A key may have been added this moment.
+            let renewed = self.current(Duration::ZERO);
+            match error {
+                GssError::WrongKey(_) if !Arc::ptr_eq(&keys, &renewed) => renewed.acceptor.accept(token),
+                error => Err(error),
+            }
+        });
+        let established = established.map_err(|error| {
             let status = error.status();
-            AcceptError { major: status.major, minor: status.minor, message: error.to_string() }
+            let message = error.to_string().replace(&path_of(&keys.copy), &self.keytab.path.to_string_lossy());
+            AcceptError { major: status.major, minor: status.minor, message }
         })?;
         Ok(Accepted {
             token: established.token,
