@@ -1,7 +1,7 @@
 //! Identities of a running server: refreshed in live contexts, never silently wrong.
 
 use client::{Filesystem, Flavor, Options, Security, SysCredential};
-use e2e::{Serve, Server, World, account, in_world, is_root, status};
+use e2e::{Serve, Server, World, account, in_world, is_root, orthrus, run, status};
 use nfs4::Nfsstat4::*;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
@@ -218,5 +218,45 @@ fn an_auth_sys_caller_has_all_groups_of_its_account_and_no_others() {
             .expect_err("its groups are unknown");
         assert_eq!(error.status(), Some(NFS4ERR_DELAY), "{error}");
         server.wait_for_log("its groups are unknown");
+    });
+}
+
+#[test]
+fn the_identity_of_a_principal_is_explained_step_by_step() {
+    in_world(|world| {
+        let config = world.path("orthrus.toml");
+        let text = format!(
+            "keytab = {:?}\n[[identity.source]]\nkind = \"static\"\nusers.alice = {{ uid = 5, gid = 6, groups = [7, 0] }}\n\
+             [[identity.source]]\nkind = \"nss\"\nrealms = [\"ELSEWHERE\"]\n\
+             [[export]]\nmemory = 1048576\npseudo = \"/own\"\n\
+             [[export]]\nmemory = 1048576\npseudo = \"/all\"\nsquash = \"all\"\nanon_uid = 99\n",
+            world.realm.server_keytab()
+        );
+        fs::write(&config, text).expect("the folder is ours");
+        let id = |principal: &str, json: &[&str]| {
+            let mut command = orthrus(["id", principal, "--config"]);
+            run(command.arg(&config).args(json))
+        };
+        let realm = world.realm.name();
+        let alice = id(&format!("alice@{realm}"), &[]);
+        assert!(alice.status.success(), "{alice:?}");
+        let expected = format!(
+            "realm    {realm} is in `realms`\nrule     DEFAULT gives user \"alice\"\nsource   1 static\n\
+             query    user alice\nanswer   uid 5, gid 6, 2 groups\nexport   /own: uid 5, gid 6, 2 groups\n\
+             export   /all: uid 99, gid 65534, 0 groups\n"
+        );
+        assert_eq!(alice.stdout, expected);
+        let json = id(&format!("alice@{realm}"), &["--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("it is JSON");
+        assert_eq!(json["identity"]["uid"], 5);
+        assert_eq!(json["exports"]["/own"]["groups"], serde_json::json!([7, 65534]), "group 0 is squashed");
+        assert_eq!(json["exports"]["/all"]["uid"], 99);
+        assert_eq!(json["steps"][4]["kind"], "answer");
+        let bob = id(&format!("bob@{realm}"), &["--json"]);
+        assert_eq!(bob.status.code(), Some(1));
+        let json: serde_json::Value = serde_json::from_str(&bob.stdout).expect("it is JSON");
+        assert_eq!((&json["identity"], &json["exports"]["/own"]["uid"]), (&serde_json::Value::Null, &65534.into()));
+        assert!(json["reason"].as_str().is_some_and(|why| why.contains("no account \"bob\"")), "{json}");
+        assert!(id("eve@ELSEWHERE", &[]).stderr.contains("no local users"));
     });
 }

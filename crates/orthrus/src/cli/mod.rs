@@ -1,6 +1,7 @@
 //! The command line: commands and their dispatch.
 
 mod bench;
+mod id;
 mod lab;
 mod left_out;
 mod own_realm;
@@ -29,6 +30,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Id(id::Arguments),
     #[command(subcommand)]
     Realm(realm::Command),
     #[command(subcommand)]
@@ -48,6 +50,7 @@ impl Arguments {
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),
+            Command::Id(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Lab(command) => command.run(),

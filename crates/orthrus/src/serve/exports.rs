@@ -90,6 +90,19 @@ impl Backends {
     }
 }
 
+/// Returns the caller that an export's file system sees for a caller, without opening the export.
+///
+/// # Errors
+/// The pseudo path is of no use.
+pub(super) fn seen_by(settings: &ExportSettings, caller: Option<&Caller>) -> anyhow::Result<Caller> {
+    let limits = MemoryLimits { bytes_max: 1 << 20, ..MemoryLimits::default() };
+    let mut export = Export::new(&settings.pseudo, Arc::new(MemoryBackend::new(limits, [0; 16])?))?;
+    export.squash = settings.squash;
+    export.anon_uid = settings.anon_uid;
+    export.anon_gid = settings.anon_gid;
+    Ok(export.squash(caller))
+}
+
 fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(0), nanoseconds: since.subsec_nanos() }

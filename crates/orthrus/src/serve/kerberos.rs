@@ -125,6 +125,17 @@ fn realms_of(entries: &[KeytabEntry]) -> Vec<String> {
     realms.into_iter().collect()
 }
 
+/// Returns the realms of the accepted keys, for the mapping of principals; none without a keytab.
+///
+/// # Errors
+/// When a keytab was named that is of no use.
+pub(super) fn realms(settings: &Settings) -> anyhow::Result<Vec<String>> {
+    match Keytab::configured(settings) {
+        Some(keytab) => Ok(realms_of(&keytab.select()?.0)),
+        None => Ok(Vec::new()),
+    }
+}
+
 impl Keys {
     /// Opens the configured keytab, or the machine's if it can be read; `None` where there is
     /// neither.

@@ -15,7 +15,7 @@ use crate::config::{self, IdentitySettings, Settings};
 use crate::logging;
 use anyhow::Context;
 use exports::Backends;
-use identity::{Mapper, Rules};
+use identity::{Explanation, Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
 use records::Records;
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
-use vfs::{ExportTable, Exports, SecFlavor};
+use vfs::{Caller, ExportTable, Exports, SecFlavor};
 
 /// The part of the process's descriptors that the objects of all exports, or connections, may take.
 const DESCRIPTORS_PART: usize = 4;
@@ -196,8 +196,7 @@ fn start(
         Some(keys) if settings.realms.is_empty() => keys.realms.clone(),
         _ => settings.realms.clone(),
     };
-    let sources = accounts::sources(settings)?;
-    let identity = Arc::new(Mapper::with_sources(rules(settings, &realms), sources));
+    let identity = Arc::new(mapper(settings, &realms)?);
     let (store, boot) = Store::open(&state_dir(settings)?)?;
 
     let began = Instant::now();
@@ -233,6 +232,30 @@ fn start(
     service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
     housekeeping::start(service.clone(), exports, running.stats().clone(), vfs_local::release_memory)?;
     Ok((service, running, identity))
+}
+
+/// Explains the account of a principal, and the caller that each export sees.
+///
+/// # Errors
+/// The fault in the keytab or in a source of accounts.
+pub(crate) fn explain(settings: &Settings, principal: &str) -> anyhow::Result<(Explanation, Vec<Caller>)> {
+    let realms = match settings.realms.as_slice() {
+        [] => kerberos::realms(settings)?,
+        realms => realms.to_vec(),
+    };
+    let explanation = mapper(settings, &realms)?.explain(principal);
+    let account = explanation.account.as_ref().ok().and_then(|account| account.as_ref().ok());
+    let caller =
+        account.map(|account| Caller { uid: account.uid, gid: account.gid, groups: account.groups.clone() });
+    let mut callers = Vec::new();
+    for export in &settings.exports {
+        callers.push(exports::seen_by(export, caller.as_ref())?);
+    }
+    Ok((explanation, callers))
+}
+
+fn mapper(settings: &Settings, realms: &[String]) -> anyhow::Result<Mapper> {
+    Ok(Mapper::with_sources(rules(settings, realms), accounts::sources(settings)?))
 }
 
 fn rules(settings: &Settings, realms: &[String]) -> Rules {
