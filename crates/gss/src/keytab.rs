@@ -108,7 +108,10 @@ mod tests {
         realm::Realm::down(realm.dir()).unwrap();
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(listed.contains("nfs/localhost@") && !listed.contains("nfs/127.0.0.1@"), "{listed}");
-        assert!(selected.iter().all(|entry| of_localhost(entry) && (1..=2).contains(&entry.kvno)), "{selected:?}");
+        assert!(
+            selected.iter().all(|entry| of_localhost(entry) && (1..=2).contains(&entry.kvno)),
+            "{selected:?}"
+        );
         assert!(selected.len() < entries.len() && keytab_entries(&copy).unwrap() == selected);
         let localhost = ["nfs".to_owned(), "localhost".to_owned()];
         assert!(

@@ -13,13 +13,13 @@ pub(crate) struct Cache<K, V> {
 }
 
 struct CacheState<K, V> {
-    entries: HashMap<K, Entry<V>>,
+    entries: HashMap<K, CacheEntry<V>>,
     /// Keys in order of insertion. A key occurs exactly once while it has an entry.
     order: VecDeque<K>,
 }
 
 /// A value with its two ages.
-struct Entry<V> {
+struct CacheEntry<V> {
     value: V,
     /// The end of the time in which the value needs no lookup.
     fresh: Duration,
@@ -59,7 +59,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
         let mut inner = self.lock();
         let kept = kept.max(fresh);
-        if inner.entries.insert(key.clone(), Entry { value, fresh, kept }).is_none() {
+        if inner.entries.insert(key.clone(), CacheEntry { value, fresh, kept }).is_none() {
             inner.order.push_back(key);
         }
         if inner.entries.len() > self.max

@@ -3,16 +3,16 @@
 use crate::{Identity, IdentitySource, NoAccount, SourceError};
 
 /// A source of accounts with its name and its realms.
-pub struct Source {
+pub struct AccountSource {
     /// The name in logs and explanations.
     pub name: String,
     /// The realms whose principals it knows; empty for all.
     pub realms: Vec<String>,
-    /// The accounts.
+    /// The accounts that it looks up.
     pub accounts: Box<dyn IdentitySource>,
 }
 
-impl Source {
+impl AccountSource {
     fn serves(&self, realm: Option<&str>) -> bool {
         self.realms.is_empty() || realm.is_none_or(|realm| self.realms.iter().any(|own| own == realm))
     }
@@ -20,10 +20,10 @@ impl Source {
 
 /// One step of a lookup, for administrators.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct LookupStep {
     /// The kind of the step: `realm`, `rule`, `source`, `query` or `answer`.
     pub kind: &'static str,
-    /// Its result.
+    /// The result of the step.
     pub text: String,
 }
 
@@ -31,7 +31,7 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The steps in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<LookupStep>,
     /// Whether the principal belongs to a machine.
     pub machine: bool,
     /// The account, or the reason why there is none.
@@ -40,7 +40,7 @@ pub struct Explanation {
 
 /// The sources in order. The first that has an account counts. If one fails, the lookup fails: a
 /// later source could give another account.
-pub(crate) struct Chain(pub(crate) Vec<Source>);
+pub(crate) struct Chain(pub(crate) Vec<AccountSource>);
 
 impl Chain {
     fn first<T>(
@@ -101,10 +101,10 @@ impl Chain {
         realm: Option<&str>,
         principal: &str,
         user: &str,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LookupStep>,
     ) -> Result<Option<Identity>, SourceError> {
         for source in &self.0 {
-            let mut step = |kind, text: String| steps.push(Step { kind, text });
+            let mut step = |kind, text: String| steps.push(LookupStep { kind, text });
             if !source.serves(realm) {
                 step("source", format!("{}: not for this realm", source.name));
                 continue;

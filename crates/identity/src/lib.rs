@@ -25,7 +25,7 @@ mod rules;
 mod source;
 
 pub use auth_to_local::LocalRule;
-pub use chain::{Explanation, Source, Step};
+pub use chain::{AccountSource, Explanation, LookupStep};
 pub use lookups::Wait;
 pub use mapper::{LookupCounts, Mapped, Mapper, PrincipalError};
 pub use no_account::NoAccount;

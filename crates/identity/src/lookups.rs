@@ -74,7 +74,7 @@ pub(crate) enum Asked {
 }
 
 /// Looks up a key without a time limit.
-type Directory = Box<dyn Fn(&LookupKey) -> LookupAnswer + Send + Sync>;
+type LookUp = Box<dyn Fn(&LookupKey) -> LookupAnswer + Send + Sync>;
 
 /// Receives an answer and the time at which it arrived.
 type Sink = Box<dyn Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync>;
@@ -83,7 +83,7 @@ type Sink = Box<dyn Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync>;
 pub(crate) struct Lookups(Arc<SharedLookups>);
 
 struct SharedLookups {
-    directory: Directory,
+    directory: LookUp,
     sink: Sink,
     threads_max: usize,
     /// Time after which a lookup counts as late.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::cache::Cache;
-use crate::chain::{Chain, Explanation, Source, Step};
+use crate::chain::{AccountSource, Chain, Explanation, LookupStep};
 use crate::lookups::{
     Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
 };
@@ -57,8 +57,8 @@ struct Counters {
 /// Maps principals and owners by the site's rules. Threads share it, and no lock is held during a
 /// lookup.
 pub struct Mapper {
-    directory: Arc<Directory>,
-    names: Arc<Names>,
+    directory: Arc<Directories>,
+    names: Arc<NameCaches>,
     owner_lookups: Lookups,
     principal_lookups: Lookups,
     /// The number of reloads.
@@ -66,7 +66,7 @@ pub struct Mapper {
 }
 
 /// The rules and the sources behind them.
-struct Directory {
+struct Directories {
     rules: Rules,
     source: Chain,
 }
@@ -81,7 +81,7 @@ struct LocalUser {
     rule: String,
 }
 
-impl Directory {
+impl Directories {
     /// Returns the local user of a principal by the rules alone.
     fn local_user(&self, text: &str) -> Result<LocalUser, NoAccount> {
         let principal = Principal::parse(text).ok_or(NoAccount::Malformed)?;
@@ -120,7 +120,7 @@ impl Directory {
         Ok(local.checked(found))
     }
 
-    /// Looks up the account of a principal as [`Directory::account`] does, and records each step.
+    /// Looks up the account of a principal as [`Directories::account`] does, and records each step.
     fn explain(&self, text: &str) -> Explanation {
         let principal = Principal::parse(text);
         let machine = principal.as_ref().is_some_and(Principal::is_machine);
@@ -128,16 +128,16 @@ impl Directory {
         if let Some(realm) = principal.and_then(|principal| principal.realm) {
             let accepted = self.rules.realms.contains(&realm);
             let said = if accepted { "is in `realms`" } else { "is not in `realms`" };
-            steps.push(Step { kind: "realm", text: format!("{realm} {said}") });
+            steps.push(LookupStep { kind: "realm", text: format!("{realm} {said}") });
         }
         let local = match self.local_user(text) {
             Ok(local) => local,
             Err(why) => {
-                steps.push(Step { kind: "rule", text: why.to_string() });
+                steps.push(LookupStep { kind: "rule", text: why.to_string() });
                 return Explanation { steps, machine, account: Ok(Err(why)) };
             }
         };
-        steps.push(Step { kind: "rule", text: format!("{} gives user {:?}", local.rule, local.name) });
+        steps.push(LookupStep { kind: "rule", text: format!("{} gives user {:?}", local.rule, local.name) });
         let found = self.source.explain(local.realm.as_deref(), text, &local.name, &mut steps);
         Explanation { steps, machine, account: found.map(|found| local.checked(found)) }
     }
@@ -170,7 +170,7 @@ impl LocalUser {
 }
 
 /// The caches of accounts and names.
-struct Names {
+struct NameCaches {
     principals: Cache<String, Result<Identity, NoAccount>>,
     accounts: Cache<u32, Result<Identity, NoAccount>>,
     uids: Cache<String, Option<u32>>,
@@ -183,7 +183,7 @@ struct Names {
     counters: Counters,
 }
 
-impl Names {
+impl NameCaches {
     fn new(rules: &Rules) -> Self {
         let max = rules.cache_max;
         Self {
@@ -315,14 +315,17 @@ impl Mapper {
     /// Creates a mapper with empty caches.
     pub fn new(rules: Rules, source: impl IdentitySource + 'static) -> Self {
         let accounts = Box::new(source);
-        Self::with_sources(rules, vec![Source { name: "accounts".to_owned(), realms: Vec::new(), accounts }])
+        Self::with_sources(
+            rules,
+            vec![AccountSource { name: "accounts".to_owned(), realms: Vec::new(), accounts }],
+        )
     }
 
     /// Creates a mapper with empty caches and these sources, in order.
-    pub fn with_sources(rules: Rules, sources: Vec<Source>) -> Self {
-        let names = Arc::new(Names::new(&rules));
+    pub fn with_sources(rules: Rules, sources: Vec<AccountSource>) -> Self {
+        let names = Arc::new(NameCaches::new(&rules));
         let wait_max = rules.lookup_wait_max;
-        let directory = Arc::new(Directory { rules, source: Chain(sources) });
+        let directory = Arc::new(Directories { rules, source: Chain(sources) });
         let lookups = |threads_max| {
             let (asked, learning) = (directory.clone(), names.clone());
             let look_up = move |key: &LookupKey| asked.look_up(key);
@@ -429,8 +432,8 @@ impl Mapper {
         Some(account.map(Result::ok))
     }
 
-    /// Looks up an account that is not cached. If that fails or is late, the previous account stands
-    /// in.
+    /// Looks up an account that is not cached. If that fails or is late, the previous account
+    /// stands in.
     fn look_up<K, Q>(
         &self,
         lookup: LookupKey,

@@ -14,9 +14,9 @@ use crate::{Identity, IdentitySource, SourceError};
 /// libnss-ldapd, for one, reports a directory that does not answer as ENOENT.
 ///
 /// glibc hides a failure in three cases. If another service follows the one that failed, as in
-/// `ldap files`, the answer of the last one counts, unless `[UNAVAIL=return TRYAGAIN=return]` stands
-/// between them. A module may set no error number. And a module may itself report "not found" when
-/// it is unavailable.
+/// `ldap files`, the answer of the last one counts, unless `[UNAVAIL=return TRYAGAIN=return]`
+/// stands between them. A module may set no error number. And a module may itself report "not
+/// found" when it is unavailable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NssSource;
 

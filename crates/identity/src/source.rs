@@ -23,8 +23,8 @@ pub trait IdentitySource: Send + Sync {
     }
     /// Returns the account of a user with all of its groups, `None` if there is none.
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError>;
-    /// Returns the account of a principal with all of its groups, `None` if there is none. `user` is
-    /// its name by the rules.
+    /// Returns the account of a principal with all of its groups, `None` if there is none. `user`
+    /// is its name by the rules.
     fn of_principal(&self, _principal: &str, user: &str) -> Result<Option<Identity>, SourceError> {
         self.identity(user)
     }

@@ -3,22 +3,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use orthrus_identity::{
-    Identity, IdentitySource, Mapper, NoAccount, PrincipalError, Rules, Source, SourceError, StaticSource,
+    AccountSource, Identity, IdentitySource, Mapper, NoAccount, PrincipalError, Rules, SourceError,
+    StaticSource,
 };
 use std::time::Duration;
 
 const T0: Duration = Duration::ZERO;
 
 /// A source that is down.
-struct Down;
+struct DownSource;
 
-impl Down {
+impl DownSource {
     fn fails<T>() -> Result<T, SourceError> {
         Err(SourceError { what: "it".to_owned(), why: "the directory is down".to_owned() })
     }
 }
 
-impl IdentitySource for Down {
+impl IdentitySource for DownSource {
     fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
         Self::fails()
     }
@@ -36,9 +37,9 @@ impl IdentitySource for Down {
     }
 }
 
-fn source(name: &str, realms: &[&str], accounts: impl IdentitySource + 'static) -> Source {
+fn source(name: &str, realms: &[&str], accounts: impl IdentitySource + 'static) -> AccountSource {
     let realms = realms.iter().map(|realm| (*realm).to_owned()).collect();
-    Source { name: name.to_owned(), realms, accounts: Box::new(accounts) }
+    AccountSource { name: name.to_owned(), realms, accounts: Box::new(accounts) }
 }
 
 fn table(users: &[(&str, u32)]) -> StaticSource {
@@ -76,7 +77,7 @@ fn the_first_source_that_serves_the_realm_and_has_the_account_counts() {
 fn a_source_that_fails_is_not_skipped() {
     let sources = vec![
         source("table", &[], table(&[("alice", 1)])),
-        source("down", &["A"], Down),
+        source("down", &["A"], DownSource),
         source("last", &[], table(&[("bob", 4)])),
     ];
     let mapper = Mapper::with_sources(rules(&["DEFAULT"]), sources);
@@ -107,7 +108,7 @@ fn an_explanation_has_each_step() {
         source("b", &["B"], table(&[("alice", 9)])),
         source("a", &["A"], table(&[])),
         source("table", &[], table(&[("alice", 1)])),
-        source("down", &[], Down),
+        source("down", &[], DownSource),
     ];
     let mut rules = rules(&["DEFAULT"]);
     rules.principals.insert("boss@X".into(), "alice".into());

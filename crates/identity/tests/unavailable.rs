@@ -1,5 +1,5 @@
-//! The system's name service while a module of it is unavailable: glibc runs for real, with a module
-//! that this test compiles.
+//! The system's name service while a module of it is unavailable: glibc runs for real, with a
+//! module that this test compiles.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

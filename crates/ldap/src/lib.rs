@@ -1,9 +1,9 @@
 //! Accounts of an LDAP directory: RFC 2307, RFC 2307bis and Active Directory.
 //!
 //! [`LdapSource`] looks up users and groups of several servers that hold the same directory. If one
-//! does not answer in time, the next one is tried. Lookups block; `identity` runs them on threads of
-//! its own. A directory that does not answer, or not completely, is an error and never the absence
-//! of an account.
+//! does not answer in time, the next one is tried. Lookups block; `identity` runs them on threads
+//! of its own. A directory that does not answer, or not completely, is an error and never the
+//! absence of an account.
 
 mod schema;
 mod servers;
@@ -14,7 +14,7 @@ pub use schema::{Members, Schema};
 use identity::{Identity, IdentitySource, SourceError};
 use ldap3::adapters::{Adapter, EntriesOnly, PagedResults};
 use ldap3::{LdapError, Scope, SearchEntry, ldap_escape};
-use servers::{Connection, Servers};
+use servers::{LdapConnection, Servers};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct LdapSettings {
     pub user_base: String,
     /// The entry below which groups are.
     pub group_base: String,
-    /// Classes and attributes.
+    /// The names of classes and attributes.
     pub schema: Schema,
     /// Time after which the next server is tried.
     pub timeout: Duration,
@@ -51,11 +51,11 @@ pub struct LdapSettings {
 /// The authentication of this server at the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
-    /// None.
+    /// The server does not authenticate.
     Anonymous,
     /// A name and the file with its password, which is read for each connection.
     Simple {
-        /// The distinguished name.
+        /// The distinguished name of this server.
         dn: String,
         /// The file, which only its owner may read. A newline at its end does not count.
         secret: PathBuf,
@@ -82,7 +82,7 @@ pub enum LdapConfigError {
     /// A file cannot be read.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
@@ -93,9 +93,9 @@ pub enum LdapConfigError {
     /// A certificate or a key is of no use.
     #[error("{path}: {why}")]
     Certificate {
-        /// The file.
+        /// The file that is of no use.
         path: PathBuf,
-        /// The reason.
+        /// The reason of the library.
         why: String,
     },
 }
@@ -224,16 +224,16 @@ pub(crate) enum Unusable {
     /// An attribute is no number of a user or a group.
     #[error("{attribute} is {value:?}, which is no number of an account")]
     Number {
-        /// The attribute.
+        /// The name of the attribute.
         attribute: String,
-        /// Its value.
+        /// The value that is no number.
         value: String,
     },
 }
 
 /// Returns all entries below `base` that a filter finds, page by page.
 fn search(
-    connection: &mut Connection,
+    connection: &mut LdapConnection,
     base: &str,
     filter: &str,
     attributes: &[&str],

@@ -17,39 +17,39 @@ const RETRY_TIME: Duration = Duration::from_secs(30);
 
 /// The servers of a directory.
 pub(crate) struct Servers {
-    servers: Vec<Server>,
+    servers: Vec<LdapServer>,
     starttls: bool,
     tls: Option<Arc<ClientConfig>>,
     bind: Bind,
     timeout: Duration,
 }
 
-struct Server {
+struct LdapServer {
     url: String,
     state: Mutex<ServerState>,
 }
 
 #[derive(Default)]
 struct ServerState {
-    idle: Vec<Connection>,
+    idle: Vec<LdapConnection>,
     /// The end of the time in which other servers are preferred.
     suspect_until: Option<Instant>,
 }
 
 /// A connection to one server.
-pub(crate) struct Connection {
+pub(crate) struct LdapConnection {
     ldap: LdapConn,
     timeout: Duration,
 }
 
-impl Connection {
+impl LdapConnection {
     /// Returns the connection for one operation, which ends after the timeout.
     pub(crate) fn limited(&mut self) -> &mut LdapConn {
         self.ldap.with_timeout(self.timeout)
     }
 }
 
-impl Server {
+impl LdapServer {
     fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +79,7 @@ impl Servers {
         }
         let tls = tls::config(&settings)?;
         let LdapSettings { servers, starttls, bind, timeout, .. } = settings;
-        let server = |url| Server { url, state: Mutex::default() };
+        let server = |url| LdapServer { url, state: Mutex::default() };
         Ok(Self { servers: servers.into_iter().map(server).collect(), starttls, tls, bind, timeout })
     }
 
@@ -87,11 +87,11 @@ impl Servers {
     pub(crate) fn with<T>(
         &self,
         what: &str,
-        run: impl Fn(&mut Connection) -> Result<T, Unusable>,
+        run: impl Fn(&mut LdapConnection) -> Result<T, Unusable>,
     ) -> Result<T, SourceError> {
         let now = Instant::now();
-        let suspect = |server: &&Server| server.state().suspect_until.is_some_and(|until| now < until);
-        let mut order: Vec<&Server> = self.servers.iter().collect();
+        let suspect = |server: &&LdapServer| server.state().suspect_until.is_some_and(|until| now < until);
+        let mut order: Vec<&LdapServer> = self.servers.iter().collect();
         order.sort_by_key(suspect);
         let mut failures = Vec::new();
         for server in order {
@@ -107,8 +107,8 @@ impl Servers {
     /// one, and then a new one is tried.
     fn ask<T>(
         &self,
-        server: &Server,
-        run: &impl Fn(&mut Connection) -> Result<T, Unusable>,
+        server: &LdapServer,
+        run: &impl Fn(&mut LdapConnection) -> Result<T, Unusable>,
     ) -> Result<T, Unusable> {
         let idle = server.state().idle.pop();
         if let Some(mut connection) = idle {
@@ -127,7 +127,7 @@ impl Servers {
         answer.map_err(|failure| self.suspect(server, failure))
     }
 
-    fn keep<T>(&self, server: &Server, connection: Connection, answer: T) -> T {
+    fn keep<T>(&self, server: &LdapServer, connection: LdapConnection, answer: T) -> T {
         let mut state = server.state();
         state.suspect_until = None;
         if state.idle.len() < IDLE_CONNECTIONS_MAX {
@@ -136,21 +136,21 @@ impl Servers {
         answer
     }
 
-    fn suspect(&self, server: &Server, failure: Unusable) -> Unusable {
+    fn suspect(&self, server: &LdapServer, failure: Unusable) -> Unusable {
         let mut state = server.state();
         state.idle.clear();
         state.suspect_until = Some(Instant::now() + RETRY_TIME);
         failure
     }
 
-    fn connect(&self, server: &Server) -> Result<Connection, Unusable> {
+    fn connect(&self, server: &LdapServer) -> Result<LdapConnection, Unusable> {
         let starttls = self.starttls && server.url.starts_with("ldap://");
         let mut settings = LdapConnSettings::new().set_conn_timeout(self.timeout).set_starttls(starttls);
         if let Some(config) = &self.tls {
             settings = settings.set_config(config.clone());
         }
         let ldap = LdapConn::with_settings(settings, &server.url)?;
-        let mut connection = Connection { ldap, timeout: self.timeout };
+        let mut connection = LdapConnection { ldap, timeout: self.timeout };
         match &self.bind {
             Bind::Anonymous => {}
             Bind::Simple { dn, secret } => {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use identity::{Identity, IdentitySource, Mapper, PrincipalError, Rules, Source};
+use identity::{AccountSource, Identity, IdentitySource, Mapper, PrincipalError, Rules};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use orthrus_ldap::{Bind, LdapConfigError, LdapSettings, LdapSource, Members, Schema};
@@ -254,7 +254,8 @@ fn a_principal_is_found_by_its_attribute_and_never_becomes_uid_0() {
     let schema = Schema { principal: Some("krbPrincipalName".into()), ..Schema::rfc2307() };
     let accounts = Box::new(open(LdapSettings { schema, ..slapd.settings() }));
     let rules = Rules { realms: vec!["ONE".into(), "TWO".into()], ..Rules::default() };
-    let mapper = Mapper::with_sources(rules, vec![Source { name: "ldap".into(), realms: vec![], accounts }]);
+    let mapper =
+        Mapper::with_sources(rules, vec![AccountSource { name: "ldap".into(), realms: vec![], accounts }]);
     let account = |principal: &str| mapper.principal(principal, T0).unwrap().identity;
     assert!(is_alice(&account("alice@ONE").unwrap()) && is_alice(&account("alice.alias@TWO").unwrap()));
     assert!(account("alice@TWO").is_err(), "the directory gives this principal to nobody");
@@ -386,7 +387,8 @@ fn known_accounts_outlive_the_directory_and_others_are_to_be_retried() {
     let rules =
         Rules { lookup_wait_max: wait, realms: vec!["R".into()], domain: "d".into(), ..Rules::default() };
     let accounts = Box::new(open(LdapSettings { timeout: Duration::from_secs(1), ..slapd.settings() }));
-    let mapper = Mapper::with_sources(rules, vec![Source { name: "ldap".into(), realms: vec![], accounts }]);
+    let mapper =
+        Mapper::with_sources(rules, vec![AccountSource { name: "ldap".into(), realms: vec![], accounts }]);
     let account = |user: &str, now| mapper.principal(&format!("{user}@R"), now);
     let known = |now| is_alice(&account("alice", now).unwrap().identity.unwrap());
     let retried = |now| matches!(account("bob", now), Err(PrincipalError::Source(_)));

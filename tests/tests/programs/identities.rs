@@ -255,7 +255,10 @@ fn the_identity_of_a_principal_is_explained_step_by_step() {
         let bob = id(&format!("bob@{realm}"), &["--json"]);
         assert_eq!(bob.status.code(), Some(1));
         let json: serde_json::Value = serde_json::from_str(&bob.stdout).expect("it is JSON");
-        assert_eq!((&json["identity"], &json["exports"]["/own"]["uid"]), (&serde_json::Value::Null, &65534.into()));
+        assert_eq!(
+            (&json["identity"], &json["exports"]["/own"]["uid"]),
+            (&serde_json::Value::Null, &65534.into())
+        );
         assert!(json["reason"].as_str().is_some_and(|why| why.contains("no account \"bob\"")), "{json}");
         assert!(id("eve@ELSEWHERE", &[]).stderr.contains("no local users"));
     });

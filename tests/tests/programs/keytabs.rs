@@ -64,7 +64,8 @@ fn a_replaced_keytab_is_used_at_once_and_a_broken_one_is_not() {
         let ticket = Credential::Ccache(format!("FILE:{}", old.display()));
         fs::copy(&both, &keytab).expect("it is ours");
         let security = Security::of(Flavor::Krb5p, "localhost", ticket);
-        let client = || Client::connect(Options::new("127.0.0.1", security.clone()).port(server.port())).map(drop);
+        let client =
+            || Client::connect(Options::new("127.0.0.1", security.clone()).port(server.port())).map(drop);
         client().expect("the ticket is cached from now on");
         rotate(world, &both);
         fs::copy(&both, &keytab).expect("it is ours");

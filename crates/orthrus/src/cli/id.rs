@@ -12,7 +12,7 @@ use vfs::Caller;
 /// source, query and answer, and the identity that each export sees. Caches of a running server are
 /// not used. The exit status is 0 for a user with an account, 1 for others.
 #[derive(clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct Explain {
     /// The principal, such as alice@EXAMPLE.ORG.
     principal: String,
     /// Read the configuration of the server from this file (default: its built-in defaults).
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-impl Arguments {
+impl Explain {
     /// Prints the explanation.
     ///
     /// # Errors
@@ -46,10 +46,9 @@ impl Arguments {
         let exports: Vec<_> =
             settings.exports.iter().map(|export| export.pseudo.as_str()).zip(&callers).collect();
         if self.json {
-            let caller =
-                |caller: &Caller| json!({"uid": caller.uid, "gid": caller.gid, "groups": caller.groups.to_vec()});
-            let found =
-                identity.map(|found| json!({"uid": found.uid, "gid": found.gid, "groups": found.groups.to_vec()}));
+            let caller = |caller: &Caller| json!({"uid": caller.uid, "gid": caller.gid, "groups": caller.groups.to_vec()});
+            let found = identity
+                .map(|found| json!({"uid": found.uid, "gid": found.gid, "groups": found.groups.to_vec()}));
             let steps: Vec<Value> =
                 explanation.steps.iter().map(|step| json!({"kind": step.kind, "text": step.text})).collect();
             let exports: serde_json::Map<String, Value> =

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
-    Id(id::Arguments),
+    Id(id::Explain),
     #[command(subcommand)]
     Realm(realm::Command),
     #[command(subcommand)]

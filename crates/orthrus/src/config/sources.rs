@@ -15,7 +15,7 @@ pub(crate) enum SourceSettings {
     Nss(NssTable),
     /// A table of the file.
     Static(StaticTable),
-    /// An LDAP directory.
+    /// A directory with LDAP.
     Ldap(Box<LdapTable>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct NssTable {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StaticTable {
     realms: Vec<String>,
-    /// Users by name.
+    /// The users by their names.
     pub users: HashMap<String, StaticUser>,
     /// Numbers of groups by name.
     pub groups: HashMap<String, u32>,

@@ -19,6 +19,55 @@ fn a_whole_configuration_is_read() {
         local_locks = false
         numeric_owners = "nameless"
 
+        [limits]
+        contexts_max = 1000
+
+        [[export]]
+        path = "/tmp"
+        pseudo = "/home/data/"
+        sec = ["krb5p", "krb5i"]
+        secure = false
+        read_only = true
+        squash = "all"
+        clients = ["10.0.0.0/8", "::1"]
+        fsid = 7
+        stable_names = false
+        nested = "show"
+        sec_from = [{ clients = ["192.0.2.0/24", "2001:db8::/32"], sec = ["krb5", "sys"] }]
+
+        [[export]]
+        memory = 1048576
+    "#;
+    let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
+    assert_eq!(settings.listen.port(), 12049);
+    assert_eq!(settings.metrics, Some(([127, 0, 0, 1], 9049).into()));
+    assert_eq!(settings.lease_time, Duration::from_secs(30));
+    assert!(!settings.nfs40);
+    assert_eq!(settings.delegations, server::engine::Delegations::Read);
+    assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
+    assert_eq!(settings.limits.contexts_max, 1000);
+    assert!(!settings.local_locks);
+    assert_eq!(settings.numeric_owners, server::engine::NumericOwners::Nameless);
+    let export = &settings.exports[0];
+    assert_eq!(export.pseudo, "/home/data");
+    assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
+    assert_eq!((export.read_only, export.squash, export.fsid), (true, Squash::All, Some(7)));
+    assert_eq!(export.networks.len(), 2);
+    assert!(!export.stable_names && settings.exports[1].stable_names);
+    assert_eq!((export.nested, settings.exports[1].nested), (Nested::Show, Nested::Hide));
+    let from: Vec<_> =
+        export.flavors_from.iter().map(|(network, flavors)| (network.to_string(), &flavors[..])).collect();
+    let weak = &[SecFlavor::Krb5, SecFlavor::Sys][..];
+    assert_eq!(from, [("192.0.2.0/24".to_owned(), weak), ("2001:db8::/32".to_owned(), weak)]);
+    assert_eq!(settings.exports[1].storage, Storage::Memory(1 << 20));
+    assert_eq!(settings.exports[1].pseudo, "/memory");
+    assert_eq!(settings.exports[1].flavors, SecFlavor::KERBEROS);
+    assert_eq!((export.secure, settings.exports[1].secure), (false, true));
+}
+
+#[test]
+fn the_lookup_of_accounts_is_read() {
+    let text = r#"
         [identity]
         unknown = "refused"
         groups = "server"
@@ -50,33 +99,10 @@ fn a_whole_configuration_is_read() {
         [[identity.source]]
         kind = "nss"
 
-        [limits]
-        contexts_max = 1000
-
         [[export]]
         path = "/tmp"
-        pseudo = "/home/data/"
-        sec = ["krb5p", "krb5i"]
-        secure = false
-        read_only = true
-        squash = "all"
-        clients = ["10.0.0.0/8", "::1"]
-        fsid = 7
-        stable_names = false
-        nested = "show"
-        sec_from = [{ clients = ["192.0.2.0/24", "2001:db8::/32"], sec = ["krb5", "sys"] }]
-
-        [[export]]
-        memory = 1048576
     "#;
     let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
-    assert_eq!(settings.listen.port(), 12049);
-    assert_eq!(settings.metrics, Some(([127, 0, 0, 1], 9049).into()));
-    assert_eq!(settings.lease_time, Duration::from_secs(30));
-    assert!(!settings.nfs40);
-    assert_eq!(settings.delegations, server::engine::Delegations::Read);
-    assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
-    assert_eq!(settings.limits.contexts_max, 1000);
     let identity = &settings.identity;
     assert_eq!((identity.rules.len(), identity.sources.len()), (2, 3));
     let SourceSettings::Ldap(table) = &identity.sources[1] else { panic!("the second is LDAP") };
@@ -92,23 +118,6 @@ fn a_whole_configuration_is_read() {
     let times =
         [identity.refresh, identity.absent, identity.stale, identity.timeout].map(|time| time.as_secs());
     assert_eq!(times, [60, 5, 3600, 3]);
-    assert!(!settings.local_locks);
-    assert_eq!(settings.numeric_owners, server::engine::NumericOwners::Nameless);
-    let export = &settings.exports[0];
-    assert_eq!(export.pseudo, "/home/data");
-    assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
-    assert_eq!((export.read_only, export.squash, export.fsid), (true, Squash::All, Some(7)));
-    assert_eq!(export.networks.len(), 2);
-    assert!(!export.stable_names && settings.exports[1].stable_names);
-    assert_eq!((export.nested, settings.exports[1].nested), (Nested::Show, Nested::Hide));
-    let from: Vec<_> =
-        export.flavors_from.iter().map(|(network, flavors)| (network.to_string(), &flavors[..])).collect();
-    let weak = &[SecFlavor::Krb5, SecFlavor::Sys][..];
-    assert_eq!(from, [("192.0.2.0/24".to_owned(), weak), ("2001:db8::/32".to_owned(), weak)]);
-    assert_eq!(settings.exports[1].storage, Storage::Memory(1 << 20));
-    assert_eq!(settings.exports[1].pseudo, "/memory");
-    assert_eq!(settings.exports[1].flavors, SecFlavor::KERBEROS);
-    assert_eq!((export.secure, settings.exports[1].secure), (false, true));
 }
 
 #[test]

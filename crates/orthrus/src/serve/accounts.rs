@@ -2,12 +2,12 @@
 
 use crate::config::{Settings, SourceSettings, StaticTable};
 use anyhow::Context;
-use identity::{Identity, IdentitySource, NssSource, Source, SourceError, StaticSource};
+use identity::{AccountSource, Identity, IdentitySource, NssSource, SourceError, StaticSource};
 use ldap::LdapSource;
 
 /// Queries a source with the server's own rights. A thread of the lookups has the rights of the
-/// thread that started it, perhaps those of a caller, which may not suffice for a module of the name
-/// service or for the secret of a directory.
+/// thread that started it, perhaps those of a caller, which may not suffice for a module of the
+/// name service or for the secret of a directory.
 struct AsServer<S>(S);
 
 impl<S: IdentitySource> AsServer<S> {
@@ -55,12 +55,12 @@ impl<S: IdentitySource> IdentitySource for AsServer<S> {
 ///
 /// # Errors
 /// The setting of a source that is wrong.
-pub(crate) fn sources(settings: &Settings) -> anyhow::Result<Vec<Source>> {
+pub(crate) fn sources(settings: &Settings) -> anyhow::Result<Vec<AccountSource>> {
     let nss = || ("nss", Box::new(AsServer(NssSource)) as Box<dyn IdentitySource>);
     let configured = &settings.identity.sources;
     if configured.is_empty() {
         let (name, accounts) = nss();
-        return Ok(vec![Source { name: name.to_owned(), realms: Vec::new(), accounts }]);
+        return Ok(vec![AccountSource { name: name.to_owned(), realms: Vec::new(), accounts }]);
     }
     let open = |(index, source): (usize, &SourceSettings)| {
         let number = index + 1;
@@ -73,7 +73,7 @@ pub(crate) fn sources(settings: &Settings) -> anyhow::Result<Vec<Source>> {
                 ("ldap", Box::new(AsServer(opened)) as _)
             }
         };
-        Ok(Source { name: format!("{number} {kind}"), realms: source.realms().to_vec(), accounts })
+        Ok(AccountSource { name: format!("{number} {kind}"), realms: source.realms().to_vec(), accounts })
     };
     configured.iter().enumerate().map(open).collect()
 }

@@ -110,7 +110,8 @@ impl Keytab {
         let copy = rustix::fs::memfd_create("keytab", MemfdFlags::CLOEXEC).context("memory for the keys")?;
         let mut copy = File::from(copy);
         copy.write_all(&bytes).context("memory for the keys")?;
-        let acceptor = gss::Acceptor::from_keytab(Path::new(&path_of(&copy))).with_context(|| self.named())?;
+        let acceptor =
+            gss::Acceptor::from_keytab(Path::new(&path_of(&copy))).with_context(|| self.named())?;
         Ok(LoadedKeys { acceptor, realms: realms_of(&entries), copy })
     }
 }
@@ -193,7 +194,8 @@ impl ContextAcceptor for Keys {
         });
         let established = established.map_err(|error| {
             let status = error.status();
-            let message = error.to_string().replace(&path_of(&keys.copy), &self.keytab.path.to_string_lossy());
+            let message =
+                error.to_string().replace(&path_of(&keys.copy), &self.keytab.path.to_string_lossy());
             AcceptError { major: status.major, minor: status.minor, message }
         })?;
         Ok(Accepted {

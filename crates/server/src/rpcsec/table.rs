@@ -135,8 +135,8 @@ impl ContextTable {
         self.refresh_everywhere.store(true, Relaxed);
     }
 
-    /// Appends the contexts whose identities are due for a refresh, of one stripe for each call, and
-    /// of all after [`ContextTable::refresh_all`]. They are due again after `interval`.
+    /// Appends the contexts whose identities are due for a refresh, of one stripe for each call,
+    /// and of all after [`ContextTable::refresh_all`]. They are due again after `interval`.
     pub(crate) fn due_for_refresh(&self, now: Duration, interval: Duration, due: &mut Vec<SharedContext>) {
         let everywhere = self.refresh_everywhere.swap(false, Relaxed);
         let turn = self.next_refresh.fetch_add(1, Relaxed) % self.stripes.len();

@@ -17,29 +17,29 @@ const ROUNDS: usize = 16;
 
 /// The present answer of a directory.
 #[derive(Clone, Debug)]
-enum Answer {
+enum SiteAnswer {
     User(u32),
     Absent,
     Refused,
     Down,
-    /// Nothing yet.
+    /// The lookup has not ended.
     Slow,
 }
 
 #[derive(Clone)]
-struct Site(Arc<Mutex<Answer>>);
+struct TestSite(Arc<Mutex<SiteAnswer>>);
 
-impl Site {
-    fn new(answer: Answer) -> Self {
+impl TestSite {
+    fn new(answer: SiteAnswer) -> Self {
         Self(Arc::new(Mutex::new(answer)))
     }
 
-    fn set(&self, answer: Answer) {
+    fn set(&self, answer: SiteAnswer) {
         *self.0.lock().unwrap() = answer;
     }
 }
 
-impl Identities for Site {
+impl Identities for TestSite {
     fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError> {
         self.poll(principal, now).expect("no context is created while the directory is slow")
     }
@@ -48,13 +48,15 @@ impl Identities for Site {
         let unknown = NoAccount::Unknown(principal.to_owned());
         let down = || SourceError { what: principal.to_owned(), why: "it is down".to_owned() };
         Some(match self.0.lock().unwrap().clone() {
-            Answer::User(uid) => {
+            SiteAnswer::User(uid) => {
                 Ok(Mapped { identity: Ok(Identity { uid, gid: uid, groups: [uid].into() }), machine: false })
             }
-            Answer::Absent => Ok(Mapped { identity: Err(unknown), machine: principal.starts_with("host/") }),
-            Answer::Refused => Err(PrincipalError::Refused(principal.to_owned(), unknown)),
-            Answer::Down => Err(down().into()),
-            Answer::Slow => return None,
+            SiteAnswer::Absent => {
+                Ok(Mapped { identity: Err(unknown), machine: principal.starts_with("host/") })
+            }
+            SiteAnswer::Refused => Err(PrincipalError::Refused(principal.to_owned(), unknown)),
+            SiteAnswer::Down => Err(down().into()),
+            SiteAnswer::Slow => return None,
         })
     }
 }
@@ -74,24 +76,24 @@ fn rounds(host: &Host) {
 #[test]
 fn a_directory_that_is_down_delays_the_context_and_makes_nobody_of_no_user() // RFC 5531 section 9
 {
-    let site = Site::new(Answer::Down);
+    let site = TestSite::new(SiteAnswer::Down);
     let mut host = Host::with_identities(site.clone());
     let reply = host.answer(init_call(&token(ETYPE, "alice@TEST"))).unwrap();
     assert_eq!(accepted(&reply).1, Accepted::SystemErr);
     assert_eq!((host.count("contexts_delayed"), host.count("contexts_refused")), (1, 0));
     assert!(host.server.rpcsec().unwrap().contexts().is_empty());
-    site.set(Answer::User(1000));
+    site.set(SiteAnswer::User(1000));
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
     assert_eq!(acts_as(&mut host, &mut client), Some(1000));
 }
 
 #[test]
 fn the_identity_of_a_live_context_is_refreshed() {
-    let site = Site::new(Answer::Absent);
+    let site = TestSite::new(SiteAnswer::Absent);
     let mut host = Host::with_identities(site.clone());
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
     assert_eq!(acts_as(&mut host, &mut client), None);
-    site.set(Answer::User(1000));
+    site.set(SiteAnswer::User(1000));
     host.advance(REFRESH / 2);
     rounds(&host);
     assert_eq!(acts_as(&mut host, &mut client), None, "it is not due yet");
@@ -99,7 +101,7 @@ fn the_identity_of_a_live_context_is_refreshed() {
     rounds(&host);
     assert_eq!(acts_as(&mut host, &mut client), Some(1000));
     assert_eq!(host.count("identities_changed"), 1);
-    site.set(Answer::User(1001));
+    site.set(SiteAnswer::User(1001));
     host.advance(REFRESH / 2);
     acts_as(&mut host, &mut client);
     host.advance(REFRESH / 2);
@@ -109,14 +111,14 @@ fn the_identity_of_a_live_context_is_refreshed() {
 
 #[test]
 fn a_reload_refreshes_all_contexts_in_one_round() {
-    let site = Site::new(Answer::User(1000));
+    let site = TestSite::new(SiteAnswer::User(1000));
     let mut host = Host::with_identities(site.clone());
     let mut clients: Vec<_> = (0..50).map(|_| Client::establish(&mut host, ETYPE, "alice@TEST")).collect();
-    site.set(Answer::Slow);
+    site.set(SiteAnswer::Slow);
     host.server.rpcsec().unwrap().contexts().refresh_all();
     host.server.housekeeping();
     assert!(clients.iter_mut().all(|client| acts_as(&mut host, client) == Some(1000)), "nothing waits");
-    site.set(Answer::User(1001));
+    site.set(SiteAnswer::User(1001));
     host.server.housekeeping();
     assert!(clients.iter_mut().all(|client| acts_as(&mut host, client) == Some(1001)));
     assert_eq!(host.count("identities_changed"), 50);
@@ -124,10 +126,10 @@ fn a_reload_refreshes_all_contexts_in_one_round() {
 
 #[test]
 fn a_directory_that_is_down_leaves_live_contexts_as_they_are() {
-    let site = Site::new(Answer::User(1000));
+    let site = TestSite::new(SiteAnswer::User(1000));
     let mut host = Host::with_identities(site.clone());
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
-    site.set(Answer::Down);
+    site.set(SiteAnswer::Down);
     host.server.rpcsec().unwrap().contexts().refresh_all();
     host.server.housekeeping();
     assert_eq!(acts_as(&mut host, &mut client), Some(1000));
@@ -136,10 +138,10 @@ fn a_directory_that_is_down_leaves_live_contexts_as_they_are() {
 
 #[test]
 fn a_context_of_a_user_that_is_refused_by_now_ends() {
-    let site = Site::new(Answer::User(1000));
+    let site = TestSite::new(SiteAnswer::User(1000));
     let mut host = Host::with_identities(site.clone());
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
-    site.set(Answer::Refused);
+    site.set(SiteAnswer::Refused);
     host.server.rpcsec().unwrap().contexts().refresh_all();
     host.server.housekeeping();
     let record = client.call(NONE, b"data");
@@ -149,7 +151,7 @@ fn a_context_of_a_user_that_is_refused_by_now_ends() {
 
 #[test]
 fn contexts_of_users_without_an_account_are_counted_and_those_of_machines_are_not() {
-    let mut host = Host::with_identities(Site::new(Answer::Absent));
+    let mut host = Host::with_identities(TestSite::new(SiteAnswer::Absent));
     for principal in ["carol@TEST", "carol@TEST", "host/client@TEST"] {
         Client::establish(&mut host, ETYPE, principal);
     }

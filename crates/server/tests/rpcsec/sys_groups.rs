@@ -24,12 +24,12 @@ fn groups() -> Vec<u32> {
 
 /// alice has 2,000 groups; the directory may be down.
 #[derive(Clone, Default)]
-struct Directory {
+struct GroupDirectory {
     down: Arc<AtomicBool>,
     lookups: Arc<AtomicUsize>,
 }
 
-impl Directory {
+impl GroupDirectory {
     fn ask<T>(&self, ask: impl FnOnce(&StaticSource) -> T) -> Result<T, SourceError> {
         self.lookups.fetch_add(1, SeqCst);
         let table = StaticSource::default().with_user("alice", 1000, 100, &groups());
@@ -40,7 +40,7 @@ impl Directory {
     }
 }
 
-impl IdentitySource for Directory {
+impl IdentitySource for GroupDirectory {
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
         self.ask(|table| table.identity(user))?
     }
@@ -58,19 +58,19 @@ impl IdentitySource for Directory {
     }
 }
 
-fn host() -> (Host, Directory) {
-    let directory = Directory::default();
+fn host() -> (Host, GroupDirectory) {
+    let directory = GroupDirectory::default();
     (Host::with_sys_accounts(Mapper::new(Rules::default(), directory.clone())), directory)
 }
 
-/// Keeps deferred calls.
+/// Keeps the calls that are deferred.
 #[derive(Default)]
-struct Elsewhere {
+struct GroupsElsewhere {
     away: Vec<DeferredCall<Infallible>>,
     replies: Vec<Vec<u8>>,
 }
 
-impl ReplySink<Infallible> for Elsewhere {
+impl ReplySink<Infallible> for GroupsElsewhere {
     fn reply(&mut self, _: ConnectionId, action: Action) {
         let Action::Send(reply) = action else { panic!("the connection stays") };
         self.replies.push(reply[4..].to_vec());
@@ -105,7 +105,7 @@ fn the_groups_of_a_caller_are_those_of_its_account() {
 #[test]
 fn groups_are_looked_up_elsewhere_once_and_again_after_their_time() {
     let (mut host, directory) = host();
-    let mut elsewhere = Elsewhere::default();
+    let mut elsewhere = GroupsElsewhere::default();
     host.tick_into(vec![(CONNECTION, call(NULL, 1000, 100))], &mut elsewhere);
     assert_eq!((elsewhere.replies.len(), elsewhere.away.len()), (1, 0), "NULL needs no groups");
     host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
@@ -141,7 +141,7 @@ fn a_caller_whose_groups_are_unavailable_is_delayed() {
     directory.down.store(true, SeqCst);
     let reply = host.answer(call(COMPOUND, 1000, 100)).unwrap();
     assert_eq!(accepted(&reply).2, b"delayed.");
-    let mut elsewhere = Elsewhere::default();
+    let mut elsewhere = GroupsElsewhere::default();
     for give_up in [false, true] {
         host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
         let away = elsewhere.away.pop().expect("it is deferred");
