@@ -70,6 +70,7 @@ impl KerberosSite {
             pid: Some(pid),
             metrics: None,
             label: label.to_owned(),
+            answer_max: ANSWER_MAX,
         }
     }
 

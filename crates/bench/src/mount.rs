@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::measuring::ClientLayout;
 use anyhow::{Context as _, Result};
 use client::{Client, Completion, IdentityId, Options, Reply};
 use krb5::Enctype;
@@ -112,16 +113,13 @@ impl ExportMount {
         &self.folder
     }
 
-    /// Reads and writes as many bytes at once as the session allows, beyond the server's preferred
-    /// sizes.
-    pub fn exceed_offer(&mut self) {
-        self.offered = [u64::MAX; 2];
-    }
-
-    /// Reads and writes no more at once than this many bytes, as mounts with `rsize` and `wsize`
-    /// do.
-    pub fn limit(&mut self, rsize: Option<u32>, wsize: Option<u32>) {
-        for (offered, size) in self.offered.iter_mut().zip([rsize, wsize]) {
+    /// Reads and writes at most so many bytes at once: as the server prefers, or as the session
+    /// allows beyond that, but no more than `rsize` and `wsize`.
+    pub(crate) fn limit(&mut self, layout: &ClientLayout) {
+        if layout.exceeds_offer {
+            self.offered = [u64::MAX; 2];
+        }
+        for (offered, size) in self.offered.iter_mut().zip([layout.rsize, layout.wsize]) {
             *offered = size.map_or(*offered, |size| u64::from(size).min(*offered));
         }
     }

@@ -175,7 +175,7 @@ fn check(case: &Case) -> Result<()> {
         "this is measured by the project's client only"
     );
     ensure!(
-        layout.slots.is_none() && layout.rsize.is_none() && layout.wsize.is_none(),
+        layout.slots.is_none() && layout.rsize.is_none() && layout.wsize.is_none() && !layout.exceeds_offer,
         "slots, rsize and wsize are those of the mount: take the mount options (--mount-options rsize=65536)"
     );
     match &case.load {

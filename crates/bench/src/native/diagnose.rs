@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use client::{Error, ProtectionError, RpcError, TransportError};
 use nfs4::Nfsstat4;
 use rpc::AcceptStat;
 
-use super::server_set::ANSWER_MAX;
 use crate::measuring::NoAnswer;
 
 /// An error in words.
@@ -23,13 +23,13 @@ impl fmt::Display for Diagnosis {
 impl std::error::Error for Diagnosis {}
 
 /// Replaces the client's error in a chain by a text with cause and remedy; the context around it
-/// stays.
-pub fn explained(error: anyhow::Error, host: &str, port: u16) -> anyhow::Error {
+/// stays. A call was waited for `answer_max` long.
+pub fn explained(error: anyhow::Error, host: &str, port: u16, answer_max: Duration) -> anyhow::Error {
     let found = error.chain().enumerate().find_map(|(at, cause)| Some((at, cause.downcast_ref::<Error>()?)));
     let Some((at, cause)) = found else { return error };
     let outer: Vec<String> = error.chain().take(at).map(ToString::to_string).collect();
     let diagnose = match cause {
-        Error::Timeout => anyhow::Error::new(NoAnswer(ANSWER_MAX)),
+        Error::Timeout => anyhow::Error::new(NoAnswer(answer_max)),
         cause => anyhow::Error::new(Diagnosis(words(cause, host, port))),
     };
     outer.into_iter().rev().fold(diagnose, |error, context| error.context(context))
@@ -136,7 +136,7 @@ mod tests {
     fn told(error: Error) -> String {
         let failed: Result<(), Error> = Err(error);
         let error = failed.context("no session").context("client 2 of 8").unwrap_err();
-        format!("{:#}", explained(error, "server", 2049))
+        format!("{:#}", explained(error, "server", 2049, Duration::from_secs(20)))
     }
 
     #[test]
@@ -176,6 +176,9 @@ mod tests {
     #[test]
     fn what_is_not_the_clients_stays_as_it_is() {
         let error = anyhow::anyhow!("wrong data").context("client 1 of 2");
-        assert_eq!(format!("{:#}", explained(error, "server", 1)), "client 1 of 2: wrong data");
+        assert_eq!(
+            format!("{:#}", explained(error, "server", 1, Duration::ZERO)),
+            "client 1 of 2: wrong data"
+        );
     }
 }

@@ -88,10 +88,7 @@ impl<'a> NativeDriver<'a> {
         let mut mount = ExportMount::connect(options, &target.export, &folder)?;
         match mount.prepare() {
             Ok(()) => {
-                if layout.exceeds_offer {
-                    mount.exceed_offer();
-                }
-                mount.limit(layout.rsize, layout.wsize);
+                mount.limit(layout);
                 Ok(mount)
             }
             Err(error) => {

@@ -9,7 +9,7 @@ use gss::Credential;
 use nfs4::NFSPROC4_NULL;
 use std::time::Duration;
 
-/// How long any request may go without an answer before the case that made it has failed.
+/// How long any request of a run may go without an answer before its case has failed.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// How long a connection that is lost may stay lost before the case that needs it has failed, and
@@ -46,6 +46,8 @@ pub struct Target {
     pub metrics: Option<MetricsEndpoint>,
     /// The server, as the report names it.
     pub label: String,
+    /// How long a request may go without an answer; [`ANSWER_MAX`] of a run.
+    pub answer_max: Duration,
 }
 
 impl Target {
@@ -73,14 +75,14 @@ impl Target {
         })?;
         let security = Security::of(flavor, &self.service_host, credential.clone());
         let mut options = Options::new(&self.host, security).port(self.port);
-        (options.call_timeout, options.reconnect_max) = (ANSWER_MAX, RECONNECT_MAX);
+        (options.call_timeout, options.reconnect_max) = (self.answer_max, RECONNECT_MAX);
         options.connect_timeout = RECONNECT_MAX;
         Ok(options)
     }
 
     /// Describes an error with its remedy, if there is one: see [`explained`].
     pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
-        explained(error, &self.host, self.port)
+        explained(error, &self.host, self.port, self.answer_max)
     }
 
     /// Checks that the server answers: calls the NULL procedure on a new connection.

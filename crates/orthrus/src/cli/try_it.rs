@@ -7,7 +7,7 @@ use super::stop::{stop_flag, wait_for};
 use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::measuring::Record;
-use bench::native::Target;
+use bench::native::{ANSWER_MAX, Target};
 use nix::unistd::{Uid, geteuid};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -75,6 +75,7 @@ impl Arguments {
             pid: Some(server.pid()),
             metrics: server.metrics(),
             label: record.target.clone(),
+            answer_max: ANSWER_MAX,
         };
         evaluate::by_client(&mut record, &mut target, &files, &stop, request, true, None)?;
         if self.serve || (std::io::stdin().is_terminal() && !self.once) {

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use bench::Flavor;
 use bench::link::{Link, LinkSpec};
 use bench::measuring::Settings;
-use bench::native::Target;
+use bench::native::{ANSWER_MAX, Target};
 use bench::{MetricsEndpoint, ServerProbe};
 use gss::Credential;
 use std::path::{Path, PathBuf};
@@ -85,6 +85,7 @@ impl TargetArguments {
             others: credentials.collect(),
             pid: self.server_pid,
             metrics: self.server_metrics.clone(),
+            answer_max: ANSWER_MAX,
             label: match self.port {
                 NFS_PORT => text.clone(),
                 port => format!("{text}, port {port}"),

@@ -4,7 +4,7 @@ use crate::cli::own_realm::OwnRealm;
 use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::link::{self, Link};
-use bench::native::Target;
+use bench::native::{ANSWER_MAX, Target};
 use gss::Credential;
 use nix::unistd::{getegid, geteuid};
 use std::ffi::OsString;
@@ -145,5 +145,6 @@ pub(super) fn target(server: &ServerProcess, service_host: &str, credential: Cre
         pid: Some(server.pid()),
         metrics: server.metrics(),
         label: String::new(),
+        answer_max: ANSWER_MAX,
     }
 }

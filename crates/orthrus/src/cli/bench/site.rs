@@ -4,7 +4,7 @@ use super::folder_server;
 use crate::cli::own_realm::OwnRealm;
 use anyhow::Context;
 use bench::link::{self, Link};
-use bench::native::{Counters, ServerSet, Target};
+use bench::native::{ANSWER_MAX, Counters, ServerSet, Target};
 use bench::{ServerProcess, counters};
 use gss::Credential;
 use std::collections::BTreeMap;
@@ -145,6 +145,7 @@ impl Started<'_> {
             pid: Some(server.pid()),
             metrics: server.metrics(),
             label: self.store.label(),
+            answer_max: ANSWER_MAX,
         };
         Ok((server, target))
     }
