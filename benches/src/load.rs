@@ -98,8 +98,8 @@ pub(crate) fn measure(
     }
 }
 
-/// The number of the next folder: one that a failure left behind, or that another server of the same
-/// export has, is not used again.
+/// The number of the next folder: one that a failure left behind, or that another server of the
+/// same export has, is not used again.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// One case on sessions of its own, for benchmarks that run something else in between or beside it.
