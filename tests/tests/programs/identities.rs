@@ -98,7 +98,7 @@ fn a_user_that_joins_a_group_need_not_wait_for_a_new_ticket() {
         server.wait_for_log("acts as uid");
         drop(server);
 
-        let server = serve(world, "identity.refresh = 2");
+        let server = serve(world, "grace_time = 0\nidentity.refresh = 2");
         let mut files = world.mount(&server, "alice", Flavor::Krb5p);
         files.read_file("file").expect("it is still in the group");
         fs::write(&groups, before).expect("it is ours");
