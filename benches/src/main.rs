@@ -76,7 +76,7 @@ enum Command {
     Names(Arguments),
     /// Changes of names beside NFS-Ganesha's and a local program's: sys and krb5p, 1 to 64 in
     /// flight, one and 64 directories, several file systems (about two minutes, as root).
-    Metadata(metadata::Arguments),
+    Metadata(metadata::MetadataArguments),
     /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the
     /// tables of docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),

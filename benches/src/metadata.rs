@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// The peer, and the file system on which the names lie.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct MetadataArguments {
     /// The server to compare with.
     #[arg(long, value_enum, default_value = "6.5")]
     ganesha: ganesha::Which,
@@ -78,7 +78,11 @@ const PEER: usize = 3;
 ///
 /// # Errors
 /// When the disk, the realm or a server does not work.
-pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(
+    arguments: &MetadataArguments,
+    output: &mut BenchOutput,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     let package = Package::find(arguments.ganesha).map_err(Skipped)?;
     let site = KerberosSite::start(&RealmOptions::default())?;
     let work = private::temporary("orthrus-xtask-")?;
@@ -123,7 +127,7 @@ fn side(name: &str, pid: u32, address: SocketAddr, export: &'static str) -> Comp
     ComparedSide { name: name.to_owned(), kind: ComparedKind::Server { pid, address, export } }
 }
 
-fn introduce(arguments: &Arguments, package: &Package, exportable: bool, output: &mut BenchOutput) {
+fn introduce(arguments: &MetadataArguments, package: &Package, exportable: bool, output: &mut BenchOutput) {
     let place = if arguments.disk { "the directory of temporary files" } else { "memory" };
     output.note(&format!("names lie on {}, in {place}", arguments.file_system.name()));
     output.note("each request in flight makes a file, renames it and removes it; all ends wherever the kernel puts them");
