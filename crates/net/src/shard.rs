@@ -113,7 +113,7 @@ pub(crate) struct Shard<S: Service> {
 }
 
 impl<S: Service> Shard<S> {
-    /// Starts the thread of a shard, and returns once it waits for connections.
+    /// Makes a shard and starts its thread.
     pub(crate) fn spawn(index: usize, parts: &ShardParts<S>) -> io::Result<ShardHandle<S>> {
         let mailbox = Arc::new(Mailbox::new()?);
         let (end_sender, end) = mpsc::channel();
