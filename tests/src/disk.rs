@@ -44,6 +44,14 @@ pub enum Journaling {
 }
 
 impl Journaling {
+    /// Returns a small size in bytes; mkfs.xfs makes nothing below 300 MiB.
+    pub fn size_min(self) -> u64 {
+        match self {
+            Self::Ext4 | Self::Ext4FastCommit => 64 << 20,
+            Self::Xfs => 320 << 20,
+        }
+    }
+
     /// Returns the command that makes it in an image.
     fn mkfs(self) -> &'static [&'static str] {
         match self {

@@ -274,7 +274,7 @@ fn what_a_disk_loses_with_its_power_is_sent_again() {
 fn renamed(kind: Journaling, stable: bool) {
     in_own_mounts(|| {
         let folder = empty_folder();
-        let disk = match Disk::make(kind, folder.path(), "export", 320 << 20) {
+        let disk = match Disk::make(kind, folder.path(), "export", kind.size_min()) {
             Ok(disk) => disk,
             Err(reason) => return println!("skipped: no {kind:?} here: {reason}"),
         };

@@ -4,11 +4,10 @@ use client::{Error, Filesystem, OpenHow, Options, Security};
 use e2e::{Disk, Journaling, Serve, Server, empty_folder, in_own_mounts};
 use std::fs;
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of a disk: mkfs.xfs makes no smaller ones.
-const DISK: u64 = 320 << 20;
 /// Clients, each with a thread, and power cuts.
 const CLIENTS: usize = 6;
 const CUTS: usize = 3;
@@ -39,11 +38,12 @@ impl ClientNames {
     }
 }
 
-/// Makes, renames and removes files until the disk fails; returns the names that must be there and
-/// the names that must not.
-fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> ClientNames {
+/// Makes, renames and removes files from the time when all clients have mounted until the disk
+/// fails. Returns the names that must be there and the names that must not.
+fn change(options: Options, client: usize, mounted: &Barrier, acknowledged: &AtomicUsize) -> ClientNames {
     let mut names = ClientNames { made: Vec::new() };
     let mut files = Filesystem::mount(options, "/export").expect("it is exported");
+    mounted.wait();
     let mut turn = |number: usize, names: &mut ClientNames| -> Result<(), Error> {
         let (name, moved) = (format!("new-{client}-{number}"), format!("moved-{client}-{number}"));
         let mut step = |names: &mut ClientNames,
@@ -73,11 +73,11 @@ fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> Client
 
 /// Cuts the power under clients at work, and returns how many acknowledged changes were lost.
 fn cut(options: &Options, server: &mut Server, disk: &Disk, round: usize) -> usize {
-    let acknowledged = AtomicUsize::new(0);
+    let (mounted, acknowledged) = (Barrier::new(CLIENTS), AtomicUsize::new(0));
     let all: Vec<ClientNames> = std::thread::scope(|scope| {
         let work = |client| {
-            let (options, acknowledged) = (options.clone(), &acknowledged);
-            scope.spawn(move || change(options, round * CLIENTS + client, acknowledged))
+            let (options, mounted, acknowledged) = (options.clone(), &mounted, &acknowledged);
+            scope.spawn(move || change(options, round * CLIENTS + client, mounted, acknowledged))
         };
         let working: Vec<_> = (0..CLIENTS).map(work).collect();
         let end = Instant::now() + Duration::from_secs(60);
@@ -99,7 +99,7 @@ fn cut(options: &Options, server: &mut Server, disk: &Disk, round: usize) -> usi
 /// where that cannot be tried.
 fn lost(kind: Journaling, stable: bool) -> Option<usize> {
     let folder = empty_folder();
-    let disk = match Disk::make(kind, folder.path(), "export", DISK) {
+    let disk = match Disk::make(kind, folder.path(), "export", kind.size_min()) {
         Ok(disk) => disk,
         Err(reason) => {
             println!("skipped: no {kind:?} here: {reason}");
