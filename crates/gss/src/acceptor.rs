@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::Established;
 use crate::error::{GssError, Status, major};
 use crate::ffi::{Cred, Store, Usage, accept};
+use crate::{Established, ForwardedTicket};
 
 /// The most credentials kept for reuse; further ones are dropped. Each acceptance in progress uses
 /// one.
@@ -70,6 +70,8 @@ impl Acceptor {
         Ok(Established {
             token: accepted.reply,
             principal: accepted.principal,
+            delegated_through: accepted.delegated_through,
+            forwarded: accepted.forwarded.map(ForwardedTicket::new),
             keys,
             enctype,
             lifetime: accepted.lifetime,

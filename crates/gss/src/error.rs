@@ -16,7 +16,14 @@ pub struct Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.text)?;
+        // Clients log the number, so that the two logs can be compared.
+        match crate::minor_code(self.minor) {
+            Some(found) if !self.text.contains(found.name) => {
+                write!(f, " [{}, {:#x}]", found.name, found.code)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

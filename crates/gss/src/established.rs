@@ -1,5 +1,7 @@
 //! Established contexts: the exported keys and the peer's name.
 
+use crate::GssError;
+use crate::ffi::{Cred, Store};
 use std::fmt;
 use std::time::Duration;
 
@@ -11,6 +13,11 @@ pub struct Established {
     /// `nfs/server.example.org@EXAMPLE.ORG`. The realm is empty for an initiator whose krb5.conf
     /// has no realm for the host.
     pub principal: String,
+    /// The services that got the peer's ticket in its name, by constrained delegation, in order.
+    /// Empty for an initiator, and for a ticket that the peer got itself.
+    pub delegated_through: Vec<String>,
+    /// The ticket-granting ticket that the peer has forwarded to this side, the acceptor.
+    pub forwarded: Option<ForwardedTicket>,
     /// The keys of the per-message tokens, for this side's role.
     pub keys: krb5::ContextKeys,
     /// The enctype of the keys: 17 to 20.
@@ -28,5 +35,22 @@ impl fmt::Debug for Established {
             .field("enctype", &self.enctype)
             .field("lifetime", &self.lifetime)
             .finish_non_exhaustive()
+    }
+}
+
+/// A ticket-granting ticket that a peer has forwarded (RFC 4121 section 4.1.1.1).
+pub struct ForwardedTicket(Cred);
+
+impl ForwardedTicket {
+    pub(crate) fn new(cred: Cred) -> Self {
+        Self(cred)
+    }
+
+    /// Writes the ticket to a cache, such as `FILE:/some/path`, and replaces the one that it has.
+    ///
+    /// # Errors
+    /// The library's, if the cache cannot be written.
+    pub fn store(&self, cache: &str) -> Result<(), GssError> {
+        self.0.store_into(&Store::default().with("ccache", cache)?)
     }
 }

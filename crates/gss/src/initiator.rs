@@ -51,10 +51,23 @@ impl Initiator {
     /// `NoTicket` or `TicketExpired` if the cache has no valid ticket. Some errors are only found
     /// by the first step.
     pub fn new(target: &str, credential: &Credential) -> Result<Self, GssError> {
+        Self::with(target, credential, false)
+    }
+
+    /// As [`Initiator::new`], and forwards a ticket-granting ticket to the service, which can then
+    /// act as the user towards any service.
+    ///
+    /// # Errors
+    /// As [`Initiator::new`]; the first step fails if the ticket is not forwardable.
+    pub fn forwarding(target: &str, credential: &Credential) -> Result<Self, GssError> {
+        Self::with(target, credential, true)
+    }
+
+    fn with(target: &str, credential: &Credential, forwards: bool) -> Result<Self, GssError> {
         let target = GssName::service(target)?;
         let cred = acquire(credential)?;
         let by_keytab = matches!(credential, Credential::Keytab { .. });
-        Ok(Self { initiation: Initiation::new(cred, target), by_keytab })
+        Ok(Self { initiation: Initiation::new(cred, target, forwards), by_keytab })
     }
 
     /// Takes the server's token (`None` in the first step) and returns the next action. May block
@@ -72,6 +85,8 @@ impl Initiator {
                 let send_sequence = exported.send_sequence();
                 Ok(Step::Done(Box::new(Established {
                     token,
+                    delegated_through: Vec::new(),
+                    forwarded: None,
                     principal,
                     keys,
                     enctype,

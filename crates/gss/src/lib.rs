@@ -16,10 +16,12 @@ mod established;
 mod ffi;
 mod initiator;
 mod keytab;
+mod minor;
 
 pub use acceptor::Acceptor;
 pub use configuration::{ConfigurationError, use_configuration};
 pub use error::{GssError, Status};
-pub use established::Established;
+pub use established::{Established, ForwardedTicket};
 pub use initiator::{Credential, Initiator, Step};
 pub use keytab::{KeytabEntry, keytab_entries, select_keys};
+pub use minor::{Codes, MinorCode, minor_code};

@@ -83,7 +83,7 @@ impl<S: Suite> SuiteKeys<S> {
         };
         let mac = |usage, purpose| {
             let (derived, len) = derive::<S>(key, usage, purpose);
-            HmacKey::new(&derived[..len])
+            HmacKey::new(derived.split_at(len).0)
         };
         Box::new(Self {
             seal: S::encrypt_key(&derive::<S>(key, our_seal, KeyPurpose::Encryption).0),
@@ -110,7 +110,7 @@ impl ContextKeys {
             return Err(KeyError::Length { enctype, expected, actual: key.len() });
         }
         let mut padded = Zeroizing::new([0; 32]);
-        padded[..expected].copy_from_slice(key);
+        padded.iter_mut().zip(key).for_each(|(to, byte)| *to = *byte);
         let suite = match enctype {
             Enctype::Aes128CtsHmacSha1_96 => AnySuite::Aes128Sha1(SuiteKeys::new(&padded, role)),
             Enctype::Aes256CtsHmacSha1_96 => AnySuite::Aes256Sha1(SuiteKeys::new(&padded, role)),

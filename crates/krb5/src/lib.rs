@@ -48,32 +48,41 @@
     )
 )]
 
+// The modules that read tokens use no indices; the ciphers and hashes index lanes and rounds.
 mod alone;
 mod cipher;
 mod cpu;
 mod cts;
+mod delegation;
 mod derive;
 mod enctype;
 mod error;
 mod fused;
 mod hash;
 mod hmac;
+#[warn(clippy::indexing_slicing)]
 mod keys;
 mod mac_each;
+#[warn(clippy::indexing_slicing)]
 mod mic;
 mod portable;
 mod run;
 mod segments;
 #[cfg(target_arch = "x86_64")]
 mod simd;
+#[warn(clippy::indexing_slicing)]
 mod token;
+#[warn(clippy::indexing_slicing)]
 mod unwrap;
 #[cfg(test)]
 mod vectors;
+#[warn(clippy::indexing_slicing)]
 mod walk;
+#[warn(clippy::indexing_slicing)]
 mod wrap;
 
 pub use cpu::{CPU_VARIABLE, Cpu, CpuError, cpu, select};
+pub use delegation::delegated_through;
 pub use enctype::Enctype;
 pub use error::{KeyError, TokenError};
 #[doc(hidden)]

@@ -6,7 +6,7 @@ use crate::{
     hmac::HmacKey,
     keys::{AnySuite, with_suite},
     mac_each::{Message, With, mac_each},
-    token::{Header, mic_header, parse_mic, same},
+    token::{Header, begins_with, mic_header, parse_mic},
 };
 
 /// One message to sign.
@@ -139,7 +139,7 @@ fn verify<H: SignKeys>(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     });
     mac_each(run, messages, |signed, digest| {
         let (mac, result) = signed.with;
-        if !same(&digest[..mac.len()], mac) {
+        if !begins_with(digest, mac) {
             *result = Err(TokenError::BadIntegrity);
         }
     });
@@ -162,7 +162,7 @@ impl ContextKeys {
     pub fn verify(&self, data: &[u8], token: &[u8]) -> Result<u64, TokenError> {
         let (header, mac, sequence) = self.parse(token)?;
         let digest = with_suite!(&self.suite, keys => keys.verify.mac(&[data, header]));
-        if same(&digest[..mac.len()], mac) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
+        if begins_with(&digest, mac) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
     }
 
     /// Splits a token of the peer into header, checksum and sequence number. Checks the token's

@@ -114,6 +114,11 @@ pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeade
     })
 }
 
+/// Returns whether a digest begins with the checksum of a token.
+pub(crate) fn begins_with(digest: &Digest, mac: &[u8]) -> bool {
+    digest.split_at_checked(mac.len()).is_some_and(|(front, _)| same(front, mac))
+}
+
 /// Compares two checksums in constant time. It compares words, since a comparison of single bytes
 /// takes longer than hashing a block.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
@@ -168,7 +173,7 @@ impl Default for MicToken {
 
 impl AsRef<[u8]> for MicToken {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        self.bytes.split_at(usize::from(self.len)).0
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     hash::DIGEST_MAX,
     keys::{SuiteKeys, with_suite},
     mac_each::{Message, With, mac_each},
-    token::{HEADER_LEN, Header, parse_wrap, same},
+    token::{HEADER_LEN, Header, begins_with, parse_wrap, same},
     wrap::{CIPHER_STATE, WINDOW, window},
 };
 
@@ -223,9 +223,9 @@ fn verify<S: Suite>(
     });
     mac_each(run, messages, |With { data: token, with: (end, result) }, digest| {
         let mut mac = [0; DIGEST_MAX];
-        let mac = &mut mac[..S::ENCTYPE.mac_len()];
+        let (mac, _) = mac.split_at_mut(S::ENCTYPE.mac_len());
         token.read(end, mac);
-        if !same(&digest[..mac.len()], mac) {
+        if !begins_with(digest, mac) {
             *result = Err(TokenError::BadIntegrity);
         }
     });

@@ -162,14 +162,15 @@ fn together_behind<S: Suite>(
         let units = units.saturating_sub(head) / S::Hash::BLOCK;
         if units > 0 {
             let mut first = [0; BLOCK_MAX];
-            let (state, data) = first[..S::Hash::BLOCK].split_at_mut(CIPHER_STATE.len());
+            let (first, _) = first.split_at_mut(S::Hash::BLOCK);
+            let (state, data) = first.split_at_mut(CIPHER_STATE.len());
             state.copy_from_slice(&CIPHER_STATE);
             token.read(start, data);
-            let lane = CbcLane { key: &keys.seal, chain: &mut progress.chain, data };
+            let lane = CbcLane { key: &keys.seal, chain: &mut progress.chain, data: &mut *data };
             S::encrypt(cpu, [lane].into_iter(), head / BLOCK);
-            token.write(start, &first[CIPHER_STATE.len()..S::Hash::BLOCK]);
+            token.write(start, data);
             let mut state = keys.seal_mac.inner;
-            S::Hash::compress(&mut state, &first[..S::Hash::BLOCK]);
+            S::Hash::compress(&mut state, first);
             progress.begin(state);
             progress.done = head;
         }
@@ -203,6 +204,6 @@ fn sign<S: Suite>(
         Some((covered, With { data: token, with: range.end }))
     });
     mac_each(run, messages, |With { data: token, with: end }, digest| {
-        token.write(end, &digest[..S::ENCTYPE.mac_len()]);
+        token.write(end, digest.split_at(S::ENCTYPE.mac_len()).0);
     });
 }

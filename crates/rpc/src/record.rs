@@ -73,7 +73,7 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 /// Read the bytes of a large record in progress from the socket into [`target`](Self::target). Read
 /// all other bytes into a scratch buffer and pass them to [`push`](Self::push), which copies them
 /// once. Between records a reader holds no memory besides itself. A record in progress allocates at
-/// most 64 KiB or four times the bytes that have arrived, independent of its mark;
+/// most 66 KiB plus four times the bytes that have arrived, independent of its mark;
 /// [`RecordMemory::Kept`] may use larger buffers that the thread already has.
 ///
 /// With vectored reads, one system call fills both buffers:

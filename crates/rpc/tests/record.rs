@@ -5,6 +5,10 @@
 use orthrus_rpc::{RecordError, RecordLimits, RecordMemory, RecordReader, memory, record_mark};
 use proptest::prelude::*;
 
+/// Most bytes that a reader allocates beyond four times the bytes that have arrived: the size of a
+/// buffer for 64 KiB of data.
+const ALLOCATED_MAX: usize = 66 * 1024;
+
 const LIMITS: RecordLimits = RecordLimits { record_size_max: 300_000, fragments_max: 8 };
 
 /// Returns the stream of a record with fragments of these lengths.
@@ -78,7 +82,7 @@ proptest! {
     ) {
         let (records, _, memory) = feed(&stream, &pieces, by_target);
         prop_assert!(records.iter().all(|record| !record.is_empty() && record.len() <= LIMITS.record_size_max));
-        prop_assert!(memory <= 64 * 1024 + 4 * stream.len());
+        prop_assert!(memory <= ALLOCATED_MAX + 4 * stream.len());
     }
 }
 
@@ -118,6 +122,13 @@ fn a_mark_alone_reserves_little() {
     assert_eq!(reader.memory(), 0);
     assert_eq!(reader.target().len(), 64 * 1024);
     assert!(reader.is_mid_record());
+}
+
+#[test]
+fn a_fragment_of_64_kib_takes_the_buffer_of_its_size() {
+    let stream = [&record_mark(64 << 10)[..], &[7]].concat();
+    let (records, result, memory) = feed(&stream, &[4, 1], true);
+    assert_eq!((records.len(), result, memory), (0, Ok(()), ALLOCATED_MAX));
 }
 
 #[test]

@@ -68,8 +68,15 @@ impl Drop for LibraryContext {
     }
 }
 
-/// The result of an acceptance: reply token, peer's principal, keys and their lifetime.
+/// The part of a PAC that names the services of a delegation, as MIT's library names it.
+const DELEGATION_INFO: &str = "urn:mspac:delegation-info";
+
+/// The result of an acceptance: reply token, peer's principal, the services that its ticket was
+/// delegated through, keys and their lifetime.
 pub(crate) struct AcceptedToken {
+    /// The ticket-granting ticket that the peer has forwarded, if it has.
+    pub forwarded: Option<Cred>,
+    pub delegated_through: Vec<String>,
     pub reply: Vec<u8>,
     pub principal: String,
     pub keys: Exported,
@@ -107,7 +114,13 @@ pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<AcceptedToken, GssErro
     if major & major::CONTINUE_NEEDED != 0 {
         return Err(unfinished("the client asks for a third token (DCE style), which NFS does not use"));
     }
+    let delegation = peer.attribute(DELEGATION_INFO);
+    // A delegation that cannot be read is one nevertheless.
+    let unreadable = || vec!["a service whose name cannot be read".to_owned()];
     Ok(AcceptedToken {
+        forwarded: (!delegated.0.is_null()).then_some(delegated),
+        delegated_through: delegation
+            .map_or_else(Vec::new, |info| krb5::delegated_through(&info).unwrap_or_else(unreadable)),
         reply: reply.as_slice().to_vec(),
         principal: peer.display()?,
         keys: context.export()?,
@@ -120,6 +133,8 @@ pub(crate) struct Initiation {
     context: LibraryContext,
     cred: Cred,
     target: GssName,
+    /// Whether the peer gets a forwarded ticket-granting ticket.
+    forwards: bool,
 }
 
 /// The result of one step of an initiation.
@@ -131,8 +146,8 @@ pub(crate) enum Advance {
 }
 
 impl Initiation {
-    pub(crate) fn new(cred: Cred, target: GssName) -> Self {
-        Self { context: LibraryContext(ptr::null_mut()), cred, target }
+    pub(crate) fn new(cred: Cred, target: GssName, forwards: bool) -> Self {
+        Self { context: LibraryContext(ptr::null_mut()), cred, target, forwards }
     }
 
     /// Takes the peer's token (`None` in the first step) and makes the next one.
@@ -144,6 +159,7 @@ impl Initiation {
         let input = token.map_or(raw::Buffer::empty(), raw::Buffer::lend);
         let mut output = Owned::new();
         let (mut minor, mut lifetime, mut flags) = (0, 0, 0);
+        let forwarding = if self.forwards { raw::C_DELEG_FLAG } else { 0 };
         // SAFETY: credential, target and context are live and owned; `input` lends bytes for the
         // call; outputs are live locals that own their results.
         let major = unsafe {
@@ -153,7 +169,7 @@ impl Initiation {
                 &raw mut self.context.0,
                 self.target.0,
                 raw::gss_mech_krb5,
-                raw::C_MUTUAL_FLAG | raw::C_CONF_FLAG | raw::C_INTEG_FLAG,
+                raw::C_MUTUAL_FLAG | raw::C_CONF_FLAG | raw::C_INTEG_FLAG | forwarding,
                 0,
                 ptr::null(),
                 &raw const input,
@@ -165,6 +181,9 @@ impl Initiation {
         };
         if major & (major::ROUTINE_MASK | major::CALLING_MASK) != 0 {
             return Err(error(major, minor));
+        }
+        if flags & forwarding != forwarding {
+            return Err(unfinished("the KDC forwards no ticket: get a forwardable one by `kinit -f -r 7d`"));
         }
         let token = output.as_slice().to_vec();
         if major & major::CONTINUE_NEEDED != 0 {

@@ -37,6 +37,15 @@ impl Store {
         self.0.push((text(key)?, text(value)?));
         Ok(self)
     }
+
+    fn pairs(&self) -> Vec<raw::KeyValue> {
+        self.0.iter().map(|(k, v)| raw::KeyValue { key: k.as_ptr(), value: v.as_ptr() }).collect()
+    }
+
+    /// Returns the set of pairs in the form of the library, for as long as `pairs` lives.
+    fn set(pairs: &[raw::KeyValue]) -> raw::KeyValueSet {
+        raw::KeyValueSet { count: u32::try_from(pairs.len()).unwrap_or(0), elements: pairs.as_ptr() }
+    }
 }
 
 /// A credential of the library, released on drop.
@@ -47,13 +56,34 @@ pub(crate) struct Cred(pub(super) raw::CredId);
 unsafe impl Send for Cred {}
 
 impl Cred {
+    /// Writes the tickets of the credential to a store, and replaces those that it has.
+    pub(crate) fn store_into(&self, store: &Store) -> Result<(), GssError> {
+        let pairs = store.pairs();
+        let set = Store::set(&pairs);
+        let mut minor = 0;
+        // SAFETY: the credential is live; the set, its pairs and their strings live until the call
+        // returns; unwanted outputs are null.
+        let major = unsafe {
+            raw::gss_store_cred_into(
+                &raw mut minor,
+                self.0,
+                raw::C_INITIATE,
+                raw::gss_mech_krb5,
+                1,
+                0,
+                &raw const set,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        check(major, minor)
+    }
+
     /// Acquires a credential of the Kerberos mechanism. Without a name, takes any that the store
     /// has.
     pub(crate) fn acquire(name: Option<&GssName>, usage: Usage, store: &Store) -> Result<Self, GssError> {
-        let pairs: Vec<raw::KeyValue> =
-            store.0.iter().map(|(k, v)| raw::KeyValue { key: k.as_ptr(), value: v.as_ptr() }).collect();
-        let set =
-            raw::KeyValueSet { count: u32::try_from(pairs.len()).unwrap_or(0), elements: pairs.as_ptr() };
+        let pairs = store.pairs();
+        let set = Store::set(&pairs);
         let usage = if usage == Usage::Accept { raw::C_ACCEPT } else { raw::C_INITIATE };
         let name = name.map_or(ptr::null_mut(), |n| n.0);
         let mut cred = ptr::null_mut();

@@ -37,6 +37,29 @@ impl GssName {
         Ok(Self(name))
     }
 
+    /// Returns an attribute that the KDC vouches for (RFC 6680 section 7.5); `None` if the name has
+    /// none of this kind.
+    pub(crate) fn attribute(&self, attribute: &str) -> Option<Vec<u8>> {
+        let attribute = raw::Buffer::lend(attribute.as_bytes());
+        let (mut value, mut display_value) = (Owned::new(), Owned::new());
+        let (mut minor, mut authenticated, mut complete, mut more) = (0, 0, 0, -1);
+        // SAFETY: the name is live; `attribute` lends bytes for the call; the outputs are live
+        // locals that own what the library allocates.
+        let major = unsafe {
+            raw::gss_get_name_attribute(
+                &raw mut minor,
+                self.0,
+                &raw const attribute,
+                &raw mut authenticated,
+                &raw mut complete,
+                &raw mut value.0,
+                &raw mut display_value.0,
+                &raw mut more,
+            )
+        };
+        check(major, minor).ok().filter(|()| authenticated != 0).map(|()| value.as_slice().to_vec())
+    }
+
     /// Returns the principal as text, with its realm.
     pub(crate) fn display(&self) -> Result<String, GssError> {
         let mut text = Owned::new();

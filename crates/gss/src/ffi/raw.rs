@@ -91,6 +91,7 @@ pub(super) const C_ACCEPT: c_int = 2;
 pub(super) const C_GSS_CODE: c_int = 1;
 pub(super) const C_MECH_CODE: c_int = 2;
 pub(super) const C_INDEFINITE: u32 = u32::MAX;
+pub(super) const C_DELEG_FLAG: u32 = 1;
 pub(super) const C_MUTUAL_FLAG: u32 = 2;
 pub(super) const C_CONF_FLAG: u32 = 16;
 pub(super) const C_INTEG_FLAG: u32 = 32;
@@ -111,6 +112,17 @@ unsafe extern "C" {
         cred: *mut CredId,
         actual_mechs: *mut *mut OidSetDesc,
         time_rec: *mut u32,
+    ) -> Major;
+    pub(super) fn gss_store_cred_into(
+        minor: *mut u32,
+        cred: CredId,
+        usage: c_int,
+        mech: Oid,
+        overwrite: u32,
+        default: u32,
+        store: *const KeyValueSet,
+        elements_stored: *mut *mut OidSetDesc,
+        usage_stored: *mut c_int,
     ) -> Major;
     pub(super) fn gss_release_cred(minor: *mut u32, cred: *mut CredId) -> Major;
 
@@ -152,6 +164,16 @@ unsafe extern "C" {
         flags: *mut u32,
         locally_initiated: *mut c_int,
         open: *mut c_int,
+    ) -> Major;
+    pub(super) fn gss_get_name_attribute(
+        minor: *mut u32,
+        name: NameId,
+        attribute: *const Buffer,
+        authenticated: *mut c_int,
+        complete: *mut c_int,
+        value: *mut Buffer,
+        display_value: *mut Buffer,
+        more: *mut c_int,
     ) -> Major;
     pub(super) fn gss_delete_sec_context(minor: *mut u32, context: *mut CtxId, token: *mut Buffer) -> Major;
 

@@ -56,7 +56,8 @@ pub(super) fn error(major: u32, minor: u32) -> GssError {
         parts.retain(|part| is_reason(part));
     }
     if parts.is_empty() {
-        parts.push(format!("the library gives no reason: major status {major:#010x}, minor status {minor}"));
+        let codes = crate::Codes { major, minor };
+        parts.push(format!("the library gives no reason: {codes}"));
     }
     GssError::classify(Status { major, minor, text: parts.join("; ") })
 }
@@ -108,6 +109,17 @@ mod tests {
                 assert!(!text.contains("()") && !text.ends_with(": "), "{major:x} {minor:x}: {text}");
             }
         }
-        assert!(error(0, 0).to_string().contains("major status"));
+        assert!(error(0, 0).to_string().contains("major 0x0"));
+    }
+    #[test]
+    fn a_minor_code_is_named_once() {
+        for (minor, name) in [
+            (0x96c7_3a25, "KRB5KRB_AP_ERR_SKEW"),
+            (0x96c7_3ae6, "KRB5_KT_KVNONOTFOUND"),
+            (0x025e_a101, "KG_KEYTAB_NOMATCH"),
+        ] {
+            let said = error(major::FAILURE, minor).to_string();
+            assert_eq!(said.matches(name).count(), 1, "{minor:x}: {said}");
+        }
     }
 }
