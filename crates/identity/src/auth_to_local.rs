@@ -36,6 +36,13 @@ pub struct Edit {
     everywhere: bool,
 }
 
+/// Rules are equal if their texts are.
+impl PartialEq for LocalRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
 impl LocalRule {
     /// Returns the local user of a principal; `None` if the rule does not apply.
     pub fn user(&self, principal: &Principal) -> Option<String> {

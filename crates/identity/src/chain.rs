@@ -1,6 +1,6 @@
 //! Sources of accounts in configured order, each for the realms that it names.
 
-use crate::{Identity, IdentitySource, NoAccount, SourceError};
+use crate::{AccountAnswer, CacheAge, Identity, IdentitySource, NoAccount, SourceError};
 
 /// A source of accounts with its name and its realms.
 pub struct AccountSource {
@@ -36,6 +36,8 @@ pub struct Explanation {
     pub machine: bool,
     /// The account, or the reason why there is none.
     pub account: Result<Result<Identity, NoAccount>, SourceError>,
+    /// The age of the answer if it came from a cache.
+    pub cached: Option<CacheAge>,
 }
 
 /// The sources in order. The first that has an account counts. If one fails, the lookup fails: a
@@ -45,10 +47,9 @@ pub(crate) struct Chain(pub(crate) Vec<AccountSource>);
 impl Chain {
     fn first<T>(
         &self,
-        realm: Option<&str>,
         ask: impl Fn(&dyn IdentitySource) -> Result<Option<T>, SourceError>,
     ) -> Result<Option<T>, SourceError> {
-        for source in self.0.iter().filter(|source| source.serves(realm)) {
+        for source in &self.0 {
             if let Some(answer) = ask(&*source.accounts)? {
                 return Ok(Some(answer));
             }
@@ -60,49 +61,37 @@ impl Chain {
         self.0.iter().any(|source| source.accounts.may_block())
     }
 
-    /// Returns the account of a principal from the sources of its realm.
-    pub(crate) fn of_principal(
-        &self,
-        realm: &str,
-        principal: &str,
-        user: &str,
-    ) -> Result<Option<Identity>, SourceError> {
-        self.first(Some(realm), |source| source.of_principal(principal, user))
-    }
-
-    pub(crate) fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
-        self.first(None, |source| source.identity(user))
-    }
-
     pub(crate) fn account(&self, uid: u32) -> Result<Option<Identity>, SourceError> {
-        self.first(None, |source| source.account(uid))
+        self.first(|source| source.account(uid))
     }
 
     pub(crate) fn uid(&self, user: &str) -> Result<Option<u32>, SourceError> {
-        self.first(None, |source| source.uid(user))
+        self.first(|source| source.uid(user))
     }
 
     pub(crate) fn gid(&self, group: &str) -> Result<Option<u32>, SourceError> {
-        self.first(None, |source| source.gid(group))
+        self.first(|source| source.gid(group))
     }
 
     pub(crate) fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
-        self.first(None, |source| source.user(uid))
+        self.first(|source| source.user(uid))
     }
 
     pub(crate) fn group(&self, gid: u32) -> Result<Option<String>, SourceError> {
-        self.first(None, |source| source.group(gid))
+        self.first(|source| source.group(gid))
     }
 
-    /// Looks up a user as [`Chain::of_principal`] does, or by its name if `realm` is `None`, and
-    /// records each step.
-    pub(crate) fn explain(
+    /// Looks up the user of a principal in the sources of its realm, or by its name in all sources
+    /// if `realm` is `None`, and records each step. Without an account, the first entry that cannot
+    /// be used counts.
+    pub(crate) fn find(
         &self,
         realm: Option<&str>,
         principal: &str,
         user: &str,
         steps: &mut Vec<LookupStep>,
-    ) -> Result<Option<Identity>, SourceError> {
+    ) -> Result<AccountAnswer, SourceError> {
+        let mut best = AccountAnswer::Absent;
         for source in &self.0 {
             let mut step = |kind, text: String| steps.push(LookupStep { kind, text });
             if !source.serves(realm) {
@@ -117,21 +106,25 @@ impl Chain {
                 }
                 None => {
                     step("query", format!("user {user}"));
-                    source.accounts.identity(user)
+                    source.accounts.identity(user).map(AccountAnswer::from)
                 }
             };
             match &answer {
-                Ok(Some(found)) => {
+                Ok(AccountAnswer::Account(found)) => {
                     let count = found.groups.len();
                     step("answer", format!("uid {}, gid {}, {count} groups", found.uid, found.gid));
                 }
-                Ok(None) => step("answer", "no such account".to_owned()),
+                Ok(AccountAnswer::Absent) => step("answer", "no such account".to_owned()),
+                Ok(AccountAnswer::Unusable(why)) => step("answer", format!("no account: {why}")),
                 Err(error) => step("answer", format!("unavailable: {error}")),
             }
-            if !matches!(answer, Ok(None)) {
-                return answer;
+            match answer {
+                Ok(AccountAnswer::Absent) => {}
+                Ok(unusable @ AccountAnswer::Unusable(_)) if best == AccountAnswer::Absent => best = unusable,
+                Ok(AccountAnswer::Unusable(_)) => {}
+                answer => return answer,
             }
         }
-        Ok(None)
+        Ok(best)
     }
 }

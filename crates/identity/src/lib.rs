@@ -25,6 +25,7 @@ mod rules;
 mod source;
 
 pub use auth_to_local::LocalRule;
+pub use cache::CacheAge;
 pub use chain::{AccountSource, Explanation, LookupStep};
 pub use lookups::Wait;
 pub use mapper::{LookupCounts, Mapped, Mapper, PrincipalError};
@@ -33,7 +34,7 @@ pub use nss::NssSource;
 pub use owner::OwnerError;
 pub use principal::Principal;
 pub use rules::{Rules, Unknown};
-pub use source::{IdentitySource, SourceError, StaticSource};
+pub use source::{AccountAnswer, IdentitySource, SourceError, StaticSource};
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{Identity, NoAccount, SourceError};
+use crate::{Identity, LookupStep, NoAccount, SourceError};
 
 /// Threads that look up owners; a source can hang no others.
 pub(crate) const LOOKUP_THREADS_MAX: usize = 8;
@@ -48,8 +48,16 @@ pub(crate) enum LookupAnswer {
     Name(Result<Option<String>, SourceError>),
     /// The id of a name, if there is one.
     Id(Result<Option<u32>, SourceError>),
-    /// The account of a principal, or the reason why it has none.
-    Account(Result<Result<Identity, NoAccount>, SourceError>),
+    /// The account of a principal or a uid.
+    Account(Result<Account, SourceError>),
+}
+
+/// An account, or the reason why there is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    pub(crate) found: Result<Identity, NoAccount>,
+    /// The steps of the lookup, for administrators; empty for a uid.
+    pub(crate) steps: Arc<[LookupStep]>,
 }
 
 /// The wait of a caller for a lookup.

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 use crate::cache::Cache;
 use crate::chain::{AccountSource, Chain, Explanation, LookupStep};
 use crate::lookups::{
-    Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
+    Account, Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
 };
 use crate::owner::Owner;
 use crate::{
-    Identity, IdentitySource, LocalRule, NoAccount, OwnerError, Principal, Rules, SourceError, Unknown,
+    AccountAnswer, Identity, IdentitySource, LocalRule, NoAccount, OwnerError, Principal, Rules, SourceError,
+    Unknown,
 };
 
 /// The account of a principal.
@@ -54,15 +57,21 @@ struct Counters {
     stale: AtomicU64,
 }
 
-/// Maps principals and owners by the site's rules. Threads share it, and no lock is held during a
-/// lookup.
+/// Maps principals and owners by the site's rules, which can be replaced. Threads share it, and no
+/// lock is held during a lookup.
 pub struct Mapper {
+    site: ArcSwap<SiteMapping>,
+    counters: Arc<Counters>,
+    /// The number of reloads, from 1.
+    generation: AtomicU64,
+}
+
+/// The rules and the sources, with the caches of their answers.
+struct SiteMapping {
     directory: Arc<Directories>,
     names: Arc<NameCaches>,
     owner_lookups: Lookups,
     principal_lookups: Lookups,
-    /// The number of reloads.
-    generation: AtomicU64,
 }
 
 /// The rules and the sources behind them.
@@ -107,39 +116,34 @@ impl Directories {
         Ok(LocalUser { name, realm: Some(realm), rule })
     }
 
-    /// Looks up the account of a principal, without a time limit.
-    fn account(&self, text: &str) -> Result<Result<Identity, NoAccount>, SourceError> {
-        let local = match self.local_user(text) {
-            Ok(local) => local,
-            Err(why) => return Ok(Err(why)),
+    /// Looks up the account of a principal, without a time limit, and records each step.
+    fn explain(&self, text: &str) -> Explanation {
+        let (mut steps, local) = self.by_rules(text);
+        let account = match local {
+            Ok(local) => {
+                let found = self.source.find(local.realm.as_deref(), text, &local.name, &mut steps);
+                found.map(|found| local.checked(found))
+            }
+            Err(why) => Ok(Err(why)),
         };
-        let found = match &local.realm {
-            Some(realm) => self.source.of_principal(realm, text, &local.name)?,
-            None => self.source.identity(&local.name)?,
-        };
-        Ok(local.checked(found))
+        Explanation { steps, machine: is_machine(text), account, cached: None }
     }
 
-    /// Looks up the account of a principal as [`Directories::account`] does, and records each step.
-    fn explain(&self, text: &str) -> Explanation {
-        let principal = Principal::parse(text);
-        let machine = principal.as_ref().is_some_and(Principal::is_machine);
+    /// Returns the local user of a principal, and the steps that lead to it.
+    fn by_rules(&self, text: &str) -> (Vec<LookupStep>, Result<LocalUser, NoAccount>) {
         let mut steps = Vec::new();
-        if let Some(realm) = principal.and_then(|principal| principal.realm) {
+        if let Some(realm) = Principal::parse(text).and_then(|principal| principal.realm) {
             let accepted = self.rules.realms.contains(&realm);
             let said = if accepted { "is in `realms`" } else { "is not in `realms`" };
             steps.push(LookupStep { kind: "realm", text: format!("{realm} {said}") });
         }
-        let local = match self.local_user(text) {
-            Ok(local) => local,
-            Err(why) => {
-                steps.push(LookupStep { kind: "rule", text: why.to_string() });
-                return Explanation { steps, machine, account: Ok(Err(why)) };
-            }
+        let local = self.local_user(text);
+        let text = match &local {
+            Ok(local) => format!("{} gives user {:?}", local.rule, local.name),
+            Err(why) => why.to_string(),
         };
-        steps.push(LookupStep { kind: "rule", text: format!("{} gives user {:?}", local.rule, local.name) });
-        let found = self.source.explain(local.realm.as_deref(), text, &local.name, &mut steps);
-        Explanation { steps, machine, account: found.map(|found| local.checked(found)) }
+        steps.push(LookupStep { kind: "rule", text });
+        (steps, local)
     }
 
     /// Looks up a key, without a time limit.
@@ -149,10 +153,14 @@ impl Directories {
             LookupKey::Group(gid) => LookupAnswer::Name(self.source.group(*gid)),
             LookupKey::Uid(name) => LookupAnswer::Id(self.source.uid(name)),
             LookupKey::Gid(name) => LookupAnswer::Id(self.source.gid(name)),
-            LookupKey::Principal(text) => LookupAnswer::Account(self.account(text)),
+            LookupKey::Principal(text) => {
+                let Explanation { steps, account, .. } = self.explain(text);
+                LookupAnswer::Account(account.map(|found| Account { found, steps: steps.into() }))
+            }
             LookupKey::Account(uid) => {
-                let account = self.source.account(*uid);
-                LookupAnswer::Account(account.map(|account| account.ok_or(NoAccount::UnknownUid(*uid))))
+                let found = self.source.account(*uid);
+                let found = found.map(|found| found.ok_or(NoAccount::UnknownUid(*uid)));
+                LookupAnswer::Account(found.map(|found| Account { found, steps: [].into() }))
             }
         }
     }
@@ -160,19 +168,22 @@ impl Directories {
 
 impl LocalUser {
     /// Refuses an account of uid 0 that `[principals]` does not name.
-    fn checked(&self, found: Option<Identity>) -> Result<Identity, NoAccount> {
+    fn checked(&self, found: AccountAnswer) -> Result<Identity, NoAccount> {
         match found {
-            None => Err(NoAccount::Unknown(self.name.clone())),
-            Some(identity) if identity.uid == 0 && self.realm.is_some() => Err(NoAccount::Superuser),
-            Some(identity) => Ok(identity),
+            AccountAnswer::Absent => Err(NoAccount::Unknown(self.name.clone())),
+            AccountAnswer::Unusable(why) => Err(NoAccount::Unusable(self.name.clone(), why)),
+            AccountAnswer::Account(identity) if identity.uid == 0 && self.realm.is_some() => {
+                Err(NoAccount::Superuser)
+            }
+            AccountAnswer::Account(identity) => Ok(identity),
         }
     }
 }
 
 /// The caches of accounts and names.
 struct NameCaches {
-    principals: Cache<String, Result<Identity, NoAccount>>,
-    accounts: Cache<u32, Result<Identity, NoAccount>>,
+    principals: Cache<String, Account>,
+    accounts: Cache<u32, Account>,
     uids: Cache<String, Option<u32>>,
     gids: Cache<String, Option<u32>>,
     users: Cache<u32, Option<String>>,
@@ -180,11 +191,11 @@ struct NameCaches {
     expiry: Duration,
     absence_expiry: Duration,
     stale_expiry: Duration,
-    counters: Counters,
+    counters: Arc<Counters>,
 }
 
 impl NameCaches {
-    fn new(rules: &Rules) -> Self {
+    fn new(rules: &Rules, counters: Arc<Counters>) -> Self {
         let max = rules.cache_max;
         Self {
             principals: Cache::new(max),
@@ -196,7 +207,7 @@ impl NameCaches {
             expiry: rules.expiry,
             absence_expiry: rules.absence_expiry,
             stale_expiry: rules.stale_expiry,
-            counters: Counters::default(),
+            counters,
         }
     }
 
@@ -216,11 +227,11 @@ impl NameCaches {
                 (false, false)
             }
             (LookupKey::Principal(text), LookupAnswer::Account(Ok(account))) => {
-                self.put(&self.principals, text.clone(), account.clone(), account.is_ok(), now);
+                self.put(&self.principals, text.clone(), account.clone(), account.found.is_ok(), now);
                 (false, false)
             }
             (LookupKey::Account(uid), LookupAnswer::Account(Ok(account))) => {
-                self.put(&self.accounts, *uid, account.clone(), account.is_ok(), now);
+                self.put(&self.accounts, *uid, account.clone(), account.found.is_ok(), now);
                 (false, false)
             }
             (LookupKey::Account(uid), _) => (true, self.accounts.postpone(uid, now, retry)),
@@ -265,7 +276,7 @@ impl NameCaches {
     ) {
         let fresh = now.saturating_add(if found { self.expiry } else { self.absence_expiry });
         let kept = if found { now.saturating_add(self.stale_expiry) } else { fresh };
-        cache.put(key, value, fresh, kept);
+        cache.put(key, value, now, fresh, kept);
     }
 
     /// Returns a cached answer that has not expired at `now`.
@@ -323,46 +334,65 @@ impl Mapper {
 
     /// Creates a mapper with empty caches and these sources, in order.
     pub fn with_sources(rules: Rules, sources: Vec<AccountSource>) -> Self {
-        let names = Arc::new(NameCaches::new(&rules));
-        let wait_max = rules.lookup_wait_max;
-        let directory = Arc::new(Directories { rules, source: Chain(sources) });
-        let lookups = |threads_max| {
-            let (asked, learning) = (directory.clone(), names.clone());
-            let look_up = move |key: &LookupKey| asked.look_up(key);
-            let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
-            Lookups::new(threads_max, wait_max, look_up, learn)
-        };
-        let owner_lookups = lookups(LOOKUP_THREADS_MAX);
-        let principal_lookups = lookups(PRINCIPAL_THREADS_MAX);
-        Self { directory, names, owner_lookups, principal_lookups, generation: AtomicU64::new(0) }
+        let counters = Arc::<Counters>::default();
+        let names = NameCaches::new(&rules, counters.clone());
+        let site = ArcSwap::from_pointee(SiteMapping::new(rules, sources, Arc::new(names)));
+        Self { site, counters, generation: AtomicU64::new(1) }
     }
 
-    /// Returns the rules of the site.
-    pub fn rules(&self) -> &Rules {
-        &self.directory.rules
+    /// Replaces the rules and the sources for all threads at once, for a reload. All answers are
+    /// looked up again. Previous answers still stand in for a source that fails if `same` says that
+    /// the sources and the rules give the same answers as before; otherwise they are dropped.
+    ///
+    /// Must not run on a thread that serves connections: it waits for lookups to let go of the
+    /// former sources, up to a tenth of a second.
+    pub fn replace(&self, rules: Rules, sources: Vec<AccountSource>, same: bool) {
+        let names = match same {
+            true => self.site.load().names.clone(),
+            false => Arc::new(NameCaches::new(&rules, self.counters.clone())),
+        };
+        let former = self.site.swap(Arc::new(SiteMapping::new(rules, sources, names)));
+        former.forget();
+        self.generation.fetch_add(1, Relaxed);
+        // A shard that is the last to use the former caches would have to free them.
+        let busy = |_: &u32| Arc::strong_count(&former) > 1;
+        (0..100).take_while(busy).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+    }
+
+    /// Returns the longest time for which one call waits for all of its lookups.
+    pub fn lookup_wait_max(&self) -> Duration {
+        self.site.load().rules().lookup_wait_max
+    }
+
+    /// Returns the time for which the absence of an account is cached.
+    pub fn absence_expiry(&self) -> Duration {
+        self.site.load().rules().absence_expiry
     }
 
     /// Returns the counters of lookups.
     pub fn counts(&self) -> LookupCounts {
-        let Counters { failed, late, stale } = &self.names.counters;
+        let Counters { failed, late, stale } = &*self.counters;
         LookupCounts { failed: failed.load(Relaxed), late: late.load(Relaxed), stale: stale.load(Relaxed) }
     }
 
-    /// Lets all cached answers expire, for a reload. They still stand in for a source that fails.
+    /// Lets all cached answers expire. They still stand in for a source that fails.
     pub fn forget(&self) {
-        // Lookups that began before the reload no longer fill the caches after this.
-        self.owner_lookups.forget();
-        self.principal_lookups.forget();
-        self.names.expire();
+        self.site.load().forget();
         self.generation.fetch_add(1, Relaxed);
     }
 
     /// Looks up a principal now, past the caches and without a time limit, and records each step.
     pub fn explain(&self, text: &str) -> Explanation {
-        self.directory.explain(text)
+        self.site.load().directory.explain(text)
     }
 
-    /// Returns the number of reloads, for callers that keep answers.
+    /// Explains the account that a context of a principal would have at `now`: from the caches, or
+    /// by a lookup that fills them. Waits at most [`Rules::lookup_wait_max`].
+    pub fn explain_cached(&self, text: &str, now: Duration) -> Explanation {
+        self.site.load().explain_cached(text, now)
+    }
+
+    /// Returns the number of reloads, for callers that keep answers; never 0.
     pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
@@ -376,7 +406,7 @@ impl Mapper {
     /// `Refused` by the rules; `Source` if the source fails or is late and no previous account
     /// stands in.
     pub fn principal(&self, text: &str, now: Duration) -> Result<Mapped, PrincipalError> {
-        let left = Cell::new(self.rules().lookup_wait_max);
+        let left = Cell::new(self.lookup_wait_max());
         self.principal_within(text, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(text).into()))
     }
 
@@ -387,34 +417,18 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<Mapped, PrincipalError>> {
-        let machine = Principal::parse(text).is_some_and(|principal| principal.is_machine());
-        let identity = match self.account_within(text, now, wait)? {
+        let site = self.site.load();
+        let machine = is_machine(text);
+        let identity = match site.account_within(text, now, wait)? {
             Ok(identity) => identity,
             Err(error) => return Some(Err(error.into())),
         };
         Some(match identity {
-            Err(why) if !machine && self.rules().unknown == Unknown::Refused => {
+            Err(why) if !machine && site.rules().unknown == Unknown::Refused => {
                 Err(PrincipalError::Refused(text.to_owned(), why))
             }
             identity => Ok(Mapped { identity, machine }),
         })
-    }
-
-    /// Returns the account of a principal, or the reason why it has none.
-    fn account_within(
-        &self,
-        text: &str,
-        now: Duration,
-        wait: Wait<'_>,
-    ) -> Option<Result<Result<Identity, NoAccount>, SourceError>> {
-        if let Some(account) = self.names.principals.get(text, now) {
-            return Some(Ok(account));
-        }
-        // Most strangers are recognised without a lookup.
-        if let Err(why) = self.directory.local_user(text) {
-            return Some(Ok(Err(why)));
-        }
-        self.look_up(LookupKey::Principal(text.to_owned()), &self.names.principals, text, now, wait)
     }
 
     /// Returns the account of a uid with all of its groups, and `None` inside if there is none.
@@ -425,61 +439,34 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<Option<Identity>, SourceError>> {
-        if let Some(account) = self.names.accounts.get(&uid, now) {
-            return Some(Ok(account.ok()));
-        }
-        let account = self.look_up(LookupKey::Account(uid), &self.names.accounts, &uid, now, wait)?;
-        Some(account.map(Result::ok))
-    }
-
-    /// Looks up an account that is not cached. If that fails or is late, the previous account
-    /// stands in.
-    fn look_up<K, Q>(
-        &self,
-        lookup: LookupKey,
-        cache: &Cache<K, Result<Identity, NoAccount>>,
-        key: &Q,
-        now: Duration,
-        wait: Wait<'_>,
-    ) -> Option<Result<Result<Identity, NoAccount>, SourceError>>
-    where
-        K: Eq + Hash + Clone + std::borrow::Borrow<Q>,
-        Q: ?Sized + Eq + Hash + ToString,
-    {
-        let failure = match self.ask(&self.principal_lookups, lookup, now, wait) {
-            Asked::Answered(LookupAnswer::Account(Ok(account))) => return Some(Ok(account)),
-            Asked::Answered(LookupAnswer::Account(Err(error))) => error,
-            Asked::MustWait => return None,
-            _ => late(&key.to_string()),
-        };
-        // An unavailable source says nothing about the account, so this is never `nobody`.
-        let previous = self.names.stale(cache, key, now);
-        Some(previous.filter(Result::is_ok).ok_or(failure))
+        self.site.load().account_of_uid_within(uid, now, wait)
     }
 
     /// Returns a user as `owner`: `alice@domain`, or the number if it has no name (RFC 8881 section
     /// 5.9) or the lookup is late. Waits at most [`Rules::lookup_wait_max`].
     pub fn owner_of_uid(&self, uid: u32, now: Duration) -> String {
-        let left = Cell::new(self.rules().lookup_wait_max);
+        let left = Cell::new(self.lookup_wait_max());
         self.owner_of_uid_within(uid, now, Wait::Within(&left)).unwrap_or_else(|| uid.to_string())
     }
 
     /// Returns a group as `owner_group`; see [`Mapper::owner_of_uid`].
     pub fn owner_of_gid(&self, gid: u32, now: Duration) -> String {
-        let left = Cell::new(self.rules().lookup_wait_max);
+        let left = Cell::new(self.lookup_wait_max());
         self.owner_of_gid_within(gid, now, Wait::Within(&left)).unwrap_or_else(|| gid.to_string())
     }
 
     /// Returns a user as [`Mapper::owner_of_uid`] does; `None` if `wait` forbids the necessary
     /// wait.
     pub fn owner_of_uid_within(&self, uid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
-        self.name(uid, &self.names.users, LookupKey::User(uid), now, wait)
+        let site = self.site.load();
+        site.name(uid, &site.names.users, LookupKey::User(uid), now, wait)
     }
 
     /// Returns a group as [`Mapper::owner_of_gid`] does; `None` if `wait` forbids the necessary
     /// wait.
     pub fn owner_of_gid_within(&self, gid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
-        self.name(gid, &self.names.groups, LookupKey::Group(gid), now, wait)
+        let site = self.site.load();
+        site.name(gid, &site.names.groups, LookupKey::Group(gid), now, wait)
     }
 
     /// Returns the user that an `owner` names. Waits at most [`Rules::lookup_wait_max`].
@@ -488,7 +475,7 @@ impl Mapper {
     /// NFS4ERR_BADOWNER for names that are malformed, foreign or unknown; NFS4ERR_DELAY suits
     /// `Source`.
     pub fn uid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        let left = Cell::new(self.rules().lookup_wait_max);
+        let left = Cell::new(self.lookup_wait_max());
         self.uid_of_owner_within(owner, now, Wait::Within(&left))
             .unwrap_or_else(|| Err(OwnerError::Source(late(&String::from_utf8_lossy(owner)))))
     }
@@ -498,7 +485,7 @@ impl Mapper {
     /// # Errors
     /// The same as [`Mapper::uid_of_owner`].
     pub fn gid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        let left = Cell::new(self.rules().lookup_wait_max);
+        let left = Cell::new(self.lookup_wait_max());
         self.gid_of_owner_within(owner, now, Wait::Within(&left))
             .unwrap_or_else(|| Err(OwnerError::Source(late(&String::from_utf8_lossy(owner)))))
     }
@@ -511,7 +498,8 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
-        self.id(owner, &self.names.uids, LookupKey::Uid, now, wait)
+        let site = self.site.load();
+        site.id(owner, &site.names.uids, LookupKey::Uid, now, wait)
     }
 
     /// Returns a group as [`Mapper::gid_of_owner`] does; `None` if `wait` forbids the necessary
@@ -522,7 +510,115 @@ impl Mapper {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<u32, OwnerError>> {
-        self.id(owner, &self.names.gids, LookupKey::Gid, now, wait)
+        let site = self.site.load();
+        site.id(owner, &site.names.gids, LookupKey::Gid, now, wait)
+    }
+}
+
+impl SiteMapping {
+    fn new(rules: Rules, sources: Vec<AccountSource>, names: Arc<NameCaches>) -> Self {
+        let wait_max = rules.lookup_wait_max;
+        let directory = Arc::new(Directories { rules, source: Chain(sources) });
+        let lookups = |threads_max| {
+            let (asked, learning) = (directory.clone(), names.clone());
+            let look_up = move |key: &LookupKey| asked.look_up(key);
+            let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
+            Lookups::new(threads_max, wait_max, look_up, learn)
+        };
+        let owner_lookups = lookups(LOOKUP_THREADS_MAX);
+        let principal_lookups = lookups(PRINCIPAL_THREADS_MAX);
+        Self { directory, names, owner_lookups, principal_lookups }
+    }
+
+    fn rules(&self) -> &Rules {
+        &self.directory.rules
+    }
+
+    /// Lets all cached answers expire. Lookups that began before no longer fill the caches.
+    fn forget(&self) {
+        self.owner_lookups.forget();
+        self.principal_lookups.forget();
+        self.names.expire();
+    }
+
+    /// Explains an account as [`Mapper::explain_cached`] does.
+    fn explain_cached(&self, text: &str, now: Duration) -> Explanation {
+        let left = Cell::new(self.rules().lookup_wait_max);
+        let account = self.account_within(text, now, Wait::Within(&left));
+        let account = account.unwrap_or_else(|| Err(late(text)));
+        let known = self.names.principals.get_aged(text, now).filter(|_| account.is_ok());
+        let machine = is_machine(text);
+        let Some((known, age)) = known else {
+            let (mut steps, _) = self.directory.by_rules(text);
+            if let Err(error) = &account {
+                steps.push(LookupStep { kind: "answer", text: format!("unavailable: {error}") });
+            }
+            return Explanation { steps, machine, account, cached: None };
+        };
+        let seconds = |time: Duration| time.as_secs();
+        let text = match age.stale {
+            true => format!("{} s old, stale: its source fails or is late", seconds(age.age)),
+            false => format!("{} s old, fresh for {} s", seconds(age.age), seconds(age.fresh_for)),
+        };
+        let mut steps = known.steps.to_vec();
+        steps.push(LookupStep { kind: "cache", text });
+        Explanation { steps, machine, account: Ok(known.found), cached: Some(age) }
+    }
+
+    /// Returns the account of a principal, or the reason why it has none.
+    fn account_within(
+        &self,
+        text: &str,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<Result<Identity, NoAccount>, SourceError>> {
+        if let Some(account) = self.names.principals.get(text, now) {
+            return Some(Ok(account.found));
+        }
+        // Most strangers are recognised without a lookup.
+        if let Err(why) = self.directory.local_user(text) {
+            return Some(Ok(Err(why)));
+        }
+        self.look_up(LookupKey::Principal(text.to_owned()), &self.names.principals, text, now, wait)
+    }
+
+    /// Returns the account of a uid as [`Mapper::account_of_uid_within`] does.
+    fn account_of_uid_within(
+        &self,
+        uid: u32,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<Option<Identity>, SourceError>> {
+        if let Some(account) = self.names.accounts.get(&uid, now) {
+            return Some(Ok(account.found.ok()));
+        }
+        let account = self.look_up(LookupKey::Account(uid), &self.names.accounts, &uid, now, wait)?;
+        Some(account.map(Result::ok))
+    }
+
+    /// Looks up an account that is not cached. If that fails or is late, the previous account
+    /// stands in.
+    fn look_up<K, Q>(
+        &self,
+        lookup: LookupKey,
+        cache: &Cache<K, Account>,
+        key: &Q,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<Result<Identity, NoAccount>, SourceError>>
+    where
+        K: Eq + Hash + Clone + std::borrow::Borrow<Q>,
+        Q: ?Sized + Eq + Hash + ToString,
+    {
+        let failure = match self.ask(&self.principal_lookups, lookup, now, wait) {
+            Asked::Answered(LookupAnswer::Account(Ok(account))) => return Some(Ok(account.found)),
+            Asked::Answered(LookupAnswer::Account(Err(error))) => error,
+            Asked::MustWait => return None,
+            _ => late(&key.to_string()),
+        };
+        // An unavailable source says nothing about the account, so this is never `nobody`.
+        let previous = self.names.stale(cache, key, now);
+        Some(previous.map(|account| account.found).filter(Result::is_ok).ok_or(failure))
     }
 
     /// Looks up a key that is not cached.
@@ -582,6 +678,11 @@ impl Mapper {
         let id = id.or_else(|error| self.names.stale(cache, name, now).ok_or(error));
         Some(id.map_err(OwnerError::from).and_then(|id| id.ok_or(OwnerError::Unknown)))
     }
+}
+
+/// Returns whether a principal belongs to a machine or a service.
+fn is_machine(text: &str) -> bool {
+    Principal::parse(text).is_some_and(|principal| principal.is_machine())
 }
 
 /// Returns the error of a lookup that takes too long.

@@ -24,6 +24,9 @@ pub enum NoAccount {
     /// No source has the account.
     #[error("there is no account {0:?}")]
     Unknown(String),
+    /// A source has an entry of the user that is no account, for a reason of its own.
+    #[error("the account {0:?} cannot be used: {1}")]
+    Unusable(String, String),
     /// No source has an account of this uid.
     #[error("there is no account of uid {0}")]
     UnknownUid(u32),

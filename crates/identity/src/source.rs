@@ -14,6 +14,33 @@ pub struct SourceError {
     pub why: String,
 }
 
+/// The answer of a source about the user of a principal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountAnswer {
+    /// The account with all of its groups.
+    Account(Identity),
+    /// The source does not have the user.
+    Absent,
+    /// The source has an entry of the user that is no account of this system, for this reason.
+    Unusable(String),
+}
+
+impl AccountAnswer {
+    /// Returns the account if there is one.
+    pub fn account(self) -> Option<Identity> {
+        match self {
+            Self::Account(identity) => Some(identity),
+            Self::Absent | Self::Unusable(_) => None,
+        }
+    }
+}
+
+impl From<Option<Identity>> for AccountAnswer {
+    fn from(found: Option<Identity>) -> Self {
+        found.map_or(Self::Absent, Self::Account)
+    }
+}
+
 /// A directory of local accounts. Lookups may block; names are never longer than
 /// [`Rules::name_max`](crate::Rules::name_max).
 pub trait IdentitySource: Send + Sync {
@@ -23,10 +50,9 @@ pub trait IdentitySource: Send + Sync {
     }
     /// Returns the account of a user with all of its groups, `None` if there is none.
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError>;
-    /// Returns the account of a principal with all of its groups, `None` if there is none. `user`
-    /// is its name by the rules.
-    fn of_principal(&self, _principal: &str, user: &str) -> Result<Option<Identity>, SourceError> {
-        self.identity(user)
+    /// Returns the account of a principal with all of its groups. `user` is its name by the rules.
+    fn of_principal(&self, _principal: &str, user: &str) -> Result<AccountAnswer, SourceError> {
+        self.identity(user).map(AccountAnswer::from)
     }
     /// Describes the lookup of a principal, for administrators.
     fn query(&self, _principal: &str, user: &str) -> String {

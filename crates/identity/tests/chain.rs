@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use orthrus_identity::{
-    AccountSource, Identity, IdentitySource, Mapper, NoAccount, PrincipalError, Rules, SourceError,
-    StaticSource,
+    AccountAnswer, AccountSource, Identity, IdentitySource, Mapper, NoAccount, PrincipalError, Rules,
+    SourceError, StaticSource,
 };
 use std::time::Duration;
 
@@ -102,6 +102,43 @@ fn rules_apply_in_order_and_only_to_realms_of_the_list() {
     assert_eq!(uid(&mapper, "alice@A"), Err(NoAccount::Rule));
 }
 
+/// A source whose entries lack something.
+struct IncompleteSource;
+
+impl IdentitySource for IncompleteSource {
+    fn of_principal(&self, _: &str, user: &str) -> Result<AccountAnswer, SourceError> {
+        Ok(AccountAnswer::Unusable(format!("cn={user} has no uidNumber")))
+    }
+    fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
+        Ok(None)
+    }
+    fn uid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        Ok(None)
+    }
+    fn gid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        Ok(None)
+    }
+    fn user(&self, _: u32) -> Result<Option<String>, SourceError> {
+        Ok(None)
+    }
+    fn group(&self, _: u32) -> Result<Option<String>, SourceError> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn an_entry_that_is_no_account_gives_the_reason_unless_a_later_source_has_the_account() {
+    let sources =
+        vec![source("directory", &[], IncompleteSource), source("table", &[], table(&[("alice", 1)]))];
+    let mapper = Mapper::with_sources(rules(&["DEFAULT"]), sources);
+    assert_eq!(uid(&mapper, "alice@A"), Ok(1));
+    let why = NoAccount::Unusable("carol".into(), "cn=carol has no uidNumber".into());
+    assert_eq!(uid(&mapper, "carol@A"), Err(why.clone()));
+    assert_eq!(why.to_string(), "the account \"carol\" cannot be used: cn=carol has no uidNumber");
+    let steps = mapper.explain("carol@A").steps;
+    assert!(steps.iter().any(|step| step.text == "no account: cn=carol has no uidNumber"), "{steps:?}");
+}
+
 #[test]
 fn an_explanation_has_each_step() {
     let sources = vec![
@@ -139,4 +176,46 @@ fn an_explanation_has_each_step() {
     );
     assert!(steps("carol@A").last().unwrap().contains("unavailable: the lookup of it failed"));
     assert!(mapper.explain("carol@A").account.is_err());
+}
+
+#[test]
+fn a_cached_account_is_explained_with_its_age_and_not_looked_up() {
+    let directory = || source("table", &[], table(&[("alice", 1)]));
+    let mapper = Mapper::with_sources(rules(&["DEFAULT"]), vec![directory()]);
+    let second = Duration::from_secs(1);
+    let texts = |principal: &str, now| {
+        let explanation = mapper.explain_cached(principal, now);
+        let steps = explanation.steps.iter().map(|step| step.text.clone()).collect::<Vec<_>>();
+        (steps, explanation.cached.map(|cached| (cached.age, cached.stale)))
+    };
+    let live = mapper.explain("alice@A").steps;
+    let (first, age) = texts("alice@A", second);
+    assert_eq!(first[..4], live.iter().map(|step| step.text.clone()).collect::<Vec<_>>()[..4]);
+    assert_eq!((first.last().unwrap().as_str(), age), ("0 s old, fresh for 300 s", Some((T0, false))));
+    // The source is gone, and the answer is the cached one.
+    mapper.replace(rules(&["DEFAULT"]), vec![source("down", &[], DownSource)], true);
+    let (then, age) = texts("alice@A", 41 * second);
+    assert_eq!(age, Some((40 * second, true)));
+    assert!(then.last().unwrap().starts_with("40 s old, stale"), "{then:?}");
+    assert_eq!(mapper.explain_cached("alice@A", 42 * second).account.unwrap().unwrap().uid, 1);
+    let (steps, age) = texts("carol@A", second);
+    assert!(steps.last().unwrap().contains("the directory is down") && age.is_none(), "{steps:?}");
+    let (steps, age) = texts("eve@X", second);
+    assert!(steps[0].contains("is not in `realms`") && age.is_none());
+}
+
+#[test]
+fn replaced_sources_answer_at_once_and_old_answers_stand_in_only_for_the_same_ones() {
+    let mapper = Mapper::with_sources(rules(&["DEFAULT"]), vec![source("one", &[], table(&[("alice", 1)]))]);
+    assert_eq!(uid(&mapper, "alice@A"), Ok(1));
+    let generation = mapper.generation();
+    mapper.replace(rules(&["DEFAULT:B"]), vec![source("two", &[], table(&[("alice", 2)]))], false);
+    assert_ne!(mapper.generation(), generation);
+    assert_eq!((uid(&mapper, "alice@B"), uid(&mapper, "alice@A")), (Ok(2), Err(NoAccount::Rule)));
+    let down = || vec![source("down", &[], DownSource)];
+    mapper.replace(rules(&["DEFAULT:B"]), down(), true);
+    assert_eq!(uid(&mapper, "alice@B"), Ok(2), "it stands in");
+    mapper.replace(rules(&["DEFAULT:B"]), down(), false);
+    let failed = mapper.principal("alice@B", T0);
+    assert!(matches!(failed, Err(PrincipalError::Source(_))), "it may be of another source: {failed:?}");
 }

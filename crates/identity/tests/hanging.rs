@@ -159,7 +159,7 @@ fn a_name_that_has_expired_stands_until_there_is_a_newer_one() {
     let (directory, mapper) = world(true);
     assert_eq!(mapper.owner_of_uid(7, T0), "u7@d");
     directory.0.set(false);
-    let later = T0 + 2 * mapper.rules().expiry;
+    let later = T0 + 2 * Rules::default().expiry;
     let left = Cell::new(Duration::from_millis(10));
     assert_eq!(mapper.owner_of_uid_within(7, later, Wait::Never), None);
     assert_eq!(mapper.owner_of_uid_within(7, later, Wait::Within(&left)).as_deref(), Some("u7@d"));

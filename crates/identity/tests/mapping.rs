@@ -129,7 +129,7 @@ fn a_mapping_is_looked_up_once_until_it_expires() {
         mapper.principal("alice@R", T0).unwrap();
     }
     assert_eq!(source.0.load(Ordering::Relaxed), 1);
-    mapper.principal("alice@R", T0 + mapper.rules().expiry + Duration::from_secs(1)).unwrap();
+    mapper.principal("alice@R", T0 + Rules::default().expiry + Duration::from_secs(1)).unwrap();
     assert_eq!(source.0.load(Ordering::Relaxed), 2);
     mapper.forget();
     mapper.principal("alice@R", T0).unwrap();
@@ -190,11 +190,12 @@ fn previous_answers_stand_in_for_a_source_that_fails() {
     let good = (Ok(1), (Ok(1), Ok(1)), "u7@d".to_owned(), "g7@d".to_owned());
     assert_eq!(all(T0), good);
     source.0.store(1, Ordering::Relaxed);
-    let later = T0 + 2 * mapper.rules().expiry;
+    let later = T0 + 2 * Rules::default().expiry;
     assert_eq!(all(later), good);
-    assert_eq!(all(later + mapper.rules().absence_expiry * 2), good, "also after a second failure");
+    assert_eq!(all(later + Rules::default().absence_expiry * 2), good, "also after a second failure");
     assert!(mapper.counts().failed >= 10);
-    let (user, (uid, gid), owner, group) = all(T0 + mapper.rules().stale_expiry + 2 * mapper.rules().expiry);
+    let (user, (uid, gid), owner, group) =
+        all(T0 + Rules::default().stale_expiry + 2 * Rules::default().expiry);
     assert!(matches!(user, Err(PrincipalError::Source(_))), "{user:?}");
     assert!(
         matches!((&uid, &gid), (Err(OwnerError::Source(_)), Err(OwnerError::Source(_)))),

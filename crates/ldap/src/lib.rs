@@ -1,4 +1,4 @@
-//! Accounts of an LDAP directory: RFC 2307, RFC 2307bis and Active Directory.
+//! Accounts of an LDAP directory: RFC 2307, RFC 2307bis, FreeIPA and Active Directory.
 //!
 //! [`LdapSource`] looks up users and groups of several servers that hold the same directory. If one
 //! does not answer in time, the next one is tried. Lookups block; `identity` runs them on threads
@@ -11,15 +11,44 @@ mod tls;
 
 pub use schema::{Members, Schema};
 
-use identity::{Identity, IdentitySource, SourceError};
+use identity::{AccountAnswer, Identity, IdentitySource, SourceError};
 use ldap3::adapters::{Adapter, EntriesOnly, PagedResults};
-use ldap3::{LdapError, Scope, SearchEntry, ldap_escape};
+use ldap3::{LdapConn, LdapConnSettings, LdapError, Scope, SearchEntry, ldap_escape};
 use servers::{LdapConnection, Servers};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Entries of one page of a search. Active Directory returns 1,000 at most.
 const PAGE_ENTRIES: i32 = 500;
+/// Groups that one filter names, in a search for the groups of groups.
+const FILTER_GROUPS: usize = 100;
+
+/// The capability of Active Directory, LDAP_CAP_ACTIVE_DIRECTORY_OID (MS-ADTS section 3.1.1.3.4.3).
+const ACTIVE_DIRECTORY: &str = "1.2.840.113556.1.4.800";
+/// The attribute of Active Directory with the flags of an account.
+const FLAGS: &str = "userAccountControl";
+/// The flag of a disabled account, ADS_UF_ACCOUNTDISABLE (MS-ADTS section 2.2.16).
+const FLAG_DISABLED: u32 = 2;
+/// The attribute of Active Directory with the security identifier of an entry.
+const SECURITY_ID: &str = "objectSid";
+/// The attribute of Active Directory with the last part of the identifier of the primary group.
+const PRIMARY_GROUP: &str = "primaryGroupID";
+
+/// Returns whether the server at `url` is a domain controller of Active Directory; false if it does
+/// not answer. The root entry tells so to everybody (MS-ADTS section 3.1.1.3.2).
+pub fn is_active_directory(url: &str, timeout: Duration) -> bool {
+    let capabilities = || -> Result<bool, LdapError> {
+        let settings = LdapConnSettings::new().set_conn_timeout(timeout);
+        let mut connection = LdapConn::with_settings(settings, url)?;
+        let (attribute, base) = ("supportedCapabilities", Scope::Base);
+        let root = connection.with_timeout(timeout).search("", base, "(objectClass=*)", [attribute])?;
+        let (entries, _) = root.success()?;
+        let mut entries = entries.into_iter().map(SearchEntry::construct);
+        Ok(entries.any(|root| root.attrs.values().flatten().any(|value| value == ACTIVE_DIRECTORY)))
+    };
+    capabilities().unwrap_or(false)
+}
 
 /// A directory and the way to its entries.
 #[derive(Clone, Debug)]
@@ -119,29 +148,80 @@ impl LdapSource {
     }
 
     /// Returns the only user that a filter finds.
-    fn find_user(&self, what: &str, filter: &str) -> Result<Option<Identity>, SourceError> {
-        let Schema { user_name, uid_number, gid_number, .. } = &self.schema;
-        let wanted = [user_name, uid_number, gid_number].map(String::as_str);
+    fn find_user(&self, what: &str, filter: &str) -> Result<AccountAnswer, SourceError> {
+        let Schema { user_name, uid_number, gid_number, group_number, domain, .. } = &self.schema;
+        let mut wanted = [user_name, uid_number, gid_number].map(String::as_str).to_vec();
+        if *domain {
+            wanted.extend([FLAGS, SECURITY_ID, PRIMARY_GROUP]);
+        }
         self.servers.with(what, |connection| {
             let found = search(connection, &self.user_base, filter, &wanted)?;
-            let Some(user) = only(found)? else { return Ok(None) };
+            let Some(user) = only(found)? else { return Ok(AccountAnswer::Absent) };
             // An account without numbers is none of this system.
             if value(&user, uid_number).is_none() {
-                return Ok(None);
+                return Ok(AccountAnswer::Unusable(format!("{} has no {uid_number}", user.dn)));
+            }
+            if *domain && is_disabled(&user) {
+                return Ok(AccountAnswer::Unusable(format!("{} is disabled ({FLAGS})", user.dn)));
             }
             let name = value(&user, user_name).ok_or(Unusable::Missing(user_name.clone()))?;
-            let filter = self.schema.groups_of(&name, &user.dn);
-            let found = search(connection, &self.group_base, &filter, &[self.schema.group_number.as_str()])?;
-            let mut groups = found
-                .iter()
-                .filter(|group| value(group, &self.schema.group_number).is_some())
-                .map(|group| number(group, &self.schema.group_number))
-                .collect::<Result<Vec<_>, _>>()?;
-            groups.sort_unstable();
-            groups.dedup();
-            let (uid, gid) = (number(&user, uid_number)?, number(&user, gid_number)?);
-            Ok(Some(Identity { uid, gid, groups: groups.into() }))
+            let primary = self.primary_group(connection, &user)?;
+            let uid = number(&user, uid_number)?;
+            let gid = match (value(&user, gid_number), &primary) {
+                (None, Some(group)) if value(group, group_number).is_none() => {
+                    let why = format!("neither {} nor its primary group has a {gid_number}", user.dn);
+                    return Ok(AccountAnswer::Unusable(why));
+                }
+                (None, Some(group)) => number(group, group_number)?,
+                _ => number(&user, gid_number)?,
+            };
+            let groups = self.groups_of(connection, &name, &user.dn, primary)?;
+            Ok(AccountAnswer::Account(Identity { uid, gid, groups: groups.into() }))
         })
+    }
+
+    /// Returns the primary group of a user of a domain, whose list of members omits the user.
+    fn primary_group(
+        &self,
+        connection: &mut LdapConnection,
+        user: &SearchEntry,
+    ) -> Result<Option<SearchEntry>, Unusable> {
+        let relative = value(user, PRIMARY_GROUP).and_then(|id| id.parse().ok());
+        let id = relative.zip(bytes(user, SECURITY_ID)).and_then(|(relative, id)| sibling(id, relative));
+        let Some(id) = id.filter(|_| self.schema.domain) else { return Ok(None) };
+        let filter = self.schema.security_id_filter(&id);
+        only(search(connection, &self.group_base, &filter, &[&self.schema.group_number])?)
+    }
+
+    /// Returns the numbers of a user's groups, in order.
+    fn groups_of(
+        &self,
+        connection: &mut LdapConnection,
+        name: &str,
+        dn: &str,
+        primary: Option<SearchEntry>,
+    ) -> Result<Vec<u32>, Unusable> {
+        let attribute = self.schema.group_number.as_str();
+        let (mut groups, mut seen) = (Vec::new(), HashSet::new());
+        let mut filters = vec![self.schema.groups_of(name, dn, primary.as_ref().map(|group| &*group.dn))];
+        for group in primary.iter().filter(|group| value(group, attribute).is_some()) {
+            groups.push(number(group, attribute)?);
+        }
+        while let Some(filter) = filters.pop() {
+            let found = search(connection, &self.group_base, &filter, &[attribute])?;
+            for group in found.iter().filter(|group| value(group, attribute).is_some()) {
+                groups.push(number(group, attribute)?);
+            }
+            if self.schema.members == Members::EntriesByLevel {
+                // A group can be reached in several ways, and contain itself.
+                let new = found.into_iter().filter(|group| seen.insert(group.dn.to_lowercase()));
+                let new: Vec<String> = new.map(|group| group.dn).collect();
+                filters.extend(new.chunks(FILTER_GROUPS).map(|dns| self.schema.groups_of_groups(dns)));
+            }
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        Ok(groups)
     }
 
     /// Returns an attribute of the only entry that a filter finds.
@@ -158,10 +238,11 @@ impl LdapSource {
 
 impl IdentitySource for LdapSource {
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
-        self.find_user(user, &self.schema.user_filter(&self.schema.user_name, user))
+        let filter = self.schema.user_filter(&self.schema.user_name, user);
+        self.find_user(user, &filter).map(AccountAnswer::account)
     }
 
-    fn of_principal(&self, principal: &str, user: &str) -> Result<Option<Identity>, SourceError> {
+    fn of_principal(&self, principal: &str, user: &str) -> Result<AccountAnswer, SourceError> {
         self.find_user(principal, &self.schema.principal_filter(principal, user))
     }
 
@@ -171,10 +252,8 @@ impl IdentitySource for LdapSource {
     }
 
     fn account(&self, uid: u32) -> Result<Option<Identity>, SourceError> {
-        self.find_user(
-            &format!("uid {uid}"),
-            &self.schema.user_filter(&self.schema.uid_number, &uid.to_string()),
-        )
+        let filter = self.schema.user_filter(&self.schema.uid_number, &uid.to_string());
+        self.find_user(&format!("uid {uid}"), &filter).map(AccountAnswer::account)
     }
 
     fn uid(&self, user: &str) -> Result<Option<u32>, SourceError> {
@@ -265,6 +344,29 @@ fn value(entry: &SearchEntry, attribute: &str) -> Option<String> {
     found.and_then(|(_, values)| values.first().cloned())
 }
 
+/// Returns the first value of an attribute that need not be text.
+fn bytes<'e>(entry: &'e SearchEntry, attribute: &str) -> Option<&'e [u8]> {
+    // The library sorts values by whether they happen to be UTF-8.
+    let text = entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
+    let bytes = entry.bin_attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
+    let bytes = bytes.and_then(|(_, values)| values.first()).map(Vec::as_slice);
+    bytes.or_else(|| text.and_then(|(_, values)| values.first()).map(String::as_bytes))
+}
+
+/// Returns the security identifier of the same domain with this last part (MS-DTYP section
+/// 2.4.2.2); `None` if `id` is none.
+fn sibling(id: &[u8], relative: u32) -> Option<Vec<u8>> {
+    let count = usize::from(*id.get(1)?);
+    let (domain, _) = id.split_last_chunk::<4>().filter(|_| count > 0 && id.len() == 8 + 4 * count)?;
+    Some([domain, &relative.to_le_bytes()].concat())
+}
+
+fn is_disabled(user: &SearchEntry) -> bool {
+    // A signed number of 32 bits.
+    let flags = value(user, FLAGS).and_then(|flags| flags.parse::<i64>().ok()).unwrap_or(0);
+    flags & i64::from(FLAG_DISABLED) != 0
+}
+
 fn number(entry: &SearchEntry, attribute: &str) -> Result<u32, Unusable> {
     let value = value(entry, attribute).ok_or_else(|| Unusable::Missing(attribute.to_owned()))?;
     // 2^32-1 is no account: chown interprets it as "no change".
@@ -281,4 +383,46 @@ fn number_of(found: Option<SearchEntry>, attribute: &str, what: &str) -> Result<
 /// Escapes a value in a filter (RFC 4515 section 3).
 pub(crate) fn escaped(value: &str) -> String {
     ldap_escape(value).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn entry(attributes: &[(&str, &[u8])]) -> SearchEntry {
+        let (mut attrs, mut bin_attrs) = (HashMap::new(), HashMap::new());
+        for (name, value) in attributes {
+            match String::from_utf8(value.to_vec()) {
+                Ok(text) => drop(attrs.insert((*name).to_owned(), vec![text])),
+                Err(_) => drop(bin_attrs.insert((*name).to_owned(), vec![value.to_vec()])),
+            }
+        }
+        SearchEntry { dn: "cn=x".to_owned(), attrs, bin_attrs }
+    }
+
+    #[test]
+    fn the_primary_group_has_the_identifier_of_the_domain_and_its_own_last_part() {
+        // MS-DTYP section 2.4.2.2: S-1-5-21-1-2-3-1104 becomes S-1-5-21-1-2-3-513.
+        let parts = |last: u32| {
+            let parts = [21, 1, 2, 3, last].map(u32::to_le_bytes).concat();
+            [&[1, 5, 0, 0, 0, 0, 0, 5][..], &parts].concat()
+        };
+        assert_eq!(sibling(&parts(1104), 513), Some(parts(513)));
+        for damaged in [&b""[..], b"\x01", &parts(7)[..24], b"\x01\x00\x00\x00\x00\x00\x00\x05"] {
+            assert_eq!(sibling(damaged, 513), None, "{damaged:?}");
+        }
+        // An identifier can happen to be text.
+        for last in [1104, 1279] {
+            let entry = entry(&[("objectsid", &parts(last))]);
+            assert_eq!(bytes(&entry, SECURITY_ID), Some(&parts(last)[..]));
+        }
+    }
+
+    #[test]
+    fn only_the_flag_of_disabled_accounts_disables_one() {
+        let disabled = |flags: &str| is_disabled(&entry(&[(FLAGS, flags.as_bytes())]));
+        assert!(disabled("514") && disabled("66050") && disabled("-2147483134"));
+        assert!(!disabled("512") && !disabled("66048") && !disabled("") && !is_disabled(&entry(&[])));
+    }
 }

@@ -13,6 +13,9 @@ pub enum Members {
     /// Distinguished names of users, and of groups whose members are members, too (Active
     /// Directory's LDAP_MATCHING_RULE_IN_CHAIN).
     NestedEntries,
+    /// The same, for servers without such a rule (FreeIPA): groups of groups are searched level by
+    /// level.
+    EntriesByLevel,
 }
 
 /// The names of classes and attributes.
@@ -38,6 +41,10 @@ pub struct Schema {
     pub member: String,
     /// The kind of its values.
     pub members: Members,
+    /// Whether entries have the flags, security identifiers and primary groups of Active Directory.
+    /// Users are then found by `principal` or by their names, as by its KDC: a user without a
+    /// userPrincipalName, or a ticket for the short name, is common there.
+    pub domain: bool,
 }
 
 impl Schema {
@@ -57,6 +64,7 @@ impl Schema {
             group_name,
             member,
             members: Members::Names,
+            domain: false,
         }
     }
 
@@ -75,7 +83,19 @@ impl Schema {
             group_name: name,
             member: "member".to_owned(),
             members: Members::NestedEntries,
+            domain: true,
             ..Self::rfc2307()
+        }
+    }
+
+    /// FreeIPA: users have several principals, and groups list users and groups, of which some have
+    /// no number.
+    pub fn free_ipa() -> Self {
+        Self {
+            principal: Some("krbPrincipalName".to_owned()),
+            group_class: "groupOfNames".to_owned(),
+            members: Members::EntriesByLevel,
+            ..Self::rfc2307bis()
         }
     }
 
@@ -87,6 +107,13 @@ impl Schema {
     /// Returns the filter for the user of a principal, whose name by the rules is `user`.
     pub(crate) fn principal_filter(&self, principal: &str, user: &str) -> String {
         match &self.principal {
+            Some(attribute) if self.domain => format!(
+                "(&(objectClass={})(|({attribute}={})({}={})))",
+                self.user_class,
+                escaped(principal),
+                self.user_name,
+                escaped(user)
+            ),
             Some(attribute) => self.user_filter(attribute, principal),
             None => self.user_filter(&self.user_name, user),
         }
@@ -97,15 +124,36 @@ impl Schema {
         format!("(&(objectClass={})({attribute}={}))", self.group_class, escaped(value))
     }
 
-    /// Returns the filter for the groups of a user.
-    pub(crate) fn groups_of(&self, user: &str, dn: &str) -> String {
-        match self.members {
-            Members::Names => self.group_filter(&self.member, user),
-            Members::Entries => self.group_filter(&self.member, dn),
-            Members::NestedEntries => {
-                self.group_filter(&format!("{}:1.2.840.113556.1.4.1941:", self.member), dn)
-            }
+    /// Returns the filter for the group with this security identifier (MS-DTYP section 2.4.2.2).
+    pub(crate) fn security_id_filter(&self, id: &[u8]) -> String {
+        let bytes: String = id.iter().map(|byte| format!("\\{byte:02x}")).collect();
+        format!("(&(objectClass={})(objectSid={bytes}))", self.group_class)
+    }
+
+    /// Returns the filter for the groups of a user, and of its primary group if that is an entry of
+    /// its own.
+    pub(crate) fn groups_of(&self, user: &str, dn: &str, primary: Option<&str>) -> String {
+        match (self.members, primary) {
+            (Members::Names, _) => self.group_filter(&self.member, user),
+            (Members::Entries | Members::EntriesByLevel, _) => self.group_filter(&self.member, dn),
+            (Members::NestedEntries, None) => self.group_filter(&self.nested_member(), dn),
+            (Members::NestedEntries, Some(group)) => self.any_member(&self.nested_member(), [dn, group]),
         }
+    }
+
+    /// Returns the filter for the groups of any of these groups.
+    pub(crate) fn groups_of_groups(&self, dns: &[String]) -> String {
+        self.any_member(&self.member, dns.iter().map(String::as_str))
+    }
+
+    /// Returns the attribute of members with the rule for members of members.
+    fn nested_member(&self) -> String {
+        format!("{}:1.2.840.113556.1.4.1941:", self.member)
+    }
+
+    fn any_member<'d>(&self, attribute: &str, dns: impl IntoIterator<Item = &'d str>) -> String {
+        let any: String = dns.into_iter().map(|dn| format!("({attribute}={})", escaped(dn))).collect();
+        format!("(&(objectClass={})(|{any}))", self.group_class)
     }
 }
 
@@ -117,7 +165,8 @@ impl FromStr for Schema {
             "rfc2307" => Ok(Self::rfc2307()),
             "rfc2307bis" => Ok(Self::rfc2307bis()),
             "ad" => Ok(Self::active_directory()),
-            other => Err(format!("{other:?} is no schema; there are rfc2307, rfc2307bis and ad")),
+            "ipa" => Ok(Self::free_ipa()),
+            other => Err(format!("{other:?} is no schema; there are rfc2307, rfc2307bis, ad and ipa")),
         }
     }
 }
@@ -139,11 +188,35 @@ mod tests {
     }
 
     #[test]
+    fn a_user_of_a_domain_is_found_by_its_principal_or_by_its_name() {
+        let schema = Schema { principal: Some("userPrincipalName".to_owned()), ..Schema::active_directory() };
+        assert_eq!(
+            schema.principal_filter("erin.smith@R", "erin*smith"),
+            r"(&(objectClass=user)(|(userPrincipalName=erin.smith@R)(sAMAccountName=erin\2asmith)))"
+        );
+    }
+
+    #[test]
     fn each_schema_finds_groups_in_its_way() {
-        let of = |schema: &str| schema.parse::<Schema>().unwrap().groups_of("alice", "cn=alice,dc=x");
+        let of = |schema: &str| schema.parse::<Schema>().unwrap().groups_of("alice", "cn=alice,dc=x", None);
         assert_eq!(of("rfc2307"), "(&(objectClass=posixGroup)(memberUid=alice))");
         assert_eq!(of("rfc2307bis"), "(&(objectClass=posixGroup)(member=cn=alice,dc=x))");
         assert_eq!(of("ad"), "(&(objectClass=group)(member:1.2.840.113556.1.4.1941:=cn=alice,dc=x))");
+        assert_eq!(of("ipa"), "(&(objectClass=groupOfNames)(member=cn=alice,dc=x))");
+        let groups = ["cn=a,dc=x", "cn=*"].map(str::to_owned);
+        assert_eq!(
+            Schema::free_ipa().groups_of_groups(&groups),
+            r"(&(objectClass=groupOfNames)(|(member=cn=a,dc=x)(member=cn=\2a)))"
+        );
+        assert_eq!(
+            Schema::active_directory().groups_of("alice", "cn=alice", Some("cn=users")),
+            "(&(objectClass=group)(|(member:1.2.840.113556.1.4.1941:=cn=alice)\
+             (member:1.2.840.113556.1.4.1941:=cn=users)))"
+        );
+        assert_eq!(
+            Schema::active_directory().security_id_filter(&[1, 0xa5]),
+            r"(&(objectClass=group)(objectSid=\01\a5))"
+        );
         assert!("nis".parse::<Schema>().unwrap_err().contains("rfc2307bis"));
     }
 }

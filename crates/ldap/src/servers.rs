@@ -97,7 +97,10 @@ impl Servers {
         for server in order {
             match self.ask(server, &run) {
                 Ok(answer) => return Ok(answer),
-                Err(failure) => failures.push(format!("{}: {failure}", server.url)),
+                Err(failure) => {
+                    let remedy = remedy(&failure, &self.bind).map(|remedy| format!(" ({remedy})"));
+                    failures.push(format!("{}: {failure}{}", server.url, remedy.unwrap_or_default()));
+                }
             }
         }
         Err(SourceError { what: what.to_owned(), why: failures.join("; ") })
@@ -164,6 +167,27 @@ impl Servers {
     }
 }
 
+/// Returns the remedy for a failure of the way to a directory.
+fn remedy(failure: &Unusable, bind: &Bind) -> Option<&'static str> {
+    /// Results of RFC 4511 appendix A; Active Directory answers anonymous searches with the first.
+    const OPERATIONS_ERROR: u32 = 1;
+    const STRONGER_AUTH_REQUIRED: u32 = 8;
+    const INVALID_CREDENTIALS: u32 = 49;
+    let Unusable::Ldap(error) = failure else { return None };
+    match (error, bind) {
+        (LdapError::LdapResult { result }, bind) => match (result.rc, bind) {
+            (STRONGER_AUTH_REQUIRED, _) => Some("the server demands TLS: use ldaps:// or starttls = true"),
+            (OPERATIONS_ERROR, Bind::Anonymous) => Some("the server demands bind_dn and secret"),
+            (INVALID_CREDENTIALS, Bind::Simple { .. }) => Some("bind_dn or the password in secret is wrong"),
+            _ => None,
+        },
+        (error, _) if error.to_string().contains("not valid for") => {
+            Some("the certificate must have the host of the URL as a subjectAltName")
+        }
+        _ => None,
+    }
+}
+
 /// Reads a password. An empty one would bind as nobody (RFC 4513 section 5.1.2).
 fn password(path: &Path) -> Result<String, Unusable> {
     let text = std::fs::read_to_string(path);
@@ -179,5 +203,24 @@ impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let urls: Vec<_> = self.servers.iter().map(|server| &*server.url).collect();
         f.write_str(&urls.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ldap3::LdapResult;
+
+    #[test]
+    fn a_result_of_the_server_has_its_remedy() {
+        let of = |rc, bind: &Bind| {
+            let text = String::new();
+            let result = LdapResult { rc, matched: String::new(), text, refs: Vec::new(), ctrls: Vec::new() };
+            remedy(&Unusable::Ldap(LdapError::from(result)), bind).unwrap_or_default()
+        };
+        let simple = Bind::Simple { dn: "cn=x".to_owned(), secret: "/secret".into() };
+        assert!(of(8, &simple).contains("starttls") && of(49, &simple).contains("password"));
+        assert!(of(1, &Bind::Anonymous).contains("bind_dn"));
+        assert_eq!((of(1, &simple), of(49, &Bind::External), of(32, &simple)), ("", "", ""));
     }
 }

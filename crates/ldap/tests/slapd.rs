@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use identity::{AccountSource, Identity, IdentitySource, Mapper, PrincipalError, Rules};
+use identity::{AccountAnswer, AccountSource, Identity, IdentitySource, Mapper, PrincipalError, Rules};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use orthrus_ldap::{Bind, LdapConfigError, LdapSettings, LdapSource, Members, Schema};
@@ -24,7 +24,7 @@ const MANY: u32 = 2000;
 /// The attributes and classes of all three schemas, as far as this crate uses them.
 const DEFINITIONS: &str = "
 attributetype ( 1.3.6.1.1.1.1.12 NAME 'memberUid' EQUALITY caseExactIA5Match SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )
-attributetype ( 1.3.6.1.4.1.5322.21.2.1 NAME 'krbPrincipalName' EQUALITY caseExactIA5Match SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )
+attributetype ( 2.16.840.1.113719.1.301.4.1.1 NAME 'krbPrincipalName' EQUALITY caseExactIA5Match SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )
 attributetype ( 1.2.840.113556.1.4.221 NAME 'sAMAccountName' EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 SINGLE-VALUE )
 objectclass ( 1.3.6.1.1.1.2.0 NAME 'posixAccount' SUP top AUXILIARY MUST ( uid $ uidNumber $ gidNumber ) MAY krbPrincipalName )
 objectclass ( 1.3.6.1.1.1.2.2 NAME 'posixGroup' SUP top AUXILIARY MUST gidNumber MAY ( memberUid $ member ) )
@@ -108,22 +108,27 @@ fn certificates(folder: &Path) {
 impl Slapd {
     /// Starts slapd with these further lines in its configuration.
     fn start(more: &str) -> Self {
+        Self::start_with("dc=t", DEFINITIONS, &entries(), more)
+    }
+
+    /// Starts slapd with a tree of its own.
+    fn start_with(suffix: &str, definitions: &str, entries: &str, more: &str) -> Self {
         let folder = private::temporary("orthrus-slapd-").unwrap();
         let at = |name: &str| folder.path().join(name);
         certificates(folder.path());
         std::fs::create_dir(at("db")).unwrap();
-        std::fs::write(at("definitions.schema"), DEFINITIONS).unwrap();
+        std::fs::write(at("definitions.schema"), definitions).unwrap();
         let dir = folder.path().display();
         let conf = format!(
             "modulepath /usr/lib/ldap\nmoduleload back_mdb\ninclude /etc/ldap/schema/core.schema\n\
-             include /etc/ldap/schema/cosine.schema\ninclude {dir}/definitions.schema\npidfile {dir}/pid\n\
+             include /etc/ldap/schema/cosine.schema\ninclude /etc/ldap/schema/inetorgperson.schema\ninclude {dir}/definitions.schema\npidfile {dir}/pid\n\
              TLSCACertificateFile {dir}/ca.pem\nTLSCertificateFile {dir}/server.pem\n\
              TLSCertificateKeyFile {dir}/server.key\nTLSVerifyClient try\n\
-             database mdb\nsuffix dc=t\nrootdn cn=admin,dc=t\nrootpw open-sesame\ndirectory {dir}/db\n\
-             maxsize 268435456\nindex objectClass,uid,uidNumber,gidNumber,memberUid,member,krbPrincipalName eq\n{more}\n"
+             database mdb\nsuffix {suffix}\nrootdn cn=admin,{suffix}\nrootpw open-sesame\ndirectory {dir}/db\n\
+             maxsize 268435456\nindex objectClass,uid,uidNumber,gidNumber,member,krbPrincipalName eq\n{more}\n"
         );
         std::fs::write(at("slapd.conf"), conf).unwrap();
-        std::fs::write(at("entries.ldif"), entries()).unwrap();
+        std::fs::write(at("entries.ldif"), entries).unwrap();
         let mut add = Command::new(SLAPD);
         done(add.args(["-T", "add", "-q", "-f"]).arg(at("slapd.conf")).arg("-l").arg(at("entries.ldif")));
         let mut slapd =
@@ -177,11 +182,17 @@ impl Slapd {
         format!("ldaps://localhost:{}", self.secure_port)
     }
 
-    /// Settings for RFC 2307 over TLS with a password.
-    fn settings(&self) -> LdapSettings {
+    /// Writes the administrator's password to a file.
+    fn secret(&self) -> PathBuf {
         let secret = self.path("secret");
         std::fs::write(&secret, "open-sesame\n").unwrap();
         std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+        secret
+    }
+
+    /// Settings for RFC 2307 over TLS with a password.
+    fn settings(&self) -> LdapSettings {
+        let secret = self.secret();
         LdapSettings {
             servers: vec![self.secure_url()],
             starttls: false,
@@ -243,6 +254,15 @@ fn users_have_all_of_their_groups_in_each_schema() {
     let source = open(LdapSettings { schema, group_base: "ou=ad,dc=t".into(), ..slapd.settings() });
     assert!(is_alice(&identity(&source, "alice")));
     assert_eq!(source.gid("mail"), Ok(None), "it has no number");
+    let principal = Some("krbPrincipalName".into());
+    let schema = Schema { members: Members::Entries, principal, ..Schema::active_directory() };
+    let source = open(LdapSettings { schema, group_base: "ou=ad,dc=t".into(), ..slapd.settings() });
+    for (principal, user) in [("alice@ONE", "alice"), ("alice@ONE", "unknown"), ("unknown@ONE", "alice")] {
+        let found = source.of_principal(principal, user).unwrap().account();
+        assert!(found.is_some_and(|found| is_alice(&found)), "{principal} {user}");
+    }
+    let failure = source.of_principal("alice@ONE", "bob").expect_err("two users");
+    assert!(failure.to_string().contains("several entries match"), "{failure}");
 }
 
 #[test]
@@ -386,6 +406,7 @@ fn known_accounts_outlive_the_directory_and_others_are_to_be_retried() {
     let wait = Duration::from_millis(500);
     let rules =
         Rules { lookup_wait_max: wait, realms: vec!["R".into()], domain: "d".into(), ..Rules::default() };
+    let expiry = rules.expiry;
     let accounts = Box::new(open(LdapSettings { timeout: Duration::from_secs(1), ..slapd.settings() }));
     let mapper =
         Mapper::with_sources(rules, vec![AccountSource { name: "ldap".into(), realms: vec![], accounts }]);
@@ -401,7 +422,7 @@ fn known_accounts_outlive_the_directory_and_others_are_to_be_retried() {
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
         slapd.signal(signal);
         for _ in 0..3 {
-            now += 2 * mapper.rules().expiry;
+            now += 2 * expiry;
             let began = Instant::now();
             assert!(known(now) && retried(now), "{signal}");
             assert_eq!(mapper.uid_of_owner(b"alice@d", now), Ok(5001));
@@ -416,4 +437,38 @@ fn known_accounts_outlive_the_directory_and_others_are_to_be_retried() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(account("bob", now).unwrap().identity.unwrap().groups.len(), MANY as usize);
+}
+
+/// The tree, the classes and the nesting of FreeIPA, loaded from files.
+#[test]
+fn users_of_freeipa_have_all_principals_and_the_groups_of_their_groups() {
+    if !installed() {
+        return;
+    }
+    let [definitions, entries] = [include_str!("freeipa/ipa.schema"), include_str!("freeipa/entries.ldif")];
+    let slapd = Slapd::start_with("dc=ipa,dc=test", definitions, entries, "");
+    let settings = |user_base: &str| LdapSettings {
+        bind: Bind::Simple { dn: "cn=admin,dc=ipa,dc=test".into(), secret: slapd.secret() },
+        user_base: user_base.into(),
+        group_base: "cn=groups,cn=accounts,dc=ipa,dc=test".into(),
+        schema: "ipa".parse().unwrap(),
+        ..slapd.settings()
+    };
+    let source = open(settings("cn=users,cn=accounts,dc=ipa,dc=test"));
+    let alice = Identity { uid: 51001, gid: 51001, groups: [52001, 52002, 52003].into() };
+    for principal in ["alice@IPA.TEST", "al@IPA.TEST"] {
+        let found = source.of_principal(principal, "whoever").unwrap();
+        assert_eq!(found, AccountAnswer::Account(alice.clone()), "{principal}");
+    }
+    let bob = source.of_principal("bob@IPA.TEST", "bob").unwrap().account().unwrap();
+    assert_eq!((bob.uid, &bob.groups[..]), (51002, &[52002, 52003][..]), "a circle of groups");
+    for absent in ["former@IPA.TEST", "host/node1.ipa.test@IPA.TEST", "alice@OTHER", "*"] {
+        assert_eq!(source.of_principal(absent, "alice"), Ok(AccountAnswer::Absent), "{absent}");
+    }
+    assert_eq!((source.uid("alice"), source.user(51002)), (Ok(Some(51001)), Ok(Some("bob".into()))));
+    assert_eq!((source.gid("staff"), source.group(52003)), (Ok(Some(52001)), Ok(Some("everybody".into()))));
+    assert_eq!(source.gid("umbrella"), Ok(None), "it has no number");
+    // Above the users there are removed ones, too.
+    let whole = open(settings("dc=ipa,dc=test"));
+    assert!(whole.identity("alice").unwrap_err().to_string().contains("several entries match"));
 }
