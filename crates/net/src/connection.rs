@@ -10,6 +10,7 @@ use crate::output::Output;
 use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
 use crate::{Limits, Request, Stats};
+use pipes::Attachment;
 use rpc::ConnectionId;
 use std::collections::VecDeque;
 use std::io;
@@ -276,18 +277,32 @@ impl Connection {
     }
 
     /// Appends a reply to the output of the connection.
-    pub(crate) fn queue(&mut self, record: Vec<u8>, class: u8, ledger: &Ledger) {
-        self.traffic.reply(record.len());
+    pub(crate) fn queue(
+        &mut self,
+        record: Vec<u8>,
+        attached: Option<Attachment>,
+        class: u8,
+        ledger: &Ledger,
+    ) {
+        self.traffic.reply(record.len() + attached.as_ref().map_or(0, |attached| attached.data.len()));
         self.class = class;
-        self.post(record, ledger);
+        self.append(record, attached, ledger);
     }
 
     /// Appends a record that answers no request, such as a callback.
     pub(crate) fn post(&mut self, record: Vec<u8>, ledger: &Ledger) {
-        if !self.closing {
-            self.output.push(record);
-            self.note_output(ledger, false);
+        self.append(record, None, ledger);
+    }
+
+    fn append(&mut self, record: Vec<u8>, attached: Option<Attachment>, ledger: &Ledger) {
+        if self.closing {
+            return;
         }
+        match attached {
+            None => self.output.push(record),
+            Some(attached) => self.output.push_attached(record, attached),
+        }
+        self.note_output(ledger, false);
     }
 
     /// Closes the connection once its replies are sent, without reading further.
@@ -298,11 +313,10 @@ impl Connection {
     /// Sends once, and moves completely sent replies to `spent`.
     pub(crate) fn write(&mut self, ledger: &Ledger, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> ReadProgress {
         if !self.output.is_empty() {
-            match EpollDriver::send(&self.link, &self.output) {
+            match EpollDriver::send(&self.link, &mut self.output, spent) {
                 Ok(sent) if sent.count == 0 => return ReadProgress::Closed,
                 Ok(sent) => {
                     Stats::add(&stats.sent_bytes, sent.count as u64);
-                    self.output.advance(sent.count, spent);
                     self.note_output(ledger, true);
                     if !self.output.is_empty() {
                         return if sent.more { ReadProgress::More(sent.count) } else { ReadProgress::Open };

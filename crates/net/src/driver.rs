@@ -6,8 +6,9 @@ use crate::mailbox::Mailbox;
 use crate::output::Output;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::OwnedFd;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -200,16 +201,27 @@ impl EpollDriver {
         Ok(Received { count, more: count == room + beyond })
     }
 
-    /// Sends bytes of `output` with one system call, at most [`SLICES_MAX`] replies and
-    /// [`STEP_BYTES_MAX`] bytes.
+    /// Sends bytes of `output` with one system call, at most [`SLICES_MAX`] replies and about
+    /// [`STEP_BYTES_MAX`] bytes. Moves completely sent replies to `spent`.
     ///
     /// # Errors
     /// `WouldBlock` if the socket takes none at the moment.
-    pub(crate) fn send(link: &Link, output: &Output) -> io::Result<Sent> {
+    pub(crate) fn send(link: &Link, output: &mut Output, spent: &mut Vec<Vec<u8>>) -> io::Result<Sent> {
+        if let Some((data, more)) = output.file_data() {
+            let wanted = data.len().min(STEP_BYTES_MAX);
+            let count = data.send(link.stream.as_fd(), wanted, more)?;
+            output.advance_data(count);
+            return Ok(Sent { count, more: count == wanted });
+        }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let (used, bytes) = output.slices(&mut slices, STEP_BYTES_MAX);
-        let count = (&link.stream).write_vectored(slices.get(..used).unwrap_or_default())?;
-        Ok(Sent { count, more: count == bytes })
+        let gathered = output.slices(&mut slices, STEP_BYTES_MAX);
+        let slices = slices.get(..gathered.used).unwrap_or_default();
+        // Without the flag, the bytes before file data would leave in a packet of their own.
+        let flags = if gathered.data_follows { SendFlags::MORE } else { SendFlags::empty() };
+        let mut control = SendAncillaryBuffer::default();
+        let count = sendmsg(&link.stream, slices, &mut control, flags | SendFlags::NOSIGNAL)?;
+        output.advance(count, spent);
+        Ok(Sent { count, more: count == gathered.bytes })
     }
 }
 

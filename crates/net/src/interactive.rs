@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// The inverse of the largest share of time that turns take.
 const SHARE: u32 = 2;
+/// Shortest time between two turns. A turn asks the kernel for events, which costs about a
+/// microsecond.
+const INTERVAL: Duration = Duration::from_micros(25);
 
 /// The interactive lane of a shard. It has its own scratch memory, since the shard's is in use.
 pub(crate) struct InteractiveLane<S: Service> {
@@ -31,6 +34,8 @@ pub(crate) struct InteractiveLane<S: Service> {
     /// Start of the long work, and the time that turns have taken since.
     since: Instant,
     spent: Duration,
+    /// The start of the last turn.
+    turned: Instant,
 }
 
 impl<S: Service> InteractiveLane<S> {
@@ -50,6 +55,7 @@ impl<S: Service> InteractiveLane<S> {
             replies: Vec::new(),
             since: Instant::now(),
             spent: Duration::ZERO,
+            turned: Instant::now(),
         }
     }
 
@@ -83,9 +89,11 @@ impl<S: Service> InteractiveLane<S> {
             return;
         }
         let start = Instant::now();
-        if self.spent * SHARE > start.duration_since(self.since) {
+        let is_early = start.duration_since(self.turned) < INTERVAL;
+        if is_early || self.spent * SHARE > start.duration_since(self.since) {
             return;
         }
+        self.turned = start;
         sockets.poll(&mut self.ready);
         for ready in self.ready.drain(..) {
             match ready {

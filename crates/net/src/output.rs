@@ -1,5 +1,6 @@
 //! The unsent replies of one connection.
 
+use pipes::{Attachment, FileData};
 use rpc::{RECORD_MARK_LEN, memory, record_mark};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,10 +9,42 @@ use std::time::Instant;
 /// Longest reply that is copied into the buffer of the waiting one before it, in bytes.
 const SHORT_MAX: usize = 256;
 
+/// Most bytes by which one system call may exceed its share to finish a reply. A packet of its own
+/// for the last bytes of a large reply costs more than they do.
+const REST_MAX: usize = 16 << 10;
+
+/// A part of the output.
+enum Piece {
+    /// Replies, or the parts of one around its file data.
+    Bytes(Vec<u8>),
+    /// File data of a reply. It begins behind the bytes before it.
+    Data(FileData),
+}
+
+impl Piece {
+    /// Returns the memory of a piece in bytes.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Bytes(record) => memory_of(record),
+            Self::Data(data) => data.len() + size_of::<Self>(),
+        }
+    }
+}
+
+/// The next bytes to send.
+pub(crate) struct Gathered {
+    /// The number of slices.
+    pub(crate) used: usize,
+    /// The bytes of all slices.
+    pub(crate) bytes: usize,
+    /// Whether file data comes next, which another system call sends.
+    pub(crate) data_follows: bool,
+}
+
 /// Replies that the kernel has not accepted yet.
 pub(crate) struct Output {
-    records: VecDeque<Vec<u8>>,
-    /// Bytes of the first reply that the kernel has accepted.
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that the kernel has accepted, unless it is file data.
     sent: usize,
     /// Memory of all replies in bytes.
     memory: usize,
@@ -20,34 +53,62 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new() -> Self {
-        Self { records: VecDeque::new(), sent: 0, memory: 0, since: Instant::now() }
+        Self { pieces: VecDeque::new(), sent: 0, memory: 0, since: Instant::now() }
     }
 
     /// Appends a reply and fills in its record mark.
     pub(crate) fn push(&mut self, mut record: Vec<u8>) {
-        let length = record.len().saturating_sub(RECORD_MARK_LEN);
-        if length == 0 {
+        if !mark(&mut record, 0) {
             return;
         }
-        if let Some(mark) = record.first_chunk_mut::<RECORD_MARK_LEN>() {
-            *mark = record_mark(length);
-        }
-        if self.records.is_empty() {
+        if self.pieces.is_empty() {
             self.since = Instant::now();
         }
-        if let Some(last) = self.records.back_mut().filter(|last| has_room(last, &record)) {
+        if let Some(Piece::Bytes(last)) = self.pieces.back_mut()
+            && has_room(last, &record)
+        {
             last.extend_from_slice(&record);
             return memory::give(record);
         }
-        self.memory += memory_of(&record);
-        self.records.push_back(record);
+        self.append(Piece::Bytes(record));
+    }
+
+    /// Appends a reply with file data, and fills in its record mark.
+    pub(crate) fn push_attached(&mut self, mut record: Vec<u8>, attached: Attachment) {
+        let Attachment { at, data } = attached;
+        let tail = record.get(at..).map(<[u8]>::to_vec).unwrap_or_default();
+        if !mark(&mut record, data.len()) {
+            return;
+        }
+        record.truncate(at);
+        self.push_piece(Piece::Bytes(record));
+        self.push_piece(Piece::Data(data));
+        self.push_piece(Piece::Bytes(tail));
+    }
+
+    fn push_piece(&mut self, piece: Piece) {
+        let empty = match &piece {
+            Piece::Bytes(bytes) => bytes.is_empty(),
+            Piece::Data(data) => data.is_empty(),
+        };
+        if !empty {
+            self.append(piece);
+        }
+    }
+
+    fn append(&mut self, piece: Piece) {
+        if self.pieces.is_empty() {
+            self.since = Instant::now();
+        }
+        self.memory += piece.memory();
+        self.pieces.push_back(piece);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.pieces.is_empty()
     }
 
-    /// Returns the memory of the replies in bytes.
+    /// Returns the memory of the replies in bytes, with their file data.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
@@ -57,40 +118,80 @@ impl Output {
         self.since
     }
 
-    /// Fills `slices` with the next replies, at most `bytes_max` bytes. Returns the numbers of
-    /// slices and bytes.
-    pub(crate) fn slices<'s>(&'s self, slices: &mut [IoSlice<'s>], bytes_max: usize) -> (usize, usize) {
-        let (mut used, mut bytes) = (0, 0);
-        for (slice, record) in slices.iter_mut().zip(&self.records) {
-            let start = if used == 0 { self.sent } else { 0 };
+    /// Returns the file data that comes next, if it does, and whether bytes follow it.
+    pub(crate) fn file_data(&mut self) -> Option<(&mut FileData, bool)> {
+        let more = self.pieces.len() > 1;
+        match self.pieces.front_mut() {
+            Some(Piece::Data(data)) => Some((data, more)),
+            _ => None,
+        }
+    }
+
+    /// Records that the kernel has accepted `count` bytes of the file data that came next.
+    pub(crate) fn advance_data(&mut self, count: usize) {
+        self.since = Instant::now();
+        self.memory = self.memory.saturating_sub(count);
+        if matches!(self.pieces.front(), Some(Piece::Data(data)) if data.is_empty()) {
+            self.pop();
+        }
+    }
+
+    /// Fills `slices` with the next replies up to file data, about `bytes_max` bytes.
+    pub(crate) fn slices<'s>(&'s self, slices: &mut [IoSlice<'s>], bytes_max: usize) -> Gathered {
+        let mut gathered = Gathered { used: 0, bytes: 0, data_follows: false };
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            let Piece::Bytes(record) = piece else {
+                gathered.data_follows = true;
+                break;
+            };
+            let start = if gathered.used == 0 { self.sent } else { 0 };
             let rest = record.get(start..).unwrap_or_default();
-            let part = rest.get(..bytes_max - bytes).unwrap_or(rest);
+            let share = bytes_max - gathered.bytes;
+            let part = rest.get(..share).filter(|_| rest.len() > share + REST_MAX).unwrap_or(rest);
             *slice = IoSlice::new(part);
-            used += 1;
-            bytes += part.len();
-            if bytes >= bytes_max {
+            gathered.used += 1;
+            gathered.bytes += part.len();
+            if gathered.bytes >= bytes_max {
                 break;
             }
         }
-        (used, bytes)
+        gathered
     }
 
-    /// Records that the kernel has accepted `count` bytes, and moves completely sent replies to
-    /// `spent`.
+    /// Records that the kernel has accepted `count` bytes of the slices, and moves completely sent
+    /// replies to `spent`.
     pub(crate) fn advance(&mut self, count: usize, spent: &mut Vec<Vec<u8>>) {
         self.since = Instant::now();
         self.sent += count;
-        while let Some(first) = self.records.front().map(Vec::len).filter(|length| *length <= self.sent) {
-            self.sent -= first;
-            let record = self.records.pop_front();
-            self.memory -= record.as_ref().map_or(0, memory_of);
-            spent.extend(record);
-        }
-        if self.records.is_empty() {
-            // An idle connection keeps no memory.
-            self.records.shrink_to_fit();
+        while let Some(Piece::Bytes(first)) = self.pieces.front()
+            && first.len() <= self.sent
+        {
+            self.sent -= first.len();
+            if let Some(Piece::Bytes(record)) = self.pop() {
+                spent.push(record);
+            }
         }
     }
+
+    fn pop(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front();
+        self.memory -= piece.as_ref().map_or(0, Piece::memory);
+        if self.pieces.is_empty() {
+            // An idle connection keeps no memory.
+            self.pieces.shrink_to_fit();
+        }
+        piece
+    }
+}
+
+/// Fills in the mark of a record to which `attached` bytes belong besides its buffer. Returns
+/// whether the record has any bytes.
+fn mark(record: &mut [u8], attached: usize) -> bool {
+    let length = record.len().saturating_sub(RECORD_MARK_LEN) + attached;
+    if let Some(mark) = record.first_chunk_mut::<RECORD_MARK_LEN>() {
+        *mark = record_mark(length);
+    }
+    length > 0
 }
 
 /// Returns the memory of a waiting reply, in bytes.
@@ -101,4 +202,30 @@ fn memory_of(record: &Vec<u8>) -> usize {
 /// Returns whether a short reply fits into the unused buffer of the one before it.
 fn has_room(last: &Vec<u8>, record: &[u8]) -> bool {
     record.len() <= SHORT_MAX && last.capacity() - last.len() >= record.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the lengths of the slices for `bytes_max` bytes of these replies.
+    fn slices(replies: &[usize], bytes_max: usize) -> Vec<usize> {
+        let mut output = Output::new();
+        replies.iter().for_each(|length| output.push(vec![7; *length]));
+        let mut slices = [IoSlice::new(&[]); 4];
+        let gathered = output.slices(&mut slices, bytes_max);
+        let lengths: Vec<usize> = slices.iter().take(gathered.used).map(|slice| slice.len()).collect();
+        assert_eq!(lengths.iter().sum::<usize>(), gathered.bytes);
+        lengths
+    }
+
+    #[test]
+    fn the_short_rest_of_a_large_reply_is_sent_with_it() {
+        let share = 256 << 10;
+        assert_eq!(slices(&[share + 1], share), [share + 1]);
+        assert_eq!(slices(&[share + REST_MAX], share), [share + REST_MAX]);
+        assert_eq!(slices(&[share + REST_MAX + 1], share), [share]);
+        assert_eq!(slices(&[share / 2, share, 1000], share), [share / 2, share / 2]);
+        assert_eq!(slices(&[share / 2, share / 2 + 1, 1000], share), [share / 2, share / 2 + 1]);
+    }
 }

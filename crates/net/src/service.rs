@@ -1,6 +1,7 @@
 //! The interface to the layer above: requests, replies, and the [`Service`] trait.
 
 use crate::{CompletionEvent, CompletionSender};
+use pipes::Attachment;
 use rpc::ConnectionId;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,6 +26,8 @@ pub enum Action {
     /// Sends a record. Its first four bytes are room for the record mark, which the network layer
     /// fills in.
     Send(Vec<u8>),
+    /// Sends a record with file data that is not in its buffer.
+    SendAttached(Vec<u8>, Attachment),
     /// Closes the connection after earlier replies have been sent.
     Close,
     /// Marks the connection as trusted: the peer has proved its identity, or an export admits its

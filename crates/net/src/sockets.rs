@@ -392,7 +392,10 @@ impl Sockets {
         for reply in replies {
             let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
             match reply.action {
-                Action::Send(record) => connection.queue(record, reply.class, &self.ledger),
+                Action::Send(record) => connection.queue(record, None, reply.class, &self.ledger),
+                Action::SendAttached(record, data) => {
+                    connection.queue(record, Some(data), reply.class, &self.ledger);
+                }
                 Action::Trust => {
                     if connection.is_trusted() {
                         continue;

@@ -1,10 +1,12 @@
 //! Tests with an echo service over real sockets.
 
 use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
+use pipes::{Attachment, FileData};
 use rpc::{ConnectionId, record_mark};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,6 +34,23 @@ struct EchoService {
     handled: Mutex<Vec<Vec<u8>>>,
     /// Whether the service vouches for no connection.
     distrusts: AtomicBool,
+    /// The file of which "pages" sends a part.
+    file: PatternFile,
+}
+
+/// A file of [`BIG`] bytes, each its offset modulo 251.
+struct PatternFile(std::fs::File);
+
+impl Default for PatternFile {
+    fn default() -> Self {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&pattern(0, BIG)).expect("written");
+        Self(file)
+    }
+}
+
+fn pattern(from: usize, length: usize) -> Vec<u8> {
+    (from..from + length).map(|at| (at % 251) as u8).collect()
 }
 
 impl EchoService {
@@ -97,6 +116,11 @@ impl Service for EchoService {
                     let mut reply = Vec::with_capacity(ROOMY);
                     reply.resize(ROOMY_LEN + 4, 0);
                     Action::Send(reply)
+                }
+                b"pages" => {
+                    let data = FileData::of(self.file.0.as_fd(), 1, BIG / 2).expect("it is a file");
+                    let data = data.expect("fewer pipes are in use than there may be");
+                    Action::SendAttached(b"\0\0\0\0headtail".to_vec(), Attachment { at: 8, data })
                 }
                 b"close" => Action::Close,
                 b"big" => Action::Send(vec![0; BIG + 4]),
@@ -267,6 +291,40 @@ fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later() {
         assert_eq!(receive(&mut stream).len(), 100_000);
     }
     assert!(sender.join().expect("sender"));
+}
+
+#[test]
+fn file_data_stands_in_its_reply_however_slowly_the_peer_reads() {
+    let (server, _) = start(Limits { output_bytes_max: 2 << 20, ..Limits::default() });
+    let mut stream = connect(&server);
+    stream.write_all(&[record(b"one"), record(b"pages").repeat(40), record(b"two")].concat()).expect("sent");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.stats().output_bytes.load(Ordering::SeqCst) < BIG / 2 {
+        assert!(Instant::now() < deadline, "waiting file data is not counted");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(receive(&mut stream), b"one");
+    let expected = [b"head".as_slice(), &pattern(1, BIG / 2), b"tail"].concat();
+    (0..40).for_each(|_| assert!(receive(&mut stream) == expected));
+    assert_eq!(receive(&mut stream), b"two");
+    // The reply may arrive before the shard has counted it as sent.
+    while server.stats().output_bytes.load(Ordering::SeqCst) > 0 {
+        assert!(Instant::now() < deadline, "sent file data is still counted");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_connection_that_ends_takes_its_file_data_with_it() {
+    let (server, _) = start(Limits::default());
+    for _ in 0..3 {
+        let mut stream = connect(&server);
+        stream.write_all(&record(b"pages").repeat(20)).expect("sent");
+        stream.read_exact(&mut [0; 1000]).expect("it answers");
+    }
+    let mut stream = connect(&server);
+    stream.write_all(&record(b"pages")).expect("sent");
+    assert!(receive(&mut stream)[4..].starts_with(&pattern(1, 1000)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::lane_times::LaneTimes;
 use crate::parked::Parked;
 use crate::{Executor, PoolLimits, TaskPool, Threads};
 use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service};
+use pipes::Attachment;
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
 use server::dispatch::{
@@ -427,6 +428,10 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
 
     fn send(&mut self, connection: ConnectionId, kind: Kind, record: Vec<u8>) {
         self.push(connection, Action::Send(record), kind);
+    }
+
+    fn send_attached(&mut self, connection: ConnectionId, kind: Kind, record: Vec<u8>, data: Attachment) {
+        self.push(connection, Action::SendAttached(record, data), kind);
     }
 
     fn vouch(&mut self, connection: ConnectionId) {

@@ -9,6 +9,7 @@ use crate::{
     kind::Kind,
     leases, sys,
 };
+use pipes::FileData;
 use rustix::{
     fs::{SeekFrom, fdatasync, ftruncate, seek},
     io::{Errno, pwrite},
@@ -96,6 +97,17 @@ impl OpenFile for LocalFile {
                 Err(vfs_error(errno))
             }
         }
+    }
+
+    fn splice_at(&self, count: usize, offset: u64) -> VfsResult<Option<(FileData, Eof)>> {
+        let data = match FileData::of(self.fd.as_fd(), offset, count) {
+            Ok(Some(data)) => data,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(vfs_error(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        };
+        let read_to = offset.saturating_add(data.len() as u64);
+        let is_end = data.len() < count || read_to >= seek(&self.fd, SeekFrom::End(0)).map_err(vfs_error)?;
+        Ok(Some((data, Eof::reached_if(is_end))))
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {

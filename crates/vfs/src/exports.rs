@@ -149,6 +149,8 @@ pub struct Export {
     pub squash: Squash,
     /// Whether clients may set the set-user-ID and set-group-ID bits of files.
     pub setid: bool,
+    /// Whether tickets count that a service got in a user's name, by constrained delegation.
+    pub delegated: bool,
     /// User for squashed and unknown callers.
     pub anon_uid: u32,
     /// Group for squashed and unknown callers.
@@ -175,6 +177,7 @@ impl Export {
             read_only: false,
             squash: Squash::default(),
             setid: true,
+            delegated: true,
             anon_uid: ANON_ID,
             anon_gid: ANON_ID,
             networks: Vec::new(),

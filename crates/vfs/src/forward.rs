@@ -327,6 +327,15 @@ macro_rules! forward_open_file_method {
             self.$inner.read_now(into, count, offset)
         }
     };
+    (splice_at $inner:ident) => {
+        fn splice_at(
+            &self,
+            count: usize,
+            offset: u64,
+        ) -> $crate::VfsResult<Option<($crate::FileData, $crate::Eof)>> {
+            self.$inner.splice_at(count, offset)
+        }
+    };
     (write_at $inner:ident) => {
         fn write_at(&self, data: &[u8], offset: u64) -> $crate::VfsResult<usize> {
             self.$inner.write_at(data, offset)

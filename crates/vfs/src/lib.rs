@@ -28,5 +28,6 @@ pub use network::{Network, NetworkError};
 pub use open_file::{
     Broken, Lease, LeaseKind, LocalLock, LockKind, LockOutcome, OpenFile, RangeLocks, copy_by_pieces,
 };
+pub use pipes::FileData;
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
 pub use types::*;

@@ -1,6 +1,7 @@
 //! The trait of objects that are open for reading and writing.
 
 use crate::{Advice, Attributes, Eof, Extent, VfsResult};
+use pipes::FileData;
 use std::{any::Any, sync::Arc, time::Duration};
 
 /// An open file. Reading and writing need no further permission, even after the name or the mode
@@ -17,6 +18,10 @@ pub trait OpenFile: Send + Sync {
     /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be
     /// waited for.
     fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>>;
+
+    /// As `read_at`, but the data stays in the file's pages, on the way to a socket. `None` if it
+    /// has to be copied.
+    fn splice_at(&self, count: usize, offset: u64) -> VfsResult<Option<(FileData, Eof)>>;
 
     /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out
     /// half-way.

@@ -36,6 +36,24 @@ pub fn reading_stops_at_the_end_of_the_file(t: &Fixture) {
     }
 }
 
+/// Where pages of a file can go to a socket, they are the data that a read copies.
+pub fn pages_of_a_file_are_its_data(t: &Fixture) {
+    let (_, file) = t.file(&t.root(), "file");
+    let data: Vec<u8> = (0..300_001_u32).map(|at| (at % 251) as u8).collect();
+    file.write_at(&data, 0).unwrap();
+    file.set_size(400_000).unwrap();
+    for (count, offset) in
+        [(300_000, 0), (1, 300_000), (4096, 4095), (200_000, 250_001), (8, 400_000), (8, 1 << 40), (0, 5)]
+    {
+        let mut copied = Vec::new();
+        let end = file.read_at(&mut copied, count, offset).unwrap();
+        let Some((pages, end_of_pages)) = file.splice_at(count, offset).unwrap() else { continue };
+        let mut moved = Vec::new();
+        pages.copy_to(&mut moved).unwrap();
+        assert!((moved, end_of_pages) == (copied, end), "{count} bytes at {offset}");
+    }
+}
+
 /// Unwritten ranges are zeros and cost little.
 pub fn a_hole_reads_as_zeros(t: &Fixture) {
     let (object, file) = t.file(&t.root(), "file");

@@ -182,6 +182,7 @@ macro_rules! backend_conformance {
             names::a_removed_directory_takes_no_new_entries,
             data::written_data_is_read_back,
             data::reading_stops_at_the_end_of_the_file,
+            data::pages_of_a_file_are_its_data,
             data::a_hole_reads_as_zeros,
             data::truncation_cuts_and_extends_with_zeros,
             data::size_set_through_the_open_file_needs_no_permission,

@@ -2,8 +2,8 @@
 
 use super::{content::Content, node::Node, setattr};
 use crate::{
-    Advice, Attributes, Broken, Eof, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks, VfsError,
-    VfsResult, copy_by_pieces,
+    Advice, Attributes, Broken, Eof, Extent, FileData, Lease, LeaseKind, LockKind, OpenFile, RangeLocks,
+    VfsError, VfsResult, copy_by_pieces,
 };
 use std::{any::Any, sync::Arc};
 
@@ -35,6 +35,10 @@ impl OpenFile for MemoryFile {
 
     fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>> {
         self.read_at(into, count, offset).map(Some)
+    }
+
+    fn splice_at(&self, _count: usize, _offset: u64) -> VfsResult<Option<(FileData, Eof)>> {
+        Ok(None)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
