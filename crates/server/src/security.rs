@@ -18,6 +18,8 @@ pub struct Security {
     pub principal: Option<Arc<str>>,
     /// Whether the principal is a machine's (`host/…`, `nfs/…`, `root/…`, or the like).
     pub machine: bool,
+    /// Whether a service got the principal's ticket in its name, by constrained delegation.
+    pub delegated: bool,
     /// The user whose rights the call has, before an export squashes it. `None` for a principal
     /// without account, which exports map to their anonymous user.
     pub caller: Option<Caller>,
@@ -35,6 +37,7 @@ impl Security {
             flavor: SecFlavor::Sys,
             principal: None,
             machine: false,
+            delegated: false,
             caller: Some(caller),
             context: None,
             sender,
@@ -50,7 +53,8 @@ impl Security {
         context: u64,
     ) -> Self {
         let sender = Principal::new(format!("gss:{principal}"));
-        Self { flavor, principal: Some(principal), machine, caller, context: Some(context), sender }
+        let (principal, context) = (Some(principal), Some(context));
+        Self { flavor, principal, machine, delegated: false, caller, context, sender }
     }
 
     /// Returns whether the call came by RPCSEC_GSS.

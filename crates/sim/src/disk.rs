@@ -214,7 +214,7 @@ struct DiskFile {
 }
 
 impl OpenFile for DiskFile {
-    vfs::forward_open_file!(file: read_at, read_now, getattr, seek, advise, lease, range_locks, as_any);
+    vfs::forward_open_file!(file: read_at, read_now, splice_at, getattr, seek, advise, lease, range_locks, as_any);
 
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
         self.fuse.burn();

@@ -93,7 +93,15 @@ impl ContextAcceptor for SimRealm {
         let principal = self.principal_of(token).ok_or(refused)?.to_owned();
         let keys = self.keys(token, Role::Acceptor);
         let (token, send_sequence) = (b"accepted".to_vec(), 1);
-        Ok(AcceptedToken { token, principal, keys, lifetime: self.lifetime, send_sequence })
+        let delegated_through = Vec::new();
+        Ok(AcceptedToken {
+            token,
+            principal,
+            delegated_through,
+            keys,
+            lifetime: self.lifetime,
+            send_sequence,
+        })
     }
 }
 

@@ -248,6 +248,9 @@ impl Machine {
             }
             let out = replies.into_iter().filter_map(|reply| match reply.action {
                 Action::Send(record) => Some(Out::Record(reply.connection.0, record)),
+                Action::SendAttached(record, data) => {
+                    Some(Out::Record(reply.connection.0, data.insert_into(record).ok()?))
+                }
                 Action::Close => Some(Out::Close(reply.connection.0)),
                 Action::Trust | Action::Away(_) => None,
             });

@@ -3,8 +3,10 @@
 use crate::metrics::Kind;
 use crate::rpcsec::ReceivedGssCall;
 use crate::security::Security;
+use pipes::Attachment;
 use rpc::gss::{RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, ConnectionId, Denied};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ pub(crate) struct Job {
     /// The kind under which its time is counted.
     pub(crate) kind: Kind,
     pub(crate) verdict: Verdict,
+    /// File data of the reply: see [`Call::attached`](crate::engine::Call).
+    pub(crate) attached: RefCell<Option<Attachment>>,
 }
 
 /// The authentication of a call.
@@ -102,6 +106,7 @@ impl Job {
             auth: Auth::None,
             kind: Kind::Other,
             verdict,
+            attached: RefCell::default(),
         }
     }
 
@@ -125,6 +130,7 @@ impl Job {
             kind: auth.kind(),
             auth,
             verdict: Verdict::Run,
+            attached: RefCell::default(),
         }
     }
 
@@ -143,6 +149,13 @@ impl Job {
         if self.record.capacity() > RECORD_KEPT_MAX {
             self.record = Vec::new();
         }
+    }
+
+    /// Returns where file data of the reply goes, unless its results are signed or encrypted.
+    pub(crate) fn attached(&self) -> Option<&RefCell<Option<Attachment>>> {
+        let protected =
+            self.auth.gss().is_some_and(|call| call.body_service() != RpcGssServiceT::rpc_gss_svc_none);
+        (!protected).then_some(&self.attached)
     }
 
     /// Returns the arguments in the record.

@@ -273,12 +273,13 @@ impl Compound<'_> {
         let status = match result {
             Ok(()) => Nfsstat4::NFS4_OK,
             Err(OpStop::Deferred(reason)) => {
-                reply.truncate(number_at);
+                self.truncate(reply, number_at);
                 *args = before;
                 return Err(reason);
             }
             Err(OpStop::Failed(error)) => {
                 self.nfs.note_cause(self.now(), opnum, self.progress.current.as_ref(), error.cause);
+                self.detach(body);
                 fail(self.progress.minor, opnum, error, reply, status_at, body)
             }
         };
@@ -297,7 +298,7 @@ impl Compound<'_> {
         let (before, body) = (*args, reply.len());
         self.with_room(|c| {
             *args = before;
-            reply.truncate(body);
+            c.truncate(reply, body);
             let result = (operation.run)(c, args, reply);
             c.end_changes();
             result

@@ -8,6 +8,7 @@ use crate::compound::CompoundStatus;
 use crate::engine::{FileKey, NAMES_LANE, WaitPolicy, WaitsFor};
 use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
+use pipes::Attachment;
 use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
 use state::GetattrWait;
 use std::net::SocketAddr;
@@ -27,6 +28,14 @@ pub trait ReplySink<S> {
     /// Passes on a reply to a call of this kind.
     fn send(&mut self, connection: ConnectionId, _kind: Kind, record: Vec<u8>) {
         self.reply(connection, Action::Send(record));
+    }
+
+    /// As `send`, for a reply with file data outside of its buffer.
+    fn send_attached(&mut self, connection: ConnectionId, kind: Kind, record: Vec<u8>, data: Attachment) {
+        match data.insert_into(record) {
+            Ok(record) => self.send(connection, kind, record),
+            Err(_) => self.reply(connection, Action::Close),
+        }
     }
 
     /// Reports that a connection has sent an authenticated call, so that its peer may be served.
@@ -269,8 +278,8 @@ impl<E: Engine> Server<E> {
         protection: Option<Protection>,
         began: Duration,
     ) -> CompletedCall {
-        let (connection, kind) = (job.connection, job.kind);
-        let reply = Some(Outgoing { connection, kind, buffer, protection });
+        let (connection, kind, attached) = (job.connection, job.kind, job.attached.take());
+        let reply = Some(Outgoing { connection, kind, buffer, attached, protection });
         CompletedCall { connection, reply, since: self.end_stage(kind, began), record: job.record }
     }
 
@@ -312,21 +321,23 @@ impl<E: Engine> Server<E> {
             Stage::Init => {
                 Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
                 memory::give(job.record);
-                CallAnswer::Ready(Outgoing { connection, kind, buffer, protection: None })
+                CallAnswer::Ready(Outgoing { connection, kind, buffer, attached: None, protection: None })
             }
             Stage::Groups => {
                 let protection = self.run_to_end(&job, &mut buffer, now);
+                let attached = job.attached.take();
                 memory::give(job.record);
-                CallAnswer::Ready(Outgoing { connection, kind, buffer, protection })
+                CallAnswer::Ready(Outgoing { connection, kind, buffer, attached, protection })
             }
             Stage::Compound { protection, suspended } => {
                 let outcome = self.with_call(&job, &ELSEWHERE, now, |call| {
                     self.engine.give_up(call, &mut buffer, suspended)
                 });
+                let attached = job.attached.take();
                 memory::give(job.record);
                 match outcome {
                     Some(None) => CallAnswer::Close(connection),
-                    _ => CallAnswer::Ready(Outgoing { connection, kind, buffer, protection }),
+                    _ => CallAnswer::Ready(Outgoing { connection, kind, buffer, attached, protection }),
                 }
             }
         }

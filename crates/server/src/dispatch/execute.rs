@@ -116,7 +116,8 @@ impl<E: Engine> Server<E> {
             }
             CallProgress::Done(protection) => {
                 memory::give(job.record);
-                CallAnswer::Ready(Outgoing { connection: job.connection, kind: job.kind, buffer, protection })
+                let (connection, kind, attached) = (job.connection, job.kind, job.attached.take());
+                CallAnswer::Ready(Outgoing { connection, kind, buffer, attached, protection })
             }
         }
     }
@@ -210,6 +211,7 @@ impl<E: Engine> Server<E> {
             args: job.arguments(),
             request_size: job.record.len(),
             reply_overhead,
+            attached: job.attached(),
             operation,
             now,
         });
@@ -287,7 +289,7 @@ impl Scratch {
     pub(super) fn send(&mut self, mut reply: Outgoing) {
         // A slow reader must not pin the buffer that was reserved for a larger reply.
         memory::fit(reply.buffer.as_mut_vec());
-        self.outgoing_bytes += reply.buffer.len();
+        self.outgoing_bytes += reply.len();
         self.outgoing_bodies += usize::from(reply.protection.as_ref().is_some_and(Protection::has_body));
         self.outgoing.push(reply);
     }

@@ -23,7 +23,11 @@ impl<E: Engine> Server<E> {
         }
         (scratch.outgoing_bytes, scratch.outgoing_bodies) = (0, 0);
         for reply in scratch.outgoing.drain(..) {
-            outlet.send(reply.connection, reply.kind, reply.buffer.into_vec());
+            let (connection, kind, record) = (reply.connection, reply.kind, reply.buffer.into_vec());
+            match reply.attached {
+                None => outlet.send(connection, kind, record),
+                Some(data) => outlet.send_attached(connection, kind, record, data),
+            }
         }
         protects
     }

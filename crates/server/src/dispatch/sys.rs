@@ -23,7 +23,7 @@ pub(super) struct SysCache {
     callers: HashMap<Box<[u8]>, CachedCaller>,
     /// The caller of the last call; the next call mostly has the same.
     last: Option<(Box<[u8]>, CachedCaller)>,
-    /// The generation of the accounts behind the entries.
+    /// The generation of the accounts behind the entries; 0 without accounts.
     generation: u64,
 }
 
@@ -43,7 +43,9 @@ impl SysCache {
         accounts: Option<&Mapper>,
         now: Duration,
     ) -> Result<Auth, xdr::Error> {
-        if let Some(generation) = accounts.map(Mapper::generation).filter(|new| *new != self.generation) {
+        // Without accounts it is 0, so that entries end when `groups` changes.
+        let generation = accounts.map_or(0, Mapper::generation);
+        if generation != self.generation {
             *self = Self { generation, ..Self::default() };
         }
         let key = body.get(xdr::UNIT..).unwrap_or_default();
@@ -80,7 +82,7 @@ fn known(credential: &AuthSys<'_>, accounts: Option<&Mapper>, now: Duration) -> 
         }
         Some(accounts) => {
             let account = accounts.account_of_uid_within(credential.uid, now, Wait::Never)?.ok()?;
-            let expires = now.saturating_add(accounts.rules().absence_expiry);
+            let expires = now.saturating_add(accounts.absence_expiry());
             (member(stranger(credential), credential.gid, account), expires)
         }
     };
@@ -108,7 +110,7 @@ impl<E: Engine> Server<E> {
         let (Some(accounts), Some(caller)) = (self.engine.sys_accounts(), security.caller.clone()) else {
             return;
         };
-        let left = Cell::new(accounts.rules().lookup_wait_max);
+        let left = Cell::new(accounts.lookup_wait_max());
         match accounts.account_of_uid_within(caller.uid, now, Wait::Within(&left)) {
             Some(Ok(account)) => {
                 job.auth = Auth::Sys(Arc::new(Security::sys(member(caller, *claimed_gid, account))));

@@ -2,8 +2,9 @@
 
 use crate::security::Security;
 use nfs4::Nfsstat4;
+use pipes::Attachment;
 use rpc::ConnectionId;
-use std::{net::SocketAddr, sync::atomic::AtomicU32, time::Duration};
+use std::{cell::RefCell, net::SocketAddr, sync::atomic::AtomicU32, time::Duration};
 
 /// One NFSPROC4_COMPOUND call, authenticated and unwrapped (RFC 8881 section 16.2).
 pub struct Call<'a> {
@@ -23,6 +24,9 @@ pub struct Call<'a> {
     pub request_size: usize,
     /// Bytes of the reply outside COMPOUND4res: RPC header, verifier, and RPCSEC_GSS wrapping.
     pub reply_overhead: usize,
+    /// Takes file data of the reply that need not be copied into it. `None` if the results are
+    /// signed or encrypted.
+    pub attached: Option<&'a RefCell<Option<Attachment>>>,
     /// Receives the number of the current operation, to diagnose a thread that hangs.
     pub operation: &'a AtomicU32,
     /// Monotonic time since the server's start.

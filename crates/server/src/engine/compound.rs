@@ -3,6 +3,7 @@
 use super::unsettled::PendingSync;
 use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, WaitPolicy};
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
+use pipes::Attachment;
 use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
 use std::{
     cell::{Cell, RefCell},
@@ -95,6 +96,8 @@ pub struct CompoundState {
     pub(crate) reply_start: usize,
     /// The limit of the length of the reply buffer, in bytes.
     pub(crate) reply_end: usize,
+    /// File data of the reply outside of its buffer.
+    pub(crate) attached: Option<Attachment>,
     /// The offset of the number of results in the reply buffer.
     pub(crate) count_at: usize,
     /// The offset in the arguments of the first operation that has not run.
@@ -124,6 +127,7 @@ impl CompoundState {
             replay: None,
             reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
+            attached: None,
             count_at: reply_start,
             args_at: 0,
             result_at: reply_start,
@@ -163,7 +167,7 @@ impl<'c> Compound<'c> {
             call,
             progress,
             changing: RefCell::default(),
-            names_wait_left: Cell::new(nfs.identity.rules().lookup_wait_max),
+            names_wait_left: Cell::new(nfs.identity.lookup_wait_max()),
             patience,
         }
     }
@@ -274,7 +278,7 @@ impl<'c> Compound<'c> {
     /// operation's status.
     pub fn room(&self, reply: &Encoder) -> usize {
         let kept = if self.progress.position.is_last() { 0 } else { super::space::STATUS_RESERVE };
-        self.progress.reply_end.saturating_sub(reply.len() + kept)
+        self.progress.reply_end.saturating_sub(self.reply_len(reply) + kept)
     }
 
     /// Returns the status for a result that does not fit (RFC 8881 section 2.10.6.4).

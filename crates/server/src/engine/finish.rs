@@ -50,6 +50,9 @@ impl Compound<'_> {
             reply.raw(&cached);
             return CompoundOutcome { status, operations, replayed: true };
         }
+        if let Some(attached) = self.call.attached {
+            attached.replace(self.progress.attached.take());
+        }
         reply.patch_u32(start, status as u32);
         reply.patch_u32(count_at, operations);
         let result = reply.as_slice().get(start..).unwrap_or_default();

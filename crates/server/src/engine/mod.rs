@@ -4,6 +4,7 @@
 //! is the part of it that outlives a deferral. [`crate::ops`] has the operations;
 //! [`crate::compound`] runs them.
 
+mod attach;
 mod breaks;
 mod call;
 mod callbacks;

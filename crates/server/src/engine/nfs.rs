@@ -5,7 +5,7 @@ use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::program_waits::ProgramWaits;
 use super::replies::Replies;
-use super::{Cause, ClientRecords, Fh, FileKey, NfsConfig, Offloads, Start};
+use super::{Cause, ClientRecords, Fh, FileKey, NfsConfig, Offloads, Start, SysGroups};
 use crate::callback::CallbackQueue;
 use crate::metrics::Outcomes;
 use crate::security::Security;
@@ -19,7 +19,7 @@ use std::{
     hash::{Hash, Hasher},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -67,6 +67,8 @@ pub struct Nfs {
     pub(crate) config: NfsConfig,
     pub(crate) exports: Arc<Exports>,
     pub(crate) identity: Arc<Mapper>,
+    /// Whether AUTH_SYS callers have the groups of their accounts.
+    pub(super) server_groups: AtomicBool,
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     pub(crate) state: NfsState,
@@ -100,7 +102,9 @@ impl Nfs {
     ) -> Self {
         let state = State::new(config.limits.clone(), start.boot.clone(), now).with_views(FileKey::view);
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
+        let server_groups = AtomicBool::new(config.sys_groups == SysGroups::Server);
         Self {
+            server_groups,
             config,
             exports,
             identity,

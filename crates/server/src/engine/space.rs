@@ -12,7 +12,7 @@ impl Compound<'_> {
     /// Returns whether the reply has room left for the status of a next operation.
     pub(crate) fn fits(&self, reply: &Encoder) -> bool {
         let kept = if self.progress.position.is_last() { 0 } else { STATUS_RESERVE };
-        reply.len() + kept <= self.progress.reply_end
+        self.reply_len(reply) + kept <= self.progress.reply_end
     }
 
     /// Applies the limits of the session's fore channel to the reply that began at `reply_start`.

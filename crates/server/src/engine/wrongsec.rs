@@ -14,6 +14,9 @@ impl Compound<'_> {
             Fh::Pseudo(fileid) => Place::Node(*fileid),
             Fh::Object(object) => Place::Export(object.export.id),
         };
+        if self.refuses_ticket(fh) {
+            return Vec::new();
+        }
         let mut flavors = self.progress.exports.pseudo().flavors(place, self.call.peer);
         flavors.retain(|flavor| self.nfs.config.flavors.contains(flavor));
         flavors
@@ -30,9 +33,15 @@ impl Compound<'_> {
     pub fn flavor_allowed(&self, fh: &Fh) -> bool {
         let flavor = self.call.security.flavor;
         match fh {
-            Fh::Object(object) => object.export.allows(flavor, self.call.peer),
+            Fh::Object(object) => object.export.allows(flavor, self.call.peer) && !self.refuses_ticket(fh),
             Fh::Pseudo(_) => self.flavors(fh).contains(&flavor),
         }
+    }
+
+    /// Returns whether the call's ticket was delegated, and the object's export refuses such
+    /// tickets. No flavor helps then: SECINFO returns none.
+    fn refuses_ticket(&self, fh: &Fh) -> bool {
+        matches!(fh, Fh::Object(object) if self.call.security.delegated && !object.export.delegated)
     }
 
     /// Checks the flavor for the object that LOOKUP, LOOKUPP or OPEN by name has found.

@@ -26,6 +26,8 @@ pub struct Accepted {
     pub token: Vec<u8>,
     /// The client's principal, such as `alice@REALM`.
     pub principal: String,
+    /// The services that got the client's ticket in its name, by constrained delegation.
+    pub delegated_through: Vec<String>,
     /// The acceptor's keys of the context.
     pub keys: krb5::ContextKeys,
     /// The remaining lifetime of the client's ticket.

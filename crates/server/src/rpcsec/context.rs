@@ -77,6 +77,8 @@ pub struct Context {
     /// separately (RFC 8881 section 18.36.3).
     callback_sequence: AtomicU32,
     principal: Arc<str>,
+    /// Whether a service got the ticket in the principal's name.
+    delegated: bool,
     /// The number of the context, unique while the server runs.
     id: u64,
     /// The identity of calls. A refresh replaces it; a call that runs keeps its own.
@@ -94,7 +96,7 @@ pub(crate) struct ServiceSecurity {
 }
 
 impl ServiceSecurity {
-    fn new(principal: &Arc<str>, account: Mapped, id: u64) -> Self {
+    fn new(principal: &Arc<str>, account: Mapped, delegated: bool, id: u64) -> Self {
         let Mapped { identity, machine } = account;
         let caller = identity.ok().map(|account| Caller {
             uid: account.uid,
@@ -102,6 +104,7 @@ impl ServiceSecurity {
             groups: account.groups,
         });
         let krb5 = Security::gss(SecFlavor::Krb5, principal.clone(), machine, caller, id);
+        let krb5 = Security { delegated, ..krb5 };
         let krb5i = Security { flavor: SecFlavor::Krb5i, ..krb5.clone() };
         let krb5p = Security { flavor: SecFlavor::Krb5p, ..krb5.clone() };
         Self { krb5, krb5i, krb5p }
@@ -128,9 +131,9 @@ impl Context {
         now: Duration,
     ) -> Self {
         let window = SequenceWindow::new(window_size);
-        let Accepted { principal, keys, lifetime, send_sequence, .. } = accepted;
-        let principal = principal.into();
-        let security = ArcSwap::from_pointee(ServiceSecurity::new(&principal, account, id));
+        let Accepted { principal, delegated_through, keys, lifetime, send_sequence, .. } = accepted;
+        let (principal, delegated) = (principal.into(), !delegated_through.is_empty());
+        let security = ArcSwap::from_pointee(ServiceSecurity::new(&principal, account, delegated, id));
         Self {
             handle,
             keys,
@@ -142,6 +145,7 @@ impl Context {
             send_sequence: AtomicU64::new(send_sequence),
             callback_sequence: AtomicU32::new(1),
             principal,
+            delegated,
             id,
             security,
             refresh_at: AtomicU64::new(u64::MAX),
@@ -163,6 +167,11 @@ impl Context {
         &self.principal
     }
 
+    /// Returns whether a service got the client's ticket in its name.
+    pub fn is_delegated(&self) -> bool {
+        self.delegated
+    }
+
     /// Returns the present identity of calls.
     pub(crate) fn security(&self) -> Guard<Arc<ServiceSecurity>> {
         self.security.load()
@@ -170,7 +179,7 @@ impl Context {
 
     /// Replaces the identity of later calls. Returns whether it differs from the present one.
     pub(crate) fn set_account(&self, account: Mapped) -> bool {
-        let refreshed = ServiceSecurity::new(&self.principal, account, self.id);
+        let refreshed = ServiceSecurity::new(&self.principal, account, self.delegated, self.id);
         let differs = refreshed.krb5.caller != self.security.load().krb5.caller;
         if differs {
             self.security.store(Arc::new(refreshed));

@@ -42,6 +42,10 @@ impl Rpcsec {
     fn accept(&self, token: &[u8], now: Duration, random: &dyn Fn(&mut [u8])) -> Result<Created, Created> {
         let mut accepted = self.acceptor.accept(token).map_err(Created::Refused)?;
         let account = self.account(&accepted.principal, now)?;
+        if !accepted.delegated_through.is_empty() {
+            let through = accepted.delegated_through.join(", ");
+            tracing::info!("{:?} has a ticket that was delegated through {through:?}", accepted.principal);
+        }
         let reply = std::mem::take(&mut accepted.token);
         let mut handle = [0; HANDLE_LEN];
         random(&mut handle);
@@ -53,7 +57,7 @@ impl Rpcsec {
             self.limits.window_size,
             now,
         ));
-        context.set_refresh(now.saturating_add(self.limits.identity_refresh));
+        context.set_refresh(now.saturating_add(self.identity_refresh()));
         self.contexts.insert(Arc::clone(&context), now);
         Ok(Created::Context { context, token: reply })
     }

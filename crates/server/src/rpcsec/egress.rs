@@ -4,6 +4,7 @@ use super::context::SharedContext;
 use super::paused_run;
 use crate::metrics::Kind;
 use krb5::{MicMessage, MicToken, Segments, WRAP_HEADROOM, WrapMessage};
+use pipes::Attachment;
 use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, RECORD_MARK_LEN};
 use xdr::{Encoder, padding};
@@ -16,6 +17,8 @@ pub(crate) struct Outgoing {
     pub(crate) kind: Kind,
     /// The reply, behind the room for the record mark.
     pub(crate) buffer: Encoder,
+    /// File data of the reply outside of `buffer`, if its results are not protected.
+    pub(crate) attached: Option<Attachment>,
     /// The protection to apply; `None` for AUTH_NONE, AUTH_SYS and denials.
     pub(crate) protection: Option<Protection>,
 }
@@ -99,6 +102,11 @@ pub(crate) fn begin_reply(
 }
 
 impl Outgoing {
+    /// Returns the length of the reply in bytes, as far as it exists.
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len() + self.attached.as_ref().map_or(0, |attached| attached.data.len())
+    }
+
     /// Returns the messages to sign for this reply: its verifier, and its body with integrity.
     fn signatures(&self) -> impl Iterator<Item = MicMessage<'_>> {
         self.protection.iter().flat_map(|protection| {

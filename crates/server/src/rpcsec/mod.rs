@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use krb5::{Pause, Run};
 use refresh::{Nobodies, Refreshes};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Work between two pauses of a tick, in bytes that are read, written, hashed or encrypted: about
@@ -75,6 +76,8 @@ pub struct Rpcsec {
     identities: Box<dyn Identities>,
     contexts: Arc<ContextTable>,
     limits: RpcsecLimits,
+    /// The current value of `identity_refresh`, in milliseconds.
+    refresh_ms: AtomicU64,
     refreshes: Refreshes,
     nobodies: Nobodies,
     metrics: Arc<Metrics>,
@@ -92,6 +95,7 @@ impl Rpcsec {
             acceptor,
             identities,
             contexts: Arc::new(ContextTable::new(limits.contexts_max, metrics.clone())),
+            refresh_ms: AtomicU64::new(milliseconds(limits.identity_refresh)),
             limits,
             refreshes: Refreshes::default(),
             nobodies: Nobodies::default(),
@@ -102,12 +106,25 @@ impl Rpcsec {
     /// Refreshes the identities of live contexts that are due, without waiting for lookups. Called
     /// once a second, it covers the whole table several times a minute.
     pub fn refresh_identities(&self, now: Duration) {
-        let interval = self.limits.identity_refresh;
+        let interval = self.identity_refresh();
         self.refreshes.run(&self.contexts, &*self.identities, interval, now, &self.metrics);
+    }
+
+    /// Sets the time after which the identity of a live context is looked up again, for a reload.
+    pub fn set_identity_refresh(&self, time: Duration) {
+        self.refresh_ms.store(milliseconds(time), Relaxed);
+    }
+
+    fn identity_refresh(&self) -> Duration {
+        Duration::from_millis(self.refresh_ms.load(Relaxed))
     }
 
     /// Returns the table of established contexts.
     pub fn contexts(&self) -> &Arc<ContextTable> {
         &self.contexts
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -155,6 +155,18 @@ impl ContextTable {
         self.stripes.iter().map(|stripe| read(stripe).len()).sum()
     }
 
+    /// Returns the number of contexts whose tickets have expired at `until`, by the server's clock.
+    pub fn expiring(&self, until: Duration) -> usize {
+        let count = |stripe| read(stripe).values().filter(|context| context.is_expired(until)).count();
+        self.stripes.iter().map(count).sum()
+    }
+
+    /// Returns the number of contexts with delegated tickets.
+    pub fn delegated(&self) -> usize {
+        let count = |stripe| read(stripe).values().filter(|context| context.is_delegated()).count();
+        self.stripes.iter().map(count).sum()
+    }
+
     /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -38,6 +38,7 @@ fn with_call<R>(client: &Client<'_>, args: &[u8], now: Duration, with: impl FnOn
         args,
         request_size: args.len() + 100,
         reply_overhead: 0,
+        attached: None,
         operation: &AtomicU32::new(0),
         now,
     })

@@ -53,6 +53,21 @@ fn expired_contexts_go_without_being_asked_for() {
 }
 
 #[test]
+fn contexts_that_expire_soon_are_counted() {
+    let mut host = Host::new();
+    Client::establish(&mut host, ETYPE, "alice@TEST");
+    host.advance(LIFETIME / 2);
+    Client::establish(&mut host, ETYPE, "bob@TEST");
+    let now = host.server.now();
+    let expiring = |after| host.server.rpcsec().unwrap().contexts().expiring(now + after);
+    let second = Duration::from_secs(1);
+    assert_eq!(
+        [LIFETIME / 2 - second, LIFETIME / 2, LIFETIME - second, LIFETIME].map(expiring),
+        [0, 1, 1, 2]
+    );
+}
+
+#[test]
 fn there_are_never_more_contexts_than_the_limit() {
     let mut host = small();
     for _ in 0..100 {

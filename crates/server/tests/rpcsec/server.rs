@@ -132,6 +132,7 @@ fn accept(token: &[u8]) -> Result<Accepted, AcceptError> {
     Ok(Accepted {
         token: b"reply token".to_vec(),
         principal: principal.trim_end_matches('\0').to_owned(),
+        delegated_through: Vec::new(),
         keys: ContextKeys::new(enctype, &KEY[..enctype.key_len()], Role::Acceptor, true).unwrap(),
         lifetime: LIFETIME,
         send_sequence: 1_000_000,

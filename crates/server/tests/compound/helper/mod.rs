@@ -219,6 +219,7 @@ impl Server {
             args,
             request_size: args.len() + 100,
             reply_overhead,
+            attached: None,
             operation: &AtomicU32::new(0),
             now,
         };

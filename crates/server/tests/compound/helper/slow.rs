@@ -78,7 +78,7 @@ impl Slow {
 
 impl OpenFile for SlowFile {
     vfs::forward_open_file!(
-        inner: read_at, write_at, sync, getattr, set_size, seek, allocate, deallocate, advise, copy_range, clone_range, lease,
+        inner: read_at, splice_at, write_at, sync, getattr, set_size, seek, allocate, deallocate, advise, copy_range, clone_range, lease,
         range_locks, as_any,
     );
 
