@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::{RealmError, RealmOptions};
+use crate::{RealmError, RealmOptions, directory};
 
 /// Writes the configuration of a realm with a KDC at `kdc`.
 pub(crate) fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), RealmError> {
@@ -62,6 +62,11 @@ fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
 }
 
 fn kdc_conf(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> String {
+    let (database, modules) = if options.delegation {
+        ("database_module = directory".to_owned(), directory::module(dir))
+    } else {
+        (format!("database_name = {}/principal", dir.display()), String::new())
+    };
     let dir = dir.display();
     format!(
         "[kdcdefaults]
@@ -69,7 +74,7 @@ fn kdc_conf(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> String {
   kdc_tcp_listen = {kdc}
 [realms]
   {realm} = {{
-    database_name = {dir}/principal
+    {database}
     key_stash_file = {dir}/stash
     acl_file = {dir}/kadm5.acl
     max_life = {life}s
@@ -77,7 +82,7 @@ fn kdc_conf(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> String {
     master_key_type = aes256-cts-hmac-sha1-96
     supported_enctypes = {keys}
   }}
-[logging]
+{modules}[logging]
   kdc = FILE:{dir}/kdc.log
   default = FILE:{dir}/krb5.log
 ",

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::tools::{KADMIN, KDB5_UTIL, KDC, KINIT};
-use crate::{RealmError, RealmOptions, kdc, principals};
+use crate::{RealmError, RealmOptions, directory, kdc, principals};
 
 /// The file that marks a realm's folder; a folder without it is never removed.
 pub(crate) const MARKER: &str = ".orthrus-realm";
 
 /// All files that a realm creates in its folder, the marker last.
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "krb5.conf",
     "kdc.conf",
     "kadm5.acl",
@@ -21,6 +21,7 @@ const FILES: [&str; 18] = [
     "server.keytab",
     "client.keytab",
     "users.keytab",
+    "grants.keytab",
     principals::PASSWORDS,
     "principal",
     "principal.kadm5",
@@ -62,12 +63,16 @@ impl Realm {
         for tool in [KDC, KDB5_UTIL, KADMIN, KINIT] {
             tool.find()?;
         }
+        if options.delegation {
+            directory::check()?;
+        }
         let made = claim(dir)?;
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
         let created = fill(&dir, options);
         if created.is_err() {
             // The original error is more useful than a failure of this cleanup.
             let _ = kdc::stop(&dir);
+            let _ = directory::stop(&dir);
             let _ = remove_files(&dir);
             if made {
                 let _ = fs::remove_dir(&dir);
@@ -104,6 +109,7 @@ impl Realm {
         private::check(dir)?;
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
         let kdc_ran = kdc::stop(&dir)?;
+        directory::stop(&dir)?;
         remove_files(&dir)?;
         let left: Vec<PathBuf> = fs::read_dir(&dir)
             .map_err(RealmError::io(&dir))?
@@ -168,6 +174,11 @@ impl Realm {
         self.dir.join("users.keytab")
     }
 
+    /// Returns the keytab of the service `grants`, which a realm with delegation has.
+    pub fn grants_keytab(&self) -> PathBuf {
+        self.dir.join("grants.keytab")
+    }
+
     /// Returns the environment variables that select this realm.
     pub fn env(&self) -> Vec<(&'static str, PathBuf)> {
         vec![("KRB5_CONFIG", self.krb5_conf()), ("KRB5_KDC_PROFILE", self.dir.join("kdc.conf"))]
@@ -229,8 +240,8 @@ Their random passwords are in {dir}/{passwords}, which only you can read.
   kinit -k -t {dir}/users.keytab alice
   orthrus serve --keytab {dir}/server.keytab /srv/data
 
-A Linux client of this machine, as root (rpc.gssd reads /etc/krb5.conf and /etc/krb5.keytab):
-  cp {dir}/krb5.conf /etc/krb5.conf && cp {dir}/client.keytab /etc/krb5.keytab
+A Linux client of this machine, as root, in a shell in which /etc/krb5.conf and /etc/krb5.keytab are the realm's:
+  orthrus realm shell {dir}
   mount -t nfs4 -o vers=4.2,sec=krb5p,port={port} localhost:/ /mnt
 
   orthrus realm down {dir}         end it and remove it
@@ -278,12 +289,21 @@ fn fill(dir: &Path, options: &RealmOptions) -> Result<Realm, RealmError> {
 }
 
 fn remove_files(dir: &Path) -> Result<(), RealmError> {
-    for name in FILES {
-        let path = dir.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(RealmError::io(&path)(error)),
-            _ => {}
-        }
+    let database = dir.join(directory::FOLDER);
+    for name in directory::DATABASE {
+        absent_is_well(&database.join(name), |path| fs::remove_file(path))?;
+    }
+    absent_is_well(&database, |path| fs::remove_dir(path))?;
+    // The marker is the last file of all.
+    for name in directory::FILES.into_iter().chain(FILES) {
+        absent_is_well(&dir.join(name), |path| fs::remove_file(path))?;
     }
     Ok(())
+}
+
+fn absent_is_well(path: &Path, remove: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<(), RealmError> {
+    match remove(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(RealmError::io(path)(error)),
+        _ => Ok(()),
+    }
 }

@@ -11,6 +11,7 @@ use crate::{Realm, RealmError, RealmOptions};
 /// has ended, even by SIGKILL. The KDC is identified by the pid file on its command line.
 const WATCH: &str = r#"cat >/dev/null
 pid=$(cat "$0/kdc.pid" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$0/kdc.pid" && kill "$pid"
+pid=$(cat "$0/slapd.pid" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$0/slapd.conf" && kill "$pid"
 rm -rf "${0%/realm}""#;
 
 /// A realm in a temporary folder. Both end when it is dropped or when this process ends in any way.
@@ -103,31 +104,43 @@ pub fn in_realm(test: &str, options: &RealmOptions, body: impl FnOnce(&Realm)) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_kdc_ends_with_its_process_however_that_ends() {
-        let mut realm = match TemporaryRealm::create(&RealmOptions::default()) {
+    fn processes_of(dir: &Path) -> usize {
+        let of_dir = |process: &std::fs::DirEntry| {
+            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let files = [dir.join("kdc.pid"), dir.join("slapd.conf")];
+            let is_file = |word: &[u8]| files.iter().any(|file| file.as_os_str().as_encoded_bytes() == word);
+            line.split(|byte| *byte == 0).any(is_file)
+        };
+        std::fs::read_dir("/proc").unwrap().flatten().filter(of_dir).count()
+    }
+
+    fn daemons_end_with_the_watch(options: &RealmOptions, daemons: usize) {
+        let mut realm = match TemporaryRealm::create(options) {
             Ok(realm) => realm,
             Err(error @ RealmError::Missing { .. }) => return eprintln!("skipped: {error}"),
             Err(error) => panic!("{error}"),
         };
         assert!(realm.is_running());
+        assert_eq!(processes_of(realm.dir()), daemons);
         // SIGKILL closes the pipe in the same way; the watch ends after its cleanup.
         drop(realm.watch.stdin.take());
         realm.watch.wait().unwrap();
         assert!(!realm.dir().exists());
-        let pid_file = realm.dir().join("kdc.pid");
-        let runs = || {
-            let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
-            processes.any(|process| {
-                let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-                line.split(|byte| *byte == 0).any(|word| word == pid_file.as_os_str().as_encoded_bytes())
-            })
-        };
-        // The KDC needs a moment to handle the signal.
+        // The daemons need a moment to handle the signal.
         let tries = (0..1000).take_while(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
-            runs()
+            processes_of(realm.dir()) > 0
         });
-        assert!(tries.count() < 1000, "the KDC runs on");
+        assert!(tries.count() < 1000, "a daemon runs on");
+    }
+
+    #[test]
+    fn the_kdc_ends_with_its_process_however_that_ends() {
+        daemons_end_with_the_watch(&RealmOptions::default(), 1);
+    }
+
+    #[test]
+    fn the_directory_ends_with_its_process_as_well() {
+        daemons_end_with_the_watch(&RealmOptions { delegation: true, ..RealmOptions::default() }, 2);
     }
 }

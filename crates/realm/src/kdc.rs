@@ -1,5 +1,4 @@
-//! The KDC process: starts it on a free port, and stops it by a process descriptor, which cannot
-//! refer to another process.
+//! The KDC process: starts it on a free port, and stops it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,11 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Pid;
 
+use crate::daemon::Daemon;
 use crate::tools::KDC;
 use crate::{RealmError, RealmOptions, configuration};
 
@@ -19,8 +17,6 @@ pub(crate) const PID_FILE: &str = "kdc.pid";
 
 /// Number of attempts to find a free port when another process takes it first.
 const TRIES_MAX: u32 = 16;
-/// Time that a KDC has to end after SIGTERM, before SIGKILL.
-const END_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// Time that a listening KDC has to write its pid file.
 const PID_WAIT: Duration = Duration::from_secs(10);
 
@@ -100,52 +96,18 @@ fn listeners(address: SocketAddr) -> usize {
 }
 
 /// Stops the KDC of the realm in `dir`, and returns whether one was running.
-///
-/// A process descriptor is opened before the process is identified, so that a reused process id is
-/// never signalled.
 pub(crate) fn stop(dir: &Path) -> Result<bool, RealmError> {
-    let Some((process, _)) = running(dir)? else { return Ok(false) };
-    for signal in [Signal::TERM, Signal::KILL] {
-        match pidfd_send_signal(&process, signal) {
-            Ok(()) => {}
-            Err(Errno::SRCH) => break,
-            Err(errno) => return Err(RealmError::io(&dir.join(PID_FILE))(errno.into())),
-        }
-        // A process descriptor becomes readable when the process ends.
-        let mut ended = [PollFd::new(&process, PollFlags::IN)];
-        if poll(&mut ended, Some(&END_WAIT)).unwrap_or(0) > 0 {
-            break;
-        }
-    }
-    let file = dir.join(PID_FILE);
-    fs::remove_file(&file).or_else(absent_is_well).map_err(RealmError::io(&file))?;
-    Ok(true)
+    daemon(dir).stop()
 }
 
 /// Returns the realm's KDC if it runs: a krb5kdc that was started with this folder's pid file.
 pub(crate) fn running(dir: &Path) -> Result<Option<(OwnedFd, Pid)>, RealmError> {
-    let file = dir.join(PID_FILE);
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(RealmError::io(&file)(error)),
-    };
-    let number = text.trim().parse().ok().filter(|number: &i32| *number > 0);
-    let Some(pid) = number.and_then(Pid::from_raw) else { return Ok(None) };
-    let process = match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(process) => process,
-        Err(Errno::SRCH) => return Ok(None),
-        Err(errno) => return Err(RealmError::io(&file)(errno.into())),
-    };
-    let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-    let arguments: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
-    let name = arguments.first().is_some_and(|program| program.ends_with(KDC.name.as_bytes()));
-    let ours = arguments.contains(&file.as_os_str().as_encoded_bytes());
-    Ok((name && ours).then_some((process, pid)))
+    daemon(dir).running()
 }
 
-fn absent_is_well(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
+fn daemon(dir: &Path) -> Daemon {
+    let pid_file = dir.join(PID_FILE);
+    Daemon { tool: KDC, argument: pid_file.clone(), pid_file }
 }
 
 #[cfg(test)]

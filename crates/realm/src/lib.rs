@@ -5,10 +5,15 @@
 //! stops it and removes its files. [`TemporaryRealm`] does this automatically for tests, and
 //! [`in_realm`] runs a test inside a realm.
 //!
+//! With [`RealmOptions::delegation`] the principals are in an OpenLDAP directory of the realm,
+//! because MIT's KDC supports constrained delegation (MS-SFU) only with that back end.
+//!
 //! The realm is for trials and tests. It exposes nothing to other users of the machine: passwords
 //! are random, and all keys are in the folder, which only its owner can enter.
 
 mod configuration;
+mod daemon;
+mod directory;
 mod enctypes;
 mod error;
 mod folder;

@@ -26,6 +26,9 @@ pub struct RealmOptions {
     pub ticket_life: Duration,
     /// The accepted clock difference, also after a ticket's expiry.
     pub clock_skew: Duration,
+    /// Whether the realm has a service `grants/HOST` that may get tickets for `nfs/HOST` in the
+    /// name of users. Needs OpenLDAP.
+    pub delegation: bool,
 }
 
 impl Default for RealmOptions {
@@ -39,6 +42,7 @@ impl Default for RealmOptions {
             clients: Vec::new(),
             ticket_life: Duration::from_secs(10 * 3600),
             clock_skew: Duration::from_secs(300),
+            delegation: false,
         }
     }
 }

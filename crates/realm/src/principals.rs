@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use crate::tools::{KADMIN, KDB5_UTIL};
-use crate::{RealmError, RealmOptions};
+use crate::{RealmError, RealmOptions, directory};
 
 /// The file that holds the users' passwords.
 pub(crate) const PASSWORDS: &str = "passwords";
+
+/// The password of the master key. The key itself is stashed in the realm's folder.
+pub(crate) const MASTER_PASSWORD: &str = "throw-away";
 
 /// Random bytes of a password. The KDC issues tickets without pre-authentication, which permits
 /// offline guessing.
@@ -17,7 +20,11 @@ const PASSWORD_BYTES: usize = 16;
 pub(crate) fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
     let realm = options.realm.as_str();
     // The master key is stored beside it, and the folder protects both.
-    KDB5_UTIL.run(dir, ["-r", realm, "create", "-s", "-P", "throw-away"])?;
+    if options.delegation {
+        directory::create(dir, realm)?;
+    } else {
+        KDB5_UTIL.run(dir, ["-r", realm, "create", "-s", "-P", MASTER_PASSWORD])?;
+    }
     // kadmin.local opens the database directly, without kadmind.
     let passwords = options.all_users().into_iter().map(|user| Ok((user, password()?)));
     let passwords = passwords.collect::<Result<Vec<_>, RealmError>>()?;
@@ -30,12 +37,13 @@ pub(crate) fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmErro
     if said.lines().any(|line| line.contains(" while ")) {
         return Err(KADMIN.failed(&said));
     }
-    for keytab in ["server.keytab", "client.keytab", "users.keytab"] {
+    let grants = options.delegation.then_some("grants.keytab");
+    for keytab in ["server.keytab", "client.keytab", "users.keytab"].into_iter().chain(grants) {
         if !dir.join(keytab).is_file() {
             return Err(KADMIN.failed(&said));
         }
     }
-    Ok(())
+    if options.delegation { directory::allow_delegation(dir, realm, &options.all_hosts()) } else { Ok(()) }
 }
 
 fn password() -> Result<String, RealmError> {
@@ -59,6 +67,11 @@ fn script(dir: &Path, options: &RealmOptions, passwords: &[(String, String)]) ->
         let principal = format!("nfs/{host}");
         script.add(&service_keys, &principal);
         script.export(&principal, "server.keytab");
+        if options.delegation {
+            let principal = format!("grants/{host}");
+            script.add(&format!("+ok_to_auth_as_delegate {service_keys}"), &principal);
+            script.export(&principal, "grants.keytab");
+        }
     }
     for client in options.all_clients() {
         let (host, nfs) = (format!("host/{client}"), format!("nfs/{client}"));

@@ -1,4 +1,5 @@
-//! Finds and runs MIT's programs. Errors name the missing package or repeat the program's output.
+//! Finds and runs the programs of MIT Kerberos and OpenLDAP. Errors name the missing package or
+//! repeat the program's output.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -17,6 +18,11 @@ pub(crate) struct KerberosTool {
 pub(crate) const KDC: KerberosTool = KerberosTool { name: "krb5kdc", package: "krb5-kdc" };
 pub(crate) const KDB5_UTIL: KerberosTool = KerberosTool { name: "kdb5_util", package: "krb5-kdc" };
 pub(crate) const KADMIN: KerberosTool = KerberosTool { name: "kadmin.local", package: "krb5-admin-server" };
+pub(crate) const KDB5_LDAP_UTIL: KerberosTool =
+    KerberosTool { name: "kdb5_ldap_util", package: "krb5-kdc-ldap" };
+pub(crate) const SLAPD: KerberosTool = KerberosTool { name: "slapd", package: "slapd" };
+pub(crate) const LDAPMODIFY: KerberosTool = KerberosTool { name: "ldapmodify", package: "ldap-utils" };
+pub(crate) const ZCAT: KerberosTool = KerberosTool { name: "zcat", package: "gzip" };
 pub(crate) const KINIT: KerberosTool = KerberosTool { name: "kinit", package: "krb5-user" };
 
 /// Folders of administration programs, which are not in a user's PATH.
@@ -43,6 +49,8 @@ impl KerberosTool {
         for name in ["KRB5CCNAME", "KRB5_KTNAME", "KRB5_CLIENT_KTNAME", "KRB5_TRACE"] {
             command.env_remove(name);
         }
+        // The machine's ldap.conf is for other directories.
+        command.env("LDAPNOINIT", "1");
         command.current_dir(dir).stdin(Stdio::null());
         Ok(command)
     }

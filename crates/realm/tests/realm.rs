@@ -119,6 +119,35 @@ fn each_enctype_can_be_had_alone() {
 }
 
 #[test]
+fn the_service_of_grants_gets_tickets_of_users_for_nfs_only() {
+    // MS-SFU sections 3.2.5.1 (S4U2Self) and 3.2.5.2 (S4U2Proxy)
+    let options = RealmOptions { delegation: true, ..RealmOptions::default() };
+    let Some(realm) = made(&options) else { return };
+    let (own, tickets) = (realm.dir().join("ccache"), realm.dir().with_file_name("tickets"));
+    realm.kinit_with("grants/localhost", &own, &realm.grants_keytab(), &["-l", "90s"]).unwrap();
+    let get = |target: &str| {
+        let mut kvno = realm.command("kvno");
+        kvno.arg("-k").arg(realm.grants_keytab()).arg("-c").arg(&own).arg("--out-cache").arg(&tickets);
+        kvno.args(["-I", "alice", "-P", target]).output().unwrap().status.success()
+    };
+    assert!(get("nfs/localhost"));
+    let listed = klist(&realm, &["-c"], &tickets);
+    assert!(listed.contains("alice@ORTHRUS.TEST") && listed.contains("nfs/localhost"), "{listed}");
+    assert!(!listed.contains("krbtgt/"), "{listed}");
+    assert!(!get("grants/localhost") && !get("kadmin/admin"), "delegation is not limited to nfs");
+    // The same request with a key that has no such right.
+    realm.kinit_with("nfs/localhost", &own, &realm.server_keytab(), &[]).unwrap();
+    let mut kvno = realm.command("kvno");
+    kvno.arg("-k").arg(realm.server_keytab()).arg("-c").arg(&own).arg("--out-cache").arg(&tickets);
+    assert!(!kvno.args(["-I", "alice", "-P", "nfs/localhost"]).output().unwrap().status.success());
+    drop(realm.kadmin("modprinc -allow_tix alice").unwrap());
+    realm.kinit_with("grants/localhost", &own, &realm.grants_keytab(), &[]).unwrap();
+    assert!(!get("nfs/localhost"), "a disabled account");
+    let (dir, _) = (realm.dir().to_owned(), Realm::down(realm.dir()).unwrap());
+    assert!(!dir.exists(), "all files of the directory are gone");
+}
+
+#[test]
 fn a_realm_survives_its_maker_and_down_removes_it() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("a realm with spaces/and 'quotes'");
