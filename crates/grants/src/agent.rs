@@ -1,0 +1,545 @@
+//! The agent of a node: fetches, places, renews and removes the tickets of the runs on it.
+//!
+//! The folder of an agent belongs to root. `runs/` has a file for each attached run, which the
+//! scheduler's prolog writes and its epilog removes; `tickets/` has the tickets of each run, so
+//! that a restarted agent continues; `status/` says for each run whether its tickets are in place.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use gss::Credential;
+use nix::unistd::{Gid, Uid, fchown, geteuid};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{TICKET_CACHE_MAX, TicketCache};
+use crate::call::{GrantCallError, GrantServer};
+use crate::names::{NameError, check_job, check_user};
+use crate::service::unix_now;
+use crate::store::replace;
+use crate::wire::{GrantReply, GrantRequest, from_hex};
+
+/// Most fetches at a time.
+const FETCHES_MAX: usize = 8;
+/// Interval at which the agent looks for attached and detached runs.
+const LOOK: Duration = Duration::from_millis(50);
+/// Shortest time between two fetches for a run.
+const FETCH_PAUSE_MIN: Duration = Duration::from_millis(400);
+/// Longest time between two fetches for a run after failures.
+const FETCH_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Largest file of a run, in bytes.
+const RUN_FILE_MAX: u64 = 4096;
+const RUNS: &str = "runs";
+const TICKETS: &str = "tickets";
+const STATUS: &str = "status";
+
+/// A failure of an agent, or of a command that talks to it.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Another user could read or replace the folder.
+    #[error(transparent)]
+    NotPrivate(#[from] private::PrivateError),
+    /// A name is not allowed.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Another agent uses the folder.
+    #[error("{} is in use by another agent", .0.display())]
+    InUse(PathBuf),
+    /// A file of the user has the name that the agent needs.
+    #[error("{} exists and is not of this agent: it is left alone", .0.display())]
+    Foreign(PathBuf),
+    /// The agent did not act in time.
+    #[error("the agent did not answer within {0} s")]
+    Silent(u64),
+    /// A system call failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> AgentError {
+    move |source| AgentError::Io { path: path.to_owned(), source }
+}
+
+/// A run on this node, as its prolog attaches it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedRun {
+    /// The scheduler's name of the run.
+    pub run: String,
+    /// The job that the grant refers to.
+    pub job: String,
+    /// The principal of the job's user.
+    pub principal: String,
+    /// The user's number on this node, which will own the tickets.
+    pub uid: u32,
+    /// The user's primary group.
+    pub gid: u32,
+}
+
+/// The state of an attached run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunStatus {
+    /// Tickets are in this file until this time (seconds since 1970).
+    Ready {
+        /// The path of the ticket cache.
+        file: PathBuf,
+        /// The end of the tickets.
+        ends: u64,
+    },
+    /// There are no tickets, for this reason.
+    Waiting(String),
+}
+
+/// The settings of an agent.
+#[derive(Clone, Debug)]
+pub struct AgentSettings {
+    /// The service that releases tickets.
+    pub server: GrantServer,
+    /// The keytab with the machine's key.
+    pub keytab: PathBuf,
+    /// The machine's principal in the keytab: `host/NODE@REALM`.
+    pub principal: String,
+    /// The agent's own folder.
+    pub folder: PathBuf,
+    /// The folder in which rpc.gssd looks for ticket caches.
+    pub caches: PathBuf,
+}
+
+struct RunState {
+    run: AttachedRun,
+    tickets: Option<TicketCache>,
+    due: Instant,
+    failures: u32,
+    fetching: bool,
+    status: RunStatus,
+}
+
+type Fetched = (AttachedRun, Result<TicketCache, GrantCallError>);
+
+/// The agent of one node.
+pub struct NodeAgent {
+    settings: AgentSettings,
+    credential: Credential,
+    runs: BTreeMap<String, RunState>,
+    results: (Sender<Fetched>, Receiver<Fetched>),
+    _lock: File,
+}
+
+impl NodeAgent {
+    /// Opens the agent's folder, which is created if it is missing.
+    ///
+    /// # Errors
+    /// `InUse` if another agent has it open, `NotPrivate` if other users could read it.
+    pub fn open(settings: AgentSettings) -> Result<Self, AgentError> {
+        let lock = open_folder(&settings.folder)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| AgentError::InUse(settings.folder.clone()))?;
+        let credential =
+            Credential::Keytab { path: settings.keytab.clone(), principal: settings.principal.clone() };
+        Ok(Self { settings, credential, runs: BTreeMap::new(), results: channel(), _lock: lock })
+    }
+
+    /// Serves until `stop` is set. Tickets stay in place, for the next agent.
+    pub fn serve(&mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            self.look();
+            self.take_results();
+            self.expire();
+            self.fetch_due();
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Finds attached and detached runs.
+    fn look(&mut self) {
+        let attached = attached(&self.settings.folder);
+        let gone: Vec<String> =
+            self.runs.keys().filter(|run| !attached.contains_key(*run)).cloned().collect();
+        for name in gone {
+            self.forget(&name);
+        }
+        // An agent that was killed may have left tickets of runs that have ended.
+        if let Ok(entries) = fs::read_dir(self.settings.folder.join(TICKETS)) {
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if !attached.contains_key(&name) {
+                    self.adopt_and_forget(&entry.path(), &name);
+                }
+            }
+        }
+        for (name, run) in attached {
+            if let Some(known) = self.runs.get(&name).filter(|known| known.run == run) {
+                // Attached again without an end, as a requeued job can be.
+                if !self.settings.folder.join(STATUS).join(&name).exists() {
+                    self.write_status(&name, &known.status);
+                }
+                continue;
+            }
+            let tickets = read_cache(&self.settings.folder.join(TICKETS).join(&name)).map(|(_, cache)| cache);
+            let status = RunStatus::Waiting("the grant service is not asked yet".to_owned());
+            let state = RunState { run, tickets, due: Instant::now(), failures: 0, fetching: false, status };
+            self.runs.insert(name, state);
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        let Some(state) = self.runs.remove(name) else { return };
+        let folder = &self.settings.folder;
+        if let Err(error) = self.place(&state.run) {
+            tracing::error!("tickets of run {name} are not removed: {error}");
+        }
+        let _ = fs::remove_file(folder.join(TICKETS).join(name));
+        let _ = fs::remove_file(folder.join(STATUS).join(name));
+        tracing::info!("run {name} of {} is over", state.run.principal);
+    }
+
+    /// Removes the tickets of a run that ended without an agent.
+    fn adopt_and_forget(&mut self, path: &Path, name: &str) {
+        if let Some(((uid, gid), cache)) = read_cache(path) {
+            let principal = format!("{}@{}", cache.client.join("/"), cache.realm);
+            let run = AttachedRun { run: name.to_owned(), job: name.to_owned(), principal, uid, gid };
+            if let Err(error) = self.place(&run) {
+                tracing::error!("tickets of run {name} are not removed: {error}");
+            }
+        } else {
+            tracing::warn!("{} is damaged and removed", path.display());
+        }
+        let _ = fs::remove_file(path);
+        let _ = fs::remove_file(self.settings.folder.join(STATUS).join(name));
+    }
+
+    fn take_results(&mut self) {
+        while let Ok((run, result)) = self.results.1.try_recv() {
+            let Some(state) = self.runs.get_mut(&run.run).filter(|state| state.run == run) else { continue };
+            state.fetching = false;
+            let failure = match result {
+                Ok(cache) => {
+                    state.failures = 0;
+                    state.due = Instant::now() + renewal(cache.ends().saturating_sub(unix_now()));
+                    state.tickets = Some(cache);
+                    None
+                }
+                Err(error) => {
+                    state.failures += 1;
+                    let left = state.tickets.as_ref().map(|cache| cache.ends().saturating_sub(unix_now()));
+                    state.due = Instant::now() + backoff(state.failures, left);
+                    if matches!(error, GrantCallError::Refused { transient: false, .. }) {
+                        state.tickets = None;
+                    }
+                    Some(error.to_string())
+                }
+            };
+            if let Some(why) = &failure {
+                tracing::warn!("no new tickets for run {} of {}: {why}", run.run, run.principal);
+            }
+            self.update(&run, failure);
+        }
+    }
+
+    /// Removes expired tickets from memory and from the folders.
+    fn expire(&mut self) {
+        let now = unix_now();
+        let over = |state: &&mut RunState| state.tickets.as_ref().is_some_and(|cache| cache.ends() <= now);
+        let mut expired = Vec::new();
+        for state in self.runs.values_mut().filter(over) {
+            state.tickets = None;
+            expired.push(state.run.clone());
+        }
+        for run in expired {
+            self.update(&run, Some("the tickets have expired".to_owned()));
+        }
+    }
+
+    fn fetch_due(&mut self) {
+        let mut fetching = self.runs.values().filter(|state| state.fetching).count();
+        for state in self.runs.values_mut() {
+            if state.fetching || state.due > Instant::now() || fetching >= FETCHES_MAX {
+                continue;
+            }
+            let (run, results) = (state.run.clone(), self.results.0.clone());
+            let (server, credential) = (self.settings.server.clone(), self.credential.clone());
+            let fetch = move || {
+                let tickets = fetch(&server, &credential, &run);
+                let _ = results.send((run, tickets));
+            };
+            if std::thread::Builder::new().name("fetch".to_owned()).spawn(fetch).is_ok() {
+                state.fetching = true;
+                fetching += 1;
+            }
+        }
+    }
+
+    /// Stores the tickets of a run, places those of its user, and writes the status.
+    fn update(&mut self, run: &AttachedRun, failure: Option<String>) {
+        let stored = self.store_tickets(run);
+        let status = match stored.and_then(|()| self.place(run)) {
+            Ok(Some((file, ends))) if self.has_tickets(run) => RunStatus::Ready { file, ends },
+            Ok(_) => RunStatus::Waiting(failure.unwrap_or_default()),
+            Err(error) => {
+                tracing::error!("run {} of {}: {error}", run.run, run.principal);
+                RunStatus::Waiting(error.to_string())
+            }
+        };
+        self.write_status(&run.run, &status);
+        if let Some(state) = self.runs.get_mut(&run.run) {
+            state.status = status;
+        }
+    }
+
+    fn write_status(&self, name: &str, status: &RunStatus) {
+        let path = self.settings.folder.join(STATUS).join(name);
+        let text = serde_json::to_vec(status).unwrap_or_default();
+        if let Err(error) = replace(&path, &text) {
+            tracing::error!("{}: {error}", path.display());
+        }
+    }
+
+    fn has_tickets(&self, run: &AttachedRun) -> bool {
+        self.runs.get(&run.run).is_some_and(|state| state.tickets.is_some())
+    }
+
+    fn store_tickets(&self, run: &AttachedRun) -> Result<(), AgentError> {
+        let path = self.settings.folder.join(TICKETS).join(&run.run);
+        match self.runs.get(&run.run).and_then(|state| state.tickets.as_ref()) {
+            Some(cache) => {
+                let bytes = cache.encode();
+                // The owner of the tickets is in front of them.
+                let owner = format!("{} {}\n", run.uid, run.gid);
+                replace(&path, &[owner.as_bytes(), &bytes].concat()).map_err(io_error(&path))
+            }
+            None => match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&path)(error)),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Writes the tickets of all runs of a user into the user's file, or removes the file. Returns
+    /// the file and the end of its tickets.
+    fn place(&self, run: &AttachedRun) -> Result<Option<(PathBuf, u64)>, AgentError> {
+        let of_user = self.runs.values().filter(|state| state.run.uid == run.uid);
+        let mut merged: Option<TicketCache> = None;
+        for cache in of_user.filter_map(|state| state.tickets.as_ref()) {
+            match &mut merged {
+                Some(merged) if merged.client == cache.client && merged.realm == cache.realm => {
+                    merged.merge(cache)
+                }
+                Some(_) => {}
+                None => merged = Some(cache.clone()),
+            }
+        }
+        let path = self.settings.caches.join(format!("krb5cc_{}_orthrus", run.uid));
+        let free = is_ours(&path, run.uid)?;
+        let Some(cache) = merged else {
+            if free == Occupant::Ours {
+                fs::remove_file(&path).map_err(io_error(&path))?;
+            }
+            return Ok(None);
+        };
+        if free == Occupant::Foreign {
+            return Err(AgentError::Foreign(path));
+        }
+        write_as(&path, run, &cache.encode()).map_err(io_error(&path))?;
+        Ok(Some((path, cache.ends())))
+    }
+}
+
+fn open_folder(folder: &Path) -> Result<File, AgentError> {
+    private::claim(folder)?;
+    for name in [RUNS, TICKETS, STATUS] {
+        private::claim(&folder.join(name))?;
+    }
+    File::open(folder).map_err(io_error(folder))
+}
+
+/// Reads the attached runs. Damaged files are skipped: a prolog writes whole ones.
+fn attached(folder: &Path) -> BTreeMap<String, AttachedRun> {
+    let mut runs = BTreeMap::new();
+    for entry in fs::read_dir(folder.join(RUNS)).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut text = String::new();
+        let read =
+            File::open(entry.path()).and_then(|file| file.take(RUN_FILE_MAX).read_to_string(&mut text));
+        match read.ok().and_then(|_| serde_json::from_str::<AttachedRun>(&text).ok()) {
+            Some(run) if run.run == name => drop(runs.insert(name, run)),
+            _ => {}
+        }
+    }
+    runs
+}
+
+fn fetch(
+    server: &GrantServer,
+    credential: &Credential,
+    run: &AttachedRun,
+) -> Result<TicketCache, GrantCallError> {
+    let (principal, job) = (run.principal.clone(), run.job.clone());
+    let wrong = |text: &str| GrantCallError::Refused { transient: true, text: text.to_owned() };
+    let reply = server.call(credential, &GrantRequest::Tickets { principal, job })?;
+    let GrantReply::Tickets(hex) = reply else { return Err(wrong("the service sent another reply")) };
+    let bytes = from_hex(&hex).filter(|bytes| bytes.len() <= TICKET_CACHE_MAX);
+    let mut cache =
+        bytes.and_then(|bytes| TicketCache::parse(&bytes)).ok_or_else(|| wrong("damaged tickets"))?;
+    // The entry without a key is made anew for all runs of the user.
+    cache.tickets.retain(|ticket| ticket.server.first().is_some_and(|name| name == "nfs"));
+    let client = format!("{}@{}", cache.client.join("/"), cache.realm);
+    if client != run.principal || cache.ends() <= unix_now() {
+        return Err(wrong("the service sent tickets of another user, or expired ones"));
+    }
+    Ok(cache)
+}
+
+/// Returns the time until the renewal of tickets that end in `left` seconds: about half of it, so
+/// that many nodes do not ask at once.
+fn renewal(left: u64) -> Duration {
+    Duration::from_secs(left).mul_f64(0.45 + 0.1 * chance()).max(FETCH_PAUSE_MIN)
+}
+
+/// Returns the time until the next fetch after a failure: doubled each time, and at most a quarter
+/// of the time that is left.
+fn backoff(failures: u32, left: Option<u64>) -> Duration {
+    let left = left.map_or(FETCH_PAUSE_MAX, |left| Duration::from_secs(left) / 4);
+    let pause = FETCH_PAUSE_MIN.saturating_mul(1 << failures.saturating_sub(1).min(10));
+    pause.min(FETCH_PAUSE_MAX).min(left).max(FETCH_PAUSE_MIN).mul_f64(0.75 + 0.5 * chance())
+}
+
+/// Returns a random number from 0 to 1; 0.5 without a source.
+fn chance() -> f64 {
+    let mut bytes = [0; 4];
+    if getrandom::fill(&mut bytes).is_err() {
+        0.5
+    } else {
+        f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
+    }
+}
+
+/// The file that has the name of a user's tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occupant {
+    None,
+    Ours,
+    Foreign,
+}
+
+/// Finds out whether the file is the agent's: a plain file of the user that bears the agent's mark.
+fn is_ours(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
+        Err(_) => return Ok(Occupant::Foreign),
+    };
+    let found = file.metadata().map_err(io_error(path))?;
+    let mut bytes = Vec::new();
+    if found.is_file() && found.uid() == uid && found.len() <= TICKET_CACHE_MAX as u64 {
+        file.take(TICKET_CACHE_MAX as u64).read_to_end(&mut bytes).map_err(io_error(path))?;
+    }
+    let marked = TicketCache::parse(&bytes).is_some_and(|cache| cache.marked);
+    Ok(if marked { Occupant::Ours } else { Occupant::Foreign })
+}
+
+/// Writes a file of the run's user, as a whole or not at all.
+fn write_as(path: &Path, run: &AttachedRun, contents: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".orthrus-grants-")
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(folder)?;
+    file.write_all(contents)?;
+    if geteuid().as_raw() != run.uid {
+        fchown(file.as_file(), Some(Uid::from_raw(run.uid)), Some(Gid::from_raw(run.gid)))?;
+    }
+    file.persist(path).map(|_| ()).map_err(|error| error.error)
+}
+
+/// Reads stored tickets and their owner.
+fn read_cache(path: &Path) -> Option<((u32, u32), TicketCache)> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(TICKET_CACHE_MAX as u64 + 64).read_to_end(&mut bytes).ok()?;
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (owner, rest) = bytes.split_at_checked(end + 1)?;
+    let (uid, gid) = std::str::from_utf8(owner).ok()?.trim().split_once(' ')?;
+    let mut cache = TicketCache::parse(rest)?;
+    cache.tickets.retain(|ticket| ticket.server.first().is_some_and(|name| name == "nfs"));
+    Some(((uid.parse().ok()?, gid.parse().ok()?), cache))
+}
+
+/// Attaches a run to the agent of this node, and waits at most `wait` for its tickets.
+///
+/// # Errors
+/// [`AgentError`] if the run cannot be attached. A run without tickets is no error: the agent
+/// continues to ask for them.
+pub fn attach(folder: &Path, run: &AttachedRun, wait: Duration) -> Result<RunStatus, AgentError> {
+    check_job(&run.run)?;
+    check_job(&run.job)?;
+    check_user(&run.principal)?;
+    open_folder(folder)?;
+    let path = folder.join(RUNS).join(&run.run);
+    let status = folder.join(STATUS).join(&run.run);
+    // A status of an earlier run of this name says nothing about this one.
+    let _ = fs::remove_file(&status);
+    let text = serde_json::to_vec(run).map_err(|error| io_error(&path)(error.into()))?;
+    replace(&path, &text).map_err(io_error(&path))?;
+    let end = Instant::now() + wait;
+    loop {
+        let found = fs::read(&status).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        match found {
+            Some(status @ RunStatus::Ready { .. }) => return Ok(status),
+            Some(status) if Instant::now() >= end => return Ok(status),
+            None if Instant::now() >= end => {
+                let text = "no agent serves this folder (orthrus grants agent)".to_owned();
+                return Ok(RunStatus::Waiting(text));
+            }
+            _ => std::thread::sleep(LOOK / 2),
+        }
+    }
+}
+
+/// Detaches a run, and waits at most `wait` until its tickets are gone. Without a running agent it
+/// removes them itself, from the folder `caches`.
+///
+/// # Errors
+/// `Silent` if an agent runs and did not act in time.
+pub fn detach(folder: &Path, caches: &Path, run: &str, wait: Duration) -> Result<(), AgentError> {
+    check_job(run)?;
+    open_folder(folder)?;
+    let (path, status) = (folder.join(RUNS).join(run), folder.join(STATUS).join(run));
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&path)(error)),
+        _ => {}
+    }
+    // An agent that fetches nothing needs neither a service nor a key.
+    let settings = AgentSettings {
+        server: GrantServer { host: String::new(), port: 0 },
+        keytab: PathBuf::new(),
+        principal: String::new(),
+        folder: folder.to_owned(),
+        caches: caches.to_owned(),
+    };
+    let end = Instant::now() + wait;
+    while status.exists() || folder.join(TICKETS).join(run).exists() {
+        match NodeAgent::open(settings.clone()) {
+            Ok(mut agent) => {
+                agent.look();
+                let _ = fs::remove_file(&status);
+            }
+            Err(AgentError::InUse(_)) if Instant::now() >= end => {
+                return Err(AgentError::Silent(wait.as_secs()));
+            }
+            Err(AgentError::InUse(_)) => std::thread::sleep(LOOK / 2),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

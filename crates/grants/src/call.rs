@@ -1,0 +1,91 @@
+//! Calls of a grant service, by users, schedulers and nodes.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use gss::{Credential, GssError};
+
+use crate::wire::{ExchangeError, GrantReply, GrantRequest, REPLY_FRAME_MAX, SealedChannel, TimedStream};
+
+/// Time to connect to one address of the service.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time of a whole exchange. The service may wait for the KDC.
+const CALL_TIME_MAX: Duration = Duration::from_secs(40);
+
+/// The address of a grant service. Its principal is `grants/HOST`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantServer {
+    /// The host name, which is part of the service's principal.
+    pub host: String,
+    /// The TCP port at which it listens.
+    pub port: u16,
+}
+
+/// The reason why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantCallError {
+    /// The user has no ticket, or only an expired one.
+    #[error("no valid ticket: run `kinit`, then this command again ({0})")]
+    NoTicket(GssError),
+    /// The service cannot be reached, or the exchange failed.
+    #[error("no answer of the grant service {server}: {error}")]
+    Exchange {
+        /// The service's host and port.
+        server: String,
+        /// The failure of the network or of the context.
+        error: ExchangeError,
+    },
+    /// The service refuses the request.
+    #[error("{text}")]
+    Refused {
+        /// Whether the same request can succeed later without a change.
+        transient: bool,
+        /// The cause and the remedy.
+        text: String,
+    },
+}
+
+impl GrantServer {
+    /// Sends a request and returns the reply, which is not `Refused`.
+    ///
+    /// # Errors
+    /// [`GrantCallError`].
+    pub fn call(
+        &self,
+        credential: &Credential,
+        request: &GrantRequest,
+    ) -> Result<GrantReply, GrantCallError> {
+        let exchange = || {
+            let target = format!("grants@{}", self.host);
+            let forwards = matches!(request, GrantRequest::Submit(submission) if submission.forwarded);
+            let mut channel = SealedChannel::initiate(|| self.connect(), &target, credential, forwards)?;
+            channel.send(request)?;
+            channel.receive(REPLY_FRAME_MAX)
+        };
+        match exchange() {
+            Ok(GrantReply::Refused { transient, text }) => Err(GrantCallError::Refused { transient, text }),
+            Ok(reply) => Ok(reply),
+            Err(ExchangeError::Gss(error @ (GssError::NoTicket(_) | GssError::TicketExpired(_)))) => {
+                Err(GrantCallError::NoTicket(error))
+            }
+            Err(error) => {
+                Err(GrantCallError::Exchange { server: format!("{}:{}", self.host, self.port), error })
+            }
+        }
+    }
+
+    fn connect(&self) -> io::Result<TimedStream> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIME_MAX) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(TimedStream::new(stream, CALL_TIME_MAX));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}

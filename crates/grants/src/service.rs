@@ -1,0 +1,556 @@
+//! The grant service: a listener with a thread for each exchange.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gss::{Acceptor, ForwardedTicket, GssError};
+
+use crate::cache::TicketCache;
+use crate::mint::{MintError, TicketMint};
+use crate::names::{check_service, node_of};
+use crate::store::{GrantStore, GrantStoreError, replace};
+use crate::table::{
+    Grant, GrantChange, GrantLimits, GrantRecord, GrantRefusal, GrantSubmission, GrantTable, JobRun,
+    TicketSource,
+};
+use crate::wire::{
+    ExchangeError, GrantReply, GrantRequest, REQUEST_FRAME_MAX, SealedChannel, TimedStream, to_hex,
+};
+
+/// Most connections at a time; further ones wait in the backlog.
+const GRANT_CONNECTIONS_MAX: usize = 64;
+/// Most connections without a context from one address; further ones are closed.
+const GRANT_STRANGERS_MAX: usize = 8;
+/// Time that a peer has to prove its identity.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(3);
+/// Time that a peer has to send its request, and then to take the reply.
+const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Most grants in a list.
+const GRANTS_LISTED_MAX: usize = 10_000;
+/// Most nodes of each grant in a list.
+const NODES_LISTED_MAX: usize = 100;
+/// Interval of the removal of grants that are over.
+const SWEEP: Duration = Duration::from_secs(10);
+/// Interval at which an idle thread looks whether the service ends.
+const STOP_LOOK: Duration = Duration::from_millis(200);
+/// The folder of temporary files in the store.
+const TEMPORARY: &str = "tmp";
+
+/// The settings of a grant service.
+#[derive(Clone, Debug)]
+pub struct ServiceSettings {
+    /// The keytab with the key of `grants/HOST`. Its first such entry names the service's realm.
+    pub keytab: PathBuf,
+    /// The folder of the store.
+    pub folder: PathBuf,
+    /// The address to listen at.
+    pub listen: SocketAddr,
+    /// The NFS services that grants may name: `nfs/HOST`. A grant that names none has all.
+    pub services: Vec<String>,
+    /// Principals that see and end all grants.
+    pub admins: Vec<String>,
+    /// Principals that announce the nodes of runs, and end grants.
+    pub schedulers: Vec<String>,
+    /// The lifetime of tickets in seconds.
+    pub ticket_life: u64,
+    /// The limits of users and of the store.
+    pub limits: GrantLimits,
+}
+
+/// A failure to start a grant service.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantServiceError {
+    /// The keytab cannot be used.
+    #[error(transparent)]
+    Keytab(#[from] GssError),
+    /// The keytab has no key of the service.
+    #[error("{} has no key of grants/HOST: export one (kadmin: ktadd -k FILE grants/HOST)", .0.display())]
+    NoKey(PathBuf),
+    /// A setting is not allowed.
+    #[error("{0}")]
+    Setting(String),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] GrantStoreError),
+    /// The address cannot be used, or no thread could start.
+    #[error("{address}: {source}")]
+    Listen {
+        /// The address of the service.
+        address: SocketAddr,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}
+
+/// Grants and their store, which change together.
+struct DurableTable {
+    table: GrantTable,
+    store: GrantStore,
+}
+
+impl DurableTable {
+    /// Stores changes, then applies them.
+    fn change(&mut self, changes: Vec<GrantChange>) -> Result<(), GrantStoreError> {
+        for change in changes {
+            self.store.write(&change)?;
+            self.table.apply(change);
+        }
+        Ok(())
+    }
+}
+
+/// Tickets that several nodes of a job can share.
+struct SharedTickets {
+    cache: TicketCache,
+    made: u64,
+}
+
+struct GrantServiceInner {
+    settings: ServiceSettings,
+    realm: String,
+    acceptor: Acceptor,
+    mint: TicketMint,
+    durable: Mutex<DurableTable>,
+    shared: Mutex<HashMap<(String, String), SharedTickets>>,
+    connections: Mutex<HashMap<IpAddr, usize>>,
+    stop: AtomicBool,
+}
+
+/// A running grant service; dropping it ends it.
+pub struct GrantService {
+    inner: Arc<GrantServiceInner>,
+    address: SocketAddr,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl GrantService {
+    /// Opens the store and starts to listen.
+    ///
+    /// # Errors
+    /// [`GrantServiceError`] with the cause.
+    pub fn start(settings: ServiceSettings) -> Result<Self, GrantServiceError> {
+        for service in &settings.services {
+            check_service(service).map_err(|error| GrantServiceError::Setting(error.to_string()))?;
+        }
+        if settings.services.is_empty() || settings.ticket_life == 0 {
+            let text = "name at least one NFS service, and a lifetime of tickets above 0";
+            return Err(GrantServiceError::Setting(text.to_owned()));
+        }
+        let (principal, realm) = own_principal(&settings.keytab)?;
+        let acceptor = Acceptor::from_keytab(&settings.keytab)?;
+        let (store, stored) = GrantStore::open(&settings.folder)?;
+        for (path, why) in &stored.damaged {
+            tracing::error!("{} is damaged and not used: {why}", path.display());
+        }
+        let mut table = GrantTable::new(settings.limits);
+        stored.records.into_iter().for_each(|record| table.apply(GrantChange::Put(record)));
+        let temporary = settings.folder.join(TEMPORARY);
+        // A killed service leaves tickets in it.
+        let _ = fs::remove_dir_all(&temporary);
+        private::claim(&temporary).map_err(GrantStoreError::from)?;
+        let failed = |source| GrantServiceError::Listen { address: settings.listen, source };
+        let listener = TcpListener::bind(settings.listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        tracing::info!("{principal} serves {} grants at {address}", table.len());
+        let mint = TicketMint::new(&settings.keytab, &principal, &temporary);
+        let durable = Mutex::new(DurableTable { table, store });
+        let (shared, connections, stop) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        let inner = GrantServiceInner {
+            settings: settings.clone(),
+            realm,
+            acceptor,
+            mint,
+            durable,
+            shared,
+            connections,
+            stop,
+        };
+        let inner = Arc::new(inner);
+        let (of_listener, of_sweep) = (inner.clone(), inner.clone());
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(failed)
+        };
+        let threads = vec![
+            spawn("grants-accept", Box::new(move || listen(&of_listener, &listener)))?,
+            spawn("grants-sweep", Box::new(move || sweep(&of_sweep)))?,
+        ];
+        Ok(Self { inner, address, threads })
+    }
+
+    /// Returns the address at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for GrantService {
+    fn drop(&mut self) {
+        self.inner.stop.store(true, Ordering::Relaxed);
+        // The listener then sees the flag.
+        let mut own = self.address;
+        if own.ip().is_unspecified() {
+            own.set_ip(if own.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16])
+            });
+        }
+        let _ = TcpStream::connect_timeout(&own, Duration::from_secs(1));
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns the principal of the service and its realm, from the keytab.
+fn own_principal(keytab: &Path) -> Result<(String, String), GrantServiceError> {
+    let no_key = |_| GrantServiceError::NoKey(keytab.to_owned());
+    let entries = gss::keytab_entries(keytab).map_err(no_key)?;
+    let own = entries
+        .into_iter()
+        .find(|entry| matches!(entry.components.as_slice(), [service, _] if service == "grants"));
+    let own = own.ok_or_else(|| GrantServiceError::NoKey(keytab.to_owned()))?;
+    Ok((format!("{}@{}", own.components.join("/"), own.realm), own.realm))
+}
+
+/// Returns the time in seconds since 1970.
+pub(crate) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn listen(inner: &Arc<GrantServiceInner>, listener: &TcpListener) {
+    let running = Arc::new(());
+    for stream in listener.incoming() {
+        if inner.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(stream) = stream else {
+            // No file descriptors: one may be free soon.
+            std::thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        while Arc::strong_count(&running) > GRANT_CONNECTIONS_MAX {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let Some(stranger) = Stranger::admit(inner, &stream) else { continue };
+        let (running, inner) = (running.clone(), inner.clone());
+        let exchange = move || {
+            let _running = running;
+            let peer = stream.peer_addr();
+            if let Err(error) = inner.exchange(stream, stranger) {
+                tracing::debug!("exchange with {peer:?} failed: {error}");
+            }
+        };
+        // Without a thread the connection ends.
+        let _ = std::thread::Builder::new().name("grants".to_owned()).spawn(exchange);
+    }
+}
+
+fn sweep(inner: &GrantServiceInner) {
+    while !inner.stop.load(Ordering::Relaxed) {
+        let now = unix_now();
+        let mut durable = locked(&inner.durable);
+        let over = durable.table.expire(now);
+        if let Err(error) = durable.change(over) {
+            tracing::error!("grants that are over cannot be removed: {error}");
+        }
+        drop(durable);
+        inner.renew(now);
+        locked(&inner.shared).retain(|_, shared| shared.cache.ends() > now);
+        let next = Instant::now() + SWEEP;
+        while Instant::now() < next && !inner.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(STOP_LOOK);
+        }
+    }
+}
+
+/// A place for a connection that has not proved its identity.
+struct Stranger {
+    inner: Arc<GrantServiceInner>,
+    address: IpAddr,
+}
+
+impl Stranger {
+    fn admit(inner: &Arc<GrantServiceInner>, stream: &TcpStream) -> Option<Self> {
+        let address = stream.peer_addr().ok()?.ip();
+        let mut connections = locked(&inner.connections);
+        let count = connections.entry(address).or_default();
+        if *count >= GRANT_STRANGERS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Self { inner: inner.clone(), address })
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let mut connections = locked(&self.inner.connections);
+        if let Some(count) = connections.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// The outcome of a request: a reply, or a refusal with its permanence.
+type Answer = Result<GrantReply, RefusedRequest>;
+
+struct RefusedRequest {
+    transient: bool,
+    text: String,
+}
+
+impl RefusedRequest {
+    fn permanent(text: impl Into<String>) -> Self {
+        Self { transient: false, text: text.into() }
+    }
+}
+
+impl From<GrantRefusal> for RefusedRequest {
+    fn from(refusal: GrantRefusal) -> Self {
+        Self::permanent(refusal.to_string())
+    }
+}
+
+impl From<GrantStoreError> for RefusedRequest {
+    fn from(error: GrantStoreError) -> Self {
+        tracing::error!("the store failed: {error}");
+        Self { transient: true, text: "the grant service cannot write its store".to_owned() }
+    }
+}
+
+impl From<MintError> for RefusedRequest {
+    fn from(error: MintError) -> Self {
+        Self { transient: error.is_transient(), text: error.to_string() }
+    }
+}
+
+/// Returns the ticket cache of a submission and the time until which it can be renewed.
+fn forwarded_ticket(
+    forwarded: Option<ForwardedTicket>,
+    peer: &str,
+    now: u64,
+    folder: &Path,
+) -> Result<(Vec<u8>, u64), RefusedRequest> {
+    let written = || {
+        let folder = private::temporary_in("forwarded-", folder).ok()?;
+        let file = folder.path().join("ticket");
+        forwarded?.store(&format!("FILE:{}", file.display())).ok()?;
+        fs::read(file).ok()
+    };
+    let cache = written().and_then(|bytes| TicketCache::parse(&bytes));
+    let cache = cache.filter(|cache| cache.principal() == peer);
+    let ticket = cache.as_ref().and_then(TicketCache::granting).filter(|ticket| ticket.ends > now);
+    match (&cache, ticket) {
+        (Some(cache), Some(ticket)) => {
+            let only = TicketCache { tickets: vec![ticket.clone()], ..cache.clone() };
+            Ok((only.encode(), ticket.renewable.max(ticket.ends)))
+        }
+        _ => Err(RefusedRequest::permanent(
+            "the submission has no live ticket-granting ticket of its user: run `kinit -f -r 7d`",
+        )),
+    }
+}
+
+/// Returns whether less than half of the ticket's life is left, and it can be renewed further.
+fn renewal_is_due(file: &Path, now: u64) -> bool {
+    let cache = fs::read(file).ok().and_then(|bytes| TicketCache::parse(&bytes));
+    cache.as_ref().and_then(TicketCache::granting).is_some_and(|ticket| {
+        let (left, life) = (ticket.ends.saturating_sub(now), ticket.ends.saturating_sub(ticket.starts));
+        left * 2 < life && ticket.renewable > ticket.ends
+    })
+}
+
+impl GrantServiceInner {
+    fn exchange(&self, stream: TcpStream, stranger: Stranger) -> Result<(), ExchangeError> {
+        stream.set_nodelay(true)?;
+        let mut channel =
+            SealedChannel::accept(TimedStream::new(stream, HANDSHAKE_TIME_MAX), &self.acceptor)?;
+        drop(stranger);
+        channel.extend(EXCHANGE_TIME_MAX);
+        let request: GrantRequest = channel.receive(REQUEST_FRAME_MAX)?;
+        let (peer, forwarded) = (channel.peer().to_owned(), channel.take_forwarded());
+        let reply = self.answer(&peer, request, forwarded).unwrap_or_else(|refused| {
+            tracing::warn!("{peer} is refused: {}", refused.text);
+            GrantReply::Refused { transient: refused.transient, text: refused.text }
+        });
+        channel.extend(EXCHANGE_TIME_MAX);
+        channel.send(&reply)
+    }
+
+    fn answer(&self, peer: &str, request: GrantRequest, forwarded: Option<ForwardedTicket>) -> Answer {
+        match request {
+            GrantRequest::Submit(submission) => self.submit(peer, submission, forwarded),
+            GrantRequest::End { principal, job } => self.end(peer, principal, &job),
+            GrantRequest::List => Ok(self.list(peer)),
+            GrantRequest::Assign { principal, job, run, nodes } => {
+                if !self.settings.schedulers.iter().any(|scheduler| scheduler == peer) {
+                    return Err(RefusedRequest::permanent(format!("{peer} is no scheduler of this service")));
+                }
+                let mut durable = locked(&self.durable);
+                let change =
+                    durable.table.assign(JobRun { principal, job, run, nodes, since: unix_now() })?;
+                durable.change(vec![change])?;
+                Ok(GrantReply::Done)
+            }
+            GrantRequest::Tickets { principal, job } => self.tickets(peer, &principal, &job),
+        }
+    }
+
+    fn submit(
+        &self,
+        peer: &str,
+        mut submission: GrantSubmission,
+        forwarded: Option<ForwardedTicket>,
+    ) -> Answer {
+        if !peer.ends_with(&format!("@{}", self.realm)) {
+            return Err(RefusedRequest::permanent(format!("{peer} is of another realm than {}", self.realm)));
+        }
+        if submission.services.is_empty() {
+            submission.services.clone_from(&self.settings.services);
+        }
+        if let Some(other) = submission.services.iter().find(|name| !self.settings.services.contains(name)) {
+            let offered = self.settings.services.join(", ");
+            return Err(RefusedRequest::permanent(format!(
+                "{other} is not offered here: choose of {offered}"
+            )));
+        }
+        let now = unix_now();
+        let folder = &self.settings.folder;
+        let renewable =
+            submission.forwarded.then(|| forwarded_ticket(forwarded, peer, now, folder)).transpose()?;
+        let source =
+            renewable.as_ref().map_or(TicketSource::Delegation, |(_, until)| TicketSource::Renewal(*until));
+        let plan = |durable: &DurableTable| durable.table.submit(now, peer, submission.clone(), source);
+        let (grant, file) = {
+            let durable = locked(&self.durable);
+            let grant = plan(&durable)?;
+            let file = durable.store.ticket(&GrantRecord::Grant(grant.clone()).key());
+            (grant, file)
+        };
+        if let Some((bytes, _)) = renewable {
+            replace(&file, &bytes).map_err(|error| {
+                tracing::error!("{}: {error}", file.display());
+                RefusedRequest {
+                    transient: true,
+                    text: "the grant service cannot write its store".to_owned(),
+                }
+            })?;
+        }
+        // Users hear at submission, not in the job, that they cannot have tickets.
+        let minted = self.mint(&grant, now);
+        if minted.is_err() && !locked(&self.durable).table.has(&grant) {
+            let _ = fs::remove_file(&file);
+        }
+        match minted {
+            Err(error @ MintError::NoDelegation { .. }) => {
+                return Ok(GrantReply::NoDelegation(error.to_string()));
+            }
+            minted => drop(minted?),
+        }
+        let mut durable = locked(&self.durable);
+        let grant = plan(&durable)?;
+        durable.change(vec![GrantChange::Put(GrantRecord::Grant(grant.clone()))])?;
+        drop(durable);
+        locked(&self.shared).remove(&(grant.principal.clone(), grant.job.clone()));
+        tracing::info!(
+            "{peer} has a grant for job {} until {}: {:?}",
+            grant.job,
+            grant.deadline,
+            grant.services
+        );
+        Ok(GrantReply::Submitted(grant))
+    }
+
+    fn end(&self, peer: &str, principal: Option<String>, job: &str) -> Answer {
+        let principal = principal.unwrap_or_else(|| peer.to_owned());
+        let privileged = self.settings.admins.iter().chain(&self.settings.schedulers);
+        if principal != peer && !privileged.into_iter().any(|other| other == peer) {
+            return Err(RefusedRequest::permanent(format!("{peer} may end only own grants")));
+        }
+        let mut durable = locked(&self.durable);
+        let changes = durable.table.end(&principal, job)?;
+        durable.change(changes)?;
+        drop(durable);
+        locked(&self.shared).remove(&(principal.clone(), job.to_owned()));
+        tracing::info!("{peer} ends the grant of {principal} for job {job}");
+        Ok(GrantReply::Done)
+    }
+
+    fn list(&self, peer: &str) -> GrantReply {
+        let all = self.settings.admins.iter().any(|admin| admin == peer);
+        let mut grants = locked(&self.durable).table.list(if all { None } else { Some(peer) });
+        let more = grants.len() > GRANTS_LISTED_MAX;
+        grants.truncate(GRANTS_LISTED_MAX);
+        grants.iter_mut().for_each(|grant| grant.nodes.truncate(NODES_LISTED_MAX));
+        GrantReply::Grants { grants, more }
+    }
+
+    fn tickets(&self, peer: &str, principal: &str, job: &str) -> Answer {
+        let node = node_of(peer, &self.realm)
+            .ok_or_else(|| RefusedRequest::permanent(format!("{peer} is no host of {}", self.realm)))?;
+        let now = unix_now();
+        let grant = locked(&self.durable).table.release(now, principal, job, node)?.clone();
+        let key = (grant.principal.clone(), grant.job.clone());
+        let fresh = |shared: &&SharedTickets| now.saturating_sub(shared.made) * 4 < self.settings.ticket_life;
+        let shared = locked(&self.shared).get(&key).filter(fresh).map(|shared| shared.cache.clone());
+        let cache = match shared {
+            Some(cache) => cache,
+            None => {
+                let cache = self.mint(&grant, now)?;
+                locked(&self.shared).insert(key.clone(), SharedTickets { cache: cache.clone(), made: now });
+                cache
+            }
+        };
+        // The grant may have ended while the KDC was asked.
+        if let Err(refusal) = locked(&self.durable).table.release(now, principal, job, node) {
+            locked(&self.shared).remove(&key);
+            return Err(refusal.into());
+        }
+        tracing::info!("{node} gets tickets of {principal} for job {job} until {}", cache.ends());
+        Ok(GrantReply::Tickets(to_hex(&cache.encode())))
+    }
+
+    /// Renews the ticket-granting tickets of grants whose jobs may not run yet.
+    fn renew(&self, now: u64) {
+        let grants = locked(&self.durable).table.renewals();
+        for grant in grants {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let file = locked(&self.durable).store.ticket(&GrantRecord::Grant(grant.clone()).key());
+            if renewal_is_due(&file, now)
+                && let Err(error) = self.mint(&grant, now)
+            {
+                tracing::warn!(
+                    "the ticket of {} for job {} is not renewed: {error}",
+                    grant.principal,
+                    grant.job
+                );
+            }
+        }
+    }
+
+    fn mint(&self, grant: &Grant, now: u64) -> Result<TicketCache, MintError> {
+        if grant.source != TicketSource::Delegation {
+            let file = locked(&self.durable).store.ticket(&GrantRecord::Grant(grant.clone()).key());
+            let renew = renewal_is_due(&file, now);
+            return self.mint.with_ticket(&grant.principal, &self.realm, &grant.services, &file, renew);
+        }
+        let life = self.settings.ticket_life.min(grant.deadline.saturating_sub(now).max(1));
+        self.mint.delegate(&grant.principal, &self.realm, &grant.services, life)
+    }
+}
