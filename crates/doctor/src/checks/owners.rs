@@ -1,0 +1,94 @@
+//! Names of owners. If client and server disagree about the domain, every name is `nobody`.
+
+use std::process::Command;
+
+use super::outcome;
+use crate::facts::Facts;
+use crate::tool::{ToolResult, run as run_tool};
+use crate::{CheckOutcome, HealthFinding, Surroundings};
+
+/// S_IWUSR of the mode.
+const OWNER_WRITES: u32 = 0o200;
+
+pub(super) fn client(facts: &mut Facts) -> CheckOutcome {
+    let Some(root) = &facts.root else { return CheckOutcome::Skipped("no request has worked".to_owned()) };
+    let own = domain(&facts.machine);
+    let Some((name, theirs)) = root.owner.rsplit_once('@') else {
+        return CheckOutcome::Passed(format!("{} sends numbers: {}", facts.target.host, root.owner));
+    };
+    let mut findings = Vec::new();
+    if let Some(own) = own.filter(|own| !own.eq_ignore_ascii_case(theirs)) {
+        let cause = format!(
+            "The domain of owners is {theirs} on {} and {own} here, so that each side takes all names of the other for nobody.",
+            facts.target.host
+        );
+        findings.push(HealthFinding::error(
+            cause,
+            format!("Domain = {theirs}    # in [General] of /etc/idmapd.conf, then nfsidmap -c"),
+        ));
+        return outcome(findings, "");
+    }
+    if name == "nobody" {
+        return CheckOutcome::Passed(format!("the export belongs to {}", root.owner));
+    }
+    let known = run_tool(Command::new("getent").args(["passwd", name]), facts.machine.limit);
+    if matches!(known, ToolResult::Failed(_)) {
+        let cause = format!(
+            "The user {name}, to whom {} belongs, does not exist on this machine and is shown as nobody.",
+            facts.target.export
+        );
+        findings.push(HealthFinding::warning(
+            cause,
+            format!("getent passwd {name}    # the directory of users has to know the name on both sides"),
+        ));
+    }
+    // The other direction: the account that the server takes the caller for.
+    let caller =
+        root.principal.as_deref().and_then(|principal| principal.split_once('@')).map(|(user, _)| user);
+    if caller == Some(name) && root.mode & OWNER_WRITES != 0 && !root.may_modify {
+        let cause = format!(
+            "{} does not take {name} for the owner {}, although the names are the same; it takes the user for nobody.",
+            facts.target.host, root.owner
+        );
+        findings.push(HealthFinding::warning(
+            cause,
+            format!("orthrus id {}    # on the server", root.principal.clone().unwrap_or_default()),
+        ));
+    }
+    outcome(findings, format!("{} and {} are names of this machine's domain", root.owner, root.group))
+}
+
+pub(super) fn server(facts: &mut Facts) -> CheckOutcome {
+    let Some(server) = &facts.server else {
+        return CheckOutcome::Skipped("there is no configuration".to_owned());
+    };
+    let Some(own) = domain(&facts.machine) else {
+        return CheckOutcome::Passed(format!("owners are NAME@{}", server.domain));
+    };
+    let finding = (!own.eq_ignore_ascii_case(&server.domain)).then(|| {
+        let cause = format!(
+            "This server names owners NAME@{}, but /etc/idmapd.conf here says {own}, which clients probably use, too.",
+            server.domain
+        );
+        HealthFinding::warning(cause, format!("domain = \"{own}\"    # in the server's configuration"))
+    });
+    outcome(finding.into_iter().collect(), format!("owners are NAME@{}", server.domain))
+}
+
+/// Returns the domain of this machine: that of idmapd.conf, else of its full name.
+fn domain(machine: &Surroundings) -> Option<String> {
+    let text = machine.read("/etc/idmapd.conf").unwrap_or_default();
+    let mut general = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            general = line.eq_ignore_ascii_case("[general]");
+        } else if let Some((key, value)) = line.split_once('=')
+            && general
+            && key.trim().eq_ignore_ascii_case("domain")
+        {
+            return Some(value.trim().to_owned());
+        }
+    }
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    name.split_once('.').map(|(_, domain)| domain.to_owned())
+}

@@ -1,0 +1,170 @@
+//! The user's ticket and its times.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::process::Command;
+
+use super::{no_kerberos, outcome};
+use crate::ccache::{CacheContent, file_of};
+use crate::clock::now;
+use crate::facts::{Facts, Tickets};
+use crate::tool::{ToolResult, reason, run as run_tool};
+use crate::{CheckOutcome, HealthFinding};
+
+/// A ticket that ends so soon, in seconds, is worth a warning.
+const SOON: i64 = 600;
+
+pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
+    if let Some(skipped) = no_kerberos(facts) {
+        return skipped;
+    }
+    let name = cache_name(facts);
+    let named = facts.machine.ccache.is_some();
+    let root = facts.machine.uid == 0 && !facts.gssd.root_needs_ticket && !named;
+    let Some(path) = file_of(&name) else { return other_kind(facts, &name, root) };
+    match CacheContent::read(&path) {
+        Ok(content) => {
+            let judged = judge(&content, &name, now());
+            let valid = content.granting().is_some_and(|ticket| ticket.ends > now());
+            if valid && let Some(copy) = copied(facts, &path) {
+                facts.user = Some(Tickets { cache: copy, principal: content.principal.clone() });
+            }
+            facts.cache = Some((name, content));
+            judged
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound && root => {
+            CheckOutcome::Skipped("root acts as the machine, and has no ticket of its own".to_owned())
+        }
+        Err(error) => outcome(vec![unreadable(&name, &path, &error)], ""),
+    }
+}
+
+fn unreadable(name: &str, path: &Path, error: &std::io::Error) -> HealthFinding {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            HealthFinding::error(format!("The user has no ticket: {name} does not exist."), "kinit")
+        }
+        ErrorKind::PermissionDenied => {
+            let owner = std::fs::symlink_metadata(path).map(|file| file.uid().to_string());
+            let owner = owner.unwrap_or_else(|_| "another user".to_owned());
+            HealthFinding::error(
+                format!(
+                    "The credential cache {name} belongs to the user with the ID {owner} and cannot be read."
+                ),
+                format!("chown $(id -u) {}    # as root; or KRB5CCNAME= kinit", path.display()),
+            )
+        }
+        _ => HealthFinding::error(
+            format!("The credential cache {name} cannot be read: {error}."),
+            "kdestroy; kinit",
+        ),
+    }
+}
+
+/// Returns the name of the user's cache: the environment's, the configured one, or MIT's default.
+fn cache_name(facts: &Facts) -> String {
+    let uid = facts.machine.uid.to_string();
+    if let Some(name) = &facts.machine.ccache {
+        return name.clone();
+    }
+    match facts.conf.value(&["libdefaults", "default_ccache_name"]) {
+        Some(name) => name.replace("%{uid}", &uid).replace("%{euid}", &uid),
+        None => format!("FILE:{}", facts.machine.path(&format!("tmp/krb5cc_{uid}")).display()),
+    }
+}
+
+/// Copies a cache, so that no check adds tickets to the user's.
+fn copied(facts: &Facts, path: &Path) -> Option<String> {
+    let copy = facts.folder.path().join("user.ccache");
+    let mut file = std::fs::OpenOptions::new();
+    let mut file = file.write(true).create_new(true).mode(0o600).open(&copy).ok()?;
+    std::io::copy(&mut std::fs::File::open(path).ok()?, &mut file).ok()?;
+    Some(format!("FILE:{}", copy.display()))
+}
+
+/// Checks a cache that is not a file with `klist`.
+fn other_kind(facts: &mut Facts, name: &str, root: bool) -> CheckOutcome {
+    let listed = run_tool(Command::new("klist").args(["-c", name]), facts.machine.limit);
+    let valid = run_tool(Command::new("klist").args(["-s", "-c", name]), facts.machine.limit);
+    let finding = match (listed, valid) {
+        (ToolResult::Missing, _) => HealthFinding::warning(
+            format!("klist is missing, so that the cache {name} cannot be examined."),
+            "apt install krb5-user",
+        ),
+        (ToolResult::Done(text), ToolResult::Done(_)) => {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix("Default principal: "));
+            let principal = line.unwrap_or("?").to_owned();
+            facts.user = Some(Tickets { cache: name.to_owned(), principal: principal.clone() });
+            return CheckOutcome::Passed(format!("{principal} in {name}"));
+        }
+        (ToolResult::Done(_), _) => {
+            HealthFinding::error(format!("The ticket in {name} has expired."), "kinit")
+        }
+        (ToolResult::Failed(_), _) if root => {
+            return CheckOutcome::Skipped(
+                "root acts as the machine, and has no ticket of its own".to_owned(),
+            );
+        }
+        (ToolResult::Failed(text), _) => {
+            HealthFinding::error(format!("The user has no ticket in {name} ({}).", reason(&text)), "kinit")
+        }
+        (ToolResult::Late, _) => HealthFinding::error(
+            format!("The credential cache {name} does not answer."),
+            "systemctl restart sssd-kcm",
+        ),
+    };
+    outcome(vec![finding], "")
+}
+
+fn judge(content: &CacheContent, name: &str, now: i64) -> CheckOutcome {
+    let principal = &content.principal;
+    let kinit = format!("kinit {principal}");
+    let Some(ticket) = content.granting() else {
+        let cause = format!("{name} has no ticket-granting ticket of {principal}.");
+        return outcome(vec![HealthFinding::error(cause, kinit)], "");
+    };
+    let left = ticket.ends - now;
+    let finding = if left <= 0 {
+        Some(HealthFinding::error(format!("The ticket of {principal} expired {} s ago.", -left), kinit))
+    } else if ticket.starts > now + 1 {
+        let wait = ticket.starts - now;
+        Some(HealthFinding::error(
+            format!(
+                "The ticket of {principal} is not valid before {wait} s from now; it is postdated, or a clock is wrong."
+            ),
+            format!("date -u; {kinit}"),
+        ))
+    } else if left < SOON {
+        Some(HealthFinding::warning(
+            format!("The ticket of {principal} expires in {left} s."),
+            format!("kinit -R || {kinit}"),
+        ))
+    } else {
+        None
+    };
+    outcome(finding.into_iter().collect(), format!("{principal}, {} minutes left", left / 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ccache::TicketTimes;
+
+    #[test]
+    fn times_of_the_ticket_are_judged() {
+        let of = |starts, ends| {
+            let server = "krbtgt/A.TEST@A.TEST".to_owned();
+            let ticket = TicketTimes { server, etype: 18, starts, ends, kvno: 1, ticket_etype: 18 };
+            judge(&CacheContent { principal: "alice@A.TEST".into(), tickets: vec![ticket] }, "FILE:x", 1000)
+        };
+        let cause = |outcome| match outcome {
+            CheckOutcome::Found(found) => found[0].cause.clone(),
+            other => format!("{other:?}"),
+        };
+        assert!(cause(of(0, 990)).contains("expired 10 s ago"));
+        assert!(cause(of(2000, 9000)).contains("not valid before"));
+        assert!(cause(of(0, 1100)).contains("expires in 100 s"));
+        assert!(cause(of(0, 9000)).contains("Passed"));
+    }
+}

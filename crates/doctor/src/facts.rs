@@ -1,0 +1,201 @@
+//! Facts that checks gather, for themselves and for later checks.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use client::Flavor;
+use gss::KeytabEntry;
+use ldap::LdapSettings;
+
+use crate::Surroundings;
+use crate::ccache::CacheContent;
+use crate::krb5_conf::Krb5Conf;
+
+/// The server and the export to mount.
+#[derive(Clone, Debug)]
+pub struct MountTarget {
+    /// The host as in the mount command; this machine's name for a server.
+    pub host: String,
+    /// The path of the export, such as `/data`.
+    pub export: String,
+    /// The port of the server.
+    pub port: u16,
+    /// The flavor of the mount, if the user named one.
+    pub flavor: Option<Flavor>,
+}
+
+/// An export of a server's configuration.
+#[derive(Clone, Debug)]
+pub struct ExportPlan {
+    /// The path that clients mount.
+    pub pseudo: String,
+    /// The folder; `None` for an export in memory.
+    pub folder: Option<PathBuf>,
+}
+
+/// Maps a principal: the local account in words, or the reason why there is none.
+pub type Explain = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+
+/// A server's configuration, as far as checks need it.
+pub struct ServerPlan {
+    /// The reason why the configuration is wrong, if it is.
+    pub fault: Option<String>,
+    /// The services whose keys are accepted, such as `nfs`.
+    pub services: Vec<String>,
+    /// The domain of owner names.
+    pub domain: String,
+    /// The exports in the order of the configuration.
+    pub exports: Vec<ExportPlan>,
+    /// The directories of accounts.
+    pub directories: Vec<LdapSettings>,
+    /// A principal to map, if the user named one.
+    pub user: Option<String>,
+    /// The mapping of the configuration.
+    pub explain: Explain,
+    /// Whether an export offers a Kerberos flavor.
+    pub kerberos: bool,
+}
+
+/// A Kerberos identity that works: tickets in a private copy of a cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Tickets {
+    pub cache: String,
+    pub principal: String,
+}
+
+/// The options of rpc.gssd, from its command line and nfs.conf.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GssdOptions {
+    pub running: bool,
+    pub keytab: Option<PathBuf>,
+    pub caches: Vec<String>,
+    pub root_needs_ticket: bool,
+    pub legacy: bool,
+    pub allowed: Option<String>,
+    pub reverse_dns: bool,
+}
+
+/// All facts of a run. Fields are filled by the check that their comment names.
+pub struct Facts {
+    pub(crate) machine: Surroundings,
+    pub(crate) target: MountTarget,
+    pub(crate) server: Option<ServerPlan>,
+    /// A private folder for copies of caches, removed at the end.
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) conf: Krb5Conf,
+    pub(crate) gssd: GssdOptions,
+    /// `names`: the server's addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// `names`: the name of the first address.
+    pub(crate) reverse: Option<String>,
+    /// `port`: the address that accepts connections.
+    pub(crate) address: Option<SocketAddr>,
+    /// `versions`: the minor versions of NFSv4 that the server has.
+    pub(crate) minors: Vec<u32>,
+    /// `flavors`: those that the export offers, in the server's order.
+    pub(crate) flavors: Vec<Flavor>,
+    /// `clock`: the KDC's clock minus this machine's, in seconds.
+    pub(crate) kdc_ahead: i64,
+    /// `ticket`: the user's cache.
+    pub(crate) cache: Option<(String, CacheContent)>,
+    /// `keytab`: the entries of the file, without their keys.
+    pub(crate) entries: Vec<KeytabEntry>,
+    /// `ticket`: the user's tickets.
+    pub(crate) user: Option<Tickets>,
+    /// `keytab`: the machine's tickets.
+    pub(crate) host: Option<Tickets>,
+    /// `service`: the server's principal, as the KDC names it.
+    pub(crate) service: Option<String>,
+    /// `service`: the encryption type of the KDC's ticket for it.
+    pub(crate) service_etype: Option<u32>,
+    /// `machine`: the cause why there is no context.
+    pub(crate) refusal: Option<String>,
+    /// `machine` and `user`: the tickets that a context works with.
+    pub(crate) working: Vec<Tickets>,
+    /// `requests`: owner, group and mode of the export, and the rights of the user.
+    pub(crate) root: Option<RootAttributes>,
+}
+
+/// The attributes of the export's root directory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RootAttributes {
+    pub owner: String,
+    pub group: String,
+    pub mode: u32,
+    pub may_modify: bool,
+    pub principal: Option<String>,
+}
+
+impl Facts {
+    pub(crate) fn new(
+        machine: Surroundings,
+        target: MountTarget,
+        server: Option<ServerPlan>,
+    ) -> Result<Self, private::PrivateError> {
+        let folder = private::temporary("orthrus-doctor-")?;
+        let conf = Krb5Conf::read(&machine.krb5_conf);
+        let gssd = crate::checks::gssd_options(&machine);
+        Ok(Self {
+            machine,
+            target,
+            server,
+            folder,
+            conf,
+            gssd,
+            addresses: Vec::new(),
+            reverse: None,
+            address: None,
+            minors: Vec::new(),
+            flavors: Vec::new(),
+            kdc_ahead: 0,
+            cache: None,
+            entries: Vec::new(),
+            user: None,
+            host: None,
+            service: None,
+            service_etype: None,
+            refusal: None,
+            working: Vec::new(),
+            root: None,
+        })
+    }
+
+    /// Returns whether the mount uses Kerberos: a server with Kerberos, or an export that offers
+    /// it, or one whose flavors are not known.
+    pub(crate) fn kerberos(&self) -> bool {
+        if let Some(server) = &self.server {
+            return server.kerberos;
+        }
+        match self.target.flavor {
+            Some(flavor) => flavor != Flavor::Sys,
+            None => self.flavors.is_empty() || self.flavors.iter().any(|flavor| *flavor != Flavor::Sys),
+        }
+    }
+
+    /// Returns the host name that Kerberos is asked for, as rpc.gssd forms it: addresses and names
+    /// without a dot are replaced by the name of the address.
+    pub(crate) fn service_host(&self) -> &str {
+        let host = self.target.host.as_str();
+        let plain = host.parse::<IpAddr>().is_ok() || !host.contains('.') || self.gssd.reverse_dns;
+        match &self.reverse {
+            Some(name) if plain => name,
+            _ => host,
+        }
+    }
+
+    /// Returns the realm of the server.
+    pub(crate) fn realm(&self) -> Option<String> {
+        let mapped = self.conf.realm_of(self.service_host());
+        mapped.or(self.conf.default_realm()).map(str::to_owned)
+    }
+
+    /// Returns the newest minor version that the server has; 1 if that is not known.
+    pub(crate) fn minor(&self) -> u32 {
+        self.minors.iter().max().copied().unwrap_or(1)
+    }
+
+    /// Returns the tickets that requests are made with: the user's, else the machine's.
+    pub(crate) fn tickets(&self) -> Option<&Tickets> {
+        self.user.as_ref().or(self.host.as_ref())
+    }
+}

@@ -1,0 +1,183 @@
+//! `orthrus doctor`: the cause why a mount with Kerberos fails.
+
+use crate::config::{self, NFS_PORT, Settings, SourceSettings, Storage};
+use crate::serve;
+use anyhow::{Context, bail};
+use client::Flavor;
+use doctor::{ExportPlan, MountTarget, ServerPlan, Surroundings};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use vfs::SecFlavor;
+
+/// The result of checks that found something; holds the exit status.
+#[derive(Debug, thiserror::Error)]
+#[error("the doctor found something")]
+pub(crate) struct Unhealthy(pub u8);
+
+/// Find the cause why a mount with Kerberos fails, and the command that fixes it.
+///
+/// On a client, name the export to mount: orthrus doctor SERVER:/data. On a server, use --server.
+/// Checks run in the order in which a mount needs them; the first finding is the root cause.
+/// Nothing is changed. Run it as the user who has the problem, and as root to include the machine's
+/// keytab.
+///
+/// Exit status: 0 nothing is wrong, 1 something prevents the mount, 2 wrong usage, 3 warnings only.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Examine {
+    /// The server and the export, as in the mount command; [ADDRESS] for IPv6.
+    #[arg(value_name = "HOST:/EXPORT", value_parser = parse_source, required_unless_present = "server")]
+    source: Option<(String, String)>,
+    /// Examine the server on this machine.
+    #[arg(long, conflicts_with_all = ["source", "sec"])]
+    server: bool,
+    /// The port of the server (default: 2049, or that of the configuration).
+    #[arg(long)]
+    port: Option<u16>,
+    /// The flavor of the mount: sys, krb5, krb5i or krb5p (default: each that the export offers).
+    #[arg(long)]
+    sec: Option<Flavor>,
+    /// With --server: read the configuration of the server from this file.
+    #[arg(long, short, value_name = "FILE", requires = "server")]
+    config: Option<PathBuf>,
+    /// The keytab of the machine or server (default: that of rpc.gssd or of the configuration).
+    #[arg(long, value_name = "FILE")]
+    keytab: Option<PathBuf>,
+    /// With --server: the name by which clients mount (default: this machine's name).
+    #[arg(long, value_name = "NAME", requires = "server")]
+    host: Option<String>,
+    /// With --server: also map this principal to its account.
+    #[arg(long, value_name = "PRINCIPAL", requires = "server")]
+    user: Option<String>,
+    /// Seconds that a step on the network may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    timeout: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Read /etc, /proc and /sys below this folder, such as that of a container.
+    #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
+    root: PathBuf,
+}
+
+/// Splits `HOST:/EXPORT` into the host and the path of the export.
+fn parse_source(text: &str) -> Result<(String, String), String> {
+    let (host, export) =
+        text.split_once(":/").ok_or("must be HOST:/EXPORT, such as server.example.org:/data")?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() {
+        Err("the host is missing".to_owned())
+    } else {
+        Ok((host.to_owned(), format!("/{export}")))
+    }
+}
+
+impl Examine {
+    /// Prints the findings.
+    ///
+    /// # Errors
+    /// [`Unhealthy`] if there are findings.
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let root = std::path::absolute(&self.root).context("no current folder")?;
+        let mut machine = Surroundings::of_process(&root);
+        machine.limit = Duration::from_secs(self.timeout);
+        if let Some(keytab) = &self.keytab {
+            machine.keytab.clone_from(keytab);
+        }
+        let (table, target, plan) = match &self.source {
+            Some((host, export)) => {
+                let port = self.port.unwrap_or(NFS_PORT);
+                let target =
+                    MountTarget { host: host.clone(), export: export.clone(), port, flavor: self.sec };
+                (doctor::CLIENT, target, None)
+            }
+            None => {
+                let (target, plan) = self.server(&mut machine)?;
+                (doctor::SERVER, target, Some(plan))
+            }
+        };
+        let diagnosis =
+            doctor::examine(table, machine, target, plan).context("no private folder for tickets")?;
+        if self.json {
+            println!("{:#}", diagnosis.json());
+        } else {
+            print!("{diagnosis}");
+        }
+        match diagnosis.status() {
+            0 => Ok(()),
+            status => bail!(Unhealthy(status)),
+        }
+    }
+
+    /// Describes the server by its configuration.
+    fn server(&self, machine: &mut Surroundings) -> anyhow::Result<(MountTarget, ServerPlan)> {
+        let read = self.config.as_ref().map_or_else(|| Ok(Settings::default()), |file| config::read(file));
+        let (mut settings, mut fault) = match read {
+            Ok(settings) => (settings, None),
+            Err(error) => (Settings::default(), Some(error.to_string())),
+        };
+        settings.keytab = self.keytab.clone().or(settings.keytab);
+        if let Some(keytab) = &settings.keytab {
+            machine.keytab.clone_from(keytab);
+        } else {
+            settings.keytab = machine.keytab.exists().then(|| machine.keytab.clone());
+        }
+        let mut directories = Vec::new();
+        for source in &settings.identity.sources {
+            let SourceSettings::Ldap(table) = source else { continue };
+            match table.settings() {
+                Ok(directory) => directories.push(directory),
+                Err(error) => fault = fault.or(Some(format!("{error:#}"))),
+            }
+        }
+        let exports = settings.exports.iter().map(|export| ExportPlan {
+            pseudo: export.pseudo.clone(),
+            folder: match &export.storage {
+                Storage::Folder(path) => Some(path.clone()),
+                Storage::Memory(_) => None,
+            },
+        });
+        let exports: Vec<_> = exports.collect();
+        let kerberos = settings.exports.is_empty()
+            || settings
+                .exports
+                .iter()
+                .any(|export| export.flavors.iter().any(|flavor| *flavor != SecFlavor::Sys));
+        let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let listen = settings.listen;
+        let (host, address) = (self.host.clone().unwrap_or_else(own), listen.ip());
+        // A server that listens on all addresses is asked on loopback.
+        let address = match address {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+            other => other,
+        };
+        machine.listens = Some(address);
+        let target = MountTarget {
+            host,
+            export: "/".to_owned(),
+            port: self.port.unwrap_or(listen.port()),
+            flavor: None,
+        };
+        let plan = ServerPlan {
+            fault,
+            services: settings.keytab_services.clone(),
+            domain: serve::owner_domain(&settings),
+            exports,
+            directories,
+            user: self.user.clone(),
+            kerberos,
+            explain: Box::new(move |principal| {
+                let report = serve::explain(&settings, principal).map_err(|error| format!("{error:#}"))?;
+                match (report.identity, report.reason) {
+                    (Some(account), None) => {
+                        Ok(format!("{principal} acts as uid {}, gid {}", account.uid, account.gid))
+                    }
+                    (_, why) => Err(why.unwrap_or_else(|| "no reason given".to_owned())),
+                }
+            }),
+        };
+        Ok((target, plan))
+    }
+}
