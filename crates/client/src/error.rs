@@ -121,7 +121,7 @@ pub enum ProtectionError {
     #[error("the results belong to another call")]
     Sequence,
     /// The server could not establish a context; holds its major and minor status.
-    #[error("the server refused the context: major {major:#x}, minor {minor:#x}")]
+    #[error("the server refused the context: {}", gss::Codes { major: *major, minor: *minor })]
     Refused {
         /// `gss_major` of RFC 2203 section 5.2.3.1.
         major: u32,

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-use rpc::{RecordLimits, RecordReader, record_mark};
+use rpc::{MsgType, RecordLimits, RecordReader, record_mark};
 
 use crate::error::{Error, TransportError};
 use crate::low_port::connect_low;
@@ -28,7 +28,12 @@ pub struct RawConnection {
     reader: RecordReader,
     limits: RecordLimits,
     received: Vec<Vec<u8>>,
+    early_calls: Vec<Vec<u8>>,
 }
+
+/// The number of calls of the server that a connection keeps during its setup. Further calls are
+/// dropped; a server repeats them.
+const EARLY_CALLS_MAX: usize = 16;
 
 impl RawConnection {
     /// Connects to the first of `addresses` that accepts.
@@ -79,12 +84,20 @@ impl RawConnection {
     /// Wraps a stream that is at a record boundary.
     pub fn from_stream(stream: TcpStream, record_size_max: usize) -> Self {
         let limits = RecordLimits { record_size_max, ..RecordLimits::default() };
-        Self { stream, reader: RecordReader::new(limits), limits, received: Vec::new() }
+        Self {
+            stream,
+            reader: RecordReader::new(limits),
+            limits,
+            received: Vec::new(),
+            early_calls: Vec::new(),
+        }
     }
 
-    /// Returns the stream, which is at a record boundary.
-    pub fn into_stream(self) -> TcpStream {
-        self.stream
+    /// Returns the stream, the reader of its records, and the calls that the server sent during the
+    /// setup.
+    pub(crate) fn into_parts(mut self) -> (TcpStream, RecordReader, Vec<Vec<u8>>) {
+        self.early_calls.append(&mut self.received);
+        (self.stream, self.reader, self.early_calls)
     }
 
     /// Returns the limits of received records.
@@ -148,13 +161,24 @@ impl RawConnection {
         Ok(Some(self.received.remove(0)))
     }
 
-    /// Sends a record and waits for the next one.
+    /// Sends a record and waits for the next one that is no call. A server may use the backchannel
+    /// before it replies to CREATE_SESSION; its calls are answered after the setup.
     ///
     /// # Errors
     /// [`Error::Timeout`] and any transport error.
     pub fn exchange(&mut self, record: &[u8], timeout: Duration) -> Result<Vec<u8>, Error> {
         self.send_record(record)?;
-        self.receive_record(timeout)?.ok_or(Error::Timeout)
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let received = self.receive_record(left)?.ok_or(Error::Timeout)?;
+            if !is_call(&received) {
+                return Ok(received);
+            }
+            if self.early_calls.len() < EARLY_CALLS_MAX {
+                self.early_calls.push(received);
+            }
+        }
     }
 
     /// Waits until the server closes the connection; `false` if `timeout` passes first. Drops
@@ -169,6 +193,11 @@ impl RawConnection {
             }
         }
     }
+}
+
+/// Returns whether the record is a call and not a reply (RFC 5531 section 9).
+pub(crate) fn is_call(record: &[u8]) -> bool {
+    record.get(4..8) == Some(&(MsgType::CALL as u32).to_be_bytes())
 }
 
 fn would_block(cause: &std::io::Error) -> bool {

@@ -27,6 +27,8 @@ fn keys(enctype: Enctype, role: Role) -> ContextKeys {
 
 fn context(enctype: Enctype) -> Arc<GssContext> {
     let established = Established {
+        delegated_through: Vec::new(),
+        forwarded: None,
         token: Vec::new(),
         principal: "nfs/server@REALM".to_owned(),
         keys: keys(enctype, Role::Initiator),

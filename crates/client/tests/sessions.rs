@@ -4,6 +4,7 @@
 
 mod peer;
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
@@ -59,6 +60,23 @@ fn a_session_is_made_used_and_ended() {
     ];
     assert_eq!(operations, expected.map(Some));
     assert!(seen.iter().all(|(connection, _)| *connection == 0), "all on one connection");
+}
+
+#[test]
+fn a_callback_that_arrives_where_a_reply_was_expected_is_answered() {
+    // RFC 8881 section 2.10.3.1: a server may use the backchannel as soon as it has one, and it
+    // numbers its own calls.
+    for operation in [NfsOpnum4::OP_EXCHANGE_ID, NfsOpnum4::OP_CREATE_SESSION, READ] {
+        let peer = Peer::start(once(operation, Answer::CallBack));
+        let mut options = peer.options();
+        options.backchannel = true;
+        let mut client = Client::connect(options).expect("the peer makes a session");
+        for offset in 0..2 {
+            read(&mut client, offset).expect("the peer answers");
+        }
+        client.close().expect("the peer lets it end");
+        assert_eq!(peer.replies.load(Ordering::SeqCst), 1, "{operation}");
+    }
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Connection {
     outbox: VecDeque<u32>,
     /// Bytes of the first call that have been written.
     written: usize,
+    /// Records that arrived during the setup of the connection.
+    early: Vec<Vec<u8>>,
 }
 
 impl Link {
@@ -98,19 +100,18 @@ impl Link {
 }
 
 impl Connection {
-    /// Wraps a connection that is at a record boundary.
+    /// Takes over a connection whose setup has ended.
     pub(crate) fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let limits = connection.limits();
-        let stream = connection.into_stream();
+        let (stream, reader, early) = connection.into_parts();
         stream.set_nonblocking(true)?;
-        let reader = RecordReader::new(limits);
         let (answers, outbox) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { stream, limits, reader, answers, answered: 0, outbox, written: 0 })
+        Ok(Self { stream, limits, reader, answers, answered: 0, outbox, written: 0, early })
     }
 
     /// Converts it to a blocking connection, if no record is in transit.
     pub(crate) fn into_raw(self) -> Option<RawConnection> {
-        if self.reader.is_mid_record() || self.wants_to_write() {
+        if self.reader.is_mid_record() || self.wants_to_write() || self.has_early() {
             return None;
         }
         self.stream.set_nonblocking(false).ok()?;
@@ -125,6 +126,11 @@ impl Connection {
     /// Returns whether records wait to be written.
     pub(crate) fn wants_to_write(&self) -> bool {
         !self.outbox.is_empty() || !self.answers.is_empty()
+    }
+
+    /// Returns whether records arrived before the session used the connection.
+    pub(crate) fn has_early(&self) -> bool {
+        !self.early.is_empty()
     }
 
     /// Queues a sealed call for writing.
@@ -201,6 +207,7 @@ impl Connection {
         scratch: &mut [u8],
         records: &mut Vec<Vec<u8>>,
     ) -> Result<bool, TransportError> {
+        records.append(&mut self.early);
         let target = self.reader.target();
         let (room, wanted) = (target.len(), target.len() + scratch.len());
         let mut slices = [IoSliceMut::new(target), IoSliceMut::new(scratch)];

@@ -10,6 +10,7 @@ use super::link::LinkState;
 use crate::client::{CallOptions, Client, Completion, Ticket};
 use crate::compound::Compound;
 use crate::error::{Error, ResultsError, TransportError};
+use crate::raw::is_call;
 use crate::reply::{Body, Reply};
 use crate::security::{Expected, Incoming, open};
 use crate::slots::Slot;
@@ -143,6 +144,7 @@ impl Client {
     fn ready_links(&mut self, wait: Duration) -> Result<Vec<usize>, Error> {
         let mut indexes = Vec::with_capacity(self.links.len());
         let mut fds = Vec::with_capacity(self.links.len());
+        let mut early = Vec::new();
         for (index, link) in self.links.iter().enumerate() {
             let LinkState::Up(connection) = &link.state else { continue };
             let out = if connection.wants_to_write() && !link.is_held() {
@@ -153,7 +155,9 @@ impl Client {
             let fd = connection.fd();
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN | out));
             indexes.push(index);
+            early.push(connection.has_early());
         }
+        let wait = if early.contains(&true) { Duration::ZERO } else { wait };
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -163,8 +167,9 @@ impl Client {
         Ok(fds
             .iter()
             .zip(indexes)
-            .filter(|(fd, _)| fd.revents().intersects(readable))
-            .map(|(_, index)| index)
+            .zip(early)
+            .filter(|((fd, _), early)| *early || fd.revents().intersects(readable))
+            .map(|((_, index), _)| index)
             .collect())
     }
 
@@ -235,7 +240,12 @@ impl Client {
         }
     }
 
+    /// Returns the call that the record replies to. The server numbers its own calls, so that one
+    /// of them may have the XID of a call in progress.
     fn expected(&mut self, index: usize, record: &[u8]) -> Option<(u32, Expected)> {
+        if is_call(record) {
+            return None;
+        }
         let xid = u32::from_be_bytes(*record.first_chunk()?);
         let place = self.calls.find(xid)?;
         let call = self.calls.get_mut(place).filter(|call| call.link == index)?;

@@ -1,13 +1,14 @@
 //! A server that follows the script of a test.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use nfs4::*;
 use orthrus_client::{Client, Options, RawConnection, Security};
-use rpc::{Accepted, Message, OpaqueAuth};
+use rpc::{Accepted, Message, MsgType, OpaqueAuth, RPC_VERS, ReplyHeader};
 use xdr::{Decode as _, Decoder, Encode as _, Encoder};
 
 /// The session ID that every client of a peer receives.
@@ -32,6 +33,8 @@ pub(crate) enum Answer {
     Late(Duration),
     /// Sends the normal answer, with this target in the result of SEQUENCE.
     Target(u32),
+    /// Sends a callback with the XID of the call, and the normal answer after it.
+    CallBack,
 }
 
 type PeerScript = Box<dyn FnMut(&SeenRequest) -> Answer + Send>;
@@ -40,6 +43,8 @@ type PeerScript = Box<dyn FnMut(&SeenRequest) -> Answer + Send>;
 pub(crate) struct Peer {
     pub address: SocketAddr,
     pub seen: Arc<Mutex<Vec<SeenRequest>>>,
+    /// The number of replies to callbacks.
+    pub replies: Arc<AtomicUsize>,
 }
 
 impl Peer {
@@ -50,14 +55,16 @@ impl Peer {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let script: Arc<Mutex<PeerScript>> = Arc::new(Mutex::new(Box::new(script)));
         let log = seen.clone();
+        let replies = Arc::new(AtomicUsize::new(0));
+        let counter = replies.clone();
         thread::spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
                 let connection = RawConnection::from_stream(stream, 4 << 20);
-                let (script, log) = (script.clone(), log.clone());
-                thread::spawn(move || serve(number, connection, &script, &log));
+                let (script, log, counter) = (script.clone(), log.clone(), counter.clone());
+                thread::spawn(move || serve(number, connection, &script, &log, &counter));
             }
         });
-        Self { address, seen }
+        Self { address, seen, replies }
     }
 
     /// Returns options for a client of this peer, with a short backoff.
@@ -101,9 +108,15 @@ fn serve(
     mut connection: RawConnection,
     script: &Mutex<PeerScript>,
     log: &Mutex<Vec<SeenRequest>>,
+    replies: &AtomicUsize,
 ) {
     while let Ok(Some(record)) = connection.receive_record(Duration::from_secs(60)) {
-        let Ok(Message::Call(call)) = Message::parse(&record) else { return };
+        let Ok(Message::Call(call)) = Message::parse(&record) else {
+            let reply = ReplyHeader::parse(&record).expect("the client encodes soundly");
+            assert!(matches!(reply, ReplyHeader::Accepted { status: Accepted::Success, .. }), "{reply:?}");
+            replies.fetch_add(1, Ordering::SeqCst);
+            continue;
+        };
         let mut decoder = Decoder::new(&record[call.arguments_at..]);
         let compound = Compound4Args::decode(&mut decoder).expect("the client encodes soundly").into_owned();
         decoder.finish().expect("nothing follows");
@@ -113,6 +126,10 @@ fn serve(
         let results = match answer {
             Answer::Normal => normal(&seen.1, 63),
             Answer::Target(target) => normal(&seen.1, target),
+            Answer::CallBack => {
+                connection.send_record(&callback(call.xid)).expect("the client reads");
+                normal(&seen.1, 63)
+            }
             Answer::Late(time) => {
                 thread::sleep(time);
                 normal(&seen.1, 63)
@@ -128,6 +145,17 @@ fn serve(
             return;
         }
     }
+}
+
+/// Returns a CB_NULL call.
+fn callback(xid: u32) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    for word in [xid, MsgType::CALL as u32, RPC_VERS, NFS4_CALLBACK, NFS_CB, CB_NULL] {
+        encoder.u32(word);
+    }
+    OpaqueAuth::NONE.encode(&mut encoder);
+    OpaqueAuth::NONE.encode(&mut encoder);
+    encoder.into_vec()
 }
 
 fn refused(status: Nfsstat4) -> Compound4Res<'static> {
