@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod logging;
+mod requests;
 mod serve;
 
 use clap::Parser;
@@ -14,6 +15,9 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(cli::Unhealthy(status)) = error.downcast_ref() {
+                return (*status).into();
+            }
             eprintln!("orthrus: {error:#}");
             if error.is::<cli::LeftOut>() { cli::LeftOut::STATUS.into() } else { ExitCode::FAILURE }
         }

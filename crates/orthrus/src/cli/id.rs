@@ -1,16 +1,16 @@
 //! `orthrus id`: explains the local user of a principal.
 
 use crate::config::{self, Settings};
+use crate::requests::{self, AdminReply, AdminRequest, IdReport};
 use crate::serve;
-use serde_json::{Value, json};
 use std::path::PathBuf;
-use vfs::Caller;
 
 /// Explain the local user that a Kerberos principal acts as.
 ///
-/// Looks the account up now, by the configuration of the server, and prints each step: realm, rule,
-/// source, query and answer, and the identity that each export sees. Caches of a running server are
-/// not used. The exit status is 0 for a user with an account, 1 for others.
+/// Asks the running server, which answers from its caches. Without a server, or with --offline,
+/// looks the account up by the configuration. Prints which of the two answered, each step (realm,
+/// rule, source, query, answer, age in the cache) and the identity that each export sees. The exit
+/// status is 0 for a user with an account, 1 for others.
 #[derive(clap::Args)]
 pub(super) struct Explain {
     /// The principal, such as alice@EXAMPLE.ORG.
@@ -21,6 +21,12 @@ pub(super) struct Explain {
     /// Keytab whose realms are accepted, instead of that of the file.
     #[arg(long, value_name = "FILE")]
     keytab: Option<PathBuf>,
+    /// State directory of the server to ask, instead of that of the file.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Do not ask a running server.
+    #[arg(long)]
+    offline: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -36,42 +42,42 @@ impl Explain {
             Some(file) => config::read(file)?,
             None => Settings::default(),
         };
-        settings.keytab = self.keytab.or(settings.keytab);
-        let (explanation, callers) = serve::explain(&settings, &self.principal)?;
-        let (identity, reason) = match &explanation.account {
-            Ok(Ok(account)) => (Some(account), None),
-            Ok(Err(why)) => (None, Some(format!("it acts as nobody: {why}"))),
-            Err(error) => (None, Some(format!("its contexts are delayed: {error}"))),
-        };
-        let exports: Vec<_> =
-            settings.exports.iter().map(|export| export.pseudo.as_str()).zip(&callers).collect();
+        settings.keytab = self.keytab.clone().or(settings.keytab);
+        settings.state_dir = self.state_dir.clone().or(settings.state_dir);
+        let (report, from) = self.report(&settings)?;
         if self.json {
-            let caller = |caller: &Caller| json!({"uid": caller.uid, "gid": caller.gid, "groups": caller.groups.to_vec()});
-            let found = identity
-                .map(|found| json!({"uid": found.uid, "gid": found.gid, "groups": found.groups.to_vec()}));
-            let steps: Vec<Value> =
-                explanation.steps.iter().map(|step| json!({"kind": step.kind, "text": step.text})).collect();
-            let exports: serde_json::Map<String, Value> =
-                exports.iter().map(|(pseudo, seen)| ((*pseudo).to_owned(), caller(seen))).collect();
-            let all = json!({
-                "principal": self.principal,
-                "machine": explanation.machine,
-                "steps": steps,
-                "identity": found,
-                "reason": reason,
-                "exports": if explanation.account.is_ok() { Value::Object(exports) } else { Value::Null },
-            });
-            println!("{all:#}");
+            println!("{}", serde_json::to_string_pretty(&report)?);
         } else {
-            explanation.steps.iter().for_each(|step| println!("{:<8} {}", step.kind, step.text));
-            for (pseudo, seen) in exports.iter().filter(|_| explanation.account.is_ok()) {
+            println!("{:<8} {from}", "from");
+            report.steps.iter().for_each(|step| println!("{:<8} {}", step.kind, step.text));
+            for (pseudo, seen) in report.exports.iter().flatten() {
                 let groups = seen.groups.len();
                 println!("{:<8} {pseudo}: uid {}, gid {}, {groups} groups", "export", seen.uid, seen.gid);
             }
         }
-        match reason {
+        match report.reason {
             None => Ok(()),
             Some(reason) => anyhow::bail!("{}: {reason}", self.principal),
+        }
+    }
+
+    /// Returns the report, and a line that says where it is from.
+    fn report(&self, settings: &Settings) -> anyhow::Result<(IdReport, String)> {
+        let offline = |why: &str| {
+            let report = serve::explain(settings, &self.principal)?;
+            Ok((report, format!("the configuration: {why}")))
+        };
+        if self.offline {
+            return offline("--offline");
+        }
+        let folder = match serve::state_dir(settings) {
+            Ok(folder) => folder,
+            Err(error) => return offline(&error.to_string()),
+        };
+        match requests::ask(&folder, &AdminRequest::Id { principal: self.principal.clone() })? {
+            Ok(AdminReply::Id(report)) => Ok((report, format!("the server of {}", folder.display()))),
+            Ok(AdminReply::Error(why)) => anyhow::bail!("the server of {}: {why}", folder.display()),
+            Err(why) => offline(&why),
         }
     }
 }

@@ -1,17 +1,22 @@
 //! The command line: commands and their dispatch.
 
 mod bench;
+mod doctor;
+mod generated;
+mod grants;
 mod id;
 mod lab;
 mod left_out;
 mod own_realm;
 mod realm;
+mod realm_shell;
 mod serve;
 mod stop;
 mod try_it;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+pub(crate) use doctor::Unhealthy;
 pub(crate) use left_out::LeftOut;
 
 /// An NFSv4 server with fast Kerberos encryption, and a benchmark of its cost.
@@ -31,13 +36,18 @@ pub(crate) struct Arguments {
 enum Command {
     Serve(serve::Arguments),
     Id(id::Explain),
+    Doctor(doctor::Examine),
     #[command(subcommand)]
     Realm(realm::Command),
+    #[command(subcommand)]
+    Grants(grants::GrantsCommand),
     #[command(subcommand)]
     Bench(bench::Command),
     #[command(subcommand)]
     Lab(lab::Command),
     Try(try_it::Arguments),
+    Completions(generated::CompletionsArguments),
+    Man(generated::ManArguments),
 }
 
 impl Arguments {
@@ -51,10 +61,14 @@ impl Arguments {
         match self.command {
             Command::Serve(arguments) => arguments.run(),
             Command::Id(arguments) => arguments.run(),
+            Command::Doctor(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
+            Command::Grants(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Lab(command) => command.run(),
             Command::Try(arguments) => arguments.run(),
+            Command::Completions(arguments) => arguments.run(),
+            Command::Man(arguments) => arguments.run(),
         }
     }
 }

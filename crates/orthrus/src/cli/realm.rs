@@ -1,5 +1,6 @@
 //! `orthrus realm`: a throw-away Kerberos realm in a folder.
 
+use super::realm_shell::RealmShell;
 use realm::{Enctypes, Realm, RealmOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 #[derive(clap::Subcommand)]
 pub(super) enum Command {
     Up(Up),
+    Shell(RealmShell),
     Down(Down),
 }
 
@@ -42,6 +44,10 @@ pub(super) struct Up {
     /// Lifetime of tickets in minutes.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_080))]
     ticket_minutes: u64,
+    /// Add a service grants/HOST with constrained delegation to nfs/HOST, for `orthrus grants`; its
+    /// keys are in DIR/grants.keytab. Needs the packages krb5-kdc-ldap, slapd and ldap-utils.
+    #[arg(long)]
+    delegation: bool,
 }
 
 /// Stop the KDC of the realm in DIR and remove the files that `realm up` created.
@@ -52,13 +58,14 @@ pub(super) struct Down {
 }
 
 impl Command {
-    /// Creates or removes the realm.
+    /// Creates or removes the realm, or runs a shell in it.
     ///
     /// # Errors
     /// Names a missing package or a folder of another user, or gives the output of MIT's programs.
     pub(super) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Up(up) => up.run(),
+            Self::Shell(shell) => shell.run(),
             Self::Down(down) => down.run(),
         }
     }
@@ -75,6 +82,7 @@ impl Up {
             hosts: self.hosts,
             clients: self.clients,
             ticket_life: Duration::from_secs(self.ticket_minutes * 60),
+            delegation: self.delegation,
             ..RealmOptions::default()
         };
         let realm = Realm::create(&self.dir, &options)?;

@@ -1,7 +1,7 @@
 //! `orthrus serve`: the server.
 
 use crate::config::{self, ExportSettings, Settings, Storage};
-use crate::serve;
+use crate::serve::{self, Preflight};
 use anyhow::{Context, bail};
 use server::engine::Delegations;
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use vfs::{SecFlavor, Squash};
 ///
 /// Exports come from a file (--config) or from the command line. Mount the export of `orthrus serve
 /// /srv/data` with `mount -t nfs4 -o sec=krb5p SERVER:/data /mnt`. Command-line options override
-/// the file. SIGHUP reloads the exports of the file, SIGUSR1 logs all counters, SIGTERM and Ctrl-C
-/// stop the server.
+/// the file. SIGHUP reloads the exports and identities of the file, SIGUSR1 logs all counters,
+/// SIGTERM and Ctrl-C stop the server.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// Folders to export, each under its own name; FOLDER=/PSEUDO chooses another name.
@@ -106,7 +106,7 @@ pub(super) struct Arguments {
     /// End when standard input does: for programs that start a server of their own.
     #[arg(long, hide = true)]
     end_with_input: bool,
-    /// Check the configuration and exit.
+    /// Try everything that a start does, report all faults, and exit. Nothing is served or changed.
     #[arg(long)]
     check: bool,
 }
@@ -117,20 +117,46 @@ impl Arguments {
     /// # Errors
     /// The fault in the configuration, the keytab, the folders or the port, with the remedy.
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let settings = self.settings()?;
         if self.check {
-            serve::check(&settings)?;
+            return self.preflight();
+        }
+        let settings = self.settings()?;
+        let end_with_input = self.end_with_input;
+        let read =
+            self.config.is_some().then(|| Box::new(move || self.settings()) as Box<serve::ReadSettings>);
+        serve::run(settings, read, end_with_input)
+    }
+
+    fn preflight(&self) -> anyhow::Result<()> {
+        let (settings, wrong) = match &self.config {
+            Some(file) => config::examine(file)?,
+            None => (self.of_command_line()?, Vec::new()),
+        };
+        let settings = self.override_settings(settings);
+        let Preflight { faults, notes } = serve::check(&settings);
+        notes.iter().for_each(|note| println!("{note}"));
+        let faults: Vec<_> = wrong.into_iter().map(anyhow::Error::from).chain(faults).collect();
+        if faults.is_empty() {
             println!("the configuration is right: {} export(s)", settings.exports.len());
             return Ok(());
         }
-        serve::run(settings, self.config, self.end_with_input)
+        faults.iter().for_each(|fault| eprintln!("orthrus: {fault:#}"));
+        bail!("{} fault(s): the server would not serve as configured", faults.len())
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
-        let mut settings = match &self.config {
+        let settings = match &self.config {
             Some(file) => config::read(file)?,
-            None => Settings { exports: self.exports()?, ..Settings::default() },
+            None => self.of_command_line()?,
         };
+        Ok(self.override_settings(settings))
+    }
+
+    fn of_command_line(&self) -> anyhow::Result<Settings> {
+        Ok(Settings { exports: self.exports()?, ..Settings::default() })
+    }
+
+    fn override_settings(&self, mut settings: Settings) -> Settings {
         let set = |to: &mut Duration, from: Option<u64>| {
             from.into_iter().for_each(|s| *to = Duration::from_secs(s))
         };
@@ -150,7 +176,7 @@ impl Arguments {
         if !self.realms.is_empty() {
             settings.realms = self.realms.clone();
         }
-        Ok(settings)
+        settings
     }
 
     fn exports(&self) -> anyhow::Result<Vec<ExportSettings>> {

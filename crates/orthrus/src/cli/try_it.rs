@@ -127,8 +127,8 @@ fn instructions(realm: &OwnRealm, server: &ServerProcess) {
     let dir = realm.realm().dir().display();
     println!(
         "
-The server goes on until Ctrl-C. A Linux client on this machine, as root (rpc.gssd reads these two files):
-  cp {dir}/krb5.conf /etc/krb5.conf && cp {dir}/client.keytab /etc/krb5.keytab && systemctl restart rpc-gssd
+The server goes on until Ctrl-C. A Linux client on this machine, as root, in a shell with the realm's files in /etc:
+  orthrus realm shell {dir}
   mount -t nfs4 -o vers=4.2,sec=krb5p,port={port} localhost:/data /mnt
 and as the user who works there:
   . {dir}/env && kinit -k -t {dir}/users.keytab alice",

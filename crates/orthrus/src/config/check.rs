@@ -6,33 +6,38 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Completes the settings that `text`, the contents of `file`, has. Paths are relative to the file,
-/// wherever the server is started.
-///
-/// # Errors
-/// Names the place of a setting that does not fit the others or this machine.
-pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> Result<Settings, ConfigError> {
+/// wherever the server is started. Leaves out the exports that do not fit the other settings or
+/// this machine, and returns an error for each.
+pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Settings, Vec<ConfigError>) {
+    let mut errors = Vec::new();
     if settings.exports.is_empty() {
         let message = "nothing is exported; add an [[export]] with path = \"/some/folder\"".to_owned();
-        return Err(ConfigError::Whole { file: file.to_owned(), message });
+        errors.push(ConfigError::Whole { file: file.to_owned(), message });
     }
     let folder = file.parent().unwrap_or(Path::new(""));
     for path in [&mut settings.keytab, &mut settings.state_dir].into_iter().flatten() {
         *path = folder.join(&*path);
     }
     settings.identity.sources.iter_mut().for_each(|source| source.resolve(folder));
-    for export in &mut settings.exports {
-        let offset = export.offset;
-        let wrong = |(key, message): (&str, String)| ConfigError::at_key(file, text, offset, key, message);
-        let storage = storage(export, folder).map_err(wrong)?;
-        if matches!(storage, Storage::Memory(_)) && export.nested == Nested::Show {
-            return Err(wrong(("nested", "nothing is mounted below an export in memory".into())));
-        }
-        if export.pseudo.is_empty() {
-            export.pseudo = default_pseudo(&storage);
-        }
-        export.storage = storage;
+    settings.exports.retain_mut(|export| {
+        let completed = complete_export(export, folder);
+        let wrong = |(key, message)| ConfigError::at_key(file, text, export.offset, key, message);
+        completed.map_err(|error| errors.push(wrong(error))).is_ok()
+    });
+    (settings, errors)
+}
+
+/// Fills in storage and name of an export, or returns the key that is wrong and the reason.
+fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'static str, String)> {
+    let storage = storage(export, folder)?;
+    if matches!(storage, Storage::Memory(_)) && export.nested == Nested::Show {
+        return Err(("nested", "nothing is mounted below an export in memory".into()));
     }
-    Ok(settings)
+    if export.pseudo.is_empty() {
+        export.pseudo = default_pseudo(&storage);
+    }
+    export.storage = storage;
+    Ok(())
 }
 
 /// Returns the storage of an export, or the key that is wrong and the reason.

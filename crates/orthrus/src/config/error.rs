@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// The file cannot be read.
-    #[error("{}: cannot be read: {source}", .file.display())]
+    #[error("{}: cannot be read", .file.display())]
     Unreadable {
         /// The file that cannot be read.
         file: PathBuf,

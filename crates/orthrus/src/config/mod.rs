@@ -21,18 +21,31 @@ use std::path::Path;
 /// # Errors
 /// The first thing that is wrong, with its place in the file.
 pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
-    parse(path, &text)
+    parse(path, &text_of(path)?)
+}
+
+/// Reads a configuration file, and returns the settings that are of use with the errors of the
+/// others.
+///
+/// # Errors
+/// The file cannot be read or parsed.
+pub(crate) fn examine(path: &Path) -> Result<(Settings, Vec<ConfigError>), ConfigError> {
+    parse_all(path, &text_of(path)?)
+}
+
+fn text_of(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })
 }
 
 /// Parses a configuration; `path` is for messages and for relative paths in it.
-///
-/// # Errors
-/// As for [`read`].
-pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+    let (settings, errors) = parse_all(path, text)?;
+    errors.into_iter().next().map_or(Ok(settings), Err)
+}
+
+fn parse_all(path: &Path, text: &str) -> Result<(Settings, Vec<ConfigError>), ConfigError> {
     let settings = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
-    check::complete(path, text, settings)
+    Ok(check::complete(path, text, settings))
 }
 
 #[cfg(test)]

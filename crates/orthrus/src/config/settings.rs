@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub keytab: Option<PathBuf>,
     /// The services whose keys of the keytab are accepted; `*` for all.
     pub keytab_services: Vec<String>,
+    /// Patterns of the hosts whose keys of the keytab are accepted; empty: all.
+    pub keytab_hosts: Vec<String>,
     /// Realms whose principals are local users; empty: the realms of the keytab.
     pub realms: Vec<String>,
     /// Principals, written in full, that act as a local user of another name: the only way to
@@ -89,6 +91,7 @@ impl Default for Settings {
             domain: String::new(),
             keytab: None,
             keytab_services: vec!["nfs".to_owned()],
+            keytab_hosts: Vec::new(),
             realms: Vec::new(),
             principals: HashMap::new(),
             identity: IdentitySettings::default(),
@@ -108,7 +111,7 @@ impl Default for Settings {
 }
 
 /// The lookup of accounts.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct IdentitySettings {
     /// The treatment of users without an account.
@@ -156,7 +159,7 @@ impl Default for IdentitySettings {
 
 /// Bounds that an administrator may change; the rest have constants beside the code that they
 /// bound.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
     /// Connections open at once.
@@ -229,7 +232,7 @@ impl FromStr for Nested {
 }
 
 /// The settings of one export.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExportSettings {
     /// The keys `path` and `memory`, of which a file has one.
@@ -261,6 +264,9 @@ pub(crate) struct ExportSettings {
     pub squash: Squash,
     /// Whether clients may set the set-user-ID and set-group-ID bits of files.
     pub setid: bool,
+    /// Whether tickets count that a service got in a user's name. The KDC decides which services
+    /// may, so they count by default.
+    pub delegated: bool,
     /// User for squashed callers.
     pub anon_uid: u32,
     /// Group for squashed callers.
@@ -283,6 +289,11 @@ impl ExportSettings {
     pub(crate) fn new(storage: Storage, pseudo: impl Into<String>) -> Self {
         Self { storage, pseudo: pseudo.into(), ..Self::default() }
     }
+
+    /// Returns whether both serve the same in the same way, wherever they stand in the file.
+    pub(crate) fn serves_as(&self, other: &Self) -> bool {
+        *self == Self { offset: self.offset, ..other.clone() }
+    }
 }
 
 impl Default for ExportSettings {
@@ -299,6 +310,7 @@ impl Default for ExportSettings {
             read_only: false,
             squash: Squash::Root,
             setid: true,
+            delegated: true,
             anon_uid: ANON_ID,
             anon_gid: ANON_ID,
             networks: Vec::new(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// One source of accounts.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum SourceSettings {
     /// The system's name service.
@@ -40,14 +40,14 @@ impl SourceSettings {
 }
 
 /// The system's name service.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct NssTable {
     realms: Vec<String>,
 }
 
 /// Accounts of the file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StaticTable {
     realms: Vec<String>,
@@ -58,7 +58,7 @@ pub(crate) struct StaticTable {
 }
 
 /// One user of the file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StaticUser {
     /// Number of the user.
@@ -71,7 +71,7 @@ pub(crate) struct StaticUser {
 }
 
 /// An LDAP directory. Attributes that are not set are those of the schema.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LdapTable {
     realms: Vec<String>,
@@ -163,7 +163,7 @@ impl LdapTable {
                 attribute.clone_from(set);
             }
         }
-        schema.principal.clone_from(&self.principal);
+        schema.principal = self.principal.clone().or(schema.principal);
         Ok(LdapSettings {
             servers: self.servers.clone(),
             starttls: self.starttls,

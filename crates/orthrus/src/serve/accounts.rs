@@ -2,7 +2,9 @@
 
 use crate::config::{Settings, SourceSettings, StaticTable};
 use anyhow::Context;
-use identity::{AccountSource, Identity, IdentitySource, NssSource, SourceError, StaticSource};
+use identity::{
+    AccountAnswer, AccountSource, Identity, IdentitySource, NssSource, SourceError, StaticSource,
+};
 use ldap::LdapSource;
 
 /// Queries a source with the server's own rights. A thread of the lookups has the rights of the
@@ -22,7 +24,7 @@ impl<S: IdentitySource> IdentitySource for AsServer<S> {
         self.source().identity(user)
     }
 
-    fn of_principal(&self, principal: &str, user: &str) -> Result<Option<Identity>, SourceError> {
+    fn of_principal(&self, principal: &str, user: &str) -> Result<AccountAnswer, SourceError> {
         self.source().of_principal(principal, user)
     }
 

@@ -47,6 +47,7 @@ impl Backends {
             export.read_only = settings.read_only;
             export.squash = settings.squash;
             export.setid = settings.setid;
+            export.delegated = settings.delegated;
             export.anon_uid = settings.anon_uid;
             export.anon_gid = settings.anon_gid;
             export.networks = settings.networks.clone();
@@ -90,17 +91,17 @@ impl Backends {
     }
 }
 
-/// Returns the caller that an export's file system sees for a caller, without opening the export.
+/// Returns an export with the squashing of the settings, but without its files.
 ///
 /// # Errors
 /// The pseudo path is of no use.
-pub(super) fn seen_by(settings: &ExportSettings, caller: Option<&Caller>) -> anyhow::Result<Caller> {
+pub(super) fn without_files(settings: &ExportSettings) -> anyhow::Result<Export> {
     let limits = MemoryLimits { bytes_max: 1 << 20, ..MemoryLimits::default() };
     let mut export = Export::new(&settings.pseudo, Arc::new(MemoryBackend::new(limits, [0; 16])?))?;
     export.squash = settings.squash;
     export.anon_uid = settings.anon_uid;
     export.anon_gid = settings.anon_gid;
-    Ok(export.squash(caller))
+    Ok(export)
 }
 
 fn wall_clock() -> Timestamp {

@@ -27,15 +27,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// then, the previous keys stay.
 pub(super) struct Keys {
     keytab: Keytab,
-    /// Realms of the service principals.
-    pub realms: Vec<String>,
     state: Mutex<KeysState>,
 }
 
-/// A keytab, and the services whose keys are accepted.
+/// A keytab, and the services and hosts whose keys are accepted.
 struct Keytab {
     path: PathBuf,
     services: Vec<String>,
+    /// Patterns; empty for all hosts.
+    hosts: Vec<String>,
 }
 
 struct KeysState {
@@ -64,13 +64,34 @@ impl Keytab {
             None if File::open(SYSTEM_KEYTAB).is_ok() => PathBuf::from(SYSTEM_KEYTAB),
             None => return None,
         };
-        Some(Self { path, services: settings.keytab_services.clone() })
+        let (services, hosts) = (settings.keytab_services.clone(), settings.keytab_hosts.clone());
+        Some(Self { path, services, hosts })
     }
 
     /// Returns whether contexts may be accepted with a key.
     fn accepts(&self, entry: &KeytabEntry) -> bool {
-        let [service, _] = entry.components.as_slice() else { return false };
-        ETYPES.contains(&entry.etype) && self.services.iter().any(|own| own == "*" || own == service)
+        let [service, host] = entry.components.as_slice() else { return false };
+        ETYPES.contains(&entry.etype)
+            && self.services.iter().any(|own| own == "*" || own == service)
+            && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| fits(pattern, host)))
+    }
+
+    /// Names the types of keys that fit but for their type, with the remedy in Active Directory,
+    /// where accounts have RC4 keys alone unless an attribute allows others.
+    fn older_types(&self) -> anyhow::Result<String> {
+        let accepted =
+            |entry: &KeytabEntry| self.accepts(&KeytabEntry { etype: *ETYPES.start(), ..entry.clone() });
+        let (entries, _) = gss::select_keys(&self.path, accepted).with_context(|| self.named())?;
+        let mut types: Vec<_> = entries.iter().map(|entry| entry.etype.to_string()).collect();
+        types.sort_unstable();
+        types.dedup();
+        Ok(match types.join(", ") {
+            none if none.is_empty() => none,
+            types => format!(
+                " (only of the older encryption types {types}; in Active Directory, set msDS-SupportedEncryptionTypes of \
+                 the service account to 24 and export the keytab again)"
+            ),
+        })
     }
 
     fn named(&self) -> String {
@@ -88,10 +109,12 @@ impl Keytab {
             gss::select_keys(&self.path, |entry| self.accepts(entry)).with_context(|| self.named())?;
         if entries.is_empty() {
             let services = self.services.join("/, ");
+            let hosts = if self.hosts.is_empty() { "*".to_owned() } else { self.hosts.join(", ") };
             bail!(
-                "{} has no key of the services {services}/ and of an AES type; add one with kadmin: ktadd -k {} \
-                 nfs/HOST, or name other services with keytab_services",
+                "{} has no key of the services {services}/, of the hosts {hosts} and of an AES type{}; add one with kadmin: ktadd -k {} \
+                 nfs/HOST, or name other services with keytab_services and hosts with keytab_hosts",
                 self.named(),
+                self.older_types()?,
                 self.path.display()
             );
         }
@@ -114,6 +137,21 @@ impl Keytab {
             gss::Acceptor::from_keytab(Path::new(&path_of(&copy))).with_context(|| self.named())?;
         Ok(LoadedKeys { acceptor, realms: realms_of(&entries), copy })
     }
+}
+
+/// Returns whether a host name fits a pattern, in which `*` stands for any characters, without
+/// regard to case.
+fn fits(pattern: &str, host: &str) -> bool {
+    let (pattern, host) = (pattern.to_lowercase(), host.to_lowercase());
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == host };
+    let Some(mut host) = host.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some((_, behind)) = host.split_once(part) else { return false };
+        host = behind;
+    }
+    host.ends_with(last)
 }
 
 /// Returns the path by which this process can open a file of its own.
@@ -147,9 +185,13 @@ impl Keys {
         let Some(keytab) = Keytab::configured(settings) else { return Ok(None) };
         let stamp = keytab.stamp();
         let current = Arc::new(keytab.load()?);
-        let realms = current.realms.clone();
         let state = Mutex::new(KeysState { current, stamp, checked: Instant::now() });
-        Ok(Some(Self { keytab, realms, state }))
+        Ok(Some(Self { keytab, state }))
+    }
+
+    /// Returns the realms of the service principals, of the current file if it is of use.
+    pub(super) fn realms(&self) -> Vec<String> {
+        self.current(Duration::ZERO).realms.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, KeysState> {
@@ -178,8 +220,9 @@ impl Keys {
     }
 }
 
-impl ContextAcceptor for Keys {
-    fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError> {
+impl Keys {
+    /// Accepts a context, as [`ContextAcceptor`] says.
+    pub(super) fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError> {
         // The thread may still have the identity of the last caller, which must not read the
         // keytab.
         vfs_local::become_server();
@@ -201,6 +244,7 @@ impl ContextAcceptor for Keys {
         Ok(Accepted {
             token: established.token,
             principal: established.principal,
+            delegated_through: established.delegated_through,
             keys: established.keys,
             lifetime: established.lifetime,
             send_sequence: established.send_sequence,
@@ -216,5 +260,34 @@ impl ContextAcceptor for NoKeys {
         const GSS_S_NO_CRED: u32 = 7 << 16;
         let message = "this server has no keytab: give it one with --keytab".to_owned();
         Err(AcceptError { major: GSS_S_NO_CRED, minor: 0, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn a_star_stands_for_any_characters_of_a_host_name() {
+        for (pattern, host) in [
+            ("*", "a.example.org"),
+            ("*.example.org", "a.example.org"),
+            ("*.EXAMPLE.org", "A.example.ORG"),
+            ("node*.example.org", "node.example.org"),
+            ("n*-*.example.org", "n1-b-c.example.org"),
+            ("a.example.org", "a.example.org"),
+        ] {
+            assert!(fits(pattern, host), "{pattern} {host}");
+        }
+        for (pattern, host) in [
+            ("", "a"),
+            ("*.example.org", "example.org"),
+            ("*.example.org", "a.example.org.evil"),
+            ("node*.example.org", "a.example.org"),
+            ("ab*ba", "aba"),
+            ("a*b*b", "ab"),
+        ] {
+            assert!(!fits(pattern, host), "{pattern} {host}");
+        }
     }
 }

@@ -1,23 +1,29 @@
 //! Wires the server together and runs it until a signal ends it.
 
 mod accounts;
+mod admin;
 mod admission;
+mod changes;
 mod ending;
 mod exports;
 mod kerberos;
 mod metrics;
+mod preflight;
 mod records;
+mod reload;
 mod same_user;
 mod state_dir;
 mod store;
 
-use crate::config::{self, IdentitySettings, Settings};
+use crate::config::{IdentitySettings, Settings};
 use crate::logging;
+use crate::requests::{AdminReply, AdminRequest, IdReport};
 use anyhow::Context;
 use exports::Backends;
-use identity::{Explanation, Mapper, Rules};
+use identity::{AccountSource, Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
+pub(crate) use preflight::{Preflight, check};
 use records::Records;
 use runtime::{Builder, Callbacks, NfsService, Threads, housekeeping};
 use server::dispatch::Environment;
@@ -27,11 +33,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
-use vfs::{Caller, ExportTable, Exports, SecFlavor};
+use vfs::{Caller, Exports, SecFlavor};
 
 /// The part of the process's descriptors that the objects of all exports, or connections, may take.
 const DESCRIPTORS_PART: usize = 4;
@@ -40,14 +46,17 @@ const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
-/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew and looks up all
-/// accounts again, SIGUSR1 logs all counters.
+/// Reads the settings again for a reload.
+pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings>;
+
+/// Serves until SIGTERM or SIGINT; SIGHUP applies the exports and identities of the settings that
+/// `read` returns and looks up all accounts again, SIGUSR1 logs all counters.
 ///
 /// # Errors
 /// The reason why the server cannot start, with the remedy.
 pub(crate) fn run(
     mut settings: Settings,
-    config: Option<PathBuf>,
+    read: Option<Box<ReadSettings>>,
     end_with_input: bool,
 ) -> anyhow::Result<()> {
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
@@ -56,6 +65,7 @@ pub(crate) fn run(
     let watched_end = ending::Watched::default();
     ending::guard(watched_end.clone()).context("signals cannot be caught")?;
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
+    let as_started = settings.clone();
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
     share_descriptors(&mut settings, descriptors);
     let mut backends = Backends::new(settings.limits.open_files_max);
@@ -66,10 +76,10 @@ pub(crate) fn run(
         listener.admit(same_user::admission());
         watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
     }
-    let keys = Keys::open(&settings)?;
-    let have_keys = keys.is_some();
-    admission::check(&exports.snapshot(), have_keys)?;
-    let (service, running, identity) = start(&settings, keys, exports.clone(), listener, descriptors)?;
+    let keys = Keys::open(&settings)?.map(Arc::new);
+    admission::check(&exports.snapshot(), keys.is_some())?;
+    let (service, running, identity) =
+        start(&settings, keys.clone(), exports.clone(), listener, descriptors)?;
     let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
     let shards = running.shards().clone();
     let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
@@ -90,13 +100,14 @@ pub(crate) fn run(
     if end_with_input {
         end_when_input_ends()?;
     }
+    let (asked, about, now) = (identity.clone(), exports.clone(), service.clone());
+    admin::listen(&state_dir, Box::new(move |request| answer(request, &asked, &about, &now)));
+    let mut reload =
+        reload::Reload::new(read, as_started, backends, keys, exports, service.clone(), identity);
 
     for signal in signals.forever() {
         match signal {
-            SIGHUP => {
-                reload(config.as_deref(), &mut backends, &exports, have_keys);
-                refresh_identities(&service, &identity);
-            }
+            SIGHUP => reload.run(),
             SIGUSR1 => housekeeping::report(&service, &running),
             _ => break,
         }
@@ -106,14 +117,6 @@ pub(crate) fn run(
     // Threads may still wait for a file system, and Linux may not be able to end them.
     vfs_local::release_to_successor(&state_dir);
     Ok(())
-}
-
-/// Checks the parts of the settings that need other files.
-///
-/// # Errors
-/// The fault in a source of accounts.
-pub(crate) fn check(settings: &Settings) -> anyhow::Result<()> {
-    accounts::sources(settings).map(drop)
 }
 
 fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::Endpoint> {
@@ -156,47 +159,26 @@ fn announce(exports: &Exports, running: &Running) {
     println!("orthrus serves {}", running.address());
 }
 
-fn reload(config: Option<&Path>, backends: &mut Backends, exports: &Exports, have_keys: bool) {
-    let Some(file) = config else {
-        tracing::warn!("SIGHUP: there is no configuration file to read; the exports stay");
-        return;
+/// Answers a request of an administrator, from the caches of the running server.
+fn answer(request: AdminRequest, identity: &Mapper, exports: &Exports, service: &NfsService) -> AdminReply {
+    let AdminRequest::Id { principal } = request;
+    let explanation = identity.explain_cached(&principal, service.server().now());
+    let table = exports.snapshot();
+    let seen = |caller: Option<&Caller>| {
+        table.iter().map(|export| (export.pseudo_path.clone(), export.squash(caller))).collect()
     };
-    match table(file, backends, have_keys) {
-        Ok(table) => {
-            exports.replace(table);
-            tracing::info!("SIGHUP: the exports of {} are in force", file.display());
-            admission::log(&exports.snapshot());
-        }
-        Err(error) => tracing::error!("SIGHUP: the exports stay as they were: {error:#}"),
-    }
-}
-
-/// Looks all accounts up again, also those of live contexts.
-fn refresh_identities(service: &NfsService, identity: &Mapper) {
-    identity.forget();
-    if let Some(rpcsec) = service.server().rpcsec() {
-        rpcsec.contexts().refresh_all();
-    }
-}
-
-fn table(file: &Path, backends: &mut Backends, have_keys: bool) -> anyhow::Result<ExportTable> {
-    let table = backends.table(&config::read(file)?.exports)?;
-    admission::check(&table, have_keys)?;
-    Ok(table)
+    AdminReply::Id(IdReport::new("server", principal, explanation, seen))
 }
 
 fn start(
     settings: &Settings,
-    keys: Option<Keys>,
+    keys: Option<Arc<Keys>>,
     exports: Arc<Exports>,
     listener: Listener,
     descriptors: usize,
 ) -> anyhow::Result<(Arc<NfsService>, Running, Arc<Mapper>)> {
-    let realms = match &keys {
-        Some(keys) if settings.realms.is_empty() => keys.realms.clone(),
-        _ => settings.realms.clone(),
-    };
-    let identity = Arc::new(mapper(settings, &realms)?);
+    let (rules, sources) = identities(settings, keys.as_deref())?;
+    let identity = Arc::new(Mapper::with_sources(rules, sources));
     let (store, boot) = Store::open(&state_dir(settings)?)?;
 
     let began = Instant::now();
@@ -208,7 +190,7 @@ fn start(
     let flavors = if keys.is_some() { SecFlavor::ALL.to_vec() } else { vec![SecFlavor::Sys] };
     let config = nfs_config(settings, flavors, &boot, descriptors);
     let acceptor: Box<dyn ContextAcceptor> = match keys {
-        Some(keys) => Box::new(keys),
+        Some(keys) => Box::new(move |token: &[u8]| keys.accept(token)),
         None => Box::new(NoKeys),
     };
     let environment = Environment {
@@ -234,28 +216,40 @@ fn start(
     Ok((service, running, identity))
 }
 
-/// Explains the account of a principal, and the caller that each export sees.
+/// Explains the account of a principal, and the caller that each export sees, by a lookup of this
+/// process.
 ///
 /// # Errors
 /// The fault in the keytab or in a source of accounts.
-pub(crate) fn explain(settings: &Settings, principal: &str) -> anyhow::Result<(Explanation, Vec<Caller>)> {
+pub(crate) fn explain(settings: &Settings, principal: &str) -> anyhow::Result<IdReport> {
     let realms = match settings.realms.as_slice() {
         [] => kerberos::realms(settings)?,
         realms => realms.to_vec(),
     };
-    let explanation = mapper(settings, &realms)?.explain(principal);
-    let account = explanation.account.as_ref().ok().and_then(|account| account.as_ref().ok());
-    let caller =
-        account.map(|account| Caller { uid: account.uid, gid: account.gid, groups: account.groups.clone() });
-    let mut callers = Vec::new();
-    for export in &settings.exports {
-        callers.push(exports::seen_by(export, caller.as_ref())?);
-    }
-    Ok((explanation, callers))
+    let mapper = Mapper::with_sources(rules(settings, &realms), accounts::sources(settings)?);
+    let exports = settings.exports.iter().map(exports::without_files).collect::<anyhow::Result<Vec<_>>>()?;
+    let seen = |caller: Option<&Caller>| {
+        exports.iter().map(|export| (export.pseudo_path.clone(), export.squash(caller))).collect()
+    };
+    Ok(IdReport::new("configuration", principal.to_owned(), mapper.explain(principal), seen))
 }
 
-fn mapper(settings: &Settings, realms: &[String]) -> anyhow::Result<Mapper> {
-    Ok(Mapper::with_sources(rules(settings, realms), accounts::sources(settings)?))
+/// Returns the domain of owner names, as far as the keytab can be read.
+pub(crate) fn owner_domain(settings: &Settings) -> String {
+    let realms = match settings.realms.as_slice() {
+        [] => kerberos::realms(settings).unwrap_or_default(),
+        realms => realms.to_vec(),
+    };
+    rules(settings, &realms).domain
+}
+
+/// Returns the rules and the sources of the settings, with the realms of the keytab by default.
+fn identities(settings: &Settings, keys: Option<&Keys>) -> anyhow::Result<(Rules, Vec<AccountSource>)> {
+    let realms = match keys {
+        Some(keys) if settings.realms.is_empty() => keys.realms(),
+        _ => settings.realms.clone(),
+    };
+    Ok((rules(settings, &realms), accounts::sources(settings)?))
 }
 
 fn rules(settings: &Settings, realms: &[String]) -> Rules {
@@ -282,7 +276,7 @@ fn rules(settings: &Settings, realms: &[String]) -> Rules {
 }
 
 /// The configured folder, or the usual place for this user.
-fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
+pub(crate) fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
     if let Some(folder) = &settings.state_dir {
         return Ok(folder.clone());
     }

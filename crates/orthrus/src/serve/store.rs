@@ -107,6 +107,18 @@ impl Store {
         ))
     }
 
+    /// Reads the store as [`Store::open`] does, and changes nothing but that the folder is made
+    /// where it is missing.
+    ///
+    /// # Errors
+    /// As [`Store::open`], but a store that is in use is right.
+    pub(super) fn examine(directory: &Path) -> anyhow::Result<()> {
+        state_dir::open_folder(directory)?;
+        let owners = read_journal(&directory.join("clients"))?;
+        next_epoch(directory, owners.is_some())?;
+        stored_secret(directory).map(drop)
+    }
+
     /// Puts an owner down with the principal that created its client; [`Store::sync`] makes it
     /// last.
     pub(super) fn record(&self, owner: &[u8], principal: PrincipalHash) -> std::io::Result<()> {
@@ -169,17 +181,25 @@ fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> 
     File::open(directory)?.sync_all()
 }
 
-fn secret(directory: &Path) -> anyhow::Result<[u8; 32]> {
+/// Returns the secret; `None` if there is none.
+fn stored_secret(directory: &Path) -> anyhow::Result<Option<[u8; 32]>> {
     let path = directory.join("secret");
-    if let Some(text) = state_dir::read(&path, FILE_SIZE_MAX)? {
-        return match unhex(text.trim()).and_then(|bytes| bytes.try_into().ok()) {
-            Some(secret) => Ok(secret),
-            None => bail!(
-                "{} is damaged; restore it from a backup, or remove it: clients then have to mount again",
-                path.display()
-            ),
-        };
+    let Some(text) = state_dir::read(&path, FILE_SIZE_MAX)? else { return Ok(None) };
+    match unhex(text.trim()).and_then(|bytes| bytes.try_into().ok()) {
+        Some(secret) => Ok(Some(secret)),
+        None => bail!(
+            "{} is damaged; restore it from a backup, or remove it: clients then have to mount again",
+            path.display()
+        ),
     }
+}
+
+/// Returns the secret, and makes one where there is none.
+fn secret(directory: &Path) -> anyhow::Result<[u8; 32]> {
+    if let Some(secret) = stored_secret(directory)? {
+        return Ok(secret);
+    }
+    let path = directory.join("secret");
     let mut secret = [0u8; 32];
     getrandom::fill(&mut secret)
         .map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;

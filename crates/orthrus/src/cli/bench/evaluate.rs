@@ -1,209 +1,20 @@
-//! The evaluations: the options of each, and the run that they have in common.
+//! The run that all evaluations have in common.
 
 use super::arguments::{RunArguments, Selection, TargetArguments};
 use super::keep::{self, Files};
-use super::mounts::MountArguments;
 use super::on_mounts;
 use super::site::{Own, Store};
 use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
-use bench::evaluation::{self, ANF, NCONNECT, ONTAP, Only, PLAN, PlanFile, REPOSITORY, own_plan};
+use bench::evaluation::{ONTAP, Only};
 use bench::link::Link;
 use bench::measuring::{self, CaseDriver, Evaluation, Record, RunPhase, RunStep, RunWatch, Settings};
 use bench::native::{NativeDriver, ServerSet};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Repeat "Performance impact of Kerberos on NFSv4.1 volumes" (Azure NetApp Files): its two tables
-/// with your figures.
-///
-/// The loads are random 4 KiB and sequential 1 MiB, each from pure read to pure write in five
-/// steps, at low and high load, and the operations of git: 22 loads for each flavor. This takes
-/// about 11 minutes with the default of 6 repetitions of 1 s, and a minute with --quick. With
-/// --mount, fio and git measure mounts, as in the articles.
-#[derive(clap::Args)]
-pub(crate) struct Anf {
-    #[command(flatten)]
-    target: TargetArguments,
-    #[command(flatten)]
-    mount: MountArguments,
-    #[command(flatten)]
-    run: RunArguments,
-    /// Number of connections per session, like the mount option nconnect.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-    connections: u32,
-    /// Git repository for the metadata load: cloned on mounts, and used for names and lengths of
-    /// files without --mount [default: one generated from a seed].
-    #[arg(long, value_name = "DIR")]
-    repository: Option<PathBuf>,
-}
-
-impl Anf {
-    /// Measures.
-    ///
-    /// # Errors
-    /// As [`either`].
-    pub(crate) fn run(self) -> anyhow::Result<()> {
-        let mut settings = self.run.settings(6, 1.0, 22);
-        settings.options.insert("connections".into(), json!(self.connections));
-        if let Some(path) = &self.repository {
-            let path = path.canonicalize().with_context(|| format!("the repository {}", path.display()))?;
-            settings.options.insert(REPOSITORY.into(), json!(path));
-        }
-        let title = "What Kerberos costs: low and high load, from pure read to pure write";
-        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
-        let evaluation = &mut evaluation::anf(&settings, self.connections);
-        let request = RunRequest { name: ANF, title, settings, evaluation, files: 1, counting: false };
-        either(mounts, &self.target, &self.run, request)
-    }
-}
-
-/// Repeat "Encrypt your NFS packets end to end with krb5p" (ONTAP 9.2): latency against IOPS, one
-/// curve per flavor.
-///
-/// Sequential reads and writes of 4 and 8 KiB run on a fixed schedule that climbs until each flavor
-/// is saturated. Latency counts from the time when a request was due. A server that the bench
-/// starts is also measured with portable code instead of the processor's AES instructions. This
-/// takes about 18 minutes with the default of 3 repetitions of 0.5 s. With --mount, fio measures
-/// the peak of a mount, and threads that read and write files run the schedule.
-#[derive(clap::Args)]
-pub(crate) struct Ontap {
-    #[command(flatten)]
-    target: TargetArguments,
-    #[command(flatten)]
-    mount: MountArguments,
-    #[command(flatten)]
-    run: RunArguments,
-    /// Numbers of clients; the article has 12 [default: 1,12]. On a mount each client is a job with
-    /// its own file.
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
-    clients: Vec<u32>,
-    /// Further instruction sets (ORTHRUS_CPU) for the server that the bench starts [default:
-    /// portable].
-    #[arg(long, value_delimiter = ',', value_name = "CHOICE,…")]
-    server_cpu: Vec<String>,
-}
-
-impl Ontap {
-    /// Measures.
-    ///
-    /// # Errors
-    /// As [`either`].
-    pub(crate) fn run(self) -> anyhow::Result<()> {
-        let own = self.target.remote()?.is_none() && !self.mount.any();
-        if !own && !self.server_cpu.is_empty() {
-            bail!("--server-cpu is for a server of one's own: leave HOST:/EXPORT and --mount out");
-        }
-        let clients = match (self.clients.is_empty(), self.run.quick) {
-            (true, true) => vec![2],
-            (true, false) => vec![1, 12],
-            (false, _) => self.clients,
-        };
-        let choices = match (self.server_cpu.is_empty(), own && !self.run.quick) {
-            (true, true) => vec!["portable".to_owned()],
-            _ => self.server_cpu,
-        };
-        let curves = 4 * (clients.len() + choices.len());
-        let mut settings = self.run.settings(3, 0.5, 10 * curves);
-        settings.options.insert("clients".into(), json!(clients));
-        settings.options.insert("server_cpu".into(), json!(choices));
-        let title = "What Kerberos costs: latency against IOPS";
-        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
-        let evaluation = &mut evaluation::OntapClimb::new(&clients, &choices);
-        let request = RunRequest { name: ONTAP, title, settings, evaluation, files: 2, counting: false };
-        either(mounts, &self.target, &self.run, request)
-    }
-}
-
-/// Measure one security context over 1, 2, 4, 8 and 16 connections, in order and reordered, and
-/// count lost calls.
-///
-/// The load is random reads of 4 KiB, 64 in flight, in nine cases per flavor. This takes about 3
-/// minutes with the default of 6 repetitions of 0.5 s. With --mount SERVER:/EXPORT, as root, it
-/// mounts with nconnect=1, 2, 4, 8 and 16 in turn and reads with fio; the kernel's client then
-/// counts the losses.
-#[derive(clap::Args)]
-pub(crate) struct Nconnect {
-    #[command(flatten)]
-    target: TargetArguments,
-    #[command(flatten)]
-    mount: MountArguments,
-    #[command(flatten)]
-    run: RunArguments,
-    /// Number of calls that may overtake a delayed connection. Orthrus has a window of 8192 calls,
-    /// other servers 32 to 512. Not available on mounts: the kernel's client cannot delay a
-    /// connection.
-    #[arg(long, default_value_t = 4096, value_name = "CALLS", conflicts_with = "mounts", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    lag: u32,
-}
-
-impl Nconnect {
-    /// Measures.
-    ///
-    /// # Errors
-    /// As [`either`].
-    pub(crate) fn run(self) -> anyhow::Result<()> {
-        let title = "What several connections do to Kerberos";
-        let lag = (!self.mount.any()).then_some(self.lag);
-        let mut settings = self.run.settings(6, 0.5, if lag.is_some() { 9 } else { 5 });
-        settings.options.extend(lag.map(|lag| ("lag".into(), json!(lag))));
-        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
-        let mounts = mounts.map(on_mounts::Target::by_connections).transpose()?;
-        let evaluation = &mut evaluation::nconnect(&settings, lag);
-        let request = RunRequest { name: NCONNECT, title, settings, evaluation, files: 1, counting: true };
-        either(mounts, &self.target, &self.run, request)
-    }
-}
-
-/// Measure the cases of your own plan; docs/report.md has an example.
-#[derive(clap::Args)]
-pub(crate) struct Run {
-    /// The plan, as TOML.
-    plan: PathBuf,
-    #[command(flatten)]
-    target: TargetArguments,
-    #[command(flatten)]
-    mount: MountArguments,
-    /// Write the report to PREFIX.html, .json, .csv and .md [default: orthrus-plan].
-    #[arg(long, value_name = "PREFIX")]
-    output: Option<PathBuf>,
-    /// Continue an interrupted run from its PREFIX.json.
-    #[arg(long, value_name = "FILE")]
-    resume: Option<PathBuf>,
-    #[command(flatten)]
-    selection: Selection,
-}
-
-impl Run {
-    /// Measures.
-    ///
-    /// # Errors
-    /// A plan that cannot be used, and as [`either`].
-    pub(crate) fn run(self) -> anyhow::Result<()> {
-        let name = self.plan.display();
-        let text = std::fs::read_to_string(&self.plan).with_context(|| format!("{name} cannot be read"))?;
-        let plan: PlanFile = toml::from_str(&text).with_context(|| format!("{name} is no plan"))?;
-        plan.check().with_context(|| format!("{name} cannot be used"))?;
-        let mut settings = plan.settings();
-        settings.options.insert("plan".into(), json!(text));
-        self.selection.select(&mut settings);
-        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
-        let evaluation = &mut own_plan(&plan);
-        let request =
-            RunRequest { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
-        if self.selection.list {
-            return list(request);
-        }
-        match mounts {
-            Some(mounts) => mounts.measure(self.output, self.resume, request),
-            None => start(&self.target, self.output, self.resume, request),
-        }
-    }
-}
 
 /// A request to measure an evaluation.
 pub(crate) struct RunRequest<'a> {
@@ -227,7 +38,7 @@ pub(crate) struct RunRequest<'a> {
 /// # Errors
 /// When no flavor can be measured or the report cannot be written; and, after the report was
 /// written, when the run was not complete.
-fn either(
+pub(super) fn either(
     mounts: Option<on_mounts::Target>,
     target: &TargetArguments,
     arguments: &RunArguments,

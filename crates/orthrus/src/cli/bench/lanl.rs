@@ -11,8 +11,8 @@ use anyhow::{Context, ensure};
 use bench::Flavor;
 use bench::ServerProbe;
 use bench::lanl::{
-    Caches, Carrier, Copier, CopyWay, LANL, LanlScope, NativeCarrier, OnMount, SCP, ServerCache, Sources,
-    SshCarrier, lanl, room,
+    Caches, Carrier, Copier, CopyWay, LANL, LanlScope, NativeCarrier, OnMount, SCALE_MIN, SCP, ServerCache,
+    Sources, SshCarrier, lanl, room,
 };
 use bench::link::Link;
 use bench::measuring::{Part, Record, Settings};
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
     /// Fraction of the published file sizes and number of small files [default: 1].
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = parse_scale)]
     scale: Option<f64>,
     /// Take a rough look: 3 repetitions at a scale of 0.002.
     #[arg(long)]
@@ -98,6 +98,12 @@ pub(crate) struct Arguments {
     /// Continue an interrupted run from its PREFIX.json.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+}
+
+/// Refuses a scale that the evaluation does not know, before a server starts.
+fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse().ok().filter(|scale| (SCALE_MIN..=1.0).contains(scale));
+    scale.ok_or_else(|| format!("the scale has to be from {SCALE_MIN} to 1"))
 }
 
 fn parse_enctype(text: &str) -> Result<RealmEnctype, String> {

@@ -1,5 +1,6 @@
 //! `orthrus bench`: the cost of each flavor.
 
+mod anf;
 mod arguments;
 mod enctypes;
 pub(super) mod evaluate;
@@ -7,7 +8,10 @@ mod folder_server;
 mod keep;
 mod lanl;
 mod mounts;
+mod nconnect;
 mod on_mounts;
+mod ontap;
+mod plan;
 pub(super) mod quick;
 mod records;
 pub(super) mod site;
@@ -20,11 +24,11 @@ pub(super) mod site;
 #[derive(clap::Subcommand)]
 pub(super) enum Command {
     Quick(quick::Quick),
-    Anf(evaluate::Anf),
+    Anf(anf::Anf),
     Lanl(lanl::Arguments),
-    Ontap(evaluate::Ontap),
-    Nconnect(evaluate::Nconnect),
-    Run(evaluate::Run),
+    Ontap(ontap::Ontap),
+    Nconnect(nconnect::Nconnect),
+    Run(plan::Run),
     Compare(records::Compare),
     Report(records::Report),
 }

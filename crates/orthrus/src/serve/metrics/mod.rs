@@ -15,6 +15,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Time before its end in which a context counts as expiring soon.
+const EXPIRING_SOON: Duration = Duration::from_secs(3600);
+
 /// Counters of the network layer for events of connections and shards.
 const CONNECTION_EVENTS: [&str; 8] =
     ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "relieved", "panics"];
@@ -78,6 +81,13 @@ impl MetricsPage {
         let counts = server.engine().counts();
         self.one("orthrus_connections", "gauge", "Connections open now.", network("connections"));
         self.one("orthrus_contexts", "gauge", "Kerberos contexts held now.", contexts);
+        let soon = server.now() + EXPIRING_SOON;
+        let expiring = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().expiring(soon));
+        let help = "Kerberos contexts held now whose tickets expire within an hour.";
+        self.one("orthrus_contexts_expiring", "gauge", help, expiring);
+        let delegated = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().delegated());
+        let help = "Kerberos contexts held now whose tickets a service got in the user's name.";
+        self.one("orthrus_contexts_delegated", "gauge", help, delegated);
         self.one("orthrus_clients", "gauge", "NFS clients known now.", counts.clients);
         self.one("orthrus_sessions", "gauge", "Sessions held now.", counts.sessions);
         self.one("orthrus_opens", "gauge", "Opens held now.", counts.opens);

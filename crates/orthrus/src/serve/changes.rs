@@ -1,0 +1,106 @@
+//! The difference that a reload makes.
+
+use crate::config::{ExportSettings, Settings};
+
+/// The differences between the settings in force and those of the file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ReloadChanges {
+    /// Pseudo paths of exports that the file adds.
+    pub(super) added: Vec<String>,
+    /// Pseudo paths of exports that the file no longer has.
+    pub(super) removed: Vec<String>,
+    /// Pseudo paths of exports with other settings.
+    pub(super) changed: Vec<String>,
+    /// Keys that apply at the next start only.
+    pub(super) at_restart: Vec<&'static str>,
+}
+
+impl ReloadChanges {
+    /// Compares the settings of the start, the exports in force and the settings of the file.
+    pub(super) fn between(start: &Settings, exports: &[ExportSettings], file: &Settings) -> Self {
+        let find = |list: &[ExportSettings], pseudo: &str| {
+            list.iter().find(|export| export.pseudo == pseudo).cloned()
+        };
+        let mut changes = Self { at_restart: at_restart(start, file), ..Self::default() };
+        for export in &file.exports {
+            match find(exports, &export.pseudo) {
+                None => changes.added.push(export.pseudo.clone()),
+                Some(before) if !before.serves_as(export) => changes.changed.push(export.pseudo.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = exports.iter().filter(|export| find(&file.exports, &export.pseudo).is_none());
+        changes.removed = gone.map(|export| export.pseudo.clone()).collect();
+        changes
+    }
+
+    /// Writes a line to the log for each kind of change.
+    pub(super) fn log(&self) {
+        let exports = [("added", &self.added), ("removed", &self.removed), ("changed", &self.changed)];
+        for (what, paths) in exports {
+            if !paths.is_empty() {
+                tracing::info!("SIGHUP: {what}: {}", paths.join(", "));
+            }
+        }
+        if !self.at_restart.is_empty() {
+            tracing::warn!(
+                "SIGHUP: changed, but in force only after a restart: {}",
+                self.at_restart.join(", ")
+            );
+        }
+    }
+}
+
+/// Returns the keys that differ and that a running server cannot change.
+fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
+    let keys = [
+        ("listen", start.listen != file.listen),
+        ("metrics", start.metrics != file.metrics),
+        ("shards", start.shards != file.shards),
+        ("keytab", start.keytab != file.keytab),
+        ("keytab_services", start.keytab_services != file.keytab_services),
+        ("keytab_hosts", start.keytab_hosts != file.keytab_hosts),
+        ("state_dir", start.state_dir != file.state_dir),
+        ("lease_time", start.lease_time != file.lease_time),
+        ("grace_time", start.grace_time != file.grace_time),
+        ("nfs40", start.nfs40 != file.nfs40),
+        ("delegations", start.delegations != file.delegations),
+        ("recall_time", start.recall_time != file.recall_time),
+        ("local_locks", start.local_locks != file.local_locks),
+        ("numeric_owners", start.numeric_owners != file.numeric_owners),
+        ("[limits]", start.limits != file.limits),
+    ];
+    keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Storage;
+
+    fn export(pseudo: &str) -> ExportSettings {
+        ExportSettings::new(Storage::Memory(1 << 20), pseudo)
+    }
+
+    #[test]
+    fn exports_are_told_apart_by_their_pseudo_paths() {
+        let before = [export("/stays"), export("/goes"), export("/closes")];
+        let mut closed = export("/closes");
+        closed.read_only = true;
+        let exports = vec![export("/comes"), closed, export("/stays")];
+        let file = Settings { exports, ..Settings::default() };
+        let changes = ReloadChanges::between(&Settings::default(), &before, &file);
+        let one = |path: &str| vec![path.to_owned()];
+        assert_eq!((changes.added, changes.removed), (one("/comes"), one("/goes")));
+        assert_eq!((changes.changed, changes.at_restart), (one("/closes"), Vec::new()));
+    }
+
+    #[test]
+    fn keys_that_need_a_restart_are_named_until_there_is_one() {
+        let start = Settings::default();
+        let mut file = Settings { shards: 7, nfs40: !start.nfs40, ..Settings::default() };
+        file.limits.clients_max += 1;
+        let changes = ReloadChanges::between(&start, &[], &file);
+        assert_eq!(changes.at_restart, ["shards", "nfs40", "[limits]"]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Tries what a start does, and collects every fault. It serves nothing and leaves nothing behind.
+
+use super::exports::Backends;
+use super::kerberos::Keys;
+use super::store::Store;
+use super::{admission, bind_metrics, identities, state_dir};
+use crate::config::Settings;
+use anyhow::{Context, anyhow};
+use identity::Mapper;
+use net::{ListenError, Listener};
+use std::io::ErrorKind;
+use std::path::Path;
+use vfs::ExportTable;
+
+/// The outcome of a check.
+#[derive(Default)]
+pub(crate) struct Preflight {
+    /// Faults with which the server does not start, or does not serve as the settings say.
+    pub(crate) faults: Vec<anyhow::Error>,
+    /// Facts that are no faults if the server runs already.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Tries the exports, addresses, keytab, state folder and accounts of the settings.
+pub(crate) fn check(settings: &Settings) -> Preflight {
+    // As a start does: the rights of the process decide what it can read.
+    vfs_local::prepare_process();
+    let mut check = Preflight::default();
+    let table = check.exports(settings);
+    check.addresses(settings);
+    let keys = check.keep(Keys::open(settings));
+    if let (Some(table), Some(keys)) = (table, &keys) {
+        check.keep(admission::check(&table, keys.is_some()));
+    }
+    check.keep(state_dir(settings).and_then(|folder| try_state_folder(&folder)));
+    if let Some((rules, sources)) = check.keep(identities(settings, keys.flatten().as_ref())) {
+        check.principals(settings, &Mapper::with_sources(rules, sources));
+    }
+    check
+}
+
+impl Preflight {
+    /// Returns the value, or notes the fault.
+    fn keep<T>(&mut self, tried: anyhow::Result<T>) -> Option<T> {
+        tried.map_err(|fault| self.faults.push(fault)).ok()
+    }
+
+    /// Opens each export and returns the table of those without a fault, if there are any.
+    fn exports(&mut self, settings: &Settings) -> Option<ExportTable> {
+        let mut backends = Backends::new(settings.limits.open_files_max);
+        let (mut served, mut table) = (Vec::new(), None);
+        for export in &settings.exports {
+            served.push(export.clone());
+            match self.keep(backends.table(&served)) {
+                None => _ = served.pop(),
+                with_it => table = with_it,
+            }
+        }
+        table
+    }
+
+    /// Binds the addresses for a moment.
+    fn addresses(&mut self, settings: &Settings) {
+        match Listener::bind(settings.listen) {
+            Ok(_) => {}
+            Err(ListenError::InUse(address)) => self.in_use(address),
+            Err(error) => self.faults.push(error.into()),
+        }
+        let Some(address) = settings.metrics else { return };
+        if let Err(error) = bind_metrics(address) {
+            match error.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+                Some(ErrorKind::AddrInUse) => self.in_use(address),
+                _ => self.faults.push(error),
+            }
+        }
+    }
+
+    fn in_use(&mut self, address: std::net::SocketAddr) {
+        self.notes.push(format!("{address} is in use, which is right only if this server runs already"));
+    }
+
+    /// Looks up the accounts that the settings name.
+    fn principals(&mut self, settings: &Settings, mapper: &Mapper) {
+        let mut principals: Vec<_> = settings.principals.iter().collect();
+        principals.sort();
+        for (principal, user) in principals {
+            let named = || format!("[principals] \"{principal}\" = \"{user}\"");
+            match mapper.explain(principal).account {
+                Ok(Ok(_)) => {}
+                Ok(Err(reason)) => self.faults.push(anyhow!("{}: {reason}", named())),
+                Err(error) => self.faults.push(anyhow::Error::from(error).context(named())),
+            }
+        }
+    }
+}
+
+/// Opens the state folder and reads its files. A folder that is missing is made and removed.
+fn try_state_folder(folder: &Path) -> anyhow::Result<()> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    let tried = Store::examine(folder).and_then(|()| {
+        let access = nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK;
+        nix::unistd::access(folder, access)
+            .with_context(|| format!("the state folder {} cannot be written", folder.display()))
+    });
+    for made in missing {
+        let _ = std::fs::remove_dir(made);
+    }
+    tried
+}
