@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The p99 latency beside the others, in times that without them.
-const FLOOR: Floor = Floor::AtMost(3.0);
+pub(crate) const FLOOR: Floor = Floor::AtMost(3.0);
 
 /// A piece of the work of a busy client, which is repeated.
 pub(crate) type BusyWork<'a> = Box<dyn FnMut() -> anyhow::Result<()> + Send + 'a>;
@@ -61,7 +61,7 @@ pub(crate) fn report(
     output: &mut BenchOutput,
     name: &str,
     [without, with]: [&str; 2],
-    ratio: &str,
+    (ratio, floor): (&str, Floor),
     rounds: &[(Sample, Sample)],
 ) {
     println!("\n{name}");
@@ -78,5 +78,5 @@ pub(crate) fn report(
     }
     let ratios = rounds.iter().filter_map(|(one, two)| Some(two.p99_us()? / one.p99_us()?));
     let row = format!("{name}, p99 {ratio}");
-    output.line(&format!("p99 {ratio}"), [BenchFigure::of("", row, "ratio", ratios).floor(FLOOR)]);
+    output.line(&format!("p99 {ratio}"), [BenchFigure::of("", row, "ratio", ratios).floor(floor)]);
 }

@@ -101,6 +101,19 @@ impl FileSystem {
         }
     }
 
+    /// Returns its name for `tests/linux/run.sh --export-on`.
+    ///
+    /// # Errors
+    /// When the lab does not know it.
+    pub(crate) fn lab_name(self) -> Result<&'static str, String> {
+        match self {
+            Self::Ext4 => Ok("ext4"),
+            Self::Xfs => Ok("xfs"),
+            Self::Tmpfs => Ok("tmpfs"),
+            Self::Ext4FastCommit => Err("the lab makes no ext4 with fast_commit".to_owned()),
+        }
+    }
+
     /// Returns the command that makes it in an image; `None` for tmpfs.
     fn mkfs(self) -> Option<&'static [&'static str]> {
         // No work of ext4's own beside that of the measurement.

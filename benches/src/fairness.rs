@@ -1,13 +1,13 @@
-//! The effect of one client's stream on another client: the latency of metadata operations with and
-//! without it.
+//! The effect of one client on another client: the latency of metadata operations beside a stream,
+//! and of cached reads beside a metadata storm.
 
-use super::busy::{BusyWork, beside, report};
+use super::busy::{BusyWork, FLOOR, beside, report};
 use super::load::{self, FILE_SIZE, LoadedSessions, METADATA};
-use super::output::{BenchFigure, BenchOutput};
+use super::output::{BenchFigure, BenchOutput, Floor};
 use super::stopped;
 use super::test_bed::TestBed;
 use bench::Flavor;
-use bench::measuring::Load;
+use bench::measuring::{ClientLayout, Load};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -15,13 +15,44 @@ use std::time::Duration;
 const ROUNDS: u32 = 7;
 const LENGTH: Duration = Duration::from_millis(1000);
 
-/// How long the stream runs before the other client is looked at.
+/// How long the busy client runs before the other client is looked at.
 const LEAD_IN: Duration = Duration::from_millis(200);
 
-/// The stream: 1 MiB reads, as deep as the sequential rows of the other benchmarks, and how long it
-/// goes on at once.
-const STREAM: Load = load::sequential(false, 16, 1 << 20);
+/// How long the busy client goes on at once.
 const SLICE: Duration = Duration::from_millis(100);
+
+/// A busy client, and another one with a flavor of each row.
+struct NeighbourLoads {
+    /// The name of the busy client's work.
+    name: &'static str,
+    busy: (Flavor, Load),
+    /// The unit of its rate, and the amount of it that a sample has.
+    unit: &'static str,
+    other: Load,
+    /// The bound on the other client's p99 latency, in times that alone.
+    floor: Floor,
+}
+
+const NEIGHBOURS: [NeighbourLoads; 2] = [
+    // 1 MiB reads, as deep as the sequential rows of the other benchmarks.
+    NeighbourLoads {
+        name: "stream",
+        busy: (Flavor::Krb5p, load::sequential(false, 16, 1 << 20)),
+        unit: "MB/s",
+        other: METADATA,
+        floor: FLOOR,
+    },
+    NeighbourLoads {
+        name: "storm",
+        busy: (Flavor::Sys, Load::Metadata { layout: STORM }),
+        unit: "1/s",
+        other: load::random(false, 1),
+        floor: Floor::AtMost(1.5),
+    },
+];
+
+/// Clients that each have one metadata operation in flight.
+const STORM: ClientLayout = ClientLayout { clients: 16, ..ClientLayout::ONE };
 
 /// Runs the benchmark.
 ///
@@ -30,41 +61,59 @@ const SLICE: Duration = Duration::from_millis(100);
 pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
     let test_bed = TestBed::start()?;
     output.note(&format!("{}; one shard", test_bed.cores().describe()));
-    output.note("first client: krb5p, reads of 1 MiB, 16 in flight; second client: the metadata mix, one operation at a time");
-    output.note("the first client's thread has the scheduling policy SCHED_IDLE: it never keeps the second one from the client's core");
+    output.note("stream: krb5p, reads of 1 MiB, 16 in flight; the other client: the metadata mix, one operation at a time");
+    output.note(
+        "storm: sys, the metadata mix of 16 clients; the other client: cached reads of 4 KiB, one at a time",
+    );
+    output.note("the busy clients' threads have the scheduling policy SCHED_IDLE: they never keep the other one from the client's core");
     let seconds = LENGTH.as_secs_f64();
     output.note(&format!(
-        "median [interval] of {ROUNDS} rounds, each {seconds:.0} s without and {seconds:.0} s with the stream"
+        "median [interval] of {ROUNDS} rounds, each {seconds:.0} s without and {seconds:.0} s with the busy client"
     ));
-    for flavor in [Flavor::Sys, Flavor::Krb5p] {
-        let (mut rounds, mut rates) = (Vec::new(), Vec::new());
-        let mut servers = [test_bed.target("/data"), test_bed.target("/data")];
-        let [first, second] = &mut servers;
-        let load = (Flavor::Krb5p, STREAM);
-        let mut stream = LoadedSessions::prepare(first, "stream", load, FILE_SIZE, stop)?;
-        let mut other = LoadedSessions::prepare(second, "other", (flavor, METADATA), FILE_SIZE, stop)?;
-        for round in 0..ROUNDS {
-            let mut measure = || other.repeat(round, LENGTH);
-            let alone = measure()?;
-            let (mut bytes, mut seconds) = (0, 0.0);
-            let streaming: BusyWork<'_> = Box::new(|| {
-                let one = stream.plain(SLICE)?.unwrap_or_default();
-                (bytes, seconds) = (bytes + one.bytes, seconds + one.seconds);
-                Ok(())
-            });
-            let second = beside(vec![streaming], LEAD_IN, measure)?;
-            if stopped(stop) {
-                return Ok(());
+    for neighbours in &NEIGHBOURS {
+        for flavor in [Flavor::Sys, Flavor::Krb5p] {
+            if !stopped(stop) {
+                measure(output, &test_bed, neighbours, flavor, stop)?;
             }
-            rates.push(bytes as f64 / 1e6 / seconds);
-            rounds.extend(alone.zip(second));
         }
-        let name = format!("fairness {}", flavor.name());
-        report(output, &name, ["without the stream", "with the stream"], "with/without", &rounds);
-        let rate = BenchFigure::of("", format!("{name}, rate of the stream"), "MB/s", rates);
-        output.line("the stream", [rate.brief()]);
-        other.finish()?;
-        stream.finish()?;
     }
     Ok(())
+}
+
+fn measure(
+    output: &mut BenchOutput,
+    test_bed: &TestBed,
+    neighbours: &NeighbourLoads,
+    flavor: Flavor,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let NeighbourLoads { name, busy, unit, other, floor } = neighbours;
+    let (mut rounds, mut rates) = (Vec::new(), Vec::new());
+    let mut servers = [test_bed.target("/data"), test_bed.target("/data")];
+    let [first, second] = &mut servers;
+    let mut busy = LoadedSessions::prepare(first, name, busy.clone(), FILE_SIZE, stop)?;
+    let mut other = LoadedSessions::prepare(second, "other", (flavor, other.clone()), FILE_SIZE, stop)?;
+    for round in 0..ROUNDS {
+        let mut measure = || other.repeat(round, LENGTH);
+        let alone = measure()?;
+        let (mut amount, mut seconds) = (0.0, 0.0);
+        let working: BusyWork<'_> = Box::new(|| {
+            let one = busy.plain(SLICE)?.unwrap_or_default();
+            amount += if *unit == "MB/s" { one.bytes as f64 / 1e6 } else { one.operations as f64 };
+            seconds += one.seconds;
+            Ok(())
+        });
+        let second = beside(vec![working], LEAD_IN, measure)?;
+        if stopped(stop) {
+            return Ok(());
+        }
+        rates.push(amount / seconds);
+        rounds.extend(alone.zip(second));
+    }
+    let title = format!("fairness {} beside the {name}", flavor.name());
+    report(output, &title, ["alone", "beside it"], ("beside/alone", *floor), &rounds);
+    let rate = BenchFigure::of("", format!("{title}, its rate"), unit, rates);
+    output.line(name, [rate.brief()]);
+    other.finish()?;
+    busy.finish()
 }

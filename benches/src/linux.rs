@@ -5,13 +5,9 @@
 //! benchmark therefore compares only the servers' processor time.
 
 use super::ganesha;
+use super::lab::{LabFigures, LabJob, OWN};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
-use anyhow::Context;
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 /// Number of interleaved rounds.
@@ -19,9 +15,6 @@ const ROUNDS: u32 = 3;
 /// Time limit of a round in seconds, twice the usual time: with a server that loses calls it would
 /// never end.
 const TIME_LIMIT: &str = "480";
-/// The lab's exit status on a machine that cannot run it.
-const CANNOT_RUN: i32 = 77;
-
 /// The peer, and the file for the figures.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -31,9 +24,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub output: super::Arguments,
 }
-
-/// The figures of a server's rounds, by row.
-type LabFigures = BTreeMap<String, Vec<f64>>;
 
 /// Runs the benchmark.
 ///
@@ -55,18 +45,21 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     let mut figures = [LabFigures::new(), LabFigures::new()];
     output.note(&format!("peer: {name}"));
     output.note(ganesha::METADATA_REMARK);
-    let servers = ["orthrus", arguments.ganesha.lab_name()];
+    let servers = [OWN, arguments.ganesha.lab_name()];
+    let settings = ["--set", "ROUNDS=1", "--set", "GSS_DEPTH=1", "--time-limit", TIME_LIMIT];
+    let options = [&["--export-on", lies_on], &settings[..]].concat();
     let mut peer_failed = peer.is_err();
     for _ in 0..ROUNDS {
         for (server, figures) in servers.iter().zip(&mut figures) {
             if stopped(stop) {
                 return Ok(());
             }
-            if peer_failed && *server != "orthrus" {
+            if peer_failed && *server != OWN {
                 continue;
             }
-            if let Some(reason) = round(server, lies_on, figures, stop)? {
-                if *server == "orthrus" {
+            let round = LabJob { server, options: &options, job: "cost" };
+            if let Some(reason) = round.run(figures, stop)? {
+                if *server == OWN {
                     anyhow::bail!(Skipped(reason));
                 }
                 output.note(&format!("{server}: {reason}; it is left out from here on"));
@@ -76,72 +69,6 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     }
     report(output, &name, &figures);
     Ok(())
-}
-
-/// Runs the job once with a server; returns the reason if this machine cannot.
-fn round(
-    server: &str,
-    lies_on: &str,
-    figures: &mut LabFigures,
-    stop: &AtomicBool,
-) -> anyhow::Result<Option<String>> {
-    let mut lab = start(server, lies_on)?;
-    let mut trouble = None;
-    let lines = BufReader::new(lab.stdout.take().context("the lab has no output")?).lines();
-    for line in lines.map_while(Result::ok) {
-        if stopped(stop) {
-            // Its namespaces end with it.
-            nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(lab.id().cast_signed()),
-                nix::sys::signal::SIGTERM,
-            )?;
-        }
-        if let Some((row, value)) = figure(&line) {
-            figures.entry(row).or_default().push(value);
-        } else if line.starts_with("FAIL ") || line.starts_with("lab: ") {
-            trouble = Some(line);
-        }
-    }
-    let status = lab.wait()?;
-    match trouble {
-        Some(reason) if status.code() == Some(CANNOT_RUN) => Ok(Some(reason)),
-        Some(reason) if server != "orthrus" => Ok(Some(reason)),
-        _ if status.success() || stopped(stop) => Ok(None),
-        trouble => anyhow::bail!("the lab ended with {status}: {}", trouble.unwrap_or_default()),
-    }
-}
-
-fn start(server: &str, lies_on: &str) -> anyhow::Result<Child> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // The lab's own messages come between the lines of its job.
-    Command::new("sh")
-        .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
-        .arg(root.join("tests/linux/run.sh"))
-        .args([
-            "--server",
-            server,
-            "--export-on",
-            lies_on,
-            "--set",
-            "ROUNDS=1",
-            "--set",
-            "GSS_DEPTH=1",
-            "--time-limit",
-            TIME_LIMIT,
-            "--orthrus",
-        ])
-        .arg(super::kerberos_site::program()?)
-        .arg("cost")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("tests/linux/run.sh does not start")
-}
-
-/// Takes `figure ROW VALUE UNIT` apart.
-fn figure(line: &str) -> Option<(String, f64)> {
-    let mut words = line.strip_prefix("figure ")?.split(' ');
-    Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
 }
 
 fn report(output: &mut BenchOutput, name: &str, [own, peer]: &[LabFigures; 2]) {
@@ -166,17 +93,5 @@ fn floor(row: &str) -> Option<Floor> {
         "sys-randread" => Some(Floor::AtMost(0.25)),
         "krb5p-seqread" => Some(Floor::AtMost(0.1)),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::figure;
-
-    #[test]
-    fn a_line_of_the_job_is_a_row_and_its_value() {
-        assert_eq!(figure("figure krb5p-seqread 1.676 s/GB"), Some(("krb5p-seqread".to_owned(), 1.676)));
-        assert_eq!(figure("ok mount sys"), None);
-        assert_eq!(figure("figure sys-randread"), None);
     }
 }

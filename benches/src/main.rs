@@ -10,8 +10,10 @@ mod evaluations;
 mod fairness;
 mod flow;
 mod ganesha;
+mod identities;
 mod kerberos_site;
 mod krb5;
+mod lab;
 mod linux;
 mod load;
 mod memory;
@@ -23,8 +25,10 @@ mod path;
 mod peers;
 mod rsize;
 mod shards;
+mod slapd;
 mod slow_disk;
 mod test_bed;
+mod trees;
 
 use anyhow::Context;
 use clap::Parser;
@@ -50,6 +54,9 @@ enum Command {
     /// The server's processor time under the Linux kernel's own client, beside NFS-Ganesha's (about
     /// 15 minutes, as root).
     Linux(linux::Arguments),
+    /// Seconds that git, tar, rm and cp wait under the Linux kernel's own client, beside
+    /// NFS-Ganesha (about 20 minutes, as root).
+    Trees(trees::TreesArguments),
     /// Kerberos contexts set up a second on one core, beside MIT's library alone (about 15
     /// seconds).
     Contexts(Arguments),
@@ -71,6 +78,9 @@ enum Command {
     Rsize(Arguments),
     /// Cached reads of one client while others keep a slow disk busy (about a minute, as root).
     SlowDisk(Arguments),
+    /// Reads of known users while others log in and their directory is stopped or killed (about
+    /// three minutes, slapd).
+    Identities(Arguments),
     /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and
     /// off (about two minutes, a disk of its own as root).
     Names(Arguments),
@@ -133,6 +143,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
     let (name, arguments, run): (_, _, Run<'_>) = match command {
         Command::Peers(peers) => ("peers", &peers.output, Box::new(|to, stop| peers::run(peers, to, stop))),
         Command::Linux(linux) => ("linux", &linux.output, Box::new(|to, stop| linux::run(linux, to, stop))),
+        Command::Trees(trees) => ("trees", &trees.output, Box::new(|to, stop| trees::run(trees, to, stop))),
         Command::Contexts(arguments) => ("contexts", arguments, Box::new(contexts::run)),
         Command::Krb5(krb5) => ("krb5", &krb5.output, Box::new(|to, stop| krb5::run(krb5, to, stop))),
         Command::Memory(arguments) => ("memory", arguments, Box::new(memory::run)),
@@ -141,6 +152,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Nconnect(arguments) => ("nconnect", arguments, Box::new(nconnect::run)),
         Command::Fairness(arguments) => ("fairness", arguments, Box::new(fairness::run)),
         Command::Rsize(arguments) => ("rsize", arguments, Box::new(rsize::run)),
+        Command::Identities(arguments) => ("identities", arguments, Box::new(identities::run)),
         Command::SlowDisk(arguments) => ("slow-disk", arguments, Box::new(slow_disk::run)),
         Command::Names(arguments) => ("names", arguments, Box::new(names::run)),
         Command::Metadata(metadata) => {

@@ -1,6 +1,6 @@
 //! Cached reads of one client while others keep a slow disk busy with reads, writes and COMMITs.
 
-use super::busy::{BusyWork, beside, report};
+use super::busy::{BusyWork, FLOOR, beside, report};
 use super::disk::SlowDisk;
 use super::load::{self, LoadedSessions};
 use super::output::{BenchFigure, BenchOutput, Floor};
@@ -99,7 +99,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
             reads.push(slices);
         }
         let name = format!("slow disk {}", flavor.name());
-        report(output, &name, ["disk idle", "disk busy"], "busy/idle", &rounds);
+        report(output, &name, ["disk idle", "disk busy"], ("busy/idle", FLOOR), &rounds);
         report_others(output, &name, &reads, [commits, looks, waited]);
         disk.hold_back(0)?;
         first.finish()?;

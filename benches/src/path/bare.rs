@@ -14,7 +14,7 @@ use std::fs::File;
 use std::sync::atomic::AtomicBool;
 
 /// The minimum ratio of the program to the loop, in bytes for each second of processor time.
-const FLOOR: Floor = Floor::AtLeast(0.7);
+const FLOOR: Floor = Floor::AtLeast(0.95);
 
 /// Measures both in turns.
 pub(super) fn measure(

@@ -43,6 +43,8 @@ impl ShardCaller {
         let keys = ContextKeys::new(Enctype::Aes256CtsHmacSha1_96, &KEY, Role::Initiator, true)
             .map_err(|_| anyhow!("no keys"))?;
         let established = Established {
+            delegated_through: Vec::new(),
+            forwarded: None,
             token: Vec::new(),
             principal: String::new(),
             enctype: keys.enctype().etype(),

@@ -64,6 +64,7 @@ impl Identities for BenchAccount {
 fn accept(_: &[u8]) -> Result<Accepted, AcceptError> {
     let refused = |_| AcceptError { major: 9 << 16, minor: 0, message: "no keys".to_owned() };
     Ok(Accepted {
+        delegated_through: Vec::new(),
         token: b"reply token".to_vec(),
         principal: "user@EXAMPLE.ORG".to_owned(),
         keys: ContextKeys::new(Enctype::Aes256CtsHmacSha1_96, &KEY, Role::Acceptor, true).map_err(refused)?,
