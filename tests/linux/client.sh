@@ -5,7 +5,8 @@ guest() {
   cp "$LAB"/guest/{setup,locks,second}.sh "$LAB"/guest/*.pl "$GUEST"/{kerberos,lib}.sh "$RUN/realm"/{client,users}.keytab "$RUN/share/"
   mkdir "$RUN/share/jobs"
   # The guest does not see our /tmp, and the program may lie there.
-  case $JOBS in *bench*.sh*) ln "$ORTHRUS" "$RUN/share/orthrus" 2>/dev/null || cp "$ORTHRUS" "$RUN/share/orthrus" ;; esac
+  case $JOBS in *bench*.sh*|*grants*.sh*) ln "$ORTHRUS" "$RUN/share/orthrus" 2>/dev/null || cp "$ORTHRUS" "$RUN/share/orthrus" ;; esac
+  case $JOBS in *grants*.sh*) cp -r "$LAB/../../scripts/batch/slurm" "$RUN/share/slurm" ;; esac
   local file order=0
   while read -r file; do
     [ -z "$file" ] || { order=$((order + 1)); cp "$file" "$RUN/share/jobs/$(printf %02d $order)-$(basename "$file")"; }

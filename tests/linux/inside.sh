@@ -25,6 +25,7 @@ realm
 exports
 server_start || { say "no server on $SERVER_ADDRESS:2049"; server_log; exit 98; }
 server_control &
+grant_service
 
 code=0
 guest || code=$?

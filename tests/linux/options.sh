@@ -16,6 +16,8 @@ vanish with it, and runs each JOB (a name in tests/linux/jobs, or a script) in t
   --enctypes E       sha1 (default; every kernel), sha2 (kernels from 6.3), or 17 to 20
   --set NAME=VALUE   a variable for the jobs, such as FLAVORS="sys krb5p", CONNECTIONS=8, FILES=1000,
                      CONNECTIONS=alternate (1 and 8, in turn over the flavors), or FILES_IN_REPOSITORY=600 (default 2400)
+  --stable-names     commit names to the disk before each reply, as the server does by default; the lab kills processes
+                     and cuts no power, so that its own server leaves it out otherwise
   --export-on WHERE  disk (default), tmpfs, xfs, btrfs or ext4 (each in a file): what the exported folders lie on
   --kernel WHICH     6.12 or 7 (of newer Debians, see scripts/debian.sh), or the file of another user-mode kernel, with
                      --modules FOLDER for its modules
@@ -30,11 +32,12 @@ U
 
 options() {
   SERVER=orthrus ENCTYPES=sha1 EXPORT_ON=disk KERNEL=linux.uml MODULES= MEMORY=1024M TIME_LIMIT=900
-  GANESHA_ROOT= KEEP= JOBS= SETTINGS= ORTHRUS=${ORTHRUS:-} REALM_UP=${REALM_UP:-}
+  GANESHA_ROOT= KEEP= STABLE_NAMES=false JOBS= SETTINGS= ORTHRUS=${ORTHRUS:-} REALM_UP=${REALM_UP:-}
   while [ $# -gt 0 ]; do
     case $1 in
       --help|-h) usage; exit 0 ;;
       --keep) KEEP=1; shift; continue ;;
+      --stable-names) STABLE_NAMES=true; shift; continue ;;
       --server|--orthrus|--enctypes|--set|--export-on|--kernel|--modules|--memory|--time-limit)
         [ $# -ge 2 ] || { echo "lab: $1 wants a value" >&2; exit 2; } ;;
       -*) echo "lab: no option $1; --help lists them" >&2; exit 2 ;;
@@ -108,6 +111,8 @@ requirements() {
   case $JOBS in *nconnect.sh*|*cost.sh*|*bench*.sh*) need fio fio ;; esac
   case $JOBS in *minor2.sh*) need xfs_io xfsprogs; need setfattr attr; need nfs4_setfacl nfs4-acl-tools ;; esac
   case $JOBS in *acls.sh*) need nfs4_setfacl nfs4-acl-tools ;; esac
+  case $JOBS in *grants*.sh*) need kdb5_ldap_util krb5-kdc-ldap; need slapd slapd; need ldapmodify ldap-utils ;; esac
+  case $JOBS in *grants-slurm.sh*) need slurmctld slurmctld; need slurmd slurmd; need sbatch slurm-client; need munged munge ;; esac
   case $EXPORT_ON in xfs) need mkfs.xfs xfsprogs ;; btrfs) need mkfs.btrfs btrfs-progs ;; ext4) need mkfs.ext4 e2fsprogs ;; esac
   need setpriv util-linux
   need insmod kmod

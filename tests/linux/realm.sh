@@ -17,7 +17,9 @@ H
 over_etc() { mount --bind "$RUN/etc/$1" "/etc/$1"; }
 
 realm() {
-  $REALM_UP "$RUN/realm" --listen "$SERVER_ADDRESS:88" --enctypes "$ENCTYPES" \
+  local delegation=
+  case $JOBS in *grants*.sh*) delegation=--delegation ;; esac
+  $REALM_UP "$RUN/realm" $delegation --listen "$SERVER_ADDRESS:88" --enctypes "$ENCTYPES" \
     --host server.orthrus.test --client client.orthrus.test >"$RUN/realm.out" 2>&1 ||
     { cat "$RUN/realm.out" >&2; say "the realm could not be made"; exit 98; }
   cp "$RUN/realm/krb5.conf" "$RUN/etc/krb5.conf"

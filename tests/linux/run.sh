@@ -18,7 +18,7 @@ if [ -n "$missing" ]; then
 fi
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/orthrus-lab.XXXXXX")
-export CANNOT_RUN LAB GUEST RUN SERVER GANESHA_ROOT ENCTYPES EXPORT_ON KERNEL MODULES MEMORY TIME_LIMIT JOBS SETTINGS ORTHRUS REALM_UP
+export CANNOT_RUN LAB GUEST RUN SERVER GANESHA_ROOT ENCTYPES EXPORT_ON STABLE_NAMES KERNEL MODULES MEMORY TIME_LIMIT JOBS SETTINGS ORTHRUS REALM_UP
 code=0
 # --kill-child and --pid: when `unshare` ends, the first process inside is killed, and with it everything there.
 # --pdeathsig: `unshare` ends with this shell, even one that is killed hard.

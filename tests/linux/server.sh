@@ -122,4 +122,12 @@ server_control() {
   done
 }
 
-server_log() { tail -n 20 "$RUN"/server.log "$RUN"/ganesha.log 2>/dev/null >&2 || true; }
+# The grant service of batch jobs, with tickets of seconds. The client is a node, and its scheduler.
+grant_service() {
+  case $JOBS in *grants*.sh*) ;; *) return 0 ;; esac
+  "$ORTHRUS" grants serve --keytab "$RUN/realm/grants.keytab" --store "$RUN/grants" --listen "$SERVER_ADDRESS:7049" \
+    --service nfs/server.orthrus.test --scheduler "host/client.orthrus.test@$REALM" --ticket-life 5s \
+    >>"$RUN/grants.log" 2>&1 </dev/null &
+}
+
+server_log() { tail -n 20 "$RUN"/server.log "$RUN"/ganesha.log "$RUN"/grants.log 2>/dev/null >&2 || true; }

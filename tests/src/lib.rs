@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod disk;
+mod domain;
 pub mod hostile;
 mod program;
 mod proxy;
@@ -15,6 +16,7 @@ pub mod soak;
 mod world;
 
 pub use disk::{Disk, Journaling, in_own_mounts};
+pub use domain::{TestDomain, in_domain};
 pub use program::{Ended, is_installed, nobody, orthrus, program, run, run_within};
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};

@@ -7,8 +7,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A process that runs inside a realm was started by one that has built the program.
-const INSIDE: &str = "ORTHRUS_TEST_REALM";
+/// A process that runs inside a realm or a domain was started by one that has built the program.
+const INSIDE: [&str; 2] = ["ORTHRUS_TEST_REALM", crate::domain::INSIDE];
 
 /// The exit status and the output of a program.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
     let folder = test.ancestors().nth(2).expect("TARGET/PROFILE/deps/TEST").to_owned();
     let program = folder.join("orthrus");
-    if std::env::var_os(INSIDE).is_some() && program.exists() {
+    if INSIDE.iter().any(|name| std::env::var_os(name).is_some()) && program.exists() {
         return program;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

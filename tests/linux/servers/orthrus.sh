@@ -1,4 +1,4 @@
-# The project's own server. Sets COMMAND. The lab kills processes and cuts no power, so names need not wait for the disk.
+# The project's own server. Sets COMMAND.
 cat >"$RUN/orthrus.toml" <<C
 listen = "$SERVER_ADDRESS:2049"
 domain = "orthrus.test"
@@ -13,12 +13,12 @@ delegations = "all"
 path = "$LAB_EXPORT"
 pseudo = "/export"
 sec = ["krb5p", "krb5i", "krb5", "sys"]
-stable_names = false
+stable_names = $STABLE_NAMES
 
 [[export]]
 path = "$LAB_PRIVATE"
 pseudo = "/private"
 sec = ["krb5p"]
-stable_names = false
+stable_names = $STABLE_NAMES
 C
 COMMAND="'$ORTHRUS' serve --config '$RUN/orthrus.toml'"

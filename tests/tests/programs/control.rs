@@ -46,14 +46,15 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     files.client().lookup_path("/two/file").expect("it is exported now");
     assert_eq!(files.read_file("file").expect("it stays"), b"one");
 
+    assert!(server.log().contains("SIGHUP: added: /two"), "{}", server.log());
     fs::write(&config, format!("{one}\n[[export]]\npath = 7\n")).expect("the folder is ours");
     server.signal(Signal::SIGHUP);
-    server.wait_for_log("the exports stay as they were");
+    server.wait_for_log("the exports and identities stay as they were");
     let said = format!("{}:9: key `path`", config.display());
     assert!(server.log().contains(&said), "{said} is missing:\n{}", server.log());
     files.client().lookup_path("/two/file").expect("it is still exported");
 
-    fs::write(&config, &two).expect("the folder is ours");
+    fs::write(&config, format!("lease_time = 77\n{two}read_only = true\n")).expect("the folder is ours");
     server.signal(Signal::SIGHUP);
     let end = Instant::now() + Duration::from_secs(10);
     while server.log().matches("are in force").count() < 2 && Instant::now() < end {
@@ -65,6 +66,10 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     let gone = status(files.client().read(&handle, all, 0, 10));
     assert!(matches!(gone, NFS4ERR_STALE | NFS4ERR_BADHANDLE), "{gone}");
     files.client().lookup_path("/two/file").expect("it is exported");
+    server.wait_for_log("only after a restart: lease_time");
+    for line in ["SIGHUP: removed: /one", "SIGHUP: changed: /two"] {
+        assert!(server.log().contains(line), "{line} is missing: {}", server.log());
+    }
 }
 
 #[test]
@@ -202,6 +207,52 @@ fn a_wrong_configuration_is_refused_with_file_line_and_key() {
         refused(&["--config", name, "--check"], &[&format!("{name}{place}"), allowed]);
     }
     refused(&["--config", "/no/such.toml"], &["/no/such.toml", "cannot be read"]);
+}
+
+#[test]
+fn a_check_reports_every_fault_at_once_and_changes_nothing() {
+    let folder = empty_folder();
+    let path = |name: &str| folder.path().join(name).to_str().expect("the name is plain").to_owned();
+    fs::create_dir(path("export")).expect("the folder is ours");
+    fs::write(path("keytab"), b"no keytab").expect("the folder is ours");
+    fs::write(path("file"), b"").expect("the folder is ours");
+    let export = |folder: &str, pseudo: &str| {
+        format!("[[export]]\npath = \"{}\"\npseudo = \"{pseudo}\"\nsec = [\"krb5p\"]\n", path(folder))
+    };
+    let text = format!(
+        "listen = \"203.0.113.77:2049\"\nmetrics = \"203.0.113.77:9000\"\nkeytab = \"{}\"\nstate_dir = \"{}/state\"\n\
+         [principals]\n\"alice@EXAMPLE.ORG\" = \"no-such-user\"\n{}{}{}{}",
+        path("keytab"),
+        path("file"),
+        export("export", "/one"),
+        export("export", "/one"),
+        export("absent", "/two"),
+        export("file", "/three"),
+    );
+    fs::write(path("orthrus.toml"), text).expect("the folder is ours");
+    let before = fs::read_dir(folder.path()).expect("ours").count();
+    let parts = [
+        "203.0.113.77:2049 is not an address",
+        "metrics on 203.0.113.77:9000: Cannot assign",
+        "keytab",
+        "state folder",
+        "no-such-user",
+        "/one",
+        ":16: key `path`: ",
+        ":20: key `path`: ",
+        "8 fault(s)",
+    ];
+    refused(&["--config", &path("orthrus.toml"), "--check"], &parts);
+    assert_eq!(fs::read_dir(folder.path()).expect("ours").count(), before, "the check leaves files");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nstate_dir = \"{}/new/state\"\n{}",
+        path("."),
+        export("export", "/one")
+    );
+    fs::write(path("orthrus.toml"), text.replace("krb5p", "sys")).expect("the folder is ours");
+    let ended = run(orthrus(["serve", "--check", "--config"]).arg(path("orthrus.toml")));
+    assert!(ended.status.success() && ended.stdout.contains("is right: 1 export"), "{ended:?}");
+    assert_eq!(fs::read_dir(folder.path()).expect("ours").count(), before, "the check leaves files");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Identities of a running server: refreshed in live contexts, never silently wrong.
 
 use client::{Filesystem, Flavor, Options, Security, SysCredential};
-use e2e::{Serve, Server, World, account, in_world, is_root, orthrus, run, status};
+use e2e::{Serve, Server, World, account, in_world, is_root, nobody, orthrus, run, status};
 use nfs4::Nfsstat4::*;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
@@ -221,31 +221,41 @@ fn an_auth_sys_caller_has_all_groups_of_its_account_and_no_others() {
     });
 }
 
+/// Writes a configuration with alice in a table, and two exports that squash differently.
+fn explained(world: &World) -> PathBuf {
+    let config = world.path("orthrus.toml");
+    let text = format!(
+        "keytab = {:?}\n[[identity.source]]\nkind = \"static\"\nusers.alice = {{ uid = 5, gid = 6, groups = [7, 0] }}\n\
+         [[identity.source]]\nkind = \"nss\"\nrealms = [\"ELSEWHERE\"]\n\
+         [[export]]\nmemory = 1048576\npseudo = \"/own\"\n\
+         [[export]]\nmemory = 1048576\npseudo = \"/all\"\nsquash = \"all\"\nanon_uid = 99\n",
+        world.realm.server_keytab()
+    );
+    fs::write(&config, text).expect("the folder is ours");
+    config
+}
+
+/// The output of `orthrus id` about alice.
+fn trace(realm: &str, from: &str, cache: &str) -> String {
+    format!(
+        "from     {from}\nrealm    {realm} is in `realms`\nrule     DEFAULT gives user \"alice\"\n\
+         source   1 static\nquery    user alice\nanswer   uid 5, gid 6, 2 groups\n{cache}\
+         export   /all: uid 99, gid 65534, 0 groups\nexport   /own: uid 5, gid 6, 2 groups\n"
+    )
+}
+
 #[test]
 fn the_identity_of_a_principal_is_explained_step_by_step() {
     in_world(|world| {
-        let config = world.path("orthrus.toml");
-        let text = format!(
-            "keytab = {:?}\n[[identity.source]]\nkind = \"static\"\nusers.alice = {{ uid = 5, gid = 6, groups = [7, 0] }}\n\
-             [[identity.source]]\nkind = \"nss\"\nrealms = [\"ELSEWHERE\"]\n\
-             [[export]]\nmemory = 1048576\npseudo = \"/own\"\n\
-             [[export]]\nmemory = 1048576\npseudo = \"/all\"\nsquash = \"all\"\nanon_uid = 99\n",
-            world.realm.server_keytab()
-        );
-        fs::write(&config, text).expect("the folder is ours");
+        let config = explained(world);
         let id = |principal: &str, json: &[&str]| {
-            let mut command = orthrus(["id", principal, "--config"]);
+            let mut command = orthrus(["id", principal, "--offline", "--config"]);
             run(command.arg(&config).args(json))
         };
         let realm = world.realm.name();
         let alice = id(&format!("alice@{realm}"), &[]);
         assert!(alice.status.success(), "{alice:?}");
-        let expected = format!(
-            "realm    {realm} is in `realms`\nrule     DEFAULT gives user \"alice\"\nsource   1 static\n\
-             query    user alice\nanswer   uid 5, gid 6, 2 groups\nexport   /own: uid 5, gid 6, 2 groups\n\
-             export   /all: uid 99, gid 65534, 0 groups\n"
-        );
-        assert_eq!(alice.stdout, expected);
+        assert_eq!(alice.stdout, trace(realm, "the configuration: --offline", ""));
         let json = id(&format!("alice@{realm}"), &["--json"]);
         let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("it is JSON");
         assert_eq!(json["identity"]["uid"], 5);
@@ -262,4 +272,162 @@ fn the_identity_of_a_principal_is_explained_step_by_step() {
         assert!(json["reason"].as_str().is_some_and(|why| why.contains("no account \"bob\"")), "{json}");
         assert!(id("eve@ELSEWHERE", &[]).stderr.contains("no local users"));
     });
+}
+
+#[test]
+fn a_running_server_explains_an_identity_even_if_its_file_has_changed_since() {
+    in_world(|world| {
+        let (config, state, realm) = (explained(world), world.path("state"), world.realm.name());
+        let asked = |more: &[&str]| {
+            let mut command = orthrus(["id", &format!("alice@{realm}"), "--config"]);
+            run(command.arg(&config).arg("--state-dir").arg(&state).args(more))
+        };
+        let none = format!("the configuration: no server runs in {}", state.display());
+        assert_eq!(asked(&[]).stdout, trace(realm, &none, ""));
+        let mut server = Serve::new(&state).arg("--config").arg(&config).start();
+        let from = format!("the server of {}", state.display());
+        let answer = asked(&[]).stdout;
+        assert_eq!(answer, trace(realm, &from, "cache    0 s old, fresh for 150 s\n"), "{}", server.log());
+        let text = fs::read_to_string(&config).expect("text").replace("uid = 5", "uid = 77");
+        fs::write(&config, text).expect("the folder is ours");
+        let answer = |more: &[&str]| -> serde_json::Value {
+            let json: Vec<&str> = ["--json"].iter().chain(more).copied().collect();
+            serde_json::from_str(&asked(&json).stdout).expect("it is JSON")
+        };
+        let live = answer(&[]);
+        assert_eq!((&live["from"], &live["identity"]["uid"]), (&"server".into(), &5.into()));
+        assert_eq!((&live["cache"]["stale"], &live["exports"]["/all"]["uid"]), (&false.into(), &99.into()));
+        let offline = answer(&["--offline"]);
+        assert_eq!((&offline["from"], &offline["identity"]["uid"]), (&"configuration".into(), &77.into()));
+        server.kill();
+        assert_eq!(answer(&[])["from"], "configuration", "the socket of a dead server is none");
+        server.restart();
+        assert_eq!(answer(&[])["identity"]["uid"], 77, "a restart takes the socket over");
+        only_root_and_the_owner_may_ask(&server, &state);
+    });
+}
+
+fn only_root_and_the_owner_may_ask(server: &Server, state: &Path) {
+    if !is_root() {
+        return eprintln!("skipped: only root can ask as another user");
+    }
+    let ask = || run(nobody(["id", "alice@X", "--state-dir"]).arg(state));
+    let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).expect("root may");
+    let refused = ask();
+    assert!(refused.stdout.contains("cannot be asked: Permission denied"), "{refused:?}");
+    // Even where the folder is open by mistake.
+    mode(state, 0o755);
+    mode(&state.join("admin.sock"), 0o666);
+    mode(state.parent().expect("a folder"), 0o755);
+    let refused = ask();
+    assert!(refused.stderr.contains("only root and its own user may ask"), "{refused:?}");
+    server.wait_for_log("user 65534 may not ask");
+}
+
+#[test]
+fn sighup_applies_changed_identities_to_live_contexts_and_a_broken_file_changes_nothing() {
+    in_world(|world| {
+        if own_mounts().is_none() {
+            return;
+        }
+        let realm = world.realm.name();
+        let write = |identity: &str, more: &str| write(world, identity, more);
+        for uid in [5001_u32, 5002] {
+            let file = world.export().join(format!("of{uid}"));
+            fs::write(&file, b"private").expect("it is ours");
+            chown(&file, Some(nix::unistd::Uid::from_raw(uid)), None).expect("root may");
+            fs::set_permissions(&file, Permissions::from_mode(0o400)).expect("root may");
+        }
+        fs::set_permissions(world.export(), Permissions::from_mode(0o755)).expect("root may");
+        let config = write(&users(5001), "");
+        let server = Serve::new(world.path("state")).arg("--config").arg(&config).start();
+        let mut files = world.mount(&server, "alice", Flavor::Krb5p);
+        files.read_file("of5001").expect("it is the user's");
+        assert_eq!(status(files.read_file("of5002")), NFS4ERR_ACCESS);
+        let reload = |says: &str| reload(&server, says);
+        let stay = "the exports and identities stay as they were";
+
+        // Sources, and a file whose later part is wrong.
+        write(&users(5002), "squash = 7\n");
+        reload(stay);
+        write(&users(5002).replace("static", "ldap"), "");
+        reload(stay);
+        write(&format!("{}\n[[identity.source]]\nkind = \"ldap\"", users(5002)), "");
+        reload(stay);
+        files.read_file("of5001").expect("nothing has changed");
+        write(&users(5002), "");
+        reload("are in force");
+        until("the live context has the new account", || files.read_file("of5002").is_ok());
+        assert_eq!(status(files.read_file("of5001")), NFS4ERR_ACCESS);
+
+        // Rules, the list of realms and `unknown`.
+        let rule = format!("identity.rules = ['RULE:[1:$1@$0](alice@{realm})s/.*/other/']\n");
+        let other = format!("{rule}{}", users(5001).replace("users.alice", "users.other"));
+        write(&other, "");
+        reload("are in force");
+        until("the new rule applies", || files.read_file("of5001").is_ok());
+        write(&format!("realms = [\"ELSEWHERE\"]\n{other}"), "");
+        reload("are in force");
+        until("the realm is foreign now", || files.read_file("of5001").is_err());
+        assert_eq!(status(files.read_file("of5001")), NFS4ERR_ACCESS, "nobody");
+        write(&format!("realms = [\"ELSEWHERE\"]\nidentity.unknown = \"refused\"\n{other}"), "");
+        reload("are in force");
+        server.wait_for_log("a context ends");
+        client::Client::connect(world.options(&server, "alice", Flavor::Krb5p))
+            .map(drop)
+            .expect_err("refused");
+    });
+}
+
+#[test]
+fn sighup_changes_the_source_of_the_groups_of_auth_sys_callers() {
+    in_world(|world| {
+        if own_mounts().is_none() {
+            return;
+        }
+        let config = write(world, &users(5001), "");
+        let server = Serve::new(world.path("state")).arg("--config").arg(&config).start();
+        fs::set_permissions(world.export(), Permissions::from_mode(0o755)).expect("root may");
+        let file = world.export().join("group");
+        fs::write(&file, b"for a group").expect("it is ours");
+        chown(&file, None, Some(Gid::from_raw(GROUP))).expect("root may");
+        fs::set_permissions(&file, Permissions::from_mode(0o040)).expect("root may");
+        let sys = match Security::sys_as(5001, 5001) {
+            Security::Sys(sys) => Security::Sys(SysCredential { gids: vec![GROUP], ..sys }),
+            other => other,
+        };
+        let mut files = Filesystem::mount(Options::new("127.0.0.1", sys).port(server.port()), "/export")
+            .expect("exported");
+        files.read_file("group").expect("the client's word counts");
+        write(world, &format!("identity.groups = \"server\"\n{}", users(5001)), "");
+        reload(&server, "are in force");
+        assert_eq!(status(files.read_file("group")), NFS4ERR_ACCESS);
+        write(world, &format!("identity.groups = \"client\"\n{}", users(5001)), "");
+        reload(&server, "are in force");
+        files.read_file("group").expect("the client's word counts again");
+    });
+}
+
+/// Writes a configuration with these settings before and behind its export.
+fn write(world: &World, identity: &str, more: &str) -> PathBuf {
+    let text = format!(
+        "keytab = {:?}\n{identity}\n[[export]]\npath = {:?}\nsec = [\"krb5p\", \"sys\"]\nsecure = false\n{more}",
+        world.realm.server_keytab(),
+        world.export()
+    );
+    let config = world.path("orthrus.toml");
+    fs::write(&config, text).expect("the folder is ours");
+    config
+}
+
+/// A table with alice under this number.
+fn users(uid: u32) -> String {
+    format!("[[identity.source]]\nkind = \"static\"\nusers.alice = {{ uid = {uid}, gid = {uid} }}")
+}
+
+/// Sends SIGHUP and waits until the log says this once more.
+fn reload(server: &Server, says: &str) {
+    let before = server.log().matches(says).count();
+    server.signal(Signal::SIGHUP);
+    until(says, || server.log().matches(says).count() > before);
 }

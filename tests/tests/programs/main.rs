@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
+mod ad;
 mod bench;
 mod control;
 mod crashes;
@@ -32,5 +33,6 @@ mod principals;
 mod realms;
 mod restart;
 mod shortage;
+mod tickets;
 mod trial;
 mod trouble;

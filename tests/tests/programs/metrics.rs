@@ -54,6 +54,8 @@ fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
             let after = page(&server);
             assert!(value(&after, "orthrus_connections") >= 1.0, "{after}");
             assert!(value(&after, "orthrus_contexts") > 0.0 || flavor == Flavor::Sys, "{after}");
+            // The tickets of the realm live for ten hours.
+            assert_eq!(value(&after, "orthrus_contexts_expiring"), 0.0, "{after}");
             files.unmount().expect("the session ends");
             assert!(
                 requests(&after, flavor) - requests(&before, flavor) >= READS as f64,

@@ -1,4 +1,4 @@
-//! `orthrus realm up` and `down` as a person runs them.
+//! `orthrus realm up`, `shell` and `down` as a person runs them.
 
 use e2e::{empty_folder, is_installed, is_root, nobody, orthrus, run};
 use nix::unistd::{Gid, Uid, chown};
@@ -114,4 +114,35 @@ fn a_machine_without_krb5kdc_is_told_which_package_to_install() {
     }
     assert!(!ended.status.success() && ended.stderr.contains("apt install krb5-"), "{ended:?}");
     assert!(!dir.exists());
+}
+
+#[test]
+fn a_shell_in_the_realm_has_its_files_in_etc_and_the_machine_keeps_its_own() {
+    if !is_root() {
+        return println!("skipped: only root can mount");
+    }
+    if !is_installed("krb5kdc", "krb5-kdc") || !is_installed("unshare", "util-linux") {
+        return;
+    }
+    let folder = empty_folder();
+    let dir = folder.path().join("realm");
+    let up = run(orthrus(["realm", "up"]).arg(&dir));
+    assert!(up.status.success() && up.stdout.contains("orthrus realm shell"), "{up:?}");
+    let _down = RealmGuard(&dir);
+    let of_the_machine =
+        || ["krb5.conf", "krb5.keytab"].map(|name| fs::read(Path::new("/etc").join(name)).ok());
+    let before = of_the_machine();
+    fs::create_dir(folder.path().join("tmp")).expect("the folder is ours");
+    // A network of its own: rpc.gssd must not answer for the machine.
+    let mut shell = Command::new("unshare");
+    shell.args(["--net", "--"]).arg(e2e::program()).args(["realm", "shell"]).arg(&dir);
+    shell.args(["--", "sh", "-c", "cat /etc/krb5.conf && klist -k && touch /etc/orthrus-was-here && exit 7"]);
+    let ended = run(shell.env("TMPDIR", folder.path().join("tmp")).env_remove("KRB5_KTNAME"));
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    let configuration = fs::read_to_string(dir.join("krb5.conf")).expect("the realm has it");
+    assert!(ended.stdout.contains(&configuration) && ended.stdout.contains("host/"), "{ended:?}");
+    assert!(of_the_machine() == before && !Path::new("/etc/orthrus-was-here").exists());
+    assert_eq!(fs::read_dir(folder.path().join("tmp")).expect("it is ours").count(), 0, "files stay");
+    let ended = run(orthrus(["realm", "shell"]).arg(folder.path()));
+    assert!(!ended.status.success() && ended.stderr.contains("realm"), "{ended:?}");
 }

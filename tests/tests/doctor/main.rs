@@ -1,0 +1,180 @@
+//! `orthrus doctor` against real set-ups with one fault each: the fault is named first, and a
+//! healthy set-up raises no alarm.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod clinic;
+mod faults;
+mod ganesha;
+mod slapd;
+
+use clinic::{Clinic, DoctorVerdict, Patient};
+use e2e::{World, in_world, in_world_with, is_root};
+use faults::{ExpectedFinding, FAULTS};
+use realm::RealmOptions;
+use std::time::Instant;
+
+#[test]
+fn a_healthy_client_and_a_healthy_server_raise_no_alarm() {
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        for patient in [Patient::client(&clinic), Patient::server(&clinic)] {
+            let verdict = patient.examine();
+            assert_eq!((verdict.status, verdict.findings.len()), (0, 0), "{}", verdict.text);
+        }
+    });
+}
+
+#[test]
+fn a_user_without_rights_learns_that_all_is_well() {
+    if !is_root() {
+        return println!("skipped: only root can become another user");
+    }
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let mut patient = Patient::client(&clinic);
+        // Without AUTH_SYS it need not be for this user alone.
+        let server =
+            world.server().args(["--sec", "krb5p", "--domain", "orthrus.test"]).for_everybody().start();
+        patient.port = server.port();
+        patient.examined_by("alice");
+        let verdict = patient.examine();
+        assert_eq!((verdict.status, verdict.findings.len()), (0, 0), "{}", verdict.text);
+        assert!(verdict.text.contains("root"), "the checks that need root are named: {}", verdict.text);
+    });
+}
+
+#[test]
+fn a_server_that_offers_only_privacy_is_healthy() {
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let mut patient = Patient::client(&clinic);
+        patient.export = "/private".into();
+        let verdict = patient.examine();
+        assert_eq!(verdict.status, 0, "{}", verdict.text);
+        // A whole server without AUTH_SYS tells its flavors within a context only.
+        let server = world.server().arg("--sec").arg("krb5p").arg("--domain").arg("orthrus.test").start();
+        let mut patient = Patient::client(&clinic);
+        patient.port = server.port();
+        let verdict = patient.examine();
+        assert_eq!(verdict.status, 0, "{}", verdict.text);
+        patient.export = "/absent".into();
+        let verdict = patient.examine();
+        assert!(
+            verdict.status == 1 && verdict.findings[0].cause.contains("no export /absent"),
+            "{}",
+            verdict.text
+        );
+    });
+}
+
+#[test]
+fn each_fault_is_named_as_the_root_cause() {
+    in_world_with(&all_types(), |world| each_fault_is_named(world, 0));
+}
+
+#[test]
+fn each_fault_of_the_other_half_is_named_as_the_root_cause() {
+    in_world_with(&all_types(), |world| each_fault_is_named(world, 1));
+}
+
+/// A realm with keys of RFC 3962 and RFC 8009, for the fault of an old kernel.
+fn all_types() -> RealmOptions {
+    let enctypes = "aes256-cts-hmac-sha1-96,aes128-cts-hmac-sha1-96,aes256-cts-hmac-sha384-192";
+    RealmOptions { enctypes: enctypes.parse().expect("three types"), ..RealmOptions::default() }
+}
+
+/// Injects every second fault, so that two tests share the time.
+fn each_fault_is_named(world: &World, first: usize) {
+    let clinic = Clinic::open(world);
+    let (mut failures, mut tried) = (Vec::new(), 0);
+    for fault in FAULTS.iter().skip(first).step_by(2) {
+        let begin = Instant::now();
+        let mut patient = if fault.server { Patient::server(&clinic) } else { Patient::client(&clinic) };
+        if let Err(why) = (fault.inject)(&mut patient) {
+            eprintln!("skipped: {}: {why}", fault.name);
+            continue;
+        }
+        tried += 1;
+        let verdict = patient.examine();
+        eprintln!("{:>6} ms  {}", begin.elapsed().as_millis(), fault.name);
+        if let Some(wrong) = disagreement(&fault.expected, &verdict) {
+            failures.push(format!("{}: {wrong}\n{}", fault.name, verdict.text));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(tried >= 25, "only {tried} faults could be injected");
+}
+
+/// Returns the difference between an expectation and a verdict.
+fn disagreement(expected: &ExpectedFinding, verdict: &DoctorVerdict) -> Option<String> {
+    let Some(first) = verdict.findings.first() else { return Some("nothing was found".to_owned()) };
+    let (severity, status) = if expected.prevents { ("error", 1) } else { ("warning", 3) };
+    if (first.check.as_str(), first.severity.as_str(), verdict.status) != (expected.check, severity, status) {
+        return Some(format!("expected {severity} of `{}`", expected.check));
+    }
+    if !first.cause.contains(expected.words) {
+        return Some(format!("expected {:?} in the cause", expected.words));
+    }
+    if !first.cause.ends_with(['.', ':']) && !first.cause.contains(':') || first.remedy.is_empty() {
+        return Some("the cause is no sentence, or has no remedy".to_owned());
+    }
+    let alike = verdict.findings.iter().filter(|finding| finding.severity == severity).count();
+    (alike > 1).then(|| format!("one fault raised {alike} findings"))
+}
+
+#[test]
+fn the_doctor_works_against_nfs_ganesha() {
+    if !is_root() {
+        return eprintln!("skipped: NFS-Ganesha needs root and a mount namespace");
+    }
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let Some(ganesha) = ganesha::GaneshaServer::start(world) else { return };
+        let mut patient = Patient::client(&clinic);
+        (patient.port, patient.export) = (ganesha.port(), "/data".into());
+        let verdict = patient.examine();
+        assert_eq!(verdict.status, 0, "{}", verdict.text);
+        for (export, flavor, words) in
+            [("/absent", None, "no export /absent"), ("/data", Some("sys"), "does not offer sec=sys")]
+        {
+            patient.export = export.into();
+            patient.flavor = flavor;
+            let verdict = patient.examine();
+            assert!(verdict.status == 1 && verdict.findings[0].cause.contains(words), "{}", verdict.text);
+        }
+        (patient.export, patient.flavor) = ("/data".into(), None);
+        patient.write("etc/idmapd.conf", "[General]\nDomain = elsewhere.test\n");
+        let verdict = patient.examine();
+        assert!(verdict.findings[0].cause.contains("domain of owners"), "{}", verdict.text);
+    });
+}
+
+#[test]
+fn a_text_report_begins_with_the_root_cause_and_wrong_usage_is_status_2() {
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let patient = Patient::client(&clinic);
+        patient.remove("etc/krb5.keytab");
+        let ended = patient.run(&[]);
+        assert!(ended.stdout.starts_with("error    keytab: There is no keytab"), "{}", ended.stdout);
+        assert!(ended.stdout.contains("fix kadmin -q"), "{}", ended.stdout);
+        assert!(ended.stderr.is_empty(), "{}", ended.stderr);
+        let ended = e2e::run(&mut e2e::orthrus(["doctor", "localhost"]));
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        let ended = e2e::run(&mut e2e::orthrus(["doctor"]));
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    });
+}
+
+#[test]
+fn the_doctor_changes_nothing() {
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let patient = Patient::client(&clinic);
+        let before = patient.contents();
+        assert_eq!(patient.examine().status, 0);
+        assert!(before == patient.contents(), "a file of the machine has changed");
+        assert_eq!(std::fs::read_dir(world.export()).unwrap().count(), 0);
+    });
+}
