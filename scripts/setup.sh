@@ -38,6 +38,14 @@ if [ "$purpose" = test ]; then
   want setfattr attr
   want slapd                                 # a directory of users
   want openssl                               # its certificates
+  want samba samba-ad-dc                     # an Active Directory domain
+  [ -e /usr/share/samba/setup/provision.ldif ] || need+=(samba-ad-provision)
+  want slurmctld                             # batch jobs
+  want slurmd
+  want sbatch slurm-client
+  want munged munge
+  want ldapmodify ldap-utils                 # the realm with delegation
+  [ -e /usr/lib/x86_64-linux-gnu/krb5/plugins/kdb/kldap.so ] || need+=(krb5-kdc-ldap)
   want nfs4_setfacl nfs4-acl-tools
   want ganesha.nfsd nfs-ganesha              # the peer of the benchmarks
   [ -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so ] || need+=(nfs-ganesha-vfs)

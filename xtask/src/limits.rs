@@ -13,7 +13,7 @@ six; the others are constants beside the code that they bound.
 ";
 
 /// The server's crates with the headings of their tables, in the order of the page.
-const CRATES: [(&str, &str); 12] = [
+const CRATES: [(&str, &str); 14] = [
     ("orthrus", "Program"),
     ("runtime", "Threads and deferred calls"),
     ("net", "Connections"),
@@ -26,6 +26,8 @@ const CRATES: [(&str, &str); 12] = [
     ("state", "Clients, opens and locks"),
     ("vfs", "File systems"),
     ("vfs-local", "Local file systems"),
+    ("pipes", "File data without copies"),
+    ("grants", "Batch jobs"),
 ];
 
 /// Constants that end in `_MAX` and bound no peer and no operator: sizes of batches, numbers of

@@ -12,6 +12,10 @@ use std::process::{Command, ExitStatus, Stdio};
 /// proves nothing.
 const UNSTEADY_MAX: usize = 5;
 
+/// Guests with the Linux client at once. Each has one processor and a GiB of memory, and waits for
+/// leases, tickets and timeouts more than half of the time.
+const GUESTS: &str = "3";
+
 /// Sums over all test programs of a run.
 #[derive(Default)]
 struct TestTally {
@@ -55,7 +59,7 @@ impl TestTally {
 /// a result, or when no test ran.
 pub(crate) fn run() -> anyhow::Result<Outcome> {
     let mut tally = TestTally::default();
-    let status = cargo_test(&[], &mut tally)?;
+    let status = cargo_test(&[], &["--test-threads", GUESTS], &mut tally)?;
     let unsteady = if status.success() { Vec::new() } else { repeat(&mut tally, status)? };
     if tally.passed == 0 {
         bail!("no test ran");
@@ -83,7 +87,7 @@ fn repeat(first: &mut TestTally, status: ExitStatus) -> anyhow::Result<Vec<Strin
     let mut arguments = vec!["--exact", "--test-threads", "1"];
     arguments.extend(failures.iter().map(String::as_str));
     let mut again = TestTally::default();
-    let status = cargo_test(&arguments, &mut again)?;
+    let status = cargo_test(&arguments, &arguments, &mut again)?;
     if !status.success() || again.passed < failures.len() as u64 {
         bail!("failed twice: {}", again.failures.join(", "));
     }
@@ -92,11 +96,18 @@ fn repeat(first: &mut TestTally, status: ExitStatus) -> anyhow::Result<Vec<Strin
     Ok(failures)
 }
 
-fn cargo_test(arguments: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
+/// Runs the tests of the workspace with the arguments `own`, then those with the Linux client with
+/// `guests`. Returns the status of a run that failed, if there is one.
+fn cargo_test(own: &[&str], guests: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
+    let workspace = run_tests(&["--workspace"], own, tally)?;
+    let linux = run_tests(&["--package", "e2e", "--test", "linux_client"], guests, tally)?;
+    Ok(if workspace.success() { linux } else { workspace })
+}
+
+fn run_tests(targets: &[&str], arguments: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command
-        .args(["test", "--locked", "--no-fail-fast", "--workspace", "--", "--show-output"])
-        .args(arguments);
+    command.args(["test", "--locked", "--no-fail-fast"]).args(targets);
+    command.args(["--", "--show-output"]).args(arguments);
     command.env("ORTHRUS", steps::target().join("release/orthrus"));
     let child = command.current_dir(steps::root()).stdout(Stdio::piped()).spawn();
     let mut child = child.context("cargo test did not start")?;

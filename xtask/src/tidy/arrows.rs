@@ -3,16 +3,17 @@
 use super::source::RustSource;
 
 /// Crates at the bottom, with every crate of the workspace that each may depend on.
-const ONLY: [(&str, &[&str]); 13] = [
+const ONLY: [(&str, &[&str]); 14] = [
     ("xdr", &[]),
     ("rpc", &["xdr"]),
     ("krb5", &[]),
     ("nfs4", &["xdr"]),
     ("state", &["nfs4"]),
-    ("vfs", &[]),
+    ("pipes", &[]),
+    ("vfs", &["pipes"]),
     ("mounts", &[]),
     ("rng", &[]),
-    ("vfs-local", &["mounts", "vfs"]),
+    ("vfs-local", &["mounts", "pipes", "vfs"]),
     ("identity", &[]),
     ("private", &[]),
     ("realm", &["private"]),
