@@ -25,12 +25,35 @@ struct TestTally {
     unfinished: u64,
     /// Names of the tests that failed.
     failures: Vec<String>,
+    /// Output of the tests that failed.
+    messages: Vec<String>,
     /// A test that cannot run here passes, and prints a line `skipped: REASON`.
     skipped: Vec<String>,
+    section: OutputPart,
+}
+
+/// Parts of the output of a test program.
+#[derive(Default, Clone, Copy, PartialEq)]
+enum OutputPart {
+    #[default]
+    Results,
+    /// Output of the tests that passed. It is not shown: expected panics would bury real ones.
+    Successes,
+    Failures,
 }
 
 impl TestTally {
-    fn take(&mut self, line: &str) {
+    /// Takes in a line, and returns whether to show it.
+    fn take(&mut self, line: &str) -> bool {
+        self.section = match line {
+            "successes:" => OutputPart::Successes,
+            "failures:" => OutputPart::Failures,
+            _ if line.starts_with("test result: ") => OutputPart::Results,
+            _ => self.section,
+        };
+        if self.section == OutputPart::Failures {
+            self.messages.push(line.to_owned());
+        }
         if let Some(reason) = line.trim().strip_prefix("skipped: ") {
             self.skipped.push(reason.to_owned());
         }
@@ -49,6 +72,7 @@ impl TestTally {
             self.passed += count(" passed");
             self.failed += count(" failed");
         }
+        self.section != OutputPart::Successes
     }
 }
 
@@ -89,7 +113,7 @@ fn repeat(first: &mut TestTally, status: ExitStatus) -> anyhow::Result<Vec<Strin
     let mut again = TestTally::default();
     let status = cargo_test(&arguments, &arguments, &mut again)?;
     if !status.success() || again.passed < failures.len() as u64 {
-        bail!("failed twice: {}", again.failures.join(", "));
+        bail!("failed twice: {}\n{}", again.failures.join(", "), again.messages.join("\n"));
     }
     first.passed += first.failed;
     first.failed = 0;
@@ -113,8 +137,9 @@ fn run_tests(targets: &[&str], arguments: &[&str], tally: &mut TestTally) -> any
     let mut child = child.context("cargo test did not start")?;
     let output = child.stdout.take().context("cargo test has no output")?;
     for line in BufReader::new(output).lines().map_while(Result::ok) {
-        tally.take(&line);
-        println!("{line}");
+        if tally.take(&line) {
+            println!("{line}");
+        }
     }
     Ok(child.wait()?)
 }
@@ -133,12 +158,24 @@ mod unit {
             "skipped: no root",
             "running 1 test",
             "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured",
+            "failures:",
+            "thread 'b::c' panicked",
             "test result: FAILED. 4 passed; 2 failed; 1 ignored",
         ] {
-            tally.take(line);
+            assert!(tally.take(line));
         }
         assert_eq!((tally.passed, tally.failed, tally.unfinished), (7, 2, 0));
         assert_eq!(tally.failures, ["b::c"]);
+        assert_eq!(tally.skipped, ["no root"]);
+        assert_eq!(tally.messages, ["failures:", "thread 'b::c' panicked"]);
+    }
+
+    #[test]
+    fn the_output_of_successes_is_counted_and_not_shown() {
+        let mut tally = TestTally::default();
+        let lines =
+            ["test a ... ok", "successes:", "thread 'a' panicked", "skipped: no root", "test result: ok."];
+        assert_eq!(lines.map(|line| tally.take(line)), [true, false, false, false, true]);
         assert_eq!(tally.skipped, ["no root"]);
     }
 }
