@@ -124,7 +124,7 @@ fn repeat(first: &mut TestTally, status: ExitStatus) -> anyhow::Result<Vec<Strin
 /// `guests`. Returns the status of a run that failed, if there is one.
 fn cargo_test(own: &[&str], guests: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
     let workspace = run_tests(&["--workspace"], own, tally)?;
-    let linux = run_tests(&["--package", "e2e", "--test", "linux_client"], guests, tally)?;
+    let linux = run_tests(&["--workspace", "--test", "linux_client"], guests, tally)?;
     Ok(if workspace.success() { linux } else { workspace })
 }
 
