@@ -39,6 +39,7 @@ mod files;
 mod handles;
 mod hash;
 mod limits;
+mod listing;
 mod locks;
 mod opens;
 #[doc(hidden)]
@@ -64,6 +65,7 @@ pub use delegations::{Delegated, DelegationKey, DelegationRequest, ReferringCall
 pub use effects::{CallbackTask, Effect, Effects};
 pub use handles::{Callbacks, Clients, Copies, Delegations, Leases, Locks, Opens, Sessions, V40};
 pub use limits::Limits;
+pub use listing::{Listed, ListedClient, ListedDelegation, ListedHolder, ListedOpen};
 pub use locks::ranges::{LockRange, LockedFor, RangeError};
 pub use locks::requests::{Lock, LockDenied, LockError, Locker};
 pub use locks::waits::{LockNotice, NoticeKey};

@@ -10,6 +10,7 @@ mod exchange_id;
 mod grace;
 mod leases;
 mod limits;
+mod listing;
 mod locks;
 mod mach_cred;
 mod opens;

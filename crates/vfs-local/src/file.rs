@@ -16,7 +16,8 @@ use rustix::{
 };
 use std::{
     any::Any,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    path::PathBuf,
     sync::{Arc, OnceLock},
 };
 use vfs::{
@@ -43,6 +44,13 @@ pub(crate) struct LocalFile {
     pub(crate) kind: Kind,
     /// A second open of the file, where its extents were asked for.
     pub(crate) seeker: OnceLock<Option<Descriptor>>,
+}
+
+/// Returns the path of an open file of this backend as the kernel knows it. A removed file has its
+/// last name, with ` (deleted)` behind it.
+pub fn path_of(file: &dyn OpenFile) -> Option<PathBuf> {
+    let file = file.as_any()?.downcast_ref::<LocalFile>()?;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.fd.as_fd().as_raw_fd())).ok()
 }
 
 impl LocalFile {

@@ -37,6 +37,7 @@ mod sys_leases;
 mod xattrs;
 
 pub use backend::{LocalBackend, LocalError, LocalOptions};
+pub use file::path_of;
 pub use identity::become_server;
 pub use leases::can_lease_for_others;
 pub use nested::NestedBackend;

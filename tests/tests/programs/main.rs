@@ -21,6 +21,7 @@ mod lanl;
 mod lanl_ssh;
 mod large;
 mod link;
+mod listings;
 mod load;
 mod local;
 mod metrics;

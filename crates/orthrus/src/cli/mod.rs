@@ -7,13 +7,16 @@ mod grants;
 mod id;
 mod lab;
 mod left_out;
+mod listings;
 mod own_realm;
 mod realm;
 mod realm_shell;
 mod serve;
 mod stop;
+mod table;
 mod try_it;
 
+use crate::requests::ListingKind;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 pub(crate) use doctor::Unhealthy;
@@ -37,6 +40,16 @@ enum Command {
     Serve(serve::Arguments),
     Id(id::Explain),
     Doctor(doctor::Examine),
+    /// List the clients of a running server.
+    Clients(listings::ListingArguments),
+    /// List the files that clients have open.
+    Opens(listings::ListingArguments),
+    /// List the byte ranges that clients have locked.
+    ///
+    /// `orthrus locks /srv/data/file` shows who locks a file.
+    Locks(listings::ListingArguments),
+    /// List the delegations that clients have.
+    Delegations(listings::ListingArguments),
     #[command(subcommand)]
     Realm(realm::Command),
     #[command(subcommand)]
@@ -62,6 +75,10 @@ impl Arguments {
             Command::Serve(arguments) => arguments.run(),
             Command::Id(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
+            Command::Clients(arguments) => arguments.run(ListingKind::Clients),
+            Command::Opens(arguments) => arguments.run(ListingKind::Opens),
+            Command::Locks(arguments) => arguments.run(ListingKind::Locks),
+            Command::Delegations(arguments) => arguments.run(ListingKind::Delegations),
             Command::Realm(command) => command.run(),
             Command::Grants(command) => command.run(),
             Command::Bench(command) => command.run(),

@@ -3,9 +3,13 @@
 
 mod ask;
 mod id_report;
+mod listings;
 
 pub(crate) use ask::ask;
 pub(crate) use id_report::IdReport;
+pub(crate) use listings::{
+    ClientRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow,
+};
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -26,6 +30,11 @@ pub(crate) enum AdminRequest {
         /// The principal, such as alice@EXAMPLE.ORG.
         principal: String,
     },
+    /// Lists what the server holds.
+    List {
+        /// The kind of rows.
+        kind: ListingKind,
+    },
 }
 
 /// The reply to a request.
@@ -34,6 +43,8 @@ pub(crate) enum AdminRequest {
 pub(crate) enum AdminReply {
     /// The answer to [`AdminRequest::Id`].
     Id(IdReport),
+    /// The answer to [`AdminRequest::List`].
+    List(ListingReport),
     /// The reason why the request has no answer.
     Error(String),
 }

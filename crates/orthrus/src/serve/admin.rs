@@ -33,7 +33,10 @@ pub(super) fn listen(state_dir: &Path, answer: Box<Answer>) {
         std::thread::Builder::new().name("admin".into()).spawn(run).map(drop)
     };
     if let Err(error) = start() {
-        tracing::warn!("no socket for `orthrus id` in {}: {error}", state_dir.display());
+        tracing::warn!(
+            "no socket for `orthrus id`, `orthrus clients` and others in {}: {error}",
+            state_dir.display()
+        );
     }
 }
 
@@ -141,7 +144,10 @@ mod tests {
     }
 
     fn echo() -> Box<Answer> {
-        Box::new(|AdminRequest::Id { principal }| AdminReply::Error(principal))
+        Box::new(|request| match request {
+            AdminRequest::Id { principal } => AdminReply::Error(principal),
+            AdminRequest::List { kind } => AdminReply::Error(format!("{kind:?}")),
+        })
     }
 
     #[test]

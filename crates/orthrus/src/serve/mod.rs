@@ -7,6 +7,7 @@ mod changes;
 mod ending;
 mod exports;
 mod kerberos;
+mod listings;
 mod metrics;
 mod preflight;
 mod records;
@@ -161,7 +162,18 @@ fn announce(exports: &Exports, running: &Running) {
 
 /// Answers a request of an administrator, from the caches of the running server.
 fn answer(request: AdminRequest, identity: &Mapper, exports: &Exports, service: &NfsService) -> AdminReply {
-    let AdminRequest::Id { principal } = request;
+    let principal = match request {
+        AdminRequest::Id { principal } => principal,
+        AdminRequest::List { kind } => {
+            let server = service.server();
+            return AdminReply::List(listings::list(
+                kind,
+                server.engine(),
+                &exports.snapshot(),
+                server.now(),
+            ));
+        }
+    };
     let explanation = identity.explain_cached(&principal, service.server().now());
     let table = exports.snapshot();
     let seen = |caller: Option<&Caller>| {

@@ -63,6 +63,11 @@ impl Creator {
         }
     }
 
+    /// Returns the address that it came from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Whether the caller has the principal of the creator.
     pub(crate) fn is(&self, caller: &Caller<'_>) -> bool {
         self.principal == *caller.principal

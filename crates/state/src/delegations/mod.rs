@@ -146,7 +146,7 @@ impl<F, O> DelegationTable<F, O> {
         self.recalls.lock()
     }
 
-    #[cfg(test)]
+    /// Runs a closure on every delegation, under the lock of its stripe.
     pub(crate) fn each(&self, run: impl FnMut(SlabKey, &Delegation<F, O>)) {
         self.table.each(run);
     }

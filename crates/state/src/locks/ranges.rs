@@ -99,6 +99,12 @@ impl<H: Copy + Ord> RangeTable<H> {
         self.holders.contains_key(&holder)
     }
 
+    /// Returns the holder's ranges in order, each with whether it is locked for writing.
+    pub(crate) fn of(&self, holder: H) -> impl Iterator<Item = (LockRange, bool)> {
+        let ranges = self.holders.get(&holder).into_iter().flatten();
+        ranges.map(|(first, (last, write))| (LockRange { first: *first, last: *last }, *write))
+    }
+
     /// Returns a lock of somebody else that does not allow this one.
     pub(crate) fn conflict(&self, holder: H, range: LockRange, write: bool) -> Option<HeldRange<H>> {
         let others = self.holders.iter().filter(|(other, _)| **other != holder);

@@ -110,7 +110,7 @@ impl<F, O> OpenTable<F, O> {
         self.owners.write(key, |owner| owner.uses += 1);
     }
 
-    #[cfg(test)]
+    /// Runs a closure on every open, under the lock of its stripe.
     pub(crate) fn each(&self, run: impl FnMut(SlabKey, &Open<F, O>)) {
         self.table.each(run);
     }

@@ -2,6 +2,7 @@
 
 use super::GrantCaller;
 use super::time::{now, parse_duration, utc};
+use crate::cli::table::table;
 use ::grants::{Grant, GrantReply, GrantRequest, GrantSubmission, TicketSource};
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -102,7 +103,7 @@ impl ListGrants {
             let rows: Vec<_> = grants.iter().map(to_json).collect();
             println!("{:#}", serde_json::Value::Array(rows));
         } else {
-            print!("{}", table(&grants));
+            print!("{}", table(rows(&grants)));
         }
         if more {
             eprintln!("orthrus: there are more grants than one list has");
@@ -126,25 +127,14 @@ fn to_json(grant: &Grant) -> serde_json::Value {
     })
 }
 
-fn table(grants: &[Grant]) -> String {
-    let head = ["PRINCIPAL", "JOB", "UNTIL", "SERVICES", "NODES"].map(str::to_owned);
+fn rows(grants: &[Grant]) -> Vec<Vec<String>> {
+    let head = ["PRINCIPAL", "JOB", "UNTIL", "SERVICES", "NODES"].map(str::to_owned).to_vec();
     let row = |grant: &Grant| {
         let nodes = if grant.nodes.is_empty() { "-".to_owned() } else { grant.nodes.join(",") };
         let (principal, job) = (grant.principal.clone(), grant.job.clone());
-        [principal, job, utc(grant.deadline), grant.services.join(","), nodes]
+        vec![principal, job, utc(grant.deadline), grant.services.join(","), nodes]
     };
-    let rows: Vec<[String; 5]> = std::iter::once(head).chain(grants.iter().map(row)).collect();
-    let mut widths = [0; 5];
-    for row in &rows {
-        row.iter().zip(&mut widths).for_each(|(cell, width)| *width = (*width).max(cell.chars().count()));
-    }
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    std::iter::once(head).chain(grants.iter().map(row)).collect()
 }
 
 #[cfg(test)]
@@ -163,7 +153,7 @@ mod tests {
             source: TicketSource::Delegation,
         };
         let longer = Grant { job: "7654321_12".into(), nodes: vec!["n1".into()], ..grant.clone() };
-        let text = table(&[grant.clone(), longer]);
+        let text = table(rows(&[grant.clone(), longer]));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let column = |line: &str, part: &str| line.find(part).unwrap();

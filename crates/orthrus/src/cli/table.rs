@@ -1,0 +1,40 @@
+//! Tables of text for terminals.
+
+/// Formats rows, the first of which is the head, with aligned columns. Control characters of names
+/// that clients chose are escaped, so that they cannot steer the terminal.
+pub(super) fn table(rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let escaped = |row: Vec<String>| row.iter().map(|cell| escape(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().map(escaped).collect();
+    let mut widths = vec![0; rows.first().map_or(0, Vec::len)];
+    for row in &rows {
+        row.iter().zip(&mut widths).for_each(|(cell, width)| *width = (*width).max(cell.chars().count()));
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn escape(cell: &str) -> String {
+    let one = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    cell.chars().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_control_characters_escaped() {
+        let rows = [["A", "BB"], ["longer", "x\u{1b}[2J\n"]];
+        let text = table(rows.map(|row| row.map(str::to_owned).to_vec()));
+        assert_eq!(text, "A       BB\nlonger  x\\u{1b}[2J\\n\n");
+        assert_eq!(table([]), "");
+    }
+}

@@ -1,0 +1,215 @@
+//! Lists clients, opens, locks and delegations for an administrator.
+//!
+//! A listing copies table by table and holds no lock for longer than the copy of a stripe takes, so
+//! that requests go on. While they run, the entries need not be of one moment.
+
+use crate::clients::Client;
+use crate::delegations::DelegationPhase;
+use crate::opens::Open;
+use crate::order::Held;
+use crate::slab::SlabKey;
+use crate::{ClientKey, Clientid4, LockRange, Principal, State};
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client record, as an administrator sees it.
+#[derive(Clone, Debug)]
+pub struct ListedClient {
+    /// The clientid4 that the server gave it.
+    pub id: Clientid4,
+    /// co_ownerid of EXCHANGE_ID, or the id of SETCLIENTID.
+    pub owner: Arc<[u8]>,
+    /// The principal that created it.
+    pub principal: Principal,
+    /// The address that it was created from.
+    pub address: IpAddr,
+    /// Whether it is one of NFSv4.0.
+    pub is_40: bool,
+    /// Whether it was confirmed by CREATE_SESSION or SETCLIENTID_CONFIRM.
+    pub confirmed: bool,
+    /// Number of its sessions.
+    pub sessions: usize,
+    /// Number of its opens.
+    pub opens: usize,
+    /// Number of its lock stateids and locked ranges.
+    pub locks: usize,
+    /// Number of its delegations, revoked ones included.
+    pub delegations: usize,
+    /// Time since its lease was renewed.
+    pub silent: Duration,
+    /// Whether its lease has run out, so that it keeps its state as a courtesy.
+    pub expired: bool,
+}
+
+/// The holder of an open or a delegation.
+#[derive(Clone, Debug)]
+pub struct ListedHolder {
+    /// The clientid4 of its client.
+    pub client: Clientid4,
+    /// The address that the client was created from.
+    pub address: IpAddr,
+    /// The principal: of the user for an open, of the client for a delegation.
+    pub principal: Principal,
+}
+
+/// An open of a file, and its locks.
+#[derive(Clone, Debug)]
+pub struct ListedOpen<R> {
+    /// The client and the user.
+    pub holder: ListedHolder,
+    /// The part of file and payload that the caller asked for.
+    pub file: R,
+    /// share_access, with OPEN4_SHARE_ACCESS_READ and OPEN4_SHARE_ACCESS_WRITE.
+    pub access: u32,
+    /// share_deny, with bits as in `access`.
+    pub deny: u32,
+    /// The locked ranges; the flag is true for a write lock.
+    pub locks: Vec<(LockRange, bool)>,
+}
+
+/// A delegation, as an administrator sees it.
+#[derive(Clone, Debug)]
+pub struct ListedDelegation<R> {
+    /// The client that has it.
+    pub holder: ListedHolder,
+    /// The part of file and payload that the caller asked for; a revoked delegation has no payload.
+    pub file: R,
+    /// Whether it is one for writing.
+    pub write: bool,
+    /// `held`, `recalled` or `revoked`.
+    pub phase: &'static str,
+}
+
+/// A part of a table, and how many more entries there are.
+#[derive(Clone, Debug)]
+pub struct Listed<T> {
+    /// At most as many entries as the caller asked for.
+    pub entries: Vec<T>,
+    /// Number of the entries that were left out.
+    pub left_out: usize,
+}
+
+impl<T> Listed<T> {
+    fn new() -> Self {
+        Self { entries: Vec::new(), left_out: 0 }
+    }
+
+    fn push(&mut self, max: usize, entry: impl FnOnce() -> T) {
+        match self.entries.len() < max {
+            true => self.entries.push(entry()),
+            false => self.left_out += 1,
+        }
+    }
+
+    fn filter_map<R>(self, run: impl FnMut(T) -> Option<R>) -> Listed<R> {
+        Listed { entries: self.entries.into_iter().filter_map(run).collect(), left_out: self.left_out }
+    }
+}
+
+/// The keys of an open, for a look at its locks when the stripe of opens is free again.
+struct OpenKeys<F> {
+    client: ClientKey,
+    principal: Principal,
+    name: F,
+    locks: Vec<SlabKey>,
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Lists at most `max` clients.
+    pub fn list_clients(&self, now: Duration, max: usize) -> Listed<ListedClient> {
+        let held = &mut Held::nothing();
+        let mut enrolled = Listed::new();
+        {
+            let registry = self.registry(held);
+            for client in registry.clients.values() {
+                let renewed = || self.clients().renewed(client);
+                enrolled.push(max, || {
+                    (Arc::clone(&client.record), client.confirmed, client.sessions.len(), renewed())
+                });
+            }
+        }
+        enrolled.filter_map(|(record, confirmed, sessions, renewed)| {
+            let state = record.lock_any(held);
+            let silent = now.saturating_sub(renewed);
+            Some(ListedClient {
+                id: record.id,
+                owner: Arc::clone(&record.owner),
+                principal: record.creator.principal.clone(),
+                address: record.creator.address(),
+                is_40: record.v40.is_some(),
+                confirmed,
+                sessions,
+                opens: state.opens.len(),
+                locks: state.locks,
+                delegations: state.delegations.len(),
+                silent,
+                expired: silent >= self.limits.lease,
+            })
+        })
+    }
+
+    /// Lists at most `max` opens. `take` runs under a lock and has to be brief.
+    pub fn list_opens<R>(&self, max: usize, take: impl Fn(&F, &O) -> R) -> Listed<ListedOpen<R>> {
+        let mut found = Listed::new();
+        self.opens.each(|_, open: &Open<F, O>| {
+            found.push(max, || {
+                let keys = OpenKeys {
+                    client: open.client,
+                    principal: open.user.principal.clone(),
+                    name: open.file.clone(),
+                    locks: open.locks.clone(),
+                };
+                (keys, open.share, take(&open.file, &open.payload))
+            });
+        });
+        found.filter_map(|(keys, share, file)| {
+            let locks = self.ranges_of(&keys);
+            let holder = ListedHolder { principal: keys.principal, ..self.holder(keys.client)? };
+            Some(ListedOpen { holder, file, access: share.access, deny: share.deny, locks })
+        })
+    }
+
+    /// Lists at most `max` delegations. `take` runs under a lock and has to be brief.
+    pub fn list_delegations<R>(
+        &self,
+        max: usize,
+        take: impl Fn(&F, Option<&O>) -> R,
+    ) -> Listed<ListedDelegation<R>> {
+        let mut found = Listed::new();
+        self.delegations.each(|_, delegation| {
+            let phase = match delegation.phase {
+                DelegationPhase::Held => "held",
+                DelegationPhase::Recalled { .. } => "recalled",
+                DelegationPhase::Revoked => "revoked",
+            };
+            found.push(max, || {
+                let file = take(&delegation.file, delegation.payload.as_ref());
+                (delegation.client, delegation.write, phase, file)
+            });
+        });
+        found.filter_map(|(client, write, phase, file)| {
+            Some(ListedDelegation { holder: self.holder(client)?, file, write, phase })
+        })
+    }
+
+    /// Returns the client as the holder of something; `None` if it has gone.
+    fn holder(&self, key: ClientKey) -> Option<ListedHolder> {
+        let client: Arc<Client> = self.client(key).ok()?;
+        let (address, principal) = (client.creator.address(), client.creator.principal.clone());
+        Some(ListedHolder { client: client.id, address, principal })
+    }
+
+    fn ranges_of(&self, open: &OpenKeys<F>) -> Vec<(LockRange, bool)> {
+        let owners: Vec<SlabKey> =
+            open.locks.iter().filter_map(|key| self.locks.read(*key, |lock| lock.owner)).collect();
+        if owners.is_empty() {
+            return Vec::new();
+        }
+        let held = &mut Held::nothing();
+        let files = self.files.read(held, &open.name);
+        let ranges = files.get(&open.name).map(|file| &file.ranges);
+        ranges.map_or_else(Vec::new, |ranges| owners.iter().flat_map(|owner| ranges.of(*owner)).collect())
+    }
+}

@@ -1,0 +1,60 @@
+//! The listings that administrators see.
+
+use super::world::*;
+use crate::*;
+
+const BOTH: u32 = 3;
+
+#[test]
+fn a_listing_has_clients_with_their_opens_locks_and_delegations() {
+    let mut world = World::new();
+    let mut a = world.ready("a");
+    let mut machine = TestClient::machine("b");
+    world.mount(&mut machine);
+    let open = world.open(&a, "o", 1, BOTH, 2).unwrap();
+    let locker = Locker::New { open_stateid: open, owner: b"p" };
+    let lock = world.lock(&a, locker, 1, true, (10, 5)).unwrap();
+    world.lock(&a, Locker::Existing(lock), 1, false, (100, u64::MAX)).unwrap();
+    world.open(&a, "o", 2, 1, 0).unwrap();
+    world.pass(30);
+
+    let mut clients = world.state.list_clients(world.now, 10).entries;
+    clients.sort_by_key(|client| client.owner.clone());
+    let [first, second] = clients.as_slice() else { panic!("{clients:?}") };
+    assert_eq!((first.opens, first.locks, first.sessions, first.confirmed), (2, 3, 1, true));
+    assert_eq!((first.silent.as_secs(), first.expired, &*first.owner), (30, false, &b"a"[..]));
+    assert_eq!((second.opens, &*second.principal.0), (0, &b"gss:host/b@R"[..]));
+
+    let mut opens = world.state.list_opens(10, |file, _| *file).entries;
+    opens.sort_by_key(|open| open.file);
+    let [one, two] = opens.as_slice() else { panic!("{opens:?}") };
+    assert_eq!((one.access, one.deny, one.holder.client), (BOTH, 2, a.clientid));
+    let ranges: Vec<_> =
+        one.locks.iter().map(|(range, write)| (range.offset(), range.last(), *write)).collect();
+    assert_eq!(ranges, [(10, 14, true), (100, u64::MAX, false)]);
+    assert_eq!((two.access, two.deny, two.locks.len()), (1, 0, 0));
+
+    let request = DelegationRequest { file: &2, write: false, reclaim: false, change: 1 };
+    world.state.delegate(world.now, world.key(&a), &request, 5).unwrap();
+    let delegations = world.state.list_delegations(10, |file, payload| (*file, payload.copied())).entries;
+    let [delegation] = delegations.as_slice() else { panic!("{delegations:?}") };
+    assert_eq!((delegation.file, delegation.write, delegation.phase), ((2, Some(5)), false, "held"));
+
+    world.pass(1000);
+    assert!(world.state.list_clients(world.now, 10).entries.iter().all(|client| client.expired));
+    world.renew(&mut a);
+    let expired = world.state.list_clients(world.now, 10).entries.iter().filter(|c| c.expired).count();
+    assert_eq!(expired, 1);
+}
+
+#[test]
+fn a_listing_is_bounded_and_counts_the_rest() {
+    let mut world = World::new();
+    let client = world.ready("a");
+    for file in 0..20 {
+        world.open(&client, "o", file, 1, 0).unwrap();
+    }
+    let listing = world.state.list_opens(7, |file, _| *file);
+    assert_eq!((listing.entries.len(), listing.left_out), (7, 13));
+    assert_eq!(world.state.list_clients(world.now, 0).left_out, 1);
+}
