@@ -169,10 +169,13 @@ fn a_shard_that_hangs_is_seen_once_with_the_connection_that_it_hangs_for() {
     wait_until("the watchdog has seen it", || stats.stalls.load(Ordering::SeqCst) > 0);
     let place = server.shards().unfinished().join("\n");
     assert!(place.contains("serving") && place.contains(&peer), "{place}");
+    assert!(!server.shards().are_alive(Duration::from_millis(500)));
+    assert!(server.shards().are_alive(PATIENCE), "one loop may last so long");
     echo.open.store(true, Ordering::SeqCst);
     assert_eq!(receive(&mut stream), b"gate");
     stream.write_all(&record(b"and on")).expect("sent");
     assert_eq!(receive(&mut stream), b"and on");
+    assert!(server.shards().are_alive(Duration::from_millis(500)));
     assert_eq!(stats.stalls.load(Ordering::SeqCst), 1);
 }
 

@@ -46,6 +46,13 @@ impl Shards {
         unfinished.map(line).collect()
     }
 
+    /// Returns whether no shard has been busy with one loop for `limit`, and none has ended.
+    pub fn are_alive(&self, limit: Duration) -> bool {
+        self.activities
+            .iter()
+            .all(|activity| !activity.has_ended() && activity.busy().is_none_or(|shard| shard.busy < limit))
+    }
+
     /// Returns the step, operation and peer of a busy shard.
     fn place(&self, shard: &BusyShard) -> String {
         let mut place = shard.step.to_owned();

@@ -5,6 +5,7 @@ mod config;
 mod logging;
 mod requests;
 mod serve;
+mod service_manager;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -29,6 +29,7 @@ mod minor2;
 mod misuse;
 mod names;
 mod nested;
+mod notifications;
 mod plans;
 mod principals;
 mod realms;

@@ -19,6 +19,7 @@ mod store;
 use crate::config::{IdentitySettings, Settings};
 use crate::logging;
 use crate::requests::{AdminReply, AdminRequest, IdReport};
+use crate::service_manager::ServiceManager;
 use anyhow::Context;
 use exports::Backends;
 use identity::{AccountSource, Mapper, Rules};
@@ -63,9 +64,10 @@ pub(crate) fn run(
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process();
     logging::start_queue().context("the log has no thread")?;
+    let manager = ServiceManager::from_environment();
     let watched_end = ending::Watched::default();
     ending::guard(watched_end.clone()).context("signals cannot be caught")?;
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
     let as_started = settings.clone();
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
     share_descriptors(&mut settings, descriptors);
@@ -103,21 +105,40 @@ pub(crate) fn run(
     }
     let (asked, about, now) = (identity.clone(), exports.clone(), service.clone());
     admin::listen(&state_dir, Box::new(move |request| answer(request, &asked, &about, &now)));
-    let mut reload =
-        reload::Reload::new(read, as_started, backends, keys, exports, service.clone(), identity);
-
-    for signal in signals.forever() {
-        match signal {
-            SIGHUP => reload.run(),
-            SIGUSR1 => housekeeping::report(&service, &running),
-            _ => break,
-        }
-    }
+    let reload =
+        reload::Reload::new(read, as_started, backends, keys, exports.clone(), service.clone(), identity);
+    let shards = running.shards().clone();
+    manager.feed_watchdog(move |interval| shards.are_alive(interval)).context("threads cannot be started")?;
+    let status = || format!("{} exports at {}", exports.snapshot().iter().count(), running.address());
+    manager.ready(&status());
+    obey_signals(signals, &manager, reload, status, || housekeeping::report(&service, &running));
+    manager.stopping();
     tracing::info!("ending");
     running.stop();
     // Threads may still wait for a file system, and Linux may not be able to end them.
     vfs_local::release_to_successor(&state_dir);
     Ok(())
+}
+
+/// Reloads and reports as signals ask for it, until one ends the server.
+fn obey_signals(
+    mut signals: Signals,
+    manager: &ServiceManager,
+    mut reload: reload::Reload,
+    status: impl Fn() -> String,
+    report: impl Fn(),
+) {
+    for signal in signals.forever() {
+        match signal {
+            SIGHUP => {
+                manager.reloading();
+                let kept = if reload.run() { "" } else { "; the last reload failed, as the log says" };
+                manager.ready(&format!("{}{kept}", status()));
+            }
+            SIGUSR1 => report(),
+            _ => break,
+        }
+    }
 }
 
 fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::Endpoint> {

@@ -43,8 +43,9 @@ impl Reload {
     }
 
     /// Applies the settings of the file, and looks all accounts up again, also those of live
-    /// contexts.
-    pub(super) fn run(&mut self) {
+    /// contexts. Returns false if the file has an error.
+    pub(super) fn run(&mut self) -> bool {
+        let mut applied = true;
         match self.read.as_ref().map(|read| read()) {
             None => tracing::warn!("SIGHUP: there is no configuration file to read; the exports stay"),
             Some(settings) => match settings.and_then(|settings| self.apply(settings)) {
@@ -54,6 +55,7 @@ impl Reload {
                     admission::log(&self.exports.snapshot());
                 }
                 Err(error) => {
+                    applied = false;
                     tracing::error!("SIGHUP: the exports and identities stay as they were: {error:#}");
                 }
             },
@@ -62,6 +64,7 @@ impl Reload {
         if let Some(rpcsec) = self.service.server().rpcsec() {
             rpcsec.contexts().refresh_all();
         }
+        applied
     }
 
     /// Applies settings, and returns the difference. An error leaves everything as it was.

@@ -2,6 +2,7 @@
 
 use super::{host_principal, parse_server};
 use crate::cli::stop;
+use crate::service_manager::ServiceManager;
 use ::grants::{AgentSettings, AttachedRun, GrantServer, NodeAgent, RunStatus};
 use anyhow::{Context, bail};
 use nix::unistd::User;
@@ -98,6 +99,8 @@ impl KeepTickets {
             caches,
         })?;
         println!("orthrus keeps tickets as {name}");
+        let manager = ServiceManager::from_environment();
+        manager.ready(&format!("keeps tickets as {name}"));
         if self.end_with_input {
             let stop = stop.clone();
             std::thread::spawn(move || {
@@ -106,6 +109,7 @@ impl KeepTickets {
             });
         }
         agent.serve(&stop);
+        manager.stopping();
         Ok(())
     }
 }

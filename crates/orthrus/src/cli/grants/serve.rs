@@ -2,6 +2,7 @@
 
 use super::time::parse_duration;
 use crate::cli::stop;
+use crate::service_manager::ServiceManager;
 use ::grants::{GrantLimits, GrantService, ServiceSettings};
 use std::io::Read;
 use std::net::SocketAddr;
@@ -61,6 +62,8 @@ impl ServeGrants {
             limits,
         })?;
         println!("orthrus serves grants {}", service.address());
+        let manager = ServiceManager::from_environment();
+        manager.ready(&format!("at {}", service.address()));
         if self.end_with_input {
             let stop = stop.clone();
             std::thread::spawn(move || {
@@ -69,6 +72,7 @@ impl ServeGrants {
             });
         }
         stop::wait_for(&stop);
+        manager.stopping();
         drop(service);
         Ok(())
     }
