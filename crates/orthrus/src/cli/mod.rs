@@ -1,10 +1,12 @@
 //! The command line: commands and their dispatch.
 
 mod bench;
+mod config;
 mod doctor;
 mod generated;
 mod grants;
 mod id;
+mod import;
 mod lab;
 mod left_out;
 mod listings;
@@ -38,6 +40,9 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    Import(import::ImportConfig),
     Id(id::Explain),
     Doctor(doctor::Examine),
     /// List the clients of a running server.
@@ -73,6 +78,8 @@ impl Arguments {
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),
+            Command::Config(command) => command.run(),
+            Command::Import(arguments) => arguments.run(),
             Command::Id(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
             Command::Clients(arguments) => arguments.run(ListingKind::Clients),

@@ -53,7 +53,12 @@ impl ReloadChanges {
 
 /// Returns the keys that differ and that a running server cannot change.
 fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
-    let keys = [
+    compare(start, file).into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+}
+
+/// Returns each key that a running server cannot change, and whether it differs.
+fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 15] {
+    [
         ("listen", start.listen != file.listen),
         ("metrics", start.metrics != file.metrics),
         ("shards", start.shards != file.shards),
@@ -69,8 +74,7 @@ fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
         ("local_locks", start.local_locks != file.local_locks),
         ("numeric_owners", start.numeric_owners != file.numeric_owners),
         ("[limits]", start.limits != file.limits),
-    ];
-    keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    ]
 }
 
 #[cfg(test)]
@@ -93,6 +97,23 @@ mod tests {
         let one = |path: &str| vec![path.to_owned()];
         assert_eq!((changes.added, changes.removed), (one("/comes"), one("/goes")));
         assert_eq!((changes.changed, changes.at_restart), (one("/closes"), Vec::new()));
+    }
+
+    #[test]
+    fn the_table_of_keys_says_which_need_a_restart() {
+        let (none, any) = (Settings::default(), Settings::default());
+        let mut compared: Vec<_> = compare(&none, &any).map(|(key, _)| key).into();
+        let mut table: Vec<_> = crate::config::all_keys()
+            .filter(|(_, key)| !key.reloads)
+            .map(|(table, key)| match table.heading {
+                "" => table.full_name(key),
+                heading => heading.to_owned(),
+            })
+            .collect();
+        table.dedup();
+        table.sort();
+        compared.sort_unstable();
+        assert_eq!(table, compared);
     }
 
     #[test]
