@@ -43,6 +43,8 @@ if [ "$purpose" = test ]; then
   want slurmctld                             # batch jobs
   want slurmd
   want sbatch slurm-client
+  [ -e /lib/systemd/systemd ] || need+=(systemd)         # machines that start as a site's do
+  [ -e /lib/systemd/systemd-udevd ] || need+=(udev)
   want munged munge
   want ldapmodify ldap-utils                 # the realm with delegation
   [ -e /usr/lib/x86_64-linux-gnu/krb5/plugins/kdb/kldap.so ] || need+=(krb5-kdc-ldap)

@@ -136,6 +136,12 @@ fn jobs_of_slurm_outlive_ten_tickets_and_no_other_user_profits() {
 }
 
 #[test]
+#[ignore = "takes 6 minutes: cargo test -p e2e --test linux_client page_from -- --ignored"]
+fn the_page_from_empty_machines_to_a_job_works_word_for_word() {
+    LabRun { script: "site.sh", ok_min: 29, places: 2, ..LabRun::DEFAULT }.run();
+}
+
+#[test]
 fn linux_6_12_mounts_clones_and_locks_with_each_flavor() {
     on_newer_kernel("6.12");
 }
@@ -198,6 +204,8 @@ impl Drop for Guest {
 
 /// A run of the lab: a guest that does its jobs.
 struct LabRun<'a> {
+    /// The script in tests/linux.
+    script: &'a str,
     jobs: &'a [&'a str],
     /// How many lines say `ok` at least.
     ok_min: usize,
@@ -219,6 +227,7 @@ fn run(job: &str, settings: &[&str], ok_min: usize) {
 
 impl LabRun<'_> {
     const DEFAULT: LabRun<'static> = LabRun {
+        script: "run.sh",
         jobs: &[],
         ok_min: 1,
         settings: &[],
@@ -231,12 +240,8 @@ impl LabRun<'_> {
     /// Runs the jobs and prints their lines; as many as expected must say `ok`, and none `FAIL`.
     fn run(&self) {
         let _guest = Guest::next(self.places);
-        let mut lab = self
-            .command()
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("tests/linux/run.sh starts");
+        let mut lab =
+            self.command().stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the lab starts");
         let (mut ok, mut failed, mut why) = (0, Vec::new(), String::new());
         for line in BufReader::new(lab.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
             println!("{line}");
@@ -248,8 +253,8 @@ impl LabRun<'_> {
                 why = reason.to_owned();
             }
         }
-        let status = lab.wait().expect("tests/linux/run.sh ends");
-        let jobs = self.jobs.join(", ");
+        let status = lab.wait().expect("the lab ends");
+        let jobs = [&[self.script], self.jobs].concat().join(" ");
         if status.code() == Some(CANNOT_RUN) {
             return println!("skipped: {jobs} with the Linux client{}: {why}", self.kernel_named());
         }
@@ -266,7 +271,7 @@ impl LabRun<'_> {
         };
         // The lab's own messages come between the lines of its jobs.
         let mut lab = Command::new("sh");
-        lab.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(root.join("tests/linux/run.sh"));
+        lab.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(root.join("tests/linux").join(self.script));
         lab.args(["--time-limit", "1200", "--export-on", self.file_system, "--enctypes", self.enctypes]);
         if !self.kernel.is_empty() {
             lab.args(["--kernel", self.kernel]);
