@@ -38,3 +38,4 @@ mod shortage;
 mod tickets;
 mod trial;
 mod trouble;
+mod trust;
