@@ -233,6 +233,7 @@ impl Connection {
     pub(crate) fn went_away(&mut self, bytes: usize, stats: &Stats) {
         self.away += 1;
         self.away_bytes += bytes;
+        self.traffic.defer();
         stats.away.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,11 +1,13 @@
 //! The lane of interactive connections, which a shard serves during long work.
 //!
-//! A shard that reads, handles or sends a large record calls [`InteractiveLane::turn`] at
-//! intervals. A turn serves the connections without recent bulk traffic and without other requests
-//! in progress. Turns take at most half of the time, so that bulk work progresses as well.
+//! A shard that reads, handles or sends a large record, or serves connections with deferred calls,
+//! calls [`InteractiveLane::turn`] at intervals. A turn serves the connections of the lanes before
+//! the current one that have no other requests in progress. Turns take at most half of the time, so
+//! that the other work progresses as well.
 
 use crate::driver::Ready;
 use crate::sockets::Sockets;
+use crate::traffic::Lane;
 use crate::{CompletionSender, Reply, Request, Service};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +33,8 @@ pub(crate) struct InteractiveLane<S: Service> {
     ready: Vec<Ready>,
     requests: Vec<Request>,
     replies: Vec<Reply>,
+    /// The last lane that turns serve.
+    last: Lane,
     /// Start of the long work, and the time that turns have taken since.
     since: Instant,
     spent: Duration,
@@ -53,6 +57,7 @@ impl<S: Service> InteractiveLane<S> {
             ready: Vec::new(),
             requests: Vec::new(),
             replies: Vec::new(),
+            last: Lane::Interactive,
             since: Instant::now(),
             spent: Duration::ZERO,
             turned: Instant::now(),
@@ -62,7 +67,13 @@ impl<S: Service> InteractiveLane<S> {
     /// Starts to measure time, and returns the start.
     pub(crate) fn begin(&mut self) -> Instant {
         (self.since, self.spent) = (Instant::now(), Duration::ZERO);
+        self.last = Lane::Interactive;
         self.since
+    }
+
+    /// Lets turns serve the lanes before `lane`, and interactive connections in any case.
+    pub(crate) fn enter(&mut self, lane: Lane) {
+        self.last = if lane == Lane::Bulk { Lane::Deferring } else { Lane::Interactive };
     }
 
     /// Sends the replies that a long batch has produced so far, and takes a turn. Returns the time
@@ -83,7 +94,7 @@ impl<S: Service> InteractiveLane<S> {
         sockets.sending + self.spent - before
     }
 
-    /// Serves the requests of interactive connections, and defers all other readiness.
+    /// Serves the requests of connections that may pass, and defers all other readiness.
     pub(crate) fn turn(&mut self, sockets: &mut Sockets) {
         if sockets.len() < 2 {
             return;
@@ -97,10 +108,10 @@ impl<S: Service> InteractiveLane<S> {
         sockets.poll(&mut self.ready);
         for ready in self.ready.drain(..) {
             match ready {
-                Ready::Input(id) if sockets.is_interactive(id) => {
+                Ready::Input(id) if sockets.may_pass(id, self.last) => {
                     sockets.read_interactive(id, &mut self.requests)
                 }
-                Ready::Output(id) if sockets.is_interactive(id) => sockets.write(id),
+                Ready::Output(id) if sockets.may_pass(id, self.last) => sockets.write(id),
                 ready => sockets.defer(ready),
             }
         }

@@ -1,8 +1,9 @@
 //! A shard: one thread that reads requests from its connections, passes them to the service in
 //! batches, and writes the replies.
 //!
-//! Each loop serves interactive connections first, then bulk connections, then strangers. Then it
-//! runs one brief step of a deferred call, with the shard in its seat: see `relief.rs`.
+//! Each loop serves interactive connections first, then those with deferred calls, then bulk
+//! connections and strangers. Then it runs one brief step of a deferred call, with the shard in its
+//! seat: see `relief.rs`.
 
 use crate::activity::{Activity, Step};
 use crate::driver::Ready;
@@ -12,6 +13,7 @@ use crate::mailbox::Mailbox;
 use crate::relief::{ReliefBell, ReliefSeat};
 use crate::sockets::Sockets;
 use crate::strangers::{SLICE, STEPS_MAX};
+use crate::traffic::Lane;
 use crate::{CompletionEvent, CompletionSender, Limits, Reply, Request, Service, Stats};
 use rpc::{ConnectionId, memory};
 use std::collections::VecDeque;
@@ -27,7 +29,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Memory of requests in bytes above which a shard serves them before it reads more.
 const REQUESTS_BYTES_MAX: usize = 16 << 20;
 /// Steps that wait for the shard's thread; further ones are handed over.
-const STEPS_WAITING_MAX: usize = 8;
+const STEPS_WAITING_MAX: usize = 64;
 
 /// The acceptor's end of a shard.
 pub(crate) struct ShardHandle<S: Service> {
@@ -76,6 +78,14 @@ impl<S: Service> ShardHandle<S> {
     pub(crate) fn join(self) {
         let _ = self.end.recv();
     }
+}
+
+/// The events of one wait that are not served yet, by lane.
+#[derive(Default)]
+struct ReadyLanes {
+    arrived: Vec<Ready>,
+    deferring: Vec<Ready>,
+    bulk: Vec<Ready>,
 }
 
 /// The parts that all shards share.
@@ -178,9 +188,9 @@ impl<S: Service> Shard<S> {
     fn run(mut self: Box<Self>) {
         memory::keep(self.limits.spare_bytes_max);
         self.resume();
-        let (mut ready, mut bulk) = (Vec::new(), Vec::new());
+        let mut ready = ReadyLanes::default();
         while !self.mailbox.is_stopping() {
-            self.serve(&mut ready, &mut bulk);
+            self.serve(&mut ready);
             match self.run_step() {
                 Some(shard) => self = shard,
                 None => return,
@@ -191,23 +201,35 @@ impl<S: Service> Shard<S> {
         self.activity.end();
     }
 
-    /// Serves all connections that are ready.
-    fn serve(&mut self, ready: &mut Vec<Ready>, bulk: &mut Vec<Ready>) {
+    /// Serves all connections that are ready, lane by lane.
+    fn serve(&mut self, ready: &mut ReadyLanes) {
         self.activity.rest();
         let wait = if self.steps.is_empty() { SWEEP_INTERVAL } else { Duration::ZERO };
-        self.sockets.wait(wait, ready);
+        self.sockets.wait(wait, &mut ready.arrived);
         self.activity.wake();
         self.service.woke(&mut self.scratch, self.interactive.begin());
-        // Interactive connections do not wait for bulk connections.
-        for ready in ready.drain(..) {
-            match ready {
-                Ready::Input(id) | Ready::Output(id) if self.sockets.is_bulk(id) => bulk.push(ready),
-                ready => self.dispatch(ready),
+        for event in ready.arrived.drain(..) {
+            let lane = match event {
+                Ready::Input(id) | Ready::Output(id) => self.sockets.lane(id),
+                Ready::Mail | Ready::Over(_) => Lane::Interactive,
+            };
+            match lane {
+                Lane::Interactive => self.dispatch(event),
+                Lane::Deferring => ready.deferring.push(event),
+                Lane::Bulk => ready.bulk.push(event),
             }
         }
         self.tick();
-        for ready in bulk.drain(..) {
-            self.dispatch(ready);
+        // Interactive connections do not wait for a whole batch of expensive calls.
+        self.interactive.enter(Lane::Deferring);
+        for event in ready.deferring.drain(..) {
+            self.dispatch(event);
+            self.tick();
+            self.interactive.turn(&mut self.sockets);
+        }
+        self.interactive.enter(Lane::Bulk);
+        for event in ready.bulk.drain(..) {
+            self.dispatch(event);
         }
         self.tick();
         self.serve_strangers();
@@ -289,7 +311,7 @@ impl<S: Service> Shard<S> {
                 break;
             }
             budget -= count;
-            if self.sockets.is_bulk(id) {
+            if self.sockets.lane(id) == Lane::Bulk {
                 self.interactive.turn(&mut self.sockets);
             }
         }

@@ -8,6 +8,7 @@ use crate::driver::{EpollDriver, Ready};
 use crate::ledger::{BUSY_TIME, Budget, Ledger};
 use crate::mailbox::Mailbox;
 use crate::strangers::Strangers;
+use crate::traffic::Lane;
 use crate::{Action, Limits, Reply, Request, Stats};
 use rpc::{ConnectionId, memory};
 use std::collections::{HashMap, HashSet};
@@ -234,17 +235,18 @@ impl Sockets {
         self.connections.len()
     }
 
-    /// Returns whether a connection is a bulk connection.
-    pub(crate) fn is_bulk(&mut self, id: u64) -> bool {
-        self.connections.get_mut(&id).is_some_and(|connection| connection.traffic().is_bulk())
+    /// Returns the lane of a connection.
+    pub(crate) fn lane(&mut self, id: u64) -> Lane {
+        let connection = self.connections.get_mut(&id);
+        connection.map_or(Lane::Interactive, |connection| connection.traffic().lane())
     }
 
-    /// Returns whether a connection may be served before others: it is not a bulk connection and
-    /// has no other request in progress.
-    pub(crate) fn is_interactive(&mut self, id: u64) -> bool {
+    /// Returns whether a connection may be served during other work: its lane is at most `last`,
+    /// and it has no other request in progress.
+    pub(crate) fn may_pass(&mut self, id: u64, last: Lane) -> bool {
         self.connections.get_mut(&id).is_some_and(|connection| {
             let traffic = connection.traffic();
-            traffic.is_idle() && !traffic.is_bulk()
+            traffic.is_idle() && traffic.lane() <= last
         })
     }
 
