@@ -11,6 +11,16 @@ use bench::measuring::{ClientLayout, Load};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// The busy clients to measure, and the file for the figures.
+#[derive(clap::Args)]
+pub(crate) struct FairnessArguments {
+    /// Measure only this busy client: `stream` or `storm`.
+    #[arg(long, value_parser = ["stream", "storm"])]
+    only: Option<String>,
+    #[command(flatten)]
+    pub output: super::Arguments,
+}
+
 /// Interleaved rounds, and how long each half of one counts.
 const ROUNDS: u32 = 7;
 const LENGTH: Duration = Duration::from_millis(1000);
@@ -58,7 +68,11 @@ const STORM: ClientLayout = ClientLayout { clients: 16, ..ClientLayout::ONE };
 ///
 /// # Errors
 /// When realm or server do not work, or the system does not let a thread step back.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(
+    arguments: &FairnessArguments,
+    output: &mut BenchOutput,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     let test_bed = TestBed::start()?;
     output.note(&format!("{}; one shard", test_bed.cores().describe()));
     output.note("stream: krb5p, reads of 1 MiB, 16 in flight; the other client: the metadata mix, one operation at a time");
@@ -70,7 +84,8 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     output.note(&format!(
         "median [interval] of {ROUNDS} rounds, each {seconds:.0} s without and {seconds:.0} s with the busy client"
     ));
-    for neighbours in &NEIGHBOURS {
+    let measured = |name: &str| arguments.only.as_ref().is_none_or(|only| only == name);
+    for neighbours in NEIGHBOURS.iter().filter(|neighbours| measured(neighbours.name)) {
         for flavor in [Flavor::Sys, Flavor::Krb5p] {
             if !stopped(stop) {
                 measure(output, &test_bed, neighbours, flavor, stop)?;

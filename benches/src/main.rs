@@ -71,8 +71,8 @@ enum Command {
     Shards(Arguments),
     /// One Kerberos context over 1 to 16 connections, in order and reordered (about a minute).
     Nconnect(Arguments),
-    /// Metadata latency of one client beside another's krb5p stream (about a minute).
-    Fairness(Arguments),
+    /// The latency of one client beside another's krb5p stream or metadata storm (about a minute).
+    Fairness(fairness::FairnessArguments),
     /// Sizes of reads and writes with sys, krb5i and krb5p, one and several clients (about two
     /// minutes).
     Rsize(Arguments),
@@ -150,7 +150,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Path(path) => ("path", &path.output, Box::new(|to, stop| path::run(path, to, stop))),
         Command::Shards(arguments) => ("shards", arguments, Box::new(shards::run)),
         Command::Nconnect(arguments) => ("nconnect", arguments, Box::new(nconnect::run)),
-        Command::Fairness(arguments) => ("fairness", arguments, Box::new(fairness::run)),
+        Command::Fairness(fairness) => {
+            ("fairness", &fairness.output, Box::new(|to, stop| fairness::run(fairness, to, stop)))
+        }
         Command::Rsize(arguments) => ("rsize", arguments, Box::new(rsize::run)),
         Command::Identities(arguments) => ("identities", arguments, Box::new(identities::run)),
         Command::SlowDisk(arguments) => ("slow-disk", arguments, Box::new(slow_disk::run)),
