@@ -143,6 +143,17 @@ impl Nfs {
         self.callback_housekeeping(now);
     }
 
+    /// Removes the client with this clientid4, and its sessions, opens, locks and delegations.
+    /// Returns false if there is no such client.
+    pub fn evict(&self, client: u64, now: Duration) -> bool {
+        self.with_effects(now, |state, effects| state.leases().evict(client, effects))
+    }
+
+    /// Returns whether the server is in its grace period (RFC 8881 section 8.4.2.1).
+    pub fn in_grace(&self, now: Duration) -> bool {
+        self.state.leases().in_grace(now)
+    }
+
     /// Applies or ends back-pressure: while overloaded, clients are asked to use fewer slots.
     pub fn set_overloaded(&self, overloaded: bool) {
         self.state.sessions().set_overloaded(overloaded);

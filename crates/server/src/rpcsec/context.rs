@@ -172,6 +172,17 @@ impl Context {
         self.delegated
     }
 
+    /// Returns the user ID that calls act with; `None` for nobody.
+    pub fn uid(&self) -> Option<u32> {
+        self.security.load().krb5.caller.as_ref().map(|caller| caller.uid)
+    }
+
+    /// Returns the time since the last verified call, in whole seconds; `None` before the first.
+    pub fn silent(&self, now: Duration) -> Option<Duration> {
+        let used = self.used.load(Relaxed).checked_sub(1)?;
+        Some(Duration::from_secs(now.as_secs().saturating_sub(used)))
+    }
+
     /// Returns the present identity of calls.
     pub(crate) fn security(&self) -> Guard<Arc<ServiceSecurity>> {
         self.security.load()

@@ -155,6 +155,15 @@ impl ContextTable {
         self.stripes.iter().map(|stripe| read(stripe).len()).sum()
     }
 
+    /// Lists at most `max` contexts.
+    pub fn list(&self, max: usize) -> Vec<Arc<Context>> {
+        let mut found = Vec::new();
+        for stripe in &self.stripes {
+            found.extend(read(stripe).values().take(max - found.len()).cloned());
+        }
+        found
+    }
+
     /// Returns the number of contexts whose tickets have expired at `until`, by the server's clock.
     pub fn expiring(&self, until: Duration) -> usize {
         let count = |stripe| read(stripe).values().filter(|context| context.is_expired(until)).count();

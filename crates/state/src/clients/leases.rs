@@ -4,7 +4,7 @@
 use crate::Leases;
 use crate::clients::registry::{Enrolled, RegistryGuard};
 use crate::order::Held;
-use crate::{ClientKey, Effects};
+use crate::{ClientKey, Clientid4, Effects};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -23,6 +23,16 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         self.state.v40().sweep_owners(held, now, effects);
         self.state.delegations().shed_delegations(held, now, effects);
         expired
+    }
+
+    /// Removes a client with all of its state, as an administrator asks for it. Returns false if
+    /// there is no such client.
+    pub fn evict(&self, client: Clientid4, effects: &mut Effects<O>) -> bool {
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        let Some(key) = registry.by_id.get(&client).copied() else { return false };
+        self.state.clients().remove_client(&mut registry, key, true, effects);
+        true
     }
 
     /// Removes the clients with expired leases; with `spare` it keeps clients with state that cause

@@ -33,6 +33,27 @@ fn an_expired_client_that_is_in_somebodys_way_loses_everything() {
 }
 
 #[test]
+fn an_evicted_client_loses_everything_and_no_other_client_does() {
+    // RFC 8881 section 8.5
+    let mut world = World::new();
+    let (evicted, alive) = (world.ready("evicted"), world.ready("alive"));
+    let open = world.open(&evicted, "o", 1, 3, 3).unwrap();
+    world.lock(&evicted, Locker::New { open_stateid: open, owner: b"p" }, 1, true, (0, u64::MAX)).unwrap();
+    world.open(&alive, "o", 2, 1, 0).unwrap();
+    assert!(!world.state.evict(evicted.clientid ^ 1));
+    assert_eq!(world.state.counts().opens, 2);
+    assert!(world.state.evict(evicted.clientid));
+    assert!(!world.state.evict(evicted.clientid), "it is gone");
+    assert_eq!((world.closed(), world.state.counts().opens), (1, 1));
+    // It must not reclaim after a restart what others have had since.
+    assert!(world.records().contains(&Effect::ForgetClient { owner: b"evicted".to_vec() }));
+    assert!(world.open(&alive, "o", 1, 3, 3).is_ok());
+    assert_eq!(world.sequence(&evicted, evicted.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
+    let mut again = TestClient { clientid: evicted.clientid, ..TestClient::new("evicted") };
+    assert_eq!(world.create_session(&mut again), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
+}
+
+#[test]
 fn an_expired_client_that_is_in_nobodys_way_goes_on_when_it_comes_back() {
     // RFC 8881 section 8.4.3
     let mut world = World::new();

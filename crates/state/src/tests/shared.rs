@@ -86,6 +86,10 @@ impl Shared {
         self.with(|state, effects| state.leases().expire(now, effects))
     }
 
+    pub(super) fn evict(&self, client: Clientid4) -> bool {
+        self.with(|state, effects| state.leases().evict(client, effects))
+    }
+
     pub(super) fn free_expired(&self, now: Duration, file: u32) -> bool {
         self.with(|state, effects| state.leases().free_expired(now, &file, effects))
     }
