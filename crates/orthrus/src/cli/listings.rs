@@ -1,23 +1,17 @@
-//! `orthrus clients`, `opens`, `locks` and `delegations`: what a running server holds.
+//! `orthrus clients`, `contexts`, `opens`, `locks` and `delegations`: what a running server holds.
 
+use super::asked_server::AskedServer;
 use crate::cli::table::table;
-use crate::config::{self, Settings};
-use crate::requests::{self, AdminReply, AdminRequest, ListingKind, ListingReport, ListingRows};
-use crate::serve;
+use crate::requests::{AdminReply, AdminRequest, ListingKind, ListingReport, ListingRows};
 use anyhow::bail;
-use std::path::PathBuf;
 
 /// The server to ask, and the form of the answer.
 #[derive(clap::Args)]
 pub(super) struct ListingArguments {
     /// Only rows with this text in a column, such as a path, a principal or an address.
     filter: Option<String>,
-    /// Read the state directory of the server from this configuration file.
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// State directory of the server to ask, instead of that of the file.
-    #[arg(long, value_name = "DIR")]
-    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    server: AskedServer,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -27,19 +21,10 @@ impl ListingArguments {
     /// Asks the running server and prints its answer.
     ///
     /// # Errors
-    /// The fault in the configuration; no server runs, or this user may not ask it.
+    /// See [`AskedServer::ask`].
     pub(super) fn run(self, kind: ListingKind) -> anyhow::Result<()> {
-        let mut settings = match &self.config {
-            Some(file) => config::read(file)?,
-            None => Settings::default(),
-        };
-        settings.state_dir = self.state_dir.clone().or(settings.state_dir);
-        let folder = serve::state_dir(&settings)?;
-        let mut report = match requests::ask(&folder, &AdminRequest::List { kind })? {
-            Ok(AdminReply::List(report)) => report,
-            Ok(AdminReply::Error(why)) => bail!("the server of {}: {why}", folder.display()),
-            Ok(AdminReply::Id(_)) => bail!("the server of {} gave another answer", folder.display()),
-            Err(why) => bail!("{why}; name its state directory with --state-dir or --config"),
+        let AdminReply::List(mut report) = self.server.ask(&AdminRequest::List { kind })? else {
+            bail!("the server gave another answer: it has another version");
         };
         report.retain(self.filter.as_deref().unwrap_or_default());
         if self.json {
@@ -61,6 +46,7 @@ impl ListingReport {
         let mut keep = move || kept.next().unwrap_or(true);
         match &mut self.rows {
             ListingRows::Clients(rows) => rows.retain(|_| keep()),
+            ListingRows::Contexts(rows) => rows.retain(|_| keep()),
             ListingRows::Opens(rows) => rows.retain(|_| keep()),
             ListingRows::Locks(rows) => rows.retain(|_| keep()),
             ListingRows::Delegations(rows) => rows.retain(|_| keep()),
@@ -72,6 +58,7 @@ impl ListingReport {
             ListingRows::Clients(_) => {
                 "ADDRESS PRINCIPAL VERSION STATE SILENT SESSIONS OPENS LOCKS DELEGATIONS ID OWNER"
             }
+            ListingRows::Contexts(_) => "PRINCIPAL UID ENCTYPE DELEGATED EXPIRES SILENT",
             ListingRows::Opens(_) => "ADDRESS USER ACCESS DENY LOCKS EXPORT PATH",
             ListingRows::Locks(_) => "ADDRESS USER KIND FIRST LAST EXPORT PATH",
             ListingRows::Delegations(_) => "ADDRESS PRINCIPAL KIND STATE EXPORT PATH",
@@ -92,6 +79,16 @@ impl ListingReport {
                     let first: [&dyn ToString; 5] =
                         [&row.address, &row.principal, &row.version, &row.state, &silent];
                     strings(&[&first[..], &counts, &[&row.id, &row.owner]].concat())
+                })
+                .collect(),
+            ListingRows::Contexts(rows) => rows
+                .iter()
+                .map(|row| {
+                    let uid = row.uid.map_or_else(|| "nobody".to_owned(), |uid| uid.to_string());
+                    let delegated = if row.delegated { "yes" } else { "no" };
+                    let expires = format!("{} s", row.expires);
+                    let silent = row.silent.map_or_else(|| "-".to_owned(), |silent| format!("{silent} s"));
+                    strings(&[&row.principal, &uid, &row.enctype, &delegated, &expires, &silent])
                 })
                 .collect(),
             ListingRows::Opens(rows) => rows

@@ -1,7 +1,9 @@
 //! The command line: commands and their dispatch.
 
+mod asked_server;
 mod bench;
 mod config;
+mod control;
 mod doctor;
 mod generated;
 mod grants;
@@ -47,6 +49,10 @@ enum Command {
     Doctor(doctor::Examine),
     /// List the clients of a running server.
     Clients(listings::ListingArguments),
+    /// List the Kerberos contexts of users and machines.
+    ///
+    /// `orthrus contexts alice@` shows those of a user, and when their tickets expire.
+    Contexts(listings::ListingArguments),
     /// List the files that clients have open.
     Opens(listings::ListingArguments),
     /// List the byte ranges that clients have locked.
@@ -55,6 +61,8 @@ enum Command {
     Locks(listings::ListingArguments),
     /// List the delegations that clients have.
     Delegations(listings::ListingArguments),
+    Evict(control::Evict),
+    Reload(control::ReloadArguments),
     #[command(subcommand)]
     Realm(realm::Command),
     #[command(subcommand)]
@@ -83,9 +91,12 @@ impl Arguments {
             Command::Id(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
             Command::Clients(arguments) => arguments.run(ListingKind::Clients),
+            Command::Contexts(arguments) => arguments.run(ListingKind::Contexts),
             Command::Opens(arguments) => arguments.run(ListingKind::Opens),
             Command::Locks(arguments) => arguments.run(ListingKind::Locks),
             Command::Delegations(arguments) => arguments.run(ListingKind::Delegations),
+            Command::Evict(arguments) => arguments.run(),
+            Command::Reload(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
             Command::Grants(command) => command.run(),
             Command::Bench(command) => command.run(),

@@ -1,4 +1,4 @@
-//! Clients, opens, locks and delegations, as `orthrus clients` and its sisters report them.
+//! Clients, contexts, opens, locks and delegations: the reports of `orthrus clients` and the like.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListingKind {
     Clients,
+    Contexts,
     Opens,
     Locks,
     Delegations,
@@ -26,6 +27,7 @@ pub(crate) struct ListingReport {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListingRows {
     Clients(Vec<ClientRow>),
+    Contexts(Vec<ContextRow>),
     Opens(Vec<OpenRow>),
     Locks(Vec<LockRow>),
     Delegations(Vec<DelegationRow>),
@@ -53,6 +55,23 @@ pub(crate) struct ClientRow {
     pub silent: u64,
     /// `active`, `unconfirmed`, or `courtesy` after its lease has run out.
     pub state: String,
+}
+
+/// A row of `orthrus contexts`: a Kerberos context.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ContextRow {
+    /// The client's principal, of a user or of a machine.
+    pub principal: String,
+    /// The user ID that its calls act with; absent for nobody.
+    pub uid: Option<u32>,
+    /// The name of the encryption type, such as aes256-cts-hmac-sha1-96.
+    pub enctype: String,
+    /// Whether a service got the ticket in the principal's name.
+    pub delegated: bool,
+    /// Seconds until the ticket expires, and the clock skew that Kerberos allows.
+    pub expires: u64,
+    /// Seconds since the last call; absent before the first.
+    pub silent: Option<u64>,
 }
 
 /// A row of `orthrus opens`.

@@ -8,7 +8,7 @@ mod listings;
 pub(crate) use ask::ask;
 pub(crate) use id_report::IdReport;
 pub(crate) use listings::{
-    ClientRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow,
+    ClientRow, ContextRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow,
 };
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,13 @@ pub(crate) enum AdminRequest {
         /// The kind of rows.
         kind: ListingKind,
     },
+    /// Removes a client with all of its state.
+    Evict {
+        /// The clientid4, in hexadecimal.
+        client: String,
+    },
+    /// Applies the configuration file, like SIGHUP.
+    Reload,
 }
 
 /// The reply to a request.
@@ -45,6 +52,9 @@ pub(crate) enum AdminReply {
     Id(IdReport),
     /// The answer to [`AdminRequest::List`].
     List(ListingReport),
+    /// The answer to [`AdminRequest::Evict`] and [`AdminRequest::Reload`]: lines for the
+    /// administrator.
+    Done(Vec<String>),
     /// The reason why the request has no answer.
     Error(String),
 }

@@ -21,8 +21,8 @@ const ADMIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait when the system gives no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers the request of an administrator, on a thread that may wait.
-pub(super) type Answer = dyn Fn(AdminRequest) -> AdminReply + Send + Sync;
+/// Answers the request of the user with a user ID, on a thread that may wait.
+pub(super) type Answer = dyn Fn(AdminRequest, u32) -> AdminReply + Send + Sync;
 
 /// Starts the thread that answers requests, for as long as the process lives. A server without the
 /// socket still serves, so a failure is only logged.
@@ -65,12 +65,13 @@ fn accept_all(socket: &UnixListener, answer: &Arc<Answer>) {
                 continue;
             }
         };
-        if !admits(&stream) || Arc::strong_count(&places) > ADMIN_CONNECTIONS_MAX {
+        let Some(asker) = asker(&stream) else { continue };
+        if Arc::strong_count(&places) > ADMIN_CONNECTIONS_MAX {
             continue;
         }
         let (place, answer) = (places.clone(), answer.clone());
         let run = move || {
-            if let Err(error) = serve(&stream, &*answer) {
+            if let Err(error) = serve(&stream, asker, &*answer) {
                 tracing::debug!("a request of an administrator failed: {error}");
             }
             drop(place);
@@ -80,23 +81,23 @@ fn accept_all(socket: &UnixListener, answer: &Arc<Answer>) {
     }
 }
 
-/// Returns whether the peer is a program of root or of the server's own user.
-fn admits(stream: &UnixStream) -> bool {
+/// Returns the user ID of the peer, if it is that of root or of the server's own user.
+fn asker(stream: &UnixStream) -> Option<u32> {
     let admitted = |uid: u32| uid == 0 || uid == geteuid().as_raw();
     match socket_peercred(stream) {
-        Ok(peer) if admitted(peer.uid.as_raw()) => true,
+        Ok(peer) if admitted(peer.uid.as_raw()) => Some(peer.uid.as_raw()),
         Ok(peer) => {
             tracing::warn!("user {} may not ask at the administrator's socket", peer.uid.as_raw());
-            false
+            None
         }
-        Err(_) => false,
+        Err(_) => None,
     }
 }
 
 /// Reads the request of a connection and replies to it.
-fn serve(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+fn serve(mut stream: &UnixStream, asker: u32, answer: &Answer) -> io::Result<()> {
     let reply = match read_request(stream)? {
-        Ok(request) => answer(request),
+        Ok(request) => answer(request, asker),
         Err(why) => AdminReply::Error(why),
     };
     let mut line = serde_json::to_vec(&reply)?;
@@ -144,9 +145,9 @@ mod tests {
     }
 
     fn echo() -> Box<Answer> {
-        Box::new(|request| match request {
-            AdminRequest::Id { principal } => AdminReply::Error(principal),
-            AdminRequest::List { kind } => AdminReply::Error(format!("{kind:?}")),
+        Box::new(|request, asker| match request {
+            AdminRequest::Id { principal } if asker == geteuid().as_raw() => AdminReply::Error(principal),
+            _ => unreachable!("the tests ask for nothing else"),
         })
     }
 

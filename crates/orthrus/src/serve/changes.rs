@@ -34,20 +34,16 @@ impl ReloadChanges {
         changes
     }
 
-    /// Writes a line to the log for each kind of change.
-    pub(super) fn log(&self) {
+    /// Returns a line for each kind of change.
+    pub(super) fn lines(&self) -> Vec<String> {
         let exports = [("added", &self.added), ("removed", &self.removed), ("changed", &self.changed)];
-        for (what, paths) in exports {
-            if !paths.is_empty() {
-                tracing::info!("SIGHUP: {what}: {}", paths.join(", "));
-            }
-        }
+        let exports = exports.into_iter().filter(|(_, paths)| !paths.is_empty());
+        let mut lines: Vec<_> =
+            exports.map(|(change, paths)| format!("{change}: {}", paths.join(", "))).collect();
         if !self.at_restart.is_empty() {
-            tracing::warn!(
-                "SIGHUP: changed, but in force only after a restart: {}",
-                self.at_restart.join(", ")
-            );
+            lines.push(format!("changed, but in force only after a restart: {}", self.at_restart.join(", ")));
         }
+        lines
     }
 }
 

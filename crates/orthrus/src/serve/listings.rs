@@ -1,20 +1,33 @@
-//! Answers `orthrus clients`, `opens`, `locks` and `delegations` from the state of the server.
+//! Answers `orthrus clients`, `contexts`, `opens`, `locks` and `delegations` from the state of the
+//! server.
 
-use crate::requests::{ClientRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow};
-use server::engine::{ListedFile, Nfs};
+use crate::requests::{
+    ClientRow, ContextRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow,
+};
+use runtime::NfsService;
+use server::engine::ListedFile;
+use server::rpcsec::Context;
 use state::{ListedClient, ListedDelegation, ListedHolder, ListedOpen, LockRange, Principal};
 use std::time::Duration;
 use vfs::ExportTable;
 
-/// Most clients, opens or delegations of a listing. With them a reply has at most 16 MiB.
+/// Most clients, contexts, opens or delegations of a listing. With them a reply has at most 16 MiB.
 const LISTED_MAX: usize = 20_000;
 
 /// Lists what the server holds at this moment.
-pub(super) fn list(kind: ListingKind, engine: &Nfs, table: &ExportTable, now: Duration) -> ListingReport {
+pub(super) fn list(kind: ListingKind, service: &NfsService, table: &ExportTable) -> ListingReport {
+    let (engine, now) = (service.server().engine(), service.server().now());
     let (rows, left_out) = match kind {
         ListingKind::Clients => {
             let found = engine.list_clients(now, LISTED_MAX);
             (ListingRows::Clients(found.entries.iter().map(client_row).collect()), found.left_out)
+        }
+        ListingKind::Contexts => {
+            let contexts = service.server().rpcsec().map(|rpcsec| rpcsec.contexts());
+            let found = contexts.map(|contexts| contexts.list(LISTED_MAX)).unwrap_or_default();
+            let all = contexts.map_or(0, |contexts| contexts.len());
+            let rows = found.iter().map(|context| context_row(context, now)).collect();
+            (ListingRows::Contexts(rows), all.saturating_sub(found.len()))
         }
         ListingKind::Opens => {
             let found = engine.list_opens(LISTED_MAX);
@@ -55,6 +68,17 @@ fn client_row(client: &ListedClient) -> ClientRow {
         delegations: client.delegations,
         silent: client.silent.as_secs(),
         state: state.to_owned(),
+    }
+}
+
+fn context_row(context: &Context, now: Duration) -> ContextRow {
+    ContextRow {
+        principal: context.principal().to_owned(),
+        uid: context.uid(),
+        enctype: context.keys().enctype().to_string(),
+        delegated: context.is_delegated(),
+        expires: context.expires().saturating_sub(now).as_secs(),
+        silent: context.silent(now).map(|silent| silent.as_secs()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod accounts;
 mod admin;
 mod admission;
+mod answers;
 mod changes;
 mod ending;
 mod exports;
@@ -18,8 +19,9 @@ mod store;
 
 use crate::config::{IdentitySettings, Settings};
 use crate::logging;
-use crate::requests::{AdminReply, AdminRequest, IdReport};
+use crate::requests::IdReport;
 use crate::service_manager::ServiceManager;
+use answers::Answers;
 use anyhow::Context;
 use exports::Backends;
 use identity::{AccountSource, Mapper, Rules};
@@ -49,7 +51,7 @@ const DESCRIPTORS_OPENS_PART: usize = 4;
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
 /// Reads the settings again for a reload.
-pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings>;
+pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings> + Send;
 
 /// Serves until SIGTERM or SIGINT; SIGHUP applies the exports and identities of the settings that
 /// `read` returns and looks up all accounts again, SIGUSR1 logs all counters.
@@ -64,7 +66,7 @@ pub(crate) fn run(
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process();
     logging::start_queue().context("the log has no thread")?;
-    let manager = ServiceManager::from_environment();
+    let manager = Arc::new(ServiceManager::from_environment());
     let watched_end = ending::Watched::default();
     ending::guard(watched_end.clone()).context("signals cannot be caught")?;
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
@@ -98,20 +100,22 @@ pub(crate) fn run(
         let line = format!("orthrus metrics http://{}{}\n", endpoint.address()?, metrics::PATH);
         // The reader of the first line may have closed the pipe by now.
         let _ = std::io::stdout().write_all(line.as_bytes());
-        metrics::start(endpoint, service.clone(), running.stats().clone(), identity.clone())?;
+        metrics::start(endpoint, service.clone(), &running, identity.clone())?;
     }
     if end_with_input {
         end_when_input_ends()?;
     }
-    let (asked, about, now) = (identity.clone(), exports.clone(), service.clone());
-    admin::listen(&state_dir, Box::new(move |request| answer(request, &asked, &about, &now)));
-    let reload =
-        reload::Reload::new(read, as_started, backends, keys, exports.clone(), service.clone(), identity);
     let shards = running.shards().clone();
     manager.feed_watchdog(move |interval| shards.are_alive(interval)).context("threads cannot be started")?;
-    let status = || format!("{} exports at {}", exports.snapshot().iter().count(), running.address());
+    let (listed, address) = (exports.clone(), running.address());
+    let status = move || format!("{} exports at {address}", listed.snapshot().iter().count());
     manager.ready(&status());
-    obey_signals(signals, &manager, reload, status, || housekeeping::report(&service, &running));
+    let (asked, served) = (identity.clone(), exports.clone());
+    let reload = reload::Reload::new(read, as_started, backends, keys, served, service.clone(), identity);
+    let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
+    let answers = Answers { identity: asked, exports, service: service.clone(), reloads: reloads.clone() };
+    admin::listen(&state_dir, Box::new(move |request, asker| answers.answer(request, asker)));
+    obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
     manager.stopping();
     tracing::info!("ending");
     running.stop();
@@ -121,20 +125,11 @@ pub(crate) fn run(
 }
 
 /// Reloads and reports as signals ask for it, until one ends the server.
-fn obey_signals(
-    mut signals: Signals,
-    manager: &ServiceManager,
-    mut reload: reload::Reload,
-    status: impl Fn() -> String,
-    report: impl Fn(),
-) {
+fn obey_signals(mut signals: Signals, reloads: &reload::Reloads, report: impl Fn()) {
     for signal in signals.forever() {
         match signal {
-            SIGHUP => {
-                manager.reloading();
-                let kept = if reload.run() { "" } else { "; the last reload failed, as the log says" };
-                manager.ready(&format!("{}{kept}", status()));
-            }
+            // The log has the fault.
+            SIGHUP => drop(reloads.run("SIGHUP")),
             SIGUSR1 => report(),
             _ => break,
         }
@@ -179,28 +174,6 @@ fn end_when_input_ends() -> anyhow::Result<()> {
 fn announce(exports: &Exports, running: &Running) {
     admission::log(&exports.snapshot());
     println!("orthrus serves {}", running.address());
-}
-
-/// Answers a request of an administrator, from the caches of the running server.
-fn answer(request: AdminRequest, identity: &Mapper, exports: &Exports, service: &NfsService) -> AdminReply {
-    let principal = match request {
-        AdminRequest::Id { principal } => principal,
-        AdminRequest::List { kind } => {
-            let server = service.server();
-            return AdminReply::List(listings::list(
-                kind,
-                server.engine(),
-                &exports.snapshot(),
-                server.now(),
-            ));
-        }
-    };
-    let explanation = identity.explain_cached(&principal, service.server().now());
-    let table = exports.snapshot();
-    let seen = |caller: Option<&Caller>| {
-        table.iter().map(|export| (export.pseudo_path.clone(), export.squash(caller))).collect()
-    };
-    AdminReply::Id(IdReport::new("server", principal, explanation, seen))
 }
 
 fn start(

@@ -1,13 +1,16 @@
-//! SIGHUP: applies the exports and the identities of the configuration, all of them or nothing.
+//! Reloads: SIGHUP and `orthrus reload` apply the exports and the identities of the configuration,
+//! all of them or nothing.
 
 use super::changes::ReloadChanges;
 use super::exports::Backends;
 use super::kerberos::Keys;
 use super::{ReadSettings, admission, identities};
 use crate::config::Settings;
+use crate::service_manager::ServiceManager;
+use anyhow::Context;
 use identity::Mapper;
 use runtime::NfsService;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use vfs::Exports;
 
 /// The parts of a running server that a reload replaces.
@@ -43,28 +46,26 @@ impl Reload {
     }
 
     /// Applies the settings of the file, and looks all accounts up again, also those of live
-    /// contexts. Returns false if the file has an error.
-    pub(super) fn run(&mut self) -> bool {
-        let mut applied = true;
-        match self.read.as_ref().map(|read| read()) {
-            None => tracing::warn!("SIGHUP: there is no configuration file to read; the exports stay"),
-            Some(settings) => match settings.and_then(|settings| self.apply(settings)) {
-                Ok(changes) => {
-                    tracing::info!("SIGHUP: the exports and identities of the file are in force");
-                    changes.log();
-                    admission::log(&self.exports.snapshot());
-                }
-                Err(error) => {
-                    applied = false;
-                    tracing::error!("SIGHUP: the exports and identities stay as they were: {error:#}");
-                }
-            },
-        }
+    /// contexts. Returns a line for each kind of change.
+    ///
+    /// # Errors
+    /// The fault in the file; exports and identities stay as they were.
+    fn run(&mut self) -> anyhow::Result<Vec<String>> {
+        let outcome = match self.read.as_ref().map(|read| read()) {
+            None => Ok(vec!["there is no configuration file to read; the exports stay".to_owned()]),
+            Some(settings) => settings
+                .and_then(|settings| self.apply(settings))
+                .map(|changes| {
+                    let first = "the exports and identities of the file are in force".to_owned();
+                    std::iter::once(first).chain(changes.lines()).collect()
+                })
+                .context("the exports and identities stay as they were"),
+        };
         self.identity.forget();
         if let Some(rpcsec) = self.service.server().rpcsec() {
             rpcsec.contexts().refresh_all();
         }
-        applied
+        outcome
     }
 
     /// Applies settings, and returns the difference. An error leaves everything as it was.
@@ -83,6 +84,48 @@ impl Reload {
         let changes = ReloadChanges::between(&self.start, &self.settings.exports, &settings);
         (self.settings, self.realms) = (settings, realms);
         Ok(changes)
+    }
+}
+
+/// Runs reloads one at a time, and keeps the service manager informed.
+pub(super) struct Reloads {
+    reload: Mutex<Reload>,
+    manager: Arc<ServiceManager>,
+    /// Describes the running server in a line.
+    status: Box<dyn Fn() -> String + Send + Sync>,
+}
+
+impl Reloads {
+    pub(super) fn new(
+        reload: Reload,
+        manager: Arc<ServiceManager>,
+        status: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Self {
+        Self { reload: Mutex::new(reload), manager, status: Box::new(status) }
+    }
+
+    /// Reloads as `asker` asks for it, and logs the outcome. Returns a line for each kind of
+    /// change.
+    ///
+    /// # Errors
+    /// The fault in the configuration file.
+    pub(super) fn run(&self, asker: &str) -> anyhow::Result<Vec<String>> {
+        let mut reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        self.manager.reloading();
+        let outcome = reload.run();
+        let kept = match &outcome {
+            Ok(lines) => {
+                lines.iter().for_each(|line| tracing::info!("{asker}: {line}"));
+                admission::log(&reload.exports.snapshot());
+                ""
+            }
+            Err(error) => {
+                tracing::error!("{asker}: {error:#}");
+                "; the last reload failed, as the log says"
+            }
+        };
+        self.manager.ready(&format!("{}{kept}", (self.status)()));
+        outcome
     }
 }
 

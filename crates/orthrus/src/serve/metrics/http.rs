@@ -1,4 +1,4 @@
-//! A responder for one page by HTTP: small, without threads for its peers, and none of them can
+//! A responder for a few pages by HTTP: small, without threads for its peers, and none of them can
 //! hold up another.
 
 use net::Admission;
@@ -17,11 +17,19 @@ const METRICS_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait when the system gives no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the page is.
+/// The path of the page with all metrics.
 pub(crate) const PATH: &str = "/metrics";
 
-/// Renders the page with all metrics.
-pub(super) type Page = dyn Fn() -> String + Send;
+/// Renders the page of a path; `None` if there is none.
+pub(super) type Pages = dyn Fn(&str) -> Option<RenderedPage> + Send;
+
+/// A page, or the reason why it has no good news.
+pub(super) enum RenderedPage {
+    /// Good news, with status 200.
+    Fine(String),
+    /// Status 503, so that supervisors and load balancers act.
+    Unavailable(String),
+}
 
 /// A bound endpoint that does not answer yet.
 pub(crate) struct Endpoint {
@@ -57,8 +65,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(self, page: Box<Page>) -> io::Result<()> {
-        let responder = Responder { socket: self.socket, admission: self.admission, page, peers: Vec::new() };
+    pub(super) fn start(self, pages: Box<Pages>) -> io::Result<()> {
+        let responder =
+            Responder { socket: self.socket, admission: self.admission, pages, peers: Vec::new() };
         std::thread::Builder::new().name("metrics".into()).spawn(move || responder.run()).map(drop)
     }
 }
@@ -66,7 +75,7 @@ impl Endpoint {
 struct Responder {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
-    page: Box<Page>,
+    pages: Box<Pages>,
     /// The connections, the oldest first.
     peers: Vec<HttpPeer>,
 }
@@ -84,8 +93,8 @@ impl Responder {
         loop {
             self.wait();
             self.accept();
-            let (now, page) = (Instant::now(), &*self.page);
-            self.peers.retain_mut(|peer| peer.until > now && peer.advance(page).unwrap_or(false));
+            let (now, pages) = (Instant::now(), &*self.pages);
+            self.peers.retain_mut(|peer| peer.until > now && peer.advance(pages).unwrap_or(false));
         }
     }
 
@@ -152,14 +161,14 @@ impl Responder {
 
 impl HttpPeer {
     /// Reads and writes without blocking; returns whether the connection goes on.
-    fn advance(&mut self, page: &Page) -> io::Result<bool> {
-        match self.step(page) {
+    fn advance(&mut self, pages: &Pages) -> io::Result<bool> {
+        match self.step(pages) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
             other => other.map(|()| false),
         }
     }
 
-    fn step(&mut self, page: &Page) -> io::Result<()> {
+    fn step(&mut self, pages: &Pages) -> io::Result<()> {
         while self.answer.is_none() {
             let mut bytes = [0; 2048];
             let count = self.stream.read(&mut bytes)?;
@@ -167,7 +176,7 @@ impl HttpPeer {
                 return Ok(());
             }
             self.request.extend_from_slice(bytes.get(..count).unwrap_or_default());
-            self.answer = answer(&self.request, page);
+            self.answer = answer(&self.request, pages);
         }
         let rest = self.answer.get_or_insert_default();
         while !rest.is_empty() {
@@ -179,7 +188,7 @@ impl HttpPeer {
 }
 
 /// Returns the answer to the received bytes; `None` while they may still become a request.
-fn answer(request: &[u8], page: &Page) -> Option<Vec<u8>> {
+fn answer(request: &[u8], pages: &Pages) -> Option<Vec<u8>> {
     let ended = request.windows(4).any(|bytes| bytes == b"\r\n\r\n")
         || request.windows(2).any(|bytes| bytes == b"\n\n");
     if !ended {
@@ -196,14 +205,16 @@ fn answer(request: &[u8], page: &Page) -> Option<Vec<u8>> {
         let said = "ask by an IP address, localhost or this machine's host name\n";
         return Some(response("421 Misdirected Request", said, true));
     }
-    let path = target.unwrap_or_default().split(|byte| *byte == b'?').next();
-    Some(match method {
-        Some(b"GET" | b"HEAD") if path != Some(PATH.as_bytes()) => {
-            response("404 Not Found", "the metrics are at /metrics\n", method == Some(b"GET"))
-        }
-        Some(b"GET") => response("200 OK", &page(), true),
-        Some(b"HEAD") => response("200 OK", &page(), false),
-        _ => response("405 Method Not Allowed", "only GET and HEAD\n", true),
+    let path = target.unwrap_or_default().split(|byte| *byte == b'?').next().unwrap_or_default();
+    let body = match method {
+        Some(b"GET") => true,
+        Some(b"HEAD") => false,
+        _ => return Some(response("405 Method Not Allowed", "only GET and HEAD\n", true)),
+    };
+    Some(match std::str::from_utf8(path).ok().and_then(pages) {
+        Some(RenderedPage::Fine(page)) => response("200 OK", &page, body),
+        Some(RenderedPage::Unavailable(why)) => response("503 Service Unavailable", &why, body),
+        None => response("404 Not Found", "there are /metrics, /healthz and /readyz\n", body),
     })
 }
 
@@ -258,10 +269,18 @@ mod tests {
     /// A page that exceeds the kernel's send buffer.
     const PAGE: usize = 8 << 20;
 
+    fn page(path: &str) -> Option<RenderedPage> {
+        match path {
+            PATH => Some(RenderedPage::Fine("x".repeat(PAGE))),
+            "/ill" => Some(RenderedPage::Unavailable("ill\n".to_owned())),
+            _ => None,
+        }
+    }
+
     fn start() -> SocketAddr {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).expect("a port");
         let address = endpoint.address().expect("an address");
-        endpoint.start(Box::new(|| "x".repeat(PAGE))).expect("a thread");
+        endpoint.start(Box::new(page)).expect("a thread");
         address
     }
 
@@ -287,6 +306,8 @@ mod tests {
         assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
         for (request, status) in [
             (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"GET /\xff HTTP/1.1\r\n\r\n", "404"),
+            (b"GET /ill HTTP/1.1\r\n\r\n", "503"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
             (b"GET /metrics\r\n\r\n", "400"),
             (b"\r\n\r\n", "400"),
@@ -342,9 +363,8 @@ mod tests {
         // survive.
         let answer = ask(address, &vec![b'a'; 1 << 20]);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
-        let page = Box::new(String::new) as Box<Page>;
-        assert_eq!(super::answer(&[b'a'; METRICS_REQUEST_MAX], &*page), None);
-        assert!(super::answer(&[b'a'; METRICS_REQUEST_MAX + 1], &*page).is_some());
+        assert_eq!(super::answer(&[b'a'; METRICS_REQUEST_MAX], &page), None);
+        assert!(super::answer(&[b'a'; METRICS_REQUEST_MAX + 1], &page).is_some());
         assert!(ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
     }
 

@@ -1,11 +1,12 @@
-//! The metrics endpoint: counters in the text format of Prometheus, over HTTP.
+//! The metrics endpoint: counters in the text format of Prometheus, and health, over HTTP.
 
 mod http;
 
 pub(super) use http::{Endpoint, PATH};
 
+use http::RenderedPage;
 use identity::{LookupCounts, Mapper};
-use net::Stats;
+use net::{Running, Stats};
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use nix::unistd::{SysconfVar, sysconf};
@@ -18,6 +19,9 @@ use std::time::Duration;
 /// Time before its end in which a context counts as expiring soon.
 const EXPIRING_SOON: Duration = Duration::from_secs(3600);
 
+/// Time in one loop after which a shard counts as hanging.
+const HANGS_AFTER: Duration = Duration::from_secs(10);
+
 /// Counters of the network layer for events of connections and shards.
 const CONNECTION_EVENTS: [&str; 8] =
     ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "relieved", "panics"];
@@ -29,25 +33,71 @@ const CONNECTION_EVENTS: [&str; 8] =
 pub(super) fn start(
     endpoint: Endpoint,
     service: Arc<NfsService>,
-    stats: Arc<Stats>,
+    running: &Running,
     identity: Arc<Mapper>,
 ) -> std::io::Result<()> {
-    endpoint.start(Box::new(move || {
-        let mut page = MetricsPage::default();
-        page.process();
-        page.held(&service, &stats);
-        page.events(&service, &stats);
-        page.times(&service, &stats);
-        page.outcomes(&service);
-        page.lookups(identity.counts());
-        page.0
+    let (stats, shards) = (running.stats().clone(), running.shards().clone());
+    endpoint.start(Box::new(move |path| match path {
+        PATH => Some(RenderedPage::Fine(MetricsPage::render(&service, &stats, &identity))),
+        "/healthz" => Some(health(shards.are_alive(HANGS_AFTER))),
+        "/readyz" => {
+            let server = service.server();
+            Some(readiness(shards.are_alive(HANGS_AFTER), server.engine().in_grace(server.now())))
+        }
+        _ => None,
     }))
+}
+
+/// Tells whether the threads of the server make progress.
+fn health(alive: bool) -> RenderedPage {
+    match alive {
+        true => RenderedPage::Fine("healthy\n".to_owned()),
+        false => RenderedPage::Unavailable(format!(
+            "a thread of the server hangs for {} s or has ended; the log names the call\n",
+            HANGS_AFTER.as_secs()
+        )),
+    }
+}
+
+/// Tells whether clients can be served. In the grace period they can: they reclaim their state.
+fn readiness(alive: bool, in_grace: bool) -> RenderedPage {
+    match health(alive) {
+        RenderedPage::Fine(_) if in_grace => {
+            RenderedPage::Fine("ready; in the grace period, new opens wait for its end\n".to_owned())
+        }
+        RenderedPage::Fine(_) => RenderedPage::Fine("ready\n".to_owned()),
+        ill => ill,
+    }
 }
 
 #[derive(Default)]
 struct MetricsPage(String);
 
 impl MetricsPage {
+    fn render(service: &NfsService, stats: &Stats, identity: &Mapper) -> String {
+        let mut page = Self::default();
+        page.process();
+        page.server(service);
+        page.held(service, stats);
+        page.events(service, stats);
+        page.times(service, stats);
+        page.outcomes(service);
+        page.lookups(identity.counts());
+        page.0
+    }
+
+    fn server(&mut self, service: &NfsService) {
+        let server = service.server();
+        let build = format!("orthrus_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+        self.family("orthrus_build_info", "gauge", "Always 1; the label has the version.");
+        self.value(&build, 1);
+        let help = "Seconds since the start of the server.";
+        self.one("orthrus_uptime_seconds", "gauge", help, server.now().as_secs());
+        let help = "1 in the grace period after a start, in which clients reclaim their state.";
+        let in_grace = u8::from(server.engine().in_grace(server.now()));
+        self.one("orthrus_grace", "gauge", help, in_grace);
+    }
+
     /// Begins a family of values; `kind` is `counter` or `gauge`.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -176,6 +226,13 @@ fn resident_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_with_a_hanging_thread_is_neither_healthy_nor_ready() {
+        assert!(matches!(health(false), RenderedPage::Unavailable(_)));
+        assert!(matches!(readiness(false, false), RenderedPage::Unavailable(_)));
+        assert!(matches!(readiness(false, true), RenderedPage::Unavailable(_)));
+    }
 
     #[test]
     fn a_family_has_its_help_its_type_and_its_values() {
