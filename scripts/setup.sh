@@ -52,6 +52,8 @@ if [ "$purpose" = test ]; then
   want ganesha.nfsd nfs-ganesha              # the peer of the benchmarks
   [ -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so ] || need+=(nfs-ganesha-vfs)
   want chromium                              # the report is looked at in a real browser
+  want prometheus                            # the alert rules and the dashboard
+  want promtool prometheus
 fi
 
 # A Rust toolchain that is new enough: the one that is there, else Debian's own rebuild for its browsers.
