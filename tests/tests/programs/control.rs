@@ -73,6 +73,41 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
 }
 
 #[test]
+fn a_reload_by_command_prints_the_changes_or_the_fault_and_logs_its_author() {
+    let folder = empty_folder();
+    let (one, two) = (export(folder.path(), "one"), export(folder.path(), "two"));
+    let config = folder.path().join("orthrus.toml");
+    let state = format!("state_dir = \"{}\"\n", folder.path().join("state").display());
+    fs::write(&config, format!("{state}{one}")).expect("the folder is ours");
+    let server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let mut client = Client::connect(options(server.port())).expect("the server is there");
+    let reload = || run(orthrus(["reload", "--config"]).arg(&config));
+
+    fs::write(&config, format!("lease_time = 77\n{state}{two}")).expect("the folder is ours");
+    let ended = reload();
+    assert!(ended.status.success(), "{ended:?}");
+    let author = format!("reload by user {}: ", nix::unistd::geteuid());
+    for line in ["are in force", "added: /two", "removed: /one", "only after a restart: lease_time"] {
+        assert!(ended.stdout.lines().any(|said| said.contains(line)), "{line} is missing: {ended:?}");
+        let logged = server.log().lines().any(|said| said.contains(&author) && said.contains(line));
+        assert!(logged, "{line} is missing: {}", server.log());
+    }
+    client.lookup_path("/two/file").expect("it is exported now");
+
+    // The state directory stands before the fault, so that the command finds the server.
+    fs::write(&config, format!("{state}{two}\n[[export]]\npath = 7\n")).expect("the folder is ours");
+    let ended = run(orthrus(["reload", "--state-dir"]).arg(folder.path().join("state")));
+    assert!(!ended.status.success() && ended.stderr.contains("stay as they were"), "{ended:?}");
+    assert!(ended.stderr.contains(": key `path`"), "{ended:?}");
+    client.lookup_path("/two/file").expect("it is still exported");
+
+    let bare = Serve::new(folder.path().join("other")).args(["--memory", "1", "--sec", "sys"]).start();
+    let ended = run(orthrus(["reload", "--state-dir"]).arg(folder.path().join("other")));
+    assert!(ended.status.success() && ended.stdout.contains("there is no configuration file"), "{ended:?}");
+    drop(bare);
+}
+
+#[test]
 fn a_full_log_keeps_neither_shards_from_serving_nor_sigterm_from_ending_them() {
     let folder = empty_folder();
     let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -1,8 +1,10 @@
-//! `orthrus clients`, `opens`, `locks` and `delegations`, of a server with a client.
+//! `orthrus clients`, `contexts`, `opens`, `locks`, `delegations` and `evict`, of a server with
+//! clients.
 
-use client::{Client, OpenHow, Options, Security};
-use e2e::{Ended, Serve, empty_folder, nobody, orthrus, run};
+use client::{Client, Flavor, OpenHow, Options, Security};
+use e2e::{Ended, Serve, account, empty_folder, in_world, nobody, orthrus, run, status};
 use nfs4::NfsLockType4;
+use nfs4::Nfsstat4::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -78,4 +80,67 @@ fn a_listing_without_a_server_says_so_and_others_may_not_ask() {
     drop(server);
     let alone = ask(&state, &["clients"]);
     assert!(!alone.status.success() && alone.stderr.contains("no server runs in"), "{alone:?}");
+}
+
+#[test]
+fn contexts_are_listed_with_the_user_and_the_time_that_their_tickets_have_left() {
+    in_world(|world| {
+        let server = world.server().start();
+        let mut files = world.mount(&server, "alice", Flavor::Krb5p);
+        files.write_file("file", b"data").expect("it can be written");
+        let state = world.path("state-1");
+        let contexts = rows(&state, "contexts");
+        let row = contexts.iter().find(|row| row["principal"] == format!("alice@{}", world.realm.name()));
+        let row = row.unwrap_or_else(|| panic!("alice is missing: {contexts:?}"));
+        assert_eq!(row["uid"], account("alice").uid.as_raw());
+        assert_eq!(row["enctype"], "aes256-cts-hmac-sha1-96");
+        assert_eq!(row["delegated"], false);
+        // The tickets of the realm live for ten hours; Kerberos allows five minutes of clock skew.
+        assert!(row["expires"].as_u64().is_some_and(|left| (35_000..=36_300).contains(&left)), "{row}");
+        assert!(row["silent"].as_u64().is_some_and(|silent| silent < 60), "{row}");
+        let table = ask(&state, &["contexts", "alice"]);
+        assert!(table.stdout.starts_with("PRINCIPAL") && table.stdout.lines().count() > 1, "{table:?}");
+        files.unmount().expect("the session ends");
+    });
+}
+
+#[test]
+fn an_evicted_client_loses_its_locks_to_others_and_the_log_names_who_evicted_it() {
+    let folder = empty_folder();
+    let (state, export) = (folder.path().join("state"), folder.path().join("export"));
+    fs::create_dir(&export).expect("the folder is ours");
+    let server = Serve::new(&state)
+        .args(["--sec", "sys", "--secure", "false", "--squash", "none"])
+        .arg(&export)
+        .start();
+    let options = || Options::new("127.0.0.1", Security::sys()).port(server.port());
+    let mut holder = Client::connect(options()).expect("the server is there");
+    let held = holder.open_path("/export/file", &OpenHow::create(0o644)).expect("it is a new name");
+    holder.lock(&held, b"holder", NfsLockType4::WRITE_LT, 0, 5).expect("it is open").expect("it is free");
+    let id = rows(&state, "clients")[0]["id"].as_str().expect("an ID").to_owned();
+    let mut other = Client::connect(options()).expect("the server is there");
+    let file = other.open_path("/export/file", &OpenHow::new(3)).expect("it is there");
+    let denied = other.lock(&file, b"other", NfsLockType4::WRITE_LT, 0, 5).expect("it is open");
+    assert!(denied.is_err(), "the holder has it");
+
+    for unknown in ["0", "ffffffffffffffff", "alice", "", "+1"] {
+        let ended = ask(&state, &["evict", unknown]);
+        assert!(!ended.status.success() && ended.stderr.contains("there is no client"), "{ended:?}");
+    }
+    let refused = run(nobody(["evict", &id, "--state-dir"]).arg(&state));
+    assert!(!refused.status.success() && refused.stderr.contains("Permission denied"), "{refused:?}");
+    assert_eq!(rows(&state, "clients").len(), 2);
+
+    let ended = ask(&state, &["evict", &id]);
+    assert!(ended.status.success() && ended.stdout.contains(&id), "{ended:?}");
+    server.wait_for_log(&format!(
+        "eviction by user {}: client {id} and its state are removed",
+        nix::unistd::geteuid()
+    ));
+    other.lock(&file, b"other", NfsLockType4::WRITE_LT, 0, 5).expect("it is open").expect("it is free now");
+    assert_eq!(rows(&state, "clients").len(), 1);
+    assert!(ask(&state, &["evict", &id]).stderr.contains("there is no client"));
+    // RFC 8881 section 8.4.2: the client learns it, and makes a new session without its opens.
+    assert_eq!(status(holder.read(&held.handle, held.stateid, 0, 5)), NFS4ERR_BADSESSION);
+    other.close_file(&file).expect("it is open");
 }

@@ -27,6 +27,7 @@ mod local;
 mod metrics;
 mod minor2;
 mod misuse;
+mod monitoring;
 mod names;
 mod nested;
 mod notifications;

@@ -16,13 +16,21 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-fn page(server: &Server) -> String {
+/// Asks for a page, and returns its status and body.
+fn get(server: &Server, path: &str) -> (u16, String) {
     let mut stream = connect(server);
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("room");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("room");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("text");
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no status: {head}")), body.to_owned())
+}
+
+fn page(server: &Server) -> String {
+    let (status, body) = get(server, "/metrics");
+    assert_eq!(status, 200, "{body}");
+    body
 }
 
 fn value(page: &str, name: &str) -> f64 {
@@ -80,6 +88,27 @@ fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
         }
         assert!(value(&before, "process_cpu_seconds_total") > 0.0);
         assert!(value(&before, "orthrus_events_total{event=\"calls\"}") > 0.0);
+    });
+}
+
+#[test]
+fn health_readiness_and_the_version_are_told_and_the_grace_period_after_a_crash() {
+    in_world(|world| {
+        let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
+        assert_eq!(get(&server, "/healthz"), (200, "healthy\n".to_owned()));
+        assert_eq!(get(&server, "/readyz"), (200, "ready\n".to_owned()));
+        assert_eq!(get(&server, "/nothing").0, 404);
+        let before = page(&server);
+        let build = format!("orthrus_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+        assert_eq!(value(&before, &build), 1.0);
+        assert!(value(&before, "orthrus_uptime_seconds") < 60.0, "{before}");
+        assert_eq!(value(&before, "orthrus_grace"), 0.0, "nobody has state to reclaim");
+        let _files = world.mount(&server, "alice", Flavor::Krb5);
+        let server = server.restarted();
+        assert_eq!(value(&page(&server), "orthrus_grace"), 1.0);
+        let (status, text) = get(&server, "/readyz");
+        assert!(status == 200 && text.contains("grace period"), "{status} {text}");
+        assert_eq!(get(&server, "/healthz").0, 200);
     });
 }
 
