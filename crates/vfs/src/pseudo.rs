@@ -209,6 +209,14 @@ impl PseudoFs {
         child.visible(client).then(|| self.place_for(child, client))
     }
 
+    /// Returns an export at or below a name that does not exist for the client: no export there
+    /// admits its address.
+    pub fn hidden(&self, place: Place, name: &[u8], client: IpAddr) -> Option<&Export> {
+        let name = std::str::from_utf8(name).ok()?;
+        let child = self.nodes.get(self.child(self.index(place)?, name)?)?;
+        child.below.first().filter(|_| !child.visible(client)).map(Arc::as_ref)
+    }
+
     /// Returns the directory above a pseudo directory or above the root of an export; `None` at the
     /// top.
     pub fn parent(&self, place: Place, client: IpAddr) -> Option<Place> {

@@ -1,13 +1,14 @@
 //! Access control: the file system's permissions, the export's rules, the flavors.
 
 use client::{Client, Error, Filesystem, Flavor, Options, RpcError, Security, flavor_of};
-use e2e::{World, account, in_world, is_root, status};
+use e2e::{Proxy, World, account, in_world, is_root, status};
 use nfs4::Nfsstat4::*;
 use nfs4::{NfsOpnum4, Secinfo4};
 use nix::unistd::{Gid, Uid, chown};
 use realm::RealmOptions;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
 
 /// The anonymous user's number.
 const NOBODY: u32 = 65534;
@@ -159,6 +160,56 @@ fn an_export_for_krb5p_alone_refuses_the_other_flavors() {
         let mut client = Client::connect(world.options(&server, "alice", Flavor::Krb5i)).expect("a session");
         let all = nfs4::Stateid4 { seqid: 0, other: [0; 12] };
         assert_eq!(status(client.read(&handle, all, 0, 1)), NFS4ERR_WRONGSEC);
+    });
+}
+
+#[test]
+fn the_log_says_who_was_refused_where_by_which_rule_and_the_remedy() {
+    in_world(|world| {
+        let export = |name: &str, rules: &str| {
+            let path = world.folder_of("alice", name);
+            format!("[[export]]\npath = \"{}\"\npseudo = \"/{name}\"\n{rules}\n", path.display())
+        };
+        let text = [
+            export("private", "sec = [\"krb5p\", \"krb5i\"]"),
+            export("ports", "sec = [\"sys\"]\nsecure = true"),
+            export("elsewhere", "sec = [\"krb5p\"]\nclients = [\"192.0.2.0/24\"]"),
+        ];
+        let config = world.path("rules.toml");
+        fs::write(&config, text.concat()).expect("the folder is ours");
+        let metrics = ["--metrics", "127.0.0.1:0"];
+        let server = world.bare_server().arg("--config").arg(&config).args(metrics).start();
+        let mut alice = Client::connect(world.options(&server, "alice", Flavor::Krb5)).expect("a session");
+        assert_eq!(status(alice.lookup_path("/private")), NFS4ERR_WRONGSEC);
+        assert_eq!(status(alice.lookup_path("/elsewhere")), NFS4ERR_NOENT);
+        assert_eq!(status(alice.lookup_path("/absent")), NFS4ERR_NOENT);
+        // Its port is one that any program may use.
+        let proxy = Proxy::start(server.address(), vec![Duration::ZERO]);
+        let options = world.options(&server, "alice", Flavor::Sys).port(proxy.address().port());
+        let mut sys = Client::connect(options).expect("a session");
+        assert_eq!(status(sys.lookup_path("/ports")), NFS4ERR_WRONGSEC);
+
+        let user = format!("user=\"alice@{}\" flavor=\"krb5\"", world.realm.name());
+        let uid = format!("user=\"sys:{}\" flavor=\"sys\"", account("alice").uid);
+        for (level, rule, remedy, who, export) in [
+            ("INFO", "`sec`", "mount with sec=krb5p or sec=krb5i, or change `sec`", &user, "/private"),
+            ("WARN", "`clients`", "add the address to `clients`", &user, "/elsewhere"),
+            ("WARN", "`secure`", "mount without noresvport, or set `secure = false`", &uid, "/ports"),
+        ] {
+            server.wait_for_log(&format!("refused by {rule}"));
+            let line = server.log().lines().find(|line| line.contains(rule)).expect("it is there").to_owned();
+            for part in [level, remedy, who, &format!("export=\"{export}\""), "peer=127.0.0.1:"] {
+                assert!(line.contains(part), "{part} is missing: {line}");
+            }
+        }
+        assert!(!server.log().contains("/absent"), "{}", server.log());
+        for rule in ["sec", "clients", "secure"] {
+            let count = crate::metrics::value(
+                &crate::metrics::page(&server),
+                &format!("orthrus_refusals_total{{rule=\"{rule}\"}}"),
+            );
+            assert_eq!(count, 1.0, "{rule}");
+        }
     });
 }
 

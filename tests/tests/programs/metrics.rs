@@ -27,13 +27,13 @@ fn get(server: &Server, path: &str) -> (u16, String) {
     (status.unwrap_or_else(|| panic!("no status: {head}")), body.to_owned())
 }
 
-fn page(server: &Server) -> String {
+pub(crate) fn page(server: &Server) -> String {
     let (status, body) = get(server, "/metrics");
     assert_eq!(status, 200, "{body}");
     body
 }
 
-fn value(page: &str, name: &str) -> f64 {
+pub(crate) fn value(page: &str, name: &str) -> f64 {
     let found = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
     found.unwrap_or_else(|| panic!("no {name} in\n{page}"))
 }

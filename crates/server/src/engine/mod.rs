@@ -28,6 +28,7 @@ mod numeric_owners;
 mod offload;
 mod owners;
 mod program_waits;
+mod refusals;
 mod replies;
 mod shortage;
 mod space;

@@ -13,6 +13,7 @@ impl Compound<'_> {
         if let Some(child) = self.lookup_pseudo(directory, name) {
             return Ok(child);
         }
+        self.note_if_hidden(directory, name);
         match directory {
             Fh::Pseudo(_) => Err(Nfsstat4::NFS4ERR_NOENT.into()),
             Fh::Object(object) => match self.find(object, name)? {

@@ -4,6 +4,7 @@ use super::breaks::Breaks;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::program_waits::ProgramWaits;
+use super::refusals::Refusals;
 use super::replies::Replies;
 use super::{Cause, ClientRecords, Fh, FileKey, NfsConfig, Offloads, Start, SysGroups};
 use crate::callback::CallbackQueue;
@@ -84,6 +85,7 @@ pub struct Nfs {
     pub(crate) program_waits: ProgramWaits,
     pub(super) replies: Replies,
     pub(crate) outcomes: Outcomes,
+    pub(super) refusals: Refusals,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -121,6 +123,7 @@ impl Nfs {
             program_waits: ProgramWaits::default(),
             replies: Replies::default(),
             outcomes: Outcomes::default(),
+            refusals: Refusals::default(),
             records,
             random,
         }
@@ -162,6 +165,11 @@ impl Nfs {
     /// Returns counts of operations by status, and of errors of file systems, for metrics.
     pub fn outcomes(&self) -> &Outcomes {
         &self.outcomes
+    }
+
+    /// Returns the number of callers that the rules of exports have refused, by the rule.
+    pub fn refusals(&self) -> [(&'static str, u64); 4] {
+        self.refusals.counts()
     }
 
     /// Counts and logs the error that led to the failure of an operation on `fh`.

@@ -40,7 +40,7 @@ impl Compound<'_> {
 
     /// Returns whether the call's ticket was delegated, and the object's export refuses such
     /// tickets. No flavor helps then: SECINFO returns none.
-    fn refuses_ticket(&self, fh: &Fh) -> bool {
+    pub(super) fn refuses_ticket(&self, fh: &Fh) -> bool {
         matches!(fh, Fh::Object(object) if self.call.security.delegated && !object.export.delegated)
     }
 
@@ -49,7 +49,11 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_WRONGSEC if the flavor is not allowed.
     pub fn check_flavor(&self, fh: &Fh) -> Result<(), OpError> {
-        if self.flavor_allowed(fh) { Ok(()) } else { Err(Nfsstat4::NFS4ERR_WRONGSEC.into()) }
+        if self.flavor_allowed(fh) {
+            return Ok(());
+        }
+        self.note_wrong_flavor(fh);
+        Err(Nfsstat4::NFS4ERR_WRONGSEC.into())
     }
 
     /// Checks the flavor for an operation that sets the filehandle; `args` stands behind it. The
@@ -70,7 +74,10 @@ impl Compound<'_> {
             // Clients ask for attributes in the COMPOUND that releases a user's state by machine
             // credential.
             Some(_) if beyond_getattr(*args, left).is_some_and(|later| self.machine_may(later)) => Ok(true),
-            Some(_) => Err(Nfsstat4::NFS4ERR_WRONGSEC.into()),
+            Some(_) => {
+                self.note_wrong_flavor(fh);
+                Err(Nfsstat4::NFS4ERR_WRONGSEC.into())
+            }
             None => Ok(true),
         }
     }
@@ -115,6 +122,7 @@ impl Compound<'_> {
         if self.progress.exports.admits(self.client_ip()) {
             Ok(())
         } else {
+            self.note_wrong_address();
             Err(Nfsstat4::NFS4ERR_CLID_INUSE)
         }
     }

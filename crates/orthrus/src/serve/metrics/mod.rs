@@ -82,6 +82,7 @@ impl MetricsPage {
         page.events(service, stats);
         page.times(service, stats);
         page.outcomes(service);
+        page.refusals(service);
         page.lookups(identity.counts());
         page.0
     }
@@ -176,6 +177,14 @@ impl MetricsPage {
         self.family(name, "counter", "Arguments of operations that could not be decoded, by the error.");
         for (error, count) in outcomes.undecodable() {
             self.value(&format!("{name}{{error=\"{error}\"}}"), count);
+        }
+    }
+
+    fn refusals(&mut self, service: &NfsService) {
+        let name = "orthrus_refusals_total";
+        self.family(name, "counter", "Requests that exports refused, by the key with the rule.");
+        for (rule, count) in service.server().engine().refusals() {
+            self.value(&format!("{name}{{rule=\"{rule}\"}}"), count);
         }
     }
 
