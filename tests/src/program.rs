@@ -68,7 +68,15 @@ pub fn nobody<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Comman
 
 fn clean<S: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Item = S>) -> Command {
     command.args(arguments).stdin(Stdio::null());
-    for variable in ["ORTHRUS_LOG", "XDG_STATE_HOME", "KRB5_KTNAME", "NOTIFY_SOCKET", "WATCHDOG_USEC"] {
+    for variable in [
+        "ORTHRUS_LOG",
+        "ORTHRUS_LOG_FORMAT",
+        "JOURNAL_STREAM",
+        "XDG_STATE_HOME",
+        "KRB5_KTNAME",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+    ] {
         command.env_remove(variable);
     }
     command

@@ -108,6 +108,40 @@ fn a_reload_by_command_prints_the_changes_or_the_fault_and_logs_its_author() {
 }
 
 #[test]
+fn each_line_of_the_log_is_a_json_object_or_has_a_priority_of_the_journal() {
+    let folder = empty_folder();
+    let log = |format: &str| {
+        let state = folder.path().join(format);
+        let arguments = ["--memory", "1", "--sec", "sys", "--log-format", format];
+        let mut server = Serve::new(&state).args(arguments).start();
+        server.signal(Signal::SIGUSR1);
+        server.wait_for_log("held: ");
+        server.signal(Signal::SIGTERM);
+        assert!(server.wait().0.success());
+        server.log()
+    };
+    let json = log("json");
+    assert!(json.lines().count() > 4, "{json}");
+    for line in json.lines() {
+        let event: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        for key in ["timestamp", "level", "message"] {
+            assert!(event[key].is_string(), "{key} is missing: {line}");
+        }
+    }
+    let journal = log("journal");
+    assert!(journal.lines().count() > 4, "{journal}");
+    for line in journal.lines() {
+        let text = ["<3>", "<4>", "<6>"].iter().find_map(|priority| line.strip_prefix(priority));
+        assert!(text.is_some_and(|text| text.starts_with(char::is_alphanumeric)), "{line}");
+    }
+    let refused = run(&mut orthrus(["serve", "--log-format", "xml"]));
+    assert!(
+        !refused.status.success() && refused.stderr.contains("[possible values: auto, text, json, journal]")
+    );
+}
+
+#[test]
 fn a_full_log_keeps_neither_shards_from_serving_nor_sigterm_from_ending_them() {
     let folder = empty_folder();
     let (reader, writer) = std::io::pipe().expect("a pipe");

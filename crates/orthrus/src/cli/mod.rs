@@ -20,6 +20,7 @@ mod stop;
 mod table;
 mod try_it;
 
+use crate::logging::LogFormat;
 use crate::requests::ListingKind;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -37,6 +38,10 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, display_order = 900, value_name = "FILTER")]
     #[arg(default_value = "info", env = "ORTHRUS_LOG")]
     log: String,
+    /// Format of the log. `auto` is `journal` under systemd and `text` elsewhere.
+    #[arg(long, global = true, display_order = 901, value_name = "FORMAT")]
+    #[arg(default_value = "auto", env = "ORTHRUS_LOG_FORMAT")]
+    log_format: LogFormat,
 }
 
 #[derive(Subcommand)]
@@ -82,7 +87,7 @@ impl Arguments {
     /// # Errors
     /// A message that names the cause and the remedy.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        crate::logging::start(&self.log)?;
+        crate::logging::start(&self.log, self.log_format)?;
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),

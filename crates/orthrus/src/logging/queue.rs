@@ -1,16 +1,10 @@
-//! Logging to standard error, one line an event.
-//!
-//! The server queues its lines for a thread of its own. A reader that stops reading, for example a
-//! stuck log collector behind a pipe, therefore costs lines, never a shard. Other commands write
-//! their lines at once: some of them must not have threads yet when they choose a krb5.conf.
+//! The queue of lines for standard error, and the thread that writes them.
 
-use anyhow::Context;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
 
 /// Number of lines that wait for standard error; further ones are dropped and counted.
 const QUEUED_LINES_MAX: usize = 4096;
@@ -25,23 +19,6 @@ enum LogMessage {
     Line(Vec<u8>),
     /// Answers when the lines before it are written.
     Flush(SyncSender<()>),
-}
-
-/// Starts logging with a filter as RUST_LOG takes it.
-///
-/// # Errors
-/// Quotes the part of the filter that is wrong.
-pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
-        format!("--log {filter:?}: allowed are error, warn, info, debug, trace, or module=level,…")
-    })?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| LogWriter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        .init();
-    Ok(())
 }
 
 /// Starts the thread that writes queued lines.
@@ -88,7 +65,7 @@ fn write_lines(messages: &Receiver<LogMessage>) {
 
 /// Queues each event, or writes it where no queue exists; `tracing_subscriber` writes an event at
 /// once.
-struct LogWriter;
+pub(super) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
