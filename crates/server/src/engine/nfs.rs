@@ -152,6 +152,21 @@ impl Nfs {
         self.with_effects(now, |state, effects| state.leases().evict(client, effects))
     }
 
+    /// Refuses new clients from now on, or admits them again.
+    pub fn set_draining(&self, draining: bool) {
+        self.state.clients().set_draining(draining);
+    }
+
+    /// Returns whether new clients are refused.
+    pub fn is_draining(&self) -> bool {
+        self.state.clients().is_draining()
+    }
+
+    /// Returns the number of clients for which a drain waits, see [`state::Clients::with_lease`].
+    pub fn clients_with_lease(&self, now: Duration) -> usize {
+        self.state.clients().with_lease(now)
+    }
+
     /// Returns whether the server is in its grace period (RFC 8881 section 8.4.2.1).
     pub fn in_grace(&self, now: Duration) -> bool {
         self.state.leases().in_grace(now)
@@ -168,7 +183,7 @@ impl Nfs {
     }
 
     /// Returns the number of callers that the rules of exports have refused, by the rule.
-    pub fn refusals(&self) -> [(&'static str, u64); 4] {
+    pub fn refusals(&self) -> Vec<(&'static str, u64)> {
         self.refusals.counts()
     }
 

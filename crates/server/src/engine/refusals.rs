@@ -1,12 +1,14 @@
-//! Callers that the rules of an export refuse: counted by the rule, and logged with the remedy.
+//! Callers that are refused by a rule of an export, or while the server drains: counted by the
+//! rule, and logged with the remedy.
 
 use super::{Compound, Fh};
 use crate::log_limit::LogLimit;
+use nfs4::Nfsstat4;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use vfs::SecFlavor;
 
-/// The rule that refuses a caller, by its key in the configuration.
+/// The rule that refuses a caller, most often a key of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RefusedBy {
     /// No export at this place admits the client's address.
@@ -17,14 +19,17 @@ enum RefusedBy {
     Secure,
     /// The export refuses tickets that a service got in the user's name.
     Delegated,
+    /// The server takes no new clients, by `orthrus drain`.
+    Drain,
 }
 
 /// The rules and their names; the index is that of the counter.
-const RULES: [(RefusedBy, &str); 4] = [
+const RULES: [(RefusedBy, &str); 5] = [
     (RefusedBy::Clients, "clients"),
     (RefusedBy::Sec, "sec"),
     (RefusedBy::Secure, "secure"),
     (RefusedBy::Delegated, "delegated"),
+    (RefusedBy::Drain, "drain"),
 ];
 
 /// Counters and log limits, one of each for a rule: refusals by one rule do not hide others.
@@ -43,12 +48,9 @@ impl Refusals {
     }
 
     /// Returns the number of refusals by the name of the rule.
-    pub(crate) fn counts(&self) -> [(&'static str, u64); RULES.len()] {
-        let mut counts = RULES.map(|(_, name)| (name, 0));
-        for ((_, count), counter) in counts.iter_mut().zip(&self.counts) {
-            *count = counter.load(Relaxed);
-        }
-        counts
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counters = RULES.iter().zip(&self.counts);
+        counters.map(|((_, name), count)| (*name, count.load(Relaxed))).collect()
     }
 }
 
@@ -72,7 +74,7 @@ impl Compound<'_> {
         self.note_refusal(rule, export, || match rule {
             RefusedBy::Secure => "mount without noresvport, or set `secure = false`".to_owned(),
             RefusedBy::Delegated => "use a ticket of the user's own, or set `delegated = true`".to_owned(),
-            RefusedBy::Sec | RefusedBy::Clients => {
+            RefusedBy::Sec | RefusedBy::Clients | RefusedBy::Drain => {
                 let usable: Vec<_> = self.flavors(fh).iter().map(|flavor| flavor.name()).collect();
                 format!("mount with sec={}, or change `sec`", usable.join(" or sec="))
             }
@@ -82,6 +84,14 @@ impl Compound<'_> {
     /// Notes that no export admits the client's address.
     pub(super) fn note_wrong_address(&self) {
         self.note_refusal(RefusedBy::Clients, "any", || "add the address to `clients`".to_owned());
+    }
+
+    /// Notes that a new client was refused, if that is because the server drains.
+    pub fn note_if_drained(&self, status: Nfsstat4) {
+        if status == Nfsstat4::NFS4ERR_CLID_INUSE && self.nfs.is_draining() {
+            let remedy = || "use another server, or run `orthrus drain --cancel`".to_owned();
+            self.note_refusal(RefusedBy::Drain, "any", remedy);
+        }
     }
 
     /// Notes a name that does not exist for the client because no export there admits its address.
@@ -103,6 +113,7 @@ impl Compound<'_> {
             RefusedBy::Clients => "refused by `clients`",
             RefusedBy::Sec => "refused by `sec`",
             RefusedBy::Secure => "refused by `secure`, from a port that any program may use",
+            RefusedBy::Drain => "refused by `drain`, as a new client",
             RefusedBy::Delegated => {
                 "refused by `delegated`, with a ticket that a service got in the user's name"
             }

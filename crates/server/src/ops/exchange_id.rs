@@ -39,9 +39,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         protect,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let ok = c.with_effects(|state, effects| {
+    let made = c.with_effects(|state, effects| {
         state.clients().exchange_id(c.now(), &sender, &request, random, effects)
-    })?;
+    });
+    let ok = made.inspect_err(|status| c.note_if_drained(*status))?;
     reply.u64(ok.clientid).u32(ok.sequenceid).u32(ok.flags);
     encode_protect(&ok.protect, reply);
     let owner = &c.nfs.config.server_owner;

@@ -3,6 +3,7 @@
 
 pub(crate) mod courtesy;
 pub(crate) mod creator;
+mod drain;
 pub(crate) mod exchange_id;
 pub(crate) mod grace;
 pub(crate) mod leases;

@@ -34,6 +34,8 @@ pub(crate) struct Registry {
     pub(crate) waiting: Waiting,
     /// When slots were looked at last that clients have ceased to use.
     pub(crate) retired_at: Duration,
+    /// Whether new clients are refused.
+    pub(crate) draining: bool,
     effects: VecDeque<Effect>,
 }
 

@@ -256,7 +256,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// first, then unused ones.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY while there is no room.
+    /// NFS4ERR_DELAY while there is no room; NFS4ERR_CLID_INUSE while the server drains, after which
+    /// clients do not try again.
     pub(crate) fn make_room_for_client(
         &self,
         registry: &mut RegistryGuard<'_>,
@@ -264,6 +265,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         caller: &Caller<'_>,
         effects: &mut Effects<O>,
     ) -> Result<Arc<Tenant>> {
+        if registry.draining {
+            return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
+        }
         let tenant = self.state.tenants.of(caller);
         while !self.client_pool(registry).admits(tenant.clients.load(Relaxed)) {
             if tenant.searched_in_vain(now) {

@@ -54,6 +54,26 @@ fn an_evicted_client_loses_everything_and_no_other_client_does() {
 }
 
 #[test]
+fn a_server_that_drains_keeps_its_clients_and_takes_no_others() {
+    let mut world = World::new();
+    let mut known = world.ready("known");
+    let clients = |world: &World| world.state.clients().with_lease(world.now);
+    assert_eq!(clients(&world), 1);
+    world.state.clients().set_draining(true);
+    let refused = world.exchange_id(&mut TestClient::new("new"), 0);
+    assert_eq!(refused.unwrap_err(), Nfsstat4::NFS4ERR_CLID_INUSE);
+    // It lost its sessions, and comes back.
+    world.exchange_id(&mut known, 0).unwrap();
+    world.create_session(&mut known).unwrap();
+    assert!(world.open(&known, "o", 1, 1, 0).is_ok());
+    world.state.clients().set_draining(false);
+    world.exchange_id(&mut TestClient::new("new"), 0).unwrap();
+    assert_eq!(clients(&world), 1, "the new one has not confirmed its client ID");
+    world.pass(60);
+    assert_eq!(clients(&world), 0, "its lease has run out");
+}
+
+#[test]
 fn an_expired_client_that_is_in_nobodys_way_goes_on_when_it_comes_back() {
     // RFC 8881 section 8.4.3
     let mut world = World::new();

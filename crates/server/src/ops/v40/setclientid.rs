@@ -23,7 +23,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
             reply.u64(ok.clientid).opaque_fixed(&ok.confirm);
             Ok(())
         }
-        Err(Nfsstat4::NFS4ERR_CLID_INUSE) => {
+        Err(status @ Nfsstat4::NFS4ERR_CLID_INUSE) => {
+            c.note_if_drained(status);
             reply.opaque(b"").opaque(b"");
             Err(OpError::with_body(Nfsstat4::NFS4ERR_CLID_INUSE).into())
         }
