@@ -2,7 +2,7 @@
 //! clients.
 
 use client::{Client, Flavor, OpenHow, Options, Security};
-use e2e::{Ended, Serve, account, empty_folder, in_world, nobody, orthrus, run, status};
+use e2e::{Ended, Serve, account, empty_folder, in_world, nobody, orthrus, run, run_within, status};
 use nfs4::NfsLockType4;
 use nfs4::Nfsstat4::*;
 use serde_json::Value;
@@ -143,4 +143,44 @@ fn an_evicted_client_loses_its_locks_to_others_and_the_log_names_who_evicted_it(
     // RFC 8881 section 8.4.2: the client learns it, and makes a new session without its opens.
     assert_eq!(status(holder.read(&held.handle, held.stateid, 0, 5)), NFS4ERR_BADSESSION);
     other.close_file(&file).expect("it is open");
+}
+
+#[test]
+fn a_server_that_drains_refuses_new_clients_and_ends_with_the_last_one() {
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let mut server = Serve::new(&state)
+        .args(["--sec", "sys", "--secure", "false", "--metrics", "127.0.0.1:0"])
+        .arg(folder.path())
+        .start();
+    let options = || Options::new("127.0.0.1", Security::sys()).port(server.port());
+    let mut client = Client::connect(options()).expect("the server is there");
+    let ready = |server: &e2e::Server| crate::metrics::get(server, "/readyz").0;
+    assert_eq!(ready(&server), 200);
+
+    let started = ask(&state, &["drain", "--no-wait"]);
+    assert!(started.stdout.contains("when the last of 1 has left"), "{started:?}");
+    assert_eq!(status(Client::connect(options())), NFS4ERR_CLID_INUSE);
+    server.wait_for_log("refused by `drain`, as a new client: use another server");
+    server.wait_for_log(&format!("drain by user {}", nix::unistd::geteuid()));
+    assert_eq!(ready(&server), 503);
+    let cancelled = ask(&state, &["drain", "--cancel"]);
+    assert!(cancelled.stdout.contains("new clients are served"), "{cancelled:?}");
+    assert_eq!(ready(&server), 200);
+    let second = Client::connect(options()).expect("it is admitted again");
+
+    let waiting = orthrus(["drain", "--state-dir"])
+        .arg(&state)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    server.wait_for_log("the last of 2 has left");
+    client.lookup_path("").expect("a known client goes on");
+    client.close().expect("it leaves");
+    assert!(server.is_running());
+    second.close().expect("it leaves");
+    let ended = run_within(waiting, std::time::Duration::from_secs(60));
+    assert!(ended.status.success() && ended.stdout.ends_with("the server has ended\n"), "{ended:?}");
+    assert!(server.wait().0.success(), "{}", server.log());
 }

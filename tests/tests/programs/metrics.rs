@@ -17,7 +17,7 @@ fn connect(server: &Server) -> TcpStream {
 }
 
 /// Asks for a page, and returns its status and body.
-fn get(server: &Server, path: &str) -> (u16, String) {
+pub(crate) fn get(server: &Server, path: &str) -> (u16, String) {
     let mut stream = connect(server);
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("room");
     let mut answer = String::new();

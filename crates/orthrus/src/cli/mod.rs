@@ -68,6 +68,7 @@ enum Command {
     Delegations(listings::ListingArguments),
     Evict(control::Evict),
     Reload(control::ReloadArguments),
+    Drain(control::Drain),
     #[command(subcommand)]
     Realm(realm::Command),
     #[command(subcommand)]
@@ -102,6 +103,7 @@ impl Arguments {
             Command::Delegations(arguments) => arguments.run(ListingKind::Delegations),
             Command::Evict(arguments) => arguments.run(),
             Command::Reload(arguments) => arguments.run(),
+            Command::Drain(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
             Command::Grants(command) => command.run(),
             Command::Bench(command) => command.run(),

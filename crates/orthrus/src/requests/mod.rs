@@ -42,6 +42,11 @@ pub(crate) enum AdminRequest {
     },
     /// Applies the configuration file, like SIGHUP.
     Reload,
+    /// Refuses new clients and ends with the last one, or admits new ones again.
+    Drain {
+        /// Whether to admit new clients again.
+        cancel: bool,
+    },
 }
 
 /// The reply to a request.
@@ -52,8 +57,7 @@ pub(crate) enum AdminReply {
     Id(IdReport),
     /// The answer to [`AdminRequest::List`].
     List(ListingReport),
-    /// The answer to [`AdminRequest::Evict`] and [`AdminRequest::Reload`]: lines for the
-    /// administrator.
+    /// The answer to requests for a change: lines for the administrator.
     Done(Vec<String>),
     /// The reason why the request has no answer.
     Error(String),

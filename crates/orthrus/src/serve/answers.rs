@@ -1,6 +1,6 @@
 //! The answers to administrators' requests.
 
-use super::{listings, reload::Reloads};
+use super::{drain, listings, reload::Reloads};
 use crate::requests::{AdminReply, AdminRequest, IdReport};
 use identity::Mapper;
 use runtime::NfsService;
@@ -28,6 +28,13 @@ impl Answers {
                 Ok(lines) => AdminReply::Done(lines),
                 Err(error) => AdminReply::Error(format!("{error:#}")),
             },
+            AdminRequest::Drain { cancel: false } => match drain::start(self.service.clone(), asker) {
+                Ok(line) => AdminReply::Done(vec![line]),
+                Err(error) => AdminReply::Error(format!("the server cannot watch its clients: {error}")),
+            },
+            AdminRequest::Drain { cancel: true } => {
+                AdminReply::Done(vec![drain::cancel(&self.service, asker)])
+            }
         }
     }
 

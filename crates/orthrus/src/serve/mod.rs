@@ -5,6 +5,7 @@ mod admin;
 mod admission;
 mod answers;
 mod changes;
+mod drain;
 mod ending;
 mod exports;
 mod kerberos;

@@ -42,7 +42,9 @@ pub(super) fn start(
         "/healthz" => Some(health(shards.are_alive(HANGS_AFTER))),
         "/readyz" => {
             let server = service.server();
-            Some(readiness(shards.are_alive(HANGS_AFTER), server.engine().in_grace(server.now())))
+            let engine = server.engine();
+            let (grace, draining) = (engine.in_grace(server.now()), engine.is_draining());
+            Some(readiness(shards.are_alive(HANGS_AFTER), grace, draining))
         }
         _ => None,
     }))
@@ -59,9 +61,13 @@ fn health(alive: bool) -> RenderedPage {
     }
 }
 
-/// Tells whether clients can be served. In the grace period they can: they reclaim their state.
-fn readiness(alive: bool, in_grace: bool) -> RenderedPage {
+/// Tells whether new clients can be served. In the grace period they can: they wait for its end,
+/// and others reclaim their state.
+fn readiness(alive: bool, in_grace: bool, draining: bool) -> RenderedPage {
     match health(alive) {
+        RenderedPage::Fine(_) if draining => {
+            RenderedPage::Unavailable("draining; no new clients are served\n".to_owned())
+        }
         RenderedPage::Fine(_) if in_grace => {
             RenderedPage::Fine("ready; in the grace period, new opens wait for its end\n".to_owned())
         }
@@ -239,8 +245,8 @@ mod tests {
     #[test]
     fn a_server_with_a_hanging_thread_is_neither_healthy_nor_ready() {
         assert!(matches!(health(false), RenderedPage::Unavailable(_)));
-        assert!(matches!(readiness(false, false), RenderedPage::Unavailable(_)));
-        assert!(matches!(readiness(false, true), RenderedPage::Unavailable(_)));
+        assert!(matches!(readiness(false, false, false), RenderedPage::Unavailable(_)));
+        assert!(matches!(readiness(false, true, false), RenderedPage::Unavailable(_)));
     }
 
     #[test]
