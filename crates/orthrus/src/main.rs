@@ -1,25 +1,35 @@
 //! The program: command line, configuration, wiring.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod cli;
 mod config;
 mod logging;
+mod output;
 mod requests;
 mod serve;
 mod service_manager;
 
 use clap::Parser;
+use output::errln;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = cli::Arguments::parse().run();
     logging::flush();
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => match output::failure() {
+            None => ExitCode::SUCCESS,
+            Some(error) => {
+                errln!("orthrus: standard output: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Err(error) => {
             if let Some(cli::Unhealthy(status)) = error.downcast_ref() {
                 return (*status).into();
             }
-            eprintln!("orthrus: {error:#}");
+            errln!("orthrus: {error:#}");
             if error.is::<cli::LeftOut>() { cli::LeftOut::STATUS.into() } else { ExitCode::FAILURE }
         }
     }

@@ -108,6 +108,33 @@ fn a_reload_by_command_prints_the_changes_or_the_fault_and_logs_its_author() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_no_server_and_a_full_disk_is_an_error_of_a_command() {
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let mut server = orthrus(["serve", "--listen", "127.0.0.1:0", "--memory", "1", "--sec", "sys"]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut server = server.arg("--state-dir").arg(&state).stdout(writer).spawn().expect("it starts");
+    let end = Instant::now() + Duration::from_secs(30);
+    let list = || run(orthrus(["clients", "--state-dir"]).arg(&state));
+    while !list().status.success() {
+        assert!(Instant::now() < end, "{:?}", list());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut listing = orthrus(["clients", "--state-dir"]);
+    let ended = listing.arg(&state).stdout(writer).stderr(Stdio::piped()).output().expect("it starts");
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    let full = fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let ended = listing.stdout(full).output().expect("it starts");
+    let error = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && error.contains("standard output: No space left"), "{ended:?}");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(server.id() as i32), Signal::SIGTERM).expect("it runs");
+    assert!(server.wait().expect("it is a child").success());
+}
+
+#[test]
 fn each_line_of_the_log_is_a_json_object_or_has_a_priority_of_the_journal() {
     let folder = empty_folder();
     let log = |format: &str| {

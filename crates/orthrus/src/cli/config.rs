@@ -1,10 +1,10 @@
 //! `orthrus config`: explains the configuration file.
 
 use crate::config::{self, FoundKey};
-use anyhow::{Context, bail};
+use crate::output::out;
+use anyhow::bail;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
 
 /// Explain the configuration file of `orthrus serve`.
 #[derive(clap::Subcommand)]
@@ -49,11 +49,8 @@ impl ConfigCommand {
             Self::Explain(command) => command.text()?,
             Self::Example(PrintExample {}) => config::example(),
         };
-        match io::stdout().write_all(text.as_bytes()) {
-            // The reader has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            written => written.context("standard output"),
-        }
+        out!("{text}");
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `orthrus evict`, `orthrus reload` and `orthrus drain`: changes of a running server.
 
 use super::asked_server::AskedServer;
+use crate::output::outln;
 use crate::requests::{AdminReply, AdminRequest, ListingKind, ListingRows};
 use anyhow::bail;
 use std::time::Duration;
@@ -82,7 +83,7 @@ impl Drain {
         loop {
             match self.clients_left() {
                 Ok(Some(left)) if shown.replace(left) != Some(left) => {
-                    println!("{left} clients are left; `orthrus clients` lists them");
+                    outln!("{left} clients are left; `orthrus clients` lists them");
                 }
                 Ok(None) => break,
                 // A server that ends closes the connection without an answer.
@@ -90,7 +91,7 @@ impl Drain {
             }
             std::thread::sleep(DRAIN_POLL);
         }
-        println!("the server has ended");
+        outln!("the server has ended");
         Ok(())
     }
 
@@ -113,7 +114,7 @@ impl Drain {
 /// Asks for a change, and prints the lines of the answer.
 fn change(server: &AskedServer, request: &AdminRequest) -> anyhow::Result<()> {
     match server.ask(request)? {
-        AdminReply::Done(lines) => lines.iter().for_each(|line| println!("{line}")),
+        AdminReply::Done(lines) => lines.iter().for_each(|line| outln!("{line}")),
         _ => bail!("the server gave another answer: it has another version"),
     }
     Ok(())

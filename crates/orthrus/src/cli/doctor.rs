@@ -1,6 +1,7 @@
 //! `orthrus doctor`: the cause why a mount with Kerberos fails.
 
 use crate::config::{self, NFS_PORT, Settings, SourceSettings, Storage};
+use crate::output::{out, outln};
 use crate::serve;
 use anyhow::{Context, bail};
 use client::Flavor;
@@ -100,9 +101,9 @@ impl Examine {
         let diagnosis =
             doctor::examine(table, machine, target, plan).context("no private folder for tickets")?;
         if self.json {
-            println!("{:#}", diagnosis.json());
+            outln!("{:#}", diagnosis.json());
         } else {
-            print!("{diagnosis}");
+            out!("{diagnosis}");
         }
         match diagnosis.status() {
             0 => Ok(()),

@@ -1,11 +1,12 @@
 //! Manual pages and completions, from the definition of the command line.
 
 use super::Arguments;
+use crate::output::{out, outln};
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+
 use std::path::{Path, PathBuf};
 
 /// Print the completions of a shell
@@ -22,18 +23,12 @@ pub(crate) struct CompletionsArguments {
 }
 
 impl CompletionsArguments {
-    /// Prints them.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
+    /// Prints the completions to standard output.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "orthrus", &mut text);
-        match io::stdout().write_all(&text) {
-            // The reader has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            written => written.context("standard output"),
-        }
+        out!("{}", String::from_utf8_lossy(&text));
+        Ok(())
     }
 }
 
@@ -54,7 +49,7 @@ impl ManArguments {
         // Each command gets its full name and the options that all have.
         command.build();
         let count = write_pages(&command, "orthrus", &self.folder)?;
-        println!("{count} manual pages in {}", self.folder.display());
+        outln!("{count} manual pages in {}", self.folder.display());
         Ok(())
     }
 }

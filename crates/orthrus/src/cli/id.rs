@@ -1,6 +1,7 @@
 //! `orthrus id`: explains the local user of a principal.
 
 use crate::config::{self, Settings};
+use crate::output::outln;
 use crate::requests::{self, AdminReply, AdminRequest, IdReport};
 use crate::serve;
 use std::path::PathBuf;
@@ -46,13 +47,13 @@ impl Explain {
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
         let (report, from) = self.report(&settings)?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            outln!("{}", serde_json::to_string_pretty(&report)?);
         } else {
-            println!("{:<8} {from}", "from");
-            report.steps.iter().for_each(|step| println!("{:<8} {}", step.kind, step.text));
+            outln!("{:<8} {from}", "from");
+            report.steps.iter().for_each(|step| outln!("{:<8} {}", step.kind, step.text));
             for (pseudo, seen) in report.exports.iter().flatten() {
                 let groups = seen.groups.len();
-                println!("{:<8} {pseudo}: uid {}, gid {}, {groups} groups", "export", seen.uid, seen.gid);
+                outln!("{:<8} {pseudo}: uid {}, gid {}, {groups} groups", "export", seen.uid, seen.gid);
             }
         }
         match report.reason {

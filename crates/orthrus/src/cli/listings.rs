@@ -2,6 +2,7 @@
 
 use super::asked_server::AskedServer;
 use crate::cli::table::table;
+use crate::output::{errln, out, outln};
 use crate::requests::{AdminReply, AdminRequest, ListingKind, ListingReport, ListingRows};
 use anyhow::bail;
 
@@ -28,12 +29,12 @@ impl ListingArguments {
         };
         report.retain(self.filter.as_deref().unwrap_or_default());
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            outln!("{}", serde_json::to_string_pretty(&report)?);
             return Ok(());
         }
-        print!("{}", table(std::iter::once(report.head()).chain(report.cells())));
+        out!("{}", table(std::iter::once(report.head()).chain(report.cells())));
         if report.left_out > 0 {
-            eprintln!("{} more are not listed", report.left_out);
+            errln!("{} more are not listed", report.left_out);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A throw-away realm for one run of this program.
 
+use crate::output::errln;
 use gss::Credential;
 use realm::{RealmError, RealmOptions, TemporaryRealm};
 use std::ffi::OsString;
@@ -38,7 +39,7 @@ impl OwnRealm {
         match Self::start() {
             Ok(realm) => Ok(Some(realm)),
             Err(error) if matches!(error.downcast_ref(), Some(RealmError::Missing { .. })) => {
-                eprintln!("only sys is measured: {error}");
+                errln!("only sys is measured: {error}");
                 Ok(None)
             }
             Err(error) => Err(error),

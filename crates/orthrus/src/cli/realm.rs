@@ -1,6 +1,7 @@
 //! `orthrus realm`: a throw-away Kerberos realm in a folder.
 
 use super::realm_shell::RealmShell;
+use crate::output::{out, outln};
 use realm::{Enctypes, Realm, RealmOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -87,7 +88,7 @@ impl Up {
         };
         let realm = Realm::create(&self.dir, &options)?;
         tracing::info!("realm made in {:.2} s", start.elapsed().as_secs_f64());
-        print!("{}", realm.instructions(crate::config::NFS_PORT));
+        out!("{}", realm.instructions(crate::config::NFS_PORT));
         Ok(())
     }
 }
@@ -96,10 +97,10 @@ impl Down {
     fn run(self) -> anyhow::Result<()> {
         let removed = Realm::down(&self.dir)?;
         for path in &removed.left {
-            println!("left {}: it is not the realm's", path.display());
+            outln!("left {}: it is not the realm's", path.display());
         }
         let kdc = if removed.kdc_ran { "its KDC ended" } else { "its KDC did not run" };
-        println!("realm in {} removed, {kdc}", self.dir.display());
+        outln!("realm in {} removed, {kdc}", self.dir.display());
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! `orthrus realm shell`: a shell in which the machine's Kerberos files are those of a realm.
 
+use crate::output::errln;
 use anyhow::{Context, bail, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -63,7 +64,7 @@ impl RealmShell {
         let shell = || vec![std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())];
         let words = if self.command.is_empty() { shell() } else { self.command.clone() };
         let Some((program, arguments)) = words.split_first() else { bail!("the command is empty") };
-        eprintln!("orthrus: /etc/krb5.conf and /etc/krb5.keytab are those of the realm until this ends");
+        errln!("orthrus: /etc/krb5.conf and /etc/krb5.keytab are those of the realm until this ends");
         let status = Command::new(program).args(arguments).status();
         status.with_context(|| program.to_string_lossy().into_owned())
     }
@@ -99,13 +100,11 @@ struct Gssd(Option<Child>);
 impl Gssd {
     fn start() -> anyhow::Result<Self> {
         if !Path::new(GSSD).exists() {
-            eprintln!(
-                "orthrus: {GSSD} is missing (package nfs-common): the kernel cannot mount with Kerberos"
-            );
+            errln!("orthrus: {GSSD} is missing (package nfs-common): the kernel cannot mount with Kerberos");
             return Ok(Self(None));
         }
         if is_running("rpc.gssd") {
-            eprintln!(
+            errln!(
                 "orthrus: the machine's rpc.gssd runs and answers for the kernel with the machine's files; \
                  stop it first: systemctl stop rpc-gssd"
             );

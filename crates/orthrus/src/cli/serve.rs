@@ -1,6 +1,7 @@
 //! `orthrus serve`: the server.
 
 use crate::config::{self, ExportSettings, Settings, Storage};
+use crate::output::{errln, outln};
 use crate::serve::{self, Preflight};
 use anyhow::{Context, bail};
 use server::engine::Delegations;
@@ -134,13 +135,13 @@ impl Arguments {
         };
         let settings = self.override_settings(settings);
         let Preflight { faults, notes } = serve::check(&settings);
-        notes.iter().for_each(|note| println!("{note}"));
+        notes.iter().for_each(|note| outln!("{note}"));
         let faults: Vec<_> = wrong.into_iter().map(anyhow::Error::from).chain(faults).collect();
         if faults.is_empty() {
-            println!("the configuration is right: {} export(s)", settings.exports.len());
+            outln!("the configuration is right: {} export(s)", settings.exports.len());
             return Ok(());
         }
-        faults.iter().for_each(|fault| eprintln!("orthrus: {fault:#}"));
+        faults.iter().for_each(|fault| errln!("orthrus: {fault:#}"));
         bail!("{} fault(s): the server would not serve as configured", faults.len())
     }
 

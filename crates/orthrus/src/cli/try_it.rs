@@ -4,6 +4,7 @@ use super::bench::evaluate;
 use super::bench::quick::{PlanArguments, request};
 use super::own_realm::OwnRealm;
 use super::stop::{stop_flag, wait_for};
+use crate::output::{errln, outln};
 use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::measuring::Record;
@@ -64,7 +65,7 @@ impl Arguments {
         let program = std::env::current_exe().context("this program cannot find itself")?;
         let arguments = self.server_arguments(&folder, &realm, temporary.path())?;
         let server = ServerProcess::start(&program, arguments, &realm.environment())?;
-        eprintln!("serving {} on {}, realm {}", folder.display(), server.address(), realm.realm().name());
+        errln!("serving {} on {}, realm {}", folder.display(), server.address(), realm.realm().name());
         let mut target = Target {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),
@@ -125,7 +126,7 @@ fn make(folder: &Path) -> anyhow::Result<PathBuf> {
 
 fn instructions(realm: &OwnRealm, server: &ServerProcess) {
     let dir = realm.realm().dir().display();
-    println!(
+    outln!(
         "
 The server goes on until Ctrl-C. A Linux client on this machine, as root, in a shell with the realm's files in /etc:
   orthrus realm shell {dir}

@@ -20,6 +20,7 @@ mod store;
 
 use crate::config::{IdentitySettings, Settings};
 use crate::logging;
+use crate::output::outln;
 use crate::requests::IdReport;
 use crate::service_manager::ServiceManager;
 use answers::Answers;
@@ -36,7 +37,6 @@ use server::engine::{Delegations, NfsConfig, Start};
 use server::rpcsec::{ContextAcceptor, RpcsecLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,9 +98,7 @@ pub(crate) fn run(
     }
     announce(&exports, &running);
     if let Some(endpoint) = watched {
-        let line = format!("orthrus metrics http://{}{}\n", endpoint.address()?, metrics::PATH);
-        // The reader of the first line may have closed the pipe by now.
-        let _ = std::io::stdout().write_all(line.as_bytes());
+        outln!("orthrus metrics http://{}{}", endpoint.address()?, metrics::PATH);
         metrics::start(endpoint, service.clone(), &running, identity.clone())?;
     }
     if end_with_input {
@@ -174,7 +172,7 @@ fn end_when_input_ends() -> anyhow::Result<()> {
 /// Says on standard output where the server is: programs that start it wait for this line.
 fn announce(exports: &Exports, running: &Running) {
     admission::log(&exports.snapshot());
-    println!("orthrus serves {}", running.address());
+    outln!("orthrus serves {}", running.address());
 }
 
 fn start(

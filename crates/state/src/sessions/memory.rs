@@ -256,8 +256,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// first, then unused ones.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY while there is no room; NFS4ERR_CLID_INUSE while the server drains, after which
-    /// clients do not try again.
+    /// NFS4ERR_DELAY while there is no room; NFS4ERR_CLID_INUSE while the server drains, after
+    /// which clients do not try again.
     pub(crate) fn make_room_for_client(
         &self,
         registry: &mut RegistryGuard<'_>,

@@ -6,6 +6,7 @@ use super::on_mounts;
 use super::site::{Own, Store};
 use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
+use crate::output::outln;
 use anyhow::{Context, bail};
 use bench::evaluation::{ONTAP, Only};
 use bench::link::Link;
@@ -139,18 +140,18 @@ pub(crate) fn list(request: RunRequest<'_>) -> anyhow::Result<()> {
     if names.is_empty() {
         bail!("no case has {:?} in its name; --list without --only shows the names", selected(&record));
     }
-    names.iter().for_each(|name| println!("{name}"));
+    names.iter().for_each(|name| outln!("{name}"));
     // A lead-in and a warm-up take up to half of a repetition each.
     let each = settings.seconds * (1.5 * f64::from(settings.repetitions) + 0.5);
     let time = Duration::from_secs_f64(each * cases as f64);
-    println!(
+    outln!(
         "{} cases for each of {}: about {}",
         names.len(),
         settings.variants.join(", "),
         rounded(time.max(Duration::from_secs(1)))
     );
     if request.name == ONTAP {
-        println!(
+        outln!(
             "The steps of each curve follow from its peak and are not listed; they take most of the time."
         );
     }

@@ -1,5 +1,6 @@
 //! Keeps a record and its reports in files.
 
+use crate::output::{errln, outln};
 use anyhow::{Context, bail};
 use bench::link::LinkSpec;
 use bench::measuring::Record;
@@ -39,7 +40,7 @@ impl Files {
         let prefix = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let cause = format!("{error:#}");
         let written = write(&prefix, extension, content).with_context(|| cause.clone())?;
-        eprintln!("orthrus: {cause}; the report goes to {} instead", written.display());
+        errln!("orthrus: {cause}; the report goes to {} instead", written.display());
         let _ = self.elsewhere.set((prefix, cause));
         Ok(written)
     }
@@ -72,7 +73,7 @@ impl Files {
     /// written there.
     pub(crate) fn publish(&self, record: &Record) -> anyhow::Result<PathBuf> {
         let view = view(record);
-        println!("{}", terminal(record, &view));
+        outln!("{}", terminal(record, &view));
         let data = self.write("json", &record.json()?)?;
         let shown = self.write("html", &page(record, &view))?;
         let table = self.write("md", &markdown(record, &view))?;
@@ -83,7 +84,7 @@ impl Files {
             ("tables as Markdown", table),
             ("samples as CSV", samples),
         ];
-        said.iter().for_each(|(name, path)| println!("{:20}{}", format!("{name}:"), path.display()));
+        said.iter().for_each(|(name, path)| outln!("{:20}{}", format!("{name}:"), path.display()));
         match self.elsewhere.get() {
             Some((_, cause)) => bail!("{cause}; the report is in {} and beside it", data.display()),
             None => Ok(data),
@@ -105,7 +106,7 @@ impl Files {
         let table = self.write("md", &compared_markdown(compared, records, command))?;
         let said =
             [("comparison to look at", shown), ("figures as JSON", data), ("tables as Markdown", table)];
-        said.iter().for_each(|(name, path)| println!("{:24}{}", format!("{name}:"), path.display()));
+        said.iter().for_each(|(name, path)| outln!("{:24}{}", format!("{name}:"), path.display()));
         Ok(())
     }
 }

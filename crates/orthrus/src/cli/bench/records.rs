@@ -2,8 +2,8 @@
 
 use super::evaluate::quoted;
 use super::keep::{self, Files};
+use crate::output::out;
 use report::Compared;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Show two runs side by side with their significant differences.
@@ -34,7 +34,7 @@ impl Compare {
         }
         let shown = compared.view([&first, &second]);
         out += &format!("{}\n{}\n", report::tables(&shown), shown.headline);
-        print(&out)?;
+        out!("{out}");
         let Some(prefix) = self.output else { return Ok(()) };
         let command = format!(
             "orthrus bench compare {} {} --output {}",
@@ -52,14 +52,6 @@ fn names(first: &Path, second: &Path) -> [String; 2] {
     match (stem(first), stem(second)) {
         (one, other) if one != other => [one, other],
         _ => [first.with_extension(""), second.with_extension("")].map(|path| path.display().to_string()),
-    }
-}
-
-/// Prints; a reader that has read enough is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{host_principal, parse_server};
 use crate::cli::stop;
+use crate::output::outln;
 use crate::service_manager::ServiceManager;
 use ::grants::{AgentSettings, AttachedRun, GrantServer, NodeAgent, RunStatus};
 use anyhow::{Context, bail};
@@ -98,7 +99,7 @@ impl KeepTickets {
             folder,
             caches,
         })?;
-        println!("orthrus keeps tickets as {name}");
+        outln!("orthrus keeps tickets as {name}");
         let manager = ServiceManager::from_environment();
         manager.ready(&format!("keeps tickets as {name}"));
         if self.end_with_input {
@@ -133,9 +134,9 @@ impl AttachRun {
         };
         match ::grants::attach(&self.folders.dir, &run, Duration::from_secs(self.wait))? {
             RunStatus::Ready { file, ends } => {
-                println!("{} until {}", file.display(), super::time::utc(ends))
+                outln!("{} until {}", file.display(), super::time::utc(ends))
             }
-            RunStatus::Waiting(why) => println!("no tickets for run {}: {why}", run.run),
+            RunStatus::Waiting(why) => outln!("no tickets for run {}: {why}", run.run),
         }
         Ok(())
     }

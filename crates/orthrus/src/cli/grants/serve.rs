@@ -2,6 +2,7 @@
 
 use super::time::parse_duration;
 use crate::cli::stop;
+use crate::output::outln;
 use crate::service_manager::ServiceManager;
 use ::grants::{GrantLimits, GrantService, ServiceSettings};
 use std::io::Read;
@@ -61,7 +62,7 @@ impl ServeGrants {
             ticket_life: self.ticket_life,
             limits,
         })?;
-        println!("orthrus serves grants {}", service.address());
+        outln!("orthrus serves grants {}", service.address());
         let manager = ServiceManager::from_environment();
         manager.ready(&format!("at {}", service.address()));
         if self.end_with_input {

@@ -3,6 +3,7 @@
 use super::GrantCaller;
 use super::time::{now, parse_duration, utc};
 use crate::cli::table::table;
+use crate::output::{errln, out, outln};
 use ::grants::{Grant, GrantReply, GrantRequest, GrantSubmission, TicketSource};
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -64,7 +65,7 @@ impl SubmitGrant {
         }
         match reply {
             GrantReply::Submitted(grant) => {
-                println!(
+                outln!(
                     "grant for job {} until {}: {}",
                     grant.job,
                     utc(grant.deadline),
@@ -73,7 +74,7 @@ impl SubmitGrant {
                 if let TicketSource::Renewal(until) = grant.source
                     && until < grant.deadline
                 {
-                    eprintln!(
+                    errln!(
                         "orthrus: warning: the KDC does not delegate, and your ticket can be renewed only until {}: \
                          run `kinit -r` for longer, or submit again before",
                         utc(until)
@@ -101,12 +102,12 @@ impl ListGrants {
         };
         if self.json {
             let rows: Vec<_> = grants.iter().map(to_json).collect();
-            println!("{:#}", serde_json::Value::Array(rows));
+            outln!("{:#}", serde_json::Value::Array(rows));
         } else {
-            print!("{}", table(rows(&grants)));
+            out!("{}", table(rows(&grants)));
         }
         if more {
-            eprintln!("orthrus: there are more grants than one list has");
+            errln!("orthrus: there are more grants than one list has");
         }
         Ok(())
     }

@@ -6,10 +6,11 @@
 mod exports;
 mod ganesha;
 
+use crate::output::out;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that is imported; a larger one is refused.
@@ -75,11 +76,8 @@ impl ImportConfig {
         if imported.exports.is_empty() {
             bail!("{}: it exports nothing", self.file.display());
         }
-        match io::stdout().write_all(imported.text(&self.file).as_bytes()) {
-            // The reader has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            written => written.context("standard output"),
-        }
+        out!("{}", imported.text(&self.file));
+        Ok(())
     }
 }
 

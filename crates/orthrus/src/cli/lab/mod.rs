@@ -2,6 +2,7 @@
 
 mod run;
 
+use crate::output::outln;
 use ::cluster::{Folder, Needs, Options, Progress, Record, Storage};
 use anyhow::{Context, bail};
 use bench::link::LinkSpec;
@@ -150,10 +151,10 @@ impl Up {
         };
         let (start, stop) = (Instant::now(), stop_flag()?);
         ::cluster::up(&options, self.keep, &stop, &mut |progress| match progress {
-            Progress::Summary(text) => println!("\n{text}"),
-            Progress::Step(title) => println!("{:5.1} s  {title}", start.elapsed().as_secs_f64()),
+            Progress::Summary(text) => outln!("\n{text}"),
+            Progress::Step(title) => outln!("{:5.1} s  {title}", start.elapsed().as_secs_f64()),
         })?;
-        println!(
+        outln!(
             "{:5.1} s  up: every node has the export mounted with each flavor\n",
             start.elapsed().as_secs_f64()
         );
@@ -161,7 +162,7 @@ impl Up {
             true => String::new(),
             false => format!(" --dir {}", options.dir.display()),
         };
-        println!("orthrus lab status{dir}\northrus lab run{dir} lanl\northrus lab down{dir}");
+        outln!("orthrus lab status{dir}\northrus lab run{dir} lanl\northrus lab down{dir}");
         Ok(())
     }
 }
@@ -169,8 +170,8 @@ impl Up {
 fn print_needs(needs: &Needs) {
     for need in &needs.all {
         match &need.found {
-            Ok(found) => println!("ok       {}: {found}", need.what),
-            Err(missing) => println!("MISSING  {}: {missing}", need.what),
+            Ok(found) => outln!("ok       {}: {found}", need.what),
+            Err(missing) => outln!("MISSING  {}: {missing}", need.what),
         }
     }
 }
@@ -180,7 +181,7 @@ impl Status {
         let (folder, record) = self.place.open()?;
         let status = ::cluster::status(&folder, &record);
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&status)?);
+            outln!("{}", serde_json::to_string_pretty(&status)?);
             return Ok(());
         }
         for part in status.machines.iter().chain(&status.nodes) {
@@ -192,11 +193,11 @@ impl Status {
                 true => String::new(),
                 false => format!(", mounted {}", part.mounted.join(" ")),
             };
-            println!("{:8} {:12} {state}{mounted}", part.name, part.address.to_string());
+            outln!("{:8} {:12} {state}{mounted}", part.name, part.address.to_string());
         }
         let clients = status.clients.map_or("an unknown number of".to_owned(), |clients| clients.to_string());
         let peers = status.peers.iter().map(|(address, count)| format!("{count} connections from {address}"));
-        println!("the server knows {clients} clients: {}", peers.collect::<Vec<_>>().join(", "));
+        outln!("the server knows {clients} clients: {}", peers.collect::<Vec<_>>().join(", "));
         Ok(())
     }
 }
@@ -205,8 +206,8 @@ impl Down {
     fn run(self) -> anyhow::Result<()> {
         let folder = self.place.folder()?;
         match ::cluster::down(&folder)? {
-            true => println!("the lab in {} has ended; nothing is left of it", folder.path().display()),
-            false => println!("there is no lab in {}", folder.path().display()),
+            true => outln!("the lab in {} has ended; nothing is left of it", folder.path().display()),
+            false => outln!("there is no lab in {}", folder.path().display()),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! up.
 
 use super::{LabLocation, stop_flag};
+use crate::output::{errln, out, outln};
 use ::cluster::{Folder, Job, Machine, Record, lanl, node_name};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
@@ -66,7 +67,7 @@ impl Run {
         let scope = lanl::Scope { scale: self.scale, repetitions: self.repetitions };
         let (start, stop) = (Instant::now(), stop_flag()?);
         let results = lanl::run(folder, record, scope, &self.output, &stop, &mut |begins| {
-            eprintln!("{:6.1} s  {begins}", start.elapsed().as_secs_f64());
+            errln!("{:6.1} s  {begins}", start.elapsed().as_secs_f64());
         })?;
         let file = PathBuf::from(format!("{}.json", self.output.display()));
         std::fs::write(&file, serde_json::to_vec_pretty(&results)?)
@@ -74,9 +75,9 @@ impl Run {
         let table = lanl::table(&results);
         let text = PathBuf::from(format!("{}.txt", self.output.display()));
         std::fs::write(&text, &table).with_context(|| text.display().to_string())?;
-        print!("{table}");
+        out!("{table}");
         let prefix = self.output.display();
-        println!("results: {prefix}.json, .txt, {prefix}-alone.html, .json, .csv, .md");
+        outln!("results: {prefix}.json, .txt, {prefix}-alone.html, .json, .csv, .md");
         Ok(())
     }
 }
@@ -85,8 +86,8 @@ impl Run {
 fn on_nodes(folder: &Folder, record: &Record, nodes: &[String], script: &str) -> anyhow::Result<()> {
     let job = Job::start(folder, record, nodes, script)?;
     let ended = job.wait(&*stop_flag()?, &mut |node, line| match nodes {
-        [_] => println!("{line}"),
-        _ => println!("{node:8} {line}"),
+        [_] => outln!("{line}"),
+        _ => outln!("{node:8} {line}"),
     })?;
     let failed: Vec<String> = ended
         .iter()
