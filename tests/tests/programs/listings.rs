@@ -1,5 +1,5 @@
-//! `orthrus clients`, `contexts`, `opens`, `locks`, `delegations` and `evict`, of a server with
-//! clients.
+//! `orthrus status`, `clients`, `contexts`, `opens`, `locks`, `delegations`, `evict` and `drain`, of
+//! a server with clients.
 
 use client::{Client, Flavor, OpenHow, Options, Security};
 use e2e::{Ended, Serve, account, empty_folder, in_world, nobody, orthrus, run, run_within, status};
@@ -101,6 +101,41 @@ fn contexts_are_listed_with_the_user_and_the_time_that_their_tickets_have_left()
         let table = ask(&state, &["contexts", "alice"]);
         assert!(table.stdout.starts_with("PRINCIPAL") && table.stdout.lines().count() > 1, "{table:?}");
         files.unmount().expect("the session ends");
+    });
+}
+
+#[test]
+fn the_status_tells_rates_by_flavor_the_cost_of_encryption_and_warnings() {
+    in_world(|world| {
+        let server = world.server().start();
+        let state = world.path("state-1");
+        let mut files = world.mount(&server, "alice", Flavor::Krb5p);
+        files.write_file("file", &[7; 100_000]).expect("it can be written");
+        let (done, ended) = std::sync::mpsc::channel::<()>();
+        let reader = std::thread::spawn(move || {
+            while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                files.read_file("file").expect("it can be read");
+            }
+            files.unmount().expect("the session ends");
+        });
+        let shown = ask(&state, &["status", "--once"]);
+        done.send(()).expect("it reads");
+        reader.join().expect("it reads");
+        assert!(shown.status.success(), "{shown:?}");
+        assert!(shown.stdout.starts_with("orthrus 0.") && shown.stdout.contains(", serving\n"), "{shown:?}");
+        let row = shown.stdout.lines().find(|line| line.starts_with("krb5p ")).expect("it is there");
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        assert!(columns[1].parse::<f64>().expect("a rate") > 10.0, "{row}");
+        assert!(columns[3].parse::<f64>().expect("a time of protection") > 0.0, "{row}");
+        assert!(shown.stdout.lines().any(|line| line.starts_with("READ ")), "{shown:?}");
+        assert!(!shown.stdout.contains("since the start"), "{shown:?}");
+
+        let json = ask(&state, &["status", "--json"]);
+        let report: Value = serde_json::from_str(&json.stdout).expect("it is JSON");
+        assert_eq!(report["state"], "serving");
+        assert!(report["operations"]["READ"].as_u64().is_some_and(|reads| reads > 0), "{report}");
+        assert!(report["events"]["contexts_created"].as_u64().is_some_and(|made| made > 0), "{report}");
+        assert!(report["processor"].as_f64().is_some_and(|seconds| seconds > 0.0), "{report}");
     });
 }
 

@@ -77,10 +77,8 @@ impl Explain {
         };
         match requests::ask(&folder, &AdminRequest::Id { principal: self.principal.clone() })? {
             Ok(AdminReply::Id(report)) => Ok((report, format!("the server of {}", folder.display()))),
-            Ok(AdminReply::List(_) | AdminReply::Done(_)) => {
-                anyhow::bail!("the server of {} gave another answer", folder.display())
-            }
             Ok(AdminReply::Error(why)) => anyhow::bail!("the server of {}: {why}", folder.display()),
+            Ok(_) => anyhow::bail!("the server of {} gave another answer", folder.display()),
             Err(why) => offline(&why),
         }
     }

@@ -16,6 +16,7 @@ mod own_realm;
 mod realm;
 mod realm_shell;
 mod serve;
+mod status;
 mod stop;
 mod table;
 mod try_it;
@@ -52,6 +53,7 @@ enum Command {
     Import(import::ImportConfig),
     Id(id::Explain),
     Doctor(doctor::Examine),
+    Status(status::StatusArguments),
     /// List the clients of a running server.
     Clients(listings::ListingArguments),
     /// List the Kerberos contexts of users and machines.
@@ -96,6 +98,7 @@ impl Arguments {
             Command::Import(arguments) => arguments.run(),
             Command::Id(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
+            Command::Status(arguments) => arguments.run(),
             Command::Clients(arguments) => arguments.run(ListingKind::Clients),
             Command::Contexts(arguments) => arguments.run(ListingKind::Contexts),
             Command::Opens(arguments) => arguments.run(ListingKind::Opens),

@@ -4,12 +4,15 @@
 mod ask;
 mod id_report;
 mod listings;
+mod status;
 
 pub(crate) use ask::ask;
 pub(crate) use id_report::IdReport;
 pub(crate) use listings::{
     ClientRow, ContextRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow,
 };
+
+pub(crate) use status::{FlavorStatus, StatusReport};
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -35,6 +38,8 @@ pub(crate) enum AdminRequest {
         /// The kind of rows.
         kind: ListingKind,
     },
+    /// Reports the state and the counters of the server.
+    Status,
     /// Removes a client with all of its state.
     Evict {
         /// The clientid4, in hexadecimal.
@@ -57,6 +62,8 @@ pub(crate) enum AdminReply {
     Id(IdReport),
     /// The answer to [`AdminRequest::List`].
     List(ListingReport),
+    /// The answer to [`AdminRequest::Status`].
+    Status(Box<StatusReport>),
     /// The answer to requests for a change: lines for the administrator.
     Done(Vec<String>),
     /// The reason why the request has no answer.

@@ -1,8 +1,9 @@
 //! The answers to administrators' requests.
 
-use super::{drain, listings, reload::Reloads};
+use super::{drain, listings, reload::Reloads, status};
 use crate::requests::{AdminReply, AdminRequest, IdReport};
 use identity::Mapper;
+use net::Stats;
 use runtime::NfsService;
 use std::sync::Arc;
 use vfs::{Caller, Exports};
@@ -13,6 +14,7 @@ pub(super) struct Answers {
     pub(super) exports: Arc<Exports>,
     pub(super) service: Arc<NfsService>,
     pub(super) reloads: Arc<Reloads>,
+    pub(super) stats: Arc<Stats>,
 }
 
 impl Answers {
@@ -22,6 +24,11 @@ impl Answers {
             AdminRequest::Id { principal } => self.explain(principal),
             AdminRequest::List { kind } => {
                 AdminReply::List(listings::list(kind, &self.service, &self.exports.snapshot()))
+            }
+            AdminRequest::Status => {
+                let exports = self.exports.snapshot().iter().count();
+                let report = status::report(&self.service, &self.stats, &self.identity, exports);
+                AdminReply::Status(Box::new(report))
             }
             AdminRequest::Evict { client } => self.evict(&client, asker),
             AdminRequest::Reload => match self.reloads.run(&format!("reload by user {asker}")) {

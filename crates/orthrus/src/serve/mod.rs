@@ -12,10 +12,12 @@ mod kerberos;
 mod listings;
 mod metrics;
 mod preflight;
+mod process;
 mod records;
 mod reload;
 mod same_user;
 mod state_dir;
+mod status;
 mod store;
 
 use crate::config::{IdentitySettings, Settings};
@@ -112,7 +114,8 @@ pub(crate) fn run(
     let (asked, served) = (identity.clone(), exports.clone());
     let reload = reload::Reload::new(read, as_started, backends, keys, served, service.clone(), identity);
     let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
-    let answers = Answers { identity: asked, exports, service: service.clone(), reloads: reloads.clone() };
+    let (stats, reloader) = (running.stats().clone(), reloads.clone());
+    let answers = Answers { identity: asked, exports, service: service.clone(), reloads: reloader, stats };
     admin::listen(&state_dir, Box::new(move |request, asker| answers.answer(request, asker)));
     obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
     manager.stopping();

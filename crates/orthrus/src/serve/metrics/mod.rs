@@ -4,12 +4,10 @@ mod http;
 
 pub(super) use http::{Endpoint, PATH};
 
+use super::process::{processor_time, resident_bytes};
 use http::RenderedPage;
 use identity::{LookupCounts, Mapper};
 use net::{Running, Stats};
-use nix::sys::time::TimeValLike;
-use nix::time::ClockId;
-use nix::unistd::{SysconfVar, sysconf};
 use runtime::NfsService;
 use server::metrics::{Kind, Stage};
 use std::fmt::Write;
@@ -74,6 +72,13 @@ fn readiness(alive: bool, in_grace: bool, draining: bool) -> RenderedPage {
         RenderedPage::Fine(_) => RenderedPage::Fine("ready\n".to_owned()),
         ill => ill,
     }
+}
+
+/// Returns the number of events by name: of connections, of calls and contexts, and of the log.
+pub(super) fn events(service: &NfsService, stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
+    let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
+    let log = [("log_lines_dropped", crate::logging::dropped_lines())];
+    network.chain(service.server().metrics().snapshot()).chain(log)
 }
 
 #[derive(Default)]
@@ -159,9 +164,7 @@ impl MetricsPage {
             "counter",
             "What happened to connections, calls and contexts, by the names of the log's counters.",
         );
-        let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
-        let log = [("log_lines_dropped", crate::logging::dropped_lines())];
-        for (event, count) in network.chain(service.server().metrics().snapshot()).chain(log) {
+        for (event, count) in events(service, stats) {
             self.value(&format!("{name}{{event=\"{event}\"}}"), count);
         }
     }
@@ -223,19 +226,6 @@ impl MetricsPage {
             }
         }
     }
-}
-
-fn processor_time() -> Option<Duration> {
-    let time = ClockId::CLOCK_PROCESS_CPUTIME_ID.now().ok()?;
-    u64::try_from(time.num_nanoseconds()).ok().map(Duration::from_nanos)
-}
-
-/// The second number of /proc/self/statm, proc(5), in pages.
-fn resident_bytes() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
-    pages.checked_mul(u64::try_from(page).ok()?)
 }
 
 #[cfg(test)]

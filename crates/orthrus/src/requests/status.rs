@@ -1,0 +1,47 @@
+//! The state and the counters of a server, as `orthrus status` shows them.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A server at a moment. Counters begin at zero with the server.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct StatusReport {
+    pub version: String,
+    /// `serving`, `grace` in the grace period, or `draining`.
+    pub state: String,
+    /// Seconds since the start.
+    pub uptime: f64,
+    /// Objects held now: connections, contexts, clients and others.
+    pub held: BTreeMap<String, u64>,
+    /// Processor time in seconds, if the system tells it.
+    pub processor: Option<f64>,
+    /// Memory in bytes, if the system tells it.
+    pub resident: Option<u64>,
+    /// Bytes received from clients.
+    pub received: u64,
+    /// Bytes sent to clients.
+    pub sent: u64,
+    /// The flavors in the order sys, krb5, krb5i, krb5p; then calls without one.
+    pub flavors: Vec<FlavorStatus>,
+    /// Operations that have run, by name.
+    pub operations: BTreeMap<String, u64>,
+    /// Operations that have failed, by status.
+    pub failures: BTreeMap<String, u64>,
+    /// The events of `orthrus_events_total`.
+    pub events: BTreeMap<String, u64>,
+    /// Requests that the rules of an export refused, by the rule.
+    pub refusals: BTreeMap<String, u64>,
+    /// Lookups of identities without an answer in time, by outcome.
+    pub lookups: BTreeMap<String, u64>,
+    /// Errors of exported file systems.
+    pub file_system_errors: u64,
+}
+
+/// The requests of a flavor.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct FlavorStatus {
+    pub name: String,
+    pub requests: u64,
+    /// Seconds by stage, see docs/monitoring.md.
+    pub stages: BTreeMap<String, f64>,
+}
