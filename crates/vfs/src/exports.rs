@@ -80,16 +80,26 @@ pub enum Squash {
     All,
 }
 
+impl Squash {
+    /// Every rule, for tables and parsers.
+    pub const ALL: [Self; 3] = [Self::None, Self::Root, Self::All];
+
+    /// Returns the rule's name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Root => "root",
+            Self::All => "all",
+        }
+    }
+}
+
 impl FromStr for Squash {
     type Err = ExportsError;
 
     fn from_str(text: &str) -> Result<Self, ExportsError> {
-        match text {
-            "none" => Ok(Self::None),
-            "root" => Ok(Self::Root),
-            "all" => Ok(Self::All),
-            _ => Err(ExportsError::Squash(text.to_owned())),
-        }
+        let found = Self::ALL.into_iter().find(|rule| rule.name() == text);
+        found.ok_or_else(|| ExportsError::Squash(text.to_owned()))
     }
 }
 

@@ -1,5 +1,5 @@
-//! `orthrus status`, `clients`, `contexts`, `opens`, `locks`, `delegations`, `evict` and `drain`, of
-//! a server with clients.
+//! `orthrus status`, `exports`, `clients`, `contexts`, `opens`, `locks`, `delegations`, `evict`
+//! and `drain`, of a server with clients.
 
 use client::{Client, Flavor, OpenHow, Options, Security};
 use e2e::{Ended, Serve, account, empty_folder, in_world, nobody, orthrus, run, run_within, status};
@@ -56,6 +56,12 @@ fn an_administrator_finds_out_who_locks_a_file() {
         "{clients:?}"
     );
     assert!(rows(&state, "delegations").is_empty());
+    let exports = rows(&state, "exports");
+    assert_eq!(exports.len(), 1);
+    assert_eq!((&exports[0]["export"], &exports[0]["squash"]), (&"/export".into(), &"none".into()));
+    assert_eq!(exports[0]["sec"], serde_json::json!(["sys"]));
+    let table = ask(&state, &["exports"]);
+    assert!(table.stdout.contains("/export  any      sys from any port  rw      none"), "{table:?}");
 
     let table = ask(&state, &["locks", &path]);
     let lines: Vec<_> = table.stdout.lines().collect();

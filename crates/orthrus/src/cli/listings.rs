@@ -1,9 +1,10 @@
-//! `orthrus clients`, `contexts`, `opens`, `locks` and `delegations`: what a running server holds.
+//! `orthrus exports`, `clients`, `contexts`, `opens`, `locks` and `delegations`: what a running
+//! server holds.
 
 use super::asked_server::AskedServer;
 use crate::cli::table::table;
 use crate::output::{errln, out, outln};
-use crate::requests::{AdminReply, AdminRequest, ListingKind, ListingReport, ListingRows};
+use crate::requests::{AdminReply, AdminRequest, ExportRow, ListingKind, ListingReport, ListingRows};
 use anyhow::bail;
 
 /// The server to ask, and the form of the answer.
@@ -46,6 +47,7 @@ impl ListingReport {
         let mut kept = self.cells().into_iter().map(|row| row.iter().any(|cell| cell.contains(text)));
         let mut keep = move || kept.next().unwrap_or(true);
         match &mut self.rows {
+            ListingRows::Exports(rows) => rows.retain(|_| keep()),
             ListingRows::Clients(rows) => rows.retain(|_| keep()),
             ListingRows::Contexts(rows) => rows.retain(|_| keep()),
             ListingRows::Opens(rows) => rows.retain(|_| keep()),
@@ -56,6 +58,7 @@ impl ListingReport {
 
     fn head(&self) -> Vec<String> {
         let head = match self.rows {
+            ListingRows::Exports(_) => "EXPORT CLIENTS SEC ACCESS SQUASH",
             ListingRows::Clients(_) => {
                 "ADDRESS PRINCIPAL VERSION STATE SILENT SESSIONS OPENS LOCKS DELEGATIONS ID OWNER"
             }
@@ -71,6 +74,7 @@ impl ListingReport {
         let known = |path: &Option<String>| path.clone().unwrap_or_else(|| "-".to_owned());
         let strings = |cells: &[&dyn ToString]| cells.iter().map(|cell| cell.to_string()).collect();
         match &self.rows {
+            ListingRows::Exports(rows) => rows.iter().map(export_cells).collect(),
             ListingRows::Clients(rows) => rows
                 .iter()
                 .map(|row| {
@@ -124,4 +128,17 @@ impl ListingReport {
                 .collect(),
         }
     }
+}
+
+fn export_cells(row: &ExportRow) -> Vec<String> {
+    let clients = if row.clients.is_empty() { "any".to_owned() } else { row.clients.join(",") };
+    let access = if row.read_only { "ro" } else { "rw" };
+    let squash = match row.squash.as_str() {
+        "none" => "none".to_owned(),
+        who => format!("{who} to {}", row.anon_uid),
+    };
+    // Any program of a client may then name any user.
+    let any_port = row.sec.iter().any(|flavor| flavor == "sys") && !row.secure;
+    let sec = format!("{}{}", row.sec.join(":"), if any_port { " from any port" } else { "" });
+    vec![row.export.clone(), clients, sec, access.to_owned(), squash]
 }

@@ -54,6 +54,11 @@ enum Command {
     Id(id::Explain),
     Doctor(doctor::Examine),
     Status(status::StatusArguments),
+    /// List the exports of a running server, as they are in force.
+    ///
+    /// An export has a row for each network with flavors of its own; the first row that has a
+    /// client counts.
+    Exports(listings::ListingArguments),
     /// List the clients of a running server.
     Clients(listings::ListingArguments),
     /// List the Kerberos contexts of users and machines.
@@ -99,6 +104,7 @@ impl Arguments {
             Command::Id(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
             Command::Status(arguments) => arguments.run(),
+            Command::Exports(arguments) => arguments.run(ListingKind::Exports),
             Command::Clients(arguments) => arguments.run(ListingKind::Clients),
             Command::Contexts(arguments) => arguments.run(ListingKind::Contexts),
             Command::Opens(arguments) => arguments.run(ListingKind::Opens),

@@ -1,4 +1,5 @@
-//! Clients, contexts, opens, locks and delegations: the reports of `orthrus clients` and the like.
+//! Exports, clients, contexts, opens, locks and delegations: the reports of `orthrus clients` and
+//! the like.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,6 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListingKind {
+    Exports,
     Clients,
     Contexts,
     Opens,
@@ -26,11 +28,32 @@ pub(crate) struct ListingReport {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListingRows {
+    Exports(Vec<ExportRow>),
     Clients(Vec<ClientRow>),
     Contexts(Vec<ContextRow>),
     Opens(Vec<OpenRow>),
     Locks(Vec<LockRow>),
     Delegations(Vec<DelegationRow>),
+}
+
+/// A row of `orthrus exports`: the rules of an export for some clients. The first row of an export
+/// that has a client's network counts.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ExportRow {
+    /// The pseudo path, under which clients mount it.
+    pub export: String,
+    /// The networks of the clients; empty for any address.
+    pub clients: Vec<String>,
+    /// The flavors in order of preference.
+    pub sec: Vec<String>,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// The callers whose identity is replaced: `none`, `root` or `all`.
+    pub squash: String,
+    /// The user ID for these callers.
+    pub anon_uid: u32,
+    /// Whether `sys` needs a source port below 1024.
+    pub secure: bool,
 }
 
 /// A row of `orthrus clients`.

@@ -9,7 +9,8 @@ mod status;
 pub(crate) use ask::ask;
 pub(crate) use id_report::IdReport;
 pub(crate) use listings::{
-    ClientRow, ContextRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow,
+    ClientRow, ContextRow, DelegationRow, ExportRow, ListingKind, ListingReport, ListingRows, LockRow,
+    OpenRow,
 };
 
 pub(crate) use status::{FlavorStatus, StatusReport};

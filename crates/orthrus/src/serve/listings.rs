@@ -1,15 +1,16 @@
-//! Answers `orthrus clients`, `contexts`, `opens`, `locks` and `delegations` from the state of the
-//! server.
+//! Answers `orthrus exports`, `clients`, `contexts`, `opens`, `locks` and `delegations` from the
+//! state of the server.
 
 use crate::requests::{
-    ClientRow, ContextRow, DelegationRow, ListingKind, ListingReport, ListingRows, LockRow, OpenRow,
+    ClientRow, ContextRow, DelegationRow, ExportRow, ListingKind, ListingReport, ListingRows, LockRow,
+    OpenRow,
 };
 use runtime::NfsService;
 use server::engine::ListedFile;
 use server::rpcsec::Context;
 use state::{ListedClient, ListedDelegation, ListedHolder, ListedOpen, LockRange, Principal};
 use std::time::Duration;
-use vfs::ExportTable;
+use vfs::{Export, ExportTable, Network, SecFlavor};
 
 /// Most clients, contexts, opens or delegations of a listing. With them a reply has at most 16 MiB.
 const LISTED_MAX: usize = 20_000;
@@ -18,6 +19,9 @@ const LISTED_MAX: usize = 20_000;
 pub(super) fn list(kind: ListingKind, service: &NfsService, table: &ExportTable) -> ListingReport {
     let (engine, now) = (service.server().engine(), service.server().now());
     let (rows, left_out) = match kind {
+        ListingKind::Exports => {
+            (ListingRows::Exports(table.iter().flat_map(|one| export_rows(one)).collect()), 0)
+        }
         ListingKind::Clients => {
             let found = engine.list_clients(now, LISTED_MAX);
             (ListingRows::Clients(found.entries.iter().map(client_row).collect()), found.left_out)
@@ -48,6 +52,22 @@ pub(super) fn list(kind: ListingKind, service: &NfsService, table: &ExportTable)
         }
     };
     ListingReport { rows, left_out }
+}
+
+/// Makes one row for each list of flavors: the first network that has a client counts, so they are
+/// in that order.
+fn export_rows(export: &Export) -> Vec<ExportRow> {
+    let row = |networks: &[Network], flavors: &[SecFlavor]| ExportRow {
+        export: export.pseudo_path.clone(),
+        clients: networks.iter().map(Network::to_string).collect(),
+        sec: flavors.iter().map(|flavor| flavor.name().to_owned()).collect(),
+        read_only: export.read_only,
+        squash: export.squash.name().to_owned(),
+        anon_uid: export.anon_uid,
+        secure: export.secure,
+    };
+    let special = export.flavors_from.iter().map(|(network, flavors)| row(&[*network], flavors));
+    special.chain([row(&export.networks, &export.flavors)]).collect()
 }
 
 fn client_row(client: &ListedClient) -> ClientRow {
