@@ -198,6 +198,24 @@ fn sigterm_ends_a_server_in_time_whatever_its_file_system_hangs_in() // docs/ser
     });
 }
 
+#[test]
+fn a_slow_call_is_logged_with_its_operation_user_export_and_stages() {
+    each(&[READS, FSYNCS], true, |case, world| {
+        let waiting = world.hang(case);
+        std::thread::sleep(Duration::from_millis(1200));
+        // The requests end with an error.
+        (world.fuse.end())();
+        waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
+        let operation = if case.opcode == READ { "READ" } else { "WRITE" };
+        let text = format!("slow: {operation} of \"sys:{USER}\" on /foreign took 1.");
+        world.server.wait_for_log(&text);
+        let log = world.server.log();
+        let line = log.lines().find(|line| line.contains(&text)).expect("it is there");
+        assert!(line.contains("WARN") && line.contains(" s until a thread was free, "), "{line}");
+        assert!(world.server.counter("slow_calls") >= 1);
+    });
+}
+
 /// Linux ends no process that waits for a FUSE request which its daemon has read and answers not
 /// even when it is interrupted, nor one that closes a file while FUSE_FLUSH hangs.
 #[test]

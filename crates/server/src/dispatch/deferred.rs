@@ -2,6 +2,7 @@
 //! replies.
 
 use super::execute::{CallAnswer, CallProgress};
+use super::slow::DeferredTimes;
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
 use crate::compound::CompoundStatus;
@@ -89,6 +90,17 @@ pub struct DeferredCall<S> {
     pub(super) stage: Stage<S>,
     /// The time at which it was suspended.
     pub(super) since: Duration,
+    pub(super) times: DeferredTimes,
+}
+
+/// A deferred call after its last operation.
+struct DoneCall {
+    job: Job,
+    buffer: Encoder,
+    protection: Option<Protection>,
+    /// The lane in which it waited.
+    lane: u32,
+    times: DeferredTimes,
 }
 
 impl<S: WaitsFor> DeferredCall<S> {
@@ -204,7 +216,8 @@ impl<E: Engine> Server<E> {
     /// As [`Server::carry_out`], but may return before the changes are on stable storage, so that a
     /// group commit can include them.
     pub fn carry_on(&self, away: DeferredCall<E::Suspended>) -> DeferredOutcome<E::Suspended> {
-        let now = self.begin_stage(&away);
+        let (now, lane) = (self.begin_stage(&away), away.lane());
+        let times = away.times.queued(now.saturating_sub(away.since));
         let DeferredCall { mut job, mut buffer, stage, .. } = away;
         let protection = match stage {
             Stage::Init => self.init(&job, &mut buffer, now),
@@ -222,13 +235,21 @@ impl<E: Engine> Server<E> {
                         job.forget_arguments();
                         let stage = Stage::Compound { protection, suspended };
                         let since = self.end_stage(job.kind, now);
-                        return DeferredOutcome::Uncommitted(DeferredCall { job, buffer, stage, since });
+                        let times = times.ran(since.saturating_sub(now));
+                        return DeferredOutcome::Uncommitted(DeferredCall {
+                            job,
+                            buffer,
+                            stage,
+                            since,
+                            times,
+                        });
                     }
                     Some(CompoundStatus::Done(_)) | None => protection,
                 }
             }
         };
-        DeferredOutcome::Completed(self.done(job, buffer, protection, now))
+        let done = DoneCall { job, buffer, protection, lane, times };
+        DeferredOutcome::Completed(self.done(done, now))
     }
 
     /// Runs a call that has not begun, and blocks where it has to. A caller whose groups are still
@@ -236,14 +257,15 @@ impl<E: Engine> Server<E> {
     fn run_to_end(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
         match self.run(job, buffer, WaitPolicy::Waits, &ELSEWHERE, now) {
             CallProgress::Done(protection) => protection,
-            CallProgress::Waits(_) => None,
+            CallProgress::Waits(..) => None,
         }
     }
 
     /// Ends a call returned as [`DeferredOutcome::Uncommitted`], after its changes have reached
     /// stable storage or failed to.
     pub fn settled(&self, away: DeferredCall<E::Suspended>, outcome: VfsResult<()>) -> CompletedCall {
-        let now = self.begin_stage(&away);
+        let (now, lane) = (self.begin_stage(&away), away.lane());
+        let times = away.times.synced(now.saturating_sub(away.since));
         let DeferredCall { job, mut buffer, stage, .. } = away;
         let protection = match stage {
             Stage::Init | Stage::Groups => None,
@@ -254,7 +276,7 @@ impl<E: Engine> Server<E> {
                 protection
             }
         };
-        self.done(job, buffer, protection, now)
+        self.done(DoneCall { job, buffer, protection, lane, times }, now)
     }
 
     /// Records the time that a call has waited, and returns the current time.
@@ -271,16 +293,14 @@ impl<E: Engine> Server<E> {
         now
     }
 
-    fn done(
-        &self,
-        job: Job,
-        buffer: Encoder,
-        protection: Option<Protection>,
-        began: Duration,
-    ) -> CompletedCall {
+    /// Completes a call whose last part began at `began`.
+    fn done(&self, done: DoneCall, began: Duration) -> CompletedCall {
+        let DoneCall { job, buffer, protection, lane, times } = done;
+        let since = self.end_stage(job.kind, began);
+        self.note_if_slow(&job, lane, times.ran(since.saturating_sub(began)), since);
         let (connection, kind, attached) = (job.connection, job.kind, job.attached.take());
         let reply = Some(Outgoing { connection, kind, buffer, attached, protection });
-        CompletedCall { connection, reply, since: self.end_stage(kind, began), record: job.record }
+        CompletedCall { connection, reply, since, record: job.record }
     }
 
     /// Answers a deferred call that no thread has room for, as a tick does.

@@ -1,6 +1,7 @@
 //! Stage 3: run programs and procedures and build their replies.
 
 use super::deferred::{DeferredCall, Stage};
+use super::slow::DeferredTimes;
 use super::{Engine, ReplySink, Scratch, Server};
 use crate::call::{Auth, Job, Verdict};
 use crate::compound::CompoundStatus;
@@ -36,8 +37,8 @@ pub(super) enum CallAnswer<S> {
 pub(super) enum CallProgress<S> {
     /// It finished. The reply lacks only this protection.
     Done(Option<Protection>),
-    /// It stopped before an operation that would block.
-    Waits(Stage<S>),
+    /// It stopped before the operation with this number, which would block; 0 if it has not begun.
+    Waits(Stage<S>, u32),
 }
 
 impl<E: Engine> Server<E> {
@@ -109,10 +110,11 @@ impl<E: Engine> Server<E> {
             }
         };
         match run {
-            CallProgress::Waits(stage) => {
+            CallProgress::Waits(stage, operation) => {
                 // The buffer that READ has reserved is not held while the call waits.
                 memory::fit(buffer.as_mut_vec());
-                CallAnswer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now() })
+                let times = DeferredTimes::new(operation);
+                CallAnswer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now(), times })
             }
             CallProgress::Done(protection) => {
                 memory::give(job.record);
@@ -151,7 +153,7 @@ impl<E: Engine> Server<E> {
         }
         match (&job.auth, &self.rpcsec) {
             (Auth::Init, Some(_)) if patience == WaitPolicy::Suspends => {
-                return CallProgress::Waits(Stage::Init);
+                return CallProgress::Waits(Stage::Init, 0);
             }
             (Auth::Init, Some(_)) => return CallProgress::Done(self.init(job, buffer, now)),
             (Auth::Gss(call), Some(rpcsec)) if call.procedure == RpcGssProcT::RPCSEC_GSS_DESTROY => {
@@ -165,7 +167,7 @@ impl<E: Engine> Server<E> {
             (Auth::SysUnknown { .. }, _)
                 if patience == WaitPolicy::Suspends && job.procedure != NFSPROC4_NULL =>
             {
-                return CallProgress::Waits(Stage::Groups);
+                return CallProgress::Waits(Stage::Groups, 0);
             }
             _ => {}
         }
@@ -178,11 +180,14 @@ impl<E: Engine> Server<E> {
             return CallProgress::Done(protection);
         }
         Metrics::add(&self.metrics.compounds, 1);
-        match self.with_call(job, operation, now, |call| self.engine.compound(call, buffer, patience)) {
-            Some(CompoundStatus::Deferred(suspended)) => {
-                CallProgress::Waits(Stage::Compound { protection, suspended })
+        let run = self.with_call(job, operation, now, |call| {
+            (self.engine.compound(call, buffer, patience), operation.load(Relaxed))
+        });
+        match run {
+            Some((CompoundStatus::Deferred(suspended), operation)) => {
+                CallProgress::Waits(Stage::Compound { protection, suspended }, operation)
             }
-            Some(CompoundStatus::Done(_)) | None => CallProgress::Done(protection),
+            Some((CompoundStatus::Done(_), _)) | None => CallProgress::Done(protection),
         }
     }
 

@@ -11,6 +11,7 @@ mod execute;
 mod ingress;
 mod protect;
 mod receive;
+mod slow;
 mod sys;
 
 pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
@@ -88,6 +89,11 @@ pub trait Engine: Send + Sync {
     /// these.
     fn connect_contexts(&self, _contexts: &Arc<ContextTable>) {}
 
+    /// Returns the name of a lane of [`WaitsFor::lane`] for the log, if it is that of an export.
+    fn lane_name(&self, _lane: u32) -> Option<String> {
+        None
+    }
+
     /// Returns whether a client at this address and port may use AUTH_SYS.
     fn admits_sys(&self, _client: SocketAddr) -> bool {
         true
@@ -152,6 +158,10 @@ impl Engine for Nfs {
 
     fn connect_contexts(&self, contexts: &Arc<ContextTable>) {
         self.callbacks.connect_contexts(contexts.clone());
+    }
+
+    fn lane_name(&self, lane: u32) -> Option<String> {
+        self.exports.snapshot().by_id(lane).map(|export| export.pseudo_path.clone())
     }
 
     fn admits_sys(&self, client: SocketAddr) -> bool {

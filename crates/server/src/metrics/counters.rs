@@ -33,6 +33,8 @@ metrics! {
     calls,
     /// COMPOUNDs that the server has run.
     compounds,
+    /// Calls that waited for a disk, a lookup or a thread for a second or longer.
+    slow_calls,
     /// Records that are no RPC message; each closed its connection.
     malformed_records,
     /// Replies that match a callback in flight.
@@ -94,6 +96,8 @@ pub(crate) enum Trouble {
     GroupsDelayed,
     /// A call outside of the sequence window of its context.
     Window,
+    /// A call that took long.
+    Slow,
 }
 
 /// Log lines about peers, limited so that a peer cannot fill the disk.
@@ -106,6 +110,7 @@ pub(crate) struct Reports {
     context_delayed: LogLimit,
     groups_delayed: LogLimit,
     window: LogLimit,
+    slow: LogLimit,
 }
 
 impl Reports {
@@ -118,6 +123,7 @@ impl Reports {
             Trouble::ContextRefused => (&self.context_refused, "Kerberos context refused"),
             Trouble::ContextDelayed => (&self.context_delayed, "Kerberos context not created yet"),
             Trouble::GroupsDelayed => (&self.groups_delayed, "call delayed, because its groups are unknown"),
+            Trouble::Slow => (&self.slow, "slow"),
             Trouble::Window => (&self.window, "discarded a call outside of the sequence window"),
         };
         if let Some(suppressed) = limit.permit(now) {

@@ -3,7 +3,8 @@
 use crate::requests::StatusReport;
 
 /// Events that deserve a look: the name of the counter, the meaning, and the remedy.
-const EVENTS: [(&str, &str, &str); 7] = [
+const EVENTS: [(&str, &str, &str); 8] = [
+    ("slow_calls", "calls took a second or longer", "the log names operation, user, export and stage"),
     (
         "stalls",
         "loops of a thread took a second or longer",
