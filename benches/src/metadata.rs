@@ -28,6 +28,12 @@ pub(crate) struct MetadataArguments {
     /// Keep the file system in the directory of temporary files instead of memory.
     #[arg(long)]
     disk: bool,
+    /// The flavors, such as `sys` or `sys,krb5p`.
+    #[arg(long, value_delimiter = ',', default_value = "sys,krb5p")]
+    flavors: Vec<Flavor>,
+    /// Only the rows with so many requests in flight: 1, 8 or 64.
+    #[arg(long)]
+    in_flight: Option<usize>,
     /// Interleaved rounds of each row.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -35,7 +41,6 @@ pub(crate) struct MetadataArguments {
     pub output: super::Arguments,
 }
 
-const FLAVORS: [Flavor; 2] = [Flavor::Sys, Flavor::Krb5p];
 const LENGTH: Duration = Duration::from_millis(500);
 const LEAD_IN: Duration = Duration::from_millis(100);
 const DISK_SIZE: u64 = 1 << 30;
@@ -108,8 +113,11 @@ pub(crate) fn run(
     sides.extend(peer.as_ref().map(|peer| side(&package.name(), peer.pid(), free, "/data")));
     introduce(arguments, &package, exportable, output);
     let mut sys_rates = Vec::new();
-    for flavor in FLAVORS {
-        for (index, load) in LOADS.into_iter().enumerate() {
+    let chosen = |(clients, depth, _): &(usize, usize, usize)| {
+        arguments.in_flight.is_none_or(|in_flight| in_flight == clients * depth)
+    };
+    for flavor in arguments.flavors.iter().copied() {
+        for (index, load) in LOADS.into_iter().filter(chosen).enumerate() {
             let bed = MetadataBed { site: &site, flavor, load, disk: &disk.path(), rounds: arguments.rounds };
             let Some(rounds) = bed.measure(&sides, stop)? else { return Ok(()) };
             let sys = sys_rates.get(index).copied().filter(|_| flavor != Flavor::Sys);

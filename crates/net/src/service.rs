@@ -34,6 +34,9 @@ pub enum Action {
     /// address. Trusted connections are served before others, and closed last if memory or the
     /// connection table is short.
     Trust,
+    /// Serves the connection behind interactive ones for a while, as after a deferred call: its
+    /// last call cost several times a cached read.
+    Yield,
     /// Defers the call, which must return through the shard's [`CompletionSender`] exactly once.
     /// Until then it holds this many bytes.
     Away(usize),

@@ -411,6 +411,7 @@ impl Sockets {
                     }
                 }
                 Action::Close => connection.close_when_sent(),
+                Action::Yield => connection.traffic().defer(),
                 Action::Away(bytes) => {
                     if !connection.is_trusted() && (self.active || self.ledger.is_busy()) {
                         self.strangers.spend_deferred(Instant::now());

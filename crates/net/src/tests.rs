@@ -137,6 +137,10 @@ impl Service for EchoService {
                     self.short.fetch_add(1, Ordering::SeqCst);
                     Action::Send(b"\0\0\0\0short".to_vec())
                 }
+                b"dear" => {
+                    replies.push(Reply { connection: request.connection, action: Action::Yield, class: 0 });
+                    Action::Send(b"\0\0\0\0dear".to_vec())
+                }
                 b"panic" => panic!("a defect, for the test"),
                 record if record.starts_with(b"later") => {
                     let (connection, held) = (request.connection, record.len());
@@ -520,6 +524,36 @@ fn a_short_request_is_answered_in_the_pauses_of_a_long_one() {
     assert_eq!(receive(&mut long), b"long");
     assert_eq!(receive(&mut long), b"long");
     assert_eq!(echo.short.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_connection_that_yields_is_served_behind_interactive_ones() {
+    let (server, echo) = start(Limits::default());
+    let connect_to_first = || {
+        // Connections go to the shards in turns.
+        let stream = connect(&server);
+        let other = connect(&server);
+        (stream, other)
+    };
+    let [mut gate, mut dear, mut short] = std::array::from_fn(|_| connect_to_first());
+    for stream in [&mut gate.0, &mut dear.0, &mut short.0] {
+        stream.write_all(&record(b"hello")).expect("sent");
+        assert_eq!(receive(stream), b"hello");
+    }
+    dear.0.write_all(&record(b"dear")).expect("sent");
+    assert_eq!(receive(&mut dear.0), b"dear");
+    gate.0.write_all(&record(b"gate")).expect("sent");
+    while !echo.handled.lock().expect("a lock").iter().any(|request| request == b"gate") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    dear.0.write_all(&record(b"dear")).expect("sent");
+    short.0.write_all(&record(b"short")).expect("sent");
+    echo.open.store(true, Ordering::SeqCst);
+    assert_eq!(receive(&mut dear.0), b"dear");
+    assert_eq!(receive(&mut short.0), b"short");
+    let handled = echo.handled.lock().expect("a lock");
+    assert_eq!(handled.last().map(Vec::as_slice), Some(&b"dear"[..]), "the short request came first");
+    server.stop();
 }
 
 #[test]

@@ -10,8 +10,8 @@ const LANE_MEMORY: u8 = 16;
 pub(crate) enum Lane {
     /// Connections whose calls are short and answered at once, such as cached reads.
     Interactive,
-    /// Connections with a recent deferred call, such as a change of the file system. These cost
-    /// ten times a cached read.
+    /// Connections with a recent call that was deferred or expensive, such as a change of the file
+    /// system. These cost ten times a cached read.
     Deferring,
     /// Connections with recent bulk traffic.
     Bulk,
@@ -37,7 +37,7 @@ impl Traffic {
         }
     }
 
-    /// Counts a call that was deferred.
+    /// Counts a call that was deferred or expensive.
     pub(crate) fn defer(&mut self) {
         self.deferring = LANE_MEMORY;
     }

@@ -438,6 +438,10 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
         self.push(connection, Action::Trust, Kind::Other);
     }
 
+    fn note_expensive(&mut self, connection: ConnectionId) {
+        self.push(connection, Action::Yield, Kind::Other);
+    }
+
     fn pause(&mut self) -> Duration {
         (self.pause)(self.replies)
     }

@@ -241,8 +241,16 @@ impl LocalBackend {
 
     /// Takes an O_PATH descriptor into the cache under the object's handle.
     pub(crate) fn adopt(&self, fd: OwnedFd) -> VfsResult<Arc<CachedObject>> {
-        let stat = stat_fd(&fd).map_err(vfs_error)?;
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(vfs_error)?;
+        // Most objects are there already, and need no attributes. A directory may have moved.
+        if let Some(ino) = fs_handle.ino()
+            && let Some(object) = self.at_hand(&handle::encode(ino, &fs_handle)?)
+            && object.file_type != FileType::Directory
+        {
+            drop(self.keep(fd));
+            return Ok(object);
+        }
+        let stat = stat_fd(&fd).map_err(vfs_error)?;
         let handle = handle::encode(stat.stx_ino, &fs_handle)?;
         if handle == self.root.handle {
             return Ok(Arc::clone(&self.root));

@@ -69,7 +69,7 @@ impl LocalBackend {
         let parent = self.resolve_searchable(directory)?;
         let name = EntryName::new(name)?;
         self.act_as(caller)?;
-        let (handle, stat) = self.peek(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
+        let (handle, stat) = self.peek(&parent, &name).map_err(vfs_error)?;
         if !self.same_mount(&stat) {
             return Err(VfsError::Noent);
         }
@@ -79,6 +79,9 @@ impl LocalBackend {
     }
 
     /// Returns handle and attributes of the object that a name stands for.
+    ///
+    /// The name may get another object between two system calls. The inode number tells the two
+    /// apart; where handles have none, a second handle does.
     fn peek(
         &self,
         parent: &CachedObject,
@@ -89,6 +92,9 @@ impl LocalBackend {
         let mut before = look()?;
         for _ in 0..TRIES {
             let stat = stat_name(parent, name.as_c_str())?;
+            if before.ino() == Some(stat.stx_ino) {
+                return Ok((handle::encode(stat.stx_ino, &before), stat));
+            }
             let after = look()?;
             if before == after {
                 return Ok((handle::encode(stat.stx_ino, &after), stat));

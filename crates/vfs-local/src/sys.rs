@@ -23,6 +23,27 @@ pub(crate) struct FsHandle {
     pub(crate) bytes: [u8; FS_HANDLE_MAX],
 }
 
+impl FsHandle {
+    /// Returns the inode number in a handle of ext4, tmpfs or xfs (`enum fid_type` of the kernel's
+    /// exportfs.h); `None` for other kinds. Other file systems use the same kinds, and then the
+    /// number may be a wrong one: compare it with the inode.
+    pub(crate) fn ino(&self) -> Option<u64> {
+        /// Generic: 32 bits of inode number, then the generation. tmpfs puts the generation first
+        /// and has 64 bits.
+        const INO32_GEN: i32 = 1;
+        /// xfs with inode numbers of 64 bits.
+        const XFS_INO64_GEN: i32 = 0x81;
+        let word = |at: usize| Some(u32::from_ne_bytes(*self.bytes.get(at..)?.first_chunk()?));
+        let wide = |low, high| Some(u64::from(word(low)?) | u64::from(word(high)?) << 32);
+        match (self.kind, self.len) {
+            (INO32_GEN, 8) => word(0).map(u64::from),
+            (INO32_GEN, 12) => wide(4, 8),
+            (XFS_INO64_GEN, 12) => wide(0, 4),
+            _ => None,
+        }
+    }
+}
+
 /// `struct file_handle` of the kernel with room for the bytes.
 #[repr(C)]
 struct RawHandle {
@@ -239,4 +260,25 @@ fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
     }
     let errno = std::io::Error::last_os_error();
     Err(Errno::from_io_error(&errno).unwrap_or(Errno::IO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_inode_number_in_a_handle_is_that_of_the_object() {
+        let mut known = 0;
+        for folder in ["/dev/shm".into(), std::env::temp_dir()] {
+            let file = tempfile::tempfile_in(&folder).unwrap();
+            let Ok(handle) = fd_to_handle(file.as_fd()) else { continue };
+            let stat = rustix::fs::fstat(&file).unwrap();
+            if let Some(ino) = handle.ino() {
+                assert_eq!(ino, stat.st_ino, "{handle:?} in {folder:?}");
+                known += 1;
+            }
+        }
+        assert!(known > 0, "tmpfs is known");
+    }
 }

@@ -6,7 +6,7 @@ use crate::security::Security;
 use pipes::Attachment;
 use rpc::gss::{RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, ConnectionId, Denied};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ pub(crate) struct Job {
     pub(crate) verdict: Verdict,
     /// File data of the reply: see [`Call::attached`](crate::engine::Call).
     pub(crate) attached: RefCell<Option<Attachment>>,
+    /// Whether it was expensive: see
+    /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
+    pub(crate) expensive: Cell<bool>,
 }
 
 /// The authentication of a call.
@@ -107,6 +110,7 @@ impl Job {
             kind: Kind::Other,
             verdict,
             attached: RefCell::default(),
+            expensive: Cell::new(false),
         }
     }
 
@@ -131,6 +135,7 @@ impl Job {
             auth,
             verdict: Verdict::Run,
             attached: RefCell::default(),
+            expensive: Cell::new(false),
         }
     }
 

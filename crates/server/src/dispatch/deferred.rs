@@ -42,6 +42,10 @@ pub trait ReplySink<S> {
     /// Reports that a connection has sent an authenticated call, so that its peer may be served.
     fn vouch(&mut self, _connection: ConnectionId) {}
 
+    /// Reports that a call was expensive: see
+    /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
+    fn note_expensive(&mut self, _connection: ConnectionId) {}
+
     /// Runs between units of work, so that finished replies leave and other connections are served.
     /// Returns the time that this took, as far as it is known; it does not count as time of this
     /// tick.
@@ -308,7 +312,7 @@ impl<E: Engine> Server<E> {
         let connection = away.connection();
         let now = self.now();
         match self.give_up(away, now) {
-            CallAnswer::Ready(reply) => {
+            CallAnswer::Ready { reply, .. } => {
                 CompletedCall { connection, reply: Some(reply), since: now, record: Vec::new() }
             }
             CallAnswer::Close(_) | CallAnswer::DeferredCall(_) => CompletedCall::defect(connection),
@@ -341,13 +345,14 @@ impl<E: Engine> Server<E> {
             Stage::Init => {
                 Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
                 memory::give(job.record);
-                CallAnswer::Ready(Outgoing { connection, kind, buffer, attached: None, protection: None })
+                let (attached, protection) = (None, None);
+                CallAnswer::cheap(Outgoing { connection, kind, buffer, attached, protection })
             }
             Stage::Groups => {
                 let protection = self.run_to_end(&job, &mut buffer, now);
                 let attached = job.attached.take();
                 memory::give(job.record);
-                CallAnswer::Ready(Outgoing { connection, kind, buffer, attached, protection })
+                CallAnswer::cheap(Outgoing { connection, kind, buffer, attached, protection })
             }
             Stage::Compound { protection, suspended } => {
                 let outcome = self.with_call(&job, &ELSEWHERE, now, |call| {
@@ -357,7 +362,7 @@ impl<E: Engine> Server<E> {
                 memory::give(job.record);
                 match outcome {
                     Some(None) => CallAnswer::Close(connection),
-                    _ => CallAnswer::Ready(Outgoing { connection, kind, buffer, attached, protection }),
+                    _ => CallAnswer::cheap(Outgoing { connection, kind, buffer, attached, protection }),
                 }
             }
         }

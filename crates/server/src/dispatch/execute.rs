@@ -26,11 +26,18 @@ const SYS_OVERHEAD: usize = 6 * 4;
 /// The outcome of a call.
 pub(super) enum CallAnswer<S> {
     /// A reply that lacks only its protection.
-    Ready(Outgoing),
+    Ready { reply: Outgoing, expensive: bool },
     /// No reply: the connection closes.
     Close(ConnectionId),
     /// The call would block.
     DeferredCall(DeferredCall<S>),
+}
+
+impl<S> CallAnswer<S> {
+    /// Makes the answer of a call that cost no work in a file system.
+    pub(super) fn cheap(reply: Outgoing) -> Self {
+        Self::Ready { reply, expensive: false }
+    }
 }
 
 /// The progress of a call after it was started.
@@ -42,16 +49,18 @@ pub(super) enum CallProgress<S> {
 }
 
 impl<E: Engine> Server<E> {
-    /// Acts on the verdict of a call, and leaves the reply in `scratch` or defers the call.
+    /// Acts on the verdict of a call, and leaves the reply in `scratch` or defers the call. Returns
+    /// whether it was expensive: see
+    /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
     pub(super) fn execute(
         &self,
         job: Job,
         scratch: &mut Scratch,
         outlet: &mut impl ReplySink<E::Suspended>,
         now: Duration,
-    ) {
+    ) -> bool {
         if matches!(job.verdict, Verdict::Close | Verdict::Ignore) {
-            return;
+            return false;
         }
         if scratch.vouched != Some(job.connection) && self.vouches_for(&job) {
             scratch.vouched = Some(job.connection);
@@ -60,16 +69,23 @@ impl<E: Engine> Server<E> {
         let patience = if outlet.has_elsewhere() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
         let answer = match self.answer(job, patience, &scratch.operation, now) {
             CallAnswer::DeferredCall(away) => match outlet.send_away(away) {
-                Ok(()) => return,
+                Ok(()) => return false,
                 Err(away) => self.give_up(away, now),
             },
             answer => answer,
         };
         match answer {
-            CallAnswer::Ready(reply) => scratch.send(reply),
+            CallAnswer::Ready { reply, expensive } => {
+                if expensive {
+                    outlet.note_expensive(reply.connection);
+                }
+                scratch.send(reply);
+                return expensive;
+            }
             CallAnswer::Close(connection) => scratch.closing.push(connection),
             CallAnswer::DeferredCall(_) => {}
         }
+        false
     }
 
     /// Returns whether a call proves that its sender may be served: it is signed with a context's
@@ -119,7 +135,8 @@ impl<E: Engine> Server<E> {
             CallProgress::Done(protection) => {
                 memory::give(job.record);
                 let (connection, kind, attached) = (job.connection, job.kind, job.attached.take());
-                CallAnswer::Ready(Outgoing { connection, kind, buffer, attached, protection })
+                let reply = Outgoing { connection, kind, buffer, attached, protection };
+                CallAnswer::Ready { reply, expensive: job.expensive.get() }
             }
         }
     }
@@ -187,7 +204,11 @@ impl<E: Engine> Server<E> {
             Some((CompoundStatus::Deferred(suspended), operation)) => {
                 CallProgress::Waits(Stage::Compound { protection, suspended }, operation)
             }
-            Some((CompoundStatus::Done(_), _)) | None => CallProgress::Done(protection),
+            Some((CompoundStatus::Done(outcome), _)) => {
+                job.expensive.set(outcome.expensive);
+                CallProgress::Done(protection)
+            }
+            None => CallProgress::Done(protection),
         }
     }
 

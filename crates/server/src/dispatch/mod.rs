@@ -224,6 +224,8 @@ pub enum Action {
 
 /// Fixed cost of a call in bytes, added to its size when work is counted.
 const JOB_WORK: usize = 16 << 10;
+/// Further cost of a call that was expensive, in bytes: a pause follows every second one.
+const EXPENSIVE_WORK: usize = PAUSE_WORK / 2;
 
 /// Memory that one thread reuses from tick to tick.
 #[derive(Default)]
@@ -318,7 +320,9 @@ impl<E: Engine> Server<E> {
             }
             work += JOB_WORK + job.record.len();
             let before = scratch.outgoing_bytes;
-            self.execute(job, scratch, outlet, now);
+            if self.execute(job, scratch, outlet, now) {
+                work += EXPENSIVE_WORK;
+            }
             work += scratch.outgoing_bytes.saturating_sub(before);
         }
         if !self.flush(scratch, outlet, kind) {

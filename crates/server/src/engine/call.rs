@@ -42,4 +42,6 @@ pub struct CompoundOutcome {
     pub operations: u32,
     /// Whether the reply came from the session's reply cache.
     pub replayed: bool,
+    /// Whether it cost several times a cached read, as lookups and changes of names do.
+    pub expensive: bool,
 }

@@ -106,6 +106,9 @@ pub struct CompoundState {
     pub(crate) result_at: usize,
     /// Changes that are not on stable storage: see [`Compound::settle`].
     pub(crate) unsettled: RefCell<Vec<PendingSync>>,
+    /// Whether an operation looked up or changed names: see
+    /// [`CompoundOutcome::expensive`](super::CompoundOutcome).
+    pub(crate) expensive: Cell<bool>,
 }
 
 impl CompoundState {
@@ -132,6 +135,7 @@ impl CompoundState {
             args_at: 0,
             result_at: reply_start,
             unsettled: RefCell::default(),
+            expensive: Cell::new(false),
         }
     }
 }

@@ -48,7 +48,7 @@ impl Compound<'_> {
         if let Some(cached) = self.progress.replay.take() {
             reply.truncate(start);
             reply.raw(&cached);
-            return CompoundOutcome { status, operations, replayed: true };
+            return CompoundOutcome { status, operations, replayed: true, expensive: false };
         }
         if let Some(attached) = self.call.attached {
             attached.replace(self.progress.attached.take());
@@ -60,7 +60,7 @@ impl Compound<'_> {
             self.nfs.keep_reply(self.call, result);
         }
         self.keep(result, status);
-        CompoundOutcome { status, operations, replayed: false }
+        CompoundOutcome { status, operations, replayed: false, expensive: self.progress.expensive.get() }
     }
 
     /// Ends the use of the slot. Caches the reply for a retry if the client has asked for it or it

@@ -26,6 +26,7 @@ impl Compound<'_> {
 
     /// Looks up a name in the backend; where blocking is not allowed, only in its cache.
     fn find(&self, directory: &Object, name: &[u8]) -> OpResult<VfsResult<ObjectHandle>> {
+        self.progress.expensive.set(true);
         let backend = &directory.export.backend;
         let caller = self.caller(&directory.export);
         if self.may_wait() {

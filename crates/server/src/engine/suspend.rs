@@ -99,6 +99,7 @@ impl Compound<'_> {
     /// # Errors
     /// [`OpStop::Deferred`].
     pub fn check_brief(&self, directory: &Object) -> OpResult {
+        self.progress.expensive.set(true);
         if self.may_wait() || !directory.export.backend.may_wait() {
             Ok(())
         } else {

@@ -77,6 +77,7 @@ impl Engine for Echo {
             status: nfs4::Nfsstat4::NFS4_OK,
             operations: 1,
             replayed: false,
+            expensive: false,
         })
     }
 

@@ -30,7 +30,7 @@ impl WaitsFor for Half {
 }
 
 const OUTCOME: CompoundOutcome =
-    CompoundOutcome { status: Nfsstat4::NFS4_OK, operations: 1, replayed: false };
+    CompoundOutcome { status: Nfsstat4::NFS4_OK, operations: 1, replayed: false, expensive: false };
 
 impl Engine for SlowNames {
     type Suspended = Half;

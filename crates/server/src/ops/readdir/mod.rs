@@ -56,7 +56,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     reply.opaque_fixed(&COOKIE_VERIFIER);
     let eof = match c.fh()? {
         fh @ Fh::Pseudo(_) => list_pseudo(&mut listing, fh, args.cookie, 0, reply)?,
-        Fh::Object(object) => list_object(&mut listing, object, args.cookie, reply)?,
+        Fh::Object(object) => {
+            c.progress.expensive.set(true);
+            list_object(&mut listing, object, args.cookie, reply)?
+        }
     };
     if listing.entries == 0 && !eof {
         return Err(if room < asked { c.too_big() } else { Nfsstat4::NFS4ERR_TOOSMALL }.into());
