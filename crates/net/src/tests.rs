@@ -61,6 +61,15 @@ impl EchoService {
         }
     }
 
+    /// Takes pauses until a "short" request was handled.
+    fn work_until_short(&self, mut pause: impl FnMut()) {
+        self.long.fetch_add(1, Ordering::SeqCst);
+        let start = Instant::now();
+        while self.short.load(Ordering::SeqCst) == 0 && start.elapsed() < Duration::from_secs(10) {
+            pause();
+        }
+    }
+
     /// Completes all deferred requests, the last first, from another thread than the shard's.
     fn give_back(&self) {
         for (sink, late) in self.away.lock().expect("a lock").drain(..).rev() {
@@ -125,12 +134,7 @@ impl Service for EchoService {
                 b"close" => Action::Close,
                 b"big" => Action::Send(vec![0; BIG + 4]),
                 b"long" => {
-                    self.long.fetch_add(1, Ordering::SeqCst);
-                    let start = Instant::now();
-                    while self.short.load(Ordering::SeqCst) == 0 && start.elapsed() < Duration::from_secs(10)
-                    {
-                        pause(replies);
-                    }
+                    self.work_until_short(|| _ = pause(replies));
                     Action::Send(b"\0\0\0\0long".to_vec())
                 }
                 b"short" => {
