@@ -55,6 +55,16 @@ impl<T> ReliefSeat<T> {
         if seat.turn == turn { seat.state.take() } else { None }
     }
 
+    /// Lends the state that was left in this turn to `run`, and begins the next turn, whose number
+    /// it returns; `None` if another thread has taken the state.
+    pub(crate) fn renew<R>(&self, turn: u64, run: impl FnOnce(&mut T) -> R) -> Option<(u64, R)> {
+        let mut seat = self.lock();
+        let state = if seat.turn == turn { seat.state.as_mut()? } else { return None };
+        let result = run(state);
+        seat.turn += 1;
+        Some((seat.turn, result))
+    }
+
     /// Returns the state of the same turn.
     fn put_back(&self, state: T) {
         self.lock().state = Some(state);
@@ -191,7 +201,10 @@ mod tests {
         assert_eq!(seat.take(first), None);
         let second = seat.leave("state");
         assert_eq!(seat.take(first), None, "a thread takes only the state that it has left");
-        assert_eq!(seat.take(second), Some("state"));
+        let (third, length) = seat.renew(second, |state| state.len()).expect("it is there");
+        assert_eq!((length, seat.take(second)), (5, None), "the next turn has begun");
+        assert_eq!(seat.take(third), Some("state"));
+        assert_eq!(seat.renew(third, |_| ()), None);
     }
 
     #[test]

@@ -30,6 +30,11 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const REQUESTS_BYTES_MAX: usize = 16 << 20;
 /// Steps that wait for the shard's thread; further ones are handed over.
 const STEPS_WAITING_MAX: usize = 64;
+/// The time in which a shard begins further steps before it serves its connections again.
+const STEPS_TIME_MAX: Duration = Duration::from_micros(50);
+/// Waits without a request of an interactive connection after which a shard runs several steps in a
+/// row: their replies are protected together and nothing waits for them.
+const CALM_WAITS: u32 = 16;
 
 /// The acceptor's end of a shard.
 pub(crate) struct ShardHandle<S: Service> {
@@ -114,6 +119,8 @@ pub(crate) struct Shard<S: Service> {
     interactive: InteractiveLane<S>,
     /// Steps of deferred calls that wait for this thread.
     steps: VecDeque<S::Step>,
+    /// Waits since the last request of an interactive connection.
+    calm: u32,
     seat: ShardSeat<S>,
     bell: Arc<ReliefBell>,
     next_sweep: Instant,
@@ -176,6 +183,7 @@ impl<S: Service> Shard<S> {
             late,
             interactive,
             steps: VecDeque::new(),
+            calm: 0,
             seat: Arc::new(ReliefSeat::new()),
             bell: parts.bell.clone(),
             next_sweep: Instant::now() + SWEEP_INTERVAL,
@@ -191,7 +199,7 @@ impl<S: Service> Shard<S> {
         let mut ready = ReadyLanes::default();
         while !self.mailbox.is_stopping() {
             self.serve(&mut ready);
-            match self.run_step() {
+            match self.run_steps() {
                 Some(shard) => self = shard,
                 None => return,
             }
@@ -208,13 +216,17 @@ impl<S: Service> Shard<S> {
         self.sockets.wait(wait, &mut ready.arrived);
         self.activity.wake();
         self.service.woke(&mut self.scratch, self.interactive.begin());
+        self.calm = self.calm.saturating_add(1);
         for event in ready.arrived.drain(..) {
             let lane = match event {
                 Ready::Input(id) | Ready::Output(id) => self.sockets.lane(id),
                 Ready::Mail | Ready::Over(_) => Lane::Interactive,
             };
             match lane {
-                Lane::Interactive => self.dispatch(event),
+                Lane::Interactive => {
+                    self.calm = if event == Ready::Mail { self.calm } else { 0 };
+                    self.dispatch(event);
+                }
                 Lane::Deferring => ready.deferring.push(event),
                 Lane::Bulk => ready.bulk.push(event),
             }
@@ -241,32 +253,45 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Runs the first of the waiting steps, and sends the replies that it completes. Returns `None`
-    /// if the step blocked and another thread has taken the shard over.
-    fn run_step(mut self: Box<Self>) -> Option<Box<Self>> {
+    /// Runs the first of the waiting steps, further ones if no interactive connection waits for
+    /// them, and sends the replies that they complete. Returns `None` if a step blocked and another
+    /// thread has taken the shard over.
+    fn run_steps(mut self: Box<Self>) -> Option<Box<Self>> {
         self.collect_steps();
-        let Some(mut step) = self.steps.pop_front() else { return Some(self) };
-        if !self.service.is_brief(&step) {
-            match self.service.hand_over(step) {
-                Ok(()) => return Some(self),
-                Err(refused) => step = refused,
-            }
-        }
+        let Some(mut step) = self.next_step() else { return Some(self) };
+        let end = (self.calm >= CALM_WAITS).then(|| Instant::now() + STEPS_TIME_MAX);
         self.activity.step(Step::Serving, 0);
         let (service, seat, bell) = (self.service.clone(), self.seat.clone(), self.bell.clone());
         self.sink.attend(true);
-        let turn = seat.leave(self);
+        let mut turn = seat.leave(self);
         bell.ring();
-        let mut next = service.run_step(step);
-        let Some(mut shard) = seat.take(turn) else {
-            while let Some(step) = next {
-                next = service.run_step(step);
+        loop {
+            let mut next = service.run_step(step);
+            let further = |shard: &mut Box<Self>| {
+                shard.steps.extend(next.take());
+                end.filter(|end| Instant::now() < *end).and_then(|_| shard.next_step())
+            };
+            match seat.renew(turn, further) {
+                Some((renewed, Some(further))) => (turn, step) = (renewed, further),
+                Some((renewed, None)) => {
+                    let mut shard = seat.take(renewed)?;
+                    shard.resume();
+                    return Some(shard);
+                }
+                None => {
+                    while let Some(step) = next {
+                        next = service.run_step(step);
+                    }
+                    return None;
+                }
             }
-            return None;
-        };
-        shard.steps.extend(next);
-        shard.resume();
-        Some(shard)
+        }
+    }
+
+    /// Takes the first of the waiting steps, unless it is not brief and another thread runs it.
+    fn next_step(&mut self) -> Option<S::Step> {
+        let step = self.steps.pop_front()?;
+        if self.service.is_brief(&step) { Some(step) } else { self.service.hand_over(step).err() }
     }
 
     /// Moves the steps of the last ticks to the waiting ones, and the excess to other threads.
