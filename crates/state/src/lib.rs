@@ -44,6 +44,7 @@ mod locks;
 mod opens;
 #[doc(hidden)]
 pub mod order;
+mod revocation;
 mod scramble;
 mod sessions;
 mod slab;
@@ -65,11 +66,15 @@ pub use delegations::{Delegated, DelegationKey, DelegationRequest, ReferringCall
 pub use effects::{CallbackTask, Effect, Effects};
 pub use handles::{Callbacks, Clients, Copies, Delegations, Leases, Locks, Opens, Sessions, V40};
 pub use limits::Limits;
-pub use listing::{Listed, ListedClient, ListedDelegation, ListedHolder, ListedOpen};
+pub use listing::{
+    Listed, ListedBackchannel, ListedClient, ListedDelegation, ListedHolder, ListedLock, ListedOpen,
+    ListedSession,
+};
 pub use locks::ranges::{LockRange, LockedFor, RangeError};
 pub use locks::requests::{Lock, LockDenied, LockError, Locker};
 pub use locks::waits::{LockNotice, NoticeKey};
 pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
+pub use revocation::{RevokeError, Revoked, RevokedCounts, RevokedKind};
 pub use sessions::backchannel::{BackChannel, CallbackSecurity};
 pub use sessions::callbacks::{BackCall, CallbackEnd, NoBackChannel};
 pub use sessions::connections::{Bound, ChannelDirection};

@@ -10,6 +10,7 @@ use crate::files::{FileView, Files};
 use crate::locks::LockTable;
 use crate::opens::OpenTable;
 use crate::order::Held;
+use crate::revocation::RevokedTable;
 use crate::scramble::Scramble;
 use crate::sessions::SessionTable;
 use crate::v40::V40Table;
@@ -58,6 +59,8 @@ pub struct Counts {
     pub ranges: usize,
     /// Delegations, revoked ones included.
     pub delegations: usize,
+    /// Delegations that are recalled and not returned yet.
+    pub recalled: usize,
     /// Copies in progress, or without an answered CB_OFFLOAD.
     pub copies: usize,
     /// Number of files with state.
@@ -92,6 +95,7 @@ pub struct State<F, O> {
     pub(crate) locks: LockTable<F>,
     pub(crate) delegations: DelegationTable<F, O>,
     pub(crate) copies: CopyTable<F>,
+    pub(crate) revoked: RevokedTable,
     pub(crate) v40: V40Table,
 }
 
@@ -115,6 +119,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             locks: LockTable::new(),
             delegations: DelegationTable::new(),
             copies: CopyTable::new(),
+            revoked: RevokedTable::default(),
             v40: V40Table::default(),
         }
     }
@@ -137,6 +142,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             lock_stateids,
             ranges: self.locks.count().saturating_sub(lock_stateids),
             delegations: self.delegations.len(),
+            recalled: self.delegations.recalls().len(),
             copies: self.copies.count(),
             files: self.files.len(held),
             owners: self.v40.owners(),

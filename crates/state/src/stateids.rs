@@ -39,7 +39,7 @@ impl StateidKind {
 }
 
 /// The kind of state that a stateid names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StateRef {
     Open(SlabKey),
     Lock(SlabKey),
@@ -102,8 +102,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(found)
     }
 
-    /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID or
-    /// NFS4ERR_DELEG_REVOKED.
+    /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID,
+    /// NFS4ERR_ADMIN_REVOKED or NFS4ERR_DELEG_REVOKED.
     pub fn test_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Nfsstat4 {
         self.find_stateid(client, stateid).err().unwrap_or(Nfsstat4::NFS4_OK)
     }
@@ -112,7 +112,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCKS_HELD (an open, a lock stateid with
-    /// ranges, a delegation that is not revoked).
+    /// ranges, a delegation; unless it is revoked).
     pub fn free_stateid(
         &self,
         client: ClientKey,
@@ -125,6 +125,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let key = match (self.find_stateid(client, stateid), self.state_ref(stateid)?) {
             (Err(Nfsstat4::NFS4ERR_DELEG_REVOKED), StateRef::Delegation(key)) => {
                 self.delegations().remove_delegation(&record, &mut client_state, key, effects);
+                return Ok(());
+            }
+            (Err(Nfsstat4::NFS4ERR_ADMIN_REVOKED), state) => {
+                self.free_revoked(&record, client, state);
                 return Ok(());
             }
             (found, _) => match found? {
@@ -160,7 +164,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
             true => check_seqid(seqid, open.seqid).and_then(|()| run(open)),
             false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         });
-        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+        found.unwrap_or_else(|| Err(self.state.revoked.missing(client, StateRef::Open(key))))
     }
 }
 
@@ -177,7 +181,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             true => check_seqid(seqid, lock.seqid).map(|()| run(lock)),
             false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         });
-        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+        found.unwrap_or_else(|| Err(self.state.revoked.missing(client, StateRef::Lock(key))))
     }
 }
 

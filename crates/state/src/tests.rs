@@ -15,6 +15,7 @@ mod locks;
 mod mach_cred;
 mod opens;
 mod random;
+mod revocation;
 mod sequence;
 mod shared;
 mod statuses;

@@ -8,7 +8,7 @@ use crate::requests::{
 use runtime::NfsService;
 use server::engine::ListedFile;
 use server::rpcsec::Context;
-use state::{ListedClient, ListedDelegation, ListedHolder, ListedOpen, LockRange, Principal};
+use state::{ListedClient, ListedDelegation, ListedHolder, ListedLock, ListedOpen, Principal};
 use std::time::Duration;
 use vfs::{Export, ExportTable, Network, SecFlavor};
 
@@ -114,7 +114,7 @@ fn lock_rows(open: &ListedOpen<ListedFile>, table: &ExportTable) -> Vec<LockRow>
         return Vec::new();
     }
     let (export, path) = place(&open.file, table);
-    let row = |&(range, write): &(LockRange, bool)| {
+    let row = |&ListedLock { range, write, .. }: &ListedLock| {
         let (client, address, user) = holder(&open.holder);
         let last = Some(range.last()).filter(|last| *last != u64::MAX);
         let (export, path) = (export.clone(), path.clone());

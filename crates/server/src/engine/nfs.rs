@@ -146,12 +146,6 @@ impl Nfs {
         self.callback_housekeeping(now);
     }
 
-    /// Removes the client with this clientid4, and its sessions, opens, locks and delegations.
-    /// Returns false if there is no such client.
-    pub fn evict(&self, client: u64, now: Duration) -> bool {
-        self.with_effects(now, |state, effects| state.leases().evict(client, effects))
-    }
-
     /// Refuses new clients from now on, or admits them again.
     pub fn set_draining(&self, draining: bool) {
         self.state.clients().set_draining(draining);

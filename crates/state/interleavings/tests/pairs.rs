@@ -103,7 +103,13 @@ impl Scene {
 
     /// Asks for a delegation for writing on file 1.
     fn delegate(&self, number: usize, effects: &mut Effects<u64>) -> Option<Stateid4> {
-        let request = DelegationRequest { file: &1, write: true, reclaim: false, change: 1 };
+        let request = DelegationRequest {
+            file: &1,
+            write: true,
+            reclaim: false,
+            change: 1,
+            opener: caller(0).principal,
+        };
         let client = self.clients[number];
         let granted = self.state.delegations().delegate(NOW, client, &request, None, 6, effects);
         granted.ok().map(|granted| granted.stateid)
@@ -398,6 +404,25 @@ fn a_delegation_that_is_late_is_revoked_or_returned_but_not_both() {
             }
             assert_eq!(world.state.counts().delegations, 0);
             world.open(1, WRITE, 0, &mut Effects::default()).unwrap();
+        },
+    );
+}
+
+#[test]
+fn an_open_that_is_closed_while_an_administrator_revokes_it_goes_once() {
+    // RFC 8881 section 15.1.5.1
+    race(
+        |world| world.open(0, WRITE, 0, &mut Effects::default()).unwrap(),
+        |world, open| world.close(0, &open).map(|_| ()),
+        |world, open| world.state.leases().revoke(open.other, &mut Effects::default()).is_ok(),
+        |world, open, closed, revoked| {
+            // A CLOSE that is late learns the reason.
+            let late = closed == Err(Nfsstat4::NFS4ERR_ADMIN_REVOKED);
+            assert!(late == revoked && (late || closed == Ok(())), "{closed:?} {revoked}");
+            let tested = world.state.test_stateid(world.clients[0], &open);
+            assert_eq!(tested == Nfsstat4::NFS4ERR_ADMIN_REVOKED, revoked, "{tested}");
+            let counts = world.state.counts();
+            assert_eq!((counts.opens, counts.files), (0, 0));
         },
     );
 }

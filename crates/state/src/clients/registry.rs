@@ -250,6 +250,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         for key in client_state.copies.clone() {
             self.state.copies().remove_copy(&mut client_state, key);
         }
+        self.state.revoked.forget(key);
         client_state.closed = true;
         drop(client_state);
         registry.by_id.remove(&record.id);

@@ -70,7 +70,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
                 DelegationPhase::Held | DelegationPhase::Recalled { .. } => run(delegation),
             }
         });
-        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+        found.unwrap_or_else(|| Err(self.state.revoked.missing(client, StateRef::Delegation(key))))
     }
 
     /// As [`crate::Opens::access`], with the stateid of a delegation: one for writing serves for

@@ -22,7 +22,7 @@ use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
-use crate::{CallbackTask, ClientKey, Effects, Sessionid4, SlotToken, Stateid4};
+use crate::{CallbackTask, ClientKey, Effects, Principal, Sessionid4, SlotToken, Stateid4};
 use nfs4::WhyNoDelegation4;
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -50,6 +50,8 @@ pub struct DelegationRequest<'a, F> {
     pub reclaim: bool,
     /// The file's change attribute by now.
     pub change: u64,
+    /// The user of the OPEN.
+    pub opener: &'a Principal,
 }
 
 /// A delegation as OPEN tells of it.
@@ -101,6 +103,8 @@ pub(crate) struct Delegation<F, O> {
     pub(crate) change: u64,
     /// The clients that ask for attributes that the holder may have changed.
     pub(crate) getattr_waits: GetattrWaits,
+    /// The user whose OPEN got it.
+    pub(crate) opener: Principal,
 }
 
 /// The delegations, and the recalled ones among them.
@@ -251,6 +255,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             granted,
             change: request.change,
             getattr_waits: GetattrWaits::default(),
+            opener: request.opener.clone(),
         };
         let key = self.state.delegations.table.insert(client_state.next_stripe(), delegation);
         let held = HeldDelegation { key, write: request.write };

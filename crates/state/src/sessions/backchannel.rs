@@ -4,7 +4,7 @@ use crate::Callbacks;
 use crate::order::{Before, ConnectionLevel, Guard, Held, LeafLevel};
 use crate::sessions::{Callback, Session, nanoseconds};
 use crate::sync::MutexGuard;
-use crate::{Limits, Nfsstat4, Result, Sessionid4};
+use crate::{Limits, ListedBackchannel, Nfsstat4, Result, Sessionid4};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -120,6 +120,16 @@ impl Session {
             && self.back.request_size >= REQUEST_SIZE_MIN + protection
             && self.back.response_size >= RESPONSE_SIZE_MIN + protection;
         if fits && !callback.security.is_empty() { Ability::Able } else { Ability::Unable }
+    }
+
+    /// Returns the backchannel for a listing, given the number of its connections; `None` if the
+    /// client never asked for one.
+    pub(crate) fn listed_backchannel(&self, connections: usize) -> Option<ListedBackchannel> {
+        let works = self.path.is_up();
+        if connections == 0 && !works && !self.path.is_down() {
+            return None;
+        }
+        Some(ListedBackchannel { connections, works, security: self.callback().security.clone() })
     }
 
     /// Returns the backchannel if it works, by another connection than `besides`.

@@ -159,6 +159,16 @@ impl PathStatus {
         }
     }
 
+    /// Returns whether there is a connection that works.
+    pub(crate) fn is_up(&self) -> bool {
+        self.flags.load(Relaxed) & UP != 0
+    }
+
+    /// Returns whether there was such a connection and is none any more.
+    pub(crate) fn is_down(&self) -> bool {
+        self.flags.load(Relaxed) & SEQ4_STATUS_CB_PATH_DOWN_SESSION != 0
+    }
+
     fn set_fault(&self) {
         self.flags.fetch_or(SEQ4_STATUS_BACKCHANNEL_FAULT, AcqRel);
     }

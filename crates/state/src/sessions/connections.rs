@@ -80,6 +80,13 @@ impl Session {
         self.connections.write(held)
     }
 
+    /// Returns the numbers of connections of the fore channel and of the backchannel.
+    pub(crate) fn connection_counts(&self, held: &mut Held<impl Before<ConnectionLevel>>) -> (usize, usize) {
+        let connections = self.connections(held);
+        let count = |of: fn(&Connection) -> bool| connections.iter().filter(|one| of(one)).count();
+        (count(|one| one.fore), count(|one| one.back))
+    }
+
     /// Returns a connection that carries callbacks, another than `besides`.
     pub(crate) fn back_connection(
         &self,

@@ -62,6 +62,16 @@ impl Slot {
         }
     }
 
+    /// Returns whether a request runs on it.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, SlotState::Running)
+    }
+
+    /// Returns whether RPCSEC_GSS proved the caller of its last request, and the protection.
+    pub(crate) fn caller(&self) -> Option<(bool, Protection)> {
+        Some((self.principal.as_ref()?.is_proved(), self.protection?))
+    }
+
     /// Compares the request with the last one on the slot (RFC 8881 section 18.46.3).
     pub(crate) fn check(&self, caller: &Caller<'_>, args: &Sequence) -> Result<SlotCheck> {
         let retry = args.sequenceid == self.sequence;
@@ -116,6 +126,12 @@ impl Slots {
     /// Makes room for a number of slots; their memory is taken as they are used.
     pub(crate) fn new(count: u32) -> Self {
         Self { chunks: (0..(count as usize).div_ceil(CHUNK)).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Counts the requests on all slots by their sequence numbers.
+    pub(crate) fn requests(&self) -> u64 {
+        let slots = self.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter());
+        slots.map(|slot| u64::from(slot.lock().sequence)).sum()
     }
 
     /// Bytes that a slot takes, without its reply.

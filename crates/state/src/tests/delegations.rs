@@ -13,7 +13,8 @@ const BOTH: u32 = 3;
 const FILE: u32 = 1;
 
 fn ask(world: &World, client: &TestClient, write: bool) -> core::result::Result<Delegated, WhyNoDelegation4> {
-    let request = DelegationRequest { file: &FILE, write, reclaim: false, change: 1 };
+    let request =
+        DelegationRequest { file: &FILE, write, reclaim: false, change: 1, opener: anyone().principal };
     world.state.delegate(world.now, world.key(client), &request, 5)
 }
 
@@ -248,7 +249,8 @@ fn delegations_are_reclaimed_in_the_grace_period() {
     let mut a = TestClient::new("a");
     world.mount(&mut a);
     world.open_as(&a, "o", FILE, READ, 0, OpenClaim::Previous).unwrap();
-    let request = DelegationRequest { file: &FILE, write: false, reclaim: true, change: 1 };
+    let request =
+        DelegationRequest { file: &FILE, write: false, reclaim: true, change: 1, opener: anyone().principal };
     let key = world.key(&a);
     world.state.sessions().connection_closed(1);
     let delegated = world.state.delegate(world.now, key, &request, 5).unwrap();
@@ -289,7 +291,13 @@ fn a_client_near_its_limit_is_asked_for_some_back_and_beyond_it_gets_no_more() {
     let (a, b) = (world.ready("a"), world.ready("b"));
     let grant = |world: &mut World, client: &TestClient, file: u32| {
         world.open(client, "o", file, READ, 0).unwrap();
-        let request = DelegationRequest { file: &file, write: false, reclaim: false, change: 1 };
+        let request = DelegationRequest {
+            file: &file,
+            write: false,
+            reclaim: false,
+            change: 1,
+            opener: anyone().principal,
+        };
         world.state.delegate(world.now, world.key(client), &request, 5).map(|_| ())
     };
     for file in 10..17 {

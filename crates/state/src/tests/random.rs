@@ -312,7 +312,8 @@ impl RandomRun {
             RandomStep::Delegate { client, file, write, reclaim } => {
                 let key = self.key(client)?;
                 self.opened += 1;
-                let request = DelegationRequest { file: &file, write, reclaim, change: 1 };
+                let request =
+                    DelegationRequest { file: &file, write, reclaim, change: 1, opener: anyone().principal };
                 let delegated = self.world.state.delegate(now, key, &request, 2).ok()?;
                 assert!(!self.changing.contains(&file), "nobody gets one while the file is changed");
                 self.stateids.push((client, file, delegated.stateid));

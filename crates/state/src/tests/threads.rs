@@ -324,7 +324,13 @@ fn who_has_a_delegation_for_writing_is_alone_with_the_file() {
                 continue;
             };
             begun.fetch_add(1, SeqCst);
-            let request = DelegationRequest { file: &1, write: true, reclaim: false, change: 0 };
+            let request = DelegationRequest {
+                file: &1,
+                write: true,
+                reclaim: false,
+                change: 0,
+                opener: anyone().principal,
+            };
             if let Ok(delegated) = state.delegations().delegate(now, client, &request, None, 8, &mut effects)
             {
                 granted.fetch_add(1, SeqCst);

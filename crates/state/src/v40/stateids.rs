@@ -42,7 +42,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID (also for unconfirmed opens), NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED,
-    /// NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+    /// NFS4ERR_ADMIN_REVOKED, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
     pub fn client_of_stateid_40(
         &self,
         now: Duration,
@@ -78,6 +78,9 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     }
 
     fn missing_40(&self, state: StateRef) -> Nfsstat4 {
+        if self.state.revoked.contains(state) {
+            return Nfsstat4::NFS4ERR_ADMIN_REVOKED;
+        }
         let gone = self.state.v40.gone.lock();
         let was = match state {
             StateRef::Open(key) => gone.all.contains(&(false, key)),
@@ -92,6 +95,13 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         let mut gone = self.state.v40.gone.lock();
         client_state.opens.iter().for_each(|key| gone.add(false, *key));
         client_state.lock_states.values().for_each(|key| gone.add(true, *key));
+    }
+
+    /// Forgets that an open waits for OPEN_CONFIRM, if it does: it was revoked.
+    pub(crate) fn forget_unconfirmed(&self, record: &Client, open: SlabKey) {
+        if let Some(v40) = record.v40.as_ref().filter(|v40| v40.has_unconfirmed(open)) {
+            v40.note_unconfirmed(open, false);
+        }
     }
 
     /// Returns the open-owner of an open stateid, or of one that its last request has closed, and

@@ -91,7 +91,8 @@ fn delegate(
     let lease = payload.lease.clone();
     let attributes = object.export.backend.getattr(&object.handle);
     let change = attributes.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?.change;
-    let wish = DelegationRequest { file: &file, write, reclaim, change };
+    let opener = &c.call.security.sender;
+    let wish = DelegationRequest { file: &file, write, reclaim, change, opener };
     let delegate = |state: &NfsState, effects: &mut _| {
         state.delegations().delegate(c.now(), session.client, &wish, token, payload, effects)
     };

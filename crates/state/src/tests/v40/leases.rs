@@ -229,3 +229,16 @@ fn stateids_do_not_tell_of_each_other() {
         assert_eq!(found, Err(NFS4ERR_BAD_STATEID), "{bit}");
     }
 }
+
+#[test]
+fn a_revoked_open_is_told_apart_from_one_that_never_was() // RFC 7530 section 13.1.5.1
+{
+    let mut world = World::new();
+    let client = ConfirmedClient::ready(&mut world, "a");
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    world.state.with(|state, effects| state.leases().revoke(stateid.other, effects)).unwrap();
+    let v40 = || world.state.v40();
+    let found = v40().client_of_stateid_40(world.now, &root(), &stateid);
+    assert_eq!(found, Err(NFS4ERR_ADMIN_REVOKED));
+    assert_eq!(v40().owner_of_open(world.now, &root(), &stateid).err(), Some(NFS4ERR_ADMIN_REVOKED));
+}
