@@ -7,6 +7,7 @@ use std::process::Command;
 /// Licences that go with "MIT OR Apache-2.0".
 const ALLOWED: &[&str] = &[
     "MIT",
+    "MIT-0",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",

@@ -2,11 +2,11 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod api;
 mod cli;
 mod config;
 mod logging;
 mod output;
-mod requests;
 mod serve;
 mod service_manager;
 

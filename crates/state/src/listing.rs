@@ -100,7 +100,7 @@ pub struct ListedHolder {
 pub struct ListedOpen<R> {
     /// The client and the user.
     pub holder: ListedHolder,
-    /// Its stateid.
+    /// The stateid with its present sequence number.
     pub stateid: Stateid4,
     /// The part of file and payload that the caller asked for.
     pub file: R,
@@ -108,7 +108,7 @@ pub struct ListedOpen<R> {
     pub access: u32,
     /// share_deny, with bits as in `access`.
     pub deny: u32,
-    /// The locked ranges.
+    /// The ranges that are locked under it.
     pub locks: Vec<ListedLock>,
 }
 
@@ -128,7 +128,7 @@ pub struct ListedLock {
 pub struct ListedDelegation<R> {
     /// The client that has it, and the user whose OPEN got it.
     pub holder: ListedHolder,
-    /// Its stateid.
+    /// The stateid with its present sequence number.
     pub stateid: Stateid4,
     /// The part of file and payload that the caller asked for; a revoked delegation has no payload.
     pub file: R,

@@ -27,7 +27,7 @@ const REVOKED_MAX: usize = 65_536;
 pub enum RevokedKind {
     /// An open, with the locks that were made under it.
     Open,
-    /// A lock stateid.
+    /// A lock stateid, with its ranges.
     Lock,
     /// A delegation for reading or writing.
     Delegation,
@@ -45,9 +45,9 @@ pub struct Revoked {
 /// The number of stateids that one request has revoked, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RevokedCounts {
-    /// Number of opens.
+    /// The number of revoked opens.
     pub opens: usize,
-    /// Number of delegations.
+    /// The number of revoked delegations.
     pub delegations: usize,
     /// Whether more remain, because [`REVOKED_MAX`] stateids are not freed yet.
     pub incomplete: bool,

@@ -135,6 +135,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let held = &mut Held::nothing();
         let clients = self.registry(held).clients.len();
         let lock_stateids = self.locks.len();
+        let recalled = self.delegations.recalls().len();
         Counts {
             clients,
             sessions: self.sessions.len(),
@@ -142,7 +143,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             lock_stateids,
             ranges: self.locks.count().saturating_sub(lock_stateids),
             delegations: self.delegations.len(),
-            recalled: self.delegations.recalls().len(),
+            recalled,
             copies: self.copies.count(),
             files: self.files.len(held),
             owners: self.v40.owners(),

@@ -1,5 +1,5 @@
-//! `orthrus status`, `exports`, `clients`, `contexts`, `opens`, `locks`, `delegations`, `evict`
-//! and `drain`, of a server with clients.
+//! `orthrus status`, `exports`, `clients`, `sessions`, `contexts`, `opens`, `locks`, `delegations`,
+//! `evict`, `revoke` and `drain`, of a server with clients.
 
 use client::{Client, Flavor, OpenHow, Options, Security};
 use e2e::{Ended, Serve, account, empty_folder, in_world, nobody, orthrus, run, run_within, status};
@@ -18,7 +18,7 @@ fn rows(state: &Path, kind: &str) -> Vec<Value> {
     assert!(ended.status.success(), "{ended:?}");
     let report: Value = serde_json::from_str(&ended.stdout).expect("it is JSON");
     assert_eq!(report["left_out"], 0);
-    report["rows"][kind].as_array().expect("a list").clone()
+    report["rows"].as_array().expect("a list").clone()
 }
 
 #[test]
@@ -224,4 +224,108 @@ fn a_server_that_drains_refuses_new_clients_and_ends_with_the_last_one() {
     let ended = run_within(waiting, std::time::Duration::from_secs(60));
     assert!(ended.status.success() && ended.stdout.ends_with("the server has ended\n"), "{ended:?}");
     assert!(server.wait().0.success(), "{}", server.log());
+}
+
+#[test]
+fn a_revoked_lock_is_free_for_others_and_its_client_learns_that_an_administrator_did_it()
+// RFC 8881 sections 8.4.2.4 and 15.1.5.1
+{
+    let folder = empty_folder();
+    let (state, export) = (folder.path().join("state"), folder.path().join("export"));
+    fs::create_dir(&export).expect("the folder is ours");
+    let server = Serve::new(&state)
+        .args(["--sec", "sys", "--secure", "false", "--squash", "none"])
+        .arg(&export)
+        .start();
+    let options = || Options::new("127.0.0.1", Security::sys()).port(server.port());
+    let mut holder = Client::connect(options()).expect("the server is there");
+    let mut other = Client::connect(options()).expect("the server is there");
+    let held = holder.open_path("/export/file", &OpenHow::create(0o644)).expect("it is a new name");
+    holder.lock(&held, b"holder", NfsLockType4::WRITE_LT, 0, 5).expect("it is open").expect("it is free");
+    let file = other.open_path("/export/file", &OpenHow::new(3)).expect("it is there");
+    let mut lock = || other.lock(&file, b"other", NfsLockType4::WRITE_LT, 0, 5).expect("it is open");
+    assert!(lock().is_err(), "the holder has it");
+
+    let stateid = |kind: &str| rows(&state, kind)[0]["stateid"].as_str().expect("a stateid").to_owned();
+    let of_lock = stateid("locks");
+    for unknown in ["0", "alice", "000000000000000000000000", "\n"] {
+        let ended = ask(&state, &["revoke", unknown]);
+        assert!(!ended.status.success() && ended.stderr.contains("there is no open, lock"), "{ended:?}");
+    }
+    assert!(ask(&state, &["revoke"]).stderr.contains("Usage"), "a stateid or --principal");
+    let refused = run(nobody(["revoke", &of_lock, "--state-dir"]).arg(&state));
+    assert!(!refused.status.success() && refused.stderr.contains("Permission denied"), "{refused:?}");
+    let ended = ask(&state, &["revoke", &of_lock]);
+    assert!(ended.status.success() && ended.stdout.contains("the lock stateid"), "{ended:?}");
+    server
+        .wait_for_log(&format!("revocation by user {}: the lock stateid {of_lock}", nix::unistd::geteuid()));
+    lock().expect("it is free now");
+    holder.read(&held.handle, held.stateid, 0, 5).expect("the open stays");
+
+    let user = format!("sys:{}", nix::unistd::geteuid());
+    let ended = ask(&state, &["revoke", "--principal", &user]);
+    assert!(ended.stdout.contains("2 opens and 0 delegations"), "{ended:?}");
+    assert_eq!(status(holder.read(&held.handle, held.stateid, 0, 5)), NFS4ERR_ADMIN_REVOKED);
+    assert!(rows(&state, "opens").is_empty());
+    let sessions = rows(&state, "sessions");
+    assert_eq!(sessions.len(), 2);
+    for row in sessions {
+        assert_eq!((&row["version"], &row["flavors"]), (&"4.1".into(), &serde_json::json!(["sys"])));
+        assert!(row["connections"].as_u64() >= Some(1) && row["slots_granted"].as_u64() >= Some(1), "{row}");
+    }
+    let again = ask(&state, &["revoke", "--principal", &user]);
+    assert!(!again.status.success() && again.stderr.contains("no opens"), "{again:?}");
+}
+
+/// Starts a command in a terminal of 100 columns and 40 lines.
+fn in_terminal(command: &str) -> std::process::Child {
+    let command = format!("stty cols 100 rows 40 && exec {command}");
+    std::process::Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .env("TERM", "xterm-256color")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("a terminal")
+}
+
+#[test]
+fn the_live_status_fills_the_terminal_survives_the_server_and_leaves_the_terminal_as_it_was() {
+    if !e2e::is_installed("script", "bsdutils") {
+        return;
+    }
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let mut server = Serve::new(&state).args(["--memory", "1", "--sec", "sys"]).start();
+    let program = e2e::program().display();
+    for (key, kills) in [("q", true), ("\u{3}", false)] {
+        let mut child = in_terminal(&format!("{program} status --state-dir {}", state.display()));
+        let mut input = child.stdin.take().expect("a pipe");
+        let mut screen = child.stdout.take().expect("a pipe");
+        let (draw, drawn) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = std::io::Read::read(&mut screen, &mut bytes) {
+                let _ = draw.send(String::from_utf8_lossy(&bytes[..count]).into_owned());
+            }
+        });
+        let mut shown = String::new();
+        let mut until = |text: &str| {
+            while !shown.contains(text) {
+                let more = drawn.recv_timeout(std::time::Duration::from_secs(60));
+                shown += &more.unwrap_or_else(|_| panic!("{text} is missing: {shown}"));
+            }
+        };
+        until("\u{1b}[?1049h");
+        until("PRINCIPAL");
+        if kills {
+            server.kill();
+            until("date:");
+            server.restart();
+        }
+        std::io::Write::write_all(&mut input, key.as_bytes()).expect("it takes keys");
+        until("\u{1b}[?1049l");
+        let ended = run_within(child, std::time::Duration::from_secs(60));
+        assert!(ended.status.success(), "{ended:?}");
+    }
 }

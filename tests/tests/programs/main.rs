@@ -4,6 +4,7 @@
 
 mod access;
 mod ad;
+mod api;
 mod bench;
 mod control;
 mod crashes;

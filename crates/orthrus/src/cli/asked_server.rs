@@ -1,10 +1,12 @@
 //! The running server that a command asks.
 
+use crate::api::{ApiClient, ApiError};
 use crate::config::{self, Settings};
-use crate::requests::{self, AdminReply, AdminRequest};
 use crate::serve;
 use anyhow::bail;
-use std::path::{Path, PathBuf};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
 
 /// The options that name the server.
 #[derive(clap::Args)]
@@ -18,45 +20,58 @@ pub(super) struct AskedServer {
 }
 
 impl AskedServer {
-    /// Asks the server.
+    /// Asks the server for a report.
     ///
     /// # Errors
     /// The fault in the configuration; no server runs, this user may not ask it, or it refuses.
-    pub(super) fn ask(&self, request: &AdminRequest) -> anyhow::Result<AdminReply> {
-        let folder = self.folder()?;
-        match requests::ask(&folder, request)? {
-            Ok(reply) => checked(reply, &folder),
-            Err(why) => bail!("{why}; name its state directory with --state-dir or --config"),
-        }
+    pub(super) fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, Option<&str>)],
+    ) -> anyhow::Result<T> {
+        with_remedy(self.client()?.get(path, query))
     }
 
-    /// Asks the server again. Returns `None` if it runs no longer.
+    /// Asks the server for a report again. Returns `None` if it runs no longer.
     ///
     /// # Errors
-    /// As [`AskedServer::ask`].
-    pub(super) fn ask_again(&self, request: &AdminRequest) -> anyhow::Result<Option<AdminReply>> {
-        let folder = self.folder()?;
-        match requests::ask(&folder, request)? {
-            Ok(reply) => checked(reply, &folder).map(Some),
-            Err(_) => Ok(None),
+    /// As [`AskedServer::get`].
+    pub(super) fn get_again<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, Option<&str>)],
+    ) -> anyhow::Result<Option<T>> {
+        match self.client()?.get(path, query) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(ApiError::NoServer(_)) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// Returns the state directory of the server.
-    fn folder(&self) -> anyhow::Result<PathBuf> {
+    /// Asks the server for a change.
+    ///
+    /// # Errors
+    /// As [`AskedServer::get`].
+    pub(super) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        with_remedy(self.client()?.post(path, body))
+    }
+
+    fn client(&self) -> anyhow::Result<ApiClient> {
         let mut settings = match &self.config {
             Some(file) => config::read(file)?,
             None => Settings::default(),
         };
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
-        serve::state_dir(&settings)
+        Ok(ApiClient::new(&serve::state_dir(&settings)?))
     }
 }
 
-/// Returns the reply unless it is an error.
-fn checked(reply: AdminReply, folder: &Path) -> anyhow::Result<AdminReply> {
-    match reply {
-        AdminReply::Error(why) => bail!("the server of {}: {why}", folder.display()),
-        reply => Ok(reply),
+fn with_remedy<T>(answer: Result<T, ApiError>) -> anyhow::Result<T> {
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(ApiError::NoServer(why)) => {
+            bail!("{why}; name its state directory with --state-dir or --config")
+        }
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,9 +1,9 @@
-//! `orthrus evict`, `orthrus reload` and `orthrus drain`: changes of a running server.
+//! `orthrus evict`, `revoke`, `reload` and `drain`: changes of a running server.
 
 use super::asked_server::AskedServer;
+use crate::api::{self, ChangeReport, ClientRow, ListingReport};
 use crate::output::outln;
-use crate::requests::{AdminReply, AdminRequest, ListingKind, ListingRows};
-use anyhow::bail;
+use serde::Serialize;
 use std::time::Duration;
 
 /// How often a drain asks for the clients that are left.
@@ -26,9 +26,41 @@ impl Evict {
     /// Has the server remove the client.
     ///
     /// # Errors
-    /// There is no such client; see [`AskedServer::ask`].
+    /// There is no such client; see [`AskedServer::post`].
     pub(super) fn run(self) -> anyhow::Result<()> {
-        change(&self.server, &AdminRequest::Evict { client: self.client })
+        change(&self.server, "/v1/evict", &api::EvictRequest { client: self.client })
+    }
+}
+
+/// Revoke an open, a lock or a delegation of a running server.
+///
+/// For a file that others wait for, where the rest of the client's state shall stay. The client
+/// learns that an administrator did it: programs get errors for the file that they have open or
+/// locked. They may open and lock it again; to prevent that, change the permissions first.
+#[derive(clap::Args)]
+pub(super) struct Revoke {
+    /// The stateid, as `orthrus opens`, `orthrus locks` and `orthrus delegations` show it.
+    #[arg(required_unless_present = "principal", conflicts_with = "principal")]
+    stateid: Option<String>,
+    /// Revoke all opens, locks and delegations of this user, such as alice@EXAMPLE.ORG or sys:1000.
+    #[arg(long)]
+    principal: Option<String>,
+    #[command(flatten)]
+    server: AskedServer,
+}
+
+impl Revoke {
+    /// Has the server revoke the state.
+    ///
+    /// # Errors
+    /// There is no such state; see [`AskedServer::post`].
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let Self { stateid, principal, server } = self;
+        let by_principal = principal.map(api::RevokeRequest::Principal);
+        match by_principal.or(stateid.map(api::RevokeRequest::Stateid)) {
+            Some(request) => change(&server, "/v1/revoke", &request),
+            None => Ok(()),
+        }
     }
 }
 
@@ -46,9 +78,9 @@ impl ReloadArguments {
     /// Has the server reload.
     ///
     /// # Errors
-    /// The fault in the file; see [`AskedServer::ask`].
+    /// The fault in the file; see [`AskedServer::post`].
     pub(super) fn run(self) -> anyhow::Result<()> {
-        change(&self.server, &AdminRequest::Reload)
+        change(&self.server, "/v1/reload", &())
     }
 }
 
@@ -73,9 +105,9 @@ impl Drain {
     /// Has the server drain, and waits for its end.
     ///
     /// # Errors
-    /// See [`AskedServer::ask`].
+    /// See [`AskedServer::post`].
     pub(super) fn run(self) -> anyhow::Result<()> {
-        change(&self.server, &AdminRequest::Drain { cancel: self.cancel })?;
+        change(&self.server, "/v1/drain", &api::DrainRequest { cancel: self.cancel })?;
         if self.cancel || self.no_wait {
             return Ok(());
         }
@@ -97,25 +129,14 @@ impl Drain {
 
     /// Returns the number of clients; `None` if the server has ended.
     fn clients_left(&self) -> anyhow::Result<Option<usize>> {
-        let list = AdminRequest::List { kind: ListingKind::Clients };
-        match self.server.ask_again(&list)? {
-            None => Ok(None),
-            Some(AdminReply::List(report)) => match report.rows {
-                ListingRows::Clients(rows) => {
-                    Ok(Some(rows.iter().filter(|row| row.state == "active").count()))
-                }
-                _ => bail!("the server gave another answer: it has another version"),
-            },
-            Some(_) => bail!("the server gave another answer: it has another version"),
-        }
+        let listing: Option<ListingReport<ClientRow>> = self.server.get_again("/v1/clients", &[])?;
+        Ok(listing.map(|listing| listing.rows.iter().filter(|row| row.state == "active").count()))
     }
 }
 
 /// Asks for a change, and prints the lines of the answer.
-fn change(server: &AskedServer, request: &AdminRequest) -> anyhow::Result<()> {
-    match server.ask(request)? {
-        AdminReply::Done(lines) => lines.iter().for_each(|line| outln!("{line}")),
-        _ => bail!("the server gave another answer: it has another version"),
-    }
+fn change(server: &AskedServer, path: &str, request: &impl Serialize) -> anyhow::Result<()> {
+    let ChangeReport { lines } = server.post(path, request)?;
+    lines.iter().for_each(|line| outln!("{line}"));
     Ok(())
 }

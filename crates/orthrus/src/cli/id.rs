@@ -1,8 +1,8 @@
 //! `orthrus id`: explains the local user of a principal.
 
+use crate::api::{ApiClient, ApiError, IdReport};
 use crate::config::{self, Settings};
 use crate::output::outln;
-use crate::requests::{self, AdminReply, AdminRequest, IdReport};
 use crate::serve;
 use std::path::PathBuf;
 
@@ -75,11 +75,13 @@ impl Explain {
             Ok(folder) => folder,
             Err(error) => return offline(&error.to_string()),
         };
-        match requests::ask(&folder, &AdminRequest::Id { principal: self.principal.clone() })? {
-            Ok(AdminReply::Id(report)) => Ok((report, format!("the server of {}", folder.display()))),
-            Ok(AdminReply::Error(why)) => anyhow::bail!("the server of {}: {why}", folder.display()),
-            Ok(_) => anyhow::bail!("the server of {} gave another answer", folder.display()),
-            Err(why) => offline(&why),
+        match ApiClient::new(&folder).get("/v1/identity", &[("principal", Some(&self.principal))]) {
+            Ok(report) => Ok((report, format!("the server of {}", folder.display()))),
+            Err(ApiError::NoServer(why)) => offline(&why),
+            Err(ApiError::NoAnswer(error)) => {
+                Err(error.context("no answer from the server (--offline does without it)"))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -21,8 +21,8 @@ mod stop;
 mod table;
 mod try_it;
 
+use crate::api::{ClientRow, ContextRow, DelegationRow, ExportRow, LockRow, OpenRow, SessionRow};
 use crate::logging::LogFormat;
-use crate::requests::ListingKind;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 pub(crate) use doctor::Unhealthy;
@@ -61,6 +61,10 @@ enum Command {
     Exports(listings::ListingArguments),
     /// List the clients of a running server.
     Clients(listings::ListingArguments),
+    /// List the sessions of clients: connections, slots in use and granted, and the backchannel.
+    ///
+    /// `orthrus sessions 10.0.0.7` shows those of a machine.
+    Sessions(listings::ListingArguments),
     /// List the Kerberos contexts of users and machines.
     ///
     /// `orthrus contexts alice@` shows those of a user, and when their tickets expire.
@@ -74,6 +78,7 @@ enum Command {
     /// List the delegations that clients have.
     Delegations(listings::ListingArguments),
     Evict(control::Evict),
+    Revoke(control::Revoke),
     Reload(control::ReloadArguments),
     Drain(control::Drain),
     #[command(subcommand)]
@@ -104,13 +109,15 @@ impl Arguments {
             Command::Id(arguments) => arguments.run(),
             Command::Doctor(arguments) => arguments.run(),
             Command::Status(arguments) => arguments.run(),
-            Command::Exports(arguments) => arguments.run(ListingKind::Exports),
-            Command::Clients(arguments) => arguments.run(ListingKind::Clients),
-            Command::Contexts(arguments) => arguments.run(ListingKind::Contexts),
-            Command::Opens(arguments) => arguments.run(ListingKind::Opens),
-            Command::Locks(arguments) => arguments.run(ListingKind::Locks),
-            Command::Delegations(arguments) => arguments.run(ListingKind::Delegations),
+            Command::Exports(arguments) => arguments.run::<ExportRow>(),
+            Command::Clients(arguments) => arguments.run::<ClientRow>(),
+            Command::Sessions(arguments) => arguments.run::<SessionRow>(),
+            Command::Contexts(arguments) => arguments.run::<ContextRow>(),
+            Command::Opens(arguments) => arguments.run::<OpenRow>(),
+            Command::Locks(arguments) => arguments.run::<LockRow>(),
+            Command::Delegations(arguments) => arguments.run::<DelegationRow>(),
             Command::Evict(arguments) => arguments.run(),
+            Command::Revoke(arguments) => arguments.run(),
             Command::Reload(arguments) => arguments.run(),
             Command::Drain(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),

@@ -1,5 +1,6 @@
 //! Drains: the server takes no new clients, and ends when the last one has left.
 
+use super::http::Author;
 use runtime::NfsService;
 use signal_hook::consts::SIGTERM;
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use std::time::Duration;
 /// How often a drain looks for clients.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Starts a drain for the user `asker`, and returns a line for the administrator.
+/// Starts a drain for `author`, and returns a line for the administrator.
 ///
 /// # Errors
 /// When the system gives no thread; then nothing changes.
-pub(super) fn start(service: Arc<NfsService>, asker: u32) -> std::io::Result<String> {
+pub(super) fn start(service: Arc<NfsService>, author: Author) -> std::io::Result<String> {
     let (engine, now) = (service.server().engine(), service.server().now());
     let left = engine.clients_with_lease(now);
     let line = format!("no new clients are served; the server ends when the last of {left} has left");
@@ -26,15 +27,15 @@ pub(super) fn start(service: Arc<NfsService>, asker: u32) -> std::io::Result<Str
         engine.set_draining(false);
         return Err(error);
     }
-    tracing::warn!("drain by user {asker}: {line}");
+    tracing::warn!("drain by {author}: {line}");
     Ok(line)
 }
 
-/// Ends a drain for the user `asker`, and returns a line for the administrator.
-pub(super) fn cancel(service: &NfsService, asker: u32) -> String {
+/// Ends a drain for `author`, and returns a line for the administrator.
+pub(super) fn cancel(service: &NfsService, author: Author) -> String {
     service.server().engine().set_draining(false);
     let line = "new clients are served";
-    tracing::warn!("drain cancelled by user {asker}: {line}");
+    tracing::warn!("drain cancelled by {author}: {line}");
     line.to_owned()
 }
 

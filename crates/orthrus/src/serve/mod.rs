@@ -1,15 +1,14 @@
 //! Wires the server together and runs it until a signal ends it.
 
 mod accounts;
-mod admin;
 mod admission;
-mod answers;
+mod api;
 mod changes;
 mod drain;
 mod ending;
 mod exports;
+mod http;
 mod kerberos;
-mod listings;
 mod metrics;
 mod preflight;
 mod process;
@@ -17,17 +16,17 @@ mod records;
 mod reload;
 mod same_user;
 mod state_dir;
-mod status;
 mod store;
 
+use crate::api::IdReport;
 use crate::config::{IdentitySettings, Settings};
 use crate::logging;
 use crate::output::outln;
-use crate::requests::IdReport;
 use crate::service_manager::ServiceManager;
-use answers::Answers;
 use anyhow::Context;
+use api::ApiParts;
 use exports::Backends;
+use http::HttpEndpoint;
 use identity::{AccountSource, Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
@@ -40,7 +39,7 @@ use server::rpcsec::{ContextAcceptor, RpcsecLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
@@ -98,11 +97,6 @@ pub(crate) fn run(
             "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"
         );
     }
-    announce(&exports, &running);
-    if let Some(endpoint) = watched {
-        outln!("orthrus metrics http://{}{}", endpoint.address()?, metrics::PATH);
-        metrics::start(endpoint, service.clone(), &running, identity.clone())?;
-    }
     if end_with_input {
         end_when_input_ends()?;
     }
@@ -110,13 +104,19 @@ pub(crate) fn run(
     manager.feed_watchdog(move |interval| shards.are_alive(interval)).context("threads cannot be started")?;
     let (listed, address) = (exports.clone(), running.address());
     let status = move || format!("{} exports at {address}", listed.snapshot().iter().count());
-    manager.ready(&status());
     let (asked, served) = (identity.clone(), exports.clone());
     let reload = reload::Reload::new(read, as_started, backends, keys, served, service.clone(), identity);
     let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
-    let (stats, reloader) = (running.stats().clone(), reloads.clone());
-    let answers = Answers { identity: asked, exports, service: service.clone(), reloads: reloader, stats };
-    admin::listen(&state_dir, Box::new(move |request, asker| answers.answer(request, asker)));
+    let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
+    let metrics_endpoint =
+        watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone()));
+    let (stats, reloader, listed) = (running.stats().clone(), reloads.clone(), exports.clone());
+    let parts =
+        ApiParts { identity: asked, exports: listed, service: service.clone(), reloads: reloader, stats };
+    let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
+    http::start(endpoints).context("HTTP endpoints cannot be served")?;
+    announce(&exports, &running, metrics);
+    reloads.ready();
     obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
     manager.stopping();
     tracing::info!("ending");
@@ -138,13 +138,13 @@ fn obey_signals(mut signals: Signals, reloads: &reload::Reloads, report: impl Fn
     }
 }
 
-fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::Endpoint> {
+fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::MetricsListener> {
     if !address.ip().is_loopback() {
         tracing::warn!(
             "metrics on {address}: whoever reaches it reads them, without a password or encryption"
         );
     }
-    metrics::Endpoint::bind(address).with_context(|| format!("metrics on {address}"))
+    metrics::MetricsListener::bind(address).with_context(|| format!("metrics on {address}"))
 }
 
 /// Reduces the limits to the descriptors of the process, so that no kind of use takes all of them:
@@ -172,10 +172,25 @@ fn end_when_input_ends() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says on standard output where the server is: programs that start it wait for this line.
-fn announce(exports: &Exports, running: &Running) {
+/// Says on standard output where the server is: programs that start it wait for these lines.
+fn announce(exports: &Exports, running: &Running, metrics: Option<SocketAddr>) {
     admission::log(&exports.snapshot());
     outln!("orthrus serves {}", running.address());
+    if let Some(address) = metrics {
+        outln!("orthrus metrics http://{address}{}", metrics::PATH);
+    }
+}
+
+/// Makes the endpoint of the admin API. A server without it still serves.
+fn admin_endpoint(state_dir: &Path, parts: ApiParts) -> Option<HttpEndpoint> {
+    let endpoint = api::endpoint(state_dir, parts);
+    let complain = |error| {
+        tracing::warn!(
+            "no socket for `orthrus status`, `orthrus clients` and others in {}: {error}",
+            state_dir.display()
+        );
+    };
+    endpoint.map_err(complain).ok()
 }
 
 fn start(

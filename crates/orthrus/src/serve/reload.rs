@@ -104,6 +104,11 @@ impl Reloads {
         Self { reload: Mutex::new(reload), manager, status: Box::new(status) }
     }
 
+    /// Tells the service manager that the server is ready.
+    pub(super) fn ready(&self) {
+        self.manager.ready(&(self.status)());
+    }
+
     /// Reloads as `asker` asks for it, and logs the outcome. Returns a line for each kind of
     /// change.
     ///

@@ -1,34 +1,39 @@
 //! `orthrus status`: what a running server does now.
 
-mod view;
+mod rates;
+mod screen;
+mod text;
 mod warnings;
 
 use super::asked_server::AskedServer;
 use super::stop::stop_flag;
+use crate::api::StatusReport;
 use crate::output::{out, outln};
-use crate::requests::{AdminReply, AdminRequest, StatusReport};
-use anyhow::bail;
+use anyhow::Context;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use rates::StatusRates;
+use screen::StatusHistory;
 use std::io::IsTerminal;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-use view::StatusView;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use text::StatusText;
 
 /// Time between two looks at the server: rates are means of this time.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long the screen waits for a key before it looks for signals.
+const KEY_WAIT: Duration = Duration::from_millis(100);
 
-/// Moves the cursor of a terminal to its first place, and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
-
-/// Show what a running server does: rates, flavors, the cost of encryption, and warnings.
+/// Show what a running server does: rates, flavors, the cost of encryption, clients, and warnings.
 ///
-/// At a terminal it shows the last second, every second, until Ctrl-C. Elsewhere, and with --once,
-/// it shows one second and ends.
+/// At a terminal it shows the last second, every second, until `q` or Ctrl-C. Elsewhere, and with
+/// --once, it prints one second and ends.
 ///
 /// The columns of a flavor are microseconds for each request: `TIME` of the server's threads,
 /// `PROTECTION` of it for signing and encryption, and `WAITING` for a thread or a disk.
 #[derive(clap::Args)]
 pub(super) struct StatusArguments {
-    /// Show one second and end.
+    /// Print one second and end.
     #[arg(long)]
     once: bool,
     /// Print the counters since the start as one JSON object and end.
@@ -42,34 +47,81 @@ impl StatusArguments {
     /// Asks the server, and shows its answers.
     ///
     /// # Errors
-    /// See [`AskedServer::ask`].
+    /// See [`AskedServer::get`].
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let mut before = self.ask()?;
+        let first = self.ask()?;
         if self.json {
-            outln!("{}", serde_json::to_string_pretty(&before)?);
+            outln!("{}", serde_json::to_string_pretty(&first)?);
             return Ok(());
         }
-        let live = std::io::stdout().is_terminal() && !self.once;
-        let stop = stop_flag()?;
-        loop {
-            std::thread::sleep(INTERVAL);
-            if stop.load(Relaxed) {
-                return Ok(());
-            }
-            let now = self.ask()?;
-            let view = StatusView::between(&before, &now);
-            out!("{}{view}", if live { CLEAR } else { "" });
-            if !live {
-                return Ok(());
-            }
-            before = now;
+        if std::io::stdout().is_terminal() && !self.once {
+            return self.live(first);
         }
+        std::thread::sleep(INTERVAL);
+        let now = self.ask()?;
+        out!("{}", StatusText(&StatusRates::between(&first, &now)));
+        Ok(())
     }
 
     fn ask(&self) -> anyhow::Result<StatusReport> {
-        match self.server.ask(&AdminRequest::Status)? {
-            AdminReply::Status(report) => Ok(*report),
-            _ => bail!("the server gave another answer: it has another version"),
+        self.server.get("/v1/status", &[])
+    }
+
+    /// Shows every second on the screen, and leaves the terminal as it was.
+    fn live(&self, first: StatusReport) -> anyhow::Result<()> {
+        let stop = stop_flag()?;
+        let mut terminal = ratatui::try_init().context("the terminal")?;
+        let shown = self.show(&mut terminal, first, &stop);
+        ratatui::restore();
+        shown
+    }
+
+    fn show(
+        &self,
+        terminal: &mut DefaultTerminal,
+        mut before: StatusReport,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<()> {
+        let mut history = StatusHistory::default();
+        let mut now: Option<StatusReport> = None;
+        while !ended(INTERVAL, stop)? {
+            let fault = match self.ask() {
+                Ok(report) => {
+                    before = now.replace(report).unwrap_or(before);
+                    None
+                }
+                // It may come back after a restart.
+                Err(error) => Some(format!("{error:#}")),
+            };
+            let rates = StatusRates::between(&before, now.as_ref().unwrap_or(&before));
+            if fault.is_none() {
+                history.add(&rates);
+            }
+            terminal.draw(|frame| screen::draw(frame, &rates, &history, fault.as_deref()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for so long; returns whether a key or a signal ends the program.
+fn ended(time: Duration, stop: &AtomicBool) -> anyhow::Result<bool> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        if stop.load(Relaxed) {
+            return Ok(true);
+        }
+        if event::poll(KEY_WAIT)?
+            && let Event::Key(key) = event::read()?
+            && ends(key)
+        {
+            return Ok(true);
         }
     }
+    Ok(false)
+}
+
+/// Returns whether a key ends the program. The terminal passes Ctrl-C on as a key.
+fn ends(key: KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || control && key.code == KeyCode::Char('c')
 }

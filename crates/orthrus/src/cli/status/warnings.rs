@@ -1,6 +1,7 @@
 //! The warnings of `orthrus status`: counters that should be zero, with their remedies.
 
-use crate::requests::StatusReport;
+use crate::api::StatusReport;
+use std::fmt;
 
 /// Events that deserve a look: the name of the counter, the meaning, and the remedy.
 const EVENTS: [(&str, &str, &str); 8] = [
@@ -22,8 +23,21 @@ const EVENTS: [(&str, &str, &str); 8] = [
     ("log_lines_dropped", "lines of the log were dropped", "look at the reader of standard error"),
 ];
 
-/// Returns a line for each counter that is not zero.
-pub(super) fn warnings(report: &StatusReport) -> Vec<String> {
+/// A counter that should be zero, with its remedy.
+pub(super) struct Warning {
+    /// The number and its meaning.
+    pub(super) fact: String,
+    pub(super) remedy: &'static str,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.fact, self.remedy)
+    }
+}
+
+/// Returns the counters that are not zero.
+pub(super) fn warnings(report: &StatusReport) -> Vec<Warning> {
     let count = |event: &str| report.events.get(event).copied().unwrap_or_default();
     let events = EVENTS.iter().map(|(event, what, remedy)| (count(event), *what, *remedy));
     let held = |name: &str| report.held.get(name).copied().unwrap_or_default();
@@ -40,5 +54,5 @@ pub(super) fn warnings(report: &StatusReport) -> Vec<String> {
         (held("contexts_expiring"), "tickets expire within an hour", "users renew them with kinit"),
     ];
     let lines = events.chain(others).filter(|(count, ..)| *count > 0);
-    lines.map(|(count, what, remedy)| format!("{count} {what}: {remedy}")).collect()
+    lines.map(|(count, what, remedy)| Warning { fact: format!("{count} {what}"), remedy }).collect()
 }

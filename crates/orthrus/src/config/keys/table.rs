@@ -78,7 +78,7 @@ pub(super) const TABLES: [ConfigTable; 8] = [
             },
             ConfigKey {
                 name: "state_dir",
-                meaning: "The folder of the server's secret, its client records and its socket for `orthrus id`. \
+                meaning: "The folder of the server's secret, its client records and the socket of its admin API. \
                     Each server needs its own.",
                 allowed: "a folder of mode 0700",
                 default: Absent("/var/lib/orthrus for root, or below XDG_STATE_HOME"),

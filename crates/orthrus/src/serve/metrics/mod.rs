@@ -1,18 +1,30 @@
 //! The metrics endpoint: counters in the text format of Prometheus, and health, over HTTP.
 
-mod http;
-
-pub(super) use http::{Endpoint, PATH};
-
+use super::http::{HttpEndpoint, HttpListener, Workers, bind_tcp, only_this_machine};
 use super::process::{processor_time, resident_bytes};
-use http::RenderedPage;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use identity::{LookupCounts, Mapper};
-use net::{Running, Stats};
+use net::{Admission, Running, Shards, Stats};
 use runtime::NfsService;
 use server::metrics::{Kind, Stage};
 use std::fmt::Write;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Connections of the metrics endpoint at once; a further one takes the place of the oldest.
+const METRICS_CONNECTIONS_MAX: usize = 16;
+/// How long a peer of the metrics endpoint may take, from connecting to having read its answer.
+const METRICS_TIME_MAX: Duration = Duration::from_secs(5);
+/// Threads that write the page with all metrics; further requests wait.
+const METRICS_WORKERS_MAX: usize = 2;
 
 /// Time before its end in which a context counts as expiring soon.
 const EXPIRING_SOON: Duration = Duration::from_secs(3600);
@@ -24,54 +36,140 @@ const HANGS_AFTER: Duration = Duration::from_secs(10);
 const CONNECTION_EVENTS: [&str; 8] =
     ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "relieved", "panics"];
 
-/// Starts answering.
-///
-/// # Errors
-/// When the system gives no thread.
-pub(super) fn start(
-    endpoint: Endpoint,
-    service: Arc<NfsService>,
-    running: &Running,
-    identity: Arc<Mapper>,
-) -> std::io::Result<()> {
-    let (stats, shards) = (running.stats().clone(), running.shards().clone());
-    endpoint.start(Box::new(move |path| match path {
-        PATH => Some(RenderedPage::Fine(MetricsPage::render(&service, &stats, &identity))),
-        "/healthz" => Some(health(shards.are_alive(HANGS_AFTER))),
-        "/readyz" => {
-            let server = service.server();
-            let engine = server.engine();
-            let (grace, draining) = (engine.in_grace(server.now()), engine.is_draining());
-            Some(readiness(shards.are_alive(HANGS_AFTER), grace, draining))
-        }
-        _ => None,
-    }))
+/// The path of the page with all metrics.
+pub(super) const PATH: &str = "/metrics";
+
+/// The type of that page, in the text format of Prometheus.
+const PAGE_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A bound endpoint that does not answer yet.
+pub(super) struct MetricsListener {
+    socket: TcpListener,
+    admission: Option<Box<Admission>>,
 }
 
-/// Tells whether the threads of the server make progress.
-fn health(alive: bool) -> RenderedPage {
-    match alive {
-        true => RenderedPage::Fine("healthy\n".to_owned()),
-        false => RenderedPage::Unavailable(format!(
+impl MetricsListener {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self { socket: bind_tcp(address)?, admission: None })
+    }
+
+    /// Closes connections that `admission` does not want before anything is read from them.
+    pub(super) fn admit(&mut self, admission: Box<Admission>) {
+        self.admission = Some(admission);
+    }
+
+    /// Returns the address, with the port that the system gave.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Makes the endpoint of a running server.
+    pub(super) fn endpoint(
+        self,
+        service: Arc<NfsService>,
+        running: &Running,
+        identity: Arc<Mapper>,
+    ) -> HttpEndpoint {
+        let (stats, shards) = (running.stats().clone(), running.shards().clone());
+        HttpEndpoint {
+            listener: HttpListener::Tcp(self.socket, self.admission),
+            router: router(Watched {
+                service,
+                stats,
+                shards,
+                identity,
+                workers: Workers::new(METRICS_WORKERS_MAX),
+            }),
+            connections_max: METRICS_CONNECTIONS_MAX,
+            time_max: METRICS_TIME_MAX,
+        }
+    }
+}
+
+/// The parts of a running server that the pages are about.
+#[derive(Clone)]
+struct Watched {
+    service: Arc<NfsService>,
+    stats: Arc<Stats>,
+    shards: Shards,
+    identity: Arc<Mapper>,
+    workers: Workers,
+}
+
+fn router(watched: Watched) -> Router {
+    Router::new()
+        .route(PATH, get(page))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "there are /metrics, /healthz and /readyz\n") })
+        .method_not_allowed_fallback(|| async { (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n") })
+        .layer(from_fn(only_this_machine))
+        .with_state(watched)
+}
+
+async fn page(State(watched): State<Watched>) -> Response {
+    let workers = watched.workers.clone();
+    match workers.run(move || MetricsPage::render(&watched)).await {
+        Ok(page) => ([(CONTENT_TYPE, PAGE_TYPE)], page).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Tells whether the threads of the server make progress. It waits for nothing, so that it answers
+/// while they do not.
+async fn healthz(State(watched): State<Watched>) -> Health {
+    health(watched.shards.are_alive(HANGS_AFTER))
+}
+
+async fn readyz(State(watched): State<Watched>) -> Health {
+    let server = watched.service.server();
+    let engine = server.engine();
+    let health = health(watched.shards.are_alive(HANGS_AFTER));
+    readiness(health, engine.in_grace(server.now()), engine.is_draining())
+}
+
+/// The health of the server, in a line. Without good news the status is 503, so that supervisors
+/// and load balancers act.
+struct Health {
+    good: bool,
+    line: String,
+}
+
+impl IntoResponse for Health {
+    fn into_response(self) -> Response {
+        let status = if self.good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (status, self.line).into_response()
+    }
+}
+
+fn health(alive: bool) -> Health {
+    let line = match alive {
+        true => "healthy\n".to_owned(),
+        false => format!(
             "a thread of the server hangs for {} s or has ended; the log names the call\n",
             HANGS_AFTER.as_secs()
-        )),
-    }
+        ),
+    };
+    Health { good: alive, line }
 }
 
 /// Tells whether new clients can be served. In the grace period they can: they wait for its end,
 /// and others reclaim their state.
-fn readiness(alive: bool, in_grace: bool, draining: bool) -> RenderedPage {
-    match health(alive) {
-        RenderedPage::Fine(_) if draining => {
-            RenderedPage::Unavailable("draining; no new clients are served\n".to_owned())
-        }
-        RenderedPage::Fine(_) if in_grace => {
-            RenderedPage::Fine("ready; in the grace period, new opens wait for its end\n".to_owned())
-        }
-        RenderedPage::Fine(_) => RenderedPage::Fine("ready\n".to_owned()),
-        ill => ill,
-    }
+fn readiness(health: Health, in_grace: bool, draining: bool) -> Health {
+    let (good, line) = match (draining, in_grace) {
+        _ if !health.good => return health,
+        (true, _) => (false, "draining; no new clients are served\n"),
+        (false, true) => (true, "ready; in the grace period, new opens wait for its end\n"),
+        (false, false) => (true, "ready\n"),
+    };
+    Health { good, line: line.to_owned() }
 }
 
 /// Returns the number of events by name: of connections, of calls and contexts, and of the log.
@@ -85,7 +183,8 @@ pub(super) fn events(service: &NfsService, stats: &Stats) -> impl Iterator<Item 
 struct MetricsPage(String);
 
 impl MetricsPage {
-    fn render(service: &NfsService, stats: &Stats, identity: &Mapper) -> String {
+    fn render(watched: &Watched) -> String {
+        let Watched { service, stats, identity, .. } = watched;
         let mut page = Self::default();
         page.process();
         page.server(service);
@@ -234,9 +333,11 @@ mod tests {
 
     #[test]
     fn a_server_with_a_hanging_thread_is_neither_healthy_nor_ready() {
-        assert!(matches!(health(false), RenderedPage::Unavailable(_)));
-        assert!(matches!(readiness(false, false, false), RenderedPage::Unavailable(_)));
-        assert!(matches!(readiness(false, true, false), RenderedPage::Unavailable(_)));
+        assert!(!health(false).good);
+        assert!(!readiness(health(false), false, false).good);
+        assert!(!readiness(health(false), true, false).good);
+        assert!(!readiness(health(true), false, true).good);
+        assert!(readiness(health(true), true, false).good);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The state and the counters of a server, as `orthrus status` shows them.
 
+use super::ClientRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// A server at a moment. Counters begin at zero with the server.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StatusReport {
     pub version: String,
     /// `serving`, `grace` in the grace period, or `draining`.
@@ -21,6 +23,8 @@ pub(crate) struct StatusReport {
     pub received: u64,
     /// Bytes sent to clients.
     pub sent: u64,
+    /// The clients that sent a request last, at most 50.
+    pub clients: Vec<ClientRow>,
     /// The flavors in the order sys, krb5, krb5i, krb5p; then calls without one.
     pub flavors: Vec<FlavorStatus>,
     /// Operations that have run, by name.
@@ -38,7 +42,7 @@ pub(crate) struct StatusReport {
 }
 
 /// The requests of a flavor.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FlavorStatus {
     pub name: String,
     pub requests: u64,

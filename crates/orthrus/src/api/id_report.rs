@@ -3,10 +3,20 @@
 use identity::Explanation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::{IntoParams, ToSchema};
 use vfs::Caller;
 
+/// The query for the local user of a principal.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct IdentityQuery {
+    /// The principal, such as alice@EXAMPLE.ORG.
+    pub principal: String,
+}
+
 /// The local user of a principal, with the steps that lead to it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct IdReport {
     /// `server` if a running server gave the answer, else `configuration`.
     pub from: String,
@@ -27,7 +37,7 @@ pub(crate) struct IdReport {
 }
 
 /// The age of a cached answer.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CacheReport {
     /// Seconds since the source gave the answer.
     pub age: u64,
@@ -38,7 +48,7 @@ pub(crate) struct CacheReport {
 }
 
 /// One step of a lookup.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReportStep {
     /// The kind of the step, such as `rule`.
     pub kind: String,
@@ -47,7 +57,7 @@ pub(crate) struct ReportStep {
 }
 
 /// The numbers of an account.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Numbers {
     /// Number of the user.
     pub uid: u32,

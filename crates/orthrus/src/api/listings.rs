@@ -1,44 +1,31 @@
-//! Exports, clients, contexts, opens, locks and delegations: the reports of `orthrus clients` and
-//! the like.
+//! Exports, clients, sessions, contexts, opens, locks and delegations: the reports of `orthrus
+//! clients` and others.
 
 use serde::{Deserialize, Serialize};
-
-/// The subject of a listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ListingKind {
-    Exports,
-    Clients,
-    Contexts,
-    Opens,
-    Locks,
-    Delegations,
-}
+use utoipa::{IntoParams, ToSchema};
 
 /// A listing: rows of one kind, and how many more there are.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ListingReport {
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ListingReport<T> {
     /// The rows, in no order.
-    pub rows: ListingRows,
+    pub rows: Vec<T>,
     /// Number of rows beyond the limit of a listing.
     pub left_out: usize,
 }
 
-/// The rows of a listing.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ListingRows {
-    Exports(Vec<ExportRow>),
-    Clients(Vec<ClientRow>),
-    Contexts(Vec<ContextRow>),
-    Opens(Vec<OpenRow>),
-    Locks(Vec<LockRow>),
-    Delegations(Vec<DelegationRow>),
+/// The query of a listing.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListingQuery {
+    /// Only rows with this text in a field, such as a path, a principal or an address.
+    #[serde(default)]
+    pub filter: Option<String>,
 }
 
 /// A row of `orthrus exports`: the rules of an export for some clients. The first row of an export
 /// that has a client's network counts.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ExportRow {
     /// The pseudo path, under which clients mount it.
     pub export: String,
@@ -57,7 +44,7 @@ pub(crate) struct ExportRow {
 }
 
 /// A row of `orthrus clients`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ClientRow {
     /// The clientid4, in hexadecimal.
     pub id: String,
@@ -70,6 +57,8 @@ pub(crate) struct ClientRow {
     /// The name that the client chose for itself.
     pub owner: String,
     pub sessions: usize,
+    /// Requests of its sessions so far; a slot counts up to 2^32.
+    pub requests: u64,
     pub opens: usize,
     /// Lock stateids and locked ranges.
     pub locks: usize,
@@ -80,8 +69,42 @@ pub(crate) struct ClientRow {
     pub state: String,
 }
 
+/// A row of `orthrus sessions`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SessionRow {
+    /// The session ID, in hexadecimal.
+    pub session: String,
+    pub client: String,
+    pub address: String,
+    /// The client's principal, or `sys:UID`.
+    pub principal: String,
+    /// The minor version: `4.1` or `4.2`.
+    pub version: String,
+    /// Connections of the fore channel.
+    pub connections: usize,
+    /// Slots with a request that runs now.
+    pub slots_running: usize,
+    /// Slots that the client may use.
+    pub slots_granted: u32,
+    /// The flavors of the last requests on its slots.
+    pub flavors: Vec<String>,
+    /// The backchannel; absent if the client asked for none.
+    pub backchannel: Option<Backchannel>,
+}
+
+/// The backchannel of a session.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Backchannel {
+    /// `up` if callbacks get through as far as is known, else `down`.
+    pub state: String,
+    pub connections: usize,
+    /// The authentication of callbacks, in the order in which it is tried: `none`, `sys`, `krb5`,
+    /// `krb5i` or `krb5p`.
+    pub flavors: Vec<String>,
+}
+
 /// A row of `orthrus contexts`: a Kerberos context.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ContextRow {
     /// The client's principal, of a user or of a machine.
     pub principal: String,
@@ -98,8 +121,10 @@ pub(crate) struct ContextRow {
 }
 
 /// A row of `orthrus opens`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct OpenRow {
+    /// The stateid without its sequence number, in hexadecimal: see `orthrus revoke`.
+    pub stateid: String,
     pub client: String,
     pub address: String,
     /// The user's principal, or `sys:UID`.
@@ -117,8 +142,10 @@ pub(crate) struct OpenRow {
 }
 
 /// A row of `orthrus locks`: a locked range.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LockRow {
+    /// The stateid without its sequence number, in hexadecimal: see `orthrus revoke`.
+    pub stateid: String,
     pub client: String,
     pub address: String,
     /// The user's principal, or `sys:UID`.
@@ -136,12 +163,14 @@ pub(crate) struct LockRow {
 }
 
 /// A row of `orthrus delegations`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DelegationRow {
+    /// The stateid without its sequence number, in hexadecimal: see `orthrus revoke`.
+    pub stateid: String,
     pub client: String,
     pub address: String,
-    /// The client's principal, or `sys:UID`.
-    pub principal: String,
+    /// The principal whose OPEN got it, or `sys:UID`.
+    pub user: String,
     /// The pseudo path of the export.
     pub export: String,
     /// The path on the server, if the backend knows it.

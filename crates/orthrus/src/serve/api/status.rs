@@ -1,9 +1,10 @@
 //! Answers `orthrus status` from the counters of the server.
 
-use super::metrics;
-use super::process::{processor_time, resident_bytes};
-use crate::requests::{FlavorStatus, StatusReport};
-use identity::Mapper;
+use super::ApiParts;
+use super::listings::client_row;
+use crate::api::{ClientRow, FlavorStatus, StatusReport};
+use crate::serve::metrics;
+use crate::serve::process::{processor_time, resident_bytes};
 use net::Stats;
 use runtime::NfsService;
 use server::metrics::{Kind, Stage};
@@ -13,8 +14,13 @@ use std::time::Duration;
 /// Time before its end in which a context counts as expiring soon.
 const EXPIRING_SOON: Duration = Duration::from_secs(3600);
 
+/// Clients of a report.
+const CLIENTS_SHOWN: usize = 50;
+
 /// Reports the server at this moment.
-pub(super) fn report(service: &NfsService, stats: &Stats, identity: &Mapper, exports: usize) -> StatusReport {
+pub(super) fn report(parts: &ApiParts) -> StatusReport {
+    let ApiParts { identity, exports, service, stats, .. } = parts;
+    let exports = exports.snapshot().iter().count();
     let server = service.server();
     let (engine, now) = (server.engine(), server.now());
     let network: BTreeMap<&str, u64> = stats.snapshot().into_iter().collect();
@@ -34,6 +40,7 @@ pub(super) fn report(service: &NfsService, stats: &Stats, identity: &Mapper, exp
         resident: resident_bytes(),
         received: network("received_bytes"),
         sent: network("sent_bytes"),
+        clients: last_active(service),
         flavors: Kind::ALL.iter().map(|kind| flavor(service, stats, *kind)).collect(),
         events: metrics::events(service, stats).map(|(event, count)| (event.to_owned(), count)).collect(),
         refusals: engine.refusals().into_iter().map(|(rule, count)| (rule.to_owned(), count)).collect(),
@@ -52,6 +59,14 @@ pub(super) fn report(service: &NfsService, stats: &Stats, identity: &Mapper, exp
     report
 }
 
+/// Returns the clients that sent a request last.
+fn last_active(service: &NfsService) -> Vec<ClientRow> {
+    let server = service.server();
+    let mut found = server.engine().list_clients(server.now(), usize::MAX).entries;
+    found.sort_by_key(|client| (client.silent, std::cmp::Reverse(client.requests)));
+    found.iter().take(CLIENTS_SHOWN).map(client_row).collect()
+}
+
 fn held(service: &NfsService, connections: u64, exports: usize) -> BTreeMap<String, u64> {
     let server = service.server();
     let counts = server.engine().counts();
@@ -62,6 +77,9 @@ fn held(service: &NfsService, connections: u64, exports: usize) -> BTreeMap<Stri
         ("clients", counts.clients),
         ("sessions", counts.sessions),
         ("opens", counts.opens),
+        ("locks", counts.ranges),
+        ("delegations", counts.delegations),
+        ("delegations_recalled", counts.recalled),
         ("contexts", contexts.map_or(0, |contexts| contexts.len())),
         ("contexts_expiring", expiring),
     ];

@@ -1,0 +1,138 @@
+//! The client of the API.
+
+use super::{Problem, open_folder, socket_in};
+use anyhow::{Context, anyhow, bail};
+use form_urlencoded::Serializer;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the server may take for its answer: the longest wait for a lookup, and some more.
+const REPLY_TIME_MAX: Duration = Duration::from_secs(40);
+/// Bytes of an answer: a listing of 20,000 files with the longest paths has fewer.
+const REPLY_SIZE_MAX: usize = 128 << 20;
+
+/// The reason why the server has given no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// No server can be reached there.
+    #[error("{0}")]
+    NoServer(String),
+    /// The server refuses the request.
+    #[error("the server of {0}: {1}")]
+    Refused(String, String),
+    /// The server gives no answer, or none that this version understands.
+    #[error(transparent)]
+    NoAnswer(#[from] anyhow::Error),
+}
+
+/// The client of the server that has a state directory.
+pub(crate) struct ApiClient {
+    state_dir: PathBuf,
+}
+
+impl ApiClient {
+    /// Makes a client; it connects for each request.
+    pub(crate) fn new(state_dir: &Path) -> Self {
+        Self { state_dir: state_dir.to_owned() }
+    }
+
+    /// Asks for a report. Pairs of `query` without a value are left out.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub(crate) fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, Option<&str>)],
+    ) -> Result<T, ApiError> {
+        let mut pairs = Serializer::new(String::new());
+        query.iter().filter_map(|(key, value)| Some((key, (*value)?))).for_each(|(key, value)| {
+            pairs.append_pair(key, value);
+        });
+        let target = match pairs.finish() {
+            none if none.is_empty() => path.to_owned(),
+            query => format!("{path}?{query}"),
+        };
+        self.ask(Method::GET, &target, Vec::new())
+    }
+
+    /// Asks for a change.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
+        let body = serde_json::to_vec(body).context("the request")?;
+        self.ask(Method::POST, path, body)
+    }
+
+    fn ask<T: DeserializeOwned>(&self, method: Method, target: &str, body: Vec<u8>) -> Result<T, ApiError> {
+        let stream = self.connect()?;
+        let place = self.state_dir.display();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("the program has no event loop")?;
+        let exchange = exchange(stream, method, target, body);
+        let timed = async { tokio::time::timeout(REPLY_TIME_MAX, exchange).await };
+        let (status, body) = match runtime.block_on(timed) {
+            Ok(answer) => answer,
+            Err(_) => Err(anyhow!("it took longer than {} s", REPLY_TIME_MAX.as_secs())),
+        }
+        .with_context(|| format!("the server of {place} gave no answer"))?;
+        if status.is_success() {
+            let answer = serde_json::from_slice(&body);
+            return Ok(answer.with_context(|| format!("the server of {place} has another version"))?);
+        }
+        let why = serde_json::from_slice(&body).map(|problem: Problem| problem.detail);
+        Err(ApiError::Refused(place.to_string(), why.unwrap_or_else(|_| status.to_string())))
+    }
+
+    fn connect(&self) -> Result<UnixStream, ApiError> {
+        let place = self.state_dir.display();
+        let stream = open_folder(&self.state_dir).and_then(|folder| UnixStream::connect(socket_in(&folder)));
+        stream.map_err(|error| {
+            ApiError::NoServer(match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!("no server runs in {place}"),
+                _ => format!("the server of {place} cannot be asked: {error}"),
+            })
+        })
+    }
+}
+
+/// Sends a request over a connection of its own, and returns the status and the body of the answer.
+async fn exchange(
+    stream: UnixStream,
+    method: Method,
+    target: &str,
+    body: Vec<u8>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    stream.set_nonblocking(true)?;
+    let stream = tokio::net::UnixStream::from_std(stream)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::builder()
+        .method(method)
+        .uri(target)
+        .header(HOST, "localhost")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))?;
+    let answer = async move {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        match Limited::new(response.into_body(), REPLY_SIZE_MAX).collect().await {
+            Ok(body) => Ok((status, body.to_bytes())),
+            Err(error) => bail!("{error}"),
+        }
+    };
+    match tokio::join!(answer, connection) {
+        (Err(_), Err(cause)) => Err(cause.into()),
+        (answer, _) => answer,
+    }
+}

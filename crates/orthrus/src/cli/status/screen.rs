@@ -1,0 +1,200 @@
+//! The status live in the terminal.
+
+use super::rates::StatusRates;
+use super::text::{flavor_cells, head, held, load};
+use crate::cli::table::escape;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Sparkline, Table};
+use std::collections::VecDeque;
+
+/// Seconds of the curves.
+const HISTORY: usize = 300;
+/// Lines of the curves with their frame.
+const CURVE_LINES: u16 = 4;
+/// Lines of the counters with frame and head.
+const COUNTER_LINES: u16 = 9;
+
+/// The figures of the last minutes.
+#[derive(Default)]
+pub(super) struct StatusHistory {
+    requests: VecDeque<u64>,
+    megabytes: VecDeque<u64>,
+}
+
+impl StatusHistory {
+    /// Adds the figures of a second.
+    pub(super) fn add(&mut self, rates: &StatusRates<'_>) {
+        let (received, sent) = rates.network();
+        for (values, value) in
+            [(&mut self.requests, rates.requests()), (&mut self.megabytes, received + sent)]
+        {
+            values.push_back(value.round() as u64);
+            if values.len() > HISTORY {
+                values.pop_front();
+            }
+        }
+    }
+}
+
+/// Draws the status. `fault` says why it is not of this second.
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    rates: &StatusRates<'_>,
+    history: &StatusHistory,
+    fault: Option<&str>,
+) {
+    let warnings = warnings(rates, fault);
+    let flavors = rates.flavors();
+    let [top, curves, flavor_area, counters, clients, bottom, keys] = Layout::vertical([
+        Constraint::Length(4),
+        Constraint::Length(CURVE_LINES),
+        Constraint::Length(flavors.len() as u16 + 3),
+        Constraint::Length(COUNTER_LINES),
+        Constraint::Min(4),
+        Constraint::Length(if warnings.is_empty() { 0 } else { warnings.len() as u16 + 2 }),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let about = format!("{}\n{}\n{}", head(rates), held(rates), load(rates));
+    frame.render_widget(Paragraph::new(Text::raw(about)), top);
+    draw_curves(frame, curves, rates, history);
+    let rows = flavors.iter().map(|flavor| text_row(flavor_cells(flavor)));
+    let titles = ["FLAVOR", "REQUESTS/S", "TIME US", "PROTECTION US", "WAITING US"];
+    let widths = [8, 12, 10, 16, 12].map(Constraint::Length);
+    frame.render_widget(table("Flavors", &titles, rows, widths), flavor_area);
+    let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(counters);
+    draw_counters(frame, left, "Operations a second", &rates.operations());
+    draw_counters(frame, right, "Failed with, a second", &rates.failures());
+    draw_clients(frame, clients, rates);
+    let lines = warnings.iter().map(|line| Line::raw(line.as_str())).collect::<Vec<_>>();
+    let block = framed("Since the start").border_style(Style::new().fg(Color::Yellow));
+    frame.render_widget(Paragraph::new(lines).block(block), bottom);
+    frame.render_widget(Line::raw("q ends").dim(), keys);
+}
+
+/// Returns the warnings, the fault of the connection first.
+fn warnings(rates: &StatusRates<'_>, fault: Option<&str>) -> Vec<String> {
+    let of_server = rates.warnings().into_iter().map(|warning| warning.to_string());
+    fault.map(|fault| format!("not up to date: {fault}")).into_iter().chain(of_server).collect()
+}
+
+fn framed(title: &str) -> Block<'_> {
+    Block::new().borders(Borders::ALL).border_style(Style::new().dim()).title(title.bold())
+}
+
+fn text_row(cells: Vec<String>) -> Row<'static> {
+    Row::new(cells.into_iter().map(|cell| Cell::new(escape(&cell))))
+}
+
+fn table<'t, const N: usize>(
+    title: &'t str,
+    titles: &[&'t str; N],
+    rows: impl Iterator<Item = Row<'t>>,
+    widths: [Constraint; N],
+) -> Table<'t> {
+    let head = Row::new(titles.iter().map(|title| Cell::new(*title))).style(Modifier::DIM);
+    Table::new(rows.collect::<Vec<_>>(), widths).header(head).column_spacing(2).block(framed(title))
+}
+
+fn draw_curves(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>, history: &StatusHistory) {
+    let (received, sent) = rates.network();
+    let halves: [Rect; 2] = Layout::horizontal([Constraint::Fill(1); 2]).areas(area);
+    let curves = [
+        (format!("Requests a second: {:.0}", rates.requests()), &history.requests, Color::Cyan),
+        (format!("MB a second: {:.1}", received + sent), &history.megabytes, Color::Green),
+    ];
+    for (area, (title, values, color)) in halves.into_iter().zip(curves) {
+        // The newest second is at the right edge.
+        let shown = usize::from(area.width.saturating_sub(2)).min(values.len());
+        let newest = values.iter().skip(values.len() - shown).copied();
+        let curve = Sparkline::default().data(newest.collect::<Vec<_>>()).style(color);
+        frame.render_widget(curve.block(framed(&title)), area);
+    }
+}
+
+fn draw_counters(frame: &mut Frame<'_>, area: Rect, title: &str, rates: &[(&str, f64)]) {
+    let rows = rates.iter().map(|(name, rate)| text_row(vec![(*name).to_owned(), format!("{rate:.0}")]));
+    let widths = [Constraint::Fill(1), Constraint::Length(12)];
+    let table = Table::new(rows.collect::<Vec<_>>(), widths).block(framed(title));
+    frame.render_widget(table, area);
+}
+
+fn draw_clients(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
+    let rows = rates.clients().into_iter().map(|(client, rate)| {
+        let counts = [client.opens, client.locks, client.delegations].map(|count| count.to_string());
+        let [opens, locks, delegations] = counts;
+        text_row(vec![
+            client.address.clone(),
+            client.principal.clone(),
+            format!("{rate:.0}"),
+            opens,
+            locks,
+            delegations,
+            format!("{} s", client.silent),
+        ])
+    });
+    let titles = ["CLIENT", "PRINCIPAL", "REQUESTS/S", "OPENS", "LOCKS", "DELEG.", "SILENT"];
+    let numbers = [10, 7, 7, 7, 8].map(Constraint::Length);
+    let [requests, opens, locks, delegations, silent] = numbers;
+    let widths = [Constraint::Max(24), Constraint::Fill(1), requests, opens, locks, delegations, silent];
+    frame.render_widget(table("Clients", &titles, rows, widths), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text::tests::report;
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn shown(width: u16, height: u16, fault: Option<&str>) -> String {
+        let (before, mut now) = (report(100.0, 1_000, 0.0), report(102.0, 3_000, 2_000.0));
+        now.clients[0].principal = "\u{1b}[2J\u{202e}evil@R".to_owned();
+        now.events.insert("panics".to_owned(), 1);
+        let rates = StatusRates::between(&before, &now);
+        let mut history = StatusHistory::default();
+        history.add(&rates);
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &rates, &history, fault)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_terminal_of_usual_size_shows_each_part() {
+        let screen = shown(100, 40, None);
+        for part in [
+            "orthrus 1.2.3, up 1 min 42 s, serving",
+            "Requests a second: 1000",
+            "MB a second: 1000.0",
+            "encryption 0.01 cores",
+            "krb5p",
+            "READ",
+            "10.0.0.2",
+            "host/node@R",
+            "1 defects of the server closed connections",
+            "q ends",
+        ] {
+            assert!(screen.contains(part), "{part} is missing:\n{screen}");
+        }
+        assert!(!screen.contains("not up to date"), "{screen}");
+        assert!(shown(100, 40, Some("no server runs")).contains("not up to date: no server runs"));
+    }
+
+    #[test]
+    fn names_do_not_steer_the_terminal() {
+        let screen = shown(100, 40, None);
+        assert!(screen.contains("\\u{1b}[2J\\u{202e}evil@R"), "{screen}");
+        assert!(!screen.contains('\u{1b}') && !screen.contains('\u{202e}'));
+    }
+
+    #[test]
+    fn a_small_terminal_shows_the_head_and_none_panics() {
+        assert!(shown(80, 24, None).contains("serving"));
+        for (width, height) in [(1, 1), (10, 3), (40, 10), (360, 100)] {
+            shown(width, height, Some("x"));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Changes of the running server. The log says who asked for each.
+
+use super::problem::{Answer, Refusal};
+use super::{Api, ApiParts};
+use crate::api::{ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest};
+use crate::serve::drain as drains;
+use crate::serve::http::Author;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use server::engine::unhex;
+use state::{Principal, RevokeError, RevokedCounts, RevokedKind};
+
+type Body<T> = Result<Json<T>, JsonRejection>;
+
+/// Remove a client with its sessions, opens, locks and delegations.
+#[utoipa::path(
+    post,
+    path = "/v1/evict",
+    request_body = EvictRequest,
+    responses((status = 200, body = ChangeReport), (status = "default", body = Problem))
+)]
+pub(super) async fn evict(
+    State(api): State<Api>,
+    Extension(author): Extension<Author>,
+    body: Body<EvictRequest>,
+) -> Answer<ChangeReport> {
+    let Json(EvictRequest { client }) = body?;
+    api.answer(move |parts| {
+        let server = parts.service.server();
+        let id = unhex(&client).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+        match id {
+            Some(id) if server.engine().evict(id, server.now()) => {
+                let line = format!("client {client} and its state are removed");
+                tracing::warn!("eviction by {author}: {line}");
+                Ok(ChangeReport { lines: vec![line] })
+            }
+            _ => Err(Refusal::not_found(format!(
+                "there is no client {client:?}; `orthrus clients` lists the IDs"
+            ))),
+        }
+    })
+    .await
+}
+
+/// Revoke an open, a lock stateid or a delegation, or all opens and delegations of a principal.
+#[utoipa::path(
+    post,
+    path = "/v1/revoke",
+    request_body = RevokeRequest,
+    responses((status = 200, body = ChangeReport), (status = "default", body = Problem))
+)]
+pub(super) async fn revoke(
+    State(api): State<Api>,
+    Extension(author): Extension<Author>,
+    body: Body<RevokeRequest>,
+) -> Answer<ChangeReport> {
+    let Json(revoke) = body?;
+    api.answer(move |parts| {
+        let line = match revoke {
+            RevokeRequest::Stateid(stateid) => revoke_stateid(parts, &stateid)?,
+            RevokeRequest::Principal(principal) => revoke_principal(parts, &principal)?,
+        };
+        tracing::warn!("revocation by {author}: {line}");
+        Ok(ChangeReport { lines: vec![line] })
+    })
+    .await
+}
+
+/// The refusal where clients have not freed too many stateids.
+fn too_many() -> Refusal {
+    let why = "clients have not freed 65,536 revoked stateids yet; evict a client that does not";
+    Refusal::new(StatusCode::CONFLICT, why)
+}
+
+fn revoke_stateid(parts: &ApiParts, stateid: &str) -> Result<String, Refusal> {
+    let server = parts.service.server();
+    let other = unhex(stateid).and_then(|bytes| bytes.try_into().ok());
+    let revoked =
+        other.map_or(Err(RevokeError::Unknown), |other| server.engine().revoke(other, server.now()));
+    let revoked = revoked.map_err(|error| match error {
+        RevokeError::Unknown => Refusal::not_found(format!(
+            "there is no open, lock or delegation {stateid:?}; `orthrus opens`, `locks` and `delegations` list the \
+             stateids"
+        )),
+        RevokeError::TooMany => too_many(),
+    })?;
+    let kind = match revoked.kind {
+        RevokedKind::Open => "open",
+        RevokedKind::Lock => "lock stateid",
+        RevokedKind::Delegation => "delegation",
+    };
+    Ok(format!("the {kind} {stateid} of client {:016x} is revoked", revoked.client))
+}
+
+fn revoke_principal(parts: &ApiParts, name: &str) -> Result<String, Refusal> {
+    let server = parts.service.server();
+    let whole = if name.starts_with("sys:") { name.to_owned() } else { format!("gss:{name}") };
+    let counts = server.engine().revoke_principal(&Principal::new(whole), server.now());
+    let RevokedCounts { opens, delegations, incomplete } = counts;
+    match (opens + delegations, incomplete) {
+        (0, false) => Err(Refusal::not_found(format!(
+            "{name:?} has no opens and no delegations; `orthrus opens` lists the users"
+        ))),
+        (0, true) => Err(too_many()),
+        (_, false) => Ok(format!("{opens} opens and {delegations} delegations of {name:?} are revoked")),
+        (_, true) => Ok(format!(
+            "{opens} opens and {delegations} delegations of {name:?} are revoked, and others remain: {}",
+            "clients have not freed 65,536 revoked stateids yet"
+        )),
+    }
+}
+
+/// Apply the configuration file, like SIGHUP.
+#[utoipa::path(
+    post,
+    path = "/v1/reload",
+    responses((status = 200, body = ChangeReport), (status = "default", body = Problem))
+)]
+pub(super) async fn reload(
+    State(api): State<Api>,
+    Extension(author): Extension<Author>,
+) -> Answer<ChangeReport> {
+    api.answer(move |parts| match parts.reloads.run(&format!("reload by {author}")) {
+        Ok(lines) => Ok(ChangeReport { lines }),
+        Err(error) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}"))),
+    })
+    .await
+}
+
+/// Refuse new clients and end with the last one, or admit new ones again.
+#[utoipa::path(
+    post,
+    path = "/v1/drain",
+    request_body = DrainRequest,
+    responses((status = 200, body = ChangeReport), (status = "default", body = Problem))
+)]
+pub(super) async fn drain(
+    State(api): State<Api>,
+    Extension(author): Extension<Author>,
+    body: Body<DrainRequest>,
+) -> Answer<ChangeReport> {
+    let Json(DrainRequest { cancel }) = body?;
+    api.answer(move |parts| {
+        let line = match cancel {
+            true => drains::cancel(&parts.service, author),
+            false => drains::start(parts.service.clone(), author).map_err(|error| {
+                let why = format!("the server cannot watch its clients: {error}");
+                Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+            })?,
+        };
+        Ok(ChangeReport { lines: vec![line] })
+    })
+    .await
+}
