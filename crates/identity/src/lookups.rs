@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ pub(crate) const LOOKUP_THREADS_MAX: usize = 8;
 /// Threads that look up principals. They are more, so that accounts of another source are found
 /// while one source hangs.
 pub(crate) const PRINCIPAL_THREADS_MAX: usize = 32;
+/// Threads that look up clients by name.
+pub(crate) const CLIENT_THREADS_MAX: usize = 16;
 /// Lookups in flight or queued. Further lookups count as late at once.
 const LOOKUPS_MAX: usize = 4096;
 /// Calls that wait for lookups at once. Further calls count as late at once, because disk I/O needs
@@ -71,9 +74,9 @@ pub enum Wait<'w> {
 
 /// The outcome of a lookup.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum Asked<A> {
     /// The name service has answered.
-    Answered(LookupAnswer),
+    Answered(A),
     /// The lookup takes too long, or too many are in flight. The answer goes to the cache when it
     /// arrives.
     Late,
@@ -81,62 +84,85 @@ pub(crate) enum Asked {
     MustWait,
 }
 
-/// Looks up a key without a time limit.
-type LookUp = Box<dyn Fn(&LookupKey) -> LookupAnswer + Send + Sync>;
+/// A group of keys that share half of the threads, so that its lookups cannot take all of them.
+pub(crate) type Origin = u64;
+
+/// Looks up a key at a time, without a limit of time.
+type LookUp<K, A> = Box<dyn Fn(&K, Duration) -> A + Send + Sync>;
 
 /// Receives an answer and the time at which it arrived.
-type Sink = Box<dyn Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync>;
+type Sink<K, A> = Box<dyn Fn(&K, &A, Duration) + Send + Sync>;
 
 /// The lookups in flight. Dropping it ends the threads once the name service returns.
-pub(crate) struct Lookups(Arc<SharedLookups>);
+pub(crate) struct Lookups<K, A>(Arc<SharedLookups<K, A>>);
 
-struct SharedLookups {
-    directory: LookUp,
-    sink: Sink,
+struct SharedLookups<K, A> {
+    directory: LookUp<K, A>,
+    sink: Sink<K, A>,
     threads_max: usize,
     /// Time after which a lookup counts as late.
     wait_max: Duration,
-    inner: Mutex<LookupState>,
+    origin: fn(&K) -> Option<Origin>,
+    inner: Mutex<LookupState<K, A>>,
     /// Signals that a lookup is queued or that the threads should end.
     work: Condvar,
     /// Signals that a lookup has ended.
     done: Condvar,
 }
 
-#[derive(Default)]
-struct LookupState {
-    flights: HashMap<LookupKey, Arc<Flight>>,
-    queue: VecDeque<(LookupKey, Arc<Flight>)>,
-    /// Start times of the running lookups.
-    running: Vec<Instant>,
+struct LookupState<K, A> {
+    flights: HashMap<K, Arc<Flight<A>>>,
+    queue: VecDeque<(K, Arc<Flight<A>>)>,
+    /// Start times and origins of the running lookups.
+    running: Vec<(Instant, Option<Origin>)>,
     threads: usize,
     idle: usize,
     waiters: usize,
     ended: bool,
 }
 
+impl<K, A> Default for LookupState<K, A> {
+    fn default() -> Self {
+        Self {
+            flights: HashMap::new(),
+            queue: VecDeque::new(),
+            running: Vec::new(),
+            threads: 0,
+            idle: 0,
+            waiters: 0,
+            ended: false,
+        }
+    }
+}
+
 /// One lookup, shared by all callers that need its key.
-struct Flight {
+struct Flight<A> {
     since: Instant,
     /// The caller's time at `since`.
     now: Duration,
-    answer: OnceLock<LookupAnswer>,
+    answer: OnceLock<A>,
 }
 
-impl Lookups {
+impl<K, A> Lookups<K, A>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    A: Clone + Send + Sync + 'static,
+{
     /// Creates lookups in `directory` on at most `threads_max` threads, which count as late after
     /// `wait_max`; `sink` gets each answer before the waiting callers do.
     pub(crate) fn new(
         threads_max: usize,
         wait_max: Duration,
-        directory: impl Fn(&LookupKey) -> LookupAnswer + Send + Sync + 'static,
-        sink: impl Fn(&LookupKey, &LookupAnswer, Duration) + Send + Sync + 'static,
+        origin: fn(&K) -> Option<Origin>,
+        directory: impl Fn(&K, Duration) -> A + Send + Sync + 'static,
+        sink: impl Fn(&K, &A, Duration) + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(SharedLookups {
             directory: Box::new(directory),
             sink: Box::new(sink),
             threads_max,
             wait_max,
+            origin,
             inner: Mutex::default(),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -149,11 +175,11 @@ impl Lookups {
     /// miss and this call; the second look at the cache avoids a repeated lookup.
     pub(crate) fn ask(
         &self,
-        key: LookupKey,
+        key: K,
         now: Duration,
         wait: Wait<'_>,
-        cached: impl FnOnce(&LookupKey) -> Option<LookupAnswer>,
-    ) -> Asked {
+        cached: impl FnOnce(&K) -> Option<A>,
+    ) -> Asked<A> {
         let mut inner = self.0.lock();
         let flight = match inner.flights.get(&key) {
             Some(flight) => flight.clone(),
@@ -195,19 +221,23 @@ impl Lookups {
     }
 }
 
-impl SharedLookups {
+impl<K, A> SharedLookups<K, A>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    A: Clone + Send + Sync + 'static,
+{
     /// Returns the number of threads that hang in a source. When all do, callers do not wait.
-    fn late(&self, inner: &LookupState) -> usize {
-        inner.running.iter().filter(|since| since.elapsed() >= self.wait_max).count()
+    fn late(&self, inner: &LookupState<K, A>) -> usize {
+        inner.running.iter().filter(|(since, _)| since.elapsed() >= self.wait_max).count()
     }
 
-    fn lock(&self) -> MutexGuard<'_, LookupState> {
+    fn lock(&self) -> MutexGuard<'_, LookupState<K, A>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ensures that a thread takes the queued lookups. Returns false if there is no thread and the
     /// system provides none.
-    fn staff(this: &Arc<Self>, inner: &mut LookupState) -> bool {
+    fn staff(this: &Arc<Self>, inner: &mut LookupState<K, A>) -> bool {
         if inner.queue.len() > inner.idle && inner.threads < this.threads_max {
             let shared = this.clone();
             let name = format!("names-{}", inner.threads);
@@ -228,17 +258,17 @@ impl SharedLookups {
     /// Waits for a lookup as long as `left` has time, and at most `most`.
     fn wait(
         &self,
-        mut inner: MutexGuard<'_, LookupState>,
-        flight: &Flight,
+        mut inner: MutexGuard<'_, LookupState<K, A>>,
+        flight: &Flight<A>,
         left: &Cell<Duration>,
         most: Duration,
-    ) -> Asked {
+    ) -> Asked<A> {
         if left.get().is_zero() || inner.waiters >= LOOKUP_WAITERS_MAX {
             return Asked::Late;
         }
         let began = Instant::now();
         inner.waiters += 1;
-        let pending = |_: &mut LookupState| flight.answer.get().is_none();
+        let pending = |_: &mut LookupState<K, A>| flight.answer.get().is_none();
         let waited = self.done.wait_timeout_while(inner, left.get().min(most), pending);
         let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
         inner.waiters -= 1;
@@ -250,10 +280,11 @@ impl SharedLookups {
     fn work(&self) {
         while let Some((key, flight, began)) = self.next() {
             // A source that panics must not leave its key in flight for ever.
-            let look_up = AssertUnwindSafe(|| (self.directory)(&key));
+            let now = flight.now.saturating_add(flight.since.elapsed());
+            let look_up = AssertUnwindSafe(|| (self.directory)(&key, now));
             let answer = catch_unwind(look_up).ok();
             let mut inner = self.lock();
-            if let Some(at) = inner.running.iter().position(|since| *since == began) {
+            if let Some(at) = inner.running.iter().position(|(since, _)| *since == began) {
                 inner.running.swap_remove(at);
             }
             // After `forget` another lookup of the key may be in flight, or none.
@@ -269,16 +300,26 @@ impl SharedLookups {
             }
             drop(inner);
             self.done.notify_all();
+            // A lookup of the same origin may have waited for this one.
+            self.work.notify_one();
         }
     }
 
+    /// Returns whether a lookup may begin: its origin has half of the threads at most.
+    fn may_run(&self, running: &[(Instant, Option<Origin>)], key: &K) -> bool {
+        let Some(origin) = (self.origin)(key) else { return true };
+        let same = running.iter().filter(|(_, other)| *other == Some(origin)).count();
+        same < self.threads_max.div_ceil(2)
+    }
+
     /// Takes the next lookup; `None` if the thread should end.
-    fn next(&self) -> Option<(LookupKey, Arc<Flight>, Instant)> {
+    fn next(&self) -> Option<(K, Arc<Flight<A>>, Instant)> {
         let mut inner = self.lock();
         loop {
-            if let Some((key, flight)) = inner.queue.pop_front() {
+            let at = inner.queue.iter().position(|(key, _)| self.may_run(&inner.running, key));
+            if let Some((key, flight)) = at.and_then(|at| inner.queue.remove(at)) {
                 let began = Instant::now();
-                inner.running.push(began);
+                inner.running.push((began, (self.origin)(&key)));
                 return Some((key, flight, began));
             }
             let mut bored = inner.ended;
@@ -298,9 +339,9 @@ impl SharedLookups {
     }
 }
 
-impl Drop for Lookups {
+impl<K, A> Drop for Lookups<K, A> {
     fn drop(&mut self) {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.ended = true;
         inner.queue.clear();
         drop(inner);
@@ -322,11 +363,11 @@ mod tests {
         let sink = move |key: &LookupKey, answer: &LookupAnswer, _| {
             filled.lock().unwrap().insert(key.clone(), answer.clone());
         };
-        let directory = move |_: &LookupKey| {
+        let directory = move |_: &LookupKey, _: Duration| {
             counted.fetch_add(1, SeqCst);
             LookupAnswer::Name(Ok(Some("u7".to_owned())))
         };
-        let lookups = Lookups::new(LOOKUP_THREADS_MAX, Duration::from_secs(30), directory, sink);
+        let lookups = Lookups::new(LOOKUP_THREADS_MAX, Duration::from_secs(30), |_| None, directory, sink);
         // Both threads have missed the cache. The first one's lookup ends before the second asks.
         for wait in [Wait::Within(&Cell::new(Duration::from_secs(30))), Wait::Never] {
             let asked = lookups

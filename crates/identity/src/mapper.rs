@@ -66,12 +66,15 @@ pub struct Mapper {
     generation: AtomicU64,
 }
 
+/// Lookups of accounts and their names.
+type AccountLookups = Lookups<LookupKey, LookupAnswer>;
+
 /// The rules and the sources, with the caches of their answers.
 struct SiteMapping {
     directory: Arc<Directories>,
     names: Arc<NameCaches>,
-    owner_lookups: Lookups,
-    principal_lookups: Lookups,
+    owner_lookups: AccountLookups,
+    principal_lookups: AccountLookups,
 }
 
 /// The rules and the sources behind them.
@@ -521,9 +524,9 @@ impl SiteMapping {
         let directory = Arc::new(Directories { rules, source: Chain(sources) });
         let lookups = |threads_max| {
             let (asked, learning) = (directory.clone(), names.clone());
-            let look_up = move |key: &LookupKey| asked.look_up(key);
+            let look_up = move |key: &LookupKey, _: Duration| asked.look_up(key);
             let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
-            Lookups::new(threads_max, wait_max, look_up, learn)
+            Lookups::new(threads_max, wait_max, |_| None, look_up, learn)
         };
         let owner_lookups = lookups(LOOKUP_THREADS_MAX);
         let principal_lookups = lookups(PRINCIPAL_THREADS_MAX);
@@ -622,7 +625,7 @@ impl SiteMapping {
     }
 
     /// Looks up a key that is not cached.
-    fn ask(&self, lookups: &Lookups, key: LookupKey, now: Duration, wait: Wait<'_>) -> Asked {
+    fn ask(&self, lookups: &AccountLookups, key: LookupKey, now: Duration, wait: Wait<'_>) -> Asked<LookupAnswer> {
         if self.directory.source.may_block() {
             let asked = lookups.ask(key, now, wait, |key| self.names.known(key, now));
             self.names.counters.late.fetch_add(matches!(asked, Asked::Late).into(), Relaxed);

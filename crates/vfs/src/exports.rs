@@ -1,107 +1,18 @@
-//! Exports and their rules.
+//! Exports and their tables.
 //!
 //! [`Export`] is one exported tree with its rules, [`ExportTable`] an immutable set of exports
 //! together with the [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A
 //! request takes one snapshot and keeps it.
 
-use crate::{Backend, Caller, Network, PseudoFs, Timestamp};
-use std::{
-    collections::HashMap,
-    fmt,
-    net::{IpAddr, SocketAddr},
-    str::FromStr,
-    sync::Arc,
-};
+use crate::{Backend, Peer, PseudoFs, Rule, RuleIndex, Timestamp, Unresolved};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 /// Longest pseudo path in components.
 pub const PSEUDO_DEPTH_MAX: usize = 64;
 /// Longest component of a pseudo path in bytes.
 pub const PSEUDO_NAME_MAX: usize = 255;
-/// The first source port that any program may use. Lower ports need a privilege (RFC 6335 section
-/// 6).
-pub(crate) const UNPRIVILEGED_PORT: u16 = 1024;
-/// The user and group `nobody` of Linux, the default for squashed callers.
-pub const ANON_ID: u32 = 65534;
-
-/// A security flavor as an administrator names it (`sys`, `krb5`, `krb5i`, `krb5p`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SecFlavor {
-    /// AUTH_SYS: the client's word.
-    Sys,
-    /// RPCSEC_GSS with Kerberos, headers protected (rpc_gss_svc_none).
-    Krb5,
-    /// As `Krb5`, with integrity of the data (rpc_gss_svc_integrity).
-    Krb5i,
-    /// As `Krb5i`, encrypted (rpc_gss_svc_privacy).
-    Krb5p,
-}
-
-impl SecFlavor {
-    /// All flavors, strongest first.
-    pub const ALL: [Self; 4] = [Self::Krb5p, Self::Krb5i, Self::Krb5, Self::Sys];
-    /// The flavors that authenticate the caller, strongest first: the default of an export.
-    pub const KERBEROS: [Self; 3] = [Self::Krb5p, Self::Krb5i, Self::Krb5];
-
-    /// Returns the name as in `sec=`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sys => "sys",
-            Self::Krb5 => "krb5",
-            Self::Krb5i => "krb5i",
-            Self::Krb5p => "krb5p",
-        }
-    }
-}
-
-impl fmt::Display for SecFlavor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for SecFlavor {
-    type Err = ExportsError;
-
-    fn from_str(text: &str) -> Result<Self, ExportsError> {
-        let found = Self::ALL.into_iter().find(|flavor| flavor.name() == text);
-        found.ok_or_else(|| ExportsError::Flavor(text.to_owned()))
-    }
-}
-
-/// The callers whose identity the export replaces by its anonymous user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Squash {
-    /// No caller is squashed.
-    None,
-    /// User 0 and group 0 only.
-    #[default]
-    Root,
-    /// Every caller is squashed.
-    All,
-}
-
-impl Squash {
-    /// Every rule, for tables and parsers.
-    pub const ALL: [Self; 3] = [Self::None, Self::Root, Self::All];
-
-    /// Returns the rule's name in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Root => "root",
-            Self::All => "all",
-        }
-    }
-}
-
-impl FromStr for Squash {
-    type Err = ExportsError;
-
-    fn from_str(text: &str) -> Result<Self, ExportsError> {
-        let found = Self::ALL.into_iter().find(|rule| rule.name() == text);
-        found.ok_or_else(|| ExportsError::Squash(text.to_owned()))
-    }
-}
+/// Most rules of an export.
+pub const RULES_MAX: usize = 1000;
 
 /// The reason why a set of exports is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,9 +37,12 @@ pub enum ExportsError {
     /// Number 0 is the pseudo file system's.
     #[error("export {0:?}: number 0 is taken by the pseudo file system: give it an `fsid` from 1")]
     ZeroId(String),
-    /// The export has no flavor, so that it would be unusable.
+    /// A rule of the export has no flavor, so that it would be of no use.
     #[error("export {0:?} allows no security flavor; allowed are sys, krb5, krb5i and krb5p")]
     NoFlavor(String),
+    /// More rules than the limit.
+    #[error("export {0:?} has more than {RULES_MAX} rules")]
+    RulesMax(String),
     /// Two names of the pseudo file system have one fileid (a coincidence of 2^-63).
     #[error("pseudo path {0:?} collides with another name: rename one of the two")]
     Collision(String),
@@ -144,34 +58,17 @@ pub struct Export {
     pub pseudo_path: String,
     /// The file system behind it.
     pub backend: Arc<dyn Backend>,
-    /// Allowed flavors in order of preference, not empty.
-    pub flavors: Vec<SecFlavor>,
-    /// Flavors by client network, which replace `flavors`; no list is empty. The first network that
-    /// contains the client counts.
-    pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
-    /// Whether `sys` requires a source port below [`UNPRIVILEGED_PORT`]. A host that reserves these
-    /// ports for privileged programs then speaks for its users, and no user speaks for others.
-    /// RPCSEC_GSS authenticates the caller, so that the port does not matter.
-    pub secure: bool,
-    /// Whether changes are refused with NFS4ERR_ROFS.
-    pub read_only: bool,
-    /// The callers whose identity is replaced.
-    pub squash: Squash,
+    /// The rules for its clients, at most [`RULES_MAX`]; the first that names a client counts. A
+    /// client that none names may not use the export.
+    pub rules: Vec<Rule>,
     /// Whether clients may set the set-user-ID and set-group-ID bits of files.
     pub setid: bool,
     /// Whether tickets count that a service got in a user's name, by constrained delegation.
     pub delegated: bool,
-    /// User for squashed and unknown callers.
-    pub anon_uid: u32,
-    /// Group for squashed and unknown callers.
-    pub anon_gid: u32,
-    /// Networks that may use it; empty: all.
-    pub networks: Vec<Network>,
 }
 
 impl Export {
-    /// Makes a writable export for all clients with Kerberos, root squashed to [`ANON_ID`]; fields
-    /// may be changed after. `secure` is on, for the time when somebody adds `sys`.
+    /// Makes an export with the default rule, which is for all clients; fields may be changed after.
     ///
     /// # Errors
     /// `ExportsError::Path` for a path that cannot be one.
@@ -181,83 +78,42 @@ impl Export {
             id: export_id(&pseudo_path),
             pseudo_path,
             backend,
-            flavors: SecFlavor::KERBEROS.to_vec(),
-            flavors_from: Vec::new(),
-            secure: true,
-            read_only: false,
-            squash: Squash::default(),
+            rules: vec![Rule::default()],
             setid: true,
             delegated: true,
-            anon_uid: ANON_ID,
-            anon_gid: ANON_ID,
-            networks: Vec::new(),
         })
     }
 
-    /// Says whether a client may see and use the export from its address.
-    pub fn admits(&self, client: IpAddr) -> bool {
-        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(client))
+    /// Returns the export with this rule alone.
+    pub fn with_rule(self, rule: Rule) -> Self {
+        Self { rules: vec![rule], ..self }
     }
 
-    /// Returns the flavors that are named for a client's address, in order of preference.
-    pub fn flavors_named(&self, client: IpAddr) -> &[SecFlavor] {
-        let special = self.flavors_from.iter().find(|(network, _)| network.contains(client));
-        special.map_or(&self.flavors, |(_, flavors)| flavors)
-    }
-
-    /// Returns the flavors that a caller may use from its address and port, in order of preference.
-    /// May be empty: `sys` alone, and a port that any program may use.
-    pub fn flavors_for(&self, client: SocketAddr) -> impl Iterator<Item = SecFlavor> + '_ {
-        let insecure = self.secure && client.port() >= UNPRIVILEGED_PORT;
-        let usable = move |flavor: &SecFlavor| !(insecure && *flavor == SecFlavor::Sys);
-        self.flavors_named(client.ip()).iter().copied().filter(usable)
-    }
-
-    /// Says whether a caller may use the flavor from its address and port.
-    pub fn allows(&self, flavor: SecFlavor, client: SocketAddr) -> bool {
-        self.flavors_for(client).any(|usable| usable == flavor)
-    }
-
-    /// Returns the user for callers without an identity.
-    pub fn anonymous(&self) -> Caller {
-        Caller { uid: self.anon_uid, gid: self.anon_gid, groups: [].into() }
-    }
-
-    /// Returns the caller that the backend sees: the authenticated one (by Kerberos or AUTH_SYS)
-    /// after squashing; `None` (AUTH_NONE, a principal without account) is the anonymous user.
+    /// Finds the rule that decides for a client: the first that names it. `None`: the client may
+    /// neither see nor use the export.
     ///
-    /// With `Squash::Root` user 0 becomes the anonymous user without groups, and group 0 of other
-    /// users becomes the anonymous group.
-    pub fn squash(&self, caller: Option<&Caller>) -> Caller {
-        match self.unsquashed(caller) {
-            None => self.anonymous(),
-            Some(caller) if self.squash == Squash::Root => self.squash_group_zero(caller),
-            Some(caller) => caller.clone(),
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn rule_for(&self, peer: Peer) -> Result<Option<RuleIndex>, Unresolved> {
+        for (index, rule) in self.rules.iter().enumerate() {
+            if rule.names(peer)? {
+                return Ok(RuleIndex::of(index));
+            }
         }
+        Ok(None)
     }
 
-    /// Returns the user of [`Export::squash`] alone.
-    pub fn squash_uid(&self, caller: Option<&Caller>) -> u32 {
-        self.unsquashed(caller).map_or(self.anon_uid, |caller| caller.uid)
+    /// Returns a rule that [`Export::rule_for`] has found.
+    pub fn rule(&self, index: RuleIndex) -> &Rule {
+        index.find(&self.rules)
     }
 
-    /// The caller, where that is not the anonymous user here.
-    fn unsquashed<'c>(&self, caller: Option<&'c Caller>) -> Option<&'c Caller> {
-        caller.filter(|caller| match self.squash {
-            Squash::None => true,
-            Squash::Root => caller.uid != 0,
-            Squash::All => false,
-        })
-    }
-
-    fn squash_group_zero(&self, caller: &Caller) -> Caller {
-        let anon = |gid: u32| if gid == 0 { self.anon_gid } else { gid };
-        let groups = if caller.groups.contains(&0) {
-            caller.groups.iter().copied().map(anon).collect()
-        } else {
-            Arc::clone(&caller.groups)
-        };
-        Caller { uid: caller.uid, gid: anon(caller.gid), groups }
+    /// Says whether a client may see and use the export.
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn admits(&self, peer: Peer) -> Result<bool, Unresolved> {
+        self.rule_for(peer).map(|rule| rule.is_some())
     }
 }
 
@@ -266,12 +122,7 @@ impl fmt::Debug for Export {
         f.debug_struct("Export")
             .field("id", &self.id)
             .field("pseudo_path", &self.pseudo_path)
-            .field("flavors", &self.flavors)
-            .field("flavors_from", &self.flavors_from)
-            .field("secure", &self.secure)
-            .field("read_only", &self.read_only)
-            .field("squash", &self.squash)
-            .field("networks", &self.networks)
+            .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
 }
@@ -352,9 +203,12 @@ impl ExportTable {
         self.exports.iter()
     }
 
-    /// Says whether a client may use any export from its address.
-    pub fn admits(&self, client: IpAddr) -> bool {
-        self.exports.iter().any(|export| export.admits(client))
+    /// Says whether a client may use any export.
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn admits(&self, peer: Peer) -> Result<bool, Unresolved> {
+        any_admits(&self.exports, peer)
     }
 
     /// Returns the names above the exports.
@@ -370,8 +224,30 @@ fn check(export: &Export) -> Result<(), ExportsError> {
     if export.id == 0 {
         return Err(ExportsError::ZeroId(export.pseudo_path.clone()));
     }
-    if export.flavors.is_empty() || export.flavors_from.iter().any(|(_, flavors)| flavors.is_empty()) {
+    if export.rules.iter().any(|rule| rule.flavors.is_empty()) {
         return Err(ExportsError::NoFlavor(export.pseudo_path.clone()));
     }
+    if export.rules.len() > RULES_MAX {
+        return Err(ExportsError::RulesMax(export.pseudo_path.clone()));
+    }
     Ok(())
+}
+
+/// Says whether any of the exports admits a client.
+///
+/// # Errors
+/// The name that must be looked up first, if no export admits the client without it.
+pub(crate) fn any_admits<'e>(
+    exports: impl IntoIterator<Item = &'e Arc<Export>>,
+    peer: Peer,
+) -> Result<bool, Unresolved> {
+    let mut unresolved = None;
+    for export in exports {
+        match export.admits(peer) {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(first) => unresolved = unresolved.or(Some(first)),
+        }
+    }
+    unresolved.map_or(Ok(false), Err)
 }

@@ -13,6 +13,7 @@ mod memory;
 mod network;
 mod open_file;
 mod pseudo;
+mod rules;
 mod types;
 
 pub use acl::{ACL_ENTRIES_MAX, ACL_EXECUTE, ACL_READ, ACL_WRITE, Acls, PosixAcl};
@@ -20,8 +21,7 @@ pub use active_exports::Exports;
 pub use backend::{Backend, FoundObject, RenamedObjects};
 pub use error::{VfsError, VfsResult};
 pub use exports::{
-    ANON_ID, Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor, Squash,
-    export_id, normalise,
+    Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, RULES_MAX, export_id, normalise,
 };
 pub use memory::{KeptObject, MemoryBackend, MemoryLimits, WallClock};
 pub use network::{Network, NetworkError};
@@ -30,4 +30,7 @@ pub use open_file::{
 };
 pub use pipes::FileData;
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
+pub use rules::{
+    ANON_ID, NamedClients, Peer, Rule, RuleClient, RuleIndex, SecFlavor, Squash, Unresolved,
+};
 pub use types::*;

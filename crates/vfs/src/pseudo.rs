@@ -7,21 +7,18 @@
 //! - [`PseudoFs::entries`] for READDIR and [`PseudoFs::attributes`] for GETATTR,
 //! - [`PseudoFs::flavors`] for SECINFO.
 //!
-//! Each takes the client's address: exports that do not admit the client do not exist for it.
+//! Each takes the client: exports that do not admit it do not exist for it. Where a rule of an
+//! export needs the client's name, which is not known yet, the answer is [`Unresolved`].
 //!
 //! An export may lie above others ("/" and "/data"). Then `lookup` in `Place::Export` finds the
 //! names that lie on that export's root directory; they hide entries of the same name in the
 //! backend, so the server asks here first when the current filehandle is the root of an export. A
 //! pseudo directory is named by its fileid, which is derived from its path: handles survive
 //! restarts and reloads.
-//! restarts and reloads.
 
-use crate::{Attributes, Export, ExportsError, FileType, SecFlavor, Timestamp};
-use std::{
-    collections::HashMap,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use crate::exports::any_admits;
+use crate::{Attributes, Export, ExportsError, FileType, Peer, SecFlavor, Timestamp, Unresolved};
+use std::{collections::HashMap, sync::Arc};
 
 /// The fsid of the pseudo file system; exports have others.
 pub const PSEUDO_FSID: (u64, u64) = (0, 0);
@@ -69,8 +66,17 @@ impl PseudoNode {
         }
     }
 
-    fn visible(&self, client: IpAddr) -> bool {
-        self.below.iter().any(|export| export.admits(client))
+    fn visible(&self, peer: Peer) -> Result<bool, Unresolved> {
+        any_admits(&self.below, peer)
+    }
+
+    /// Returns where the node leads for this client: its export, or the pseudo directory when the
+    /// client may not use that export but others below it.
+    fn place_for(&self, peer: Peer) -> Result<Place, Unresolved> {
+        Ok(match &self.export {
+            Some(export) if !export.admits(peer)? => Place::Node(self.fileid),
+            _ => self.place(),
+        })
     }
 }
 
@@ -177,73 +183,79 @@ impl PseudoFs {
 
     /// Returns where PUTROOTFH leads: the export at "/" if there is one that admits the client,
     /// else the pseudo root, which is there for everybody.
-    pub fn root(&self, client: IpAddr) -> Place {
-        match self.nodes.get(ROOT) {
-            Some(PseudoNode { export: Some(export), .. }) if export.admits(client) => {
-                Place::Export(export.id)
-            }
-            Some(node) => Place::Node(node.fileid),
-            None => Place::Node(path_hash("/")),
-        }
-    }
-
-    /// Returns where the node leads for this client: its export, or the pseudo directory when the
-    /// client may not use that export but others below it.
-    fn place_for(&self, node: &PseudoNode, client: IpAddr) -> Place {
-        match &node.export {
-            Some(export) if !export.admits(client) => Place::Node(node.fileid),
-            _ => node.place(),
-        }
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn root(&self, peer: Peer) -> Result<Place, Unresolved> {
+        self.nodes.get(ROOT).map_or(Ok(Place::Node(path_hash("/"))), |node| node.place_for(peer))
     }
 
     /// Says whether a pseudo directory (named by a handle's fileid) exists for this client.
-    pub fn contains(&self, fileid: u64, client: IpAddr) -> bool {
-        let node = self.node(Place::Node(fileid));
-        node.is_some_and(|node| fileid == path_hash("/") || node.visible(client))
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn contains(&self, fileid: u64, peer: Peer) -> Result<bool, Unresolved> {
+        match self.node(Place::Node(fileid)) {
+            Some(node) => Ok(fileid == path_hash("/") || node.visible(peer)?),
+            None => Ok(false),
+        }
     }
 
     /// Finds a name in a pseudo directory, or a name that lies on the root directory of an export.
-    pub fn lookup(&self, place: Place, name: &[u8], client: IpAddr) -> Option<Place> {
+    ///
+    /// # Errors
+    /// The name of the client that must be looked up first.
+    pub fn lookup(&self, place: Place, name: &[u8], peer: Peer) -> Result<Option<Place>, Unresolved> {
+        match self.find(place, name) {
+            Some(child) if child.visible(peer)? => child.place_for(peer).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn find(&self, place: Place, name: &[u8]) -> Option<&PseudoNode> {
         let name = std::str::from_utf8(name).ok()?;
-        let child = self.nodes.get(self.child(self.index(place)?, name)?)?;
-        child.visible(client).then(|| self.place_for(child, client))
+        self.nodes.get(self.child(self.index(place)?, name)?)
     }
 
     /// Returns an export at or below a name that does not exist for the client: no export there
-    /// admits its address.
-    pub fn hidden(&self, place: Place, name: &[u8], client: IpAddr) -> Option<&Export> {
-        let name = std::str::from_utf8(name).ok()?;
-        let child = self.nodes.get(self.child(self.index(place)?, name)?)?;
-        child.below.first().filter(|_| !child.visible(client)).map(Arc::as_ref)
+    /// admits it.
+    pub fn hidden(&self, place: Place, name: &[u8], peer: Peer) -> Option<&Export> {
+        let child = self.find(place, name)?;
+        child.below.first().filter(|_| matches!(child.visible(peer), Ok(false))).map(Arc::as_ref)
     }
 
     /// Returns the directory above a pseudo directory or above the root of an export; `None` at the
     /// top.
-    pub fn parent(&self, place: Place, client: IpAddr) -> Option<Place> {
-        let index = self.index(place).filter(|index| *index != ROOT)?;
-        let parent = self.nodes.get(self.nodes.get(index)?.parent)?;
-        if parent.parent == ROOT && parent.name.is_empty() {
-            return Some(self.root(client));
-        }
-        Some(self.place_for(parent, client))
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn parent(&self, place: Place, peer: Peer) -> Result<Option<Place>, Unresolved> {
+        let Some(index) = self.index(place).filter(|index| *index != ROOT) else { return Ok(None) };
+        let parent = self.nodes.get(index).and_then(|node| self.nodes.get(node.parent));
+        parent.map(|parent| parent.place_for(peer)).transpose()
+    }
+
+    /// Checks that it is known which entries of a directory the client may see.
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn check_entries(&self, place: Place, peer: Peer) -> Result<(), Unresolved> {
+        self.children(place).try_for_each(|node| node.visible(peer).map(drop))
     }
 
     /// Returns the entries after `cookie` (0: all) that the client may see, in the order of their
     /// cookies. For `Place::Export` these are the names that lie on the export's root directory.
-    pub fn entries(
-        &self,
-        place: Place,
-        cookie: u64,
-        client: IpAddr,
-    ) -> impl Iterator<Item = PseudoEntry<'_>> {
-        let children = self.node(place).map_or(&[][..], |node| node.children.as_slice());
-        let nodes = children.iter().filter_map(|child| self.nodes.get(*child));
-        nodes.filter(move |node| node.fileid > cookie && node.visible(client)).map(move |node| PseudoEntry {
-            cookie: node.fileid,
-            name: &node.name,
-            place: self.place_for(node, client),
-            fileid: node.fileid,
+    /// Entries of which that is unknown are left out.
+    pub fn entries(&self, place: Place, cookie: u64, peer: Peer) -> impl Iterator<Item = PseudoEntry<'_>> {
+        self.children(place).filter(move |node| node.fileid > cookie).filter_map(move |node| {
+            let entry = |place| PseudoEntry { cookie: node.fileid, name: &node.name, place, fileid: node.fileid };
+            node.visible(peer).ok()?.then(|| node.place_for(peer).ok().map(entry))?
         })
+    }
+
+    fn children(&self, place: Place) -> impl Iterator<Item = &PseudoNode> {
+        let children = self.node(place).map_or(&[][..], |node| node.children.as_slice());
+        children.iter().filter_map(|child| self.nodes.get(*child))
     }
 
     /// Returns the fileid of a pseudo directory, or the one that an export's root covers.
@@ -253,9 +265,9 @@ impl PseudoFs {
 
     /// Returns a pseudo directory's attributes: owned by root, mode 0555, not changing until a
     /// reload.
-    pub fn attributes(&self, fileid: u64, client: IpAddr) -> Option<Attributes> {
+    pub fn attributes(&self, fileid: u64, peer: Peer) -> Option<Attributes> {
         let node = self.node(Place::Node(fileid))?;
-        let directories = self.entries(Place::Node(fileid), 0, client).count();
+        let directories = self.entries(Place::Node(fileid), 0, peer).count();
         let nanoseconds = self.made.seconds.unsigned_abs().wrapping_mul(1_000_000_000);
         Some(Attributes {
             file_type: FileType::Directory,
@@ -276,27 +288,76 @@ impl PseudoFs {
         })
     }
 
-    /// Returns the flavors that a place allows a client. An export allows its own. A pseudo
-    /// directory allows each flavor of the exports below, in their order, so that every export can
-    /// be reached with its own flavor. A pseudo root without exports for the client allows all. A
-    /// caller that can use no flavor of any export (see [`Export::flavors_for`]) gets an empty
-    /// list.
-    pub fn flavors(&self, place: Place, client: SocketAddr) -> Vec<SecFlavor> {
-        let Some(node) = self.node(place) else { return Vec::new() };
-        if let (Place::Export(_), Some(export)) = (place, &node.export) {
-            return export.flavors_for(client).collect();
+    /// Returns the flavors that a pseudo directory allows a client: each flavor of the exports
+    /// below, in their order, so that every export can be reached with its own flavor. A pseudo root
+    /// without exports for the client allows all. A caller that can use no flavor of any export (see
+    /// [`Rule::flavors_for`](crate::Rule::flavors_for)) gets an empty list.
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn flavors(&self, fileid: u64, peer: Peer) -> Result<Vec<SecFlavor>, Unresolved> {
+        let FlavorsBelow { known, unresolved, .. } = self.flavors_below(fileid, peer);
+        unresolved.map_or(Ok(known), Err)
+    }
+
+    /// As [`PseudoFs::flavors`], but takes in all rules of an export of which it is unknown whether
+    /// it admits the client. The directory shows only exports that do.
+    pub fn flavors_at_most(&self, fileid: u64, peer: Peer) -> Vec<SecFlavor> {
+        let FlavorsBelow { mut known, possible, .. } = self.flavors_below(fileid, peer);
+        possible.into_iter().for_each(|flavor| add(&mut known, flavor));
+        known
+    }
+
+    /// Says whether a pseudo directory allows a client a flavor.
+    ///
+    /// # Errors
+    /// The name that must be looked up first.
+    pub fn allows(&self, fileid: u64, flavor: SecFlavor, peer: Peer) -> Result<bool, Unresolved> {
+        let FlavorsBelow { known, unresolved, .. } = self.flavors_below(fileid, peer);
+        if known.contains(&flavor) {
+            return Ok(true);
         }
-        let mut union = Vec::with_capacity(SecFlavor::ALL.len());
-        let mut below = node.below.iter().filter(|export| export.admits(client.ip())).peekable();
-        if below.peek().is_none() {
-            return SecFlavor::ALL.to_vec();
-        }
-        for flavor in below.flat_map(|export| export.flavors_for(client)) {
-            if !union.contains(&flavor) {
-                union.push(flavor);
+        unresolved.map_or(Ok(false), Err)
+    }
+
+    fn flavors_below(&self, fileid: u64, peer: Peer) -> FlavorsBelow {
+        let mut below = FlavorsBelow::default();
+        let Some(node) = self.node(Place::Node(fileid)) else { return below };
+        let mut admitted = false;
+        for export in &node.below {
+            match export.rule_for(peer) {
+                Ok(None) => {}
+                Ok(Some(rule)) => {
+                    admitted = true;
+                    export.rule(rule).flavors_for(peer).for_each(|flavor| add(&mut below.known, flavor));
+                }
+                Err(unresolved) => {
+                    let all = export.rules.iter().flat_map(|rule| rule.flavors_for(peer));
+                    all.for_each(|flavor| add(&mut below.possible, flavor));
+                    below.unresolved = below.unresolved.or(Some(unresolved));
+                }
             }
         }
-        union
+        if !admitted && below.unresolved.is_none() {
+            below.known = SecFlavor::ALL.to_vec();
+        }
+        below
+    }
+}
+
+/// The flavors of the exports at and below a pseudo directory.
+#[derive(Default)]
+struct FlavorsBelow {
+    /// Those of the exports that admit the client.
+    known: Vec<SecFlavor>,
+    /// Those of the exports of which it is unknown.
+    possible: Vec<SecFlavor>,
+    unresolved: Option<Unresolved>,
+}
+
+fn add(list: &mut Vec<SecFlavor>, flavor: SecFlavor) {
+    if !list.contains(&flavor) {
+        list.push(flavor);
     }
 }
 

@@ -17,6 +17,7 @@ impl Compound<'_> {
             let fh = self.fh()?;
             self.check_restricted(operation.opnum)?;
             if operation.modifies && fh.is_read_only() {
+                self.note_read_only(fh);
                 return Err(Nfsstat4::NFS4ERR_ROFS.into());
             }
         }

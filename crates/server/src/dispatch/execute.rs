@@ -62,7 +62,7 @@ impl<E: Engine> Server<E> {
         if matches!(job.verdict, Verdict::Close | Verdict::Ignore) {
             return false;
         }
-        if scratch.vouched != Some(job.connection) && self.vouches_for(&job) {
+        if scratch.vouched != Some(job.connection) && self.vouches_for(&job, now) {
             scratch.vouched = Some(job.connection);
             outlet.vouch(job.connection);
         }
@@ -91,12 +91,12 @@ impl<E: Engine> Server<E> {
     /// Returns whether a call proves that its sender may be served: it is signed with a context's
     /// key, or comes with AUTH_SYS from an address where an export allows it. INIT proves nothing,
     /// since it may be a copy of another client's.
-    fn vouches_for(&self, job: &Job) -> bool {
+    fn vouches_for(&self, job: &Job, now: Duration) -> bool {
         job.verdict == Verdict::Run
             && match &job.auth {
                 Auth::Gss(_) => true,
                 Auth::Sys(_) | Auth::SysUnknown { .. } => {
-                    job.procedure == NFSPROC4_COMPOUND && self.engine.admits_sys(job.peer)
+                    job.procedure == NFSPROC4_COMPOUND && self.engine.admits_sys(job.peer, now)
                 }
                 Auth::None | Auth::Init => false,
             }

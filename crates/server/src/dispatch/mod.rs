@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use sys::SysCache;
-use vfs::{SecFlavor, VfsResult};
+use vfs::{Peer, SecFlavor, VfsResult};
 use xdr::Encoder;
 
 /// Runs COMPOUNDs: [`Nfs`], or a simpler implementation in tests.
@@ -95,7 +95,7 @@ pub trait Engine: Send + Sync {
     }
 
     /// Returns whether a client at this address and port may use AUTH_SYS.
-    fn admits_sys(&self, _client: SocketAddr) -> bool {
+    fn admits_sys(&self, _client: SocketAddr, _now: Duration) -> bool {
         true
     }
 
@@ -164,9 +164,13 @@ impl Engine for Nfs {
         self.exports.snapshot().by_id(lane).map(|export| export.pseudo_path.clone())
     }
 
-    fn admits_sys(&self, client: SocketAddr) -> bool {
+    fn admits_sys(&self, client: SocketAddr, now: Duration) -> bool {
         let exports = self.exports.snapshot();
-        exports.iter().any(|export| export.admits(client.ip()) && export.allows(SecFlavor::Sys, client))
+        let peer = Peer { address: client, now };
+        exports.iter().any(|export| match export.rule_for(peer) {
+            Ok(Some(rule)) => export.rule(rule).allows(SecFlavor::Sys, peer),
+            Ok(None) | Err(_) => false,
+        })
     }
 
     fn sys_accounts(&self) -> Option<&Mapper> {

@@ -7,11 +7,10 @@ use pipes::Attachment;
 use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
 use std::{
     cell::{Cell, RefCell},
-    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
-use vfs::{Caller, Export, ExportTable};
+use vfs::{Caller, ExportTable, Peer};
 use xdr::{Decoder, Encoder};
 
 /// The session of a COMPOUND after SEQUENCE.
@@ -186,9 +185,9 @@ impl<'c> Compound<'c> {
         self.call.now
     }
 
-    /// Returns the client's address.
-    pub fn client_ip(&self) -> IpAddr {
-        self.call.peer.ip()
+    /// Returns the client as the rules of exports see it.
+    pub fn peer(&self) -> Peer {
+        Peer { address: self.call.peer, now: self.call.now }
     }
 
     /// Returns the state: clients, sessions, opens and locks.
@@ -205,7 +204,7 @@ impl<'c> Compound<'c> {
     pub fn sender(&self) -> state::Caller<'c> {
         state::Caller {
             connection: self.call.connection.0,
-            address: self.client_ip(),
+            address: self.call.peer.ip(),
             principal: &self.call.security.sender,
             protection: self.call.security.protection(),
         }
@@ -257,9 +256,9 @@ impl<'c> Compound<'c> {
         self.progress.stateid = None;
     }
 
-    /// Returns the caller after the squashing of the export.
-    pub fn caller(&self, export: &Export) -> Caller {
-        export.squash(self.call.security.caller.as_ref())
+    /// Returns the caller of an operation on an object, after the squashing of its export.
+    pub fn caller(&self, object: &Object) -> Caller {
+        object.rule().squash(self.call.security.caller.as_ref())
     }
 
     /// Replaces the special current stateid by the actual one (RFC 8881 section 16.2.3.1.2).

@@ -1,10 +1,10 @@
 //! Objects behind filehandles, and filehandles of places in the namespace.
 
-use super::{Compound, OpError};
+use super::{Compound, OpResult};
 use nfs4::{Filehandle, Nfsstat4};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use vfs::{Export, ExportTable, Identity, ObjectHandle, Place};
+use vfs::{Export, ExportTable, Identity, ObjectHandle, Peer, Place, Rule, RuleIndex, Unresolved};
 use xdr::Encoder;
 
 /// The key of a file in the state's tables of opens and locks. Two keys are equal if they name the
@@ -68,11 +68,38 @@ impl Hash for FileKey {
 pub struct Object {
     /// The export through which it was reached.
     pub export: Arc<Export>,
+    /// The rule of the export that admits the client.
+    pub rule: RuleIndex,
     /// The backend's handle of the object.
     pub handle: ObjectHandle,
 }
 
 impl Object {
+    /// Returns the root of an export; `None` if the export does not admit the client.
+    ///
+    /// # Errors
+    /// The name of the client that must be looked up first.
+    pub fn root_of(export: &Arc<Export>, peer: Peer) -> Result<Option<Self>, Unresolved> {
+        Self::of(export, export.backend.root(), peer)
+    }
+
+    /// Returns the object with this handle of an export; `None` if the export does not admit the
+    /// client.
+    fn of(export: &Arc<Export>, handle: ObjectHandle, peer: Peer) -> Result<Option<Self>, Unresolved> {
+        let rule = export.rule_for(peer)?;
+        Ok(rule.map(|rule| Self { export: Arc::clone(export), rule, handle }))
+    }
+
+    /// Returns another object of the same export.
+    pub fn other(&self, handle: ObjectHandle) -> Self {
+        Self { export: Arc::clone(&self.export), rule: self.rule, handle }
+    }
+
+    /// Returns the terms on which the client may use the export.
+    pub fn rule(&self) -> &Rule {
+        self.export.rule(self.rule)
+    }
+
     /// Returns the key of the file in the state's tables.
     pub fn key(&self) -> FileKey {
         FileKey {
@@ -99,22 +126,18 @@ pub enum Fh {
 
 impl Fh {
     /// Returns the object at a place of the pseudo file system; `None` for an export that does not
-    /// exist.
-    pub fn of_place(exports: &ExportTable, place: Place) -> Option<Self> {
+    /// exist for the client.
+    ///
+    /// # Errors
+    /// The name of the client that must be looked up first.
+    pub fn of_place(exports: &ExportTable, place: Place, peer: Peer) -> Result<Option<Self>, Unresolved> {
         match place {
-            Place::Node(fileid) => Some(Self::Pseudo(fileid)),
-            Place::Export(id) => exports.by_id(id).map(Self::root_of),
+            Place::Node(fileid) => Ok(Some(Self::Pseudo(fileid))),
+            Place::Export(id) => {
+                let root = exports.by_id(id).map(|export| Object::root_of(export, peer)).transpose()?;
+                Ok(root.flatten().map(Self::Object))
+            }
         }
-    }
-
-    /// Returns the root of an export.
-    pub fn root_of(export: &Arc<Export>) -> Self {
-        Self::Object(Object { export: Arc::clone(export), handle: export.backend.root() })
-    }
-
-    /// Returns the object with this handle of an export.
-    pub fn of(export: &Arc<Export>, handle: ObjectHandle) -> Self {
-        Self::Object(Object { export: Arc::clone(export), handle })
     }
 
     /// Returns the place in the pseudo file system: a pseudo directory or the root of an export.
@@ -130,7 +153,7 @@ impl Fh {
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::Pseudo(_) => true,
-            Self::Object(object) => object.export.read_only,
+            Self::Object(object) => object.rule().read_only,
         }
     }
 
@@ -152,21 +175,22 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is
-    /// gone or closed to this client.
-    pub fn decode_fh(&self, bytes: &[u8]) -> Result<Fh, OpError> {
+    /// gone or closed to this client, and as [`Compound::await_client`].
+    pub fn decode_fh(&self, bytes: &[u8]) -> OpResult<Fh> {
         let decoded = Filehandle::decode(&self.nfs.filehandle_key, bytes);
         let decoded = decoded.map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
         if decoded.export == PSEUDO_EXPORT {
             let fileid = decoded.object.try_into().map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
             let fileid = u64::from_be_bytes(fileid);
-            let there = self.progress.exports.pseudo().contains(fileid, self.client_ip());
+            let there = self.await_client(|exports, peer| exports.pseudo().contains(fileid, peer))?;
             return if there { Ok(Fh::Pseudo(fileid)) } else { Err(Nfsstat4::NFS4ERR_STALE.into()) };
         }
-        let export =
-            self.progress.exports.by_id(decoded.export).filter(|export| export.admits(self.client_ip()));
-        let export = export.ok_or(Nfsstat4::NFS4ERR_STALE)?;
         let handle = ObjectHandle::new(decoded.object).ok_or(Nfsstat4::NFS4ERR_BADHANDLE)?;
-        Ok(Fh::of(export, handle))
+        let object = self.await_client(|exports, peer| match exports.by_id(decoded.export) {
+            Some(export) => Object::of(export, handle, peer),
+            None => Ok(None),
+        })?;
+        object.map(Fh::Object).ok_or(Nfsstat4::NFS4ERR_STALE.into())
     }
 
     /// Encodes a filehandle as nfs_fh4.

@@ -10,14 +10,14 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
     pub fn lookup(&self, directory: &Fh, name: &[u8]) -> OpResult<Fh> {
-        if let Some(child) = self.lookup_pseudo(directory, name) {
+        if let Some(child) = self.lookup_pseudo(directory, name)? {
             return Ok(child);
         }
         self.note_if_hidden(directory, name);
         match directory {
             Fh::Pseudo(_) => Err(Nfsstat4::NFS4ERR_NOENT.into()),
             Fh::Object(object) => match self.find(object, name)? {
-                Ok(handle) => Ok(Fh::of(&object.export, handle)),
+                Ok(handle) => Ok(Fh::Object(object.other(handle))),
                 Err(VfsError::Notdir) => Err(not_directory(object).into()),
                 Err(error) => Err(error.into()),
             },
@@ -28,7 +28,7 @@ impl Compound<'_> {
     fn find(&self, directory: &Object, name: &[u8]) -> OpResult<VfsResult<ObjectHandle>> {
         self.progress.expensive.set(true);
         let backend = &directory.export.backend;
-        let caller = self.caller(&directory.export);
+        let caller = self.caller(&directory);
         if self.may_wait() {
             return Ok(backend.lookup(&caller, &directory.handle, name));
         }
@@ -37,10 +37,15 @@ impl Compound<'_> {
     }
 
     /// Looks up a name of the pseudo file system in a pseudo directory or on the root of an export.
-    pub fn lookup_pseudo(&self, directory: &Fh, name: &[u8]) -> Option<Fh> {
-        let place = directory.place()?;
-        let child = self.progress.exports.pseudo().lookup(place, name, self.client_ip())?;
-        Fh::of_place(&self.progress.exports, child)
+    ///
+    /// # Errors
+    /// As [`Compound::await_client`].
+    pub fn lookup_pseudo(&self, directory: &Fh, name: &[u8]) -> OpResult<Option<Fh>> {
+        let Some(place) = directory.place() else { return Ok(None) };
+        self.await_client(|exports, peer| match exports.pseudo().lookup(place, name, peer)? {
+            Some(child) => Fh::of_place(exports, child, peer),
+            None => Ok(None),
+        })
     }
 
     /// Returns the parent of a directory.
@@ -49,14 +54,16 @@ impl Compound<'_> {
     /// NFS4ERR_NOENT at the root, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
     pub fn parent(&self, directory: &Fh) -> OpResult<Fh> {
         if let Some(place) = directory.place() {
-            let parent = self.progress.exports.pseudo().parent(place, self.client_ip());
-            let parent = parent.and_then(|parent| Fh::of_place(&self.progress.exports, parent));
+            let parent = self.await_client(|exports, peer| match exports.pseudo().parent(place, peer)? {
+                Some(parent) => Fh::of_place(exports, parent, peer),
+                None => Ok(None),
+            })?;
             return parent.ok_or(Nfsstat4::NFS4ERR_NOENT.into());
         }
         let Fh::Object(object) = directory else { return Err(Nfsstat4::NFS4ERR_NOENT.into()) };
-        let caller = self.caller(&object.export);
+        let caller = self.caller(&object);
         match object.export.backend.lookup_parent(&caller, &object.handle) {
-            Ok(handle) => Ok(Fh::of(&object.export, handle)),
+            Ok(handle) => Ok(Fh::Object(object.other(handle))),
             Err(VfsError::Notdir) => Err(not_directory(object).into()),
             Err(error) => Err(error.into()),
         }
@@ -65,10 +72,14 @@ impl Compound<'_> {
     /// Returns the root of the namespace as the client sees it.
     ///
     /// # Errors
-    /// NFS4ERR_SERVERFAULT when there is none, which is a defect of the server.
-    pub fn root(&self) -> Result<Fh, OpError> {
-        let place = self.progress.exports.pseudo().root(self.client_ip());
-        Fh::of_place(&self.progress.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
+    /// NFS4ERR_SERVERFAULT when there is none, which is a defect of the server, and as
+    /// [`Compound::await_client`].
+    pub fn root(&self) -> OpResult<Fh> {
+        let root = self.await_client(|exports, peer| {
+            let place = exports.pseudo().root(peer)?;
+            Fh::of_place(exports, place, peer)
+        })?;
+        root.ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
     }
 
     /// Returns an object's attributes from the backend or the pseudo file system. A file without
@@ -90,7 +101,7 @@ impl Compound<'_> {
                 known => Ok(known?),
             },
             Fh::Pseudo(fileid) => {
-                let attributes = self.progress.exports.pseudo().attributes(*fileid, self.client_ip());
+                let attributes = self.progress.exports.pseudo().attributes(*fileid, self.peer());
                 attributes.ok_or(Nfsstat4::NFS4ERR_STALE.into())
             }
         }

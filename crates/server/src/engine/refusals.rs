@@ -1,12 +1,12 @@
 //! Callers that are refused by a rule of an export, or while the server drains: counted by the
 //! rule, and logged with the remedy.
 
-use super::{Compound, Fh};
+use super::{Compound, Fh, Object};
 use crate::log_limit::LogLimit;
 use nfs4::Nfsstat4;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use vfs::SecFlavor;
+use vfs::{Export, RuleClient, SecFlavor};
 
 /// The rule that refuses a caller, most often a key of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ enum RefusedBy {
     Sec,
     /// The export trusts `sec=sys` only from ports below 1024.
     Secure,
+    /// The export is read-only for the client.
+    ReadOnly,
     /// The export refuses tickets that a service got in the user's name.
     Delegated,
     /// The server takes no new clients, by `orthrus drain`.
@@ -24,10 +26,11 @@ enum RefusedBy {
 }
 
 /// The rules and their names; the index is that of the counter.
-const RULES: [(RefusedBy, &str); 5] = [
+const RULES: [(RefusedBy, &str); 6] = [
     (RefusedBy::Clients, "clients"),
     (RefusedBy::Sec, "sec"),
     (RefusedBy::Secure, "secure"),
+    (RefusedBy::ReadOnly, "read_only"),
     (RefusedBy::Delegated, "delegated"),
     (RefusedBy::Drain, "drain"),
 ];
@@ -54,65 +57,120 @@ impl Refusals {
     }
 }
 
+/// The place of a refusal: an export, and the clients of the rule that decided.
+struct Refusal<'e> {
+    export: &'e str,
+    clients: String,
+}
+
+impl<'e> Refusal<'e> {
+    /// Makes the refusal of a caller for whom no rule of an export decides.
+    fn outside(export: &'e str) -> Self {
+        Self { export, clients: String::new() }
+    }
+
+    /// Makes a refusal by the rule that decides for the client on an object.
+    fn on(object: &'e Object) -> Self {
+        let list: Vec<_> = object.rule().clients.iter().map(ToString::to_string).collect();
+        let clients = format!("{} (rule {})", list.join(", "), object.rule.number());
+        Self { export: &object.export.pseudo_path, clients }
+    }
+}
+
 impl Compound<'_> {
     /// Notes that the call's flavor may not be used on an object. Clients that negotiate the flavor
     /// try others next (RFC 8881 section 2.6.3.1), so the wrong flavor alone is no warning.
     pub(super) fn note_wrong_flavor(&self, fh: &Fh) {
-        let (export, rule) = match fh {
-            Fh::Pseudo(_) => ("/", RefusedBy::Sec),
-            Fh::Object(object) => {
-                let named = object.export.flavors_named(self.client_ip());
-                let port = self.call.security.flavor == SecFlavor::Sys && named.contains(&SecFlavor::Sys);
-                let rule = match port {
-                    true => RefusedBy::Secure,
-                    false if self.refuses_ticket(fh) => RefusedBy::Delegated,
-                    false => RefusedBy::Sec,
-                };
-                (object.export.pseudo_path.as_str(), rule)
-            }
+        let usable = || {
+            let usable = self.flavors(fh).unwrap_or_default();
+            let usable: Vec<_> = usable.iter().map(|flavor| flavor.name()).collect();
+            format!("mount with sec={}, or change `sec`", usable.join(" or sec="))
         };
-        self.note_refusal(rule, export, || match rule {
+        let Fh::Object(object) = fh else {
+            return self.note_refusal(RefusedBy::Sec, || Refusal::outside("/"), usable);
+        };
+        let flavor = self.call.security.flavor;
+        let by_port = flavor == SecFlavor::Sys && object.rule().flavors.contains(&flavor);
+        let rule = match by_port {
+            true => RefusedBy::Secure,
+            false if self.refuses_ticket(fh) => RefusedBy::Delegated,
+            false => RefusedBy::Sec,
+        };
+        self.note_refusal(rule, || Refusal::on(object), || match rule {
             RefusedBy::Secure => "mount without noresvport, or set `secure = false`".to_owned(),
             RefusedBy::Delegated => "use a ticket of the user's own, or set `delegated = true`".to_owned(),
-            RefusedBy::Sec | RefusedBy::Clients | RefusedBy::Drain => {
-                let usable: Vec<_> = self.flavors(fh).iter().map(|flavor| flavor.name()).collect();
-                format!("mount with sec={}, or change `sec`", usable.join(" or sec="))
-            }
+            _ => usable(),
         });
     }
 
-    /// Notes that no export admits the client's address.
+    /// Notes that the client may not change an object.
+    pub(crate) fn note_read_only(&self, fh: &Fh) {
+        let Fh::Object(object) = fh else { return };
+        let rule = RefusedBy::ReadOnly;
+        let remedy = || "mount read-only, or set `read_only = false` for these clients".to_owned();
+        self.note_refusal(rule, || Refusal::on(object), remedy);
+    }
+
+    /// Notes that no export admits the client.
     pub(super) fn note_wrong_address(&self) {
-        self.note_refusal(RefusedBy::Clients, "any", || "add the address to `clients`".to_owned());
+        let exports = &self.progress.exports;
+        self.note_unnamed("any", || exports.iter().find_map(|export| self.known_as(export)));
     }
 
     /// Notes that a new client was refused, if that is because the server drains.
     pub fn note_if_drained(&self, status: Nfsstat4) {
         if status == Nfsstat4::NFS4ERR_CLID_INUSE && self.nfs.is_draining() {
             let remedy = || "use another server, or run `orthrus drain --cancel`".to_owned();
-            self.note_refusal(RefusedBy::Drain, "any", remedy);
+            let rule = RefusedBy::Drain;
+            self.note_refusal(rule, || Refusal::outside("any"), remedy);
         }
     }
 
-    /// Notes a name that does not exist for the client because no export there admits its address.
+    /// Notes a name that does not exist for the client because no export there admits it.
     pub(super) fn note_if_hidden(&self, directory: &Fh, name: &[u8]) {
         let Some(place) = directory.place() else { return };
-        if let Some(export) = self.progress.exports.pseudo().hidden(place, name, self.client_ip()) {
-            self.note_refusal(RefusedBy::Clients, &export.pseudo_path, || {
-                "add the address to `clients`".to_owned()
-            });
+        if let Some(export) = self.progress.exports.pseudo().hidden(place, name, self.peer()) {
+            self.note_unnamed(&export.pseudo_path, || self.known_as(export));
         }
     }
 
-    fn note_refusal(&self, rule: RefusedBy, export: &str, remedy: impl FnOnce() -> String) {
+    /// Notes that no rule of an export names the client. `known_as` describes the client's names, if
+    /// the rules need them.
+    fn note_unnamed(&self, export: &str, known_as: impl FnOnce() -> Option<String>) {
+        let rule = RefusedBy::Clients;
+        self.note_refusal(rule, || Refusal::outside(export), || {
+            let known_as = known_as().map(|names| format!(" ({names})")).unwrap_or_default();
+            format!("add the address{known_as} to `clients`")
+        });
+    }
+
+    /// Describes the client's names, if a rule of the export needs them.
+    fn known_as(&self, export: &Export) -> Option<String> {
+        let clients = export.rules.iter().flat_map(|rule| &rule.clients);
+        let mut named = clients.filter_map(|client| match client {
+            RuleClient::Named(named) => Some(named),
+            RuleClient::Any | RuleClient::Network(_) => None,
+        });
+        named.find_map(|named| named.known_as(self.peer().ip(), self.now()))
+    }
+
+    fn note_refusal<'e>(
+        &self,
+        rule: RefusedBy,
+        refusal: impl FnOnce() -> Refusal<'e>,
+        remedy: impl FnOnce() -> String,
+    ) {
         let Some(suppressed) = self.nfs.refusals.count(rule, self.now()) else { return };
         let (peer, flavor) = (self.call.peer, self.call.security.flavor.name());
         let sender = String::from_utf8_lossy(&self.call.security.sender.0);
         let user = sender.strip_prefix("gss:").unwrap_or(&sender);
+        let Refusal { export, clients } = refusal();
+        let clients = (!clients.is_empty()).then_some(clients.as_str());
         let text = match rule {
             RefusedBy::Clients => "refused by `clients`",
             RefusedBy::Sec => "refused by `sec`",
             RefusedBy::Secure => "refused by `secure`, from a port that any program may use",
+            RefusedBy::ReadOnly => "refused by `read_only`",
             RefusedBy::Drain => "refused by `drain`, as a new client",
             RefusedBy::Delegated => {
                 "refused by `delegated`, with a ticket that a service got in the user's name"
@@ -120,8 +178,10 @@ impl Compound<'_> {
         };
         let remedy = remedy();
         match rule {
-            RefusedBy::Sec => tracing::info!(%peer, user, flavor, export, suppressed, "{text}: {remedy}"),
-            _ => tracing::warn!(%peer, user, flavor, export, suppressed, "{text}: {remedy}"),
+            RefusedBy::Sec | RefusedBy::ReadOnly => {
+                tracing::info!(%peer, user, flavor, export, clients, suppressed, "{text}: {remedy}");
+            }
+            _ => tracing::warn!(%peer, user, flavor, export, clients, suppressed, "{text}: {remedy}"),
         }
     }
 }

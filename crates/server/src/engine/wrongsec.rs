@@ -1,25 +1,36 @@
 //! Flavors required for each object (RFC 8881 section 2.6.3.1).
 
-use super::{Compound, Fh, OpError, OpResult};
+use super::{Compound, Fh, OpError, OpResult, OpStop};
 use nfs4::{NfsOpnum4, Nfsstat4, OpenClaim4};
-use vfs::{Place, SecFlavor};
+use vfs::SecFlavor;
 use xdr::{Decode, Decoder};
 
 impl Compound<'_> {
     /// Returns the flavors with which this caller may use an object, in the export's order of
     /// preference: the server's flavors, without `sys` from a port that the export does not trust.
     /// SECINFO returns exactly these.
-    pub fn flavors(&self, fh: &Fh) -> Vec<SecFlavor> {
-        let place = match fh {
-            Fh::Pseudo(fileid) => Place::Node(*fileid),
-            Fh::Object(object) => Place::Export(object.export.id),
+    ///
+    /// # Errors
+    /// [`OpStop::Deferred`].
+    pub fn flavors(&self, fh: &Fh) -> OpResult<Vec<SecFlavor>> {
+        let mut flavors = match fh {
+            Fh::Object(_) if self.refuses_ticket(fh) => Vec::new(),
+            Fh::Object(object) => object.rule().flavors_for(self.peer()).collect(),
+            Fh::Pseudo(fileid) => self.pseudo_flavors(*fileid)?,
         };
-        if self.refuses_ticket(fh) {
-            return Vec::new();
-        }
-        let mut flavors = self.progress.exports.pseudo().flavors(place, self.call.peer);
         flavors.retain(|flavor| self.nfs.config.flavors.contains(flavor));
-        flavors
+        Ok(flavors)
+    }
+
+    /// Returns the flavors of a pseudo directory. While the name service does not answer, exports
+    /// that wait for it count with all of their rules: they must not close the way to the others.
+    fn pseudo_flavors(&self, fileid: u64) -> OpResult<Vec<SecFlavor>> {
+        match self.await_client(|exports, peer| exports.pseudo().flavors(fileid, peer)) {
+            Err(OpStop::Failed(_)) => {
+                Ok(self.progress.exports.pseudo().flavors_at_most(fileid, self.peer()))
+            }
+            known => known,
+        }
     }
 
     /// Returns whether the call's flavor may be used on an object. The pseudo file system accepts
@@ -30,12 +41,19 @@ impl Compound<'_> {
     /// one that all of them may return (NFS4ERR_ACCESS and NFS4ERR_PERM are not PUTFH's), and a
     /// client that may use another flavor learns it by SECINFO, which it would not after
     /// NFS4ERR_ACCESS.
-    pub fn flavor_allowed(&self, fh: &Fh) -> bool {
+    ///
+    /// # Errors
+    /// [`OpStop::Deferred`].
+    pub fn flavor_allowed(&self, fh: &Fh) -> OpResult<bool> {
         let flavor = self.call.security.flavor;
-        match fh {
-            Fh::Object(object) => object.export.allows(flavor, self.call.peer) && !self.refuses_ticket(fh),
-            Fh::Pseudo(_) => self.flavors(fh).contains(&flavor),
-        }
+        Ok(match fh {
+            Fh::Object(object) => object.rule().allows(flavor, self.peer()) && !self.refuses_ticket(fh),
+            Fh::Pseudo(_) if !self.nfs.config.flavors.contains(&flavor) => false,
+            Fh::Pseudo(fileid) => match self.progress.exports.pseudo().allows(*fileid, flavor, self.peer()) {
+                Ok(allowed) => allowed,
+                Err(_) => self.pseudo_flavors(*fileid)?.contains(&flavor),
+            },
+        })
     }
 
     /// Returns whether the call's ticket was delegated, and the object's export refuses such
@@ -47,9 +65,9 @@ impl Compound<'_> {
     /// Checks the flavor for the object that LOOKUP, LOOKUPP or OPEN by name has found.
     ///
     /// # Errors
-    /// NFS4ERR_WRONGSEC if the flavor is not allowed.
-    pub fn check_flavor(&self, fh: &Fh) -> Result<(), OpError> {
-        if self.flavor_allowed(fh) {
+    /// NFS4ERR_WRONGSEC if the flavor is not allowed, [`OpStop::Deferred`].
+    pub fn check_flavor(&self, fh: &Fh) -> OpResult {
+        if self.flavor_allowed(fh)? {
             return Ok(());
         }
         self.note_wrong_flavor(fh);
@@ -63,9 +81,9 @@ impl Compound<'_> {
     /// may follow.
     ///
     /// # Errors
-    /// NFS4ERR_WRONGSEC if the flavor is not allowed.
-    pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> Result<bool, OpError> {
-        if self.flavor_allowed(fh) {
+    /// NFS4ERR_WRONGSEC if the flavor is not allowed, [`OpStop::Deferred`].
+    pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> OpResult<bool> {
+        if self.flavor_allowed(fh)? {
             return Ok(false);
         }
         let left = self.progress.position.count.saturating_sub(self.progress.position.index + 1);
@@ -117,13 +135,13 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_CLID_INUSE: the lists of EXCHANGE_ID, CREATE_SESSION and SETCLIENTID have nothing
-    /// nearer, and Linux reports it as "Operation not permitted".
-    pub fn check_admitted(&self) -> Result<(), Nfsstat4> {
-        if self.progress.exports.admits(self.client_ip()) {
+    /// nearer, and Linux reports it as "Operation not permitted". And as [`Compound::await_client`].
+    pub fn check_admitted(&self) -> OpResult {
+        if self.await_client(|exports, peer| exports.admits(peer))? {
             Ok(())
         } else {
             self.note_wrong_address();
-            Err(Nfsstat4::NFS4ERR_CLID_INUSE)
+            Err(Nfsstat4::NFS4ERR_CLID_INUSE.into())
         }
     }
 

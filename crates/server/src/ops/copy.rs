@@ -64,7 +64,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 pub fn source(c: &Compound<'_>, stateid: Stateid4) -> OpResult<(Object, Arc<dyn OpenFile>)> {
     let saved = c.progress.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
     let Fh::Object(object) = saved else { return Err(Nfsstat4::NFS4ERR_ISDIR.into()) };
-    if !c.flavor_allowed(saved) {
+    if !c.flavor_allowed(saved)? {
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
     let stateid = match StateidKind::of(&stateid) {

@@ -22,18 +22,18 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let directory = c.directory()?;
-    if c.lookup_pseudo(c.fh()?, name).is_some() {
+    if c.lookup_pseudo(c.fh()?, name)?.is_some() {
         return Err(Nfsstat4::NFS4ERR_EXIST.into());
     }
     let change = Change::before(&directory)?;
-    let caller = c.caller(&directory.export);
+    let caller = c.caller(&directory);
     if matches!(object, NewObject::Symlink(_)) && settable.acl.is_some() {
         return Err(Nfsstat4::NFS4ERR_ATTRNOTSUPP.into());
     }
     settable.fit_acl(|| Ok(Subject { directory: directory_made, owner: Some(caller.uid), group: None }))?;
     let backend = &directory.export.backend;
     let handle = backend.create(&caller, &directory.handle, name, object, &settable.set)?;
-    c.set_current(Fh::of(&directory.export, handle));
+    c.set_current(Fh::Object(directory.other(handle)));
     reply.value(&change.after(&directory));
     reply.value(&settable.mask);
     c.settle(&directory)

@@ -18,7 +18,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         Fh::Object(object) if object.export.id == directory.export.id => object.clone(),
         Fh::Object(_) => return Err(Nfsstat4::NFS4ERR_XDEV.into()),
     };
-    if c.lookup_pseudo(c.fh()?, name).is_some() {
+    if c.lookup_pseudo(c.fh()?, name)?.is_some() {
         return Err(Nfsstat4::NFS4ERR_EXIST.into());
     }
     let backend = &directory.export.backend;
@@ -28,7 +28,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let held = c.hold_names(&[&directory])?;
     c.begin_change(&object)?;
     let change = Change::before(&directory)?;
-    backend.link(&c.caller(&directory.export), &object.handle, &directory.handle, name)?;
+    backend.link(&c.caller(&directory), &object.handle, &directory.handle, name)?;
     reply.value(&change.after(&directory));
     drop(held);
     c.settle(&directory)

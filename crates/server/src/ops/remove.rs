@@ -12,14 +12,14 @@ use xdr::{Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let directory = c.directory()?;
-    if c.lookup_pseudo(c.fh()?, name).is_some() {
+    if c.lookup_pseudo(c.fh()?, name)?.is_some() {
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
     let held = c.hold_names(&[&directory])?;
     let found = c.begin_change_of_name(&directory, name)?;
     let change = Change::before(&directory)?;
     let backend = &directory.export.backend;
-    backend.remove(&c.caller(&directory.export), &directory.handle, name, found.as_ref())?;
+    backend.remove(&c.caller(&directory), &directory.handle, name, found.as_ref())?;
     reply.value(&change.after(&directory));
     drop(held);
     c.settle(&directory)

@@ -19,9 +19,12 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         Fh::Object(from) if from.export.id == to.export.id => from.clone(),
         _ => return Err(Nfsstat4::NFS4ERR_XDEV.into()),
     };
-    let covered = |fh: Option<&Fh>, name| fh.is_some_and(|fh| c.lookup_pseudo(fh, name).is_some());
-    if covered(c.progress.saved.as_ref(), from_name) || covered(c.progress.current.as_ref(), to_name) {
-        return Err(Nfsstat4::NFS4ERR_XDEV.into());
+    for (fh, name) in [(&c.progress.saved, from_name), (&c.progress.current, to_name)] {
+        if let Some(fh) = fh
+            && c.lookup_pseudo(fh, name)?.is_some()
+        {
+            return Err(Nfsstat4::NFS4ERR_XDEV.into());
+        }
     }
     let held = c.hold_names(&[&from, &to])?;
     let source = c.begin_change_of_name(&from, from_name)?;
@@ -30,7 +33,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let from_change = Change::before(&from)?;
     let to_change = if to.handle == from.handle { None } else { Some(Change::before(&to)?) };
     let names = ((&from.handle, from_name), (&to.handle, to_name));
-    to.export.backend.rename(&c.caller(&to.export), names.0, names.1, found.as_ref())?;
+    to.export.backend.rename(&c.caller(&to), names.0, names.1, found.as_ref())?;
     let from_info = from_change.after(&from);
     reply.value(&from_info).value(&to_change.map_or(from_info, |change| change.after(&to)));
     drop(held);

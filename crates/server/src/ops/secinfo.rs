@@ -18,7 +18,7 @@ const QOP_DEFAULT: u32 = 0;
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let child = c.lookup(c.fh()?, name)?;
-    encode_flavors(&c.flavors(&child), reply);
+    encode_flavors(&c.flavors(&child)?, reply);
     c.progress.current = None;
     c.progress.stateid = None;
     Ok(())

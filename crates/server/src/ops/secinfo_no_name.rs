@@ -12,8 +12,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// NFS4ERR_NOENT for the parent of the root, NFS4ERR_NOTDIR, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let flavors = match SecinfoStyle4::decode(args)? {
-        SecinfoStyle4::SECINFO_STYLE4_CURRENT_FH => c.flavors(c.fh()?),
-        SecinfoStyle4::SECINFO_STYLE4_PARENT => c.flavors(&c.parent(c.fh()?)?),
+        SecinfoStyle4::SECINFO_STYLE4_CURRENT_FH => c.flavors(c.fh()?)?,
+        SecinfoStyle4::SECINFO_STYLE4_PARENT => c.flavors(&c.parent(c.fh()?)?)?,
     };
     encode_flavors(&flavors, reply);
     c.progress.current = None;

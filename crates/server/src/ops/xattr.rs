@@ -100,7 +100,7 @@ fn subject(c: &Compound<'_>) -> OpResult<(Object, Caller)> {
     if !object.export.backend.features_of(&object.handle).xattrs {
         return Err(Nfsstat4::NFS4ERR_NOTSUPP.into());
     }
-    let caller = c.caller(&object.export);
+    let caller = c.caller(&object);
     Ok((object, caller))
 }
 

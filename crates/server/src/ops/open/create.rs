@@ -48,7 +48,7 @@ impl Creation {
         };
         let object = c.object(Nfsstat4::NFS4ERR_ROFS);
         settable.fit_acl(|| {
-            let owner = object.map(|directory| c.caller(&directory.export).uid).ok();
+            let owner = object.map(|directory| c.caller(&directory).uid).ok();
             Ok(Subject { directory: false, owner, group: None })
         })?;
         if let Mode::Exclusive(verifier) = mode {
@@ -75,9 +75,9 @@ pub(super) fn find_or_create(
     share: OpenShare,
 ) -> OpResult<Target> {
     let backend = &directory.export.backend;
-    let caller = c.caller(&directory.export);
+    let caller = c.caller(&directory);
     // Most names are new. An exclusive create costs more, so its retries look first.
-    if !matches!(creation.mode, Mode::Exclusive(_)) && !directory.export.read_only {
+    if !matches!(creation.mode, Mode::Exclusive(_)) && !directory.rule().read_only {
         match create(c, directory, name, creation, share) {
             Err(stop) if stop.is(Nfsstat4::NFS4ERR_EXIST) => {}
             created => return created,
@@ -108,7 +108,7 @@ fn create(
     creation: &Creation,
     share: OpenShare,
 ) -> OpResult<Target> {
-    if directory.export.read_only {
+    if directory.rule().read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
     }
     let held = c.hold_names(&[directory])?;
@@ -117,14 +117,14 @@ fn create(
     // The holder of a write delegation may read as well, and then the file need not be opened
     // again.
     let access = OpenAccess { read: true, write: share.access & SHARE_WRITE != 0 };
-    let caller = c.caller(&directory.export);
+    let caller = c.caller(&directory);
     let (handle, file) =
         backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;
     let after = backend.getattr(&directory.handle).map_or(before.wrapping_add(1), |dir| dir.change);
     drop(held);
     c.settle(directory)?;
     Ok(Target {
-        object: Object { export: directory.export.clone(), handle },
+        object: directory.other(handle),
         created: Some(file),
         truncate: false,
         repeated: false,
@@ -145,7 +145,7 @@ fn take(c: &Compound<'_>, directory: &Object, handle: ObjectHandle, creation: &C
     };
     regular_file(attributes.file_type)?;
     let change = backend.getattr(&directory.handle)?.change;
-    let object = Object { export: directory.export.clone(), handle };
+    let object = directory.other(handle);
     let mut target = Target::existing(object, DirectoryChange { before: change, after: change });
     if repeated {
         // The first copy may have failed before the sync.

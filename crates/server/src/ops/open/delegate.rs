@@ -68,7 +68,7 @@ fn delegate(
             Delegations::Read | Delegations::All => {}
         }
     }
-    if write && object.export.read_only {
+    if write && object.rule().read_only {
         return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
     }
     let session = c.progress.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
@@ -139,7 +139,7 @@ fn complete(
     let place = if write { &mut payload.write } else { &mut payload.read };
     if place.is_none() {
         let opened =
-            object.export.backend.open(&c.caller(&object.export), &object.handle, OpenAccess { read, write });
+            object.export.backend.open(&c.caller(&object), &object.handle, OpenAccess { read, write });
         *place = Some(opened.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?);
     }
     Ok(())

@@ -70,7 +70,7 @@ pub(super) fn open(
 /// share state does not leak.
 fn denied(c: &Compound<'_>, target: &Target, share: OpenShare) -> OpStop {
     let object = &target.object;
-    let caller = c.caller(&object.export);
+    let caller = c.caller(&object);
     let backend = &object.export.backend;
     let owns = backend.getattr(&object.handle).is_ok_and(|attributes| attributes.uid == caller.uid);
     let may = backend.access(&caller, &object.handle).is_ok_and(|may| {
@@ -82,7 +82,7 @@ fn denied(c: &Compound<'_>, target: &Target, share: OpenShare) -> OpStop {
 
 /// Truncates an existing file to zero bytes, unless a share reservation denies writing.
 fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
-    if object.export.read_only {
+    if object.rule().read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
     }
     let denied = c.check_anonymous(object, SHARE_WRITE);
@@ -94,7 +94,7 @@ fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
         Some(file) => file.set_size(0)?,
         None => {
             let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
-            object.export.backend.setattr(&c.caller(&object.export), &object.handle, &set)?;
+            object.export.backend.setattr(&c.caller(&object), &object.handle, &set)?;
         }
     }
     if empty { Ok(()) } else { c.settle(object) }
@@ -114,7 +114,7 @@ impl Opening<'_, '_> {
     /// Returns open files for the access bits of this OPEN and of the owner's earlier ones.
     fn payload(&self, needed: u32) -> OpResult<OpenPayload> {
         let mut payload = self.held.clone().unwrap_or_default();
-        let user = self.target.object.export.squash_uid(self.c.call.security.caller.as_ref());
+        let user = self.target.object.rule().squash_uid(self.c.call.security.caller.as_ref());
         payload.user.get_or_insert(user);
         if let Some(created) = &self.target.created {
             put(&mut payload, created, self.share.access | SHARE_READ);
@@ -148,7 +148,7 @@ impl Opening<'_, '_> {
         if granted {
             return self.c.open_granted(object, access);
         }
-        let caller = self.c.caller(&object.export);
+        let caller = self.c.caller(&object);
         Ok(object.export.backend.open(&caller, &object.handle, access)?)
     }
 }
@@ -164,7 +164,7 @@ impl Opening<'_, '_> {
         else {
             return Ok(None);
         };
-        let caller = self.c.caller(&object.export);
+        let caller = self.c.caller(&object);
         let may = object.export.backend.access(&caller, &object.handle)?;
         let reads = may.read || may.execute && !access.write;
         let allowed = (reads || !access.read) && (may.write || !access.write);

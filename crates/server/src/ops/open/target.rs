@@ -48,7 +48,8 @@ pub(super) fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: OpenShare) -> 
             return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD.into());
         }
     };
-    if share.access & SHARE_WRITE != 0 && target.object.export.read_only {
+    if share.access & SHARE_WRITE != 0 && target.object.rule().read_only {
+        c.note_read_only(&Fh::Object(target.object));
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
     }
     Ok(target)
@@ -67,7 +68,7 @@ fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> OpResult<Target> {
 /// Takes the current filehandle as the directory.
 fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: OpenShare) -> OpResult<Target> {
     let directory = c.fh()?;
-    if c.lookup_pseudo(directory, name).is_some() {
+    if c.lookup_pseudo(directory, name)?.is_some() {
         return Err(match &args.openhow {
             Openflag4::OPEN4_CREATE(how) if !create::is_unchecked(how) => Nfsstat4::NFS4ERR_EXIST,
             _ => Nfsstat4::NFS4ERR_ISDIR,

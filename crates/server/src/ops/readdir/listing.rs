@@ -59,7 +59,7 @@ impl DirectoryListing<'_, '_> {
         let found = directory.export.backend.lookup(caller, &directory.handle, entry.name);
         match found {
             Ok(handle) => {
-                let fh = Fh::of(&directory.export, handle);
+                let fh = Fh::Object(directory.other(handle));
                 self.write(entry, reply, |listing, reply| listing.write_attributes(&fh, reply))
             }
             Err(error) => self.write_error(entry, error.into(), reply),
@@ -73,7 +73,7 @@ impl DirectoryListing<'_, '_> {
     /// # Errors
     /// As [`DirectoryListing::add`].
     pub(super) fn add_crossing(&mut self, entry: &ListedEntry<'_>, fh: &Fh, reply: &mut Encoder) -> OpResult {
-        if self.c.flavor_allowed(fh) {
+        if self.c.flavor_allowed(fh)? {
             return self.write(entry, reply, |listing, reply| listing.write_attributes(fh, reply));
         }
         if self.wanted.is_subset_of(&OF_ENTRY) {

@@ -81,8 +81,9 @@ fn list_pseudo(
 ) -> OpResult<bool> {
     let c = listing.c;
     let Some(place) = directory.place() else { return Ok(true) };
-    for entry in c.progress.exports.pseudo().entries(place, cookie & !mark, c.client_ip()) {
-        let Some(fh) = Fh::of_place(&c.progress.exports, entry.place) else { continue };
+    c.await_entries(place)?;
+    for entry in c.progress.exports.pseudo().entries(place, cookie & !mark, c.peer()) {
+        let Ok(Some(fh)) = Fh::of_place(&c.progress.exports, entry.place, c.peer()) else { continue };
         let entry =
             ListedEntry { cookie: entry.cookie | mark, name: entry.name.as_bytes(), fileid: entry.fileid };
         listing.add_crossing(&entry, &fh, reply)?;
@@ -105,12 +106,15 @@ fn list_object(
     let directory = Fh::Object(object.clone());
     let has_overlay = match directory.place() {
         Some(place @ Place::Export(_)) => {
-            c.progress.exports.pseudo().entries(place, 0, c.client_ip()).next().is_some()
+            c.await_entries(place)?;
+            c.progress.exports.pseudo().entries(place, 0, c.peer()).next().is_some()
         }
         _ => false,
     };
     if cookie & OVERLAY == 0 {
-        let hidden = |name: &[u8]| has_overlay && c.lookup_pseudo(&directory, name).is_some();
+        // A name that an export may cover is left out while that is unknown.
+        let covers = |name| !matches!(c.lookup_pseudo(&directory, name), Ok(None));
+        let hidden = |name: &[u8]| has_overlay && covers(name);
         if !list_backend(listing, object, cookie, &hidden, reply)? {
             return Ok(false);
         }
@@ -137,7 +141,7 @@ fn list_backend(
     hidden: &dyn Fn(&[u8]) -> bool,
     reply: &mut Encoder,
 ) -> OpResult<bool> {
-    let caller = listing.c.caller(&object.export);
+    let caller = listing.c.caller(&object);
     let backend = &object.export.backend;
     listing.has_mounts = backend.has_mounts(&object.handle);
     let each = ENTRY_SIZE + ATTRIBUTE_SIZE * listing.wanted.len();

@@ -1,6 +1,6 @@
 //! SETCLIENTID (RFC 7530 section 16.33).
 
-use crate::engine::{Compound, OpError, OpResult};
+use crate::engine::{Compound, OpError, OpResult, OpStop};
 use nfs4::{Nfsstat4, Setclientid4Args};
 use state::v40::Setclientid;
 use xdr::{Decode, Decoder, Encoder};
@@ -15,9 +15,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let args = Setclientid4Args::decode(args)?;
     let request = Setclientid { id: &args.client.id, verifier: args.client.verifier };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let set = c.check_admitted().and_then(|()| {
-        c.with_effects(|state, effects| state.v40().setclientid(c.now(), &sender, &request, random, effects))
-    });
+    let set = match c.check_admitted() {
+        Ok(()) => c.with_effects(|state, effects| {
+            state.v40().setclientid(c.now(), &sender, &request, random, effects)
+        }),
+        Err(OpStop::Failed(error)) => Err(error.status),
+        Err(deferred) => return Err(deferred),
+    };
     match set {
         Ok(ok) => {
             reply.u64(ok.clientid).opaque_fixed(&ok.confirm);
