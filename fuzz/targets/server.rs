@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Squash, Timestamp};
+use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, ExportRule, SecFlavor, Squash, Timestamp};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 const CONNECTION: ConnectionId = ConnectionId(1);
@@ -54,13 +54,13 @@ struct FuzzClient {
 fn server() -> Server<Nfs> {
     let files = MemoryBackend::new(MemoryLimits { bytes_max: 1 << 18, objects_max: 100 }, [7; 16]).expect("room");
     let files = Arc::new(files);
-    let export = |path| {
-        let flavors = SecFlavor::ALL.to_vec();
-        Export { flavors, secure: false, ..Export::new(path, files.clone()).expect("a path") }
+    let export = |path, rule| {
+        Export::new(path, files.clone()).expect("a path").with_rule(rule)
     };
+    let terms = || ExportRule { flavors: SecFlavor::ALL.to_vec(), secure: false, ..ExportRule::default() };
     let exports = vec![
-        Export { squash: Squash::None, ..export("/data") },
-        Export { read_only: true, ..export("/a/read-only") },
+        export("/data", ExportRule { squash: Squash::None, ..terms() }),
+        export("/a/read-only", ExportRule { read_only: true, ..terms() }),
     ];
     let exports = ExportTable::new(exports, Timestamp::default()).expect("two exports");
     let source = StaticSource::default().with_user("alice", 1000, 1000, &[]).with_group("users", 1000);

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use vfs::{
-    Backend, Caller, Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, SetAttributes,
-    Timestamp,
+    Backend, Caller, Export, ExportRule, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor,
+    SetAttributes, Timestamp,
 };
 
 /// The user ID of all calls.
@@ -80,7 +80,11 @@ pub(super) fn server() -> anyhow::Result<Server<Nfs>> {
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
     backend.setattr(&Caller::root(), &backend.root(), &set).map_err(|error| anyhow!("{error:?}"))?;
     let flavors = SecFlavor::ALL.to_vec();
-    let export = Export { flavors, secure: false, ..Export::new("/", Arc::new(backend))? };
+    let export = Export::new("/", Arc::new(backend))?.with_rule(ExportRule {
+        flavors,
+        secure: false,
+        ..ExportRule::default()
+    });
     let table = ExportTable::new(vec![export], Timestamp::default())?;
     let boot = state::Boot { epoch: 1, hash_key: [7; 16], principal_key: [0; 16], prior_clients: Vec::new() };
     let start = Start { boot, write_verifier: [1; 8], filehandle_key: [2; 16] };

@@ -82,7 +82,8 @@ pub(crate) fn matches(pattern: &str, host: &str) -> bool {
 /// `0x7f000001` as addresses, which prove nothing about names.
 pub(crate) fn is_host_name(text: &str) -> bool {
     let last = text.rsplit('.').next().unwrap_or_default();
-    let numeric = last.starts_with("0x") || last.starts_with("0X") || last.bytes().all(|b| b.is_ascii_digit());
+    let numeric =
+        last.starts_with("0x") || last.starts_with("0X") || last.bytes().all(|b| b.is_ascii_digit());
     text.len() <= NAME_LENGTH_MAX
         && !text.starts_with(['.', '-'])
         && !numeric
@@ -108,7 +109,20 @@ mod tests {
         }
         let long = "a".repeat(256);
         for wrong in [
-            "", "@", "@a b", "@a,b", "a b", "a/b", "[a", "***", "10.0.0", "0x7f000001", "-a", ".a", "a:b", &long,
+            "",
+            "@",
+            "@a b",
+            "@a,b",
+            "a b",
+            "a/b",
+            "[a",
+            "***",
+            "10.0.0",
+            "0x7f000001",
+            "-a",
+            ".a",
+            "a:b",
+            &long,
         ] {
             let error = parsed(wrong).unwrap_err().to_string();
             assert!(error.contains("@trusted"), "{wrong}: {error}");

@@ -1,9 +1,9 @@
 //! Clients by name: which addresses belong to a host, match a pattern or are in a netgroup.
 //!
 //! Lookups run on threads of this crate. A name that is found for an address counts only if it
-//! leads back to the address. Answers that have expired stand in while they are looked up again, and
-//! while the directory fails, up to [`ClientTimes::stale_expiry`]. After that nothing is known of an
-//! address, neither that it belongs to the clients nor that it does not.
+//! leads back to the address. Answers that have expired stand in while they are looked up again,
+//! and while the directory fails, up to [`ClientTimes::stale_expiry`]. After that nothing is known
+//! of an address, neither that it belongs to the clients nor that it does not.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -51,7 +51,7 @@ impl From<&Rules> for ClientTimes {
 
 /// A question of one lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum ClientKey {
+enum ClientQuery {
     /// The addresses of a host.
     Host(String),
     /// Whether an address is of the clients.
@@ -74,17 +74,16 @@ enum HostName {
     None,
     /// The name does not lead back to the address.
     Unconfirmed(String),
-    /// The name, and its first part if that leads to the address, too.
-    Confirmed(String, Option<String>),
+    /// The name leads back to the address.
+    Confirmed(String),
 }
 
 impl HostName {
-    fn confirmed(&self) -> impl Iterator<Item = &str> {
-        let (name, short) = match self {
-            Self::Confirmed(name, short) => (Some(name), short.as_ref()),
-            Self::None | Self::Unconfirmed(_) => (None, None),
-        };
-        name.into_iter().chain(short).map(String::as_str)
+    fn confirmed(&self) -> Option<&str> {
+        match self {
+            Self::Confirmed(name) => Some(name),
+            Self::None | Self::Unconfirmed(_) => None,
+        }
     }
 }
 
@@ -93,15 +92,15 @@ impl fmt::Display for HostName {
         match self {
             Self::None => f.write_str("it has no name"),
             Self::Unconfirmed(name) => write!(f, "its name {name} does not lead back to it"),
-            Self::Confirmed(name, _) => write!(f, "its name is {name}"),
+            Self::Confirmed(name) => write!(f, "its name is {name}"),
         }
     }
 }
 
 /// Looks up clients by name. Threads share it, and no lock is held during a lookup.
-pub struct ClientNames {
+pub struct ClientDirectory {
     shared: Arc<SharedNames>,
-    lookups: Lookups<ClientKey, ClientResult>,
+    lookups: Lookups<ClientQuery, ClientResult>,
 }
 
 struct SharedNames {
@@ -112,7 +111,7 @@ struct SharedNames {
     names: Cache<IpAddr, HostName>,
 }
 
-impl ClientNames {
+impl ClientDirectory {
     /// Creates the lookups of a source, which count as late after `wait_max`.
     pub fn new(source: impl HostSource + 'static, times: ClientTimes, wait_max: Duration) -> Arc<Self> {
         let shared = Arc::new(SharedNames {
@@ -126,8 +125,8 @@ impl ClientNames {
             CLIENT_THREADS_MAX,
             wait_max,
             origin,
-            move |key: &ClientKey, now| directory.look_up(key, now),
-            move |key: &ClientKey, answer: &ClientResult, now| sink.learn(key, answer, now),
+            move |key: &ClientQuery, now| directory.look_up(key, now),
+            move |key: &ClientQuery, answer: &ClientResult, now| sink.learn(key, answer, now),
         );
         Arc::new(Self { shared, lookups })
     }
@@ -144,7 +143,7 @@ impl ClientNames {
         drop(groups);
         let group = NamedGroup { names: self.clone(), state };
         if let ClientName::Host(host) = name {
-            group.ask(ClientKey::Host(host.clone()), now, Wait::Never, |_| None);
+            group.ask(ClientQuery::Host(host.clone()), now, Wait::Never, |_| None);
         }
         group
     }
@@ -174,8 +173,8 @@ impl ClientNames {
         self.lookups.forget();
         for group in self.shared.groups().values().filter_map(Weak::upgrade) {
             match &group.members {
-                Members::Addresses(host) => host.fresh.store(0, Relaxed),
-                Members::Each(cache) => cache.expire(),
+                GroupMembers::Addresses(host) => host.fresh.store(0, Relaxed),
+                GroupMembers::Each(cache) => cache.expire(),
             }
         }
     }
@@ -187,17 +186,15 @@ impl SharedNames {
     }
 
     /// Looks up a key, without a time limit.
-    fn look_up(&self, key: &ClientKey, now: Duration) -> ClientResult {
+    fn look_up(&self, key: &ClientQuery, now: Duration) -> ClientResult {
         match key {
-            ClientKey::Host(host) => {
-                Ok(ClientAnswer::Addresses(self.source.addresses(host)?.into()))
-            }
-            ClientKey::Member(name, address) => {
+            ClientQuery::Host(host) => Ok(ClientAnswer::Addresses(self.source.addresses(host)?.into())),
+            ClientQuery::Member(name, address) => {
                 let member = match name {
-                    ClientName::Host(host) => self.source.addresses(host)?.contains(address),
+                    ClientName::Host(host) => self.leads_to(host, *address)?,
                     ClientName::Wildcard(pattern) => {
                         let host = self.host_name(*address, now)?;
-                        host.confirmed().any(|host| client_name::matches(pattern, host))
+                        host.confirmed().is_some_and(|host| client_name::matches(pattern, host))
                     }
                     ClientName::Netgroup(netgroup) => self.in_netgroup(netgroup, *address, now)?,
                 };
@@ -211,12 +208,22 @@ impl SharedNames {
         if self.source.in_netgroup(netgroup, &address.to_string())? {
             return Ok(true);
         }
-        for host in self.host_name(address, now)?.confirmed() {
-            if self.source.in_netgroup(netgroup, host)? {
-                return Ok(true);
-            }
+        let name = self.host_name(address, now)?;
+        let Some(host) = name.confirmed() else { return Ok(false) };
+        if self.source.in_netgroup(netgroup, host)? {
+            return Ok(true);
         }
-        Ok(false)
+        // A netgroup may have hosts without a domain. A host of another domain with the same first
+        // name is not meant.
+        let short = host.split_once('.').map(|(short, _)| short).filter(|short| !short.is_empty());
+        match short {
+            Some(short) if self.source.in_netgroup(netgroup, short)? => self.leads_to(short, address),
+            _ => Ok(false),
+        }
+    }
+
+    fn leads_to(&self, host: &str, address: IpAddr) -> Result<bool, SourceError> {
+        Ok(self.source.addresses(host)?.contains(&address))
     }
 
     /// Returns the name of an address, and checks that it leads back to the address.
@@ -224,20 +231,10 @@ impl SharedNames {
         if let Some(known) = self.names.get(&address, now) {
             return Ok(known);
         }
-        let leads_back = |host: &str| Ok(self.source.addresses(host)?.contains(&address));
         let found = match self.source.name(address)? {
             None => HostName::None,
-            Some(name) if !leads_back(&name)? => HostName::Unconfirmed(name),
-            Some(name) => {
-                // A netgroup may have hosts without a domain. A host of another domain with the same
-                // first name is not meant.
-                let short = name.split_once('.').map(|(short, _)| short).filter(|short| !short.is_empty());
-                let short = match short {
-                    Some(short) if leads_back(short)? => Some(short.to_owned()),
-                    _ => None,
-                };
-                HostName::Confirmed(name, short)
-            }
+            Some(name) if self.leads_to(&name, address)? => HostName::Confirmed(name),
+            Some(name) => HostName::Unconfirmed(name),
         };
         let fresh = now.saturating_add(self.times.load().absence_expiry);
         self.names.put(address, found.clone(), now, fresh, fresh);
@@ -245,19 +242,19 @@ impl SharedNames {
     }
 
     /// Caches an answer that arrived at `now`.
-    fn learn(&self, key: &ClientKey, answer: &ClientResult, now: Duration) {
+    fn learn(&self, key: &ClientQuery, answer: &ClientResult, now: Duration) {
         let times = **self.times.load();
         let group = |name: &ClientName| self.groups().get(name).and_then(Weak::upgrade);
         match key {
-            ClientKey::Host(host) => {
+            ClientQuery::Host(host) => {
                 let Some(group) = group(&ClientName::Host(host.clone())) else { return };
-                if let Members::Addresses(host) = &group.members {
+                if let GroupMembers::Addresses(host) = &group.members {
                     host.learn(answer, now, times);
                 }
             }
-            ClientKey::Member(name, address) => {
+            ClientQuery::Member(name, address) => {
                 let Some(group) = group(name) else { return };
-                if let Members::Each(cache) = &group.members {
+                if let GroupMembers::Each(cache) = &group.members {
                     cache.learn(*address, answer, now, times);
                 }
             }
@@ -266,8 +263,8 @@ impl SharedNames {
 }
 
 /// Groups lookups by the network of their address, so that one network cannot take all threads.
-fn origin(key: &ClientKey) -> Option<Origin> {
-    let ClientKey::Member(_, address) = key else { return None };
+fn origin(key: &ClientQuery) -> Option<Origin> {
+    let ClientQuery::Member(_, address) = key else { return None };
     Some(match address {
         IpAddr::V4(address) => u64::from(u32::from(*address) >> 8),
         IpAddr::V6(address) => u64::try_from(u128::from(*address) >> 80).unwrap_or_default() | 1 << 63,
@@ -277,21 +274,21 @@ fn origin(key: &ClientKey) -> Option<Origin> {
 /// The clients of one name.
 struct GroupState {
     name: ClientName,
-    members: Members,
+    members: GroupMembers,
 }
 
-enum Members {
+enum GroupMembers {
     /// The addresses of a host, looked up at once.
     Addresses(HostAddresses),
     /// Addresses, each looked up when a client has it.
-    Each(MemberCache),
+    Each(Box<MemberCache>),
 }
 
 impl GroupState {
     fn new(name: ClientName) -> Self {
         let members = match &name {
-            ClientName::Host(_) => Members::Addresses(HostAddresses::default()),
-            ClientName::Wildcard(_) | ClientName::Netgroup(_) => Members::Each(MemberCache::default()),
+            ClientName::Host(_) => GroupMembers::Addresses(HostAddresses::default()),
+            ClientName::Wildcard(_) | ClientName::Netgroup(_) => GroupMembers::Each(Box::default()),
         };
         Self { name, members }
     }
@@ -324,7 +321,7 @@ impl HostAddresses {
         self.fresh.store(microseconds(now.saturating_add(fresh_for)), Relaxed);
     }
 
-    /// As [`MemberCache::contains`].
+    /// Returns whether the host has the address, and whether the caller should begin a lookup.
     fn contains(&self, client: IpAddr, now: Duration) -> (Option<bool>, bool) {
         let (known, time) = (self.addresses.load(), microseconds(now));
         let Some(known) = known.as_ref().filter(|known| now < known.1) else {
@@ -430,7 +427,7 @@ impl MemberStripe {
 /// The clients of a name.
 #[derive(Clone)]
 pub struct NamedGroup {
-    names: Arc<ClientNames>,
+    names: Arc<ClientDirectory>,
     state: Arc<GroupState>,
 }
 
@@ -455,8 +452,14 @@ impl NamedGroup {
             return known.is_some();
         }
         // An answer may have arrived since.
-        let cached = |_: &ClientKey| self.look(client, now).0.map(|member| Ok(ClientAnswer::IsMember(member)));
+        let cached =
+            |_: &ClientQuery| self.look(client, now).0.map(|member| Ok(ClientAnswer::IsMember(member)));
         self.ask(self.key(client), now, wait, cached)
+    }
+
+    /// Returns the name of these clients.
+    pub fn name(&self) -> &ClientName {
+        &self.state.name
     }
 
     /// Describes the name of an address, if it was looked up.
@@ -466,25 +469,25 @@ impl NamedGroup {
 
     fn look(&self, client: IpAddr, now: Duration) -> (Option<bool>, bool) {
         match &self.state.members {
-            Members::Addresses(host) => host.contains(client, now),
-            Members::Each(cache) => cache.contains(client, now),
+            GroupMembers::Addresses(host) => host.contains(client, now),
+            GroupMembers::Each(cache) => cache.contains(client, now),
         }
     }
 
-    fn key(&self, client: IpAddr) -> ClientKey {
+    fn key(&self, client: IpAddr) -> ClientQuery {
         match &self.state.name {
-            ClientName::Host(host) => ClientKey::Host(host.clone()),
-            name => ClientKey::Member(name.clone(), client),
+            ClientName::Host(host) => ClientQuery::Host(host.clone()),
+            name => ClientQuery::Member(name.clone(), client),
         }
     }
 
     /// Asks for an answer, and returns whether it has arrived.
     fn ask(
         &self,
-        key: ClientKey,
+        key: ClientQuery,
         now: Duration,
         wait: Wait<'_>,
-        cached: impl FnOnce(&ClientKey) -> Option<ClientResult>,
+        cached: impl FnOnce(&ClientQuery) -> Option<ClientResult>,
     ) -> bool {
         matches!(self.names.lookups.ask(key, now, wait, cached), Asked::Answered(Ok(_)))
     }

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// A directory of hosts. Lookups may block.
 pub trait HostSource: Send + Sync {
-    /// Returns the name that the directory has for an address, `None` if there is none. The owner of
-    /// the address chooses it, so it proves nothing alone.
+    /// Returns the name that the directory has for an address, `None` if there is none. The owner
+    /// of the address chooses it, so it proves nothing alone.
     fn name(&self, address: IpAddr) -> Result<Option<String>, SourceError>;
     /// Returns the addresses of a host; none if it does not exist.
     fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, SourceError>;
@@ -25,7 +25,9 @@ impl HostSource for NssHosts {
     fn name(&self, address: IpAddr) -> Result<Option<String>, SourceError> {
         let address = SocketAddr::new(address.to_canonical(), 0);
         match dns_lookup::getnameinfo(&address, nix::libc::NI_NAMEREQD) {
-            Ok((name, _)) => Ok(Some(name.trim_end_matches('.').to_owned()).filter(|name| is_host_name(name))),
+            Ok((name, _)) => {
+                Ok(Some(name.trim_end_matches('.').to_owned()).filter(|name| is_host_name(name)))
+            }
             Err(error) => absent_or_failed(&address.ip().to_string(), error).map(|()| None),
         }
     }

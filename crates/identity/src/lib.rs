@@ -32,7 +32,7 @@ pub use auth_to_local::LocalRule;
 pub use cache::CacheAge;
 pub use chain::{AccountSource, Explanation, LookupStep};
 pub use client_name::{ClientName, ClientNameError};
-pub use client_names::{ClientNames, ClientTimes, NamedGroup};
+pub use client_names::{ClientDirectory, ClientTimes, NamedGroup};
 pub use hosts::{HostSource, NssHosts};
 pub use lookups::Wait;
 pub use mapper::{LookupCounts, Mapped, Mapper, PrincipalError};

@@ -625,7 +625,13 @@ impl SiteMapping {
     }
 
     /// Looks up a key that is not cached.
-    fn ask(&self, lookups: &AccountLookups, key: LookupKey, now: Duration, wait: Wait<'_>) -> Asked<LookupAnswer> {
+    fn ask(
+        &self,
+        lookups: &AccountLookups,
+        key: LookupKey,
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Asked<LookupAnswer> {
         if self.directory.source.may_block() {
             let asked = lookups.ask(key, now, wait, |key| self.names.known(key, now));
             self.names.counters.late.fetch_add(matches!(asked, Asked::Late).into(), Relaxed);

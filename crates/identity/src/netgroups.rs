@@ -34,7 +34,8 @@ pub(crate) fn has_host(netgroup: &str, host: &str) -> Option<bool> {
 }
 
 fn has(netgroup: &CStr, host: &CStr) -> bool {
-    // SAFETY: both are strings that outlive the call; a null pointer stands for any user and domain.
+    // SAFETY: both are strings that outlive the call; a null pointer stands for any user and
+    // domain.
     unsafe { innetgr(netgroup.as_ptr(), host.as_ptr(), std::ptr::null(), std::ptr::null()) == 1 }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use orthrus_identity::{ClientName, ClientNames, ClientTimes, HostSource, NamedGroup, SourceError, Wait};
+use orthrus_identity::{ClientDirectory, ClientName, ClientTimes, HostSource, NamedGroup, SourceError, Wait};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -10,15 +10,18 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
-const TIMES: ClientTimes =
-    ClientTimes { expiry: Duration::from_secs(100), absence_expiry: Duration::from_secs(10), stale_expiry: Duration::from_secs(1000) };
+const TIMES: ClientTimes = ClientTimes {
+    expiry: Duration::from_secs(100),
+    absence_expiry: Duration::from_secs(10),
+    stale_expiry: Duration::from_secs(1000),
+};
 
 /// A directory that a test changes, breaks and holds.
 #[derive(Clone, Default)]
-struct Directory(Arc<(Mutex<State>, Condvar)>);
+struct TestHosts(Arc<(Mutex<TestHostState>, Condvar)>);
 
 #[derive(Default)]
-struct State {
+struct TestHostState {
     names: HashMap<IpAddr, String>,
     addresses: HashMap<String, Vec<IpAddr>>,
     netgroups: HashSet<(String, String)>,
@@ -28,8 +31,8 @@ struct State {
     lookups: usize,
 }
 
-impl Directory {
-    fn change(&self, change: impl FnOnce(&mut State)) {
+impl TestHosts {
+    fn change(&self, change: impl FnOnce(&mut TestHostState)) {
         change(&mut self.0.0.lock().unwrap());
         self.0.1.notify_all();
     }
@@ -42,10 +45,14 @@ impl Directory {
         });
     }
 
-    fn answer<T>(&self, of: Option<IpAddr>, found: impl FnOnce(&State) -> T) -> Result<T, SourceError> {
+    fn answer<T>(
+        &self,
+        of: Option<IpAddr>,
+        found: impl FnOnce(&TestHostState) -> T,
+    ) -> Result<T, SourceError> {
         let mut state = self.0.0.lock().unwrap();
         state.lookups += 1;
-        let held = |state: &mut State| match (of, state.held) {
+        let held = |state: &mut TestHostState| match (of, state.held) {
             (Some(IpAddr::V4(address)), Some(network)) => address.octets()[..3] == network,
             _ => false,
         };
@@ -57,7 +64,7 @@ impl Directory {
     }
 }
 
-impl HostSource for Directory {
+impl HostSource for TestHosts {
     fn name(&self, address: IpAddr) -> Result<Option<String>, SourceError> {
         self.answer(Some(address), |state| state.names.get(&address).cloned())
     }
@@ -75,11 +82,11 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn names(directory: &Directory) -> Arc<ClientNames> {
-    ClientNames::new(directory.clone(), TIMES, Duration::from_secs(30))
+fn names(directory: &TestHosts) -> Arc<ClientDirectory> {
+    ClientDirectory::new(directory.clone(), TIMES, Duration::from_secs(30))
 }
 
-fn clients(names: &Arc<ClientNames>, name: &str) -> NamedGroup {
+fn clients(names: &Arc<ClientDirectory>, name: &str) -> NamedGroup {
     names.clients(&name.parse::<ClientName>().unwrap(), Duration::ZERO)
 }
 
@@ -103,7 +110,7 @@ fn until(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_name_counts_only_if_it_leads_back_to_the_address() {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.host("n1.hpc.example.org", "192.0.2.1");
     // The owner of an address chooses its name.
     directory.change(|state| _ = state.names.insert(ip("203.0.113.9"), "n1.hpc.example.org".into()));
@@ -126,7 +133,7 @@ fn a_name_counts_only_if_it_leads_back_to_the_address() {
 #[test]
 fn a_netgroup_has_hosts_by_name_by_address_and_by_a_first_name_that_leads_back() // netgroup(5)
 {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.host("a.example.org", "192.0.2.1");
     directory.host("b.example.org", "192.0.2.2");
     directory.change(|state| _ = state.addresses.insert("b".into(), vec![ip("192.0.2.2")]));
@@ -152,7 +159,7 @@ fn a_netgroup_has_hosts_by_name_by_address_and_by_a_first_name_that_leads_back()
 
 #[test]
 fn a_directory_that_is_down_admits_no_stranger_and_keeps_known_clients_for_a_time() {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.host("n1.example.org", "192.0.2.1");
     let names = names(&directory);
     let (nodes, host) = (clients(&names, "*.example.org"), clients(&names, "n1.example.org"));
@@ -179,7 +186,7 @@ fn a_directory_that_is_down_admits_no_stranger_and_keeps_known_clients_for_a_tim
 
 #[test]
 fn a_lookup_that_failed_is_not_repeated_at_once() {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.change(|state| state.down = true);
     let names = names(&directory);
     let nodes = clients(&names, "*.example.org");
@@ -194,7 +201,7 @@ fn a_lookup_that_failed_is_not_repeated_at_once() {
 
 #[test]
 fn answers_that_have_expired_serve_until_the_new_ones_arrive() {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.host("n1.example.org", "192.0.2.1");
     let names = names(&directory);
     let (nodes, host) = (clients(&names, "*.example.org"), clients(&names, "n1.example.org"));
@@ -223,7 +230,7 @@ fn answers_that_have_expired_serve_until_the_new_ones_arrive() {
 
 #[test]
 fn strangers_in_numbers_displace_no_client() {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.host("n1.example.org", "192.0.2.1");
     let names = names(&directory);
     let nodes = clients(&names, "*.example.org");
@@ -238,7 +245,7 @@ fn strangers_in_numbers_displace_no_client() {
 
 #[test]
 fn a_network_whose_names_hang_delays_no_other() {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.host("n1.example.org", "192.0.2.1");
     directory.change(|state| state.held = Some([203, 0, 113]));
     let names = names(&directory);
@@ -254,7 +261,7 @@ fn a_network_whose_names_hang_delays_no_other() {
 
 #[test]
 fn a_name_that_is_of_no_use_is_reported_with_the_reason() {
-    let directory = Directory::default();
+    let directory = TestHosts::default();
     directory.host("n1.example.org", "192.0.2.1");
     let names = names(&directory);
     let examine = |name: &str| names.examine(&name.parse().unwrap());

@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Timestamp};
+use vfs::{Export, ExportRule, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Timestamp};
 
 /// One submission to the pools in this many is refused, with a slow disk: the client gets
 /// NFS4ERR_DELAY.
@@ -165,8 +165,9 @@ impl Machine {
         }
         let boot = Boot { epoch: self.starts, hash_key, principal_key: [9; 16], prior_clients };
         let start = Start { boot, write_verifier: self.verifier, filehandle_key: [9; 16] };
-        let mut export = Export::new("/export", self.disk.clone()).map_err(|error| error.to_string())?;
-        export.flavors = SecFlavor::ALL.to_vec();
+        let export = Export::new("/export", self.disk.clone()).map_err(|error| error.to_string())?;
+        let export =
+            export.with_rule(ExportRule { flavors: SecFlavor::ALL.to_vec(), ..ExportRule::default() });
         let table = ExportTable::new(vec![export], Timestamp { seconds: 1, nanoseconds: 0 });
         let table = table.map_err(|error| error.to_string())?;
         let exports = Arc::new(Exports::new(table));

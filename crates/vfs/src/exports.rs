@@ -4,7 +4,7 @@
 //! together with the [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A
 //! request takes one snapshot and keeps it.
 
-use crate::{Backend, Peer, PseudoFs, Rule, RuleIndex, Timestamp, Unresolved};
+use crate::{Backend, ClientPeer, ExportRule, PseudoFs, RuleIndex, Timestamp, Unresolved};
 use std::{collections::HashMap, fmt, sync::Arc};
 
 /// Longest pseudo path in components.
@@ -60,7 +60,7 @@ pub struct Export {
     pub backend: Arc<dyn Backend>,
     /// The rules for its clients, at most [`RULES_MAX`]; the first that names a client counts. A
     /// client that none names may not use the export.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ExportRule>,
     /// Whether clients may set the set-user-ID and set-group-ID bits of files.
     pub setid: bool,
     /// Whether tickets count that a service got in a user's name, by constrained delegation.
@@ -68,7 +68,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Makes an export with the default rule, which is for all clients; fields may be changed after.
+    /// Makes an export with the default rule, which is for all clients; fields may be changed
+    /// after.
     ///
     /// # Errors
     /// `ExportsError::Path` for a path that cannot be one.
@@ -78,14 +79,14 @@ impl Export {
             id: export_id(&pseudo_path),
             pseudo_path,
             backend,
-            rules: vec![Rule::default()],
+            rules: vec![ExportRule::default()],
             setid: true,
             delegated: true,
         })
     }
 
     /// Returns the export with this rule alone.
-    pub fn with_rule(self, rule: Rule) -> Self {
+    pub fn with_rule(self, rule: ExportRule) -> Self {
         Self { rules: vec![rule], ..self }
     }
 
@@ -94,7 +95,7 @@ impl Export {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn rule_for(&self, peer: Peer) -> Result<Option<RuleIndex>, Unresolved> {
+    pub fn rule_for(&self, peer: ClientPeer) -> Result<Option<RuleIndex>, Unresolved> {
         for (index, rule) in self.rules.iter().enumerate() {
             if rule.names(peer)? {
                 return Ok(RuleIndex::of(index));
@@ -104,7 +105,7 @@ impl Export {
     }
 
     /// Returns a rule that [`Export::rule_for`] has found.
-    pub fn rule(&self, index: RuleIndex) -> &Rule {
+    pub fn rule(&self, index: RuleIndex) -> &ExportRule {
         index.find(&self.rules)
     }
 
@@ -112,7 +113,7 @@ impl Export {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn admits(&self, peer: Peer) -> Result<bool, Unresolved> {
+    pub fn admits(&self, peer: ClientPeer) -> Result<bool, Unresolved> {
         self.rule_for(peer).map(|rule| rule.is_some())
     }
 }
@@ -207,7 +208,7 @@ impl ExportTable {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn admits(&self, peer: Peer) -> Result<bool, Unresolved> {
+    pub fn admits(&self, peer: ClientPeer) -> Result<bool, Unresolved> {
         any_admits(&self.exports, peer)
     }
 
@@ -239,7 +240,7 @@ fn check(export: &Export) -> Result<(), ExportsError> {
 /// The name that must be looked up first, if no export admits the client without it.
 pub(crate) fn any_admits<'e>(
     exports: impl IntoIterator<Item = &'e Arc<Export>>,
-    peer: Peer,
+    peer: ClientPeer,
 ) -> Result<bool, Unresolved> {
     let mut unresolved = None;
     for export in exports {

@@ -31,6 +31,6 @@ pub use open_file::{
 pub use pipes::FileData;
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
 pub use rules::{
-    ANON_ID, NamedClients, Peer, Rule, RuleClient, RuleIndex, SecFlavor, Squash, Unresolved,
+    ANON_ID, ClientPeer, ExportRule, NamedClients, RuleClient, RuleIndex, SecFlavor, Squash, Unresolved,
 };
 pub use types::*;

@@ -17,7 +17,7 @@
 //! restarts and reloads.
 
 use crate::exports::any_admits;
-use crate::{Attributes, Export, ExportsError, FileType, Peer, SecFlavor, Timestamp, Unresolved};
+use crate::{Attributes, ClientPeer, Export, ExportsError, FileType, SecFlavor, Timestamp, Unresolved};
 use std::{collections::HashMap, sync::Arc};
 
 /// The fsid of the pseudo file system; exports have others.
@@ -66,13 +66,13 @@ impl PseudoNode {
         }
     }
 
-    fn visible(&self, peer: Peer) -> Result<bool, Unresolved> {
+    fn visible(&self, peer: ClientPeer) -> Result<bool, Unresolved> {
         any_admits(&self.below, peer)
     }
 
     /// Returns where the node leads for this client: its export, or the pseudo directory when the
     /// client may not use that export but others below it.
-    fn place_for(&self, peer: Peer) -> Result<Place, Unresolved> {
+    fn place_for(&self, peer: ClientPeer) -> Result<Place, Unresolved> {
         Ok(match &self.export {
             Some(export) if !export.admits(peer)? => Place::Node(self.fileid),
             _ => self.place(),
@@ -186,7 +186,7 @@ impl PseudoFs {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn root(&self, peer: Peer) -> Result<Place, Unresolved> {
+    pub fn root(&self, peer: ClientPeer) -> Result<Place, Unresolved> {
         self.nodes.get(ROOT).map_or(Ok(Place::Node(path_hash("/"))), |node| node.place_for(peer))
     }
 
@@ -194,7 +194,7 @@ impl PseudoFs {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn contains(&self, fileid: u64, peer: Peer) -> Result<bool, Unresolved> {
+    pub fn contains(&self, fileid: u64, peer: ClientPeer) -> Result<bool, Unresolved> {
         match self.node(Place::Node(fileid)) {
             Some(node) => Ok(fileid == path_hash("/") || node.visible(peer)?),
             None => Ok(false),
@@ -205,7 +205,7 @@ impl PseudoFs {
     ///
     /// # Errors
     /// The name of the client that must be looked up first.
-    pub fn lookup(&self, place: Place, name: &[u8], peer: Peer) -> Result<Option<Place>, Unresolved> {
+    pub fn lookup(&self, place: Place, name: &[u8], peer: ClientPeer) -> Result<Option<Place>, Unresolved> {
         match self.find(place, name) {
             Some(child) if child.visible(peer)? => child.place_for(peer).map(Some),
             _ => Ok(None),
@@ -219,7 +219,7 @@ impl PseudoFs {
 
     /// Returns an export at or below a name that does not exist for the client: no export there
     /// admits it.
-    pub fn hidden(&self, place: Place, name: &[u8], peer: Peer) -> Option<&Export> {
+    pub fn hidden(&self, place: Place, name: &[u8], peer: ClientPeer) -> Option<&Export> {
         let child = self.find(place, name)?;
         child.below.first().filter(|_| matches!(child.visible(peer), Ok(false))).map(Arc::as_ref)
     }
@@ -229,7 +229,7 @@ impl PseudoFs {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn parent(&self, place: Place, peer: Peer) -> Result<Option<Place>, Unresolved> {
+    pub fn parent(&self, place: Place, peer: ClientPeer) -> Result<Option<Place>, Unresolved> {
         let Some(index) = self.index(place).filter(|index| *index != ROOT) else { return Ok(None) };
         let parent = self.nodes.get(index).and_then(|node| self.nodes.get(node.parent));
         parent.map(|parent| parent.place_for(peer)).transpose()
@@ -239,16 +239,22 @@ impl PseudoFs {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn check_entries(&self, place: Place, peer: Peer) -> Result<(), Unresolved> {
+    pub fn check_entries(&self, place: Place, peer: ClientPeer) -> Result<(), Unresolved> {
         self.children(place).try_for_each(|node| node.visible(peer).map(drop))
     }
 
     /// Returns the entries after `cookie` (0: all) that the client may see, in the order of their
     /// cookies. For `Place::Export` these are the names that lie on the export's root directory.
     /// Entries of which that is unknown are left out.
-    pub fn entries(&self, place: Place, cookie: u64, peer: Peer) -> impl Iterator<Item = PseudoEntry<'_>> {
+    pub fn entries(
+        &self,
+        place: Place,
+        cookie: u64,
+        peer: ClientPeer,
+    ) -> impl Iterator<Item = PseudoEntry<'_>> {
         self.children(place).filter(move |node| node.fileid > cookie).filter_map(move |node| {
-            let entry = |place| PseudoEntry { cookie: node.fileid, name: &node.name, place, fileid: node.fileid };
+            let entry =
+                |place| PseudoEntry { cookie: node.fileid, name: &node.name, place, fileid: node.fileid };
             node.visible(peer).ok()?.then(|| node.place_for(peer).ok().map(entry))?
         })
     }
@@ -265,7 +271,7 @@ impl PseudoFs {
 
     /// Returns a pseudo directory's attributes: owned by root, mode 0555, not changing until a
     /// reload.
-    pub fn attributes(&self, fileid: u64, peer: Peer) -> Option<Attributes> {
+    pub fn attributes(&self, fileid: u64, peer: ClientPeer) -> Option<Attributes> {
         let node = self.node(Place::Node(fileid))?;
         let directories = self.entries(Place::Node(fileid), 0, peer).count();
         let nanoseconds = self.made.seconds.unsigned_abs().wrapping_mul(1_000_000_000);
@@ -289,20 +295,20 @@ impl PseudoFs {
     }
 
     /// Returns the flavors that a pseudo directory allows a client: each flavor of the exports
-    /// below, in their order, so that every export can be reached with its own flavor. A pseudo root
-    /// without exports for the client allows all. A caller that can use no flavor of any export (see
-    /// [`Rule::flavors_for`](crate::Rule::flavors_for)) gets an empty list.
+    /// below, in their order, so that every export can be reached with its own flavor. A pseudo
+    /// root without exports for the client allows all. A caller that can use no flavor of any
+    /// export (see [`ExportRule::flavors_for`](crate::ExportRule::flavors_for)) gets an empty list.
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn flavors(&self, fileid: u64, peer: Peer) -> Result<Vec<SecFlavor>, Unresolved> {
+    pub fn flavors(&self, fileid: u64, peer: ClientPeer) -> Result<Vec<SecFlavor>, Unresolved> {
         let FlavorsBelow { known, unresolved, .. } = self.flavors_below(fileid, peer);
         unresolved.map_or(Ok(known), Err)
     }
 
     /// As [`PseudoFs::flavors`], but takes in all rules of an export of which it is unknown whether
     /// it admits the client. The directory shows only exports that do.
-    pub fn flavors_at_most(&self, fileid: u64, peer: Peer) -> Vec<SecFlavor> {
+    pub fn flavors_at_most(&self, fileid: u64, peer: ClientPeer) -> Vec<SecFlavor> {
         let FlavorsBelow { mut known, possible, .. } = self.flavors_below(fileid, peer);
         possible.into_iter().for_each(|flavor| add(&mut known, flavor));
         known
@@ -312,7 +318,7 @@ impl PseudoFs {
     ///
     /// # Errors
     /// The name that must be looked up first.
-    pub fn allows(&self, fileid: u64, flavor: SecFlavor, peer: Peer) -> Result<bool, Unresolved> {
+    pub fn allows(&self, fileid: u64, flavor: SecFlavor, peer: ClientPeer) -> Result<bool, Unresolved> {
         let FlavorsBelow { known, unresolved, .. } = self.flavors_below(fileid, peer);
         if known.contains(&flavor) {
             return Ok(true);
@@ -320,7 +326,7 @@ impl PseudoFs {
         unresolved.map_or(Ok(false), Err)
     }
 
-    fn flavors_below(&self, fileid: u64, peer: Peer) -> FlavorsBelow {
+    fn flavors_below(&self, fileid: u64, peer: ClientPeer) -> FlavorsBelow {
         let mut below = FlavorsBelow::default();
         let Some(node) = self.node(Place::Node(fileid)) else { return below };
         let mut admitted = false;
@@ -348,9 +354,9 @@ impl PseudoFs {
 /// The flavors of the exports at and below a pseudo directory.
 #[derive(Default)]
 struct FlavorsBelow {
-    /// Those of the exports that admit the client.
+    /// The flavors of exports that admit the client.
     known: Vec<SecFlavor>,
-    /// Those of the exports of which it is unknown.
+    /// The flavors of exports that may admit the client.
     possible: Vec<SecFlavor>,
     unresolved: Option<Unresolved>,
 }

@@ -98,15 +98,15 @@ impl FromStr for Squash {
 
 /// The client of a call, as rules see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct ClientPeer {
     /// Its address and port.
     pub address: SocketAddr,
     /// The time of the call since the server's start.
     pub now: Duration,
 }
 
-impl Peer {
-    /// Returns the address.
+impl ClientPeer {
+    /// Returns the address without the port.
     pub fn ip(self) -> IpAddr {
         self.address.ip()
     }
@@ -127,6 +127,11 @@ pub trait NamedClients: fmt::Debug + fmt::Display + Send + Sync {
     /// `left`, and subtracts the time that has passed. Returns whether it is known.
     fn resolve(&self, client: IpAddr, now: Duration, left: &Cell<Duration>) -> bool;
 
+    /// Returns whether any address can get a name that belongs to these clients.
+    fn is_open_ended(&self) -> bool {
+        false
+    }
+
     /// Describes the names that the address has, for the log; `None` if they are of no use here.
     fn known_as(&self, _client: IpAddr, _now: Duration) -> Option<String> {
         None
@@ -140,7 +145,7 @@ pub struct Unresolved(pub Arc<dyn NamedClients>);
 /// One entry of a rule's list of clients.
 #[derive(Clone, Debug)]
 pub enum RuleClient {
-    /// Every client.
+    /// Every client, whatever its address.
     Any,
     /// The clients of a network.
     Network(Network),
@@ -160,7 +165,7 @@ impl fmt::Display for RuleClient {
 
 /// The terms of an export for some of its clients.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct ExportRule {
     /// The clients to which it applies.
     pub clients: Vec<RuleClient>,
     /// Allowed flavors in order of preference, not empty.
@@ -179,9 +184,9 @@ pub struct Rule {
     pub anon_gid: u32,
 }
 
-impl Default for Rule {
-    /// All clients, Kerberos, changes allowed, root squashed to [`ANON_ID`]. `secure` is on, for the
-    /// time when somebody adds `sys`.
+impl Default for ExportRule {
+    /// All clients, Kerberos, changes allowed, root squashed to [`ANON_ID`]. `secure` is on, for
+    /// the time when somebody adds `sys`.
     fn default() -> Self {
         Self {
             clients: vec![RuleClient::Any],
@@ -195,12 +200,12 @@ impl Default for Rule {
     }
 }
 
-impl Rule {
+impl ExportRule {
     /// Says whether the rule names a client.
     ///
     /// # Errors
     /// The name that must be looked up first, if the rule does not name the client without it.
-    pub fn names(&self, peer: Peer) -> Result<bool, Unresolved> {
+    pub fn names(&self, peer: ClientPeer) -> Result<bool, Unresolved> {
         let mut unresolved = None;
         for client in &self.clients {
             let named = match client {
@@ -223,13 +228,13 @@ impl Rule {
 
     /// Returns the flavors that a caller may use from its port, in order of preference. May be
     /// empty: `sys` alone, and a port that any program may use.
-    pub fn flavors_for(&self, peer: Peer) -> impl Iterator<Item = SecFlavor> + '_ {
+    pub fn flavors_for(&self, peer: ClientPeer) -> impl Iterator<Item = SecFlavor> + '_ {
         let insecure = self.secure && peer.is_unprivileged();
         self.flavors.iter().copied().filter(move |flavor| !(insecure && *flavor == SecFlavor::Sys))
     }
 
     /// Says whether a caller may use the flavor from its port.
-    pub fn allows(&self, flavor: SecFlavor, peer: Peer) -> bool {
+    pub fn allows(&self, flavor: SecFlavor, peer: ClientPeer) -> bool {
         self.flavors_for(peer).any(|usable| usable == flavor)
     }
 
@@ -251,7 +256,7 @@ impl Rule {
         }
     }
 
-    /// Returns the user of [`Rule::squash`] alone.
+    /// Returns the user of [`ExportRule::squash`] alone.
     pub fn squash_uid(&self, caller: Option<&Caller>) -> u32 {
         self.unsquashed(caller).map_or(self.anon_uid, |caller| caller.uid)
     }
@@ -285,9 +290,10 @@ impl RuleIndex {
         u16::try_from(index).ok().map(Self)
     }
 
-    /// Returns the rule. An index of another export's rules gives a rule without clients or flavors.
-    pub(crate) fn find(self, rules: &[Rule]) -> &Rule {
-        static NO_TERMS: Rule = Rule {
+    /// Returns the rule. An index of another export's rules gives a rule without clients or
+    /// flavors.
+    pub(crate) fn find(self, rules: &[ExportRule]) -> &ExportRule {
+        static NO_TERMS: ExportRule = ExportRule {
             clients: Vec::new(),
             flavors: Vec::new(),
             secure: true,

@@ -6,6 +6,7 @@ mod access;
 mod ad;
 mod api;
 mod bench;
+mod client_names;
 mod control;
 mod crashes;
 mod delegations;

@@ -23,13 +23,13 @@ pub(crate) struct ListingQuery {
     pub filter: Option<String>,
 }
 
-/// A row of `orthrus exports`: the rules of an export for some clients. The first row of an export
-/// that has a client's network counts.
+/// A row of `orthrus exports`: the rule of an export for some clients. The first row of an export
+/// that names a client counts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ExportRow {
     /// The pseudo path, under which clients mount it.
     pub export: String,
-    /// The networks of the clients; empty for any address.
+    /// The networks and names of the clients; empty for any address.
     pub clients: Vec<String>,
     /// The flavors in order of preference.
     pub sec: Vec<String>,

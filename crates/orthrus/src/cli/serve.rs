@@ -56,9 +56,10 @@ pub(super) struct Arguments {
     /// For trials.
     #[arg(long)]
     same_user: bool,
-    /// Networks that may mount, such as 10.0.0.0/8 (default: all).
-    #[arg(long, value_delimiter = ',', value_name = "NETWORK,…", conflicts_with = "config")]
-    clients: Vec<vfs::Network>,
+    /// Clients that may mount: networks such as 10.0.0.0/8, host names, patterns such as
+    /// *.example.org, and netgroups such as @trusted (default: all).
+    #[arg(long, value_delimiter = ',', value_name = "CLIENT,…", conflicts_with = "config")]
+    clients: Vec<config::ClientPattern>,
     /// Export this many MiB of memory as /memory, for measuring without a disk.
     #[arg(long, value_name = "MIB", conflicts_with = "config")]
     memory: Option<u64>,
@@ -207,7 +208,7 @@ impl Arguments {
             export.squash = self.squash;
             export.setid = self.setid;
             (export.anon_uid, export.anon_gid) = self.anonymous.unwrap_or((export.anon_uid, export.anon_gid));
-            export.networks = self.clients.clone();
+            export.clients = Some(self.clients.clone()).filter(|clients| !clients.is_empty());
         }
         Ok(exports)
     }

@@ -30,6 +30,7 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Sett
 /// Fills in storage and name of an export, or returns the key that is wrong and the reason.
 fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'static str, String)> {
     let storage = storage(export, folder)?;
+    export.check_rules()?;
     if matches!(storage, Storage::Memory(_)) && export.nested == Nested::Show {
         return Err(("nested", "nothing is mounted below an export in memory".into()));
     }

@@ -4,17 +4,21 @@
 //! ignored.
 
 mod check;
+mod clients;
 mod error;
 mod keys;
+mod rules;
 mod settings;
 mod sources;
 mod values;
 
 pub(crate) use check::{distinct_pseudo, parse_listen, parse_metrics};
+pub(crate) use clients::ClientPattern;
 pub(crate) use error::ConfigError;
 pub(crate) use keys::{
     ConfigKey, FoundKey, all as all_keys, example, find as find_key, nearest as nearest_key,
 };
+pub(crate) use rules::ExportTerms;
 pub(crate) use settings::{ExportSettings, IdentitySettings, NFS_PORT, Nested, Settings, Storage};
 pub(crate) use sources::{SourceSettings, StaticTable};
 

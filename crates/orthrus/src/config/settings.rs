@@ -3,8 +3,10 @@
 //! A field is a key of the file. To add a setting, add a field, its default, its entry in
 //! `keys/table.rs` and its row in docs/serve.md; tests compare them.
 
+use super::clients::ClientPattern;
+use super::rules::RuleSettings;
 use super::sources::SourceSettings;
-use super::values::{bounded, domain, flavors, networks, parsed, pseudo, seconds, seconds_or_none};
+use super::values::{bounded, domain, flavors, parsed, pseudo, seconds, seconds_or_none};
 use identity::{LocalRule, Rules, Unknown};
 use serde::Deserialize;
 use server::engine::{Delegations, NumericOwners, SysGroups};
@@ -13,7 +15,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use vfs::{ANON_ID, Network, SecFlavor, Squash};
+use vfs::{ANON_ID, SecFlavor, Squash};
 
 /// The port of NFS (RFC 8881 section 2.9.3).
 pub(crate) const NFS_PORT: u16 = 2049;
@@ -251,10 +253,6 @@ pub(crate) struct ExportSettings {
     /// Allowed flavors in order of preference.
     #[serde(rename = "sec", deserialize_with = "flavors")]
     pub flavors: Vec<SecFlavor>,
-    /// Flavors by client network, which replace `flavors`; the first network that contains the
-    /// client counts.
-    #[serde(rename = "sec_from", deserialize_with = "super::values::flavors_from")]
-    pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
     /// Whether `sys` is good only from a privileged source port.
     pub secure: bool,
     /// Whether changes are refused.
@@ -271,9 +269,13 @@ pub(crate) struct ExportSettings {
     pub anon_uid: u32,
     /// Group for squashed callers.
     pub anon_gid: u32,
-    /// Networks that may use it; empty: all.
-    #[serde(rename = "clients", deserialize_with = "networks")]
-    pub networks: Vec<Network>,
+    /// The clients that may use it, if it has no rules; `None`: all.
+    #[serde(deserialize_with = "super::values::some_clients")]
+    pub clients: Option<Vec<ClientPattern>>,
+    /// Rules for its clients, which replace keys of the export; the first that names a client
+    /// counts. If there are any, other clients may not use it.
+    #[serde(rename = "rule")]
+    pub rules: Vec<RuleSettings>,
     /// Number in handles; `None`: derived from the pseudo path.
     #[serde(deserialize_with = "super::values::fsid")]
     pub fsid: Option<u32>,
@@ -285,7 +287,7 @@ pub(crate) struct ExportSettings {
 }
 
 impl ExportSettings {
-    /// Makes an export with the defaults: writable, root squashed, Kerberos only, all networks.
+    /// Makes an export with the defaults: writable, root squashed, Kerberos only, all clients.
     pub(crate) fn new(storage: Storage, pseudo: impl Into<String>) -> Self {
         Self { storage, pseudo: pseudo.into(), ..Self::default() }
     }
@@ -305,7 +307,6 @@ impl Default for ExportSettings {
             storage: Storage::default(),
             pseudo: String::new(),
             flavors: SecFlavor::KERBEROS.to_vec(),
-            flavors_from: Vec::new(),
             secure: true,
             read_only: false,
             squash: Squash::Root,
@@ -313,7 +314,8 @@ impl Default for ExportSettings {
             delegated: true,
             anon_uid: ANON_ID,
             anon_gid: ANON_ID,
-            networks: Vec::new(),
+            clients: None,
+            rules: Vec::new(),
             fsid: None,
             nested: Nested::Hide,
             stable_names: true,

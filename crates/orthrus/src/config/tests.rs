@@ -33,7 +33,6 @@ fn a_whole_configuration_is_read() {
         fsid = 7
         stable_names = false
         nested = "show"
-        sec_from = [{ clients = ["192.0.2.0/24", "2001:db8::/32"], sec = ["krb5", "sys"] }]
 
         [[export]]
         memory = 1048576
@@ -52,17 +51,77 @@ fn a_whole_configuration_is_read() {
     assert_eq!(export.pseudo, "/home/data");
     assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
     assert_eq!((export.read_only, export.squash, export.fsid), (true, Squash::All, Some(7)));
-    assert_eq!(export.networks.len(), 2);
+    assert_eq!(export.clients.as_ref().map(Vec::len), Some(2));
     assert!(!export.stable_names && settings.exports[1].stable_names);
     assert_eq!((export.nested, settings.exports[1].nested), (Nested::Show, Nested::Hide));
-    let from: Vec<_> =
-        export.flavors_from.iter().map(|(network, flavors)| (network.to_string(), &flavors[..])).collect();
-    let weak = &[SecFlavor::Krb5, SecFlavor::Sys][..];
-    assert_eq!(from, [("192.0.2.0/24".to_owned(), weak), ("2001:db8::/32".to_owned(), weak)]);
     assert_eq!(settings.exports[1].storage, Storage::Memory(1 << 20));
     assert_eq!(settings.exports[1].pseudo, "/memory");
     assert_eq!(settings.exports[1].flavors, SecFlavor::KERBEROS);
     assert_eq!((export.secure, settings.exports[1].secure), (false, true));
+}
+
+#[test]
+fn rules_replace_keys_of_their_export_and_take_the_others_from_it() {
+    let text = r#"
+        [[export]]
+        path = "/tmp"
+        sec = ["krb5p"]
+        anon_uid = 7
+
+        [[export.rule]]
+        clients = ["10.1.0.0/16", "login.example.org"]
+        squash = "none"
+
+        [[export.rule]]
+        clients = ["*.HPC.example.org", "@trusted"]
+        sec = ["sys", "krb5"]
+        secure = false
+        read_only = true
+        squash = "all"
+        anon_gid = 8
+
+        [[export]]
+        path = "/tmp"
+        pseudo = "/short"
+        rule = [{ clients = ["*"], read_only = true }]
+    "#;
+    let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
+    let [first, second] = &settings.exports[0].terms()[..] else { panic!("two rules") };
+    let clients = |terms: &ExportTerms| terms.clients.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(clients(first), ["10.1.0.0/16", "login.example.org"]);
+    assert_eq!((&first.flavors[..], first.secure, first.read_only), (&[SecFlavor::Krb5p][..], true, false));
+    assert_eq!((first.squash, first.anon_uid, first.anon_gid), (Squash::None, 7, 65534));
+    assert_eq!(clients(second), ["*.hpc.example.org", "@trusted"]);
+    assert_eq!(second.flavors, [SecFlavor::Sys, SecFlavor::Krb5]);
+    assert_eq!((second.secure, second.read_only, second.squash), (false, true, Squash::All));
+    assert_eq!((second.anon_uid, second.anon_gid), (7, 8));
+    let [short] = &settings.exports[1].terms()[..] else { panic!("one rule") };
+    assert_eq!((clients(short), short.read_only), (vec!["*".to_owned()], true));
+}
+
+#[test]
+fn rules_that_cannot_apply_are_refused() {
+    let export = "[[export]]\npath = \"/tmp\"\n";
+    for (text, place, part) in [
+        ("clients = [\"::1\"]\n[[export.rule]]\nclients = [\"*\"]\n", "3: key `clients`: ", "either"),
+        ("[[export.rule]]\nread_only = true\n", "3: key `export.rule`: ", "missing field `clients`"),
+        ("[[export.rule]]\nclients = []\n", "4: key `clients`: ", "for all clients"),
+        ("clients = []\n", "3: key `clients`: ", "for all clients"),
+        ("clients = [\"a b\"]\n", "3: key `clients`: ", "@trusted"),
+        (
+            "[[export.rule]]\nclients = [\"::1\"]\nsquash = \"no\"\n",
+            "5: key `squash`: ",
+            "none, root and all",
+        ),
+        (
+            "[[export.rule]]\nclients = [\"*\"]\n[[export.rule]]\nclients = [\"::1\"]\n",
+            "3: key `export.rule`: ",
+            "behind number 1",
+        ),
+    ] {
+        let said = refusal(&format!("{export}{text}"));
+        assert!(said.starts_with(&format!("/etc/orthrus.toml:{place}")) && said.contains(part), "{said}");
+    }
 }
 
 #[test]

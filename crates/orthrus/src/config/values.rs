@@ -1,6 +1,6 @@
 //! The values of settings: their text forms and ranges. An error lists the allowed values.
 
-use super::{ExportSettings, parse_listen, parse_metrics};
+use super::{ClientPattern, ExportSettings, parse_listen, parse_metrics};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
-use vfs::{Network, SecFlavor};
+use vfs::SecFlavor;
 
 /// Bytes of an export in memory: 1 MiB to 1 TiB.
 const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
@@ -133,31 +133,21 @@ pub(super) fn local_rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<iden
     Ok(rules)
 }
 
-/// Reads a list of networks.
-pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Network>, D::Error> {
-    parsed_each(from)
+/// Reads a list of clients, at least one.
+pub(super) fn client_list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ClientPattern>, D::Error> {
+    let clients = parsed_each(from)?;
+    if clients.is_empty() {
+        return Err(D::Error::custom("the list is empty; [\"*\"] is for all clients"));
+    }
+    Ok(clients)
 }
 
-/// One entry of `sec_from`.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SecFrom {
-    #[serde(deserialize_with = "networks")]
-    clients: Vec<Network>,
-    #[serde(deserialize_with = "flavors")]
-    sec: Vec<SecFlavor>,
-}
-
-/// Reads flavors by network.
-pub(super) fn flavors_from<'de, D>(from: D) -> Result<Vec<(Network, Vec<SecFlavor>)>, D::Error>
+/// As [`client_list`], for a key whose absence has a meaning.
+pub(super) fn some_clients<'de, D>(from: D) -> Result<Option<Vec<ClientPattern>>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let entries = Vec::<SecFrom>::deserialize(from)?;
-    let pairs = entries.into_iter().flat_map(|SecFrom { clients, sec }| {
-        clients.into_iter().map(move |network| (network, sec.clone())).collect::<Vec<_>>()
-    });
-    Ok(pairs.collect())
+    client_list(from).map(Some)
 }
 
 /// Reads the number of an export in handles.

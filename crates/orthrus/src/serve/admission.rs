@@ -1,9 +1,7 @@
-//! The rules of admission by flavor: checked before a set of exports serves, and logged when it
-//! does.
-//! does.
+//! The rules of admission: checked before a set of exports serves, and logged when it does.
 
 use anyhow::bail;
-use vfs::{Export, ExportTable, Network, SecFlavor, Squash};
+use vfs::{Export, ExportRule, ExportTable, RuleClient, SecFlavor, Squash};
 
 /// Checks that each export can be used with a flavor that the server speaks: without keys that is
 /// `sys` alone.
@@ -12,14 +10,14 @@ use vfs::{Export, ExportTable, Network, SecFlavor, Squash};
 /// The first export that allows only Kerberos, with the remedies.
 pub(super) fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()> {
     for export in exports.iter().filter(|_| !have_keys) {
-        let mut lists = export.flavors_from.iter().map(|(_, flavors)| flavors).chain([&export.flavors]);
+        let mut lists = export.rules.iter().map(|rule| &rule.flavors);
         if !lists.clone().any(|flavors| flavors.contains(&SecFlavor::Sys)) {
             bail!(
                 "export {}: sec={} needs a keytab, and there is none; name one with --keytab (`orthrus realm up` \
                  makes a realm to try), or trust the clients' word for who their users are: sec = [\"sys\"] in the \
                  file, --sec sys on the command line",
                 export.pseudo_path,
-                names(&export.flavors),
+                lists.next().map(|flavors| names(flavors)).unwrap_or_default(),
             );
         }
         if lists.any(|flavors| *flavors != [SecFlavor::Sys]) {
@@ -32,39 +30,70 @@ pub(super) fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// Logs the clients, flavors and identities of each export.
-pub(super) fn log(exports: &ExportTable) {
+/// Logs the clients, flavors and identities of each export, and warns of exports that are open to
+/// all addresses. Flavors that the server does not speak are left out.
+pub(super) fn log(exports: &ExportTable, flavors: &[SecFlavor], warn: bool) {
     for export in exports.iter() {
-        for line in lines(export) {
+        for line in lines(export, flavors) {
             tracing::info!("export {}: {line}", export.pseudo_path);
+        }
+        for warning in warnings(export).into_iter().filter(|_| warn) {
+            tracing::warn!("export {}: {warning}", export.pseudo_path);
         }
     }
 }
 
-/// One line for each list of flavors: the first network that has a client counts, so they are in
-/// that order.
-fn lines(export: &Export) -> Vec<String> {
-    let access = if export.read_only { "read only" } else { "read and write" };
-    let squash = match export.squash {
-        Squash::None => "nobody is squashed".to_owned(),
-        Squash::Root => format!("root becomes uid {}", export.anon_uid),
-        Squash::All => format!("all become uid {}", export.anon_uid),
-    };
-    let line = |from: &str, flavors: &[SecFlavor]| {
-        let port = match (flavors.contains(&SecFlavor::Sys), export.secure) {
+/// Returns a line for each rule: the first that names a client counts, so they are in that order.
+fn lines(export: &Export, flavors: &[SecFlavor]) -> Vec<String> {
+    let line = |rule: &ExportRule| {
+        let access = if rule.read_only { "read only" } else { "read and write" };
+        let squash = match rule.squash {
+            Squash::None => "nobody is squashed".to_owned(),
+            Squash::Root => format!("root becomes uid {}", rule.anon_uid),
+            Squash::All => format!("all become uid {}", rule.anon_uid),
+        };
+        let port = match (rule.flavors.contains(&SecFlavor::Sys), rule.secure) {
             (false, _) => "",
             (true, true) => " (sys from source ports below 1024)",
             (true, false) => " (sys from any source port: any program may name any user)",
         };
-        format!("{from} with sec={}{port}, {access}, {squash}", names(flavors))
+        let usable: Vec<_> = rule.flavors.iter().filter(|flavor| flavors.contains(flavor)).copied().collect();
+        match usable.is_empty() {
+            true => format!("{} with no flavor that works here", clients(rule)),
+            false => format!("{} with sec={}{port}, {access}, {squash}", clients(rule), names(&usable)),
+        }
     };
-    let special = export.flavors_from.iter().map(|(network, flavors)| line(&network.to_string(), flavors));
-    let rest = if export.networks.is_empty() { "any address".to_owned() } else { list(&export.networks) };
-    special.chain([line(&rest, &export.flavors)]).collect()
+    export.rules.iter().map(line).collect()
 }
 
-fn list(networks: &[Network]) -> String {
-    networks.iter().map(Network::to_string).collect::<Vec<_>>().join(", ")
+/// Returns a sentence for each danger in the rules.
+fn warnings(export: &Export) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for rule in &export.rules {
+        for client in &rule.clients {
+            match client {
+                RuleClient::Any if rule.flavors.contains(&SecFlavor::Sys) => warnings.push(
+                    "any address may use it with sec=sys and name any user; name your clients with `clients`"
+                        .to_owned(),
+                ),
+                RuleClient::Any => warnings
+                    .push("any address may use it; name your clients with `clients`".to_owned()),
+                RuleClient::Named(named) if named.is_open_ended() => warnings.push(format!(
+                    "the owner of any address can choose a name that matches {named}; end the pattern with your \
+                     domain, as in *.example.org"
+                )),
+                RuleClient::Named(_) | RuleClient::Network(_) => {}
+            }
+        }
+    }
+    warnings
+}
+
+fn clients(rule: &ExportRule) -> String {
+    if rule.clients.iter().any(|client| matches!(client, RuleClient::Any)) {
+        return "any address".to_owned();
+    }
+    rule.clients.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn names(flavors: &[SecFlavor]) -> String {
@@ -74,54 +103,107 @@ fn names(flavors: &[SecFlavor]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+    use std::fmt;
+    use std::net::IpAddr;
     use std::sync::Arc;
-    use vfs::{MemoryBackend, MemoryLimits, Timestamp};
+    use std::time::Duration;
+    use vfs::{MemoryBackend, MemoryLimits, NamedClients, Timestamp};
 
-    fn export() -> Export {
-        Export::new("/x", Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap())).unwrap()
+    fn export(rules: Vec<ExportRule>) -> Export {
+        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
+        Export { rules, ..Export::new("/x", backend).unwrap() }
+    }
+
+    fn networks(list: &[&str]) -> Vec<RuleClient> {
+        list.iter().map(|text| RuleClient::Network(text.parse().unwrap())).collect()
+    }
+
+    #[derive(Debug)]
+    struct OpenEnded;
+
+    impl fmt::Display for OpenEnded {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("node*")
+        }
+    }
+
+    impl NamedClients for OpenEnded {
+        fn contains(&self, _: IpAddr, _: Duration) -> Option<bool> {
+            None
+        }
+        fn resolve(&self, _: IpAddr, _: Duration, _: &Cell<Duration>) -> bool {
+            false
+        }
+        fn is_open_ended(&self) -> bool {
+            true
+        }
     }
 
     #[test]
-    fn each_list_of_flavors_is_logged_with_its_network_access_and_squashing() {
+    fn each_rule_is_logged_with_its_clients_access_and_squashing() {
         assert_eq!(
-            lines(&export()),
+            lines(&export(vec![ExportRule::default()]), &SecFlavor::ALL),
             ["any address with sec=krb5p:krb5i:krb5, read and write, root becomes uid 65534"]
         );
-        let network = |text: &str| text.parse::<Network>().unwrap();
-        let mut export = export();
-        export.flavors = vec![SecFlavor::Krb5p];
-        export.flavors_from = vec![(network("10.1.0.0/16"), vec![SecFlavor::Sys])];
-        export.networks = vec![network("10.0.0.0/8"), network("2001:db8::/32")];
-        (export.read_only, export.squash, export.anon_uid) = (true, Squash::All, 7);
-        let rest = "10.0.0.0/8, 2001:db8::/32 with sec=krb5p, read only, all become uid 7";
+        let sys = ExportRule {
+            clients: networks(&["10.1.0.0/16"]),
+            flavors: vec![SecFlavor::Sys],
+            squash: Squash::None,
+            ..ExportRule::default()
+        };
+        let rest = ExportRule {
+            clients: networks(&["10.0.0.0/8", "2001:db8::/32"]),
+            flavors: vec![SecFlavor::Krb5p],
+            read_only: true,
+            squash: Squash::All,
+            anon_uid: 7,
+            ..ExportRule::default()
+        };
+        let any_port = ExportRule { secure: false, ..sys.clone() };
+        let said = lines(&export(vec![sys, rest.clone(), any_port]), &SecFlavor::ALL);
+        let first = "10.1.0.0/16 with sec=sys (sys from source ports below 1024), read and write, \
+                     nobody is squashed";
+        let second = "10.0.0.0/8, 2001:db8::/32 with sec=krb5p, read only, all become uid 7";
+        assert_eq!(said[..2], [first, second]);
+        assert!(said[2].contains("from any source port"), "{said:?}");
+        // Without a keytab Kerberos does not work.
         assert_eq!(
-            lines(&export),
-            [
-                "10.1.0.0/16 with sec=sys (sys from source ports below 1024), read only, all become uid 7",
-                rest
-            ]
+            lines(&export(vec![rest]), &[SecFlavor::Sys]),
+            ["10.0.0.0/8, 2001:db8::/32 with no flavor that works here"]
         );
-        (export.secure, export.squash) = (false, Squash::None);
-        let [special, _] = &lines(&export)[..] else { panic!() };
-        assert!(special.contains("from any source port") && special.ends_with("nobody is squashed"));
+        let both = ExportRule { flavors: vec![SecFlavor::Krb5p, SecFlavor::Sys], ..ExportRule::default() };
+        assert!(lines(&export(vec![both]), &[SecFlavor::Sys])[0].contains("with sec=sys (sys from"));
+    }
+
+    #[test]
+    fn exports_for_all_addresses_and_patterns_for_any_domain_get_a_warning() {
+        let rule = |clients, flavor| ExportRule { clients, flavors: vec![flavor], ..ExportRule::default() };
+        let closed = rule(networks(&["10.0.0.0/8"]), SecFlavor::Sys);
+        assert_eq!(warnings(&export(vec![closed.clone()])), [""; 0]);
+        let krb5p = rule(vec![RuleClient::Any], SecFlavor::Krb5p);
+        let [said] = &warnings(&export(vec![closed, krb5p]))[..] else { panic!("one") };
+        assert!(said.contains("any address") && said.contains("`clients`"), "{said}");
+        let said = warnings(&export(vec![rule(vec![RuleClient::Any], SecFlavor::Sys)]));
+        assert!(said[0].contains("name any user"), "{said:?}");
+        let open = rule(vec![RuleClient::Named(Arc::new(OpenEnded))], SecFlavor::Sys);
+        assert!(warnings(&export(vec![open]))[0].contains("node*"));
     }
 
     #[test]
     fn without_keys_each_export_must_name_sys_somewhere() {
-        let refusal = |export: Export| {
-            let table = ExportTable::new(vec![export], Timestamp::default()).unwrap();
+        let refusal = |rules: Vec<ExportRule>| {
+            let table = ExportTable::new(vec![export(rules)], Timestamp::default()).unwrap();
             check(&table, true).expect("with keys all is well");
             check(&table, false).err().map(|error| error.to_string())
         };
-        let said = refusal(export()).expect("Kerberos only");
+        let said = refusal(vec![ExportRule::default()]).expect("Kerberos only");
         for part in ["/x", "krb5p:krb5i:krb5", "--keytab", "sec = [\"sys\"]", "--sec sys"] {
             assert!(said.contains(part), "{said}");
         }
-        let mut named = export();
-        named.flavors.push(SecFlavor::Sys);
-        assert_eq!(refusal(named), None);
-        let mut elsewhere = export();
-        elsewhere.flavors_from.push(("::1".parse().unwrap(), vec![SecFlavor::Sys]));
-        assert_eq!(refusal(elsewhere), None);
+        let sys = ExportRule { flavors: vec![SecFlavor::Krb5p, SecFlavor::Sys], ..ExportRule::default() };
+        assert_eq!(refusal(vec![sys.clone()]), None);
+        let elsewhere = ExportRule { clients: networks(&["::1"]), ..sys };
+        assert_eq!(refusal(vec![elsewhere, ExportRule::default()]), None);
     }
 }

@@ -1,10 +1,13 @@
 //! Backends for the configured exports, kept over a reload where they did not change.
 
+use super::clients::ClientRules;
 use crate::config::{ExportSettings, Nested, Storage};
 use anyhow::Context;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use vfs::{Backend, Caller, Export, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp};
+use vfs::{
+    Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp,
+};
 use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
@@ -16,8 +19,8 @@ fn place(settings: &ExportSettings) -> BackendKey {
 }
 
 /// The backends in use, each with the place that it serves.
-#[derive(Default)]
 pub(super) struct Backends {
+    clients: ClientRules,
     used: Vec<(BackendKey, Arc<dyn Backend>)>,
     /// Objects that one local backend keeps open.
     objects_max: usize,
@@ -25,8 +28,13 @@ pub(super) struct Backends {
 
 impl Backends {
     /// Starts without backends; `objects_max` bounds those to come.
-    pub(super) fn new(objects_max: usize) -> Self {
-        Self { used: Vec::new(), objects_max }
+    pub(super) fn new(clients: ClientRules, objects_max: usize) -> Self {
+        Self { clients, used: Vec::new(), objects_max }
+    }
+
+    /// Returns the maker of the rules.
+    pub(super) fn clients(&self) -> &ClientRules {
+        &self.clients
     }
 
     /// Makes the table of exports. Backends of the former table serve on if their settings are
@@ -41,16 +49,9 @@ impl Backends {
             let backend = self.backend(settings)?;
             used.push((place(settings), backend.clone()));
             let mut export = Export::new(&settings.pseudo, backend)?;
-            export.flavors = settings.flavors.clone();
-            export.flavors_from = settings.flavors_from.clone();
-            export.secure = settings.secure;
-            export.read_only = settings.read_only;
-            export.squash = settings.squash;
+            export.rules = settings.terms().iter().map(|terms| self.clients.rule(terms)).collect();
             export.setid = settings.setid;
             export.delegated = settings.delegated;
-            export.anon_uid = settings.anon_uid;
-            export.anon_gid = settings.anon_gid;
-            export.networks = settings.networks.clone();
             export.id = settings.fsid.unwrap_or(export.id);
             table.push(export);
         }
@@ -91,17 +92,16 @@ impl Backends {
     }
 }
 
-/// Returns an export with the squashing of the settings, but without its files.
-///
-/// # Errors
-/// The pseudo path is of no use.
-pub(super) fn without_files(settings: &ExportSettings) -> anyhow::Result<Export> {
-    let limits = MemoryLimits { bytes_max: 1 << 20, ..MemoryLimits::default() };
-    let mut export = Export::new(&settings.pseudo, Arc::new(MemoryBackend::new(limits, [0; 16])?))?;
-    export.squash = settings.squash;
-    export.anon_uid = settings.anon_uid;
-    export.anon_gid = settings.anon_gid;
-    Ok(export)
+/// Returns the callers that an export sees for a caller: one for each rule, by the path that
+/// clients mount, with the clients of the rule if there are several.
+pub(super) fn seen(pseudo: &str, rules: &[ExportRule], caller: Option<&Caller>) -> Vec<(String, Caller)> {
+    let clients =
+        |rule: &ExportRule| rule.clients.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let place = |rule: &ExportRule| match rules.len() {
+        1 => pseudo.to_owned(),
+        _ => format!("{pseudo} for {}", clients(rule)),
+    };
+    rules.iter().map(|rule| (place(rule), rule.squash(caller))).collect()
 }
 
 fn wall_clock() -> Timestamp {

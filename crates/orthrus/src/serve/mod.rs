@@ -4,6 +4,7 @@ mod accounts;
 mod admission;
 mod api;
 mod changes;
+mod clients;
 mod drain;
 mod ending;
 mod exports;
@@ -19,12 +20,13 @@ mod state_dir;
 mod store;
 
 use crate::api::IdReport;
-use crate::config::{IdentitySettings, Settings};
+use crate::config::{ExportSettings, IdentitySettings, Settings};
 use crate::logging;
 use crate::output::outln;
 use crate::service_manager::ServiceManager;
 use anyhow::Context;
 use api::ApiParts;
+use clients::ClientRules;
 use exports::Backends;
 use http::HttpEndpoint;
 use identity::{AccountSource, Mapper, Rules};
@@ -75,7 +77,8 @@ pub(crate) fn run(
     let as_started = settings.clone();
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
     share_descriptors(&mut settings, descriptors);
-    let mut backends = Backends::new(settings.limits.open_files_max);
+    let began = Instant::now();
+    let mut backends = Backends::new(ClientRules::new(&settings, began), settings.limits.open_files_max);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
     let mut listener = Listener::bind(settings.listen)?;
     let mut watched = settings.metrics.map(bind_metrics).transpose()?;
@@ -86,7 +89,7 @@ pub(crate) fn run(
     let keys = Keys::open(&settings)?.map(Arc::new);
     admission::check(&exports.snapshot(), keys.is_some())?;
     let (service, running, identity) =
-        start(&settings, keys.clone(), exports.clone(), listener, descriptors)?;
+        start(&settings, keys.clone(), exports.clone(), listener, descriptors, began)?;
     let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
     let shards = running.shards().clone();
     let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
@@ -97,6 +100,7 @@ pub(crate) fn run(
             "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"
         );
     }
+    let flavors = spoken(keys.is_some());
     if end_with_input {
         end_when_input_ends()?;
     }
@@ -115,7 +119,8 @@ pub(crate) fn run(
         ApiParts { identity: asked, exports: listed, service: service.clone(), reloads: reloader, stats };
     let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
     http::start(endpoints).context("HTTP endpoints cannot be served")?;
-    announce(&exports, &running, metrics);
+    admission::log(&exports.snapshot(), &flavors, !settings.same_user);
+    announce(&running, metrics);
     reloads.ready();
     obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
     manager.stopping();
@@ -173,8 +178,7 @@ fn end_when_input_ends() -> anyhow::Result<()> {
 }
 
 /// Says on standard output where the server is: programs that start it wait for these lines.
-fn announce(exports: &Exports, running: &Running, metrics: Option<SocketAddr>) {
-    admission::log(&exports.snapshot());
+fn announce(running: &Running, metrics: Option<SocketAddr>) {
     outln!("orthrus serves {}", running.address());
     if let Some(address) = metrics {
         outln!("orthrus metrics http://{address}{}", metrics::PATH);
@@ -193,25 +197,29 @@ fn admin_endpoint(state_dir: &Path, parts: ApiParts) -> Option<HttpEndpoint> {
     endpoint.map_err(complain).ok()
 }
 
+/// Returns the flavors that the server speaks.
+fn spoken(have_keys: bool) -> Vec<SecFlavor> {
+    if have_keys { SecFlavor::ALL.to_vec() } else { vec![SecFlavor::Sys] }
+}
+
 fn start(
     settings: &Settings,
     keys: Option<Arc<Keys>>,
     exports: Arc<Exports>,
     listener: Listener,
     descriptors: usize,
+    began: Instant,
 ) -> anyhow::Result<(Arc<NfsService>, Running, Arc<Mapper>)> {
     let (rules, sources) = identities(settings, keys.as_deref())?;
     let identity = Arc::new(Mapper::with_sources(rules, sources));
     let (store, boot) = Store::open(&state_dir(settings)?)?;
 
-    let began = Instant::now();
     let limits = RpcsecLimits {
         contexts_max: settings.limits.contexts_max,
         identity_refresh: settings.identity.refresh,
         ..RpcsecLimits::default()
     };
-    let flavors = if keys.is_some() { SecFlavor::ALL.to_vec() } else { vec![SecFlavor::Sys] };
-    let config = nfs_config(settings, flavors, &boot, descriptors);
+    let config = nfs_config(settings, spoken(keys.is_some()), &boot, descriptors);
     let acceptor: Box<dyn ContextAcceptor> = match keys {
         Some(keys) => Box::new(move |token: &[u8]| keys.accept(token)),
         None => Box::new(NoKeys),
@@ -250,9 +258,13 @@ pub(crate) fn explain(settings: &Settings, principal: &str) -> anyhow::Result<Id
         realms => realms.to_vec(),
     };
     let mapper = Mapper::with_sources(rules(settings, &realms), accounts::sources(settings)?);
-    let exports = settings.exports.iter().map(exports::without_files).collect::<anyhow::Result<Vec<_>>>()?;
+    let clients = ClientRules::new(settings, Instant::now());
     let seen = |caller: Option<&Caller>| {
-        exports.iter().map(|export| (export.pseudo_path.clone(), export.squash(caller))).collect()
+        let seen = |export: &ExportSettings| {
+            let rules: Vec<_> = export.terms().iter().map(|terms| clients.rule(terms)).collect();
+            exports::seen(&export.pseudo, &rules, caller)
+        };
+        settings.exports.iter().flat_map(seen).collect()
     };
     Ok(IdReport::new("configuration", principal.to_owned(), mapper.explain(principal), seen))
 }

@@ -1,5 +1,6 @@
 //! Tries what a start does, and collects every fault. It serves nothing and leaves nothing behind.
 
+use super::clients::ClientRules;
 use super::exports::Backends;
 use super::kerberos::Keys;
 use super::store::Store;
@@ -10,6 +11,7 @@ use identity::Mapper;
 use net::{ListenError, Listener};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Instant;
 use vfs::ExportTable;
 
 /// The outcome of a check.
@@ -45,9 +47,12 @@ impl Preflight {
         tried.map_err(|fault| self.faults.push(fault)).ok()
     }
 
-    /// Opens each export and returns the table of those without a fault, if there are any.
+    /// Opens each export, looks up the names of its clients, and returns the table of those without
+    /// a fault, if there are any.
     fn exports(&mut self, settings: &Settings) -> Option<ExportTable> {
-        let mut backends = Backends::new(settings.limits.open_files_max);
+        let clients = ClientRules::new(settings, Instant::now());
+        self.faults.extend(clients.examine(settings).into_iter().map(anyhow::Error::msg));
+        let mut backends = Backends::new(clients, settings.limits.open_files_max);
         let (mut served, mut table) = (Vec::new(), None);
         for export in &settings.exports {
             served.push(export.clone());

@@ -4,7 +4,7 @@
 use super::changes::ReloadChanges;
 use super::exports::Backends;
 use super::kerberos::Keys;
-use super::{ReadSettings, admission, identities};
+use super::{ReadSettings, admission, identities, spoken};
 use crate::config::Settings;
 use crate::service_manager::ServiceManager;
 use anyhow::Context;
@@ -62,6 +62,7 @@ impl Reload {
                 .context("the exports and identities stay as they were"),
         };
         self.identity.forget();
+        self.backends.clients().refresh(&self.settings);
         if let Some(rpcsec) = self.service.server().rpcsec() {
             rpcsec.contexts().refresh_all();
         }
@@ -84,6 +85,14 @@ impl Reload {
         let changes = ReloadChanges::between(&self.start, &self.settings.exports, &settings);
         (self.settings, self.realms) = (settings, realms);
         Ok(changes)
+    }
+}
+
+impl Reload {
+    /// Logs the exports in force.
+    fn log_exports(&self) {
+        let flavors = spoken(self.keys.is_some());
+        admission::log(&self.exports.snapshot(), &flavors, !self.settings.same_user);
     }
 }
 
@@ -121,7 +130,7 @@ impl Reloads {
         let kept = match &outcome {
             Ok(lines) => {
                 lines.iter().for_each(|line| tracing::info!("{asker}: {line}"));
-                admission::log(&reload.exports.snapshot());
+                reload.log_exports();
                 ""
             }
             Err(error) => {

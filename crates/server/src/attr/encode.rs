@@ -83,7 +83,7 @@ fn quota(c: &Compound<'_>, fh: &Fh) -> OpResult<Option<Quota>> {
     let Fh::Object(object) = fh else { return Ok(None) };
     // The kernel may have to read it from disk.
     c.check_disk(object)?;
-    Ok(object.export.backend.quota(&c.caller(&object), &object.handle)?)
+    Ok(object.export.backend.quota(&c.caller(object), &object.handle)?)
 }
 
 fn statfs(fh: &Fh) -> Result<FsStat, OpError> {

@@ -16,9 +16,10 @@ impl Compound<'_> {
         if operation.needs_fh {
             let fh = self.fh()?;
             self.check_restricted(operation.opnum)?;
-            if operation.modifies && fh.is_read_only() {
-                self.note_read_only(fh);
-                return Err(Nfsstat4::NFS4ERR_ROFS.into());
+            match fh {
+                Fh::Object(object) if operation.modifies => self.check_writable(object)?,
+                Fh::Pseudo(_) if operation.modifies => return Err(Nfsstat4::NFS4ERR_ROFS.into()),
+                Fh::Object(_) | Fh::Pseudo(_) => {}
             }
         }
         if operation.result_max > 0 && self.room(reply) < operation.result_max {

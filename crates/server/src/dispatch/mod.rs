@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use sys::SysCache;
-use vfs::{Peer, SecFlavor, VfsResult};
+use vfs::{ClientPeer, SecFlavor, VfsResult};
 use xdr::Encoder;
 
 /// Runs COMPOUNDs: [`Nfs`], or a simpler implementation in tests.
@@ -71,8 +71,8 @@ pub trait Engine: Send + Sync {
         self.resume(call, reply, suspended)
     }
 
-    /// Ends the same call with NFS4ERR_DELAY for the operation that would block. `None`: there is no
-    /// such reply, and the connection must close.
+    /// Ends the same call with NFS4ERR_DELAY for the operation that would block. `None`: there is
+    /// no such reply, and the connection must close.
     fn give_up(
         &self,
         call: &Call<'_>,
@@ -166,7 +166,7 @@ impl Engine for Nfs {
 
     fn admits_sys(&self, client: SocketAddr, now: Duration) -> bool {
         let exports = self.exports.snapshot();
-        let peer = Peer { address: client, now };
+        let peer = ClientPeer { address: client, now };
         exports.iter().any(|export| match export.rule_for(peer) {
             Ok(Some(rule)) => export.rule(rule).allows(SecFlavor::Sys, peer),
             Ok(None) | Err(_) => false,

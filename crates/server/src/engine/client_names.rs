@@ -3,7 +3,7 @@
 
 use super::{Compound, DeferReason, NAMES_LANE, OpResult};
 use nfs4::Nfsstat4;
-use vfs::{ExportTable, Peer, Place, RULES_MAX, Unresolved};
+use vfs::{ClientPeer, ExportTable, Place, RULES_MAX, Unresolved};
 
 impl Compound<'_> {
     /// Decides something about the client, and waits for its names if the decision needs them.
@@ -12,7 +12,7 @@ impl Compound<'_> {
     /// NFS4ERR_DELAY while the name service does not answer, [`OpStop::Deferred`](super::OpStop).
     pub fn await_client<T>(
         &self,
-        decide: impl Fn(&ExportTable, Peer) -> Result<T, Unresolved>,
+        decide: impl Fn(&ExportTable, ClientPeer) -> Result<T, Unresolved>,
     ) -> OpResult<T> {
         let peer = self.peer();
         // Each turn answers the question about another name.
@@ -31,15 +31,16 @@ impl Compound<'_> {
         Err(Nfsstat4::NFS4ERR_DELAY.into())
     }
 
-    /// Waits until it is known which entries of a directory of the pseudo file system the client may
-    /// see. Entries of which that remains unknown are left out: they must not hide the others.
+    /// Waits until it is known which entries of a directory of the pseudo file system the client
+    /// may see. Returns false if it remains unknown of some. These are left out, and hide no
+    /// others.
     ///
     /// # Errors
     /// [`OpStop::Deferred`](super::OpStop).
-    pub fn await_entries(&self, place: Place) -> OpResult {
+    pub fn await_entries(&self, place: Place) -> OpResult<bool> {
         match self.await_client(|exports, peer| exports.pseudo().check_entries(place, peer)) {
-            Err(stop) if stop.is(Nfsstat4::NFS4ERR_DELAY) => Ok(()),
-            known => known,
+            Err(stop) if stop.is(Nfsstat4::NFS4ERR_DELAY) => Ok(false),
+            known => known.map(|()| true),
         }
     }
 }

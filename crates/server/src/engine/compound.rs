@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use vfs::{Caller, ExportTable, Peer};
+use vfs::{Caller, ClientPeer, ExportTable};
 use xdr::{Decoder, Encoder};
 
 /// The session of a COMPOUND after SEQUENCE.
@@ -186,8 +186,8 @@ impl<'c> Compound<'c> {
     }
 
     /// Returns the client as the rules of exports see it.
-    pub fn peer(&self) -> Peer {
-        Peer { address: self.call.peer, now: self.call.now }
+    pub fn peer(&self) -> ClientPeer {
+        ClientPeer { address: self.call.peer, now: self.call.now }
     }
 
     /// Returns the state: clients, sessions, opens and locks.

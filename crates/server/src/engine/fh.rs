@@ -4,7 +4,9 @@ use super::{Compound, OpResult};
 use nfs4::{Filehandle, Nfsstat4};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use vfs::{Export, ExportTable, Identity, ObjectHandle, Peer, Place, Rule, RuleIndex, Unresolved};
+use vfs::{
+    ClientPeer, Export, ExportRule, ExportTable, Identity, ObjectHandle, Place, RuleIndex, Unresolved,
+};
 use xdr::Encoder;
 
 /// The key of a file in the state's tables of opens and locks. Two keys are equal if they name the
@@ -79,13 +81,13 @@ impl Object {
     ///
     /// # Errors
     /// The name of the client that must be looked up first.
-    pub fn root_of(export: &Arc<Export>, peer: Peer) -> Result<Option<Self>, Unresolved> {
+    pub fn root_of(export: &Arc<Export>, peer: ClientPeer) -> Result<Option<Self>, Unresolved> {
         Self::of(export, export.backend.root(), peer)
     }
 
     /// Returns the object with this handle of an export; `None` if the export does not admit the
     /// client.
-    fn of(export: &Arc<Export>, handle: ObjectHandle, peer: Peer) -> Result<Option<Self>, Unresolved> {
+    fn of(export: &Arc<Export>, handle: ObjectHandle, peer: ClientPeer) -> Result<Option<Self>, Unresolved> {
         let rule = export.rule_for(peer)?;
         Ok(rule.map(|rule| Self { export: Arc::clone(export), rule, handle }))
     }
@@ -96,7 +98,7 @@ impl Object {
     }
 
     /// Returns the terms on which the client may use the export.
-    pub fn rule(&self) -> &Rule {
+    pub fn rule(&self) -> &ExportRule {
         self.export.rule(self.rule)
     }
 
@@ -130,7 +132,11 @@ impl Fh {
     ///
     /// # Errors
     /// The name of the client that must be looked up first.
-    pub fn of_place(exports: &ExportTable, place: Place, peer: Peer) -> Result<Option<Self>, Unresolved> {
+    pub fn of_place(
+        exports: &ExportTable,
+        place: Place,
+        peer: ClientPeer,
+    ) -> Result<Option<Self>, Unresolved> {
         match place {
             Place::Node(fileid) => Ok(Some(Self::Pseudo(fileid))),
             Place::Export(id) => {

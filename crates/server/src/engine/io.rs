@@ -107,7 +107,7 @@ impl Compound<'_> {
             return Ok(());
         }
         self.check_at_hand(object)?;
-        let caller = self.caller(&object);
+        let caller = self.caller(object);
         let backend = &object.export.backend;
         let permissions = backend.access(&caller, &object.handle)?;
         let may = match access {
@@ -164,7 +164,7 @@ impl Compound<'_> {
 
     fn open_once(&self, object: &Object, access: OpenAccess) -> OpResult<Arc<dyn OpenFile>> {
         self.check_at_hand(object)?;
-        Ok(object.export.backend.open(&self.caller(&object), &object.handle, access)?)
+        Ok(object.export.backend.open(&self.caller(object), &object.handle, access)?)
     }
 
     /// Opens a file with access that its owner was granted before, even if its mode forbids it now:
@@ -174,7 +174,7 @@ impl Compound<'_> {
     /// The error of the backend.
     pub fn open_granted(&self, object: &Object, access: OpenAccess) -> OpResult<Arc<dyn OpenFile>> {
         let backend = &object.export.backend;
-        let caller = self.caller(&object);
+        let caller = self.caller(object);
         match backend.open(&caller, &object.handle, access) {
             Err(error @ (VfsError::Access | VfsError::Perm)) => {
                 let attributes = backend.getattr(&object.handle)?;

@@ -501,7 +501,10 @@ mod tests {
         let nfs = Arc::new(nfs());
         let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
         let handle = backend.root();
-        let file = Object { export: Arc::new(Export::new("/export", backend).unwrap()), handle }.key();
+        let export = Arc::new(Export::new("/export", backend).unwrap());
+        let peer = vfs::ClientPeer { address: ([192, 0, 2, 1], 700).into(), now: Duration::ZERO };
+        let root = Object::root_of(&export, peer).unwrap().unwrap();
+        let file = root.other(handle).key();
         let calls = Arc::default();
         let mut turn = nfs.local_locks.turn(&file, false).unwrap();
         turn.put(Arc::new(Probe { nfs: nfs.clone(), file, calls: Arc::clone(&calls) }));

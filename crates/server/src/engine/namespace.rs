@@ -28,7 +28,7 @@ impl Compound<'_> {
     fn find(&self, directory: &Object, name: &[u8]) -> OpResult<VfsResult<ObjectHandle>> {
         self.progress.expensive.set(true);
         let backend = &directory.export.backend;
-        let caller = self.caller(&directory);
+        let caller = self.caller(directory);
         if self.may_wait() {
             return Ok(backend.lookup(&caller, &directory.handle, name));
         }
@@ -54,14 +54,15 @@ impl Compound<'_> {
     /// NFS4ERR_NOENT at the root, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
     pub fn parent(&self, directory: &Fh) -> OpResult<Fh> {
         if let Some(place) = directory.place() {
-            let parent = self.await_client(|exports, peer| match exports.pseudo().parent(place, peer)? {
-                Some(parent) => Fh::of_place(exports, parent, peer),
-                None => Ok(None),
-            })?;
+            let parent =
+                self.await_client(|exports, peer| match exports.pseudo().parent(place, peer)? {
+                    Some(parent) => Fh::of_place(exports, parent, peer),
+                    None => Ok(None),
+                })?;
             return parent.ok_or(Nfsstat4::NFS4ERR_NOENT.into());
         }
         let Fh::Object(object) = directory else { return Err(Nfsstat4::NFS4ERR_NOENT.into()) };
-        let caller = self.caller(&object);
+        let caller = self.caller(object);
         match object.export.backend.lookup_parent(&caller, &object.handle) {
             Ok(handle) => Ok(Fh::Object(object.other(handle))),
             Err(VfsError::Notdir) => Err(not_directory(object).into()),

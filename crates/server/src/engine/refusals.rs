@@ -1,7 +1,7 @@
 //! Callers that are refused by a rule of an export, or while the server drains: counted by the
 //! rule, and logged with the remedy.
 
-use super::{Compound, Fh, Object};
+use super::{Compound, Fh, Object, OpError};
 use crate::log_limit::LogLimit;
 use nfs4::Nfsstat4;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -96,19 +96,30 @@ impl Compound<'_> {
             false if self.refuses_ticket(fh) => RefusedBy::Delegated,
             false => RefusedBy::Sec,
         };
-        self.note_refusal(rule, || Refusal::on(object), || match rule {
-            RefusedBy::Secure => "mount without noresvport, or set `secure = false`".to_owned(),
-            RefusedBy::Delegated => "use a ticket of the user's own, or set `delegated = true`".to_owned(),
-            _ => usable(),
-        });
+        self.note_refusal(
+            rule,
+            || Refusal::on(object),
+            || match rule {
+                RefusedBy::Secure => "mount without noresvport, or set `secure = false`".to_owned(),
+                RefusedBy::Delegated => {
+                    "use a ticket of the user's own, or set `delegated = true`".to_owned()
+                }
+                _ => usable(),
+            },
+        );
     }
 
-    /// Notes that the client may not change an object.
-    pub(crate) fn note_read_only(&self, fh: &Fh) {
-        let Fh::Object(object) = fh else { return };
-        let rule = RefusedBy::ReadOnly;
+    /// Checks that the client may change an object, as far as the rule of the export decides.
+    ///
+    /// # Errors
+    /// NFS4ERR_ROFS.
+    pub fn check_writable(&self, object: &Object) -> Result<(), OpError> {
+        if !object.rule().read_only {
+            return Ok(());
+        }
         let remedy = || "mount read-only, or set `read_only = false` for these clients".to_owned();
-        self.note_refusal(rule, || Refusal::on(object), remedy);
+        self.note_refusal(RefusedBy::ReadOnly, || Refusal::on(object), remedy);
+        Err(Nfsstat4::NFS4ERR_ROFS.into())
     }
 
     /// Notes that no export admits the client.
@@ -134,14 +145,18 @@ impl Compound<'_> {
         }
     }
 
-    /// Notes that no rule of an export names the client. `known_as` describes the client's names, if
-    /// the rules need them.
+    /// Notes that no rule of an export names the client. `known_as` describes the client's names,
+    /// if the rules need them.
     fn note_unnamed(&self, export: &str, known_as: impl FnOnce() -> Option<String>) {
         let rule = RefusedBy::Clients;
-        self.note_refusal(rule, || Refusal::outside(export), || {
-            let known_as = known_as().map(|names| format!(" ({names})")).unwrap_or_default();
-            format!("add the address{known_as} to `clients`")
-        });
+        self.note_refusal(
+            rule,
+            || Refusal::outside(export),
+            || {
+                let known_as = known_as().map(|names| format!(" ({names})")).unwrap_or_default();
+                format!("add the address{known_as} to `clients`")
+            },
+        );
     }
 
     /// Describes the client's names, if a rule of the export needs them.

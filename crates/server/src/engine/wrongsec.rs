@@ -26,9 +26,7 @@ impl Compound<'_> {
     /// that wait for it count with all of their rules: they must not close the way to the others.
     fn pseudo_flavors(&self, fileid: u64) -> OpResult<Vec<SecFlavor>> {
         match self.await_client(|exports, peer| exports.pseudo().flavors(fileid, peer)) {
-            Err(OpStop::Failed(_)) => {
-                Ok(self.progress.exports.pseudo().flavors_at_most(fileid, self.peer()))
-            }
+            Err(OpStop::Failed(_)) => Ok(self.progress.exports.pseudo().flavors_at_most(fileid, self.peer())),
             known => known,
         }
     }
@@ -135,7 +133,8 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_CLID_INUSE: the lists of EXCHANGE_ID, CREATE_SESSION and SETCLIENTID have nothing
-    /// nearer, and Linux reports it as "Operation not permitted". And as [`Compound::await_client`].
+    /// nearer, and Linux reports it as "Operation not permitted". And as
+    /// [`Compound::await_client`].
     pub fn check_admitted(&self) -> OpResult {
         if self.await_client(|exports, peer| exports.admits(peer))? {
             Ok(())

@@ -43,7 +43,7 @@ fn judge(c: &Compound<'_>) -> OpResult<(bool, Permissions)> {
         Fh::Object(object) => {
             let backend = &object.export.backend;
             let directory = backend.getattr(&object.handle)?.file_type == FileType::Directory;
-            Ok((directory, backend.access(&c.caller(&object), &object.handle)?))
+            Ok((directory, backend.access(&c.caller(object), &object.handle)?))
         }
     }
 }

@@ -15,7 +15,7 @@ pub fn run(c: &mut Compound<'_>, _: &mut Decoder<'_>, reply: &mut Encoder) -> Op
     if backend.getattr(&object.handle)?.file_type != FileType::Symlink {
         return Err(Nfsstat4::NFS4ERR_WRONG_TYPE.into());
     }
-    let target = backend.readlink(&c.caller(&object), &object.handle)?;
+    let target = backend.readlink(&c.caller(object), &object.handle)?;
     reply.opaque(&target);
     Ok(())
 }

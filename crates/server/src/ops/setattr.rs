@@ -68,7 +68,7 @@ fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<
     if settable.set == SetAttributes::default() {
         return Ok(false);
     }
-    match object.export.backend.setattr(&c.caller(&object), &object.handle, &settable.set) {
+    match object.export.backend.setattr(&c.caller(object), &object.handle, &settable.set) {
         Err(VfsError::Notsupp) if settable.set.mode.take().is_some() => {
             settable.mask.clear(FATTR4_MODE);
             set(c, object, settable)

@@ -11,7 +11,7 @@ const NOW: Duration = Duration::from_secs(100);
 
 /// An export for other addresses than the one of these tests.
 fn elsewhere() -> Export {
-    Export { networks: vec!["10.0.0.0/8".parse().unwrap()], ..export("/elsewhere", &memory()) }
+    for_network(export("/elsewhere", &memory()), "10.0.0.0/8")
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_client_id_may_be_made_by_auth_sys_for_an_export_by_kerberos_alone()
 // RFC 8881 section 2.10.8.3: without a machine credential a client has nothing better for
 // EXCHANGE_ID
 {
-    let closed = Export { flavors: vec![SecFlavor::Krb5p], ..export("/export", &memory()) };
+    let closed = for_flavors(export("/export", &memory()), &[SecFlavor::Krb5p]);
     let server = Setup::with_exports(vec![elsewhere(), closed]).start();
     let mut client = Client::new(&server);
     client.at("export", vec![getfh()]).expect(NFS4ERR_WRONGSEC);
@@ -52,7 +52,7 @@ fn a_flood_by_auth_sys_keeps_no_user_of_kerberos_out() {
     let mut config = NfsConfig::default();
     config.limits.clients_max = 128;
     config.limits.reply_cache_max = 1 << 20;
-    let closed = Export { flavors: vec![SecFlavor::Krb5p], ..export("/export", &memory()) };
+    let closed = for_flavors(export("/export", &memory()), &[SecFlavor::Krb5p]);
     let server = Setup { config, ..Setup::with_exports(vec![closed]) }.start();
     for n in 0..1000 {
         let name = format!("bogus {n}");

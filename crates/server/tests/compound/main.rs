@@ -6,6 +6,7 @@ mod acls;
 mod admission;
 mod attributes;
 mod callbacks;
+mod client_names;
 mod copies;
 mod damaged;
 mod delegations;

@@ -100,8 +100,7 @@ fn space_is_allocated_and_given_back() // RFC 7862 sections 15.1 and 15.4
 fn nothing_is_allocated_where_nothing_may_change() // RFC 7862 section 15.1.4
 {
     let backend = memory();
-    let mut read_only = export("/export", &backend);
-    read_only.read_only = true;
+    let read_only = on_terms(export("/export", &backend), |rule| rule.read_only = true);
     let server = Setup::with_exports(vec![read_only]).start();
     let mut client = Client::new(&server);
     client.minor = 2;

@@ -3,7 +3,6 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use vfs::Export;
 
 fn two_exports() -> Server {
     Setup::with_exports(vec![export("/data/one", &memory()), export("/data/two", &memory())]).start()
@@ -100,7 +99,7 @@ fn the_pseudo_file_system_does_not_change() // RFC 8881 section 7.3
 #[test]
 fn an_export_that_does_not_admit_the_client_is_not_there() // RFC 8881 section 7.7
 {
-    let closed = Export { networks: vec!["10.0.0.0/8".parse().unwrap()], ..export("/closed", &memory()) };
+    let closed = for_network(export("/closed", &memory()), "10.0.0.0/8");
     let id = closed.id;
     let root = closed.backend.root();
     let server = Setup::with_exports(vec![closed, export("/open", &memory())]).start();

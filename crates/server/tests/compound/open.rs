@@ -3,7 +3,6 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use vfs::Export;
 
 const READ: u32 = OPEN4_SHARE_ACCESS_READ;
 const WRITE: u32 = OPEN4_SHARE_ACCESS_WRITE;
@@ -264,7 +263,7 @@ fn a_read_only_export_is_read_only() // RFC 8881 section 15.1.4.10
     let backend = memory();
     let writable = Setup::with_exports(vec![export("/export", &backend)]).start();
     Client::new(&writable).make_file("export", "f", b"data");
-    let locked = Export { read_only: true, ..export("/export", &backend) };
+    let locked = on_terms(export("/export", &backend), |rule| rule.read_only = true);
     let server = Setup::with_exports(vec![locked]).start();
     let mut client = Client::new(&server);
     client.at("export", vec![open("f", READ), read(Stateid4::CURRENT, 0, 4)]).ok();

@@ -4,7 +4,7 @@ use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use std::collections::BTreeMap;
-use vfs::{Export, SecFlavor};
+use vfs::SecFlavor;
 
 fn readdir(cookie: u64, cookieverf: Verifier4, dircount: u32, maxcount: u32, ask: &[u32]) -> Op {
     let attr_request = Bitmap4::of(ask);
@@ -184,7 +184,7 @@ fn exports_on_the_root_of_another_are_listed_with_it() // RFC 8881 section 7.3
 #[test]
 fn an_export_closed_to_the_flavor_is_listed_with_its_error() // RFC 8881 sections 2.6.3.1 and 18.23.3
 {
-    let private = Export { flavors: vec![SecFlavor::Krb5p], ..export("/private", &memory()) };
+    let private = for_flavors(export("/private", &memory()), &[SecFlavor::Krb5p]);
     let server = Setup::with_exports(vec![private, export("/public", &memory())]).start();
     let mut client = Client::new(&server);
     let error_of = |client: &mut Client<'_>, ask: &[u32]| {

@@ -1,10 +1,10 @@
 //! Positions at which a wrong flavor is reported, and at which it is not: each one of RFC 8881
-//! section 2.6.3.1, and flavors by network.
+//! section 2.6.3.1, and flavors by client.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use vfs::{Export, SecFlavor};
+use vfs::{Export, ExportRule, RuleClient, SecFlavor};
 
 /// A weak client's filehandles of objects that it may not use: a directory and a file of
 /// "/private".
@@ -19,7 +19,7 @@ struct Closed {
 /// krb5i.
 fn closed() -> Closed {
     let flavors = vec![SecFlavor::Krb5p, SecFlavor::Krb5i];
-    let private = Export { flavors, ..export("/private", &memory()) };
+    let private = for_flavors(export("/private", &memory()), &flavors);
     let inner = export("/private/inner", &memory());
     let server = Setup::with_exports(vec![export("/open", &memory()), private, inner]).start();
     let mut strong = Client::with(&server, b"strong", krb5(SecFlavor::Krb5p, "alice", ALICE), FORE);
@@ -177,7 +177,7 @@ fn before_anything_else_the_put_filehandle_operation_complains() // RFC 8881 sec
 #[test]
 fn the_root_is_no_exception() // RFC 8881 sections 2.6.3.1.1 and 18.21.3, 18.20.3 (PUTROOTFH, PUTPUBFH)
 {
-    let only = Export { flavors: vec![SecFlavor::Krb5p], ..export("/", &memory()) };
+    let only = for_flavors(export("/", &memory()), &[SecFlavor::Krb5p]);
     let server = Setup::with_exports(vec![only]).start();
     let mut weak = Client::new(&server);
     for root in [put_root(), NfsArgop4::OP_PUTPUBFH] {
@@ -216,9 +216,9 @@ fn what_was_saved_is_not_used_with_the_wrong_flavor_either() // RFC 8881 section
 fn sys_from_an_unprivileged_port_is_the_wrong_flavor_everywhere() // RFC 8881 section 2.6.3.1
 {
     let flavors = vec![SecFlavor::Sys, SecFlavor::Krb5i];
-    let export = |path: &str| Export { flavors: flavors.clone(), ..export(path, &memory()) };
-    let only = Export { flavors: vec![SecFlavor::Sys], ..export("/only") };
-    let trusting = Export { secure: false, ..export("/open") };
+    let export = |path: &str| for_flavors(export(path, &memory()), &flavors);
+    let only = for_flavors(export("/only"), &[SecFlavor::Sys]);
+    let trusting = on_terms(export("/open"), |rule| rule.secure = false);
     let server = Setup::with_exports(vec![export("/both"), only, trusting]).start();
     let mut sys = Client::new(&server);
     let mut krb5i = Client::with(&server, b"k", krb5(SecFlavor::Krb5i, "alice", ALICE), FORE);
@@ -250,14 +250,18 @@ fn sys_from_an_unprivileged_port_is_the_wrong_flavor_everywhere() // RFC 8881 se
 }
 
 #[test]
-fn flavors_go_by_the_network_of_the_client() // RFC 8881 section 2.6.3.1: the policy is the server's
+fn flavors_go_by_the_rule_of_the_client() // RFC 8881 section 2.6.3.1: the policy is the server's
 {
     // The clients of these tests are at 192.0.2.1.
-    let from =
-        |network: &str| vec![(network.parse().expect("a network"), vec![SecFlavor::Sys, SecFlavor::Krb5])];
+    let terms = |clients: &str, flavors: &[SecFlavor]| {
+        let clients = vec![RuleClient::Network(clients.parse().expect("a network"))];
+        ExportRule { clients, flavors: flavors.to_vec(), ..ExportRule::default() }
+    };
     let strict = |path: &str, network: &str| Export {
-        flavors: vec![SecFlavor::Krb5p],
-        flavors_from: from(network),
+        rules: vec![
+            terms(network, &[SecFlavor::Sys, SecFlavor::Krb5]),
+            terms("0.0.0.0/0", &[SecFlavor::Krb5p]),
+        ],
         ..export(path, &memory())
     };
     let server =

@@ -3,14 +3,14 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use vfs::{Export, SecFlavor};
+use vfs::SecFlavor;
 
 const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
 /// Starts a server: "/open" accepts any flavor, "/private" only krb5p and krb5i.
 fn server() -> Server {
     let flavors = vec![SecFlavor::Krb5p, SecFlavor::Krb5i];
-    let private = Export { flavors, ..export("/private", &memory()) };
+    let private = for_flavors(export("/private", &memory()), &flavors);
     let mut krb5 = Client::with(
         Box::leak(Box::new(Setup::with_exports(vec![private.clone()]).start())),
         b"maker",
@@ -161,7 +161,7 @@ fn flavors_that_the_server_cannot_speak_are_not_told() // RFC 8881 section 18.29
 #[test]
 fn the_pseudo_file_system_takes_each_flavor_that_leads_to_an_export() // RFC 8881 section 2.6.3.1
 {
-    let private = Export { flavors: vec![SecFlavor::Krb5p], ..export("/a/private", &memory()) };
+    let private = for_flavors(export("/a/private", &memory()), &[SecFlavor::Krb5p]);
     let server = Setup::with_exports(vec![private]).start();
     let mut krb5 = Client::with(&server, b"k", krb5(SecFlavor::Krb5p, "alice", ALICE), FORE);
     krb5.at("a", vec![getfh()]).ok();
@@ -223,7 +223,7 @@ fn machine_client(server: &Server) -> Client<'_> {
 fn the_machine_credential_cleans_up_where_its_flavor_may_not_go() // RFC 8881 section 2.10.8.3
 {
     let flavors = vec![SecFlavor::Krb5p];
-    let private = Export { flavors, ..export("/private", &memory()) };
+    let private = for_flavors(export("/private", &memory()), &flavors);
     let server = Setup::with_exports(vec![private]).start();
     let mut client = machine_client(&server);
     let machine = client.security.clone();

@@ -150,8 +150,7 @@ fn extended_attributes_are_for_those_who_may_use_the_data() // RFC 8276 section 
 #[test]
 fn the_pseudo_file_system_and_read_only_exports_take_none() // RFC 8276 section 8.2
 {
-    let mut closed = export("/closed", &memory());
-    closed.read_only = true;
+    let closed = on_terms(export("/closed", &memory()), |rule| rule.read_only = true);
     let server = Setup::with_exports(vec![closed]).start();
     let mut client = client(&server);
     client.at("", vec![get_xattr(b"a")]).expect(NFS4ERR_NOTSUPP);

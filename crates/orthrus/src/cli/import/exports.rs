@@ -1,34 +1,47 @@
 //! The file of exportfs(8), as exports(5) describes it.
 
-use super::{ImportedClients, ImportedConfig, ImportedExport, list, quoted};
+use super::{ImportedConfig, ImportedExport, ImportedRule, list, quoted};
 use anyhow::{Context, bail};
 
 /// The options of a client of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClientOptions {
-    read_only: bool,
-    squash: &'static str,
+    /// The terms for lists of flavors; the last list is the one that options change.
+    sections: Vec<FlavorSection>,
     anon_uid: Option<u32>,
     anon_gid: Option<u32>,
-    sec: Vec<String>,
-    secure: bool,
     is_root: bool,
     nested: bool,
+    /// The reason why Orthrus cannot serve these clients.
+    refused: Option<String>,
     /// Options that have no equivalent, or none that is needed.
     notes: Vec<String>,
 }
 
+/// The options that a list of flavors may have for itself ("sec=krb5,rw,sec=sys,ro").
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FlavorSection {
+    flavors: Vec<String>,
+    read_only: bool,
+    squash: vfs::Squash,
+    secure: bool,
+}
+
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self {
+        let section = FlavorSection {
+            flavors: vec!["sys".to_owned()],
             read_only: true,
-            squash: "root",
+            squash: vfs::Squash::Root,
+            secure: true,
+        };
+        Self {
+            sections: vec![section],
             anon_uid: None,
             anon_gid: None,
-            sec: vec!["sys".to_owned()],
-            secure: true,
             is_root: false,
             nested: false,
+            refused: None,
             notes: Vec::new(),
         }
     }
@@ -37,49 +50,139 @@ impl Default for ClientOptions {
 impl ClientOptions {
     /// Applies a list of options, such as `rw,sec=krb5p:krb5i`.
     fn apply(&mut self, options: &str) {
+        use vfs::Squash;
+        // Options before the first list of flavors are for all lists.
+        let mut lists = 0;
         for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            let to_all = lists == 0;
+            let mut set = |change: &dyn Fn(&mut FlavorSection)| match self.sections.last_mut() {
+                Some(last) if !to_all => change(last),
+                _ => self.sections.iter_mut().for_each(change),
+            };
             match (name, value) {
-                ("ro", "") => self.read_only = true,
-                ("rw", "") => self.read_only = false,
-                ("root_squash", "") => self.squash = "root",
-                ("no_root_squash", "") => self.squash = "none",
-                ("all_squash", "") => self.squash = "all",
-                ("no_all_squash", "") if self.squash == "all" => self.squash = "root",
+                ("ro", "") => set(&|section| section.read_only = true),
+                ("rw", "") => set(&|section| section.read_only = false),
+                ("root_squash", "") => set(&|section| {
+                    if section.squash == Squash::None {
+                        section.squash = Squash::Root;
+                    }
+                }),
+                ("no_root_squash", "") => set(&|section| {
+                    if section.squash == Squash::Root {
+                        section.squash = Squash::None;
+                    }
+                }),
+                ("all_squash", "") => set(&|section| section.squash = Squash::All),
+                ("no_all_squash", "") => set(&|section| {
+                    if section.squash == Squash::All {
+                        section.squash = Squash::Root;
+                    }
+                }),
+                ("secure", "") => set(&|section| section.secure = true),
+                ("insecure", "") => set(&|section| section.secure = false),
                 ("anonuid", id) if id.parse::<u32>().is_ok() => self.anon_uid = id.parse().ok(),
                 ("anongid", id) if id.parse::<u32>().is_ok() => self.anon_gid = id.parse().ok(),
-                ("sec", flavors) => self.set_flavors(flavors),
-                ("secure", "") => self.secure = true,
-                ("insecure", "") => self.secure = false,
-                ("crossmnt" | "nohide", "") => self.nested = true,
-                ("hide", "") => self.nested = false,
+                ("sec", flavors) => {
+                    self.begin_flavors(flavors, lists == 0);
+                    lists += 1;
+                }
+                ("crossmnt", "") => self.nested = true,
                 ("fsid", "0" | "root") => self.is_root = true,
+                ("xprtsec", kinds) if !kinds.split(':').any(|kind| kind == "none") => {
+                    self.refused = Some(format!("{option} asks for TLS, which Orthrus does not have"));
+                }
                 // The defaults of Orthrus, or without a meaning there.
                 ("sync" | "subtree_check" | "no_subtree_check" | "wdelay" | "no_wdelay", "") => {}
-                ("secure_locks" | "auth_nlm" | "no_all_squash" | "fsid" | "acl", _) => {}
+                ("secure_locks" | "auth_nlm" | "no_auth_nlm" | "insecure_locks" | "fsid" | "acl", _) => {}
+                ("hide" | "nohide", "") => {}
                 ("async", "") => self.notes.push(
                     "async has no equivalent: data is stable when a client asks for it. See `stable_names`."
                         .to_owned(),
                 ),
+                ("mp" | "mountpoint", _) => self.notes.push(format!(
+                    "{option} has no equivalent: what lies at the path is served, mounted or not."
+                )),
                 _ => self.notes.push(format!("{option} has no equivalent.")),
             }
         }
     }
 
-    fn set_flavors(&mut self, flavors: &str) {
+    /// Begins a list of flavors. The first of an option list replaces the former ones.
+    fn begin_flavors(&mut self, flavors: &str, first: bool) {
         let (known, unknown): (Vec<_>, Vec<_>) =
             flavors.split(':').partition(|flavor| flavor.parse::<vfs::SecFlavor>().is_ok());
-        self.sec = known.into_iter().map(str::to_owned).collect();
         if !unknown.is_empty() {
             self.notes.push(format!("sec={} has no equivalent.", unknown.join(":")));
         }
+        let flavors = known.into_iter().map(str::to_owned).collect();
+        if let Some(mut section) = self.sections.last().cloned() {
+            section.flavors = flavors;
+            if first {
+                self.sections.clear();
+            }
+            self.sections.push(section);
+        }
+    }
+
+    /// Returns the rule for some clients with these options. If flavors have options of their own,
+    /// all get the strictest.
+    fn rule(mut self, clients: Vec<String>) -> ImportedRule {
+        let strictness = |squash: vfs::Squash| vfs::Squash::ALL.iter().position(|one| *one == squash);
+        let mut all =
+            FlavorSection { flavors: Vec::new(), read_only: false, squash: vfs::Squash::None, secure: false };
+        for section in &self.sections {
+            all.flavors.extend(section.flavors.iter().cloned());
+            all.read_only |= section.read_only;
+            all.secure |= section.secure;
+            if strictness(section.squash) > strictness(all.squash) {
+                all.squash = section.squash;
+            }
+        }
+        let terms = |section: &FlavorSection| (section.read_only, section.squash, section.secure);
+        if self.sections.iter().any(|section| terms(section) != terms(&all)) {
+            self.notes.push(
+                "Flavors with options of their own have no equivalent: all get the strictest of each."
+                    .to_owned(),
+            );
+        }
+        if all.flavors.is_empty() {
+            self.refused = Some("no flavor of theirs has an equivalent".to_owned());
+        }
+        let mut keys = vec![("sec", list(&all.flavors))];
+        let mut set = |key, differs: bool, value: &str| {
+            if differs {
+                keys.push((key, value.to_owned()));
+            }
+        };
+        set("read_only", all.read_only, "true");
+        set("squash", all.squash != vfs::Squash::Root, &quoted(all.squash.name()));
+        set("secure", !all.secure, "false");
+        for (key, id) in [("anon_uid", self.anon_uid), ("anon_gid", self.anon_gid)] {
+            set(key, id.is_some(), &id.unwrap_or_default().to_string());
+        }
+        ImportedRule { clients, keys, notes: self.notes, refused: self.refused }
     }
 }
 
-/// Clients with the same options.
-struct ClientGroup {
+/// A client with its options.
+struct ExportedTo {
+    client: String,
     options: ClientOptions,
-    clients: ImportedClients,
+}
+
+impl ExportedTo {
+    /// Returns the place of the client among others: of several that name a host, exports(5) takes
+    /// the first kind in this order, and of one kind the first of the line.
+    fn precedence(&self) -> u8 {
+        match self.client.as_str() {
+            "*" => 4,
+            client if client.starts_with('@') => 3,
+            client if client.contains(['*', '?', '[']) => 2,
+            client if client.contains('/') => 1,
+            _ => 0,
+        }
+    }
 }
 
 /// Imports a file.
@@ -87,30 +190,24 @@ struct ClientGroup {
 /// # Errors
 /// The line whose syntax is wrong.
 pub(super) fn import(text: &str) -> anyhow::Result<ImportedConfig> {
-    let mut parsed = Vec::new();
+    let mut parsed: Vec<(String, Vec<ExportedTo>)> = Vec::new();
     for (number, line) in lines(text) {
         let words = words(&line).with_context(|| format!("line {number}"))?;
         let Some((path, clients)) = words.split_first() else { continue };
         if !path.starts_with('/') {
             bail!("line {number}: {path:?} is no absolute path");
         }
-        parsed.push((path.clone(), groups(clients).with_context(|| format!("line {number}"))?));
+        let clients = exported_to(clients).with_context(|| format!("line {number}"))?;
+        match parsed.iter_mut().find(|(other, _)| other == path) {
+            Some((_, others)) => others.extend(clients),
+            None => parsed.push((path.clone(), clients)),
+        }
     }
-    let root = parsed.iter().find(|(_, groups)| groups.iter().any(|group| group.options.is_root));
+    let root = parsed.iter().find(|(_, clients)| clients.iter().any(|client| client.options.is_root));
     let root = root.map(|(path, _)| path.clone());
     let mut imported = ImportedConfig::default();
-    for (path, groups) in parsed {
-        let pseudo = pseudo(&path, root.as_deref());
-        for (index, group) in groups.iter().enumerate() {
-            let mut export = export(&path, &pseudo, group);
-            if index > 0 && export.off.is_none() {
-                export.off = Some(format!(
-                    "an export has the same options for all clients, and the one before has the path {path}. \
-                     Give this one another `pseudo`, or use `sec_from`."
-                ));
-            }
-            imported.exports.push(export);
-        }
+    for (path, clients) in parsed {
+        imported.exports.push(export(&path, &pseudo(&path, root.as_deref()), clients));
     }
     Ok(imported)
 }
@@ -125,75 +222,54 @@ fn pseudo(path: &str, root: Option<&str>) -> String {
     }
 }
 
-fn export(path: &str, pseudo: &str, group: &ClientGroup) -> ImportedExport {
-    let ClientGroup { options, clients } = group;
+fn export(path: &str, pseudo: &str, mut clients: Vec<ExportedTo>) -> ImportedExport {
     let mut export = ImportedExport {
         keys: vec![("path", quoted(path)), ("pseudo", quoted(pseudo))],
-        notes: options.notes.clone(),
-        off: None,
+        ..ImportedExport::default()
     };
-    if options.sec.is_empty() {
-        export.off = Some("it has no flavor that Orthrus knows.".to_owned());
-    } else {
-        export.keys.push(("sec", list(&options.sec)));
+    let nested = clients.iter().filter(|client| client.options.nested).count();
+    if nested == clients.len() {
+        export.keys.push(("nested", "\"show\"".to_owned()));
+    } else if nested > 0 {
+        export.notes.push("crossmnt for some clients alone has no equivalent: no client gets it.".to_owned());
     }
-    let mut set = |key, differs: bool, value: &str| {
-        if differs {
-            export.keys.push((key, value.to_owned()));
-        }
-    };
-    set("read_only", options.read_only, "true");
-    set("squash", options.squash != "root", &quoted(options.squash));
-    set("secure", !options.secure, "false");
-    set("nested", options.nested, "\"show\"");
-    for (key, id) in [("anon_uid", options.anon_uid), ("anon_gid", options.anon_gid)] {
-        set(key, id.is_some(), &id.unwrap_or_default().to_string());
-    }
-    clients.apply(&mut export);
+    clients.sort_by_key(ExportedTo::precedence);
+    export.set_rules(clients.into_iter().map(|to| to.options.rule(vec![to.client])).collect());
     export
 }
 
-/// Parses the clients of a path and puts those with the same options together.
-fn groups(words: &[String]) -> anyhow::Result<Vec<ClientGroup>> {
+/// Parses the clients of a path.
+fn exported_to(words: &[String]) -> anyhow::Result<Vec<ExportedTo>> {
     let mut defaults = ClientOptions::default();
-    let mut groups: Vec<ClientGroup> = Vec::new();
+    let mut clients: Vec<ExportedTo> = Vec::new();
     for word in words {
         if let Some(options) = word.strip_prefix('-') {
             defaults.apply(options);
             continue;
         }
-        let (client, options) = match word.split_once('(') {
+        let (client, own) = match word.split_once('(') {
             Some((client, rest)) => {
                 (client, rest.strip_suffix(')').with_context(|| format!("{word:?} has no end"))?)
             }
             None => (word.as_str(), ""),
         };
-        let mut own = defaults.clone();
-        own.apply(options);
+        let mut options = defaults.clone();
         // An older form of sec=.
         let client = match client.strip_prefix("gss/") {
             Some(flavor) => {
-                own.set_flavors(flavor);
+                options.begin_flavors(flavor, true);
                 "*"
             }
             None => client,
         };
-        let client = if client.is_empty() { "*" } else { client };
-        match groups.iter_mut().find(|group| group.options == own) {
-            Some(group) => group.clients.add(client),
-            None => {
-                let mut clients = ImportedClients::default();
-                clients.add(client);
-                groups.push(ClientGroup { options: own, clients });
-            }
-        }
+        options.apply(own);
+        let client = if client.is_empty() { "*" } else { client }.to_owned();
+        clients.push(ExportedTo { client, options });
     }
-    if groups.is_empty() {
-        let mut clients = ImportedClients::default();
-        clients.add("*");
-        groups.push(ClientGroup { options: defaults, clients });
+    if clients.is_empty() {
+        clients.push(ExportedTo { client: "*".to_owned(), options: defaults });
     }
-    Ok(groups)
+    Ok(clients)
 }
 
 /// Joins continued lines, and returns each with its number.

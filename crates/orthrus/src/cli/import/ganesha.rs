@@ -1,6 +1,6 @@
 //! The configuration of NFS-Ganesha, as ganesha-config(8) and ganesha-export-config(8) describe it.
 
-use super::{ImportedClients, ImportedConfig, ImportedExport, list, quoted};
+use super::{ImportedConfig, ImportedExport, ImportedRule, list, quoted};
 use anyhow::{Context, bail};
 
 /// Blocks inside each other; a deeper one is refused.
@@ -107,98 +107,75 @@ fn kerberos(block: &Block, imported: &mut ImportedConfig) {
 }
 
 fn export(block: &Block, defaults: &Block) -> ImportedExport {
-    let of = |key: &str| block.value(key).or(defaults.value(key));
     let mut export = ImportedExport::default();
-    if let Some(path) = block.value("path") {
-        export.keys.push(("path", quoted(path)));
-    }
-    if let Some(pseudo) = block.value("pseudo") {
-        export.keys.push(("pseudo", quoted(pseudo)));
-    }
-    let flavors = block.values("sectype").or(defaults.values("sectype"));
-    let (known, unknown): (Vec<String>, Vec<String>) = flavors
-        .map_or(vec!["none".to_owned(), "sys".to_owned()], <[String]>::to_vec)
-        .into_iter()
-        .partition(|flavor| flavor.to_lowercase().parse::<vfs::SecFlavor>().is_ok());
-    let flavors: Vec<_> = known.iter().map(|flavor| flavor.to_lowercase()).collect();
-    if unknown.iter().any(|flavor| flavor.to_lowercase() != "none") {
-        export.notes.push(format!("SecType = {} has no equivalent.", unknown.join(", ")));
-    }
-    if flavors.is_empty() {
-        export.off = Some("it has no flavor that Orthrus knows.".to_owned());
-    } else {
-        export.keys.push(("sec", list(&flavors)));
-    }
-    squash(of("squash").unwrap_or("root_squash"), &mut export);
-    if !of("privilegedport").is_some_and(is_true) {
-        export.keys.push(("secure", "false".to_owned()));
-    }
-    for (key, name) in [("anonymous_uid", "anon_uid"), ("anonymous_gid", "anon_gid")] {
-        match of(key).map(str::parse::<u32>) {
-            Some(Ok(id)) => export.keys.push((name, id.to_string())),
-            Some(Err(_)) => export.notes.push(format!("{key} is no number that Orthrus takes.")),
-            None => {}
+    for key in ["path", "pseudo"] {
+        if let Some(value) = block.value(key) {
+            export.keys.push((key, quoted(value)));
         }
     }
-    access(block, of("access_type").unwrap_or("none"), &mut export);
+    let mut rules: Vec<_> = block
+        .blocks
+        .iter()
+        .filter(|inner| inner.name == "client")
+        .map(|inner| {
+            let clients = inner.values("clients").unwrap_or_default().to_vec();
+            let mut rule = rule(clients, &[inner, block, defaults]);
+            rule.notes.extend(inner.notes(&[&TERMS[..], &["clients"]].concat()));
+            rule
+        })
+        .collect();
+    // Clients without a block have the options of the export.
+    let rest = rule(vec!["*".to_owned()], &[block, defaults]);
+    if rest.refused.as_deref() != Some(NO_ACCESS) {
+        rules.push(rest);
+    }
+    export.set_rules(rules);
     file_system(block, &mut export);
-    let known = [
-        "export_id",
-        "path",
-        "pseudo",
-        "sectype",
-        "squash",
-        "privilegedport",
-        "anonymous_uid",
-        "anonymous_gid",
-        "access_type",
-        "protocols",
-        "transports",
-        "attr_expiration_time",
-    ];
-    export.notes.extend(block.notes(&known));
+    let known = ["export_id", "path", "pseudo", "protocols", "transports", "attr_expiration_time"];
+    export.notes.extend(block.notes(&[&TERMS[..], &known].concat()));
     export
 }
 
-/// Sets the clients and whether they may change files.
-fn access(block: &Block, access: &str, export: &mut ImportedExport) {
-    let mut clients = ImportedClients::default();
-    let blocks: Vec<_> = block.blocks.iter().filter(|inner| inner.name == "client").collect();
-    let is_closed = |access: &str| access.eq_ignore_ascii_case("none");
-    clients.everybody = !is_closed(access);
-    let mut types = Vec::new();
-    if clients.everybody {
-        types.push(access.to_lowercase());
+/// The settings that clients may have for themselves.
+const TERMS: [&str; 6] =
+    ["sectype", "squash", "privilegedport", "anonymous_uid", "anonymous_gid", "access_type"];
+const NO_ACCESS: &str = "they have no access";
+
+/// Returns the rule for some clients. `blocks` are searched in order.
+fn rule(clients: Vec<String>, blocks: &[&Block]) -> ImportedRule {
+    let values = |key: &str| blocks.iter().find_map(|block| block.values(key));
+    let of = |key: &str| values(key).and_then(|values| values.first()).map(String::as_str);
+    let mut rule = ImportedRule { clients, ..ImportedRule::default() };
+    let (known, unknown): (Vec<String>, Vec<String>) = values("sectype")
+        .map_or(vec!["none".to_owned(), "sys".to_owned()], <[String]>::to_vec)
+        .into_iter()
+        .map(|flavor| flavor.to_lowercase())
+        .partition(|flavor| flavor.parse::<vfs::SecFlavor>().is_ok());
+    if unknown.iter().any(|flavor| flavor != "none") {
+        rule.notes.push(format!("SecType = {} has no equivalent.", unknown.join(", ")));
     }
-    for inner in &blocks {
-        let own = inner.value("access_type").unwrap_or(access).to_lowercase();
-        if clients.everybody || is_closed(&own) {
-            let names = inner.values("clients").unwrap_or_default().join(", ");
-            export.notes.push(format!(
-                "CLIENT {{ Clients = {names} }} differs from the others, which has no equivalent."
-            ));
-            export.off.get_or_insert_with(|| "some clients have options of their own.".to_owned());
-            continue;
-        }
-        inner.values("clients").unwrap_or_default().iter().for_each(|client| clients.add(client));
-        types.push(own);
-        export.notes.extend(inner.notes(&["clients", "access_type"]));
+    match known.is_empty() {
+        true => rule.refused = Some("no flavor of theirs has an equivalent".to_owned()),
+        false => rule.keys.push(("sec", list(&known))),
     }
-    clients.apply(export);
-    match types.first().map(String::as_str) {
-        Some(first) if types.iter().any(|other| other != first) => {
-            export.keys.push(("read_only", "true".to_owned()));
-            export.notes.push(
-                "Some clients may write and others not, which has no equivalent: nobody may.".to_owned(),
-            );
-        }
-        Some("rw") => {}
-        Some("ro") => export.keys.push(("read_only", "true".to_owned())),
-        Some(other) => {
-            export.off.get_or_insert_with(|| format!("Access_Type = {other} has no equivalent."));
-        }
-        None => _ = export.off.get_or_insert_with(|| "no client has access.".to_owned()),
+    squash(of("squash").unwrap_or("root_squash"), &mut rule);
+    if !of("privilegedport").is_some_and(is_true) {
+        rule.keys.push(("secure", "false".to_owned()));
     }
+    for (key, name) in [("anonymous_uid", "anon_uid"), ("anonymous_gid", "anon_gid")] {
+        match of(key).map(str::parse::<u32>) {
+            Some(Ok(id)) => rule.keys.push((name, id.to_string())),
+            Some(Err(_)) => rule.notes.push(format!("{key} is no number that Orthrus takes.")),
+            None => {}
+        }
+    }
+    match of("access_type").unwrap_or("none").to_lowercase().as_str() {
+        "rw" => {}
+        "ro" => rule.keys.push(("read_only", "true".to_owned())),
+        "none" => rule.refused = Some(NO_ACCESS.to_owned()),
+        other => rule.refused = Some(format!("Access_Type = {other} has no equivalent")),
+    }
+    rule
 }
 
 fn file_system(block: &Block, export: &mut ImportedExport) {
@@ -206,9 +183,7 @@ fn file_system(block: &Block, export: &mut ImportedExport) {
     match inner.and_then(|inner| inner.value("name")).map(str::to_lowercase).as_deref() {
         Some("vfs" | "xfs" | "lustre") | None => {}
         Some(other) => {
-            export
-                .off
-                .get_or_insert_with(|| format!("FSAL {other} has no equivalent; Orthrus exports folders."));
+            export.turn_off(format!("FSAL {other} has no equivalent; Orthrus exports folders."));
         }
     }
     if let Some(inner) = inner {
@@ -216,17 +191,17 @@ fn file_system(block: &Block, export: &mut ImportedExport) {
     }
 }
 
-fn squash(value: &str, export: &mut ImportedExport) {
+fn squash(value: &str, rule: &mut ImportedRule) {
     let squash = match value.to_lowercase().replace(['_', '-'], "").as_str() {
         "norootsquash" | "none" | "noidsquash" => "none",
         "rootsquash" | "root" => return,
         "allsquash" | "all" | "allanonymous" => "all",
         _ => {
-            export.notes.push(format!("Squash = {value} has no equivalent; root is squashed."));
+            rule.notes.push(format!("Squash = {value} has no equivalent; root is squashed."));
             return;
         }
     };
-    export.keys.push(("squash", quoted(squash)));
+    rule.keys.push(("squash", quoted(squash)));
 }
 
 fn is_true(value: &str) -> bool {

@@ -5,10 +5,12 @@
 
 mod exports;
 mod ganesha;
+mod rules;
 
 use crate::output::out;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use rules::ImportedRule;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,9 +20,9 @@ const IMPORT_SIZE_MAX: u64 = 4 << 20;
 
 /// Print a configuration from the exports of the Linux kernel's server or of NFS-Ganesha.
 ///
-/// Options without an equivalent become comments. An export is commented out if its clients cannot
-/// be restricted as before, since Orthrus knows networks but neither host names nor netgroups.
-/// Read the result, and try it with `orthrus serve --check --config FILE`.
+/// Clients keep their options, as rules of the export. Options without an equivalent become
+/// comments. An export is commented out if a client might get more than before. Read the result,
+/// and try it with `orthrus serve --check --config FILE`.
 #[derive(clap::Args)]
 pub(super) struct ImportConfig {
     /// The file to read, such as /etc/ganesha/ganesha.conf.
@@ -54,6 +56,8 @@ struct ImportedConfig {
 struct ImportedExport {
     /// The keys with their values, in order.
     keys: Vec<(&'static str, String)>,
+    /// Rules for clients with different terms; none if all have those of the keys.
+    rules: Vec<ImportedRule>,
     /// Sentences about options that have no equivalent.
     notes: Vec<String>,
     /// The reason why the export is commented out.
@@ -118,8 +122,15 @@ impl ImportedConfig {
                 None => "",
             };
             let _ = writeln!(text, "{mark}[[export]]");
-            for (key, value) in &export.keys {
-                let _ = writeln!(text, "{mark}{key} = {value}");
+            let set = |text: &mut String, keys: &[(&str, String)]| {
+                for (key, value) in keys {
+                    let _ = writeln!(text, "{mark}{key} = {value}");
+                }
+            };
+            set(&mut text, &export.keys);
+            for rule in &export.rules {
+                let _ = writeln!(text, "\n{mark}[[export.rule]]\n{mark}clients = {}", list(&rule.clients));
+                set(&mut text, &rule.keys);
             }
         }
         text
@@ -145,58 +156,6 @@ fn quoted(text: &str) -> String {
 fn list<S: AsRef<str>>(texts: &[S]) -> String {
     let texts: Vec<_> = texts.iter().map(|text| quoted(text.as_ref())).collect();
     format!("[{}]", texts.join(", "))
-}
-
-/// Clients of an export, as far as Orthrus can tell them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct ImportedClients {
-    /// Whether the export is for all.
-    everybody: bool,
-    networks: Vec<String>,
-    /// Host names, patterns and netgroups.
-    unknown: Vec<String>,
-}
-
-impl ImportedClients {
-    fn add(&mut self, client: &str) {
-        match network(client) {
-            _ if client == "*" => self.everybody = true,
-            Some(network) => self.networks.push(network),
-            None => self.unknown.push(client.to_owned()),
-        }
-    }
-
-    /// Sets `clients` of an export, or comments the export out.
-    fn apply(&self, export: &mut ImportedExport) {
-        if !self.unknown.is_empty() {
-            let names = self.unknown.join(", ");
-            export.notes.push(format!(
-                "No equivalent for clients by name: {names}. Add their addresses or networks to `clients`."
-            ));
-        }
-        if self.everybody {
-            return;
-        }
-        if self.networks.is_empty() {
-            export.off = Some("without `clients` it would be open to all.".to_owned());
-        } else {
-            export.keys.push(("clients", list(&self.networks)));
-        }
-    }
-}
-
-/// Returns a network as Orthrus writes it; `None` for other clients.
-fn network(client: &str) -> Option<String> {
-    let is_valid = |text: &str| text.parse::<vfs::Network>().is_ok();
-    if is_valid(client) {
-        return Some(client.to_owned());
-    }
-    // 10.0.0.0/255.0.0.0
-    let (address, mask) = client.split_once('/')?;
-    let mask = u32::from(mask.parse::<std::net::Ipv4Addr>().ok()?);
-    let bits = mask.leading_ones();
-    let prefix = format!("{address}/{bits}");
-    (mask.count_ones() == bits && is_valid(&prefix)).then_some(prefix)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::*;
-use crate::config::Settings;
+use crate::config::{ExportSettings, ExportTerms, Nested, Settings};
+use vfs::{SecFlavor, Squash};
 
 /// Imports a text, and parses the result as a configuration.
 fn import(kind: ImportKind, text: &str) -> (String, Settings) {
@@ -12,8 +13,18 @@ fn import(kind: ImportKind, text: &str) -> (String, Settings) {
     (text, settings)
 }
 
+fn find<'s>(settings: &'s Settings, pseudo: &str) -> &'s ExportSettings {
+    let found = settings.exports.iter().find(|export| export.pseudo == pseudo);
+    found.unwrap_or_else(|| panic!("{pseudo} is missing"))
+}
+
+fn clients(terms: &ExportTerms) -> Vec<String> {
+    terms.clients.iter().map(ToString::to_string).collect()
+}
+
 #[test]
-fn a_file_of_exportfs_becomes_exports_with_the_same_clients_and_rights() {
+fn a_file_of_exportfs_becomes_exports_with_the_same_clients_and_rights() // exports(5)
+{
     let (text, settings) = import(
         ImportKind::Exports,
         "# a comment\n\
@@ -21,35 +32,94 @@ fn a_file_of_exportfs_becomes_exports_with_the_same_clients_and_rights() {
          \"/srv/with blank\" \\\n  192.0.2.0/255.255.255.0(rw,insecure,all_squash,anonuid=5,anongid=6,async,pnfs)\n\
          /srv/pub\\040lic *(crossmnt)\n\
          /srv/home -rw,sec=krb5 *.example.org @netgroup\n\
-         /srv/mixed 10.0.0.1(rw) 10.0.0.2(ro)\n\
          /srv/old gss/krb5p(rw)\n",
     );
     let export = |pseudo: &str| {
-        let found = settings.exports.iter().find(|export| export.pseudo == pseudo);
-        found.unwrap_or_else(|| panic!("{pseudo} is missing:\n{text}"))
+        let [terms] = &find(&settings, pseudo).terms()[..] else { panic!("{pseudo} has one rule:\n{text}") };
+        terms.clone()
     };
     let data = export("/srv/data");
-    assert_eq!((data.networks.len(), data.read_only, data.squash), (2, false, vfs::Squash::None));
-    assert_eq!(data.flavors, [vfs::SecFlavor::Krb5p, vfs::SecFlavor::Krb5i]);
+    assert_eq!(clients(&data), ["10.0.0.0/8", "2001:db8::/32"]);
+    assert_eq!((data.read_only, data.squash), (false, Squash::None));
+    assert_eq!(data.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
     let blank = export("/srv/with blank");
-    assert_eq!(blank.networks[0].to_string(), "192.0.2.0/24");
+    assert_eq!(clients(&blank), ["192.0.2.0/24"]);
     assert_eq!((blank.anon_uid, blank.anon_gid, blank.secure), (5, 6, false));
-    assert_eq!((blank.squash, &blank.flavors[..]), (vfs::Squash::All, &[vfs::SecFlavor::Sys][..]));
+    assert_eq!((blank.squash, &blank.flavors[..]), (Squash::All, &[SecFlavor::Sys][..]));
     assert!(
         text.contains("# async has no equivalent") && text.contains("# pnfs has no equivalent"),
         "{text}"
     );
     let public = export("/srv/pub lic");
-    assert_eq!((public.read_only, public.nested), (true, crate::config::Nested::Show));
-    assert!(public.networks.is_empty());
-    assert_eq!(export("/srv/old").flavors, [vfs::SecFlavor::Krb5p]);
-    // Names of clients are never dropped silently, and never become "all".
-    assert!(!settings.exports.iter().any(|export| export.pseudo == "/srv/home"), "{text}");
-    assert!(text.contains("*.example.org, @netgroup"), "{text}");
-    // One of the two sets of options.
-    let mixed = export("/srv/mixed");
-    assert_eq!((mixed.networks.len(), mixed.networks[0].to_string()), (1, "10.0.0.1/32".to_owned()));
-    assert!(text.contains("#clients = [\"10.0.0.2\"]"), "{text}");
+    assert_eq!((public.read_only, find(&settings, "/srv/pub lic").nested), (true, Nested::Show));
+    assert_eq!(clients(&public), ["*"]);
+    assert_eq!(export("/srv/old").flavors, [SecFlavor::Krb5p]);
+    assert_eq!(clients(&export("/srv/home")), ["*.example.org", "@netgroup"]);
+}
+
+#[test]
+fn clients_with_options_of_their_own_become_rules_in_the_order_of_precedence() // exports(5)
+{
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/srv *(ro) @trusted(rw,anonuid=7) *.example.org(rw,sec=krb5p) 10.0.0.0/8(rw,insecure) \
+         n1.example.org(rw,no_root_squash) n2.example.org(rw,no_root_squash)\n\
+         /srv 192.0.2.7(ro,all_squash)\n",
+    );
+    let terms = find(&settings, "/srv").terms();
+    let list: Vec<_> = terms.iter().map(|terms| clients(terms).join(" ")).collect();
+    let order =
+        ["n1.example.org n2.example.org", "192.0.2.7/32", "10.0.0.0/8", "*.example.org", "@trusted", "*"];
+    assert_eq!(list, order, "{text}");
+    let access: Vec<_> = terms.iter().map(|terms| (terms.read_only, terms.squash, terms.secure)).collect();
+    use Squash::{All, None, Root};
+    assert_eq!(access[..3], [(false, None, true), (true, All, true), (false, Root, false)]);
+    assert_eq!(access[3..], [(false, Root, true), (false, Root, true), (true, Root, true)]);
+    assert_eq!((terms[3].flavors[..].to_vec(), terms[4].anon_uid), (vec![SecFlavor::Krb5p], 7));
+}
+
+#[test]
+fn flavors_with_options_of_their_own_get_the_strictest() // exports(5), "sec="
+{
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/a *(no_root_squash,sec=krb5:krb5p,rw,sec=sys,ro)\n/b *(rw,sec=krb5,sec=sys,root_squash)\n",
+    );
+    let [a] = &find(&settings, "/a").terms()[..] else { panic!("{text}") };
+    assert_eq!(a.flavors, [SecFlavor::Krb5, SecFlavor::Krb5p, SecFlavor::Sys]);
+    assert_eq!((a.read_only, a.squash), (true, Squash::None));
+    assert!(text.contains("# Flavors with options of their own"), "{text}");
+    let [b] = &find(&settings, "/b").terms()[..] else { panic!("{text}") };
+    assert_eq!((b.read_only, &b.flavors[..]), (false, &[SecFlavor::Krb5, SecFlavor::Sys][..]));
+}
+
+#[test]
+fn no_client_gets_more_than_it_had() {
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/pattern 10.0.0.*(ro) *(rw)\n\
+         /only 10.0.0.*(rw)\n\
+         /same 10.0.0.*(rw) 192.0.2.1(rw)\n\
+         /tls a.example.org(rw,xprtsec=mtls) *(rw)\n\
+         /maybe a.example.org(rw,xprtsec=none:tls)\n\
+         /flavor a.example.org(rw,sec=lkey) b.example.org(rw)\n\
+         /nested a.example.org(rw,crossmnt) b.example.org(rw)\n\
+         /nohide *(rw,nohide)\n",
+    );
+    let served: Vec<_> = settings.exports.iter().map(|export| export.pseudo.as_str()).collect();
+    assert_eq!(served, ["/same", "/maybe", "/nested", "/nohide"], "{text}");
+    for note in [
+        "# No equivalent for the clients 10.0.0.*.",
+        "# Commented out: 10.0.0.* might get the rights of a later rule.",
+        "# Commented out: no client has access.",
+        "# Left out: a.example.org, since xprtsec=mtls asks for TLS",
+        "# Left out: a.example.org, since no flavor of theirs has an equivalent.",
+        "# crossmnt for some clients alone has no equivalent: no client gets it.",
+    ] {
+        assert!(text.contains(note), "{note} is missing:\n{text}");
+    }
+    assert!(settings.exports.iter().all(|export| export.nested == Nested::Hide));
+    assert_eq!(clients(&find(&settings, "/same").terms()[0]), ["192.0.2.1/32"]);
 }
 
 #[test]
@@ -77,11 +147,17 @@ fn blocks_of_ganesha_become_exports() {
             Export_Id = 2; Path = /srv/home; Pseudo = /home; Tag = home;
             SecType = "sys", krb5; Anonymous_Uid = 7;
             CLIENT { Clients = 10.0.0.0/8, 192.0.2.7; Access_Type = RO; }
-            CLIENT { Clients = *.example.org; Access_Type = RO; }
+            CLIENT { Clients = *.example.org; Access_Type = RW; }
+            CLIENT { Clients = @admins; Access_Type = RW; Squash = None; SecType = krb5p; PrivilegedPort = false; }
         }
         EXPORT { Path = /ceph; Pseudo = /ceph; Access_Type = RW; FSAL { Name = CEPH; } }
         EXPORT { Path = /named; Pseudo = /named; CLIENT { Clients = host.example.org; Access_Type = RW; } }
         EXPORT { Path = /closed; Pseudo = /closed; }
+        EXPORT {
+            Path = /but; Pseudo = /but; Access_Type = RW;
+            CLIENT { Clients = 192.0.2.9; Access_Type = NONE; }
+        }
+        EXPORT { Path = /meta; Pseudo = /meta; Access_Type = MDONLY; }
     "#;
     assert!(recognise(file) == ImportKind::Ganesha);
     let (text, settings) = import(ImportKind::Ganesha, file);
@@ -91,12 +167,19 @@ fn blocks_of_ganesha_become_exports() {
         (90, 5, false)
     );
     assert_eq!(settings.delegations, server::engine::Delegations::None);
-    let [data, home] = &settings.exports[..] else { panic!("two are of use:\n{text}") };
-    assert_eq!((data.read_only, data.squash, data.secure), (false, vfs::Squash::None, true));
-    assert_eq!(data.flavors, [vfs::SecFlavor::Krb5p]);
-    assert_eq!((home.read_only, home.squash, home.anon_uid), (true, vfs::Squash::Root, 7));
-    assert_eq!((home.networks.len(), home.flavors.len()), (2, 2));
-    for note in ["clustered = true", "log", "tag = home", "*.example.org", "FSAL ceph", "host.example.org"] {
+    let served: Vec<_> = settings.exports.iter().map(|export| export.pseudo.as_str()).collect();
+    assert_eq!(served, ["/data", "/home", "/named"], "{text}");
+    let [data] = &find(&settings, "/data").terms()[..] else { panic!("{text}") };
+    assert_eq!((data.read_only, data.squash, data.secure), (false, Squash::None, true));
+    assert_eq!((&data.flavors[..], clients(data)), (&[SecFlavor::Krb5p][..], vec!["*".to_owned()]));
+    let [networks, named, one] = &find(&settings, "/home").terms()[..] else { panic!("{text}") };
+    assert_eq!(clients(networks), ["10.0.0.0/8", "192.0.2.7/32"]);
+    assert_eq!((networks.read_only, networks.squash, networks.anon_uid), (true, Squash::Root, 7));
+    assert_eq!(networks.flavors, [SecFlavor::Sys, SecFlavor::Krb5]);
+    assert_eq!((clients(named), named.read_only), (vec!["*.example.org".to_owned()], false));
+    assert_eq!((clients(one), &one.flavors[..]), (vec!["@admins".to_owned()], &[SecFlavor::Krb5p][..]));
+    assert_eq!((one.squash, one.secure), (Squash::None, false));
+    for note in ["clustered = true", "log", "tag = home", "FSAL ceph", "they have no access", "mdonly"] {
         assert!(text.contains(note), "{note} is missing:\n{text}");
     }
 }
@@ -129,7 +212,8 @@ fn wrong_syntax_is_refused_with_its_line() {
 #[test]
 fn text_of_the_file_cannot_leave_its_comment_or_its_string() {
     let (text, settings) = import(ImportKind::Exports, "/a\\042\\012b \"x\\012[[export]]\"(rw) 10.0.0.1\n");
-    assert_eq!(settings.exports.len(), 0, "{text}");
+    let [export] = &settings.exports[..] else { panic!("{text}") };
+    assert_eq!(clients(&export.terms()[0]), ["10.0.0.1/32"], "{text}");
     let file = std::path::PathBuf::from("/etc/ex\nports");
     assert!(ImportedConfig::default().text(&file).starts_with("# Imported from /etc/ex?ports.\n"));
 }

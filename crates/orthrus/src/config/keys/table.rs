@@ -4,7 +4,7 @@ use super::{ConfigKey, ConfigTable, KeyDefault};
 use KeyDefault::{Absent, Literal};
 
 /// All tables of the file, in the order of the example.
-pub(super) const TABLES: [ConfigTable; 8] = [
+pub(super) const TABLES: [ConfigTable; 9] = [
     ConfigTable {
         heading: "",
         prefix: "",
@@ -545,14 +545,6 @@ pub(super) const TABLES: [ConfigTable; 8] = [
                 reloads: true,
             },
             ConfigKey {
-                name: "sec_from",
-                meaning: "Other flavors for some networks.",
-                allowed: "tables with clients and sec; the first match counts",
-                default: Absent("none"),
-                example: r#"[{ clients = ["10.1.0.0/16"], sec = ["krb5i", "sys"] }]"#,
-                reloads: true,
-            },
-            ConfigKey {
                 name: "secure",
                 meaning: "Accepts \"sys\" only from source ports below 1024, which clients reserve for root.",
                 allowed: "true or false",
@@ -610,10 +602,10 @@ pub(super) const TABLES: [ConfigTable; 8] = [
             },
             ConfigKey {
                 name: "clients",
-                meaning: "Networks that may use the export.",
-                allowed: "networks and addresses",
+                meaning: "Clients that may use the export. Clients with different rights need rules, [[export.rule]].",
+                allowed: "networks, addresses, host names, patterns of host names, netgroups, or \"*\" for all",
                 default: Absent("all"),
-                example: r#"["10.0.0.0/8", "2001:db8::/32"]"#,
+                example: r#"["10.0.0.0/8", "2001:db8::/32", "*.hpc.example.org", "@trusted"]"#,
                 reloads: true,
             },
             ConfigKey {
@@ -656,5 +648,71 @@ pub(super) const TABLES: [ConfigTable; 8] = [
             example: "1073741824",
             reloads: true,
         }],
+    },
+    ConfigTable {
+        heading: "[[export.rule]]",
+        prefix: "export.rule",
+        about: "The rights of some clients of the export above, instead of `clients` there; the first rule that names a client counts, and a \
+            client that none names is refused.",
+        first: "",
+        keys: &[
+            ConfigKey {
+                name: "clients",
+                meaning: "The clients of the rule. A pattern or netgroup counts if the name of the client's address \
+                    leads back to the address. Rules for networks work without a name service, so place them first.",
+                allowed: "networks, addresses, host names, patterns of host names, netgroups, or \"*\" for all",
+                default: Absent("required"),
+                example: r#"["login.example.org", "*.hpc.example.org", "@trusted", "10.1.0.0/16"]"#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "sec",
+                meaning: "Allowed flavors for these clients, preferred first.",
+                allowed: r#""krb5p", "krb5i", "krb5" and "sys", at least one"#,
+                default: Absent("as for the export"),
+                example: r#"["krb5i", "sys"]"#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "secure",
+                meaning: "Accepts \"sys\" from these clients only from source ports below 1024.",
+                allowed: "true or false",
+                default: Absent("as for the export"),
+                example: "false",
+                reloads: true,
+            },
+            ConfigKey {
+                name: "read_only",
+                meaning: "Refuses changes by these clients with NFS4ERR_ROFS.",
+                allowed: "true or false",
+                default: Absent("as for the export"),
+                example: "true",
+                reloads: true,
+            },
+            ConfigKey {
+                name: "squash",
+                meaning: "Callers of these clients that act as the anonymous user.",
+                allowed: r#""none", "root" or "all""#,
+                default: Absent("as for the export"),
+                example: r#""none""#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "anon_uid",
+                meaning: "The anonymous user for these clients.",
+                allowed: "a number",
+                default: Absent("as for the export"),
+                example: "1000",
+                reloads: true,
+            },
+            ConfigKey {
+                name: "anon_gid",
+                meaning: "The group of the anonymous user for these clients.",
+                allowed: "a number",
+                default: Absent("as for the export"),
+                example: "100",
+                reloads: true,
+            },
+        ],
     },
 ];

@@ -8,12 +8,15 @@ const IDENTITIES: &str = include_str!("../../../../../docs/identities.md");
 
 /// Returns a file with one table that has some lines.
 fn file(table: &ConfigTable, lines: &[String]) -> String {
-    let kind = match table.prefix {
-        "identity.source" if !lines.iter().any(|line| line.starts_with("kind")) => "kind = \"ldap\"\n",
-        _ => "",
+    let has = |key: &str| lines.iter().any(|line| line.starts_with(key));
+    let (above, kind) = match table.prefix {
+        "identity.source" if !has("kind") => ("", "kind = \"ldap\"\n"),
+        "export.rule" if !has("clients") => ("[[export]]\n", "clients = [\"*\"]\n"),
+        "export.rule" => ("[[export]]\n", ""),
+        _ => ("", ""),
     };
     let kind = if table.first.is_empty() { kind } else { table.first };
-    format!("{}\n{kind}\n{}\n", table.heading, lines.join("\n"))
+    format!("{above}{}\n{kind}\n{}\n", table.heading, lines.join("\n"))
 }
 
 fn parse(text: &str) -> Result<Settings, String> {
@@ -102,6 +105,7 @@ fn the_pages_and_the_table_name_the_same_keys() {
     for (prefix, rows) in [
         ("", rows(serve, "key | default | meaning")),
         ("export.", rows(exports, "key | default | meaning")),
+        ("export.rule.", rows(exports, "key of a rule | default | meaning")),
         ("identity.", rows(IDENTITIES, "key | default | meaning")),
         ("identity.source.", rows(IDENTITIES, "key of `\"ldap\"` | default | meaning")),
     ] {
@@ -170,7 +174,7 @@ fn a_wrong_name_gets_the_nearest_one() {
 #[test]
 fn a_short_name_finds_all_keys_of_that_name() {
     let names = |name: &str| find(name).iter().map(|(table, key)| table.full_name(key)).collect::<Vec<_>>();
-    assert_eq!(names("sec"), ["export.sec"]);
+    assert_eq!(names("sec"), ["export.sec", "export.rule.sec"]);
     assert_eq!(names("timeout"), ["identity.timeout", "identity.source.timeout"]);
     assert_eq!(names("realms"), ["realms"]);
     assert_eq!(names("identity.source.realms"), ["identity.source.realms"]);

@@ -16,7 +16,7 @@ use state::{
     ListedOpen, ListedSession, Principal, Protection,
 };
 use std::time::Duration;
-use vfs::{Export, ExportTable, Network, SecFlavor};
+use vfs::{Export, ExportRule, ExportTable, RuleClient, SecFlavor};
 
 /// Most rows of a listing.
 const LISTED_MAX: usize = 20_000;
@@ -164,20 +164,21 @@ mod rows {
     }
 }
 
-/// Makes one row for each list of flavors: the first network that has a client counts, so they are
-/// in that order.
+/// Makes one row for each rule: the first that names a client counts, so they are in that order.
 fn export_rows(export: &Export) -> Vec<ExportRow> {
-    let row = |networks: &[Network], flavors: &[SecFlavor]| ExportRow {
+    let row = |rule: &ExportRule| ExportRow {
         export: export.pseudo_path.clone(),
-        clients: networks.iter().map(Network::to_string).collect(),
-        sec: flavors.iter().map(|flavor| flavor.name().to_owned()).collect(),
-        read_only: export.read_only,
-        squash: export.squash.name().to_owned(),
-        anon_uid: export.anon_uid,
-        secure: export.secure,
+        clients: match rule.clients[..] {
+            [RuleClient::Any] => Vec::new(),
+            ref clients => clients.iter().map(ToString::to_string).collect(),
+        },
+        sec: rule.flavors.iter().map(|flavor| flavor.name().to_owned()).collect(),
+        read_only: rule.read_only,
+        squash: rule.squash.name().to_owned(),
+        anon_uid: rule.anon_uid,
+        secure: rule.secure,
     };
-    let special = export.flavors_from.iter().map(|(network, flavors)| row(&[*network], flavors));
-    special.chain([row(&export.networks, &export.flavors)]).collect()
+    export.rules.iter().map(row).collect()
 }
 
 pub(super) fn client_row(client: &ListedClient) -> ClientRow {

@@ -2,10 +2,12 @@
 
 use super::problem::{Answer, Refusal};
 use super::{Api, ApiParts, status};
+use super::super::exports;
 use crate::api::{IdReport, IdentityQuery, Problem, StatusReport};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use vfs::Caller;
+use std::sync::Arc;
+use vfs::{Caller, Export};
 
 /// The state and the counters of the server.
 #[utoipa::path(
@@ -36,7 +38,8 @@ fn explain(parts: &ApiParts, principal: String) -> Result<IdReport, Refusal> {
     let explanation = parts.identity.explain_cached(&principal, parts.service.server().now());
     let table = parts.exports.snapshot();
     let seen = |caller: Option<&Caller>| {
-        table.iter().map(|export| (export.pseudo_path.clone(), export.squash(caller))).collect()
+        let seen = |export: &Arc<Export>| exports::seen(&export.pseudo_path, &export.rules, caller);
+        table.iter().flat_map(seen).collect()
     };
     Ok(IdReport::new("server", principal, explanation, seen))
 }

@@ -48,7 +48,7 @@ impl Creation {
         };
         let object = c.object(Nfsstat4::NFS4ERR_ROFS);
         settable.fit_acl(|| {
-            let owner = object.map(|directory| c.caller(&directory).uid).ok();
+            let owner = object.map(|directory| c.caller(directory).uid).ok();
             Ok(Subject { directory: false, owner, group: None })
         })?;
         if let Mode::Exclusive(verifier) = mode {
@@ -75,7 +75,7 @@ pub(super) fn find_or_create(
     share: OpenShare,
 ) -> OpResult<Target> {
     let backend = &directory.export.backend;
-    let caller = c.caller(&directory);
+    let caller = c.caller(directory);
     // Most names are new. An exclusive create costs more, so its retries look first.
     if !matches!(creation.mode, Mode::Exclusive(_)) && !directory.rule().read_only {
         match create(c, directory, name, creation, share) {
@@ -108,16 +108,14 @@ fn create(
     creation: &Creation,
     share: OpenShare,
 ) -> OpResult<Target> {
-    if directory.rule().read_only {
-        return Err(Nfsstat4::NFS4ERR_ROFS.into());
-    }
+    c.check_writable(directory)?;
     let held = c.hold_names(&[directory])?;
     let backend = &directory.export.backend;
     let before = backend.getattr(&directory.handle)?.change;
     // The holder of a write delegation may read as well, and then the file need not be opened
     // again.
     let access = OpenAccess { read: true, write: share.access & SHARE_WRITE != 0 };
-    let caller = c.caller(&directory);
+    let caller = c.caller(directory);
     let (handle, file) =
         backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;
     let after = backend.getattr(&directory.handle).map_or(before.wrapping_add(1), |dir| dir.change);

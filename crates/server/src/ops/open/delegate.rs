@@ -139,7 +139,7 @@ fn complete(
     let place = if write { &mut payload.write } else { &mut payload.read };
     if place.is_none() {
         let opened =
-            object.export.backend.open(&c.caller(&object), &object.handle, OpenAccess { read, write });
+            object.export.backend.open(&c.caller(object), &object.handle, OpenAccess { read, write });
         *place = Some(opened.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?);
     }
     Ok(())

@@ -70,7 +70,7 @@ pub(super) fn open(
 /// share state does not leak.
 fn denied(c: &Compound<'_>, target: &Target, share: OpenShare) -> OpStop {
     let object = &target.object;
-    let caller = c.caller(&object);
+    let caller = c.caller(object);
     let backend = &object.export.backend;
     let owns = backend.getattr(&object.handle).is_ok_and(|attributes| attributes.uid == caller.uid);
     let may = backend.access(&caller, &object.handle).is_ok_and(|may| {
@@ -82,9 +82,7 @@ fn denied(c: &Compound<'_>, target: &Target, share: OpenShare) -> OpStop {
 
 /// Truncates an existing file to zero bytes, unless a share reservation denies writing.
 fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
-    if object.rule().read_only {
-        return Err(Nfsstat4::NFS4ERR_ROFS.into());
-    }
+    c.check_writable(object)?;
     let denied = c.check_anonymous(object, SHARE_WRITE);
     if denied.is_err_and(|stop| stop.is(Nfsstat4::NFS4ERR_LOCKED)) {
         return Err(Nfsstat4::NFS4ERR_SHARE_DENIED.into());
@@ -94,7 +92,7 @@ fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
         Some(file) => file.set_size(0)?,
         None => {
             let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
-            object.export.backend.setattr(&c.caller(&object), &object.handle, &set)?;
+            object.export.backend.setattr(&c.caller(object), &object.handle, &set)?;
         }
     }
     if empty { Ok(()) } else { c.settle(object) }
@@ -148,7 +146,7 @@ impl Opening<'_, '_> {
         if granted {
             return self.c.open_granted(object, access);
         }
-        let caller = self.c.caller(&object);
+        let caller = self.c.caller(object);
         Ok(object.export.backend.open(&caller, &object.handle, access)?)
     }
 }
@@ -164,7 +162,7 @@ impl Opening<'_, '_> {
         else {
             return Ok(None);
         };
-        let caller = self.c.caller(&object);
+        let caller = self.c.caller(object);
         let may = object.export.backend.access(&caller, &object.handle)?;
         let reads = may.read || may.execute && !access.write;
         let allowed = (reads || !access.read) && (may.write || !access.write);

@@ -48,9 +48,8 @@ pub(super) fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: OpenShare) -> 
             return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD.into());
         }
     };
-    if share.access & SHARE_WRITE != 0 && target.object.rule().read_only {
-        c.note_read_only(&Fh::Object(target.object));
-        return Err(Nfsstat4::NFS4ERR_ROFS.into());
+    if share.access & SHARE_WRITE != 0 {
+        c.check_writable(&target.object)?;
     }
     Ok(target)
 }

@@ -106,14 +106,14 @@ fn list_object(
     let directory = Fh::Object(object.clone());
     let has_overlay = match directory.place() {
         Some(place @ Place::Export(_)) => {
-            c.await_entries(place)?;
-            c.progress.exports.pseudo().entries(place, 0, c.peer()).next().is_some()
+            let known = c.await_entries(place)?;
+            !known || c.progress.exports.pseudo().entries(place, 0, c.peer()).next().is_some()
         }
         _ => false,
     };
     if cookie & OVERLAY == 0 {
         // A name that an export may cover is left out while that is unknown.
-        let covers = |name| !matches!(c.lookup_pseudo(&directory, name), Ok(None));
+        let covers = |name: &[u8]| !matches!(c.lookup_pseudo(&directory, name), Ok(None));
         let hidden = |name: &[u8]| has_overlay && covers(name);
         if !list_backend(listing, object, cookie, &hidden, reply)? {
             return Ok(false);
@@ -141,7 +141,7 @@ fn list_backend(
     hidden: &dyn Fn(&[u8]) -> bool,
     reply: &mut Encoder,
 ) -> OpResult<bool> {
-    let caller = listing.c.caller(&object);
+    let caller = listing.c.caller(object);
     let backend = &object.export.backend;
     listing.has_mounts = backend.has_mounts(&object.handle);
     let each = ENTRY_SIZE + ATTRIBUTE_SIZE * listing.wanted.len();

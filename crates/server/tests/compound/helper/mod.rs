@@ -29,8 +29,8 @@ use std::{
     time::Duration,
 };
 use vfs::{
-    Backend, Caller, Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, SetAttributes,
-    Timestamp,
+    Backend, Caller, Export, ExportTable, Exports, MemoryBackend, MemoryLimits, RuleClient, SecFlavor,
+    SetAttributes, Timestamp,
 };
 use xdr::{Decode, Decoder, Encode, Encoder};
 
@@ -82,9 +82,25 @@ pub(crate) fn export(path: &str, backend: &Arc<MemoryBackend>) -> Export {
     all_flavors(Export::new(path, backend.clone()).unwrap())
 }
 
+/// Changes the terms of an export.
+pub(crate) fn on_terms(mut export: Export, change: impl Fn(&mut vfs::ExportRule)) -> Export {
+    export.rules.iter_mut().for_each(change);
+    export
+}
+
+/// Opens an export to these flavors.
+pub(crate) fn for_flavors(export: Export, flavors: &[SecFlavor]) -> Export {
+    on_terms(export, |rule| rule.flavors = flavors.to_vec())
+}
+
 /// Opens an export to every flavor.
 pub(crate) fn all_flavors(export: Export) -> Export {
-    Export { flavors: SecFlavor::ALL.to_vec(), ..export }
+    for_flavors(export, &SecFlavor::ALL)
+}
+
+/// Opens an export to a network alone.
+pub(crate) fn for_network(export: Export, network: &str) -> Export {
+    on_terms(export, |rule| rule.clients = vec![RuleClient::Network(network.parse().unwrap())])
 }
 
 impl Setup {

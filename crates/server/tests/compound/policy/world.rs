@@ -112,11 +112,12 @@ impl<'s> World<'s> {
         let closed = all_flavors(Export::new("/closed", backend.clone()).unwrap());
         let closed = match rule {
             Rule::Flavor(flavor) => {
-                let flavors = SecFlavor::ALL.into_iter().filter(|other| *other != flavor).collect();
-                Export { flavors, ..closed }
+                let others = SecFlavor::ALL.into_iter().filter(|other| *other != flavor);
+                let flavors: Vec<_> = others.collect();
+                for_flavors(closed, &flavors)
             }
-            Rule::Address => Export { networks: vec!["198.51.100.0/24".parse().unwrap()], ..closed },
-            Rule::Port => Export { flavors: vec![SecFlavor::Sys], ..closed },
+            Rule::Address => for_network(closed, "198.51.100.0/24"),
+            Rule::Port => for_flavors(closed, &[SecFlavor::Sys]),
         };
         Self::start(closed, backend, false)
     }
@@ -125,7 +126,7 @@ impl<'s> World<'s> {
     pub(super) fn read_only_server() -> PolicySite {
         let backend = filled(b"SECRET-CONTENT", "secret");
         let closed = all_flavors(Export::new("/closed", backend.clone()).unwrap());
-        Self::start(Export { read_only: true, ..closed }, backend, true)
+        Self::start(on_terms(closed, |rule| rule.read_only = true), backend, true)
     }
 
     fn start(closed: Export, backend: Arc<MemoryBackend>, read_only: bool) -> PolicySite {

@@ -112,7 +112,7 @@ fn a_weaker_flavor_than_the_exports_is_told_so() // RFC 7530 section 3.2.1
 {
     let backend = memory();
     let mut only = export("/export", &backend);
-    only.flavors = vec![SecFlavor::Krb5i];
+    only = for_flavors(only, &[SecFlavor::Krb5i]);
     let server = Setup::with_exports(vec![only]).start();
     let client = Client40::with(&server, b"c", krb5(SecFlavor::Krb5i, "alice", ALICE), [1; 8]);
     let (fh, stateid) = client.opened("f");

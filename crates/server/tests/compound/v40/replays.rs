@@ -100,7 +100,7 @@ fn a_copy_of_a_change_is_answered_from_memory() // RFC 7530 section 3.1.1
 fn protected(flavors: &[SecFlavor]) -> (Server, impl Fn(&[SecFlavor]) -> Vec<Export>) {
     let backend = memory();
     let exports = move |flavors: &[SecFlavor]| {
-        vec![Export { flavors: flavors.to_vec(), ..export("/p", &backend) }, export("/export", &memory())]
+        vec![for_flavors(export("/p", &backend), flavors), export("/export", &memory())]
     };
     (Setup::with_exports(exports(flavors)).start(), exports)
 }
@@ -147,8 +147,7 @@ fn a_copy_of_an_open_obeys_the_policy_that_is_in_force_now() // RFC 7530 section
     let table = ExportTable::new(exports(&[Krb5p]), Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
     server.exports.replace(table);
     client.run([&again[..], &[write(stateid, 0, b"x")]].concat()).expect(NFS4ERR_WRONGSEC);
-    let closed: Export =
-        Export { networks: vec!["198.51.100.0/24".parse().unwrap()], ..exports(&[Sys]).remove(0) };
+    let closed: Export = for_network(exports(&[Sys]).remove(0), "198.51.100.0/24");
     let table = ExportTable::new(vec![closed], Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
     server.exports.replace(table);
     client.run(again).expect(NFS4ERR_STALE);
