@@ -95,7 +95,16 @@ impl Export {
     ///
     /// # Errors
     /// The name that must be looked up first.
+    #[inline]
     pub fn rule_for(&self, peer: ClientPeer) -> Result<Option<RuleIndex>, Unresolved> {
+        // Most exports have one rule, for all clients.
+        match self.rules.first() {
+            Some(first) if first.is_for_all() => Ok(Some(RuleIndex::FIRST)),
+            _ => self.find_rule(peer),
+        }
+    }
+
+    fn find_rule(&self, peer: ClientPeer) -> Result<Option<RuleIndex>, Unresolved> {
         for (index, rule) in self.rules.iter().enumerate() {
             if rule.names(peer)? {
                 return Ok(RuleIndex::of(index));
@@ -105,6 +114,7 @@ impl Export {
     }
 
     /// Returns a rule that [`Export::rule_for`] has found.
+    #[inline]
     pub fn rule(&self, index: RuleIndex) -> &ExportRule {
         index.find(&self.rules)
     }

@@ -319,11 +319,17 @@ impl PseudoFs {
     /// # Errors
     /// The name that must be looked up first.
     pub fn allows(&self, fileid: u64, flavor: SecFlavor, peer: ClientPeer) -> Result<bool, Unresolved> {
-        let FlavorsBelow { known, unresolved, .. } = self.flavors_below(fileid, peer);
-        if known.contains(&flavor) {
-            return Ok(true);
+        let Some(node) = self.node(Place::Node(fileid)) else { return Ok(false) };
+        let (mut admitted, mut unresolved) = (false, None);
+        for export in &node.below {
+            match export.rule_for(peer) {
+                Ok(None) => {}
+                Ok(Some(rule)) if export.rule(rule).allows(flavor, peer) => return Ok(true),
+                Ok(Some(_)) => admitted = true,
+                Err(first) => unresolved = unresolved.or(Some(first)),
+            }
         }
-        unresolved.map_or(Ok(false), Err)
+        unresolved.map_or(Ok(!admitted), Err)
     }
 
     fn flavors_below(&self, fileid: u64, peer: ClientPeer) -> FlavorsBelow {

@@ -201,6 +201,12 @@ impl Default for ExportRule {
 }
 
 impl ExportRule {
+    /// Says whether the rule begins with all clients.
+    #[inline]
+    pub(crate) fn is_for_all(&self) -> bool {
+        matches!(self.clients[..], [RuleClient::Any, ..])
+    }
+
     /// Says whether the rule names a client.
     ///
     /// # Errors
@@ -228,12 +234,14 @@ impl ExportRule {
 
     /// Returns the flavors that a caller may use from its port, in order of preference. May be
     /// empty: `sys` alone, and a port that any program may use.
+    #[inline]
     pub fn flavors_for(&self, peer: ClientPeer) -> impl Iterator<Item = SecFlavor> + '_ {
         let insecure = self.secure && peer.is_unprivileged();
         self.flavors.iter().copied().filter(move |flavor| !(insecure && *flavor == SecFlavor::Sys))
     }
 
     /// Says whether a caller may use the flavor from its port.
+    #[inline]
     pub fn allows(&self, flavor: SecFlavor, peer: ClientPeer) -> bool {
         self.flavors_for(peer).any(|usable| usable == flavor)
     }
@@ -286,12 +294,16 @@ impl ExportRule {
 pub struct RuleIndex(u16);
 
 impl RuleIndex {
+    /// The first rule.
+    pub(crate) const FIRST: Self = Self(0);
+
     pub(crate) fn of(index: usize) -> Option<Self> {
         u16::try_from(index).ok().map(Self)
     }
 
     /// Returns the rule. An index of another export's rules gives a rule without clients or
     /// flavors.
+    #[inline]
     pub(crate) fn find(self, rules: &[ExportRule]) -> &ExportRule {
         static NO_TERMS: ExportRule = ExportRule {
             clients: Vec::new(),

@@ -82,14 +82,8 @@ impl Object {
     /// # Errors
     /// The name of the client that must be looked up first.
     pub fn root_of(export: &Arc<Export>, peer: ClientPeer) -> Result<Option<Self>, Unresolved> {
-        Self::of(export, export.backend.root(), peer)
-    }
-
-    /// Returns the object with this handle of an export; `None` if the export does not admit the
-    /// client.
-    fn of(export: &Arc<Export>, handle: ObjectHandle, peer: ClientPeer) -> Result<Option<Self>, Unresolved> {
         let rule = export.rule_for(peer)?;
-        Ok(rule.map(|rule| Self { export: Arc::clone(export), rule, handle }))
+        Ok(rule.map(|rule| Self { export: Arc::clone(export), rule, handle: export.backend.root() }))
     }
 
     /// Returns another object of the same export.
@@ -191,12 +185,14 @@ impl Compound<'_> {
             let there = self.await_client(|exports, peer| exports.pseudo().contains(fileid, peer))?;
             return if there { Ok(Fh::Pseudo(fileid)) } else { Err(Nfsstat4::NFS4ERR_STALE.into()) };
         }
+        let export = self.progress.exports.by_id(decoded.export).ok_or(Nfsstat4::NFS4ERR_STALE)?;
+        let rule = match export.rule_for(self.peer()) {
+            Ok(rule) => rule,
+            Err(_) => self.await_client(|_, peer| export.rule_for(peer))?,
+        };
+        let rule = rule.ok_or(Nfsstat4::NFS4ERR_STALE)?;
         let handle = ObjectHandle::new(decoded.object).ok_or(Nfsstat4::NFS4ERR_BADHANDLE)?;
-        let object = self.await_client(|exports, peer| match exports.by_id(decoded.export) {
-            Some(export) => Object::of(export, handle, peer),
-            None => Ok(None),
-        })?;
-        object.map(Fh::Object).ok_or(Nfsstat4::NFS4ERR_STALE.into())
+        Ok(Fh::Object(Object { export: Arc::clone(export), rule, handle }))
     }
 
     /// Encodes a filehandle as nfs_fh4.
