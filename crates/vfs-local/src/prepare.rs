@@ -3,7 +3,7 @@
 use rustix::{
     fs::Mode,
     process::{Resource, Rlimit, getrlimit, setrlimit, umask},
-    thread::{CapabilitySet, capabilities, set_capabilities},
+    thread::{CapabilitySet, capabilities, set_capabilities, set_no_new_privs},
 };
 use std::fmt;
 
@@ -12,11 +12,10 @@ pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
-    .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID);
 
-/// Kept beside: binding port 2049 and below, and leases of others' files.
+/// Kept beside: leases of others' files, and binding a port below 1024, see [`drop_binding`].
 const KEPT: CapabilitySet =
     IDENTITY_CAPABILITIES.union(CapabilitySet::NET_BIND_SERVICE).union(CapabilitySet::LEASE);
 
@@ -70,6 +69,8 @@ pub struct Prepared {
     pub descriptors_max: u64,
     /// Capabilities given up, by name; empty when not root.
     pub dropped: Vec<String>,
+    /// Capabilities that root lacks to act as its callers, by name.
+    pub missing: Vec<String>,
 }
 
 impl fmt::Display for Prepared {
@@ -83,32 +84,54 @@ impl fmt::Display for Prepared {
 }
 
 /// Prepares the process to serve local file systems: clears the umask (clients send whole modes),
-/// raises the number of open files to the hard limit, and as root drops every capability that
-/// serving does not need. Without CAP_SYS_RESOURCE quotas and reserved blocks hold, without
-/// CAP_FSETID the kernel clears set-id bits as it does for users.
+/// raises the number of open files to the hard limit, gives up privileges that programs might add
+/// when they are executed, and as root drops every capability that serving does not need. With
+/// `device_nodes` it keeps CAP_MKNOD. Without CAP_SYS_RESOURCE quotas and reserved blocks hold,
+/// without CAP_FSETID the kernel clears set-id bits as it does for users.
 ///
-/// Capabilities belong to threads: the program calls this before it starts any. A step that fails
-/// is skipped, and the result reports the outcome.
-pub fn prepare_process() -> Prepared {
+/// These belong to threads: the program calls this before it starts any. A step that fails is
+/// skipped, and the result reports the outcome.
+pub fn prepare_process(device_nodes: bool) -> Prepared {
     umask(Mode::empty());
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let dropped = drop_capabilities();
+    let _ = set_no_new_privs(true);
+    let kept = if device_nodes { KEPT.union(CapabilitySet::MKNOD) } else { KEPT };
+    let dropped = keep_capabilities(kept);
     let descriptors_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    Prepared { serves_as: ServesAs::now(), descriptors_max, dropped }
+    let missing = match rustix::process::geteuid().is_root() {
+        true => names(IDENTITY_CAPABILITIES.difference(permitted())),
+        false => Vec::new(),
+    };
+    Prepared { serves_as: ServesAs::now(), descriptors_max, dropped, missing }
 }
 
-fn drop_capabilities() -> Vec<String> {
+/// Drops the capability to bind ports below 1024, after the last one was bound. As
+/// [`prepare_process`], it is for the time before threads.
+pub fn drop_binding() {
+    keep_capabilities(permitted().difference(CapabilitySet::NET_BIND_SERVICE));
+}
+
+fn permitted() -> CapabilitySet {
+    capabilities(None).map(|sets| sets.permitted).unwrap_or(CapabilitySet::empty())
+}
+
+/// Drops all other capabilities of root, and returns their names.
+fn keep_capabilities(kept: CapabilitySet) -> Vec<String> {
     let Ok(mut sets) = capabilities(None) else { return Vec::new() };
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
-    let dropped = sets.permitted.difference(KEPT);
-    sets.permitted = sets.permitted.intersection(KEPT);
+    let dropped = sets.permitted.difference(kept);
+    sets.permitted = sets.permitted.intersection(kept);
     sets.effective = sets.permitted;
-    sets.inheritable = sets.inheritable.intersection(KEPT);
+    sets.inheritable = sets.inheritable.intersection(kept);
     if set_capabilities(None, sets).is_err() {
         return Vec::new();
     }
-    dropped.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+    names(dropped)
+}
+
+fn names(set: CapabilitySet) -> Vec<String> {
+    set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }

@@ -48,6 +48,14 @@ pub fn release_to_successor(folder: &Path) {
     others.iter().filter(|(_, link)| link.starts_with(folder)).for_each(|(fd, _)| replace(*fd));
 }
 
+/// Denies memory that is both writable and executable, for this process and for ever. Returns
+/// whether the kernel can, which it can since Linux 6.3.
+pub fn deny_writable_code() -> bool {
+    let refuse = libc::c_ulong::from(libc::PR_MDWE_REFUSE_EXEC_GAIN);
+    // SAFETY: the call touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_MDWE, refuse, 0_u64, 0_u64, 0_u64) == 0 }
+}
+
 /// Ends the process without waiting for any thread and without running exit handlers: either may be
 /// what hangs.
 pub fn exit_at_once(status: i32) -> ! {

@@ -11,7 +11,7 @@ use vfs::conformance::Fixture;
 
 /// Makes an export below `base`, or says why that cannot be.
 fn fixture_below(base: &Path) -> Option<Fixture> {
-    prepare_process();
+    prepare_process(true);
     let directory = match TestDirectory::new_in(base) {
         Ok(directory) => directory,
         Err(error) => {

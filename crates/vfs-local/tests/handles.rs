@@ -183,7 +183,7 @@ fn a_mount_point_below_the_export_does_not_exist_for_clients() {
 
 #[test]
 fn what_cannot_be_exported_is_refused_with_the_cure() {
-    prepare_process();
+    prepare_process(true);
     let refused = |path: &str| LocalBackend::open(path.as_ref(), &LocalOptions::default()).unwrap_err();
     assert!(matches!(refused("/does/not/exist"), LocalError::Open { .. }));
     assert!(matches!(refused("/etc/passwd"), LocalError::Open { .. }));
@@ -202,7 +202,7 @@ fn the_start_line_says_whose_rights_count() {
 
 #[test]
 fn as_root_no_capability_is_left_that_bends_quotas_or_set_id_bits() {
-    let prepared = prepare_process();
+    let prepared = prepare_process(true);
     if prepared.serves_as == ServesAs::Callers {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let permitted = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t")).unwrap();
@@ -217,7 +217,7 @@ fn as_root_no_capability_is_left_that_bends_quotas_or_set_id_bits() {
 
 #[test]
 fn few_descriptors_suffice_for_many_objects() {
-    prepare_process();
+    prepare_process(true);
     let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let options = LocalOptions { object_cache_max: 32, ..LocalOptions::default() };
     let Ok(backend) = LocalBackend::open(directory.path(), &options) else { return };
@@ -238,7 +238,7 @@ fn few_descriptors_suffice_for_many_objects() {
 
 #[test]
 fn data_is_written_as_the_user_who_opened_the_file() {
-    prepare_process();
+    prepare_process(true);
     let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let Some(backend) = common::open(directory.path()) else { return };
     if backend.serves_as() != ServesAs::Callers {

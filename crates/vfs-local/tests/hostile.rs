@@ -127,7 +127,7 @@ impl Drop for Ends<'_> {
 }
 
 fn hold_out(open: impl Fn(&Path) -> Box<dyn Backend>) {
-    prepare_process();
+    prepare_process(true);
     let place = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let (export, outside) = (place.path().join("export"), place.path().join("outside"));
     for path in [&export, &outside, &export.join("swap")] {
@@ -191,7 +191,7 @@ fn links_that_come_and_go_are_never_followed_without_root() {
 
 #[test]
 fn what_takes_the_name_of_a_new_directory_stays_as_it_is() {
-    prepare_process();
+    prepare_process(true);
     let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let backend = LocalBackend::open(directory.path(), &LocalOptions::default()).unwrap();
     let (made, old) = (directory.path().join("made"), directory.path().join("old"));

@@ -37,6 +37,7 @@ mod plans;
 mod principals;
 mod realms;
 mod restart;
+mod sandbox;
 mod shortage;
 mod tickets;
 mod trial;

@@ -73,9 +73,14 @@ pub(crate) struct Settings {
     pub recall_time: Option<Duration>,
     /// Whether local programs see the locks of clients.
     pub local_locks: bool,
+    /// Whether root of a client may make device nodes.
+    pub device_nodes: bool,
     /// When a number is an owner.
     #[serde(deserialize_with = "parsed")]
     pub numeric_owners: NumericOwners,
+    /// Whether the process restricts itself.
+    #[serde(deserialize_with = "parsed")]
+    pub sandbox: Sandbox,
     /// Limits of memory, connections and state.
     pub limits: Limits,
     /// The exports; at least one.
@@ -105,7 +110,9 @@ impl Default for Settings {
             delegations: Delegations::Read,
             recall_time: None,
             local_locks: true,
+            device_nodes: false,
             numeric_owners: NumericOwners::default(),
+            sandbox: Sandbox::On,
             limits: Limits::default(),
             exports: Vec::new(),
         }
@@ -213,6 +220,27 @@ pub(crate) enum Nested {
     Hide,
     /// They are part of the export, each with an fsid of its own.
     Show,
+}
+
+/// Whether the process gives up what serving does not need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sandbox {
+    /// It does.
+    On,
+    /// It keeps the rights that the service manager gives.
+    Off,
+}
+
+impl FromStr for Sandbox {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            other => Err(format!("{other:?} is no choice of sandbox; there are on and off")),
+        }
+    }
 }
 
 impl Default for Storage {

@@ -29,6 +29,13 @@ impl SourceSettings {
         }
     }
 
+    /// Returns the TCP ports of the servers that it names.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let Self::Ldap(table) = self else { return Vec::new() };
+        let port = |url: &String| url.rsplit_once(':')?.1.trim_end_matches('/').parse().ok();
+        table.servers.iter().filter_map(port).collect()
+    }
+
     /// Makes paths relative to the folder of the file.
     pub(super) fn resolve(&mut self, folder: &Path) {
         let Self::Ldap(table) = self else { return };

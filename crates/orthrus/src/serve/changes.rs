@@ -13,6 +13,8 @@ pub(super) struct ReloadChanges {
     pub(super) changed: Vec<String>,
     /// Keys that apply at the next start only.
     pub(super) at_restart: Vec<&'static str>,
+    /// Ports of directories that the sandbox of this process lets nobody reach.
+    pub(super) ports: Vec<u16>,
 }
 
 impl ReloadChanges {
@@ -43,6 +45,13 @@ impl ReloadChanges {
         if !self.at_restart.is_empty() {
             lines.push(format!("changed, but in force only after a restart: {}", self.at_restart.join(", ")));
         }
+        if !self.ports.is_empty() {
+            let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
+            lines.push(format!(
+                "the directory at port {} can be reached only after a restart, because of the sandbox",
+                ports.join(", ")
+            ));
+        }
         lines
     }
 }
@@ -53,7 +62,7 @@ fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
 }
 
 /// Returns each key that a running server cannot change, and whether it differs.
-fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 15] {
+fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 17] {
     [
         ("listen", start.listen != file.listen),
         ("metrics", start.metrics != file.metrics),
@@ -68,7 +77,9 @@ fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 15] {
         ("delegations", start.delegations != file.delegations),
         ("recall_time", start.recall_time != file.recall_time),
         ("local_locks", start.local_locks != file.local_locks),
+        ("device_nodes", start.device_nodes != file.device_nodes),
         ("numeric_owners", start.numeric_owners != file.numeric_owners),
+        ("sandbox", start.sandbox != file.sandbox),
         ("[limits]", start.limits != file.limits),
     ]
 }

@@ -16,6 +16,7 @@ mod process;
 mod records;
 mod reload;
 mod same_user;
+mod sandbox;
 mod state_dir;
 mod store;
 
@@ -68,7 +69,11 @@ pub(crate) fn run(
     end_with_input: bool,
 ) -> anyhow::Result<()> {
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
-    let prepared = vfs_local::prepare_process();
+    let prepared = vfs_local::prepare_process(settings.device_nodes);
+    process::check(&prepared)?;
+    let mut listener = Listener::bind(settings.listen)?;
+    let mut watched = settings.metrics.map(bind_metrics).transpose()?;
+    let sandbox = sandbox::enter(&settings)?;
     logging::start_queue().context("the log has no thread")?;
     let manager = Arc::new(ServiceManager::from_environment());
     let watched_end = ending::Watched::default();
@@ -80,8 +85,6 @@ pub(crate) fn run(
     let began = Instant::now();
     let mut backends = Backends::new(ClientRules::new(&settings, began), settings.limits.open_files_max);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
-    let mut listener = Listener::bind(settings.listen)?;
-    let mut watched = settings.metrics.map(bind_metrics).transpose()?;
     if settings.same_user {
         listener.admit(same_user::admission());
         watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
@@ -95,6 +98,7 @@ pub(crate) fn run(
     let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
     let _ = watched_end.set(serving);
     tracing::info!("{prepared}");
+    sandbox.log();
     if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
         tracing::warn!(
             "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"

@@ -4,7 +4,7 @@ use super::clients::ClientRules;
 use super::exports::Backends;
 use super::kerberos::Keys;
 use super::store::Store;
-use super::{admission, bind_metrics, identities, state_dir};
+use super::{admission, bind_metrics, identities, process, sandbox, state_dir};
 use crate::config::Settings;
 use anyhow::{Context, anyhow};
 use identity::Mapper;
@@ -26,10 +26,14 @@ pub(crate) struct Preflight {
 /// Tries the exports, addresses, keytab, state folder and accounts of the settings.
 pub(crate) fn check(settings: &Settings) -> Preflight {
     // As a start does: the rights of the process decide what it can read.
-    vfs_local::prepare_process();
+    let prepared = vfs_local::prepare_process(settings.device_nodes);
     let mut check = Preflight::default();
-    let table = check.exports(settings);
+    check.keep(process::check(&prepared));
     check.addresses(settings);
+    if let Some(sandbox) = check.keep(sandbox::enter(settings)) {
+        check.notes.push(sandbox.to_string());
+    }
+    let table = check.exports(settings);
     let keys = check.keep(Keys::open(settings));
     if let (Some(table), Some(keys)) = (table, &keys) {
         check.keep(admission::check(&table, keys.is_some()));

@@ -1,9 +1,26 @@
-//! The processor time and the memory of this process, by the operating system.
+//! This process: its rights, its processor time and its memory.
 
+use anyhow::bail;
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use nix::unistd::{SysconfVar, sysconf};
 use std::time::Duration;
+use vfs_local::{Prepared, ServesAs};
+
+/// Checks that the process does not act as root for its callers.
+///
+/// # Errors
+/// It is root and lacks capabilities to act as them; names the remedies.
+pub(super) fn check(prepared: &Prepared) -> anyhow::Result<()> {
+    if !matches!(prepared.serves_as, ServesAs::OneUser { uid: 0, .. }) {
+        return Ok(());
+    }
+    bail!(
+        "orthrus runs as root, but without {}, so that it could not act as its callers: each of them would be \
+         root. Give it these capabilities (a container: --cap-add), or start it as another user",
+        prepared.missing.join(", ")
+    );
+}
 
 pub(super) fn processor_time() -> Option<Duration> {
     let time = ClockId::CLOCK_PROCESS_CPUTIME_ID.now().ok()?;

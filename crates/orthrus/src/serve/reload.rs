@@ -4,7 +4,7 @@
 use super::changes::ReloadChanges;
 use super::exports::Backends;
 use super::kerberos::Keys;
-use super::{ReadSettings, admission, identities, spoken};
+use super::{ReadSettings, admission, identities, sandbox, spoken};
 use crate::config::Settings;
 use crate::service_manager::ServiceManager;
 use anyhow::Context;
@@ -82,7 +82,8 @@ impl Reload {
         }
         self.identity.replace(rules, sources, same);
         self.exports.replace(table);
-        let changes = ReloadChanges::between(&self.start, &self.settings.exports, &settings);
+        let mut changes = ReloadChanges::between(&self.start, &self.settings.exports, &settings);
+        changes.ports = sandbox::out_of_reach(&self.start, &settings);
         (self.settings, self.realms) = (settings, realms);
         Ok(changes)
     }

@@ -31,7 +31,7 @@ impl Drop for TestDirectory {
 
 /// Makes a directory in the usual place and exports it, or says why that cannot be.
 pub(crate) fn export() -> Option<(TestDirectory, LocalBackend)> {
-    prepare_process();
+    prepare_process(true);
     let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let backend = open(directory.path())?;
     Some((directory, backend))

@@ -134,6 +134,24 @@ pub(super) const TABLES: [ConfigTable; 9] = [
                 reloads: false,
             },
             ConfigKey {
+                name: "device_nodes",
+                meaning: "Lets root of a client make device nodes, in exports with squash = \"none\". The server then \
+                    keeps CAP_MKNOD.",
+                allowed: "true or false",
+                default: Literal("false"),
+                example: "true",
+                reloads: false,
+            },
+            ConfigKey {
+                name: "sandbox",
+                meaning: "Restricts the process to the system calls and TCP ports that serving needs. Turn it off for \
+                    file systems or modules of the name service that need more.",
+                allowed: r#""on" or "off""#,
+                default: Literal(r#""on""#),
+                example: r#""off""#,
+                reloads: false,
+            },
+            ConfigKey {
                 name: "numeric_owners",
                 meaning: "When a client may set an owner by a number that has a name.",
                 allowed: r#""sys" (AUTH_SYS only), "always" or "nameless" (never)"#,

@@ -1,0 +1,58 @@
+//! Landlock's limits of the sandbox: TCP ports, signals and abstract sockets.
+
+use crate::config::Settings;
+use landlock::{
+    ABI, AccessNet, BitFlags, LandlockStatus, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
+};
+use std::fmt;
+
+/// Ports of name services: DNS, Kerberos, and LDAP with its global catalogues.
+const NAME_SERVICES: [u16; 6] = [53, 88, 389, 636, 3268, 3269];
+
+/// The limits that the kernel has taken.
+#[derive(Debug)]
+pub(super) struct NetworkLimits {
+    /// Whether signals and abstract sockets of other processes are out of reach.
+    scopes: bool,
+}
+
+/// Denies this thread to bind further TCP ports and to connect to other ports than those of
+/// directories, and where the kernel can, signals and abstract sockets of other processes. Returns
+/// `None` where the kernel cannot.
+pub(super) fn restrict(settings: &Settings) -> Option<NetworkLimits> {
+    let status = apply(settings).ok()?;
+    let LandlockStatus::Available { effective_abi, .. } = status.landlock else { return None };
+    let in_force = status.ruleset != RulesetStatus::NotEnforced && effective_abi >= ABI::V4;
+    in_force.then_some(NetworkLimits { scopes: effective_abi >= ABI::V6 })
+}
+
+fn apply(settings: &Settings) -> Result<landlock::RestrictionStatus, RulesetError> {
+    let handled = Ruleset::default()
+        .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)?;
+    let mut ruleset = handled.create()?;
+    for port in reachable(settings) {
+        ruleset = ruleset.add_rule(NetPort::new(port, BitFlags::from(AccessNet::ConnectTcp)))?;
+    }
+    ruleset.restrict_self()
+}
+
+/// Returns the TCP ports that the process may connect to.
+pub(super) fn reachable(settings: &Settings) -> Vec<u16> {
+    let mut ports = NAME_SERVICES.to_vec();
+    ports.extend(settings.identity.sources.iter().flat_map(|source| source.ports()));
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+impl fmt::Display for NetworkLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TCP connections to directories alone")?;
+        if self.scopes {
+            f.write_str(", no signals or abstract sockets of others")?;
+        }
+        Ok(())
+    }
+}
