@@ -24,6 +24,7 @@ mod output;
 mod path;
 mod peers;
 mod rsize;
+mod sandbox;
 mod shards;
 mod slapd;
 mod slow_disk;
@@ -73,6 +74,8 @@ enum Command {
     Nconnect(Arguments),
     /// The latency of one client beside another's krb5p stream or metadata storm (about a minute).
     Fairness(fairness::FairnessArguments),
+    /// The processor time of requests with the sandbox beside that without it (about four minutes).
+    Sandbox(Arguments),
     /// Sizes of reads and writes with sys, krb5i and krb5p, one and several clients (about two
     /// minutes).
     Rsize(Arguments),
@@ -153,6 +156,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Fairness(fairness) => {
             ("fairness", &fairness.output, Box::new(|to, stop| fairness::run(fairness, to, stop)))
         }
+        Command::Sandbox(arguments) => ("sandbox", arguments, Box::new(sandbox::run)),
         Command::Rsize(arguments) => ("rsize", arguments, Box::new(rsize::run)),
         Command::Identities(arguments) => ("identities", arguments, Box::new(identities::run)),
         Command::SlowDisk(arguments) => ("slow-disk", arguments, Box::new(slow_disk::run)),

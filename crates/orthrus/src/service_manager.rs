@@ -38,6 +38,11 @@ impl ServiceManager {
         Self { address, watchdog, complained: AtomicBool::new(false) }
     }
 
+    /// Returns whether the manager's socket has a name without a file.
+    pub(crate) fn is_abstract(&self) -> bool {
+        self.address.as_ref().is_some_and(|address| address.as_abstract_name().is_some())
+    }
+
     /// Says that the service is ready, also after a reload; `status` is one line for people.
     pub(crate) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));

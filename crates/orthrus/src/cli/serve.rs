@@ -1,6 +1,6 @@
 //! `orthrus serve`: the server.
 
-use crate::config::{self, ExportSettings, Settings, Storage};
+use crate::config::{self, ExportSettings, Sandbox, Settings, Storage};
 use crate::output::{errln, outln};
 use crate::serve::{self, Preflight};
 use anyhow::{Context, bail};
@@ -102,6 +102,10 @@ pub(super) struct Arguments {
     /// Seconds within which a client must return a recalled delegation (default: the lease time).
     #[arg(long, value_name = "SECONDS")]
     recall_time: Option<u64>,
+    /// Restrict the process to the system calls and TCP ports that serving needs: on (default) or
+    /// off.
+    #[arg(long, value_name = "CHOICE")]
+    sandbox: Option<Sandbox>,
     /// Let a principal act as a local user of another name; may be repeated.
     #[arg(long = "map", value_name = "PRINCIPAL=USER", value_parser = parse_map)]
     principals: Vec<(String, String)>,
@@ -167,6 +171,7 @@ impl Arguments {
         settings.recall_time = self.recall_time.map(Duration::from_secs).or(settings.recall_time);
         settings.nfs40 = self.nfs40.unwrap_or(settings.nfs40);
         settings.delegations = self.delegations.unwrap_or(settings.delegations);
+        settings.sandbox = self.sandbox.unwrap_or(settings.sandbox);
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.same_user |= self.same_user;
         settings.metrics = self.metrics.or(settings.metrics);

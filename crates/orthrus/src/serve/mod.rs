@@ -73,9 +73,9 @@ pub(crate) fn run(
     process::check(&prepared)?;
     let mut listener = Listener::bind(settings.listen)?;
     let mut watched = settings.metrics.map(bind_metrics).transpose()?;
-    let sandbox = sandbox::enter(&settings)?;
-    logging::start_queue().context("the log has no thread")?;
     let manager = Arc::new(ServiceManager::from_environment());
+    let sandbox = sandbox::enter(&settings, manager.is_abstract())?;
+    logging::start_queue().context("the log has no thread")?;
     let watched_end = ending::Watched::default();
     ending::guard(watched_end.clone()).context("signals cannot be caught")?;
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;

@@ -30,7 +30,7 @@ pub(crate) fn check(settings: &Settings) -> Preflight {
     let mut check = Preflight::default();
     check.keep(process::check(&prepared));
     check.addresses(settings);
-    if let Some(sandbox) = check.keep(sandbox::enter(settings)) {
+    if let Some(sandbox) = check.keep(sandbox::enter(settings, false)) {
         check.notes.push(sandbox.to_string());
     }
     let table = check.exports(settings);

@@ -26,18 +26,19 @@ pub(super) struct InForce {
 
 /// Enters the sandbox: it holds for this thread and all that it starts, until their end.
 ///
-/// Called after the addresses were bound, and before other threads exist.
+/// Called after the addresses were bound, and before other threads exist. With `abstract_sockets`
+/// the process may use those of others, as some service managers want.
 ///
 /// # Errors
 /// The kernel has no filter for system calls; names the remedy.
-pub(super) fn enter(settings: &Settings) -> anyhow::Result<InForce> {
+pub(super) fn enter(settings: &Settings, abstract_sockets: bool) -> anyhow::Result<InForce> {
     if settings.sandbox == Sandbox::Off {
         return Ok(InForce { on: false, writable_code: false, network: None });
     }
     vfs_local::drop_binding();
     let writable_code = vfs_local::deny_writable_code();
     // The filter of system calls comes last, since it denies further steps.
-    let network = network::restrict(settings);
+    let network = network::restrict(settings, abstract_sockets);
     system_calls::restrict()
         .context("the system calls cannot be restricted; sandbox = \"off\" starts without the sandbox")?;
     Ok(InForce { on: true, writable_code, network })

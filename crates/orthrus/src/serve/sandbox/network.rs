@@ -13,24 +13,30 @@ const NAME_SERVICES: [u16; 6] = [53, 88, 389, 636, 3268, 3269];
 /// The limits that the kernel has taken.
 #[derive(Debug)]
 pub(super) struct NetworkLimits {
-    /// Whether signals and abstract sockets of other processes are out of reach.
-    scopes: bool,
+    /// The parts of other processes that are out of reach, in words.
+    scopes: &'static str,
 }
 
 /// Denies this thread to bind further TCP ports and to connect to other ports than those of
 /// directories, and where the kernel can, signals and abstract sockets of other processes. Returns
 /// `None` where the kernel cannot.
-pub(super) fn restrict(settings: &Settings) -> Option<NetworkLimits> {
-    let status = apply(settings).ok()?;
+pub(super) fn restrict(settings: &Settings, abstract_sockets: bool) -> Option<NetworkLimits> {
+    let status = apply(settings, abstract_sockets).ok()?;
     let LandlockStatus::Available { effective_abi, .. } = status.landlock else { return None };
     let in_force = status.ruleset != RulesetStatus::NotEnforced && effective_abi >= ABI::V4;
-    in_force.then_some(NetworkLimits { scopes: effective_abi >= ABI::V6 })
+    let scopes = match abstract_sockets {
+        _ if effective_abi < ABI::V6 => "",
+        true => ", no signals to others",
+        false => ", no signals to others, no abstract sockets of others",
+    };
+    in_force.then_some(NetworkLimits { scopes })
 }
 
-fn apply(settings: &Settings) -> Result<landlock::RestrictionStatus, RulesetError> {
-    let handled = Ruleset::default()
-        .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)?;
+fn apply(settings: &Settings, abstract_sockets: bool) -> Result<landlock::RestrictionStatus, RulesetError> {
+    let mut scopes = BitFlags::from(Scope::Signal);
+    scopes.set(Scope::AbstractUnixSocket, !abstract_sockets);
+    let handled =
+        Ruleset::default().handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?.scope(scopes)?;
     let mut ruleset = handled.create()?;
     for port in reachable(settings) {
         ruleset = ruleset.add_rule(NetPort::new(port, BitFlags::from(AccessNet::ConnectTcp)))?;
@@ -49,10 +55,6 @@ pub(super) fn reachable(settings: &Settings) -> Vec<u16> {
 
 impl fmt::Display for NetworkLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TCP connections to directories alone")?;
-        if self.scopes {
-            f.write_str(", no signals or abstract sockets of others")?;
-        }
-        Ok(())
+        write!(f, "TCP connections to directories alone{}", self.scopes)
     }
 }
