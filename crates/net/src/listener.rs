@@ -69,6 +69,16 @@ impl Listener {
         Ok(Self { socket, address, admission: None })
     }
 
+    /// Takes over a listening socket, such as that of the previous process.
+    ///
+    /// # Errors
+    /// The descriptor is no TCP socket.
+    pub fn inherit(socket: OwnedFd) -> io::Result<Self> {
+        let socket = TcpListener::from(socket);
+        socket.set_nonblocking(true)?;
+        Ok(Self { address: socket.local_addr()?, socket, admission: None })
+    }
+
     /// Returns the bound address; for port 0, with the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.address

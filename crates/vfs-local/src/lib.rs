@@ -41,5 +41,5 @@ pub use file::path_of;
 pub use identity::become_server;
 pub use leases::can_lease_for_others;
 pub use nested::NestedBackend;
-pub use prepare::{Prepared, ServesAs, drop_binding, prepare_process};
+pub use prepare::{Prepared, ServesAs, can_change_owners, drop_binding, prepare_process};
 pub use process::{deny_writable_code, exit_at_once, release_memory, release_to_successor};

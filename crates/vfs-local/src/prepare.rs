@@ -8,16 +8,18 @@ use rustix::{
 use std::fmt;
 
 /// Needed to act as other users and to open handles.
-pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
-    .union(CapabilitySet::DAC_OVERRIDE)
+pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID);
 
-/// Kept beside: leases of others' files, and binding a port below 1024, see [`drop_binding`].
-const KEPT: CapabilitySet =
-    IDENTITY_CAPABILITIES.union(CapabilitySet::NET_BIND_SERVICE).union(CapabilitySet::LEASE);
+/// Kept beside: root callers that give files away, leases of others' files, and binding a port below
+/// 1024, see [`drop_binding`].
+const KEPT: CapabilitySet = IDENTITY_CAPABILITIES
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::LEASE);
 
 /// The identity under which the kernel checks a caller's operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +112,11 @@ pub fn prepare_process(device_nodes: bool) -> Prepared {
 /// [`prepare_process`], it is for the time before threads.
 pub fn drop_binding() {
     keep_capabilities(permitted().difference(CapabilitySet::NET_BIND_SERVICE));
+}
+
+/// Returns whether callers that are root can give files to other users.
+pub fn can_change_owners() -> bool {
+    permitted().contains(CapabilitySet::CHOWN)
 }
 
 fn permitted() -> CapabilitySet {

@@ -1,6 +1,7 @@
 //! The rules of admission: checked before a set of exports serves, and logged when it does.
 
 use anyhow::bail;
+use std::sync::Arc;
 use vfs::{Export, ExportRule, ExportTable, RuleClient, SecFlavor, Squash};
 
 /// Checks that each export can be used with a flavor that the server speaks: without keys that is
@@ -28,6 +29,18 @@ pub(super) fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()
         }
     }
     Ok(())
+}
+
+/// Warns of rules that let root change owners, where the process cannot.
+pub(super) fn warn_of_owners(exports: &ExportTable) {
+    let gives = |export: &&Arc<Export>| export.rules.iter().any(|rule| rule.squash == Squash::None);
+    for export in exports.iter().filter(gives) {
+        tracing::warn!(
+            "export {}: squash = \"none\", but root of a client cannot change owners without CAP_CHOWN (systemctl \
+             edit orthrus: CapabilityBoundingSet=CAP_CHOWN)",
+            export.pseudo_path
+        );
+    }
 }
 
 /// Logs the clients, flavors and identities of each export, and warns of exports that are open to
@@ -106,7 +119,6 @@ mod tests {
     use std::cell::Cell;
     use std::fmt;
     use std::net::IpAddr;
-    use std::sync::Arc;
     use std::time::Duration;
     use vfs::{MemoryBackend, MemoryLimits, NamedClients, Timestamp};
 

@@ -10,6 +10,7 @@ mod ending;
 mod exports;
 mod http;
 mod kerberos;
+mod listening;
 mod metrics;
 mod preflight;
 mod process;
@@ -71,7 +72,7 @@ pub(crate) fn run(
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process(settings.device_nodes);
     process::check(&prepared)?;
-    let mut listener = Listener::bind(settings.listen)?;
+    let mut listener = listening::listen(&settings)?;
     let mut watched = settings.metrics.map(bind_metrics).transpose()?;
     let manager = Arc::new(ServiceManager::from_environment());
     let sandbox = sandbox::enter(&settings, manager.is_abstract())?;
@@ -124,6 +125,9 @@ pub(crate) fn run(
     let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
     http::start(endpoints).context("HTTP endpoints cannot be served")?;
     admission::log(&exports.snapshot(), &flavors, !settings.same_user);
+    if nix::unistd::geteuid().is_root() && !vfs_local::can_change_owners() {
+        admission::warn_of_owners(&exports.snapshot());
+    }
     announce(&running, metrics);
     reloads.ready();
     obey_signals(signals, &reloads, || housekeeping::report(&service, &running));

@@ -1,8 +1,8 @@
 //! Reports: the status of the server, and the local user of a principal.
 
+use super::super::exports;
 use super::problem::{Answer, Refusal};
 use super::{Api, ApiParts, status};
-use super::super::exports;
 use crate::api::{IdReport, IdentityQuery, Problem, StatusReport};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
