@@ -64,6 +64,13 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         entries: u32,
     },
+    /// Serve as many connections as a site may have, from several addresses (100,000: a minute after
+    /// the build, 1 GB of memory, and `ulimit -Hn` of 400,000).
+    Connections {
+        /// How many there are at once.
+        #[arg(long, default_value_t = 100_000)]
+        count: u32,
+    },
     /// Flood the server without credentials next to honest clients of each flavor (about 8
     /// minutes).
     Hostile(hostile::Arguments),
@@ -100,6 +107,7 @@ fn main() -> ExitCode {
         Command::Memcheck => memcheck::run().map(|_| ()),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::BigDirectory { entries } => big_directory(entries),
+        Command::Connections { count } => connections(count),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Chart(arguments) => chart::run(&arguments),
@@ -123,6 +131,13 @@ fn big_directory(entries: u32) -> anyhow::Result<()> {
     cargo.args(["test", "--package", "e2e", "--test", "programs", "--"]);
     cargo.args(["large::what_stays", "--nocapture", "--test-threads", "1"]);
     steps::run(cargo.env("ORTHRUS_ENTRIES", entries.to_string()))
+}
+
+fn connections(count: u32) -> anyhow::Result<()> {
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["test", "--release", "--package", "e2e", "--test", "programs", "--"]);
+    cargo.args(["many::thousands_of", "--nocapture", "--test-threads", "1"]);
+    steps::run(cargo.env("ORTHRUS_CONNECTIONS", count.to_string()))
 }
 
 /// Becomes the program of the package `benches`; returns only if that fails.

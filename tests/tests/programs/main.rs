@@ -26,6 +26,7 @@ mod link;
 mod listings;
 mod load;
 mod local;
+mod many;
 mod metrics;
 mod minor2;
 mod misuse;
