@@ -58,6 +58,9 @@ pub enum VfsError {
     /// NFS4ERR_STALE: the object of this handle is gone.
     #[error("stale handle")]
     Stale,
+    /// NFS4ERR_MOVED: the file system is not on this server.
+    #[error("file system on another server")]
+    Moved,
     /// NFS4ERR_BADHANDLE: this was never a handle of this backend.
     #[error("bad handle")]
     Badhandle,

@@ -4,7 +4,10 @@
 //! together with the [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A
 //! request takes one snapshot and keeps it.
 
-use crate::{Backend, ClientPeer, ExportRule, PseudoFs, RuleIndex, Timestamp, Unresolved};
+use crate::{
+    Backend, ClientPeer, ExportRule, Location, PseudoFs, RuleIndex, ServerName, Timestamp, Unresolved,
+    locations::LOCATIONS_BYTES_MAX,
+};
 use std::{collections::HashMap, fmt, sync::Arc};
 
 /// Longest pseudo path in components.
@@ -43,6 +46,24 @@ pub enum ExportsError {
     /// More rules than the limit.
     #[error("export {0:?} has more than {RULES_MAX} rules")]
     RulesMax(String),
+    /// Locations that clients cannot read.
+    #[error(
+        "export {path:?}: its locations take {bytes} bytes, but clients read {LOCATIONS_BYTES_MAX}: name fewer"
+    )]
+    Locations {
+        /// The pseudo path.
+        path: String,
+        /// Their size in fs_locations.
+        bytes: usize,
+    },
+    /// A referral without a location, or at a place where clients cannot follow it.
+    #[error("export {path:?}: {why}")]
+    Referral {
+        /// The pseudo path.
+        path: String,
+        /// The rule that it breaks.
+        why: String,
+    },
     /// Two names of the pseudo file system have one fileid (a coincidence of 2^-63).
     #[error("pseudo path {0:?} collides with another name: rename one of the two")]
     Collision(String),
@@ -58,6 +79,11 @@ pub struct Export {
     pub pseudo_path: String,
     /// The file system behind it.
     pub backend: Arc<dyn Backend>,
+    /// The other places of the file system, preferred first (RFC 8881 section 11.16).
+    pub locations: Vec<Location>,
+    /// Whether the file system is absent: the export refers clients to `locations` (RFC 8881
+    /// section 11.3).
+    pub absent: bool,
     /// The rules for its clients, at most [`RULES_MAX`]; the first that names a client counts. A
     /// client that none names may not use the export.
     pub rules: Vec<ExportRule>,
@@ -79,6 +105,8 @@ impl Export {
             id: export_id(&pseudo_path),
             pseudo_path,
             backend,
+            locations: Vec::new(),
+            absent: false,
             rules: vec![ExportRule::default()],
             setid: true,
             delegated: true,
@@ -133,6 +161,8 @@ impl fmt::Debug for Export {
         f.debug_struct("Export")
             .field("id", &self.id)
             .field("pseudo_path", &self.pseudo_path)
+            .field("locations", &self.locations)
+            .field("absent", &self.absent)
             .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
@@ -167,13 +197,20 @@ pub struct ExportTable {
     /// Places in `exports` by number, in order of the numbers.
     by_id: Vec<(u32, usize)>,
     pseudo: Arc<PseudoFs>,
+    /// The names and addresses of this server.
+    addresses: Vec<ServerName>,
 }
 
 impl ExportTable {
     /// Returns the same table with exports that are counted by themselves.
     pub(crate) fn copy(&self) -> Self {
         let exports = self.exports.iter().map(|export| Arc::new(Export::clone(export)));
-        Self { exports: exports.collect(), by_id: self.by_id.clone(), pseudo: Arc::clone(&self.pseudo) }
+        Self {
+            exports: exports.collect(),
+            by_id: self.by_id.clone(),
+            pseudo: Arc::clone(&self.pseudo),
+            addresses: self.addresses.clone(),
+        }
     }
 
     /// Checks the exports and builds the names above them; `now` becomes the times and the change
@@ -195,7 +232,25 @@ impl ExportTable {
         let pseudo = Arc::new(PseudoFs::new(&exports, now)?);
         let mut by_id: Vec<(u32, usize)> = by_id.into_iter().collect();
         by_id.sort_unstable();
-        Ok(Self { exports, by_id, pseudo })
+        let table = Self { exports, by_id, pseudo, addresses: Vec::new() };
+        table.check_locations()?;
+        Ok(table)
+    }
+
+    /// Sets the names and addresses of this server, under which clients find each present file
+    /// system.
+    ///
+    /// # Errors
+    /// `ExportsError::Locations` if an export's locations become too long with them.
+    pub fn with_addresses(self, addresses: Vec<ServerName>) -> Result<Self, ExportsError> {
+        let table = Self { addresses, ..self };
+        table.check_locations()?;
+        Ok(table)
+    }
+
+    /// Returns the names and addresses of this server.
+    pub fn addresses(&self) -> &[ServerName] {
+        &self.addresses
     }
 
     /// Finds an export by the number in a handle.

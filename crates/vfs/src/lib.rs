@@ -1,6 +1,7 @@
 //! The file system interface of the NFS server: the [`Backend`] trait, exports, the pseudo file
 //! system and a memory backend.
 
+mod absent;
 mod acl;
 mod active_exports;
 mod backend;
@@ -9,6 +10,7 @@ pub mod conformance;
 mod error;
 mod exports;
 mod forward;
+mod locations;
 mod memory;
 mod network;
 mod open_file;
@@ -16,12 +18,16 @@ mod pseudo;
 mod rules;
 mod types;
 
+pub use absent::AbsentBackend;
 pub use acl::{ACL_ENTRIES_MAX, ACL_EXECUTE, ACL_READ, ACL_WRITE, Acls, PosixAcl};
 pub use active_exports::Exports;
 pub use backend::{Backend, FoundObject, RenamedObjects};
 pub use error::{VfsError, VfsResult};
 pub use exports::{
     Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, RULES_MAX, export_id, normalise,
+};
+pub use locations::{
+    LOCATIONS_BYTES_MAX, Location, LocationError, LocationGroup, ServerName, group_locations, path_names,
 };
 pub use memory::{KeptObject, MemoryBackend, MemoryLimits, WallClock};
 pub use network::{Network, NetworkError};

@@ -269,6 +269,26 @@ impl PseudoFs {
         self.node(place).map(|node| node.fileid)
     }
 
+    /// Returns the path of the file system that a pseudo directory is in: of the topmost directory
+    /// from which only pseudo directories lead to it (RFC 8881 section 11.16, fs_root).
+    ///
+    /// # Errors
+    /// The name of the client that must be looked up first.
+    pub fn root_path(&self, fileid: u64, peer: ClientPeer) -> Result<String, Unresolved> {
+        let mut place = Place::Node(fileid);
+        while let Some(above @ Place::Node(_)) = self.parent(place, peer)? {
+            place = above;
+        }
+        let mut names = Vec::new();
+        let mut node = self.node(place);
+        while let Some(below) = node.filter(|node| !node.name.is_empty()) {
+            names.push(below.name.as_str());
+            node = self.nodes.get(below.parent);
+        }
+        names.reverse();
+        Ok(format!("/{}", names.join("/")))
+    }
+
     /// Returns a pseudo directory's attributes: owned by root, mode 0555, not changing until a
     /// reload.
     pub fn attributes(&self, fileid: u64, peer: ClientPeer) -> Option<Attributes> {

@@ -3,7 +3,7 @@
 use super::{
     SETTABLE,
     acl::{self, Ace, Unfit},
-    features, supported,
+    supported_of,
 };
 use crate::engine::{Compound, Fh, OpError, OpResult, OpStop};
 use nfs4::{AttributeValues, Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
@@ -70,7 +70,7 @@ impl Settable {
 /// for a read-only attribute or an invalid value; NFS4ERR_BADOWNER, NFS4ERR_BADXDR, and
 /// [`OpStop::Deferred`] for names that are not in a cache.
 pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> OpResult<Settable> {
-    let supported = supported(c.progress.minor, features(c.fh()?));
+    let supported = supported_of(c.progress.minor, c.fh()?);
     let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
     if !fattr.attrmask.is_subset_of(&SETTABLE) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());

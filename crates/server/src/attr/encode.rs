@@ -5,7 +5,7 @@ use super::open_arguments::OPEN_ARGUMENTS;
 use super::{
     EXCLUSIVE_CREATE, OF_FILE_SYSTEM, OF_QUOTAS,
     acl::{self, Ace},
-    features, supported,
+    features, locations, supported, supported_of,
 };
 use crate::engine::{Compound, Fh, OpError, OpResult, names};
 use nfs4::{Bitmap4, ChangeAttrType4, NfsFtype4, Nfsstat4};
@@ -14,6 +14,8 @@ use xdr::Encoder;
 
 /// FH4_PERSISTENT: filehandles live as long as their objects.
 const FH_EXPIRE_TYPE: u32 = nfs4::FH4_PERSISTENT;
+/// Attributes that depend on whether the root path of the file system is known.
+const OF_ROOT_PATH: Bitmap4 = Bitmap4::of(&[nfs4::FATTR4_SUPPORTED_ATTRS, nfs4::FATTR4_FS_LOCATIONS]);
 /// Granularity of times, in nanoseconds.
 const TIME_DELTA: Timestamp = Timestamp { seconds: 0, nanoseconds: 1 };
 
@@ -30,7 +32,11 @@ pub fn encode(
     reply: &mut Encoder,
 ) -> OpResult {
     let features = features(fh);
-    let supported = supported(c.progress.minor, features);
+    // Whether an object is on a submount is looked up only if it matters.
+    let supported = match wanted.and(&OF_ROOT_PATH).is_empty() {
+        true => supported(c.progress.minor, features),
+        false => supported_of(c.progress.minor, fh),
+    };
     let mut mask = wanted.and(&supported);
     if attributes.btime.is_none() {
         mask.clear(nfs4::FATTR4_TIME_CREATE);
@@ -49,8 +55,13 @@ pub fn encode(
     if mask.contains(nfs4::FATTR4_ACL) {
         acl::wire::encode(c, &list(c, fh, attributes)?, &mut acl)?;
     }
+    let mut places = Encoder::new();
+    if mask.contains(nfs4::FATTR4_FS_LOCATIONS) {
+        locations::encode_present(c, fh, &mut places)?;
+    }
     let whole = if mask.and(&OF_FILE_SYSTEM).is_empty() { FsStat::default() } else { statfs(fh)? };
-    let subject = EncodedObject { c, fh, attributes, whole, features, supported, owner, group, acl, quota };
+    let subject =
+        EncodedObject { c, fh, attributes, whole, features, supported, owner, group, acl, places, quota };
     reply.value(&mask);
     let length_at = reply.len();
     reply.u32(0);
@@ -110,6 +121,8 @@ struct EncodedObject<'s, 'c> {
     group: String,
     /// The encoded fattr4_acl; empty where it is not wanted.
     acl: Encoder,
+    /// The encoded fs_locations; empty where it is not wanted.
+    places: Encoder,
     quota: Quota,
 }
 
@@ -143,6 +156,7 @@ impl EncodedObject<'_, '_> {
                 self.c.encode_fh(self.fh, reply);
                 reply
             }
+            nfs4::FATTR4_FS_LOCATIONS => reply.raw(self.places.as_slice()),
             nfs4::FATTR4_MOUNTED_ON_FILEID => reply.u64(self.c.mounted_on_fileid(self.fh, a)),
             _ => self.encode_of_server(attribute, reply),
         };

@@ -2,7 +2,7 @@
 
 use super::table::{Operation, Place, Waits};
 use crate::engine::{Compound, DeferReason, Fh, OpError, OpResult};
-use nfs4::Nfsstat4;
+use nfs4::{NfsOpnum4, Nfsstat4};
 use xdr::Encoder;
 
 impl Compound<'_> {
@@ -16,6 +16,9 @@ impl Compound<'_> {
         if operation.needs_fh {
             let fh = self.fh()?;
             self.check_restricted(operation.opnum)?;
+            if fh.is_absent() && !of_absent(operation.opnum) {
+                return Err(Nfsstat4::NFS4ERR_MOVED.into());
+            }
             match fh {
                 Fh::Object(object) if operation.modifies => self.check_writable(object)?,
                 Fh::Pseudo(_) if operation.modifies => return Err(Nfsstat4::NFS4ERR_ROFS.into()),
@@ -85,4 +88,16 @@ impl Compound<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether an operation decides by itself about a filehandle in an absent file system. All
+/// others are not performed there (RFC 8881 section 11.3): GETATTR, VERIFY and NVERIFY work if they
+/// name an attribute of locations (section 11.4.1). The last three do not depend on the file
+/// system, and cannot return NFS4ERR_MOVED (section 15.2, RFC 7862 section 11.3).
+fn of_absent(operation: NfsOpnum4) -> bool {
+    use NfsOpnum4::*;
+    matches!(
+        operation,
+        OP_GETATTR | OP_VERIFY | OP_NVERIFY | OP_GETDEVICELIST | OP_OFFLOAD_CANCEL | OP_OFFLOAD_STATUS
+    )
 }

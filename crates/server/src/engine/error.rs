@@ -143,6 +143,7 @@ pub fn vfs_status(error: VfsError) -> Nfsstat4 {
         VfsError::Nametoolong => Nfsstat4::NFS4ERR_NAMETOOLONG,
         VfsError::Notempty => Nfsstat4::NFS4ERR_NOTEMPTY,
         VfsError::Dquot => Nfsstat4::NFS4ERR_DQUOT,
+        VfsError::Moved => Nfsstat4::NFS4ERR_MOVED,
         VfsError::Stale => Nfsstat4::NFS4ERR_STALE,
         VfsError::Badhandle => Nfsstat4::NFS4ERR_BADHANDLE,
         VfsError::BadCookie => Nfsstat4::NFS4ERR_BAD_COOKIE,

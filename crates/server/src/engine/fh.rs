@@ -157,6 +157,11 @@ impl Fh {
         }
     }
 
+    /// Returns whether the object is in an absent file system (RFC 8881 section 11.3).
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Object(object) if object.export.absent)
+    }
+
     /// Returns whether both are the same object.
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {

@@ -31,6 +31,7 @@ mod random;
 mod read_plus;
 mod readdir;
 mod recalls;
+mod referrals;
 mod secinfo;
 mod security;
 mod sessions;

@@ -26,6 +26,12 @@ const EXCHGID4_FLAG_MASK_A: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
     | EXCHGID4_FLAG_MASK_PNFS
     | EXCHGID4_FLAG_UPD_CONFIRMED_REC_A;
 
+/// The bits that describe the server. A reload can add a referral, or put one in the place of an
+/// export, which is a migration to its clients; servers that may do so MUST set these bits (section
+/// 18.35.3).
+const SERVER_FLAGS: u32 =
+    EXCHGID4_FLAG_USE_NON_PNFS | EXCHGID4_FLAG_SUPP_MOVED_REFER | EXCHGID4_FLAG_SUPP_MOVED_MIGR;
+
 /// The state protection that a client asks for or gets (RFC 8881 section 2.10.8.3); SP4_SSV is for
 /// the server to refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,7 +216,7 @@ impl Enrolled {
         ExchangeIdOk {
             clientid: self.record.id,
             sequenceid: self.create_sequence.wrapping_add(1),
-            flags: EXCHGID4_FLAG_USE_NON_PNFS | confirmed,
+            flags: SERVER_FLAGS | confirmed,
             protect: self.record.protect,
         }
     }

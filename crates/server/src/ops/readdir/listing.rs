@@ -74,6 +74,11 @@ impl DirectoryListing<'_, '_> {
     /// As [`DirectoryListing::add`].
     pub(super) fn add_crossing(&mut self, entry: &ListedEntry<'_>, fh: &Fh, reply: &mut Encoder) -> OpResult {
         if self.c.flavor_allowed(fh)? {
+            if let Fh::Object(object) = fh
+                && fh.is_absent()
+            {
+                return self.add_absent(entry, object, reply);
+            }
             return self.write(entry, reply, |listing, reply| listing.write_attributes(fh, reply));
         }
         if self.wanted.is_subset_of(&OF_ENTRY) {
@@ -87,6 +92,22 @@ impl DirectoryListing<'_, '_> {
         }
         let covered = Fh::Pseudo(entry.fileid);
         self.write(entry, reply, |listing, reply| listing.write_attributes(&covered, reply))
+    }
+
+    /// Adds the root of an absent file system (RFC 8881 section 11.4.2).
+    ///
+    /// # Errors
+    /// NFS4ERR_MOVED when the client has requested neither locations nor rdattr_error.
+    fn add_absent(&mut self, entry: &ListedEntry<'_>, root: &Object, reply: &mut Encoder) -> OpResult {
+        let error = match attr::asks_locations(self.c.progress.minor, &self.wanted) {
+            true => Nfsstat4::NFS4_OK,
+            false if self.wanted.contains(FATTR4_RDATTR_ERROR) => Nfsstat4::NFS4ERR_MOVED,
+            false => return Err(Nfsstat4::NFS4ERR_MOVED.into()),
+        };
+        self.write(entry, reply, |listing, reply| {
+            attr::encode_absent(listing.c, root, &listing.wanted, error, reply);
+            Ok(())
+        })
     }
 
     /// Encodes an entry whose attributes are not available.

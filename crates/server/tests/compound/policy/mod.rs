@@ -31,6 +31,13 @@ fn leads_on(opnum: NfsOpnum4) -> bool {
     matches!(opnum, OP_SAVEFH | OP_RESTOREFH | OP_PUTFH | OP_SECINFO | OP_SECINFO_NO_NAME)
 }
 
+/// Returns whether an operation does not depend on the file system of its filehandle, and has no
+/// NFS4ERR_MOVED in its list.
+fn without_moved(opnum: NfsOpnum4) -> bool {
+    use NfsOpnum4::*;
+    matches!(opnum, OP_GETDEVICELIST | OP_OFFLOAD_CANCEL | OP_OFFLOAD_STATUS)
+}
+
 /// Returns whether NFSv4.0 refuses the operation to another principal than its client's, on any
 /// export.
 fn names_owner(opnum: NfsOpnum4) -> bool {
@@ -210,6 +217,41 @@ fn no_operation_changes_a_read_only_export() // RFC 8881 section 15.1.5.2: NFS4E
         }
     }
     assert!(modified > 100, "{modified} attempts to change something");
+}
+
+#[test]
+fn no_operation_is_performed_in_an_absent_file_system() // RFC 8881 section 11.3
+{
+    let mut refused = 0;
+    for minor in 0..=2 {
+        let valid = if minor == 0 { valid_error_40 } else { valid_error };
+        for operation in operations(minor).filter(|operation| operation.needs_fh) {
+            let opnum = operation.opnum;
+            if !valid(opnum, NFS4ERR_MOVED) {
+                assert!(without_moved(opnum), "{opnum}: why can it not return NFS4ERR_MOVED?");
+                continue;
+            }
+            let server = World::server(Rule::Address);
+            let mut world = World::new(&server, Rule::Address, minor);
+            let Some(Samples::Of(of)) = samples(opnum, minor, &world) else { continue };
+            // The client has filehandles and state of the time when the file system was present.
+            world.move_closed();
+            let unchanged = world.snapshot();
+            for sample in &of {
+                let closed = world.closed.clone();
+                let saved = sample.saved.map(|saved| &closed[saved][..]);
+                for before in placements(&closed[sample.on], saved, &closed[sample.on]) {
+                    let reply = world.run_strong(&before, &sample.bytes);
+                    let what = format!("{minor} {opnum} after {before:?}: {:?}", reply.results);
+                    assert_eq!(reply.status, NFS4ERR_MOVED, "{what}");
+                    world.check_leak(&reply, &what);
+                    refused += 1;
+                }
+            }
+            assert_eq!(world.snapshot(), unchanged, "{minor} {opnum} changed the export");
+        }
+    }
+    assert!(refused > 500, "{refused} operations were refused");
 }
 
 #[test]

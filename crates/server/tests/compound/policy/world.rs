@@ -5,7 +5,9 @@ use nfs4::*;
 use std::net::SocketAddr;
 use std::ops::{ControlFlow, Index};
 use std::sync::Arc;
-use vfs::{Backend, Caller, Export, MemoryBackend, ObjectHandle, OpenAccess, SecFlavor, Timestamp};
+use vfs::{
+    Backend, Caller, Export, ExportTable, MemoryBackend, ObjectHandle, OpenAccess, SecFlavor, Timestamp,
+};
 use xdr::{Encode, Encoder};
 
 /// Data that no reply to an excluded caller may hold, besides the size of the file.
@@ -173,6 +175,14 @@ impl<'s> World<'s> {
             PolicySession::Old(client) => client,
             PolicySession::Later(_) => panic!("only NFSv4.0 has such"),
         }
+    }
+
+    /// Replaces the closed export by a referral.
+    pub(super) fn move_closed(&self) {
+        let locations = vec!["elsewhere.example.org:/closed".parse().unwrap()];
+        let closed = all_flavors(Export::referral("/closed", locations).unwrap());
+        let exports = vec![closed, export("/open", &filled(b"plain", "plain"))];
+        self.site.server.exports.replace(ExportTable::new(exports, Timestamp::default()).unwrap());
     }
 
     pub(super) fn run_strong(&mut self, before: &[Op], op: &[u8]) -> Reply {
