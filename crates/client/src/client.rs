@@ -166,7 +166,7 @@ impl Client {
         };
         client.share_context(IdentityId::MACHINE);
         for _ in 1..client.options.connections.max(1) {
-            let link = client.new_link()?;
+            let link = client.new_link(None)?;
             client.links.push(link);
         }
         if client.options.reclaim_complete {

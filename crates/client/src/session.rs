@@ -41,8 +41,22 @@ pub struct Session {
     pub server_scope: Vec<u8>,
     /// `so_major_id` of the server owner.
     pub server_major_id: Vec<u8>,
+    /// `so_minor_id` of the server owner.
+    pub server_minor_id: u64,
     /// The context of callbacks by RPCSEC_GSS, if any.
     pub(crate) called_back_by: Option<CallbackContext>,
+}
+
+impl Session {
+    /// Returns whether an answer to EXCHANGE_ID comes from the server of the session, which then
+    /// accepts the session from there (session trunking, RFC 8881 section 2.10.5.1).
+    pub fn trunks_with(&self, other: &ExchangeId4Resok<'_>) -> bool {
+        let owner = &other.eir_server_owner;
+        self.client_id == other.eir_clientid
+            && self.server_scope == *other.eir_server_scope
+            && self.server_major_id == *owner.so_major_id
+            && self.server_minor_id == owner.so_minor_id
+    }
 }
 
 /// The client owner (RFC 8881 section 2.4).
@@ -214,6 +228,7 @@ impl Control<'_> {
             protected: matches!(client.eir_state_protect, StateProtect4R::SP4_MACH_CRED(_)),
             server_scope: client.eir_server_scope.into_owned(),
             server_major_id: client.eir_server_owner.so_major_id.into_owned(),
+            server_minor_id: client.eir_server_owner.so_minor_id,
             called_back_by,
         })
     }

@@ -37,6 +37,7 @@ mod notifications;
 mod plans;
 mod principals;
 mod realms;
+mod referrals;
 mod restart;
 mod sandbox;
 mod shortage;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,8 @@ pub(crate) struct Link {
     pub must_bind: bool,
     /// The schedule that holds the connection back.
     pub pace: EnginePace,
+    /// The address, if it is another one than the client's.
+    pub trunk: Option<SocketAddr>,
 }
 
 /// The state of a connection.
@@ -69,7 +71,8 @@ impl Link {
     /// Creates a link over an established connection.
     pub(crate) fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let state = LinkState::Up(Connection::new(connection)?);
-        Ok(Self { state, queued: VecDeque::new(), must_bind: false, pace: EnginePace::default() })
+        let (queued, pace) = (VecDeque::new(), EnginePace::default());
+        Ok(Self { state, queued, must_bind: false, pace, trunk: None })
     }
 
     /// Returns the connection, if it is up.

@@ -1,5 +1,6 @@
 //! Handles deadlines, failed connections, context renewal and lost sessions.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use nfs4::ChannelDirFromClient4;
@@ -70,8 +71,8 @@ impl Client {
         if now < retry_at {
             return;
         }
-        let must_bind = link.must_bind;
-        match self.connect_link(must_bind) {
+        let (must_bind, trunk) = (link.must_bind, link.trunk);
+        match self.connect_link(must_bind, trunk) {
             Ok(connection) => {
                 self.statistics.reconnects += 1;
                 if let Some(link) = self.links.get_mut(index) {
@@ -104,8 +105,9 @@ impl Client {
         }
     }
 
-    fn connect_link(&mut self, must_bind: bool) -> Result<Connection, Error> {
-        let mut connection = raw(&self.options, &self.addresses)?;
+    fn connect_link(&mut self, must_bind: bool, trunk: Option<SocketAddr>) -> Result<Connection, Error> {
+        let mut connection =
+            raw(&self.options, trunk.as_ref().map_or(&self.addresses, std::slice::from_ref))?;
         if must_bind || self.session.protected || self.options.bind_always || self.options.backchannel {
             self.bind(&mut connection)?;
         }
@@ -125,15 +127,35 @@ impl Client {
         }
     }
 
-    /// Opens a further connection of the session.
-    pub(crate) fn new_link(&mut self) -> Result<Link, Error> {
-        let connection = self.connect_link(false)?;
+    /// Opens a further connection of the session, to `trunk` if that is given.
+    pub(crate) fn new_link(&mut self, trunk: Option<SocketAddr>) -> Result<Link, Error> {
+        let connection = self.connect_link(false, trunk)?;
         Ok(Link {
             state: LinkState::Up(connection),
             queued: Default::default(),
             must_bind: false,
             pace: Default::default(),
+            trunk,
         })
+    }
+
+    /// Opens a further connection of the session to another address, if the same server is there
+    /// (session trunking, RFC 8881 section 2.10.5). Returns whether it is.
+    ///
+    /// # Errors
+    /// Any [`Error`] of the connection; the session stays as it is.
+    pub fn trunk(&mut self, address: SocketAddr) -> Result<bool, Error> {
+        let mut connection = raw(&self.options, &[address])?;
+        let (owner, protection) = (self.owner.clone(), self.options.state_protection);
+        let mut control = control(&self.options, &mut self.identities, &mut connection);
+        let found = control.exchange_id(&owner, protection)?;
+        if !self.session.trunks_with(&found) {
+            return Ok(false);
+        }
+        self.bind(&mut connection)?;
+        let link = Link { trunk: Some(address), ..Link::new(connection)? };
+        self.links.push(link);
+        Ok(true)
     }
 
     /// Establishes a new context for an identity. A permanent failure fails the calls that need it;
@@ -210,10 +232,10 @@ impl Client {
         self.share_context(IdentityId::MACHINE);
         self.back.reset();
         self.slots = SlotTable::new(self.session.fore.ca_maxrequests);
-        let count = self.links.len();
+        let trunks: Vec<_> = self.links.iter().skip(1).map(|link| link.trunk).collect();
         self.links = vec![Link::new(first)?];
-        while self.links.len() < count {
-            let link = self.new_link()?;
+        for trunk in trunks {
+            let link = self.new_link(trunk)?;
             self.links.push(link);
         }
         Ok(())

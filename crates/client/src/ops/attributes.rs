@@ -79,6 +79,29 @@ impl Client {
         )
     }
 
+    /// Returns the locations of the file system at a path from the root of the pseudo file system.
+    /// The file system may be absent, as that of a referral is (RFC 8881 section 11.16).
+    ///
+    /// # Errors
+    /// The errors of LOOKUP; [`Error::Misuse`] if the server reports no locations.
+    pub fn locations(&mut self, path: &str) -> Result<FsLocations4<'static>, Error> {
+        let wanted = Bitmap4::of(&[FATTR4_FSID, FATTR4_FS_LOCATIONS]);
+        self.perform(
+            |compound| compound.putrootfh().lookup_path(path).getattr(wanted),
+            |reply| {
+                let mut results = reply.results();
+                results.done(NfsOpnum4::OP_PUTROOTFH)?;
+                for _ in path.split('/').filter(|part| !part.is_empty()) {
+                    results.done(NfsOpnum4::OP_LOOKUP)?;
+                }
+                let found = results.take::<Getattr4Resok<'_>>(NfsOpnum4::OP_GETATTR)?.into_owned();
+                let attributes = Attributes(found.obj_attributes);
+                let locations = attributes.values()?.fs_locations.map(FsLocations4::into_owned);
+                locations.ok_or(Error::Misuse("the server reports no locations"))
+            },
+        )
+    }
+
     /// Looks up a name in a directory.
     ///
     /// # Errors

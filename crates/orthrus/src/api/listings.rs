@@ -41,6 +41,12 @@ pub(crate) struct ExportRow {
     pub anon_uid: u32,
     /// Whether `sys` needs a source port below 1024.
     pub secure: bool,
+    /// The servers to which a referral refers; empty for files of this server.
+    #[serde(default)]
+    pub refer: Vec<String>,
+    /// Other servers that have the same files.
+    #[serde(default)]
+    pub locations: Vec<String>,
 }
 
 /// A row of `orthrus clients`.

@@ -80,6 +80,10 @@ impl ListingRow for ExportRow {
         // Any program of a client may then name any user.
         let any_port = self.sec.iter().any(|flavor| flavor == "sys") && !self.secure;
         let sec = format!("{}{}", self.sec.join(":"), if any_port { " from any port" } else { "" });
+        if !self.refer.is_empty() {
+            let refer = format!("refer to {}", self.refer.join(","));
+            return cells(&[&self.export, &clients, &sec, &refer, &"-"]);
+        }
         cells(&[&self.export, &clients, &sec, &access, &squash])
     }
 }

@@ -1,5 +1,6 @@
 //! Completes the settings of a file: paths, storage and names of exports.
 
+use super::locations::check_referral;
 use super::{ConfigError, ExportSettings, Nested, Settings, Storage};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,6 +35,7 @@ fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'
     if matches!(storage, Storage::Memory(_)) && export.nested == Nested::Show {
         return Err(("nested", "nothing is mounted below an export in memory".into()));
     }
+    check_referral(export, &storage)?;
     if export.pseudo.is_empty() {
         export.pseudo = default_pseudo(&storage);
     }
@@ -43,15 +45,22 @@ fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'
 
 /// Returns the storage of an export, or the key that is wrong and the reason.
 fn storage(export: &ExportSettings, folder: &Path) -> Result<Storage, (&'static str, String)> {
-    match (&export.path, export.memory) {
-        (Some(path), None) => {
+    match (&export.path, export.memory, &export.refer[..]) {
+        (Some(path), None, []) => {
             let path = existing_folder(folder.join(path)).map_err(|message| ("path", message))?;
             Ok(Storage::Folder(path))
         }
-        (None, Some(bytes)) => Ok(Storage::Memory(bytes)),
-        (Some(_), Some(_)) => Err(("memory", "an export has either `path` or `memory`, not both".into())),
-        (None, None) => {
-            let message = "an export needs `path`, the folder to export (or `memory`, a size in bytes)";
+        (None, Some(bytes), []) => Ok(Storage::Memory(bytes)),
+        (None, None, locations @ [_, ..]) => Ok(Storage::Elsewhere(locations.into())),
+        (Some(_), Some(_), []) => Err(("memory", "an export has either `path` or `memory`, not both".into())),
+        (.., [_, ..]) => {
+            let message =
+                "a referral is an export without `path` and `memory`: its files are on other servers";
+            Err(("refer", message.into()))
+        }
+        (None, None, []) => {
+            let message = "an export needs `path`, the folder to export (or `memory`, a size in bytes, or `refer`, the \
+                           server that has the files)";
             Err(("export", message.into()))
         }
     }
@@ -101,6 +110,10 @@ fn default_pseudo(storage: &Storage) -> String {
             .ok()
             .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned())),
         Storage::Memory(_) => Some("memory".to_owned()),
+        Storage::Elsewhere(locations) => {
+            let first = locations.first().and_then(|location| vfs::path_names(&location.path).last());
+            first.map(str::to_owned)
+        }
     };
     format!("/{}", name.unwrap_or_default())
 }

@@ -7,6 +7,7 @@ mod check;
 mod clients;
 mod error;
 mod keys;
+mod locations;
 mod rules;
 mod settings;
 mod sources;

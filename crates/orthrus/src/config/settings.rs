@@ -15,7 +15,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use vfs::{ANON_ID, SecFlavor, Squash};
+use vfs::{ANON_ID, Location, SecFlavor, ServerName, Squash};
 
 /// The port of NFS (RFC 8881 section 2.9.3).
 pub(crate) const NFS_PORT: u16 = 2049;
@@ -30,6 +30,9 @@ pub(crate) struct Settings {
     /// Whether only programs of this machine may connect that root or this process' user runs.
     #[serde(skip)]
     pub same_user: bool,
+    /// Names and addresses under which clients find this server, for trunking.
+    #[serde(deserialize_with = "super::locations::addresses")]
+    pub addresses: Vec<ServerName>,
     /// Address of the metrics endpoint; `None` disables it.
     #[serde(deserialize_with = "super::values::metrics")]
     pub metrics: Option<SocketAddr>,
@@ -93,6 +96,7 @@ impl Default for Settings {
         Self {
             listen: (Ipv6Addr::UNSPECIFIED, NFS_PORT).into(),
             same_user: false,
+            addresses: Vec::new(),
             metrics: None,
             shards: 0,
             domain: String::new(),
@@ -211,6 +215,8 @@ pub(crate) enum Storage {
     Folder(PathBuf),
     /// Memory, of at most so many bytes; gone when the server ends.
     Memory(u64),
+    /// Other servers: the export is a referral.
+    Elsewhere(Vec<Location>),
 }
 
 /// The treatment of submounts of an export.
@@ -265,10 +271,13 @@ impl FromStr for Nested {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExportSettings {
-    /// The keys `path` and `memory`, of which a file has one.
+    /// The keys `path`, `memory` and `refer`, of which a file has one.
     pub(super) path: Option<PathBuf>,
     #[serde(deserialize_with = "super::values::memory")]
     pub(super) memory: Option<u64>,
+    /// The key `refer`: the servers to which clients are referred.
+    #[serde(deserialize_with = "super::locations::refer")]
+    pub(super) refer: Vec<Location>,
     /// Offset of the table in the file, for messages.
     #[serde(skip)]
     pub(super) offset: usize,
@@ -312,6 +321,9 @@ pub(crate) struct ExportSettings {
     pub nested: Nested,
     /// Whether changes of names and attributes are on stable storage before they are acknowledged.
     pub stable_names: bool,
+    /// Other servers that have the same files.
+    #[serde(deserialize_with = "super::locations::locations")]
+    pub locations: Vec<Location>,
 }
 
 impl ExportSettings {
@@ -331,6 +343,7 @@ impl Default for ExportSettings {
         Self {
             path: None,
             memory: None,
+            refer: Vec::new(),
             offset: 0,
             storage: Storage::default(),
             pseudo: String::new(),
@@ -347,6 +360,7 @@ impl Default for ExportSettings {
             fsid: None,
             nested: Nested::Hide,
             stable_names: true,
+            locations: Vec::new(),
         }
     }
 }

@@ -274,3 +274,62 @@ fn an_address_may_leave_out_host_or_port() {
     assert_eq!(check::parse_metrics("[::]:1").map(|address| address.to_string()), Ok("[::]:1".to_owned()));
     assert!(check::parse_metrics("127.0.0.1").is_err() && check::parse_metrics("localhost:1").is_err());
 }
+
+#[test]
+fn a_referral_names_one_server_or_several() {
+    let text = r#"
+        addresses = ["nfs.example.org", "192.0.2.1", "[2001:db8::1]:2050"]
+        [[export]]
+        refer = "a.example.org:/x/data"
+        [[export]]
+        refer = ["a.example.org:/x", "192.0.2.9:/y"]
+        pseudo = "/both"
+        sec = ["krb5p"]
+        clients = ["10.0.0.0/8"]
+        fsid = 9
+        [[export]]
+        path = "/tmp"
+        locations = "b.example.org:/tmp"
+    "#;
+    let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
+    let shown = |locations: &[vfs::Location]| locations.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let addresses: Vec<_> = settings.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["nfs.example.org", "192.0.2.1", "[2001:db8::1]:2050"]);
+    let [one, both, replicated] = &settings.exports[..] else { panic!() };
+    let Storage::Elsewhere(locations) = &one.storage else { panic!("{one:?}") };
+    assert_eq!((&*one.pseudo, shown(locations)), ("/data", vec!["a.example.org:/x/data".to_owned()]));
+    let Storage::Elsewhere(locations) = &both.storage else { panic!("{both:?}") };
+    assert_eq!(shown(locations), ["a.example.org:/x", "192.0.2.9:/y"]);
+    assert_eq!(shown(&replicated.locations), ["b.example.org:/tmp"]);
+}
+
+#[test]
+fn a_malformed_location_is_refused_with_its_place_and_the_form() {
+    for (lines, parts) in [
+        ("refer = \"nowhere\"", ["refer", "host:/path"]),
+        ("refer = []", ["refer", "host:/path"]),
+        ("refer = 7", ["refer", "host:/path"]),
+        ("refer = [\"a:/x\", \"a b:/x\"]", ["refer", "not a server"]),
+        ("refer = \"a.example.org:2050:/x\"", ["refer", "address with the port"]),
+        ("path = \"/tmp\"\nlocations = [\"/x\"]", ["locations", "host:/path"]),
+        ("path = \"/tmp\"\nrefer = \"a:/x\"", ["refer", "without `path`"]),
+        ("memory = 1048576\nrefer = \"a:/x\"", ["refer", "without `path`"]),
+        ("refer = \"a:/x\"\nread_only = true", ["read_only", "`refer`"]),
+        ("refer = \"a:/x\"\nsquash = \"all\"", ["squash", "`refer`"]),
+        ("refer = \"a:/x\"\nlocations = \"b:/x\"", ["locations", "`refer`"]),
+        (
+            "refer = \"a:/x\"\n[[export.rule]]\nclients = [\"*\"]\nsquash = \"none\"",
+            ["export.rule", "`refer`"],
+        ),
+    ] {
+        let refusal = refusal(&format!("[[export]]\n{lines}\n"));
+        for part in parts.into_iter().chain(["/etc/orthrus.toml:"]) {
+            assert!(refusal.contains(part), "{lines}: {refusal}");
+        }
+    }
+    let refusal = refusal("addresses = [\"host:/x\"]\n[[export]]\npath = \"/tmp\"\n");
+    assert!(
+        refusal.contains("/etc/orthrus.toml:1: key `addresses`") && refusal.contains("not a server"),
+        "{refusal}"
+    );
+}

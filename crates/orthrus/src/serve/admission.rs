@@ -71,9 +71,15 @@ fn lines(export: &Export, flavors: &[SecFlavor]) -> Vec<String> {
             (true, false) => " (sys from any source port: any program may name any user)",
         };
         let usable: Vec<_> = rule.flavors.iter().filter(|flavor| flavors.contains(flavor)).copied().collect();
-        match usable.is_empty() {
-            true => format!("{} with no flavor that works here", clients(rule)),
-            false => format!("{} with sec={}{port}, {access}, {squash}", clients(rule), names(&usable)),
+        let clients = clients(rule);
+        match (usable.is_empty(), export.absent) {
+            (true, _) => format!("{clients} with no flavor that works here"),
+            (false, true) => format!(
+                "{clients} with sec={}{port} is referred to {}",
+                names(&usable),
+                texts(&export.locations)
+            ),
+            (false, false) => format!("{clients} with sec={}{port}, {access}, {squash}", names(&usable)),
         }
     };
     export.rules.iter().map(line).collect()
@@ -106,7 +112,11 @@ fn clients(rule: &ExportRule) -> String {
     if rule.clients.iter().any(|client| matches!(client, RuleClient::Any)) {
         return "any address".to_owned();
     }
-    rule.clients.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    texts(&rule.clients)
+}
+
+fn texts<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn names(flavors: &[SecFlavor]) -> String {
@@ -186,6 +196,15 @@ mod tests {
         );
         let both = ExportRule { flavors: vec![SecFlavor::Krb5p, SecFlavor::Sys], ..ExportRule::default() };
         assert!(lines(&export(vec![both]), &[SecFlavor::Sys])[0].contains("with sec=sys (sys from"));
+    }
+
+    #[test]
+    fn a_referral_is_logged_with_its_places() {
+        let places = ["a.example.org:/x", "192.0.2.9:2050:/y"].map(|text| text.parse().unwrap());
+        assert_eq!(
+            lines(&Export::referral("/r", places.into()).unwrap(), &SecFlavor::ALL),
+            ["any address with sec=krb5p:krb5i:krb5 is referred to a.example.org:/x, 192.0.2.9:2050:/y"]
+        );
     }
 
     #[test]

@@ -6,7 +6,8 @@ use anyhow::Context;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{
-    Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp,
+    AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits, ServerName,
+    SetAttributes, Timestamp,
 };
 use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
 
@@ -37,12 +38,16 @@ impl Backends {
         &self.clients
     }
 
-    /// Makes the table of exports. Backends of the former table serve on if their settings are
-    /// equal, so that a reload keeps the contents of memory exports.
+    /// Makes the table of exports of a server with these addresses. Backends of the former table
+    /// serve on if their settings are equal, so that a reload keeps the contents of memory exports.
     ///
     /// # Errors
     /// Names the export whose folder cannot be served, or the two that clash.
-    pub(super) fn table(&mut self, exports: &[ExportSettings]) -> anyhow::Result<ExportTable> {
+    pub(super) fn table(
+        &mut self,
+        exports: &[ExportSettings],
+        addresses: &[ServerName],
+    ) -> anyhow::Result<ExportTable> {
         let mut used = Vec::new();
         let mut table = Vec::new();
         for settings in exports {
@@ -53,9 +58,13 @@ impl Backends {
             export.setid = settings.setid;
             export.delegated = settings.delegated;
             export.id = settings.fsid.unwrap_or(export.id);
+            (export.locations, export.absent) = match &settings.storage {
+                Storage::Elsewhere(locations) => (locations.clone(), true),
+                Storage::Folder(_) | Storage::Memory(_) => (settings.locations.clone(), false),
+            };
             table.push(export);
         }
-        let table = ExportTable::new(table, wall_clock())?;
+        let table = ExportTable::new(table, wall_clock())?.with_addresses(addresses.to_vec())?;
         self.used = used;
         Ok(table)
     }
@@ -78,6 +87,7 @@ impl Backends {
                     Nested::Show => Arc::new(NestedBackend::open(path, &options).with_context(named)?),
                 })
             }
+            Storage::Elsewhere(_) => Ok(Arc::new(AbsentBackend)),
             Storage::Memory(bytes) => {
                 let limits = MemoryLimits { bytes_max: *bytes, ..MemoryLimits::default() };
                 let mut handle_key = [0; 16];

@@ -22,7 +22,7 @@ mod state_dir;
 mod store;
 
 use crate::api::IdReport;
-use crate::config::{ExportSettings, IdentitySettings, Settings};
+use crate::config::{ExportSettings, IdentitySettings, Settings, Storage};
 use crate::logging;
 use crate::output::outln;
 use crate::service_manager::ServiceManager;
@@ -85,7 +85,7 @@ pub(crate) fn run(
     share_descriptors(&mut settings, descriptors);
     let began = Instant::now();
     let mut backends = Backends::new(ClientRules::new(&settings, began), settings.limits.open_files_max);
-    let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
+    let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
     if settings.same_user {
         listener.admit(same_user::admission());
         watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
@@ -272,7 +272,8 @@ pub(crate) fn explain(settings: &Settings, principal: &str) -> anyhow::Result<Id
             let rules: Vec<_> = export.terms().iter().map(|terms| clients.rule(terms)).collect();
             exports::seen(&export.pseudo, &rules, caller)
         };
-        settings.exports.iter().flat_map(seen).collect()
+        let present = |export: &&ExportSettings| !matches!(export.storage, Storage::Elsewhere(_));
+        settings.exports.iter().filter(present).flat_map(seen).collect()
     };
     Ok(IdReport::new("configuration", principal.to_owned(), mapper.explain(principal), seen))
 }

@@ -60,7 +60,7 @@ impl Preflight {
         let (mut served, mut table) = (Vec::new(), None);
         for export in &settings.exports {
             served.push(export.clone());
-            match self.keep(backends.table(&served)) {
+            match self.keep(backends.table(&served, &settings.addresses)) {
                 None => _ = served.pop(),
                 with_it => table = with_it,
             }

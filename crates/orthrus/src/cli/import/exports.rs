@@ -1,5 +1,6 @@
 //! The file of exportfs(8), as exports(5) describes it.
 
+use super::locations::ImportedLocations;
 use super::{ImportedConfig, ImportedExport, ImportedRule, list, quoted};
 use anyhow::{Context, bail};
 
@@ -12,6 +13,7 @@ struct ClientOptions {
     anon_gid: Option<u32>,
     is_root: bool,
     nested: bool,
+    locations: ImportedLocations,
     /// The reason why Orthrus cannot serve these clients.
     refused: Option<String>,
     /// Options that have no equivalent, or none that is needed.
@@ -41,6 +43,7 @@ impl Default for ClientOptions {
             anon_gid: None,
             is_root: false,
             nested: false,
+            locations: ImportedLocations::default(),
             refused: None,
             notes: Vec::new(),
         }
@@ -88,6 +91,8 @@ impl ClientOptions {
                     lists += 1;
                 }
                 ("crossmnt", "") => self.nested = true,
+                ("refer", places) => self.locations.refer(places),
+                ("replicas", places) => self.locations.replicas(places),
                 ("fsid", "0" | "root") => self.is_root = true,
                 ("xprtsec", kinds) if !kinds.split(':').any(|kind| kind == "none") => {
                     self.refused = Some(format!("{option} asks for TLS, which Orthrus does not have"));
@@ -234,7 +239,9 @@ fn export(path: &str, pseudo: &str, mut clients: Vec<ExportedTo>) -> ImportedExp
         export.notes.push("crossmnt for some clients alone has no equivalent: no client gets it.".to_owned());
     }
     clients.sort_by_key(ExportedTo::precedence);
+    let locations: Vec<_> = clients.iter().map(|to| to.options.locations.clone()).collect();
     export.set_rules(clients.into_iter().map(|to| to.options.rule(vec![to.client])).collect());
+    ImportedLocations::apply(locations, &mut export);
     export
 }
 

@@ -5,6 +5,7 @@
 
 mod exports;
 mod ganesha;
+mod locations;
 mod rules;
 
 use crate::output::out;

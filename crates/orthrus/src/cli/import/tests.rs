@@ -123,6 +123,30 @@ fn no_client_gets_more_than_it_had() {
 }
 
 #[test]
+fn referrals_and_replicas_become_locations() {
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/srv/gone *(ro,sec=krb5p,refer=/a@one.example.org+192.0.2.7:/b@[2001:db8::7],all_squash)\n\
+         /srv/both *(rw,replicas=/c@two.example.org)\n\
+         /srv/odd *(rw,refer=/d)\n\
+         /srv/none *(rw,replicas=/e@)\n\
+         /srv/some 10.0.0.1(rw,refer=/f@three.example.org) 10.0.0.2(rw)\n\
+         /srv/two 10.0.0.1(sec=krb5p,rw,refer=/g@four) 10.0.0.2(ro,no_root_squash,refer=/g@four)\n",
+    );
+    let [gone, both, two] = &settings.exports[..] else { panic!("three are of use:\n{text}") };
+    assert_eq!((&*gone.pseudo, &gone.flavors[..]), ("/srv/gone", &[vfs::SecFlavor::Krb5p][..]));
+    assert!(text.contains(r#"refer = ["one.example.org:/a", "192.0.2.7:/a", "[2001:db8::7]:/b"]"#), "{text}");
+    assert_eq!((gone.squash, gone.read_only), (vfs::Squash::Root, false), "a referral has no files:\n{text}");
+    assert_eq!(both.locations[0].to_string(), "two.example.org:/c");
+    // An export whose files were elsewhere never becomes one of files that are here.
+    assert!(text.contains("#path = \"/srv/odd\"") && text.contains("\"/d\" is not PATH@HOST"), "{text}");
+    assert!(text.contains("#path = \"/srv/none\""), "{text}");
+    assert!(text.contains("#pseudo = \"/srv/some\""), "{text}");
+    let flavors: Vec<_> = two.terms().iter().map(|terms| terms.flavors.clone()).collect();
+    assert_eq!(flavors, [[vfs::SecFlavor::Krb5p], [vfs::SecFlavor::Sys]], "{text}");
+}
+
+#[test]
 fn paths_are_relative_to_the_export_with_fsid_0() {
     let (_, settings) =
         import(ImportKind::Exports, "/export *(ro,fsid=0)\n/export/data *(rw)\n/exports *(rw)\n/srv *(rw)\n");

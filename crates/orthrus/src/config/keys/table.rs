@@ -4,7 +4,7 @@ use super::{ConfigKey, ConfigTable, KeyDefault};
 use KeyDefault::{Absent, Literal};
 
 /// All tables of the file, in the order of the example.
-pub(super) const TABLES: [ConfigTable; 9] = [
+pub(super) const TABLES: [ConfigTable; 10] = [
     ConfigTable {
         heading: "",
         prefix: "",
@@ -18,6 +18,15 @@ pub(super) const TABLES: [ConfigTable; 9] = [
                 default: Literal(r#""[::]:2049""#),
                 example: r#""10.0.0.1:2049""#,
                 reloads: false,
+            },
+            ConfigKey {
+                name: "addresses",
+                meaning: "Names and addresses under which clients find this server. Clients that look for \
+                    further connections (trunking) get them.",
+                allowed: "host names, or addresses that may have a port",
+                default: Absent("none"),
+                example: r#"["nfs.example.org", "10.0.1.1"]"#,
+                reloads: true,
             },
             ConfigKey {
                 name: "metrics",
@@ -541,7 +550,7 @@ pub(super) const TABLES: [ConfigTable; 9] = [
                 name: "path",
                 meaning: "The folder to export. A relative path is relative to this file.",
                 allowed: "an existing folder",
-                default: Absent("required, or memory"),
+                default: Absent("required, or memory or refer"),
                 example: r#""/srv/data""#,
                 reloads: true,
             },
@@ -549,7 +558,7 @@ pub(super) const TABLES: [ConfigTable; 9] = [
                 name: "pseudo",
                 meaning: "The path that clients mount: SERVER:/data.",
                 allowed: r#"a path from the root, such as "/pub/data" or "/""#,
-                default: Absent("the name of the folder"),
+                default: Absent("the name of the folder, or of the last folder that refer names"),
                 example: r#""/data""#,
                 reloads: true,
             },
@@ -651,7 +660,29 @@ pub(super) const TABLES: [ConfigTable; 9] = [
                 example: "7",
                 reloads: true,
             },
+            ConfigKey {
+                name: "locations",
+                meaning: "Other servers that have the same files.",
+                allowed: r#"a location such as "host:/path", or a list"#,
+                default: Absent("none"),
+                example: r#"["nfs2.example.org:/data"]"#,
+                reloads: true,
+            },
         ],
+    },
+    ConfigTable {
+        heading: "[[export]]",
+        prefix: "export",
+        about: "A referral: clients that enter it mount its files from another server.",
+        first: "",
+        keys: &[ConfigKey {
+            name: "refer",
+            meaning: "The server that has the files, instead of path. Give the referral the flavors of that server.",
+            allowed: r#"a location such as "host:/path", or a list of which clients try one after the other"#,
+            default: Absent("none"),
+            example: r#"["nfs3.example.org:/projects"]"#,
+            reloads: true,
+        }],
     },
     ConfigTable {
         heading: "[[export]]",

@@ -166,6 +166,8 @@ mod rows {
 
 /// Makes one row for each rule: the first that names a client counts, so they are in that order.
 fn export_rows(export: &Export) -> Vec<ExportRow> {
+    let places: Vec<_> = export.locations.iter().map(ToString::to_string).collect();
+    let (refer, locations) = if export.absent { (places, Vec::new()) } else { (Vec::new(), places) };
     let row = |rule: &ExportRule| ExportRow {
         export: export.pseudo_path.clone(),
         clients: match rule.clients[..] {
@@ -177,6 +179,8 @@ fn export_rows(export: &Export) -> Vec<ExportRow> {
         squash: rule.squash.name().to_owned(),
         anon_uid: rule.anon_uid,
         secure: rule.secure,
+        refer: refer.clone(),
+        locations: locations.clone(),
     };
     export.rules.iter().map(row).collect()
 }

@@ -39,7 +39,7 @@ fn explain(parts: &ApiParts, principal: String) -> Result<IdReport, Refusal> {
     let table = parts.exports.snapshot();
     let seen = |caller: Option<&Caller>| {
         let seen = |export: &Arc<Export>| exports::seen(&export.pseudo_path, &export.rules, caller);
-        table.iter().flat_map(seen).collect()
+        table.iter().filter(|export| !export.absent).flat_map(seen).collect()
     };
     Ok(IdReport::new("server", principal, explanation, seen))
 }
