@@ -5,6 +5,7 @@
 set -eu
 . "$LAB/realm.sh"
 . "$LAB/server.sh"
+. "$LAB/other.sh"
 . "$LAB/client.sh"
 
 say() { echo "lab: $*" >&2; }
@@ -23,6 +24,7 @@ ip link set tap0 up
 names
 realm
 exports
+other_server
 server_start || { say "no server on $SERVER_ADDRESS:2049"; server_log; exit 98; }
 server_control &
 grant_service

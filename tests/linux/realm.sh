@@ -7,6 +7,7 @@ names() {
 127.0.0.1 localhost
 $SERVER_ADDRESS server.orthrus.test server
 $CLIENT_ADDRESS client.orthrus.test client
+10.78.0.2 other.orthrus.test other
 H
   { cat /etc/passwd; echo 'alice:x:5001:5001::/tmp:/bin/bash'; echo 'bob:x:5002:5002::/tmp:/bin/bash'; } >"$RUN/etc/passwd"
   { cat /etc/group; echo 'alice:x:5001:'; echo 'bob:x:5002:'; } >"$RUN/etc/group"
@@ -20,7 +21,7 @@ realm() {
   local delegation=
   case $JOBS in *grants*.sh*) delegation=--delegation ;; esac
   $REALM_UP "$RUN/realm" $delegation --listen "$SERVER_ADDRESS:88" --enctypes "$ENCTYPES" \
-    --host server.orthrus.test --client client.orthrus.test >"$RUN/realm.out" 2>&1 ||
+    --host server.orthrus.test --host other.orthrus.test --client client.orthrus.test >"$RUN/realm.out" 2>&1 ||
     { cat "$RUN/realm.out" >&2; say "the realm could not be made"; exit 98; }
   cp "$RUN/realm/krb5.conf" "$RUN/etc/krb5.conf"
   over_etc krb5.conf

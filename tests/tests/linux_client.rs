@@ -117,6 +117,12 @@ fn bench_measures_mounts_of_its_own() {
 }
 
 #[test]
+fn a_referral_mounts_another_server_and_two_addresses_of_one_are_trunked() {
+    // RFC 8881 sections 11.5.6 (referrals) and 11.5.2 (trunking); RFC 7530 section 8.4.3.
+    run("referrals", &[], 67);
+}
+
+#[test]
 fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
     // RFC 2203 section 5.3.3.1 (the sequence window); RFC 8881 section 2.10.3 (connections of a
     // session).

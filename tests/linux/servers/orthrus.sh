@@ -1,6 +1,10 @@
 # The project's own server. Sets COMMAND.
+listen=$SERVER_ADDRESS:2049
+# Clients reach it at two addresses.
+case $JOBS in *referrals.sh*) listen=:2049 ;; esac
 cat >"$RUN/orthrus.toml" <<C
-listen = "$SERVER_ADDRESS:2049"
+listen = "$listen"
+$(referring_settings)
 domain = "orthrus.test"
 keytab = "$LAB_KEYTAB"
 realms = ["$REALM"]
@@ -20,5 +24,7 @@ path = "$LAB_PRIVATE"
 pseudo = "/private"
 sec = ["krb5p"]
 stable_names = $STABLE_NAMES
+
+$(referrals)
 C
 COMMAND="'$ORTHRUS' serve --config '$RUN/orthrus.toml'"
