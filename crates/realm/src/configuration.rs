@@ -6,16 +6,36 @@ use std::path::Path;
 
 use crate::{RealmError, RealmOptions, directory};
 
-/// Writes the configuration of a realm with a KDC at `kdc`.
+/// Writes the configuration of a realm in `dir`, with a KDC at `kdc`.
 pub(crate) fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), RealmError> {
-    let put = |name: &str, text: String| {
-        let path = dir.join(name);
-        fs::write(&path, text).map_err(RealmError::io(&path))
-    };
-    put("krb5.conf", krb5_conf(options, kdc))?;
-    put("kdc.conf", kdc_conf(dir, options, kdc))?;
-    put("kadm5.acl", String::new())?;
-    put("env", env(dir))
+    write_kdc(dir, dir, options, kdc)?;
+    put(dir, "kadm5.acl", &[])?;
+    put(dir, "env", env(dir).as_bytes())
+}
+
+/// Writes the configuration of one KDC of the realm in `dir`, whose own folder is `home`.
+pub(crate) fn write_kdc(
+    dir: &Path,
+    home: &Path,
+    options: &RealmOptions,
+    kdc: SocketAddr,
+) -> Result<(), RealmError> {
+    put(home, "krb5.conf", krb5_conf(options, &[kdc]).as_bytes())?;
+    put(home, "kdc.conf", kdc_conf(dir, home, options, kdc).as_bytes())
+}
+
+/// Writes the configuration of clients, which try the KDCs in this order.
+pub(crate) fn write_clients(
+    dir: &Path,
+    options: &RealmOptions,
+    kdcs: &[SocketAddr],
+) -> Result<(), RealmError> {
+    put(dir, "krb5.conf", krb5_conf(options, kdcs).as_bytes())
+}
+
+fn put(dir: &Path, name: &str, text: &[u8]) -> Result<(), RealmError> {
+    let path = dir.join(name);
+    fs::write(&path, text).map_err(RealmError::io(&path))
 }
 
 /// The settings that MIT 1.21, and Debian's 1.20, require for RC4 and 3DES.
@@ -26,7 +46,7 @@ const WEAK: &str = "
 
 /// Returns krb5.conf. It disables DNS lookups and uses TCP only, which avoids fragments and waits
 /// for lost datagrams.
-fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
+fn krb5_conf(options: &RealmOptions, kdcs: &[SocketAddr]) -> String {
     let realm = &options.realm;
     let domain = realm.to_lowercase();
     let weak = if options.enctypes.is_weak() { WEAK } else { "" };
@@ -34,6 +54,7 @@ fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
     for host in options.all_hosts().iter().chain(&options.all_clients()) {
         hosts.push_str(&format!("  {host} = {realm}\n"));
     }
+    let kdcs: String = kdcs.iter().map(|kdc| format!("    kdc = {kdc}\n")).collect();
     format!(
         "[libdefaults]
   default_realm = {realm}
@@ -49,8 +70,7 @@ fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
   permitted_enctypes = {enctypes}{weak}
 [realms]
   {realm} = {{
-    kdc = {kdc}
-  }}
+{kdcs}  }}
 [domain_realm]
   .{domain} = {realm}
   {domain} = {realm}
@@ -61,13 +81,13 @@ fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
     )
 }
 
-fn kdc_conf(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> String {
-    let (database, modules) = if options.delegation {
-        ("database_module = directory".to_owned(), directory::module(dir))
+fn kdc_conf(dir: &Path, home: &Path, options: &RealmOptions, kdc: SocketAddr) -> String {
+    let (database, modules) = if options.has_directory() {
+        ("database_module = directory".to_owned(), directory::module(home))
     } else {
         (format!("database_name = {}/principal", dir.display()), String::new())
     };
-    let dir = dir.display();
+    let (dir, home) = (dir.display(), home.display());
     format!(
         "[kdcdefaults]
   kdc_listen = \"\"
@@ -83,8 +103,8 @@ fn kdc_conf(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> String {
     supported_enctypes = {keys}
   }}
 {modules}[logging]
-  kdc = FILE:{dir}/kdc.log
-  default = FILE:{dir}/krb5.log
+  kdc = FILE:{home}/kdc.log
+  default = FILE:{home}/krb5.log
 ",
         realm = options.realm,
         life = options.ticket_life.as_secs(),

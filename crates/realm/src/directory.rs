@@ -1,4 +1,5 @@
-//! The directory of a realm with delegation: an OpenLDAP server on a socket in the realm's folder.
+//! The directory of a realm with delegation or replicas: an OpenLDAP server on a socket in the
+//! realm's folder, and one in the folder of each replica.
 //!
 //! The socket tells the server the uid of each peer (SASL EXTERNAL, RFC 4422 appendix A), and only
 //! the realm's owner may read or write. So the directory has no password.
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::RealmError;
 use crate::daemon::Daemon;
 use crate::principals::MASTER_PASSWORD;
-use crate::tools::{KDB5_LDAP_UTIL, LDAPMODIFY, SLAPD, ZCAT};
+use crate::tools::{KDB5_LDAP_UTIL, LDAPMODIFY, LDAPSEARCH, SLAPD, ZCAT};
 
 /// The folder of the database below the realm's.
 pub(crate) const FOLDER: &str = "directory";
@@ -38,7 +39,7 @@ const SOCKET_PATH_MAX: usize = 107;
 
 /// Checks that everything for a directory is installed.
 pub(crate) fn check() -> Result<(), RealmError> {
-    for tool in [SLAPD, KDB5_LDAP_UTIL, LDAPMODIFY] {
+    for tool in [SLAPD, KDB5_LDAP_UTIL, LDAPMODIFY, LDAPSEARCH] {
         tool.find()?;
     }
     let found = Path::new(PACKAGED_SCHEMA).exists();
@@ -49,8 +50,9 @@ pub(crate) fn check() -> Result<(), RealmError> {
     }
 }
 
-/// Returns the section of kdc.conf that names the directory.
-pub(crate) fn module(dir: &Path) -> String {
+/// Returns the section of kdc.conf that names the directory in a folder. The KDC writes nothing
+/// into it, since replicas are read-only.
+pub(crate) fn module(home: &Path) -> String {
     format!(
         "[dbmodules]
   directory = {{
@@ -60,28 +62,18 @@ pub(crate) fn module(dir: &Path) -> String {
     ldap_kdc_sasl_mech = EXTERNAL
     ldap_kadmind_sasl_mech = EXTERNAL
     ldap_conns_per_server = 2
+    disable_last_success = true
+    disable_lockout = true
   }}
 ",
-        uri = uri(dir),
+        uri = uri(home),
     )
 }
 
-/// Starts slapd with an empty directory and creates the realm in it.
-pub(crate) fn create(dir: &Path, realm: &str) -> Result<(), RealmError> {
-    let socket = dir.join(SOCKET);
-    if socket.as_os_str().len() > SOCKET_PATH_MAX {
-        let value = socket.display().to_string();
-        return Err(RealmError::Option { what: "folder", value, rule: "its socket needs a shorter path" });
-    }
-    let schema = ZCAT.run(dir, [PACKAGED_SCHEMA])?;
-    let put = |path: PathBuf, text: &str| fs::write(&path, text).map_err(RealmError::io(&path));
-    put(dir.join(SCHEMA), &schema)?;
-    put(dir.join(CONF), &conf(dir))?;
-    let database = dir.join(FOLDER);
-    fs::create_dir(&database).map_err(RealmError::io(&database))?;
-    let conf = dir.join(CONF).into_os_string();
-    SLAPD.run(dir, ["-f".into(), conf, "-h".into(), uri(dir).into()])?;
-    wait_for_socket(dir, &socket)?;
+/// Starts slapd with an empty directory and creates the realm in it. With `provides`, replicas can
+/// follow it.
+pub(crate) fn create(dir: &Path, realm: &str, provides: bool) -> Result<(), RealmError> {
+    start(dir, if provides { DirectoryRole::Provider } else { DirectoryRole::Alone })?;
     modify(dir, &format!("dn: {SUFFIX}\nchangetype: add\nobjectClass: organization\no: realm\n"))?;
     let (uri, create) = (uri(dir), ["create", "-s", "-P", MASTER_PASSWORD, "-subtrees", SUFFIX]);
     KDB5_LDAP_UTIL.run(dir, ["-H", &uri, "-r", realm].into_iter().chain(create))?;
@@ -108,9 +100,53 @@ add: krbAllowedToDelegateTo
     modify(dir, &changes)
 }
 
-/// Stops slapd, if it runs.
-pub(crate) fn stop(dir: &Path) -> Result<bool, RealmError> {
-    Daemon { tool: SLAPD, pid_file: dir.join(PID_FILE), argument: dir.join(CONF) }.stop()
+/// The part of a directory in replication (RFC 4533).
+#[derive(Clone, Copy)]
+enum DirectoryRole<'d> {
+    /// It has no replicas.
+    Alone,
+    /// Its changes go to replicas.
+    Provider,
+    /// It follows the directory in a folder, and is read-only.
+    Replica(&'d Path),
+}
+
+/// Starts slapd in `home` with a replica of the directory in `dir`.
+pub(crate) fn replicate(dir: &Path, home: &Path) -> Result<(), RealmError> {
+    start(home, DirectoryRole::Replica(dir))
+}
+
+/// Returns the state of replication that the directory in a folder has reached, as text. Equal
+/// texts mean equal contents.
+pub(crate) fn state(home: &Path) -> Result<String, RealmError> {
+    let (uri, what) = (uri(home), ["-LLL", "-s", "base", "-b", SUFFIX, "contextCSN"]);
+    LDAPSEARCH.run(home, ["-Q", "-Y", "EXTERNAL", "-H", &uri].into_iter().chain(what))
+}
+
+fn start(home: &Path, role: DirectoryRole<'_>) -> Result<(), RealmError> {
+    let socket = home.join(SOCKET);
+    if socket.as_os_str().len() > SOCKET_PATH_MAX {
+        let value = socket.display().to_string();
+        return Err(RealmError::Option { what: "folder", value, rule: "its socket needs a shorter path" });
+    }
+    let schema = ZCAT.run(home, [PACKAGED_SCHEMA])?;
+    let put = |path: PathBuf, text: &str| fs::write(&path, text).map_err(RealmError::io(&path));
+    put(home.join(SCHEMA), &schema)?;
+    put(home.join(CONF), &conf(home, role))?;
+    let database = home.join(FOLDER);
+    fs::create_dir(&database).map_err(RealmError::io(&database))?;
+    let conf = home.join(CONF).into_os_string();
+    SLAPD.run(home, ["-f".into(), conf, "-h".into(), uri(home).into()])?;
+    wait_for_socket(home, &socket)
+}
+
+/// Stops slapd of a folder, if it runs.
+pub(crate) fn stop(home: &Path) -> Result<bool, RealmError> {
+    daemon(home).stop()
+}
+
+pub(crate) fn daemon(home: &Path) -> Daemon {
+    Daemon { tool: SLAPD, pid_file: home.join(PID_FILE), argument: home.join(CONF) }
 }
 
 fn modify(dir: &Path, ldif: &str) -> Result<(), RealmError> {
@@ -118,24 +154,41 @@ fn modify(dir: &Path, ldif: &str) -> Result<(), RealmError> {
 }
 
 /// Returns the configuration of slapd. Only the realm's owner has access.
-fn conf(dir: &Path) -> String {
+fn conf(home: &Path, role: DirectoryRole<'_>) -> String {
+    let (module, replication) = match role {
+        DirectoryRole::Alone => ("", String::new()),
+        DirectoryRole::Provider => ("moduleload syncprov\n", "overlay syncprov\n".to_owned()),
+        DirectoryRole::Replica(of) => ("", follow(of)),
+    };
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let dir = dir.display();
+    let home = home.display();
     format!(
         "include /etc/ldap/schema/core.schema
-include \"{dir}/{SCHEMA}\"
+include \"{home}/{SCHEMA}\"
 modulepath /usr/lib/ldap
 moduleload back_mdb
-pidfile \"{dir}/{PID_FILE}\"
+{module}pidfile \"{home}/{PID_FILE}\"
 threads 4
 database mdb
 maxsize 67108864
 suffix \"{SUFFIX}\"
 rootdn \"gidNumber={gid}+uidNumber={uid},cn=peercred,cn=external,cn=auth\"
-directory \"{dir}/{FOLDER}\"
+directory \"{home}/{FOLDER}\"
 dbnosync
-index objectClass,krbPrincipalName eq
+index objectClass,krbPrincipalName,entryCSN,entryUUID eq
 access to * by * none
+{replication}"
+    )
+}
+
+/// Returns the lines of a directory that follows the one in a folder: it stays connected, and tries
+/// again each second when the connection breaks.
+fn follow(provider: &Path) -> String {
+    let uri = uri(provider);
+    format!(
+        "syncrepl rid=001 provider={uri} type=refreshAndPersist retry=\"1 +\" searchbase=\"{SUFFIX}\" \
+         bindmethod=sasl saslmech=EXTERNAL
+updateref {uri}
 "
     )
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::tools::{KADMIN, KDB5_UTIL, KDC, KINIT};
-use crate::{RealmError, RealmOptions, directory, kdc, principals};
+use crate::{RealmError, RealmOptions, directory, kdc, principals, replicas};
 
 /// The file that marks a realm's folder; a folder without it is never removed.
 pub(crate) const MARKER: &str = ".orthrus-realm";
@@ -41,6 +41,7 @@ pub struct Realm {
     dir: PathBuf,
     name: String,
     kdc: SocketAddr,
+    replicas: Vec<SocketAddr>,
 }
 
 /// The result of [`Realm::down`].
@@ -63,7 +64,7 @@ impl Realm {
         for tool in [KDC, KDB5_UTIL, KADMIN, KINIT] {
             tool.find()?;
         }
-        if options.delegation {
+        if options.has_directory() {
             directory::check()?;
         }
         let made = claim(dir)?;
@@ -72,6 +73,7 @@ impl Realm {
         if created.is_err() {
             // The original error is more useful than a failure of this cleanup.
             let _ = kdc::stop(&dir);
+            let _ = replicas::stop(&dir);
             let _ = directory::stop(&dir);
             let _ = remove_files(&dir);
             if made {
@@ -94,11 +96,12 @@ impl Realm {
         };
         // MIT's library executes plugins that a configuration names.
         private::check(dir)?;
+        let replicas = marker.lines().filter_map(|line| line.strip_prefix("replica ")?.trim().parse().ok());
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
-        Ok(Self { dir, name: name.to_owned(), kdc })
+        Ok(Self { dir, name: name.to_owned(), kdc, replicas: replicas.collect() })
     }
 
-    /// Stops the KDC and removes the realm's files, and the folder if it is then empty.
+    /// Stops the KDCs and removes the realm's files, and the folder if it is then empty.
     ///
     /// # Errors
     /// `NotARealm` for a folder without the marker, which stays unchanged.
@@ -109,6 +112,7 @@ impl Realm {
         private::check(dir)?;
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
         let kdc_ran = kdc::stop(&dir)?;
+        replicas::stop(&dir)?;
         directory::stop(&dir)?;
         remove_files(&dir)?;
         let left: Vec<PathBuf> = fs::read_dir(&dir)
@@ -131,17 +135,55 @@ impl Realm {
         &self.name
     }
 
-    /// Returns the TCP address of the KDC.
+    /// Returns the TCP address of the first KDC.
     pub fn kdc(&self) -> SocketAddr {
         self.kdc
     }
 
-    /// Returns whether the KDC runs.
+    /// Returns the TCP addresses of the further KDCs.
+    pub fn replicas(&self) -> &[SocketAddr] {
+        &self.replicas
+    }
+
+    /// Waits until all changes of the principals have reached the replicas.
+    ///
+    /// # Errors
+    /// `Io` for a replica that does not follow within 20 seconds, `Tool` if the first directory
+    /// does not run.
+    pub fn wait_for_replicas(&self) -> Result<(), RealmError> {
+        replicas::homes(&self.dir).try_for_each(|home| replicas::wait_for(&self.dir, &home))
+    }
+
+    /// Ends a KDC and its directory by SIGKILL, as a crash of their machine does: the first for 0,
+    /// replicas from 1. Returns whether the KDC was running.
+    ///
+    /// # Errors
+    /// `Io` if a process cannot be signalled.
+    pub fn kill_kdc(&self, number: usize) -> Result<bool, RealmError> {
+        let home = self.home(number);
+        directory::daemon(&home).kill()?;
+        kdc::daemon(&home).kill()
+    }
+
+    /// Suspends a KDC, counted as by [`Realm::kill_kdc`]: it accepts connections and answers
+    /// nothing.
+    ///
+    /// # Errors
+    /// `Io` if the process cannot be signalled.
+    pub fn suspend_kdc(&self, number: usize) -> Result<bool, RealmError> {
+        kdc::daemon(&self.home(number)).suspend()
+    }
+
+    fn home(&self, number: usize) -> PathBuf {
+        if number == 0 { self.dir.clone() } else { replicas::home(&self.dir, number) }
+    }
+
+    /// Returns whether the first KDC runs.
     pub fn is_running(&self) -> bool {
         kdc::running(&self.dir).is_ok_and(|process| process.is_some())
     }
 
-    /// Stops the KDC and keeps the files, for tests of an unreachable KDC.
+    /// Stops the first KDC and keeps the files, for tests of an unreachable KDC.
     ///
     /// # Errors
     /// `Io` if the process cannot be signalled.
@@ -232,8 +274,13 @@ impl Realm {
     /// Returns instructions for the user, with a mount of `port` on this machine.
     pub fn instructions(&self, port: u16) -> String {
         let dir = self.dir.display();
+        let further: String = self.replicas.iter().map(|kdc| format!(", {kdc}")).collect();
+        let kdcs = match self.replicas.len() {
+            0 => format!("its KDC on {}", self.kdc),
+            count => format!("its {} KDCs on {}{further}", count + 1, self.kdc),
+        };
         format!(
-            "realm {name} runs in {dir}, its KDC on {kdc}; users alice and bob
+            "realm {name} runs in {dir}, {kdcs}; users alice and bob
 Their random passwords are in {dir}/{passwords}, which only you can read.
 
   . {dir}/env                      see this realm in this shell
@@ -247,7 +294,7 @@ A Linux client of this machine, as root, in a shell in which /etc/krb5.conf and 
   orthrus realm down {dir}         end it and remove it
 ",
             name = self.name,
-            kdc = self.kdc,
+            kdcs = kdcs,
             passwords = principals::PASSWORDS,
         )
     }
@@ -281,27 +328,43 @@ fn fill(dir: &Path, options: &RealmOptions) -> Result<Realm, RealmError> {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 88));
     crate::configuration::write(dir, options, anywhere)?;
     principals::create(dir, options)?;
-    let kdc = kdc::start(dir, options)?;
-    let fields =
+    let kdc = kdc::start(dir, dir, options, options.listen)?;
+    let replicas = replicas::start(dir, options)?;
+    crate::configuration::write_clients(dir, options, &[&[kdc], &replicas[..]].concat())?;
+    let mut fields =
         format!("A throw-away realm; `orthrus realm down` removes it.\nrealm {}\nkdc {kdc}\n", options.realm);
+    replicas.iter().for_each(|replica| fields.push_str(&format!("replica {replica}\n")));
     fs::write(&marker, fields).map_err(RealmError::io(&marker))?;
-    Ok(Realm { dir: dir.to_owned(), name: options.realm.clone(), kdc })
+    Ok(Realm { dir: dir.to_owned(), name: options.realm.clone(), kdc, replicas })
 }
 
 fn remove_files(dir: &Path) -> Result<(), RealmError> {
-    let database = dir.join(directory::FOLDER);
-    for name in directory::DATABASE {
-        absent_is_well(&database.join(name), |path| fs::remove_file(path))?;
-    }
-    absent_is_well(&database, |path| fs::remove_dir(path))?;
+    replicas::remove_files(dir)?;
+    remove_directory(dir)?;
     // The marker is the last file of all.
-    for name in directory::FILES.into_iter().chain(FILES) {
+    for name in FILES {
         absent_is_well(&dir.join(name), |path| fs::remove_file(path))?;
     }
     Ok(())
 }
 
-fn absent_is_well(path: &Path, remove: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<(), RealmError> {
+/// Removes the files of the directory server in a folder.
+pub(crate) fn remove_directory(home: &Path) -> Result<(), RealmError> {
+    let database = home.join(directory::FOLDER);
+    for name in directory::DATABASE {
+        absent_is_well(&database.join(name), |path| fs::remove_file(path))?;
+    }
+    absent_is_well(&database, |path| fs::remove_dir(path))?;
+    for name in directory::FILES {
+        absent_is_well(&home.join(name), |path| fs::remove_file(path))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn absent_is_well(
+    path: &Path,
+    remove: impl FnOnce(&Path) -> std::io::Result<()>,
+) -> Result<(), RealmError> {
     match remove(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(RealmError::io(path)(error)),
         _ => Ok(()),

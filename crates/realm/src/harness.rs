@@ -10,8 +10,13 @@ use crate::{Realm, RealmError, RealmOptions};
 /// Stops the KDC and removes the folder when its input ends, which means that the creating process
 /// has ended, even by SIGKILL. The KDC is identified by the pid file on its command line.
 const WATCH: &str = r#"cat >/dev/null
-pid=$(cat "$0/kdc.pid" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$0/kdc.pid" && kill "$pid"
-pid=$(cat "$0/slapd.pid" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$0/slapd.conf" && kill "$pid"
+end() {
+  pid=$(cat "$1" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$2" && kill -CONT "$pid" && kill "$pid"
+}
+for home in "$0" "$0"/replica-*; do
+  end "$home/kdc.pid" "$home/kdc.pid"
+  end "$home/slapd.pid" "$home/slapd.conf"
+done
 rm -rf "${0%/realm}""#;
 
 /// A realm in a temporary folder. Both end when it is dropped or when this process ends in any way.
@@ -107,7 +112,8 @@ mod tests {
     fn processes_of(dir: &Path) -> usize {
         let of_dir = |process: &std::fs::DirEntry| {
             let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let files = [dir.join("kdc.pid"), dir.join("slapd.conf")];
+            let homes = [dir.to_owned(), dir.join("replica-1"), dir.join("replica-2")];
+            let files = homes.map(|home| [home.join("kdc.pid"), home.join("slapd.conf")]).concat();
             let is_file = |word: &[u8]| files.iter().any(|file| file.as_os_str().as_encoded_bytes() == word);
             line.split(|byte| *byte == 0).any(is_file)
         };
@@ -142,5 +148,10 @@ mod tests {
     #[test]
     fn the_directory_ends_with_its_process_as_well() {
         daemons_end_with_the_watch(&RealmOptions { delegation: true, ..RealmOptions::default() }, 2);
+    }
+
+    #[test]
+    fn replicas_end_with_their_process_as_well() {
+        daemons_end_with_the_watch(&RealmOptions { replicas: 2, ..RealmOptions::default() }, 6);
     }
 }

@@ -20,31 +20,36 @@ const TRIES_MAX: u32 = 16;
 /// Time that a listening KDC has to write its pid file.
 const PID_WAIT: Duration = Duration::from_secs(10);
 
-/// Starts the KDC of the realm in `dir` and returns its address.
+/// Starts a KDC of the realm in `dir`, whose own folder is `home`, and returns its address.
 ///
 /// Another process may take the free port before the KDC binds it. MIT's KDC sets SO_REUSEPORT, so
 /// that two KDCs would silently share the port. The count of listening sockets detects this.
-pub(crate) fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmError> {
+pub(crate) fn start(
+    dir: &Path,
+    home: &Path,
+    options: &RealmOptions,
+    listen: Option<SocketAddr>,
+) -> Result<SocketAddr, RealmError> {
     let mut last = None;
     for _ in 0..TRIES_MAX {
-        let address = free_address(options.listen)?;
-        configuration::write(dir, options, address)?;
+        let address = free_address(listen)?;
+        configuration::write_kdc(dir, home, options, address)?;
         // The KDC daemonises, and its first process ends only once the sockets listen.
-        let started = KDC.run(dir, ["-r", &options.realm, "-P", &dir.join(PID_FILE).display().to_string()]);
-        match started.and_then(|output| wait_for_pid_file(dir).map(|()| output)) {
+        let started = KDC.run(home, ["-r", &options.realm, "-P", &home.join(PID_FILE).display().to_string()]);
+        match started.and_then(|output| wait_for_pid_file(home).map(|()| output)) {
             Ok(_) if listeners(address) <= 1 => return Ok(address),
             Ok(_) => {
-                stop(dir)?;
+                stop(home)?;
                 last = Some(RealmError::Listen { address, why: "another KDC took it too".to_owned() });
             }
             Err(RealmError::Tool { output, .. }) => {
-                let log = fs::read_to_string(dir.join("kdc.log")).unwrap_or_default();
+                let log = fs::read_to_string(home.join("kdc.log")).unwrap_or_default();
                 let tail: Vec<&str> = log.lines().rev().take(3).collect();
                 last = Some(RealmError::Listen { address, why: format!("{output} {}", tail.join("; ")) });
             }
             Err(other) => return Err(other),
         }
-        if options.listen.is_some_and(|asked| asked.port() != 0) {
+        if listen.is_some_and(|asked| asked.port() != 0) {
             break;
         }
     }
@@ -95,17 +100,17 @@ fn listeners(address: SocketAddr) -> usize {
     fs::read_to_string(file).unwrap_or_default().lines().filter(|line| listens(line)).count()
 }
 
-/// Stops the KDC of the realm in `dir`, and returns whether one was running.
+/// Stops the KDC of a folder, and returns whether one was running.
 pub(crate) fn stop(dir: &Path) -> Result<bool, RealmError> {
     daemon(dir).stop()
 }
 
-/// Returns the realm's KDC if it runs: a krb5kdc that was started with this folder's pid file.
+/// Returns the KDC of a folder if it runs: a krb5kdc that was started with this folder's pid file.
 pub(crate) fn running(dir: &Path) -> Result<Option<(OwnedFd, Pid)>, RealmError> {
     daemon(dir).running()
 }
 
-fn daemon(dir: &Path) -> Daemon {
+pub(crate) fn daemon(dir: &Path) -> Daemon {
     let pid_file = dir.join(PID_FILE);
     Daemon { tool: KDC, argument: pid_file.clone(), pid_file }
 }

@@ -6,7 +6,8 @@
 //! [`in_realm`] runs a test inside a realm.
 //!
 //! With [`RealmOptions::delegation`] the principals are in an OpenLDAP directory of the realm,
-//! because MIT's KDC supports constrained delegation (MS-SFU) only with that back end.
+//! because MIT's KDC supports constrained delegation (MS-SFU) only with that back end. With
+//! [`RealmOptions::replicas`] there are further KDCs, each with a replica of that directory.
 //!
 //! The realm is for trials and tests. It exposes nothing to other users of the machine: passwords
 //! are random, and all keys are in the folder, which only its owner can enter.
@@ -21,10 +22,11 @@ mod harness;
 mod kdc;
 mod options;
 mod principals;
+mod replicas;
 mod tools;
 
 pub use enctypes::{Enctypes, RealmEnctype};
 pub use error::RealmError;
 pub use folder::{Realm, Removed};
 pub use harness::{TemporaryRealm, in_realm};
-pub use options::RealmOptions;
+pub use options::{REPLICAS_MAX, RealmOptions};

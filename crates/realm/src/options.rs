@@ -29,6 +29,9 @@ pub struct RealmOptions {
     /// Whether the realm has a service `grants/HOST` that may get tickets for `nfs/HOST` in the
     /// name of users. Needs OpenLDAP.
     pub delegation: bool,
+    /// The number of further KDCs, at most [`REPLICAS_MAX`], each with a replica of the principals.
+    /// They need OpenLDAP.
+    pub replicas: usize,
 }
 
 impl Default for RealmOptions {
@@ -43,12 +46,16 @@ impl Default for RealmOptions {
             ticket_life: Duration::from_secs(10 * 3600),
             clock_skew: Duration::from_secs(300),
             delegation: false,
+            replicas: 0,
         }
     }
 }
 
 /// The users that every realm has.
 pub(crate) const USERS: [&str; 2] = ["alice", "bob"];
+
+/// Most KDCs of a realm besides the first.
+pub const REPLICAS_MAX: usize = 8;
 
 /// Longest name of a user, host or realm, in bytes.
 const NAME_MAX: usize = 128;
@@ -70,12 +77,22 @@ impl RealmOptions {
         if self.clients.is_empty() { vec![machine_name()] } else { unique(self.clients.iter().cloned()) }
     }
 
+    /// Returns whether the principals are in a directory: MIT's other back end supports neither
+    /// constrained delegation nor a replication that needs no program of ours.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.delegation || self.replicas > 0
+    }
+
     /// Rejects values that a configuration file or kadmin could misinterpret.
     pub(crate) fn check(&self) -> Result<(), RealmError> {
         check("realm", std::slice::from_ref(&self.realm))?;
         check("user", &self.users)?;
         check("host", &self.hosts)?;
-        check("client", &self.clients)
+        check("client", &self.clients)?;
+        if self.replicas <= REPLICAS_MAX {
+            return Ok(());
+        }
+        Err(RealmError::Option { what: "replicas", value: self.replicas.to_string(), rule: "8 at most" })
     }
 }
 

@@ -20,8 +20,8 @@ const PASSWORD_BYTES: usize = 16;
 pub(crate) fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
     let realm = options.realm.as_str();
     // The master key is stored beside it, and the folder protects both.
-    if options.delegation {
-        directory::create(dir, realm)?;
+    if options.has_directory() {
+        directory::create(dir, realm, options.replicas > 0)?;
     } else {
         KDB5_UTIL.run(dir, ["-r", realm, "create", "-s", "-P", MASTER_PASSWORD])?;
     }

@@ -22,6 +22,7 @@ pub(crate) const KDB5_LDAP_UTIL: KerberosTool =
     KerberosTool { name: "kdb5_ldap_util", package: "krb5-kdc-ldap" };
 pub(crate) const SLAPD: KerberosTool = KerberosTool { name: "slapd", package: "slapd" };
 pub(crate) const LDAPMODIFY: KerberosTool = KerberosTool { name: "ldapmodify", package: "ldap-utils" };
+pub(crate) const LDAPSEARCH: KerberosTool = KerberosTool { name: "ldapsearch", package: "ldap-utils" };
 pub(crate) const ZCAT: KerberosTool = KerberosTool { name: "zcat", package: "gzip" };
 pub(crate) const KINIT: KerberosTool = KerberosTool { name: "kinit", package: "krb5-user" };
 

@@ -2,7 +2,7 @@
 
 use super::realm_shell::RealmShell;
 use crate::output::{out, outln};
-use realm::{Enctypes, Realm, RealmOptions};
+use realm::{Enctypes, REPLICAS_MAX, Realm, RealmOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -49,6 +49,16 @@ pub(super) struct Up {
     /// keys are in DIR/grants.keytab. Needs the packages krb5-kdc-ldap, slapd and ldap-utils.
     #[arg(long)]
     delegation: bool,
+    /// Start this many further KDCs (up to 8), each with a replica of the principals that follows
+    /// all changes. Needs the packages krb5-kdc-ldap, slapd and ldap-utils.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = replicas)]
+    replicas: usize,
+}
+
+/// Parses the number of further KDCs.
+fn replicas(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= REPLICAS_MAX);
+    number.ok_or_else(|| format!("must be a number from 0 to {REPLICAS_MAX}"))
 }
 
 /// Stop the KDC of the realm in DIR and remove the files that `realm up` created.
@@ -84,6 +94,7 @@ impl Up {
             clients: self.clients,
             ticket_life: Duration::from_secs(self.ticket_minutes * 60),
             delegation: self.delegation,
+            replicas: self.replicas,
             ..RealmOptions::default()
         };
         let realm = Realm::create(&self.dir, &options)?;
