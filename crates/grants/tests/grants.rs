@@ -241,6 +241,37 @@ fn tickets_are_renewed_for_as_long_as_the_grant_lasts_and_vanish_with_it() {
 }
 
 #[test]
+fn jobs_keep_their_tickets_and_new_ones_get_some_when_the_first_kdc_is_killed() {
+    // MS-SFU section 3.2.5: any KDC of the realm delegates.
+    let options = RealmOptions { replicas: 1, ..options() };
+    let test = "jobs_keep_their_tickets_and_new_ones_get_some_when_the_first_kdc_is_killed";
+    in_realm(test, &options, |realm| {
+        let mut site = GrantSite::start(realm);
+        site.submit("alice", "7", &["n1"]);
+        let agent = site.agent("n1");
+        assert!(is_ready(&agent.attach("7", "7")));
+        assert!(realm.kill_kdc(0).unwrap(), "it ran");
+        // Two lifetimes: tickets of the first KDC are of no use at the end.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(2 * LIFE + 1) {
+            assert_eq!(used(realm, &agent.file(), "nfs@localhost").as_deref(), Ok(ALICE));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        // A login, a submission and a service that starts need no more than the other KDC.
+        site.restart();
+        site.submit("bob", "8", &["n1"]);
+        assert!(matches!(
+            site.call(&site.host("n1"), tickets("bob@ORTHRUS.TEST", "8")),
+            Ok(GrantReply::Tickets(_))
+        ));
+        // Without any KDC the service says so, and the grant stays.
+        assert!(realm.kill_kdc(1).unwrap(), "it ran");
+        let none = site.call(&site.user("bob"), submission("9", &[]));
+        assert!(none.is_err(), "{none:?}");
+    });
+}
+
+#[test]
 fn a_run_that_ends_takes_its_tickets_along_but_not_those_of_another_run() {
     in_realm("a_run_that_ends_takes_its_tickets_along_but_not_those_of_another_run", &options(), |realm| {
         let site = GrantSite::start(realm);

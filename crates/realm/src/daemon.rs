@@ -48,17 +48,8 @@ impl Daemon {
     /// Ends the daemon by SIGKILL, as a crash does, and keeps its files. Returns whether it was
     /// running.
     pub(crate) fn kill(&self) -> Result<bool, RealmError> {
-        self.signal(Signal::KILL)
-    }
-
-    /// Suspends the daemon: it keeps its sockets and answers nothing.
-    pub(crate) fn suspend(&self) -> Result<bool, RealmError> {
-        self.signal(Signal::STOP)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<bool, RealmError> {
         let Some((process, _)) = self.running()? else { return Ok(false) };
-        match pidfd_send_signal(&process, signal) {
+        match pidfd_send_signal(&process, Signal::KILL) {
             Ok(()) => Ok(true),
             Err(Errno::SRCH) => Ok(false),
             Err(errno) => Err(RealmError::io(&self.pid_file)(errno.into())),

@@ -165,15 +165,6 @@ impl Realm {
         kdc::daemon(&home).kill()
     }
 
-    /// Suspends a KDC, counted as by [`Realm::kill_kdc`]: it accepts connections and answers
-    /// nothing.
-    ///
-    /// # Errors
-    /// `Io` if the process cannot be signalled.
-    pub fn suspend_kdc(&self, number: usize) -> Result<bool, RealmError> {
-        kdc::daemon(&self.home(number)).suspend()
-    }
-
     fn home(&self, number: usize) -> PathBuf {
         if number == 0 { self.dir.clone() } else { replicas::home(&self.dir, number) }
     }

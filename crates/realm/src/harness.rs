@@ -11,7 +11,7 @@ use crate::{Realm, RealmError, RealmOptions};
 /// has ended, even by SIGKILL. The KDC is identified by the pid file on its command line.
 const WATCH: &str = r#"cat >/dev/null
 end() {
-  pid=$(cat "$1" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$2" && kill -CONT "$pid" && kill "$pid"
+  pid=$(cat "$1" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$2" && kill "$pid"
 }
 for home in "$0" "$0"/replica-*; do
   end "$home/kdc.pid" "$home/kdc.pid"

@@ -202,3 +202,72 @@ fn realms_made_at_once_get_ports_of_their_own() {
         assert!(realms.iter().skip(i + 1).all(|other| other.kdc() != realm.kdc()));
     }
 }
+
+fn replicated(replicas: usize) -> Option<TemporaryRealm> {
+    made(&RealmOptions { delegation: true, replicas, ..RealmOptions::default() })
+}
+
+/// Gets a service ticket with the tickets of a cache.
+fn kvno(realm: &Realm, ccache: &Path, service: &str) -> bool {
+    let mut kvno = realm.command("kvno");
+    kvno.arg("-q").arg("-c").arg(ccache).arg(service).output().unwrap().status.success()
+}
+
+/// Gets a ticket of alice for NFS with the key of the service `grants` (S4U2Self and S4U2Proxy).
+fn delegated(realm: &Realm) -> bool {
+    let (own, out) = (realm.dir().with_file_name("own"), realm.dir().with_file_name("delegated"));
+    if realm.kinit_with("grants/localhost", &own, &realm.grants_keytab(), &[]).is_err() {
+        return false;
+    }
+    let mut kvno = realm.command("kvno");
+    kvno.arg("-q").arg("-k").arg(realm.grants_keytab()).arg("-c").arg(own).arg("--out-cache").arg(out);
+    kvno.args(["-I", "alice", "-P", "nfs/localhost"]).output().unwrap().status.success()
+}
+
+#[test]
+fn logins_services_and_delegation_go_on_while_one_kdc_is_left() {
+    let Some(realm) = replicated(2) else { return };
+    assert_eq!(realm.replicas().len(), 2);
+    assert_eq!(Realm::open(realm.dir()).unwrap(), *realm);
+    let (early, late) = (realm.dir().with_file_name("early"), realm.dir().with_file_name("late"));
+    realm.kinit("alice", &early).unwrap();
+    for killed in 0..2 {
+        assert!(realm.kill_kdc(killed).unwrap(), "KDC {killed} ran");
+        realm.kinit("bob", &late).unwrap();
+        // A ticket of the first KDC is as good at another.
+        assert!(kvno(&realm, &early, &format!("nfs/{}", ["localhost", "127.0.0.1"][killed])));
+        assert!(delegated(&realm), "{killed}");
+    }
+    assert!(!realm.kill_kdc(0).unwrap() && realm.kill_kdc(2).unwrap());
+    assert!(realm.kinit("bob", &late).is_err() && !delegated(&realm), "no KDC is left");
+    let dir = realm.dir().to_owned();
+    assert!(Realm::down(&dir).unwrap().left.is_empty() && !dir.exists());
+}
+
+#[test]
+fn changes_reach_the_replicas_and_stay_when_the_first_kdc_is_gone() // RFC 4533
+{
+    let Some(realm) = replicated(1) else { return };
+    let ccache = realm.dir().with_file_name("ccache");
+    realm.kinit("bob", &ccache).unwrap();
+    realm.kadmin("addprinc -pw fresh carol\ncpw -pw other alice\nmodprinc -allow_tix bob").unwrap();
+    realm.wait_for_replicas().unwrap();
+    assert!(realm.kill_kdc(0).unwrap());
+    assert!(kinit_with_password(&realm, "carol", "fresh"));
+    assert!(kinit_with_password(&realm, "alice", "other"));
+    let former = fs::read_to_string(realm.passwords()).unwrap();
+    let former = former.lines().find_map(|line| line.strip_prefix("alice ")).unwrap();
+    assert!(!kinit_with_password(&realm, "alice", former), "the former password");
+    assert!(realm.kinit("bob", &ccache).is_err(), "a disabled account");
+    // Replicas are read-only: changes wait for the first directory.
+    assert!(realm.kadmin("addprinc -pw late dave").is_err());
+}
+
+#[test]
+fn too_many_replicas_are_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let options = RealmOptions { replicas: orthrus_realm::REPLICAS_MAX + 1, ..RealmOptions::default() };
+    let error = Realm::create(&parent.path().join("realm"), &options).unwrap_err();
+    assert!(matches!(error, RealmError::Option { what: "replicas", .. }), "{error}");
+    assert!(!parent.path().join("realm").exists());
+}

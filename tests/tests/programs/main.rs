@@ -18,6 +18,7 @@ mod fuse;
 mod hanging;
 mod hostile;
 mod identities;
+mod kdc_loss;
 mod keytabs;
 mod lanl;
 mod lanl_ssh;
