@@ -25,8 +25,9 @@ pub(crate) fn file_type(stat: &Statx) -> FileType {
     FileType::from_raw_mode(stat.stx_mode.into())
 }
 
-/// Converts; the change attribute is the time of the last change in nanoseconds, corrected by
-/// `changes` where the kernel's clock is too coarse to tell two changes apart.
+/// Converts; the change attribute is the time of the last change in nanoseconds, with the size where
+/// the file system stores whole seconds, corrected by `changes` where the kernel's clock is too
+/// coarse to tell two changes apart.
 pub(crate) fn attributes(stat: &Statx, changes: &Changes) -> Attributes {
     let ctime = time(stat.stx_ctime);
     Attributes {
@@ -40,7 +41,7 @@ pub(crate) fn attributes(stat: &Statx, changes: &Changes) -> Attributes {
         rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
         fsid: (stat.stx_dev_major.into(), stat.stx_dev_minor.into()),
         fileid: stat.stx_ino,
-        change: changes.attribute(stat.stx_ino, nanoseconds(ctime)),
+        change: changes.attribute(stat.stx_ino, nanoseconds(ctime).wrapping_add(within_second(stat))),
         atime: time(stat.stx_atime),
         mtime: time(stat.stx_mtime),
         ctime,
@@ -62,6 +63,17 @@ fn kind(file_type: FileType) -> vfs::FileType {
 
 fn time(time: StatxTimestamp) -> Timestamp {
     Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
+}
+
+/// Returns a number that stands for the size of an object, below a second in nanoseconds, where its
+/// ctime has no fraction of a second: a change of the size within the second then moves the change
+/// attribute. 0 where ctime is finer.
+fn within_second(stat: &Statx) -> u64 {
+    if stat.stx_ctime.tv_nsec != 0 {
+        return 0;
+    }
+    // Fibonacci hashing, which spreads sizes that are near each other. 29 bits are below 10^9.
+    stat.stx_size.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 35
 }
 
 fn nanoseconds(time: Timestamp) -> u64 {

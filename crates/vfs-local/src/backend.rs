@@ -9,6 +9,7 @@ use crate::{
     foreign::{Descriptor, ForeignThread},
     handle, identity,
     kind::Kind,
+    limitations::{self, Limitation},
     mounts,
     name::EntryName,
     path_search::Places,
@@ -70,6 +71,17 @@ pub enum LocalError {
         /// The folder to export.
         path: PathBuf,
     },
+    /// The handles of the file system do not fit into those of NFSv4.
+    #[error(
+        "{path} cannot be exported: its file system has file handles of {bytes} bytes, and at most {} fit",
+        handle::FS_BYTES_MAX
+    )]
+    LongHandles {
+        /// The folder to export.
+        path: PathBuf,
+        /// The length of the handle of the folder.
+        bytes: usize,
+    },
     /// /proc is not there.
     #[error(
         "/proc is not mounted: mount it (mount -t proc proc /proc), the server reaches open objects through it ({0})"
@@ -84,9 +96,11 @@ pub enum LocalError {
 /// by the kernel's file handles, also after a restart.
 ///
 /// **Without root** ([`ServesAs::OneUser`]) every operation runs as the server's own user: each
-/// admitted caller has that user's rights, and new objects belong to it. The kernel then opens no
-/// handles, so the backend remembers where objects are, and after a restart searches the tree once.
-/// Until it may search again, an object that was moved on the server's machine is `Delay`.
+/// admitted caller has that user's rights, and new objects belong to it.
+///
+/// **Where the kernel opens no handles**, without root and for root of an unprivileged container,
+/// the backend remembers where objects are, and after a restart searches the tree once. Until it
+/// may search again, an object that was moved on the server's machine is `Delay`.
 ///
 /// Symbolic links are never followed and ".." never leaves the export. A name on which another file
 /// system is mounted does not exist for clients (`Noent`): [`NestedBackend`](crate::NestedBackend)
@@ -101,7 +115,7 @@ pub enum LocalError {
 #[derive(Debug)]
 pub struct LocalBackend {
     pub(crate) root: Arc<CachedObject>,
-    /// The root opened for reading, which opening handles wants; as root only.
+    /// The root opened for reading, which opening handles wants; `None` where the kernel opens none.
     mount: Option<Descriptor>,
     /// An open descriptor of the directory /proc/self/fd.
     pub(crate) proc: OwnedFd,
@@ -119,6 +133,7 @@ pub struct LocalBackend {
     /// Whether changes of names and attributes wait for stable storage.
     pub(crate) stable_names: bool,
     pub(crate) features: vfs::Features,
+    limitations: Vec<Limitation>,
 }
 
 impl LocalBackend {
@@ -136,7 +151,8 @@ impl LocalBackend {
         let stat = stat_fd(&fd).map_err(failed)?;
         let no_handles = || LocalError::NoHandles { path: path.to_owned() };
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(|_| no_handles())?;
-        let handle = handle::encode(stat.stx_ino, &fs_handle).map_err(|_| no_handles())?;
+        let long_handles = |_| LocalError::LongHandles { path: path.to_owned(), bytes: fs_handle.len };
+        let handle = handle::encode(stat.stx_ino, &fs_handle).map_err(long_handles)?;
         let mount = mount_for_handles(&fd, &fs_handle);
         let file_system = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -145,16 +161,20 @@ impl LocalBackend {
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
         let kind = Kind::of(file_system);
         let foreign = ForeignThread::for_kind(kind);
+        let identities = identity::can_switch();
+        let opens_handles = mount.is_some();
+        let limitations = limitations::of(&fd, &stat, kind, opens_handles, identities, foreign.as_ref());
         let keep = |fd| Descriptor::new(fd, foreign.as_ref());
         let mount = mount.map(keep);
         let fd = keep(fd);
         Ok(Self {
             root: Arc::new(CachedObject::new(handle, stat.stx_ino, FileType::Directory, fd)),
-            identities: mount.is_some(),
+            identities,
             kind,
             foreign,
             stable_names: options.stable_names,
             features,
+            limitations,
             mount,
             proc,
             mount_id: stat.stx_mnt_id,
@@ -166,16 +186,14 @@ impl LocalBackend {
         })
     }
 
+    /// Returns what the file system lacks, each with the consequence and the remedy.
+    pub fn limitations(&self) -> &[Limitation] {
+        &self.limitations
+    }
+
     /// Returns the identity under which the kernel checks permissions.
     pub fn serves_as(&self) -> ServesAs {
-        if self.identities {
-            return ServesAs::Callers;
-        }
-        match ServesAs::now() {
-            // Root of a container: other identities could be taken, but handles not be opened.
-            ServesAs::Callers => ServesAs::OneUser { uid: 0, name: "root".to_owned() },
-            other => other,
-        }
+        ServesAs::now()
     }
 
     /// Gives the thread the rights of the caller, where there are several.
@@ -206,7 +224,10 @@ impl LocalBackend {
                 self.act_as_server()?;
                 open_handle(mount, &fs_handle).map_err(handle_error)?
             }
-            None => self.find_place(ino, handle)?,
+            None => {
+                self.act_as_server()?;
+                self.find_place(ino, handle)?
+            }
         };
         let object = self.adopt(fd)?;
         if object.handle != *handle {

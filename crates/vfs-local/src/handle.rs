@@ -5,6 +5,8 @@ use vfs::{ObjectHandle, VfsError, VfsResult};
 
 /// Bytes before the kernel's: the version, the kind, the inode number.
 pub(crate) const PREFIX: usize = 11;
+/// The longest handle of a file system that fits, in bytes.
+pub(crate) const FS_BYTES_MAX: usize = vfs::OBJECT_HANDLE_MAX - PREFIX;
 /// Tells this layout from others.
 const VERSION: u8 = 1;
 

@@ -102,6 +102,9 @@ impl RangeLocks for SharedDescription {
         match done {
             Ok(_) => Ok(LockOutcome::Done),
             Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(LockOutcome::Conflict),
+            // Of a file system on other machines: none of them manages locks, and waiting for them
+            // would take for ever.
+            Err(nix::Error::ENOLCK) if self.fd.thread().is_some() => Err(VfsError::Notsupp),
             Err(error) => Err(vfs_error(Errno::from_raw_os_error(error as i32))),
         }
     }
@@ -118,7 +121,15 @@ impl RangeLocks for SharedDescription {
             None => find(),
             Some(thread) => thread.ask(PATIENCE, find).ok_or(VfsError::Delay)?,
         };
-        let words = found.map_err(|error| vfs_error(Errno::from_raw_os_error(error as i32)))?;
+        let words = match found {
+            // Nobody can hold a lock where there are none.
+            Err(nix::Error::ENOSYS | nix::Error::EOPNOTSUPP | nix::Error::ENOLCK)
+                if self.fd.thread().is_some() =>
+            {
+                return Ok(None);
+            }
+            found => found.map_err(|error| vfs_error(Errno::from_raw_os_error(error as i32)))?,
+        };
         if i32::from(words.l_type) == libc::F_UNLCK {
             return Ok(None);
         }

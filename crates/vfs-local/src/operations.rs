@@ -322,7 +322,11 @@ impl LocalBackend {
                 directory.sync_fd.get_or_init(|| self.keep(fd))
             }
         };
-        fsync(fd).map_err(vfs_error)?;
+        match fsync(fd) {
+            // The file system cannot synchronise a directory alone.
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return syncfs(fd).map_err(vfs_error),
+            synchronised => synchronised.map_err(vfs_error)?,
+        }
         // After xfs has shut down for an error of its log, fsync of a directory still succeeds, but
         // its attributes give an error.
         stat_fd(fd).map_err(vfs_error).map(drop)

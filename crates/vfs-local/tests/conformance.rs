@@ -21,6 +21,10 @@ fn fixture_below(base: &Path) -> Option<Fixture> {
     };
     let backend = common::open(directory.path())?;
     let identities = backend.serves_as() == ServesAs::Callers;
+    assert!(
+        identities || std::env::var_os(common::CONTAINER).is_none(),
+        "root of a container takes identities"
+    );
     Some(Fixture { backend: Arc::new(backend), owner: common::me(), identities, keep: Box::new(directory) })
 }
 
@@ -50,6 +54,12 @@ mod tmpfs {
 #[test]
 fn the_suite_holds_without_root() {
     common::run_as_nobody("disk::");
+}
+
+/// Callers have their own rights where the kernel opens no handles: else all would have root's.
+#[test]
+fn the_suite_holds_for_root_of_an_unprivileged_container() {
+    common::run_in_container("disk::");
 }
 
 /// Files of xfs can share blocks.

@@ -9,7 +9,7 @@ use vfs::{
     AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits, ServerName,
     SetAttributes, Timestamp,
 };
-use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
+use vfs_local::{Limitation, LocalBackend, LocalOptions, NestedBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
 /// `nested` and `stable_names`.
@@ -83,8 +83,16 @@ impl Backends {
                     ..LocalOptions::default()
                 };
                 Ok(match settings.nested {
-                    Nested::Hide => Arc::new(LocalBackend::open(path, &options).with_context(named)?),
-                    Nested::Show => Arc::new(NestedBackend::open(path, &options).with_context(named)?),
+                    Nested::Hide => {
+                        let backend = LocalBackend::open(path, &options).with_context(named)?;
+                        log_limitations(settings, backend.limitations());
+                        Arc::new(backend)
+                    }
+                    Nested::Show => {
+                        let backend = NestedBackend::open(path, &options).with_context(named)?;
+                        log_limitations(settings, backend.limitations());
+                        Arc::new(backend)
+                    }
                 })
             }
             Storage::Elsewhere(_) => Ok(Arc::new(AbsentBackend)),
@@ -112,6 +120,16 @@ pub(super) fn seen(pseudo: &str, rules: &[ExportRule], caller: Option<&Caller>) 
         _ => format!("{pseudo} for {}", clients(rule)),
     };
     rules.iter().map(|rule| (place(rule), rule.squash(caller))).collect()
+}
+
+/// Logs what the file system of an export lacks.
+fn log_limitations(settings: &ExportSettings, limitations: &[Limitation]) {
+    for limitation in limitations {
+        match limitation.has_remedy() {
+            true => tracing::warn!("export {}: {limitation}", settings.pseudo),
+            false => tracing::info!("export {}: {limitation}", settings.pseudo),
+        }
+    }
 }
 
 fn wall_clock() -> Timestamp {

@@ -19,7 +19,7 @@ use std::{
     },
     time::Duration,
 };
-use vfs::{LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
+use vfs::{ExportTable, LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
 
 /// Stripes of the table, so that threads seldom contend for one mutex.
 const STRIPES: usize = 64;
@@ -37,6 +37,8 @@ pub(crate) struct LocalLocks {
     files: AtomicUsize,
     /// Limits the log lines of [`LocalLocks::note_stale`].
     stale: LogLimit,
+    /// Limits the log lines of [`LocalLocks::note_unsupported`].
+    unsupported: LogLimit,
 }
 
 #[derive(Default)]
@@ -86,6 +88,7 @@ impl Default for LocalLocks {
             stripes: std::array::from_fn(|_| LockStripe::default()),
             files: AtomicUsize::new(0),
             stale: LogLimit::default(),
+            unsupported: LogLimit::default(),
         }
     }
 }
@@ -96,6 +99,22 @@ impl LocalLocks {
     fn note_stale(&self, now: Duration, error: VfsError) {
         if let Some(suppressed) = self.stale.permit(now) {
             tracing::warn!(%error, suppressed, "a lock of local programs' could not be brought up to date");
+        }
+    }
+
+    /// Logs that the file system of an export has no locks.
+    fn note_unsupported(&self, now: Duration, error: VfsError, file: &FileKey, exports: &ExportTable) {
+        if error != VfsError::Notsupp {
+            return;
+        }
+        if let Some(suppressed) = self.unsupported.permit(now) {
+            let export = exports.by_id(file.export).map_or("", |export| &export.pseudo_path);
+            tracing::warn!(
+                export,
+                suppressed,
+                "LOCK is refused, since the file system has no locks: mount it with locks, or set `local_locks = \
+                 false`, which keeps locks between the clients of this server"
+            );
         }
     }
 
@@ -314,7 +333,10 @@ impl Compound<'_> {
                 }
                 Err(LockError::Denied(denied(found, range, request.write)).into())
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                self.nfs.local_locks.note_unsupported(self.now(), error, &turn.file, &self.progress.exports);
+                Err(error.into())
+            }
         };
         // Undoes a lock that failed, and downgrades a range that was locked for writing before.
         let wanted = if request.write { LockedFor::Writing } else { LockedFor::Reading };

@@ -8,7 +8,7 @@
 mod backend;
 mod table;
 
-use crate::{LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::MountWatch};
+use crate::{Limitation, LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::MountWatch};
 use std::{
     collections::HashMap,
     path::Path,
@@ -72,6 +72,11 @@ impl NestedBackend {
         let outer = LocalBackend::open(path, options)?;
         let mounts = MountWatch::open().map_err(|errno| LocalError::NoProc(errno.into()))?;
         Ok(Self { outer, options: options.clone(), inner: RwLock::default(), mounts })
+    }
+
+    /// Returns what the file system of the folder lacks; those of submounts are not looked at.
+    pub fn limitations(&self) -> &[Limitation] {
+        self.outer.limitations()
     }
 
     /// Finds out to which of the file systems a handle belongs.

@@ -85,6 +85,51 @@ pub(crate) fn run_as_nobody(filter: &str) {
     assert!(!text.contains("running 0 tests"), "{text}");
 }
 
+/// Set where [`run_in_container`] runs tests: identities can be taken, and no handles be opened.
+pub(crate) const CONTAINER: &str = "ORTHRUS_TEST_CONTAINER";
+
+/// Runs the tests of this program whose names contain `filter` once more, as root of a new user
+/// namespace with the same user numbers, as in an unprivileged container.
+pub(crate) fn run_in_container(filter: &str) {
+    use std::io::Write;
+    use std::process::Stdio;
+    if !rustix::process::geteuid().is_root() || !is_there("unshare") {
+        eprintln!("skipped: it takes root and unshare");
+        return;
+    }
+    // The shell waits until its user numbers have been mapped.
+    let script = "read mapped && exec \"$0\" \"$@\"";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "sh", "-c", script]).arg(std::env::current_exe().unwrap());
+    // Nobody makes device nodes there.
+    let without = ["--skip", "special_files_keep_their_type_and_numbers"];
+    command.args([filter, "--test-threads=2", "--show-output"]).args(without).env(CONTAINER, "1");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let is_in = |child: &std::process::Child| {
+        let link = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
+        link(&child.id().to_string()) != link("self")
+    };
+    while !is_in(&child) && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    for map in ["uid_map", "gid_map"] {
+        // Where namespaces are not allowed, `unshare` has ended and says so.
+        let _ = std::fs::write(format!("/proc/{}/{map}", child.id()), "0 0 65536");
+    }
+    let _ = writeln!(input, "mapped");
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if error.contains("unshare failed") {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    assert!(output.status.success(), "{text}\n{error}");
+    assert!(!text.contains("running 0 tests"), "{text}");
+}
+
 /// Says whether a program can be started.
 fn is_there(program: &str) -> bool {
     std::process::Command::new(program).arg("-V").output().is_ok()
