@@ -2,7 +2,7 @@
 //! Other exports are served meanwhile, and the process ends within its deadline.
 
 use crate::fuse::opcode::*;
-use crate::fuse::{DATA, Fuse, HANGS, NAME};
+use crate::fuse::{DATA, Fuse, FuseTraits, HANGS, NAME};
 use client::{Client, Filesystem, OpenFile, OpenHow, Options, Security};
 use e2e::{Serve, Server, empty_folder, in_own_mounts};
 use nfs4::NfsLockType4::WRITE_LT;
@@ -98,7 +98,7 @@ fn serve(folder: &Path, exports: &[(&Path, &str)]) -> Serve {
 impl HangingWorld {
     /// The reason where no such file system can be mounted.
     fn new(heeds_interrupts: bool) -> Result<Self, String> {
-        let fuse = Fuse::mount(heeds_interrupts)?;
+        let fuse = Fuse::mount(FuseTraits { heeds_interrupts, ..FuseTraits::default() })?;
         let (folder, own) = (empty_folder(), empty_folder());
         fs::set_permissions(own.path(), fs::Permissions::from_mode(0o777)).expect("the folder is ours");
         let exports = [(fuse.path(), "/foreign"), (own.path(), "/own")];

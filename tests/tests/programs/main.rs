@@ -14,12 +14,14 @@ mod evaluations;
 mod faults;
 mod flavors;
 #[path = "../../../crates/server/tests/compound/fuse.rs"]
+#[allow(dead_code, reason = "the rest is for tests of the library")]
 mod fuse;
 mod hanging;
 mod hostile;
 mod identities;
 mod kdc_loss;
 mod keytabs;
+mod lacking;
 mod lanl;
 mod lanl_ssh;
 mod large;

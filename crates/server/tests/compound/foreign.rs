@@ -2,7 +2,7 @@
 //! block calls it, whatever is open and cached, and other requests are served.
 
 use crate::fuse::opcode::FLUSH;
-use crate::fuse::{DATA, Fuse, HANGS, NAME};
+use crate::fuse::{DATA, Fuse, FuseTraits, HANGS, NAME};
 use crate::helper::*;
 use crate::local::{Folder, folder};
 use crate::waiting::{Tried, try_on};
@@ -58,12 +58,12 @@ impl HangWatch {
 }
 
 /// Mounts a file system that still answers; `None` where FUSE is not available.
-fn fuse() -> Option<Fuse> {
+pub(crate) fn fuse(traits: FuseTraits) -> Option<Fuse> {
     if !geteuid().is_root() {
         eprintln!("skipped: only root mounts FUSE without helpers");
         return None;
     }
-    Fuse::mount(true).inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    Fuse::mount(traits).inspect_err(|why| eprintln!("skipped: {why}")).ok()
 }
 
 fn verify() -> Fattr4<'static> {
@@ -148,7 +148,7 @@ fn server(fuse: &Fuse, place: &Folder) -> Server {
 
 #[test]
 fn no_operation_on_a_foreign_file_system_runs_where_waiting_is_not_allowed() {
-    let Some(fuse) = fuse() else { return };
+    let Some(fuse) = fuse(FuseTraits::default()) else { return };
     let place = Folder::new();
     let server = server(&fuse, &place);
     let mut client = Client::new(&server);
@@ -207,7 +207,7 @@ fn no_operation_on_a_foreign_file_system_runs_where_waiting_is_not_allowed() {
 #[test]
 fn a_lock_that_hangs_in_its_file_system_holds_up_no_lock_of_another() // RFC 8881 section 18.10
 {
-    let Some(fuse) = fuse() else { return };
+    let Some(fuse) = fuse(FuseTraits::default()) else { return };
     let place = Folder::new();
     let server = server(&fuse, &place);
     let mut client = Client::new(&server);
@@ -249,7 +249,7 @@ fn a_lock_that_hangs_in_its_file_system_holds_up_no_lock_of_another() // RFC 888
 #[test]
 fn closing_on_a_file_system_that_hangs_holds_up_no_thread() // close(2) waits for FUSE_FLUSH
 {
-    let Some(fuse) = fuse() else { return };
+    let Some(fuse) = fuse(FuseTraits::default()) else { return };
     let backend = LocalBackend::open(fuse.path(), &LocalOptions::default()).unwrap();
     let (root, both) = (Caller::root(), OpenAccess { read: true, write: true });
     let object = backend.lookup(&root, &backend.root(), NAME.as_bytes()).unwrap();
@@ -271,7 +271,7 @@ fn closing_on_a_file_system_that_hangs_holds_up_no_thread() // close(2) waits fo
 
 #[test]
 fn a_file_system_that_answers_is_served_by_threads_that_may_wait() {
-    let Some(fuse) = fuse() else { return };
+    let Some(fuse) = fuse(FuseTraits::default()) else { return };
     let place = Folder::new();
     let server = server(&fuse, &place);
     let mut client = Client::new(&server);

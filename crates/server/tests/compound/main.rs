@@ -16,6 +16,7 @@ mod grace;
 mod helper;
 mod identities;
 mod io;
+mod lacking;
 mod limits;
 mod local;
 mod local_locks;
