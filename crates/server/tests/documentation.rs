@@ -4,14 +4,28 @@
 
 use std::path::Path;
 
-#[test]
-fn every_test_that_the_page_of_traps_names_is_there() {
+/// Checks that a page names at least so many tests, and that all of them are there.
+fn check_tests_named_by(page: &str, at_least: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/traps.md")).unwrap();
-    let named: Vec<(&str, &str)> = page.split('`').filter_map(|piece| piece.split_once("::")).collect();
-    assert!(named.len() > 50, "{} tests are named", named.len());
-    for (file, test) in named.into_iter().filter(|(file, _)| file.ends_with(".rs")) {
+    let text = std::fs::read_to_string(root.join(page)).unwrap();
+    let named: Vec<(&str, &str)> = text
+        .split('`')
+        .filter_map(|piece| piece.split_once("::"))
+        .filter(|(file, _)| file.ends_with(".rs"))
+        .collect();
+    assert!(named.len() >= at_least, "{page} names {} tests", named.len());
+    for (file, test) in named {
         let source = std::fs::read_to_string(root.join(file)).expect(file);
         assert!(source.contains(&format!("fn {test}(")), "{file} has no test {test}");
     }
+}
+
+#[test]
+fn every_test_that_the_page_of_traps_names_is_there() {
+    check_tests_named_by("docs/traps.md", 50);
+}
+
+#[test]
+fn every_test_that_the_page_of_cluster_file_systems_names_is_there() {
+    check_tests_named_by("docs/cluster-file-systems.md", 10);
 }

@@ -52,6 +52,13 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_handle_of_a_file_system_fits() {
+        let handle = |len| FsHandle { kind: 1, len, bytes: [7; FS_HANDLE_MAX] };
+        assert_eq!(encode(2, &handle(FS_BYTES_MAX)).unwrap().as_bytes().len(), vfs::OBJECT_HANDLE_MAX);
+        assert!(encode(2, &handle(FS_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
     fn what_is_too_short_or_of_another_version_is_a_bad_handle() {
         for bytes in [&[][..], &[1; PREFIX - 1], &[2; 20], &[0; 96]] {
             assert_eq!(decode(&ObjectHandle::new(bytes).unwrap()), Err(VfsError::Badhandle));
