@@ -25,9 +25,9 @@ pub(crate) fn file_type(stat: &Statx) -> FileType {
     FileType::from_raw_mode(stat.stx_mode.into())
 }
 
-/// Converts; the change attribute is the time of the last change in nanoseconds, with the size where
-/// the file system stores whole seconds, corrected by `changes` where the kernel's clock is too
-/// coarse to tell two changes apart.
+/// Converts; the change attribute is the time of the last change in nanoseconds, with the size
+/// where the file system stores whole seconds, corrected by `changes` where the kernel's clock is
+/// too coarse to tell two changes apart.
 pub(crate) fn attributes(stat: &Statx, changes: &Changes) -> Attributes {
     let ctime = time(stat.stx_ctime);
     Attributes {

@@ -115,7 +115,8 @@ pub enum LocalError {
 #[derive(Debug)]
 pub struct LocalBackend {
     pub(crate) root: Arc<CachedObject>,
-    /// The root opened for reading, which opening handles wants; `None` where the kernel opens none.
+    /// The root opened for reading, which opening handles wants; `None` where the kernel opens
+    /// none.
     mount: Option<Descriptor>,
     /// An open descriptor of the directory /proc/self/fd.
     pub(crate) proc: OwnedFd,

@@ -1,4 +1,4 @@
-//! What a file system lacks that the server's promises need, found when it is exported.
+//! Properties that the server's promises need and a file system lacks, found when it is exported.
 //!
 //! Nothing is changed for it: the root is opened and listed, and one of its files is asked for
 //! locks.

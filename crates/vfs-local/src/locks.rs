@@ -122,7 +122,7 @@ impl RangeLocks for SharedDescription {
             Some(thread) => thread.ask(PATIENCE, find).ok_or(VfsError::Delay)?,
         };
         let words = match found {
-            // Nobody can hold a lock where there are none.
+            // A file system without locks has none in the way.
             Err(nix::Error::ENOSYS | nix::Error::EOPNOTSUPP | nix::Error::ENOLCK)
                 if self.fd.thread().is_some() =>
             {

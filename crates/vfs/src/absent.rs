@@ -4,7 +4,7 @@ use crate::locations::{LOCATIONS_BYTES_MAX, locations_size};
 use crate::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Export, ExportTable, ExportsError, Features,
     FoundObject, FsStat, Identity, Location, LocationGroup, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, Quota, RenamedObjects, ServerName, SetAttributes, VfsError, VfsResult, XattrHow,
+    Permissions, Quota, RenamedObjects, ServerAddress, SetAttributes, VfsError, VfsResult, XattrHow,
     group_locations,
 };
 use std::{ops::ControlFlow, sync::Arc};
@@ -21,7 +21,7 @@ impl Export {
 
     /// Returns the places of the file system as fs_locations has them, this server's first if the
     /// file system is present here.
-    pub fn location_groups(&self, addresses: &[ServerName]) -> Vec<LocationGroup<'_>> {
+    pub fn location_groups(&self, addresses: &[ServerAddress]) -> Vec<LocationGroup<'_>> {
         group_locations((!self.absent).then_some(&*self.pseudo_path), addresses, &self.locations)
     }
 }

@@ -5,7 +5,7 @@
 //! request takes one snapshot and keeps it.
 
 use crate::{
-    Backend, ClientPeer, ExportRule, Location, PseudoFs, RuleIndex, ServerName, Timestamp, Unresolved,
+    Backend, ClientPeer, ExportRule, Location, PseudoFs, RuleIndex, ServerAddress, Timestamp, Unresolved,
     locations::LOCATIONS_BYTES_MAX,
 };
 use std::{collections::HashMap, fmt, sync::Arc};
@@ -51,7 +51,7 @@ pub enum ExportsError {
         "export {path:?}: its locations take {bytes} bytes, but clients read {LOCATIONS_BYTES_MAX}: name fewer"
     )]
     Locations {
-        /// The pseudo path.
+        /// The pseudo path of the export.
         path: String,
         /// Their size in fs_locations.
         bytes: usize,
@@ -59,7 +59,7 @@ pub enum ExportsError {
     /// A referral without a location, or at a place where clients cannot follow it.
     #[error("export {path:?}: {why}")]
     Referral {
-        /// The pseudo path.
+        /// The pseudo path of the export.
         path: String,
         /// The rule that it breaks.
         why: String,
@@ -198,7 +198,7 @@ pub struct ExportTable {
     by_id: Vec<(u32, usize)>,
     pseudo: Arc<PseudoFs>,
     /// The names and addresses of this server.
-    addresses: Vec<ServerName>,
+    addresses: Vec<ServerAddress>,
 }
 
 impl ExportTable {
@@ -242,14 +242,14 @@ impl ExportTable {
     ///
     /// # Errors
     /// `ExportsError::Locations` if an export's locations become too long with them.
-    pub fn with_addresses(self, addresses: Vec<ServerName>) -> Result<Self, ExportsError> {
+    pub fn with_addresses(self, addresses: Vec<ServerAddress>) -> Result<Self, ExportsError> {
         let table = Self { addresses, ..self };
         table.check_locations()?;
         Ok(table)
     }
 
     /// Returns the names and addresses of this server.
-    pub fn addresses(&self) -> &[ServerName] {
+    pub fn addresses(&self) -> &[ServerAddress] {
         &self.addresses
     }
 

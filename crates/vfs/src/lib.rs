@@ -27,7 +27,7 @@ pub use exports::{
     Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, RULES_MAX, export_id, normalise,
 };
 pub use locations::{
-    LOCATIONS_BYTES_MAX, Location, LocationError, LocationGroup, ServerName, group_locations, path_names,
+    LOCATIONS_BYTES_MAX, Location, LocationError, LocationGroup, ServerAddress, group_locations, path_names,
 };
 pub use memory::{KeptObject, MemoryBackend, MemoryLimits, WallClock};
 pub use network::{Network, NetworkError};

@@ -47,14 +47,14 @@ pub enum LocationError {
 
 /// A server in a location: a host name, or an address that may have a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ServerName {
+pub enum ServerAddress {
     /// A DNS name, which clients look up. The port is 2049.
     Host(String),
     /// An address and a port.
     Address(SocketAddr),
 }
 
-impl ServerName {
+impl ServerAddress {
     /// Returns the server as fs_location4 has it: a host name, or an address as universal address
     /// (RFC 5665 section 5.2.3) whose port is left out if it is 2049.
     pub fn on_the_wire(&self) -> String {
@@ -69,7 +69,7 @@ impl ServerName {
     }
 }
 
-impl FromStr for ServerName {
+impl FromStr for ServerAddress {
     type Err = LocationError;
 
     fn from_str(text: &str) -> Result<Self, LocationError> {
@@ -88,7 +88,7 @@ impl FromStr for ServerName {
     }
 }
 
-impl fmt::Display for ServerName {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(name) => f.write_str(name),
@@ -133,8 +133,8 @@ fn is_host_name(text: &str) -> bool {
 /// A place where a file system is: a server, and the path in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
-    /// The server.
-    pub server: ServerName,
+    /// The server that has it.
+    pub server: ServerAddress,
     /// The path that clients mount there, normalised: "/" or "/a/b".
     pub path: String,
 }
@@ -175,12 +175,12 @@ pub fn path_names(path: &str) -> impl Iterator<Item = &str> {
 /// `addresses`; without addresses, as the address of the call if there are other locations.
 pub fn group_locations<'l>(
     own_path: Option<&'l str>,
-    addresses: &[ServerName],
+    addresses: &[ServerAddress],
     others: &'l [Location],
 ) -> Vec<LocationGroup<'l>> {
     let mut groups: Vec<LocationGroup<'l>> = Vec::new();
     if let Some(path) = own_path {
-        let named: Vec<String> = addresses.iter().map(ServerName::on_the_wire).collect();
+        let named: Vec<String> = addresses.iter().map(ServerAddress::on_the_wire).collect();
         if !named.is_empty() {
             groups.push(LocationGroup { servers: named, path });
         } else if !others.is_empty() {

@@ -12,7 +12,7 @@ use std::fs;
 /// A user without rights of its own.
 const USER: u32 = 12345;
 
-/// What the program says about the file system, each with a part of the remedy.
+/// Warnings about the file system, each with a part of the remedy.
 const SAID: [[&str; 2]; 3] = [
     ["it has no byte-range locks", "local_locks = false"],
     ["its times are whole seconds", "a second apart"],

@@ -4,7 +4,7 @@ use super::rules::RuleSettings;
 use super::{ExportSettings, Storage};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
-use vfs::{Location, ServerName};
+use vfs::{Location, ServerAddress};
 
 /// One text, or a list of texts.
 struct OneOrMany(Vec<String>);
@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for OneOrMany {
 }
 
 /// Reads the names and addresses of this server.
-pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ServerName>, D::Error> {
+pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ServerAddress>, D::Error> {
     let texts = Vec::<String>::deserialize(from)?;
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }

@@ -15,7 +15,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use vfs::{ANON_ID, Location, SecFlavor, ServerName, Squash};
+use vfs::{ANON_ID, Location, SecFlavor, ServerAddress, Squash};
 
 /// The port of NFS (RFC 8881 section 2.9.3).
 pub(crate) const NFS_PORT: u16 = 2049;
@@ -32,7 +32,7 @@ pub(crate) struct Settings {
     pub same_user: bool,
     /// Names and addresses under which clients find this server, for trunking.
     #[serde(deserialize_with = "super::locations::addresses")]
-    pub addresses: Vec<ServerName>,
+    pub addresses: Vec<ServerAddress>,
     /// Address of the metrics endpoint; `None` disables it.
     #[serde(deserialize_with = "super::values::metrics")]
     pub metrics: Option<SocketAddr>,

@@ -6,8 +6,8 @@ use anyhow::Context;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{
-    AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits, ServerName,
-    SetAttributes, Timestamp,
+    AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits,
+    ServerAddress, SetAttributes, Timestamp,
 };
 use vfs_local::{Limitation, LocalBackend, LocalOptions, NestedBackend};
 
@@ -46,7 +46,7 @@ impl Backends {
     pub(super) fn table(
         &mut self,
         exports: &[ExportSettings],
-        addresses: &[ServerName],
+        addresses: &[ServerAddress],
     ) -> anyhow::Result<ExportTable> {
         let mut used = Vec::new();
         let mut table = Vec::new();

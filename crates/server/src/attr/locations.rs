@@ -115,7 +115,7 @@ fn encode_groups(root: &str, groups: &[LocationGroup<'_>], reply: &mut Encoder) 
     }
 }
 
-/// Encodes pathname4.
+/// Encodes a path as pathname4.
 fn encode_path(path: &str, reply: &mut Encoder) {
     reply.array_len(path_names(path).count());
     for name in path_names(path) {

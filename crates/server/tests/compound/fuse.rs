@@ -59,7 +59,7 @@ const FILE: u64 = 2;
 pub(crate) const NAME: &str = "file";
 pub(crate) const DATA: &[u8] = b"hello";
 
-/// What a file system can do. Its times are all 1970, with whole seconds.
+/// The abilities of a file system. Its times are all 1970, with whole seconds.
 #[derive(Clone, Copy)]
 pub(crate) struct FuseTraits {
     /// Whether a request that hangs ends when the kernel interrupts it, as libfuse lets it. The
@@ -119,9 +119,9 @@ struct MountRequest {
 enum MountChange {
     /// The kernel forgets the objects that nobody has open.
     Forget,
-    /// Unmounts.
+    /// Unmounts, so that requests fail.
     End,
-    /// Unmounts and removes the folder.
+    /// Unmounts, and removes the folder.
     Remove,
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn run_in_container(filter: &str) {
     let script = "read mapped && exec \"$0\" \"$@\"";
     let mut command = std::process::Command::new("unshare");
     command.args(["--user", "sh", "-c", script]).arg(std::env::current_exe().unwrap());
-    // Nobody makes device nodes there.
+    // Root of a container makes no device nodes.
     let without = ["--skip", "special_files_keep_their_type_and_numbers"];
     command.args([filter, "--test-threads=2", "--show-output"]).args(without).env(CONTAINER, "1");
     let mut child =
