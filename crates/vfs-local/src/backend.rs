@@ -73,20 +73,30 @@ pub enum LocalError {
     },
     /// The handles of the file system do not fit into those of NFSv4.
     #[error(
-        "{path} cannot be exported: its file system has file handles of {bytes} bytes, and at most {} fit",
-        handle::FS_BYTES_MAX
+        "{path} cannot be exported: its file system gives no file handle of at most {} bytes, the longest that fit \
+         into those of NFSv4",
+        sys::FS_HANDLE_MAX
     )]
     LongHandles {
         /// The folder to export.
         path: PathBuf,
-        /// The length of the handle of the folder.
-        bytes: usize,
     },
     /// /proc is not there.
     #[error(
         "/proc is not mounted: mount it (mount -t proc proc /proc), the server reaches open objects through it ({0})"
     )]
     NoProc(std::io::Error),
+}
+
+impl LocalError {
+    /// Returns the error for a folder of which the kernel gives no handle.
+    fn no_handle(path: &Path, errno: Errno) -> Self {
+        let path = path.to_owned();
+        match errno {
+            Errno::OVERFLOW => Self::LongHandles { path },
+            _ => Self::NoHandles { path },
+        }
+    }
 }
 
 /// A directory of this machine as a file system to serve.
@@ -150,10 +160,9 @@ impl LocalBackend {
         let proc = openat(CWD, c"/proc/self/fd", path_only, Mode::empty()).map_err(no_proc)?;
         let fd = openat(CWD, path, path_only, Mode::empty()).map_err(failed)?;
         let stat = stat_fd(&fd).map_err(failed)?;
-        let no_handles = || LocalError::NoHandles { path: path.to_owned() };
-        let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(|_| no_handles())?;
-        let long_handles = |_| LocalError::LongHandles { path: path.to_owned(), bytes: fs_handle.len };
-        let handle = handle::encode(stat.stx_ino, &fs_handle).map_err(long_handles)?;
+        let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(|errno| LocalError::no_handle(path, errno))?;
+        let no_handles = |_| LocalError::NoHandles { path: path.to_owned() };
+        let handle = handle::encode(stat.stx_ino, &fs_handle).map_err(no_handles)?;
         let mount = mount_for_handles(&fd, &fs_handle);
         let file_system = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -396,5 +405,18 @@ fn handle_error(errno: Errno) -> VfsError {
         Errno::STALE | Errno::NOENT => VfsError::Stale,
         Errno::INVAL | Errno::OVERFLOW => VfsError::Badhandle,
         other => vfs_error(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_that_are_too_long_are_told_from_those_that_are_missing() // name_to_handle_at(2), ERRORS
+    {
+        let text = |errno| LocalError::no_handle(Path::new("/x"), errno).to_string();
+        assert!(text(Errno::OVERFLOW).contains("at most 85 bytes"), "{}", text(Errno::OVERFLOW));
+        assert!(text(Errno::OPNOTSUPP).contains("gives no file handles"), "{}", text(Errno::OPNOTSUPP));
     }
 }

@@ -9,13 +9,16 @@ use std::time::Duration;
 const UPDATE: u32 = 0x4000_0000;
 const CONFIRMED_R: u32 = 0x8000_0000;
 const USE_NON_PNFS: u32 = 0x0001_0000;
+/// SUPP_MOVED_REFER and SUPP_MOVED_MIGR.
+const SUPP_MOVED: u32 = 3;
 
 #[test]
 fn a_new_owner_gets_an_unconfirmed_client_id() {
     // RFC 8881 section 18.35.4, case 1
     let mut world = World::new();
     let ok = world.exchange_id(&mut TestClient::new("a"), 0x103).unwrap();
-    assert_eq!(ok.flags, USE_NON_PNFS);
+    // The server refers and migrates (section 18.35.3), whatever the client supports.
+    assert_eq!(ok.flags, USE_NON_PNFS | SUPP_MOVED);
     let other = world.exchange_id(&mut TestClient::new("b"), 0).unwrap();
     assert_ne!(ok.clientid, other.clientid);
 }
