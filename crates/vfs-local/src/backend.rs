@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_that_are_too_long_are_told_from_those_that_are_missing() // name_to_handle_at(2), ERRORS
+    fn handles_that_are_too_long_are_told_from_those_that_are_missing() // name_to_handle_at(2)
     {
         let text = |errno| LocalError::no_handle(Path::new("/x"), errno).to_string();
         assert!(text(Errno::OVERFLOW).contains("at most 85 bytes"), "{}", text(Errno::OVERFLOW));

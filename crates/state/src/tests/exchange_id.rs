@@ -9,7 +9,7 @@ use std::time::Duration;
 const UPDATE: u32 = 0x4000_0000;
 const CONFIRMED_R: u32 = 0x8000_0000;
 const USE_NON_PNFS: u32 = 0x0001_0000;
-/// SUPP_MOVED_REFER and SUPP_MOVED_MIGR.
+/// The flags SUPP_MOVED_REFER and SUPP_MOVED_MIGR.
 const SUPP_MOVED: u32 = 3;
 
 #[test]
