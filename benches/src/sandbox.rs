@@ -30,13 +30,13 @@ const LOADS: [(&str, Flavor, Load); 5] = [
     ("metadata, sys", Flavor::Sys, METADATA),
 ];
 
-/// A server with or without its sandbox.
-struct Side {
+/// A server whose sandbox is on or off.
+struct SandboxedServer {
     server: ServerProcess,
     work: tempfile::TempDir,
 }
 
-impl Side {
+impl SandboxedServer {
     fn start(site: &KerberosSite, cores: Cores, export: &Path, sandbox: &str) -> anyhow::Result<Self> {
         let work = private::temporary("orthrus-xtask-")?;
         let arguments: [OsString; 5] =
@@ -57,8 +57,8 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     let folder = private::temporary_in("orthrus-sandbox-", "/dev/shm".as_ref())?;
     let export = folder.path().join("data");
     make_export(&export)?;
-    let with = Side::start(&site, cores, &export, "on")?;
-    let without = Side::start(&site, cores, &export, "off")?;
+    let with = SandboxedServer::start(&site, cores, &export, "on")?;
+    let without = SandboxedServer::start(&site, cores, &export, "off")?;
     output.note("both servers export one folder on tmpfs from one core; processor time of their processes");
     for (name, flavor, load) in LOADS {
         let (mut one, mut other) = (with.target(&site), without.target(&site));

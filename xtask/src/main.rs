@@ -64,8 +64,8 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         entries: u32,
     },
-    /// Serve as many connections as a site may have, from several addresses (100,000: a minute after
-    /// the build, 1 GB of memory, and `ulimit -Hn` of 400,000).
+    /// Serve as many connections as a site may have, from several addresses (100,000: a minute
+    /// after the build, 1 GB of memory, and `ulimit -Hn` of 400,000).
     Connections {
         /// How many there are at once.
         #[arg(long, default_value_t = 100_000)]

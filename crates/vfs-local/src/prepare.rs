@@ -14,8 +14,8 @@ pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::DAC_OVERR
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID);
 
-/// Kept beside: root callers that give files away, leases of others' files, and binding a port below
-/// 1024, see [`drop_binding`].
+/// Kept beside: root callers that give files away, leases of others' files, and binding a port
+/// below 1024, see [`drop_binding`].
 const KEPT: CapabilitySet = IDENTITY_CAPABILITIES
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::NET_BIND_SERVICE)

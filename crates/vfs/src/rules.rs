@@ -294,7 +294,7 @@ impl ExportRule {
 pub struct RuleIndex(u16);
 
 impl RuleIndex {
-    /// The first rule.
+    /// The rule that is written first in its export.
     pub(crate) const FIRST: Self = Self(0);
 
     pub(crate) fn of(index: usize) -> Option<Self> {

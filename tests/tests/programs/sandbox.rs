@@ -47,12 +47,12 @@ const FORBIDDEN: [&str; 33] = [
 ];
 
 /// A server whose name service tries things.
-struct Probe {
+struct ConfinedServer {
     folder: tempfile::TempDir,
     server: Server,
 }
 
-impl Probe {
+impl ConfinedServer {
     fn start(settings: &str) -> Self {
         let folder = open_folder();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/sandbox_probe.c");
@@ -103,7 +103,7 @@ fn the_process_can_do_nothing_that_serving_does_not_need() {
     in_own_mounts(|| {
         let name = SocketAddr::from_abstract_name("orthrus-sandbox-test").expect("a name");
         let _other = UnixListener::bind_addr(&name).expect("it is free");
-        let probe = Probe::start("");
+        let probe = ConfinedServer::start("");
         let mut wrong = Vec::new();
         let mut expect = |what: &str, allowed: &[Option<Errno>]| {
             let tried = probe.tries(what);
@@ -152,7 +152,7 @@ fn without_the_sandbox_the_server_says_so() {
         return;
     }
     in_own_mounts(|| {
-        let probe = Probe::start("sandbox = \"off\"");
+        let probe = ConfinedServer::start("sandbox = \"off\"");
         probe.server.wait_for_log("sandbox = \"off\"");
         assert!(probe.server.log().contains(" WARN sandbox = "), "{}", probe.server.log());
         // It gives up capabilities all the same.

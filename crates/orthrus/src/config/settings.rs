@@ -231,7 +231,7 @@ pub(crate) enum Nested {
 /// Whether the process gives up what serving does not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sandbox {
-    /// It does.
+    /// The process keeps only what serving needs.
     On,
     /// It keeps the rights that the service manager gives.
     Off,

@@ -100,11 +100,7 @@ pub(crate) fn run(
     let _ = watched_end.set(serving);
     tracing::info!("{prepared}");
     sandbox.log();
-    if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
-        tracing::warn!(
-            "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"
-        );
-    }
+    warn_of_leases(&settings);
     let flavors = spoken(keys.is_some());
     if end_with_input {
         end_when_input_ends()?;
@@ -137,6 +133,15 @@ pub(crate) fn run(
     // Threads may still wait for a file system, and Linux may not be able to end them.
     vfs_local::release_to_successor(&state_dir);
     Ok(())
+}
+
+/// Warns if clients get few of the delegations that they are to have.
+fn warn_of_leases(settings: &Settings) {
+    if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
+        tracing::warn!(
+            "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"
+        );
+    }
 }
 
 /// Reloads and reports as signals ask for it, until one ends the server.

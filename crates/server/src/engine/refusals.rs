@@ -58,12 +58,12 @@ impl Refusals {
 }
 
 /// The place of a refusal: an export, and the clients of the rule that decided.
-struct Refusal<'e> {
+struct RefusalPlace<'e> {
     export: &'e str,
     clients: String,
 }
 
-impl<'e> Refusal<'e> {
+impl<'e> RefusalPlace<'e> {
     /// Makes the refusal of a caller for whom no rule of an export decides.
     fn outside(export: &'e str) -> Self {
         Self { export, clients: String::new() }
@@ -87,7 +87,7 @@ impl Compound<'_> {
             format!("mount with sec={}, or change `sec`", usable.join(" or sec="))
         };
         let Fh::Object(object) = fh else {
-            return self.note_refusal(RefusedBy::Sec, || Refusal::outside("/"), usable);
+            return self.note_refusal(RefusedBy::Sec, || RefusalPlace::outside("/"), usable);
         };
         let flavor = self.call.security.flavor;
         let by_port = flavor == SecFlavor::Sys && object.rule().flavors.contains(&flavor);
@@ -98,7 +98,7 @@ impl Compound<'_> {
         };
         self.note_refusal(
             rule,
-            || Refusal::on(object),
+            || RefusalPlace::on(object),
             || match rule {
                 RefusedBy::Secure => "mount without noresvport, or set `secure = false`".to_owned(),
                 RefusedBy::Delegated => {
@@ -118,7 +118,7 @@ impl Compound<'_> {
             return Ok(());
         }
         let remedy = || "mount read-only, or set `read_only = false` for these clients".to_owned();
-        self.note_refusal(RefusedBy::ReadOnly, || Refusal::on(object), remedy);
+        self.note_refusal(RefusedBy::ReadOnly, || RefusalPlace::on(object), remedy);
         Err(Nfsstat4::NFS4ERR_ROFS.into())
     }
 
@@ -133,7 +133,7 @@ impl Compound<'_> {
         if status == Nfsstat4::NFS4ERR_CLID_INUSE && self.nfs.is_draining() {
             let remedy = || "use another server, or run `orthrus drain --cancel`".to_owned();
             let rule = RefusedBy::Drain;
-            self.note_refusal(rule, || Refusal::outside("any"), remedy);
+            self.note_refusal(rule, || RefusalPlace::outside("any"), remedy);
         }
     }
 
@@ -151,7 +151,7 @@ impl Compound<'_> {
         let rule = RefusedBy::Clients;
         self.note_refusal(
             rule,
-            || Refusal::outside(export),
+            || RefusalPlace::outside(export),
             || {
                 let known_as = known_as().map(|names| format!(" ({names})")).unwrap_or_default();
                 format!("add the address{known_as} to `clients`")
@@ -172,14 +172,14 @@ impl Compound<'_> {
     fn note_refusal<'e>(
         &self,
         rule: RefusedBy,
-        refusal: impl FnOnce() -> Refusal<'e>,
+        refusal: impl FnOnce() -> RefusalPlace<'e>,
         remedy: impl FnOnce() -> String,
     ) {
         let Some(suppressed) = self.nfs.refusals.count(rule, self.now()) else { return };
         let (peer, flavor) = (self.call.peer, self.call.security.flavor.name());
         let sender = String::from_utf8_lossy(&self.call.security.sender.0);
         let user = sender.strip_prefix("gss:").unwrap_or(&sender);
-        let Refusal { export, clients } = refusal();
+        let RefusalPlace { export, clients } = refusal();
         let clients = (!clients.is_empty()).then_some(clients.as_str());
         let text = match rule {
             RefusedBy::Clients => "refused by `clients`",

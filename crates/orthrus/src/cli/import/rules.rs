@@ -17,7 +17,7 @@ pub(super) struct ImportedRule {
 }
 
 /// Clients without a rule of their own. A later rule may name them, too.
-struct LeftOut {
+struct ClientsLeftOut {
     names: String,
     /// Their terms, if they had access.
     keys: Option<Vec<(&'static str, String)>>,
@@ -28,7 +28,7 @@ impl ImportedExport {
     /// client would get more than before.
     pub(super) fn set_rules(&mut self, rules: Vec<ImportedRule>) {
         let mut kept: Vec<ImportedRule> = Vec::new();
-        let mut left_out: Vec<LeftOut> = Vec::new();
+        let mut left_out: Vec<ClientsLeftOut> = Vec::new();
         for mut rule in rules {
             for note in std::mem::take(&mut rule.notes) {
                 if !self.notes.contains(&note) {
@@ -43,7 +43,7 @@ impl ImportedExport {
             if let Some(reason) = rule.refused.take() {
                 let names = rule.clients.join(", ");
                 self.notes.push(format!("Left out: {names}, since {reason}."));
-                left_out.push(LeftOut { names, keys: None });
+                left_out.push(ClientsLeftOut { names, keys: None });
                 continue;
             }
             let (known, unknown): (Vec<_>, Vec<_>) =
@@ -51,14 +51,14 @@ impl ImportedExport {
             if !unknown.is_empty() {
                 let names = unknown.join(", ");
                 self.notes.push(format!("No equivalent for the clients {names}."));
-                left_out.push(LeftOut { names, keys: Some(rule.keys.clone()) });
+                left_out.push(ClientsLeftOut { names, keys: Some(rule.keys.clone()) });
             }
             rule.clients = known.iter().filter_map(|client| pattern(client)).collect();
             if rule.clients.is_empty() {
                 continue;
             }
             let wider = left_out.iter().find(|other| other.keys.as_ref() != Some(&rule.keys));
-            if let Some(LeftOut { names, .. }) = wider {
+            if let Some(ClientsLeftOut { names, .. }) = wider {
                 self.turn_off(format!("{names} might get the rights of a later rule."));
             }
             match kept.last_mut().filter(|last| last.keys == rule.keys) {

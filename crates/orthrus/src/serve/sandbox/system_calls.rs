@@ -1,4 +1,4 @@
-//! The system calls that the server needs; all others fail with ENOSYS, as on a kernel without them.
+//! The system calls that the server needs; others fail with ENOSYS, as on a kernel without them.
 //!
 //! The kernel remembers which calls a filter allows whatever their arguments, so that these cost
 //! nothing more. Calls with conditions are rare ones.
@@ -126,7 +126,7 @@ fn rules() -> anyhow::Result<BTreeMap<c_long, Vec<SeccompRule>>> {
     }
     rules.insert(SYS_socket, sockets);
     rules.insert(SYS_socketpair, vec![rule(&[equal(0, AF_UNIX)])?]);
-    rules.insert(SYS_ioctl, each(1, REQUESTS.iter().map(|request| *request as u64))?);
+    rules.insert(SYS_ioctl, each(1, REQUESTS.iter().copied())?);
     rules.insert(SYS_prctl, each(0, PROCESS_OPTIONS.iter().map(|option| *option as u64))?);
     // The limits and the signals of this process alone.
     let pid = u64::from(std::process::id());
