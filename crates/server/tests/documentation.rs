@@ -29,3 +29,8 @@ fn every_test_that_the_page_of_traps_names_is_there() {
 fn every_test_that_the_page_of_cluster_file_systems_names_is_there() {
     check_tests_named_by("docs/cluster-file-systems.md", 10);
 }
+
+#[test]
+fn every_test_that_the_threat_model_names_is_there() {
+    check_tests_named_by("docs/threat-model.md", 40);
+}
