@@ -105,6 +105,8 @@ struct Sums {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     limits: Arc<Limits>,
+    /// The most connections, which can change.
+    connections_max: AtomicUsize,
     stats: Arc<Stats>,
     start: Instant,
     sums: [Sums; 2],
@@ -126,7 +128,8 @@ struct AccountTable {
 impl Ledger {
     pub(crate) fn new(limits: Arc<Limits>, stats: Arc<Stats>) -> Self {
         let (start, sums, table) = (Instant::now(), Default::default(), Mutex::default());
-        Self { limits, stats, start, sums, busy_until: AtomicU64::new(0), table }
+        let connections_max = AtomicUsize::new(limits.connections_max);
+        Self { limits, connections_max, stats, start, sums, busy_until: AtomicU64::new(0), table }
     }
 
     /// Records activity on a trusted connection of any shard.
@@ -154,6 +157,11 @@ impl Ledger {
         self.busy_until.store(if is_busy { u64::MAX } else { 0 }, Relaxed);
     }
 
+    /// Replaces the most connections. Open ones stay open.
+    pub(crate) fn set_connections_max(&self, connections_max: usize) {
+        self.connections_max.store(connections_max, Relaxed);
+    }
+
     /// Adds a connection. If the table is full, the oldest untrusted connection of the address with
     /// most of them makes room. Returns `None` if all connections are trusted.
     pub(crate) fn open(
@@ -164,7 +172,7 @@ impl Ledger {
         mailbox: Arc<Mailbox>,
     ) -> Option<Arc<ConnectionAccount>> {
         let mut table = self.lock();
-        if table.accounts.len() >= self.limits.connections_max {
+        if table.accounts.len() >= self.connections_max.load(Relaxed) {
             let victim = table.oldest_untrusted()?;
             self.condemn(&mut table, &victim, "a newer connection takes its place");
         }

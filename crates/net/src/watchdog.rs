@@ -53,6 +53,11 @@ impl Shards {
             .all(|activity| !activity.has_ended() && activity.busy().is_none_or(|shard| shard.busy < limit))
     }
 
+    /// Replaces the most connections. Open ones stay open.
+    pub fn set_connections_max(&self, connections_max: usize) {
+        self.ledger.set_connections_max(connections_max);
+    }
+
     /// Returns the step, operation and peer of a busy shard.
     fn place(&self, shard: &BusyShard) -> String {
         let mut place = shard.step.to_owned();

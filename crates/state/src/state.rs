@@ -13,6 +13,7 @@ use crate::order::Held;
 use crate::revocation::RevokedTable;
 use crate::scramble::Scramble;
 use crate::sessions::SessionTable;
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::v40::V40Table;
 use crate::{Limits, PrincipalHash};
 use std::hash::Hash;
@@ -82,6 +83,8 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct State<F, O> {
     pub(crate) limits: Limits,
+    pub(crate) clients_max: AtomicUsize,
+    pub(crate) slots_max: AtomicU32,
     pub(crate) view: fn(&F) -> FileView,
     pub(crate) epoch: u32,
     pub(crate) scramble: Scramble,
@@ -100,11 +103,20 @@ pub struct State<F, O> {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Replaces the most clients, and the most slots of a new session. Clients and sessions that
+    /// exist stay as they are.
+    pub fn set_max(&self, clients_max: usize, slots_max: u32) {
+        self.clients_max.store(clients_max, Relaxed);
+        self.slots_max.store(slots_max, Relaxed);
+    }
+
     /// Starts with nothing; the grace period begins at `now` if there are prior clients.
     pub fn new(limits: Limits, boot: Boot, now: Duration) -> Self {
         let waiting = grace::waiting(boot.prior_clients);
         let grace = Grace::new(!waiting.is_empty(), now, &limits);
         Self {
+            clients_max: AtomicUsize::new(limits.clients_max),
+            slots_max: AtomicU32::new(limits.slots_max),
             limits,
             view: |_| 0,
             epoch: boot.epoch,

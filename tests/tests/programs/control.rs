@@ -49,7 +49,7 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     assert!(server.log().contains("SIGHUP: added: /two"), "{}", server.log());
     fs::write(&config, format!("{one}\n[[export]]\npath = 7\n")).expect("the folder is ours");
     server.signal(Signal::SIGHUP);
-    server.wait_for_log("the exports and identities stay as they were");
+    server.wait_for_log("the settings stay as they were");
     let said = format!("{}:9: key `path`", config.display());
     assert!(server.log().contains(&said), "{said} is missing:\n{}", server.log());
     files.client().lookup_path("/two/file").expect("it is still exported");
@@ -73,6 +73,60 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
 }
 
 #[test]
+fn a_reload_applies_limits_versions_and_the_lines_of_the_log_while_clients_stay() {
+    let folder = empty_folder();
+    let one = export(folder.path(), "one");
+    let config = folder.path().join("orthrus.toml");
+    let write = |keys: &str| fs::write(&config, format!("{keys}\n{one}")).expect("the folder is ours");
+    write("log = \"warn\"");
+    let server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let reload = |keys: &str| {
+        write(keys);
+        let ended = run(orthrus(["reload", "--state-dir"]).arg(folder.path().join("state")));
+        assert!(ended.status.success() && !ended.stdout.contains("restart"), "{ended:?}");
+    };
+    // RFC 8881 section 16.2.3: a server refuses the minor versions that it does not serve.
+    let refuses_version_0 = |mut client: Client| {
+        let mut compound = client::Compound::new(1);
+        compound.minor_version(0);
+        let answer = client.call(compound).and_then(|reply| reply.check());
+        answer.expect_err("it is no 4.0").to_string().contains("MINOR_VERS_MISMATCH")
+    };
+    let connect = || Client::connect(options(server.port()));
+    let mut early = connect().expect("the server is there");
+    assert!(early.slots() > 5);
+    assert!(!refuses_version_0(connect().expect("the server is there")));
+    assert!(!server.log().contains("INFO"), "{}", server.log());
+
+    reload("nfs40 = false\nlimits = { slots_max = 5, connections_max = 3 }");
+    server.wait_for_log("reload by user");
+    let late = connect().expect("there is a place");
+    assert_eq!(late.slots(), 5);
+    assert!(refuses_version_0(late));
+    early.lookup_path("/one/file").expect("its session stays");
+
+    reload("log = \"error\"");
+    let length = server.log().len();
+    reload("log = \"error\"");
+    assert_eq!(server.log().len(), length, "{}", server.log());
+    assert!(connect().expect("there is a place").slots() > 5);
+    drop(server);
+
+    // The command line goes first.
+    write("log = \"debug\"");
+    let server = Serve::new(folder.path().join("state")).args(["--log", "error", "--config"]).arg(&config);
+    let server = server.start();
+    reload("log = \"debug\"");
+    assert_eq!(server.log(), "");
+    write("log = \"net=loud\"");
+    let ended = run(orthrus(["serve", "--check", "--config"]).arg(&config));
+    assert!(
+        !ended.status.success() && ended.stderr.contains("key `log`: \"net=loud\" is no filter"),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn a_reload_by_command_prints_the_changes_or_the_fault_and_logs_its_author() {
     let folder = empty_folder();
     let (one, two) = (export(folder.path(), "one"), export(folder.path(), "two"));
@@ -89,6 +143,7 @@ fn a_reload_by_command_prints_the_changes_or_the_fault_and_logs_its_author() {
     let author = format!("reload by user {}: ", nix::unistd::geteuid());
     for line in ["are in force", "added: /two", "removed: /one", "only after a restart: lease_time"] {
         assert!(ended.stdout.lines().any(|said| said.contains(line)), "{line} is missing: {ended:?}");
+        server.wait_for_log(line);
         let logged = server.log().lines().any(|said| said.contains(&author) && said.contains(line));
         assert!(logged, "{line} is missing: {}", server.log());
     }

@@ -345,7 +345,7 @@ fn sighup_applies_changed_identities_to_live_contexts_and_a_broken_file_changes_
         files.read_file("of5001").expect("it is the user's");
         assert_eq!(status(files.read_file("of5002")), NFS4ERR_ACCESS);
         let reload = |says: &str| reload(&server, says);
-        let stay = "the exports and identities stay as they were";
+        let stay = "the settings stay as they were";
 
         // Sources, and a file whose later part is wrong.
         write(&users(5002), "squash = 7\n");

@@ -22,7 +22,7 @@ mod table;
 mod try_it;
 
 use crate::api::{ClientRow, ContextRow, DelegationRow, ExportRow, LockRow, OpenRow, SessionRow};
-use crate::logging::LogFormat;
+use crate::logging::{LogFilter, LogFormat};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 pub(crate) use doctor::Unhealthy;
@@ -36,9 +36,10 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
     /// Log filter, as for RUST_LOG: error, warn, info, debug, trace, or per module.
+    /// Without it the key `log` of `orthrus serve`, or else info.
     #[arg(long, global = true, display_order = 900, value_name = "FILTER")]
-    #[arg(default_value = "info", env = "ORTHRUS_LOG")]
-    log: String,
+    #[arg(env = "ORTHRUS_LOG")]
+    log: Option<LogFilter>,
     /// Format of the log. `auto` is `journal` under systemd and `text` elsewhere.
     #[arg(long, global = true, display_order = 901, value_name = "FORMAT")]
     #[arg(default_value = "auto", env = "ORTHRUS_LOG_FORMAT")]
@@ -56,8 +57,7 @@ enum Command {
     Status(status::StatusArguments),
     /// List the exports of a running server, as they are in force.
     ///
-    /// An export has a row for each network with flavors of its own; the first row that has a
-    /// client counts.
+    /// An export with rules has a row for each of them; the first row that names a client counts.
     Exports(listings::ListingArguments),
     /// List the clients of a running server.
     Clients(listings::ListingArguments),
@@ -100,7 +100,7 @@ impl Arguments {
     /// # Errors
     /// A message that names the cause and the remedy.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        crate::logging::start(&self.log, self.log_format)?;
+        crate::logging::start(self.log.as_ref(), self.log_format);
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),

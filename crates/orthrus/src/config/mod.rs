@@ -20,7 +20,9 @@ pub(crate) use keys::{
     ConfigKey, FoundKey, all as all_keys, example, find as find_key, nearest as nearest_key,
 };
 pub(crate) use rules::ExportTerms;
-pub(crate) use settings::{ExportSettings, IdentitySettings, NFS_PORT, Nested, Sandbox, Settings, Storage};
+pub(crate) use settings::{
+    ExportSettings, IdentitySettings, Limits, NFS_PORT, Nested, Sandbox, Settings, Storage,
+};
 pub(crate) use sources::{SourceSettings, StaticTable};
 
 use std::path::Path;

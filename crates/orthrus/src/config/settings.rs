@@ -7,6 +7,7 @@ use super::clients::ClientPattern;
 use super::rules::RuleSettings;
 use super::sources::SourceSettings;
 use super::values::{bounded, domain, flavors, parsed, pseudo, seconds, seconds_or_none};
+use crate::logging::LogFilter;
 use identity::{LocalRule, Rules, Unknown};
 use serde::Deserialize;
 use server::engine::{Delegations, NumericOwners, SysGroups};
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     /// Names and addresses under which clients find this server, for trunking.
     #[serde(deserialize_with = "super::locations::addresses")]
     pub addresses: Vec<ServerAddress>,
+    /// The lines that are logged, unless the command line says otherwise.
+    pub log: LogFilter,
     /// Address of the metrics endpoint; `None` disables it.
     #[serde(deserialize_with = "super::values::metrics")]
     pub metrics: Option<SocketAddr>,
@@ -97,6 +100,7 @@ impl Default for Settings {
             listen: (Ipv6Addr::UNSPECIFIED, NFS_PORT).into(),
             same_user: false,
             addresses: Vec::new(),
+            log: LogFilter::default(),
             metrics: None,
             shards: 0,
             domain: String::new(),

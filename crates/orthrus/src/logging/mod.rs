@@ -4,36 +4,34 @@
 //! stuck log collector behind a pipe, therefore costs lines, never a shard. Other commands write
 //! their lines at once: some of them must not have threads yet when they choose a krb5.conf.
 
+mod filter;
 mod format;
 mod queue;
 
+pub(crate) use filter::{LogFilter, set_filter};
 pub(crate) use format::LogFormat;
 pub(crate) use queue::{dropped_lines, flush, start_queue};
 
-use anyhow::Context;
 use format::JournalLines;
 use queue::LogWriter;
 use std::io::{self, IsTerminal};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{fmt, reload};
 
-/// Starts logging with a filter as RUST_LOG takes it.
-///
-/// # Errors
-/// Quotes the part of the filter that is wrong.
-pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
-        format!("--log {filter:?}: allowed are error, warn, info, debug, trace, or module=level,…")
-    })?;
+/// Starts logging: the lines of a filter, which the settings of a server can choose without one.
+pub(crate) fn start(chosen: Option<&LogFilter>, format: LogFormat) {
+    let (filter, handle) = reload::Layer::new(chosen.cloned().unwrap_or_default().filter());
+    filter::remember(handle, chosen.is_some());
     let format = format.resolved();
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = fmt::layer()
         .with_writer(|| LogWriter)
         .with_ansi(format == LogFormat::Text && io::stderr().is_terminal())
         .with_target(false);
+    let registry = tracing_subscriber::registry().with(filter);
     match format {
-        LogFormat::Json => lines.json().flatten_event(true).init(),
-        LogFormat::Journal => lines.event_format(JournalLines).init(),
-        LogFormat::Auto | LogFormat::Text => lines.init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
+        LogFormat::Journal => registry.with(lines.event_format(JournalLines)).init(),
+        LogFormat::Auto | LogFormat::Text => registry.with(lines).init(),
     }
-    Ok(())
 }

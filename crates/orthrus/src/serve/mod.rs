@@ -22,7 +22,7 @@ mod state_dir;
 mod store;
 
 use crate::api::IdReport;
-use crate::config::{ExportSettings, IdentitySettings, Settings, Storage};
+use crate::config::{ExportSettings, IdentitySettings, Limits, Settings, Storage};
 use crate::logging;
 use crate::output::outln;
 use crate::service_manager::ServiceManager;
@@ -59,8 +59,8 @@ const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 /// Reads the settings again for a reload.
 pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings> + Send;
 
-/// Serves until SIGTERM or SIGINT; SIGHUP applies the exports and identities of the settings that
-/// `read` returns and looks up all accounts again, SIGUSR1 logs all counters.
+/// Serves until SIGTERM or SIGINT; SIGHUP applies the settings that `read` returns and looks up all
+/// accounts again, SIGUSR1 logs all counters.
 ///
 /// # Errors
 /// The reason why the server cannot start, with the remedy.
@@ -69,11 +69,16 @@ pub(crate) fn run(
     read: Option<Box<ReadSettings>>,
     end_with_input: bool,
 ) -> anyhow::Result<()> {
+    logging::set_filter(&settings.log);
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process(settings.device_nodes);
     process::check(&prepared)?;
     let mut listener = listening::listen(&settings)?;
     let mut watched = settings.metrics.map(bind_metrics).transpose()?;
+    if settings.same_user {
+        listener.admit(same_user::admission());
+        watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+    }
     let manager = Arc::new(ServiceManager::from_environment());
     let sandbox = sandbox::enter(&settings, manager.is_abstract())?;
     logging::start_queue().context("the log has no thread")?;
@@ -82,14 +87,10 @@ pub(crate) fn run(
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
     let as_started = settings.clone();
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
-    share_descriptors(&mut settings, descriptors);
+    settings.limits = shared(&settings, descriptors);
     let began = Instant::now();
     let mut backends = Backends::new(ClientRules::new(&settings, began), settings.limits.open_files_max);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
-    if settings.same_user {
-        listener.admit(same_user::admission());
-        watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
-    }
     let keys = Keys::open(&settings)?.map(Arc::new);
     admission::check(&exports.snapshot(), keys.is_some())?;
     let (service, running, identity) =
@@ -100,8 +101,6 @@ pub(crate) fn run(
     let _ = watched_end.set(serving);
     tracing::info!("{prepared}");
     sandbox.log();
-    warn_of_leases(&settings);
-    let flavors = spoken(keys.is_some());
     if end_with_input {
         end_when_input_ends()?;
     }
@@ -109,8 +108,11 @@ pub(crate) fn run(
     manager.feed_watchdog(move |interval| shards.are_alive(interval)).context("threads cannot be started")?;
     let (listed, address) = (exports.clone(), running.address());
     let status = move || format!("{} exports at {address}", listed.snapshot().iter().count());
-    let (asked, served) = (identity.clone(), exports.clone());
-    let reload = reload::Reload::new(read, as_started, backends, keys, served, service.clone(), identity);
+    let asked = identity.clone();
+    let shards = running.shards().clone();
+    let served =
+        reload::Served { exports: exports.clone(), service: service.clone(), identity, shards, descriptors };
+    let reload = reload::Reload::new(read, as_started, backends, keys, served);
     let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
     let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
     let metrics_endpoint =
@@ -120,10 +122,7 @@ pub(crate) fn run(
         ApiParts { identity: asked, exports: listed, service: service.clone(), reloads: reloader, stats };
     let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
     http::start(endpoints).context("HTTP endpoints cannot be served")?;
-    admission::log(&exports.snapshot(), &flavors, !settings.same_user);
-    if nix::unistd::geteuid().is_root() && !vfs_local::can_change_owners() {
-        admission::warn_of_owners(&exports.snapshot());
-    }
+    reloads.log_exports();
     announce(&running, metrics);
     reloads.ready();
     obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
@@ -165,17 +164,23 @@ fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::MetricsListener>
     metrics::MetricsListener::bind(address).with_context(|| format!("metrics on {address}"))
 }
 
-/// Reduces the limits to the descriptors of the process, so that no kind of use takes all of them:
-/// objects of the exports, connections and (see [`nfs_config`]) opens.
-fn share_descriptors(settings: &mut Settings, descriptors: usize) {
+/// Returns the limits within the descriptors of the process, so that no kind of use takes all of
+/// them: objects of the exports, connections and (see [`nfs_config`]) opens.
+fn shared(settings: &Settings, descriptors: usize) -> Limits {
     let part = descriptors / DESCRIPTORS_PART;
-    let limits = &mut settings.limits;
+    let mut limits = settings.limits.clone();
     limits.open_files_max = limits.open_files_max.min(part / settings.exports.len().max(1));
-    if limits.connections_max > part {
+    limits.connections_max = limits.connections_max.min(part);
+    limits
+}
+
+/// Warns if the process may have too few descriptors for the connections that it is to admit.
+fn warn_of_descriptors(asked: &Settings, descriptors: usize) {
+    let part = descriptors / DESCRIPTORS_PART;
+    if asked.limits.connections_max > part {
         tracing::warn!(
             "{part} connections at most: the process may open no more than {descriptors} files (ulimit -n)"
         );
-        limits.connections_max = part;
     }
 }
 

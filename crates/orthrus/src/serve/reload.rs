@@ -1,19 +1,33 @@
-//! Reloads: SIGHUP and `orthrus reload` apply the exports and the identities of the configuration,
-//! all of them or nothing.
+//! Reloads: SIGHUP and `orthrus reload` apply the configuration as far as a running server can, all
+//! of it or nothing.
 
 use super::changes::ReloadChanges;
 use super::exports::Backends;
 use super::kerberos::Keys;
-use super::{ReadSettings, admission, identities, sandbox, spoken};
+use super::{
+    ReadSettings, admission, identities, sandbox, shared, spoken, warn_of_descriptors, warn_of_leases,
+};
 use crate::config::Settings;
+use crate::logging;
 use crate::service_manager::ServiceManager;
 use anyhow::Context;
 use identity::Mapper;
+use net::Shards;
 use runtime::NfsService;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfs::Exports;
 
-/// The parts of a running server that a reload replaces.
+/// The parts of a running server whose settings a reload replaces.
+pub(super) struct Served {
+    pub(super) exports: Arc<Exports>,
+    pub(super) service: Arc<NfsService>,
+    pub(super) identity: Arc<Mapper>,
+    pub(super) shards: Shards,
+    /// Descriptors that the process may have.
+    pub(super) descriptors: usize,
+}
+
+/// The settings of a running server.
 pub(super) struct Reload {
     read: Option<Box<ReadSettings>>,
     /// The settings of the start, as asked for.
@@ -24,9 +38,7 @@ pub(super) struct Reload {
     keys: Option<Arc<Keys>>,
     /// The realms in force when `settings` has none.
     realms: Vec<String>,
-    exports: Arc<Exports>,
-    service: Arc<NfsService>,
-    identity: Arc<Mapper>,
+    served: Served,
 }
 
 impl Reload {
@@ -37,33 +49,31 @@ impl Reload {
         settings: Settings,
         backends: Backends,
         keys: Option<Arc<Keys>>,
-        exports: Arc<Exports>,
-        service: Arc<NfsService>,
-        identity: Arc<Mapper>,
+        served: Served,
     ) -> Self {
         let realms = keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
-        Self { read, start: settings.clone(), settings, backends, keys, realms, exports, service, identity }
+        Self { read, start: settings.clone(), settings, backends, keys, realms, served }
     }
 
     /// Applies the settings of the file, and looks all accounts up again, also those of live
     /// contexts. Returns a line for each kind of change.
     ///
     /// # Errors
-    /// The fault in the file; exports and identities stay as they were.
+    /// The fault in the file; all settings stay as they were.
     fn run(&mut self) -> anyhow::Result<Vec<String>> {
         let outcome = match self.read.as_ref().map(|read| read()) {
-            None => Ok(vec!["there is no configuration file to read; the exports stay".to_owned()]),
+            None => Ok(vec!["there is no configuration file to read; the settings stay".to_owned()]),
             Some(settings) => settings
                 .and_then(|settings| self.apply(settings))
                 .map(|changes| {
-                    let first = "the exports and identities of the file are in force".to_owned();
+                    let first = "the settings of the file are in force".to_owned();
                     std::iter::once(first).chain(changes.lines()).collect()
                 })
-                .context("the exports and identities stay as they were"),
+                .context("the settings stay as they were"),
         };
-        self.identity.forget();
+        self.served.identity.forget();
         self.backends.clients().refresh(&self.settings);
-        if let Some(rpcsec) = self.service.server().rpcsec() {
+        if let Some(rpcsec) = self.served.service.server().rpcsec() {
             rpcsec.contexts().refresh_all();
         }
         outcome
@@ -76,24 +86,47 @@ impl Reload {
         let table = self.backends.table(&settings.exports, &settings.addresses)?;
         admission::check(&table, self.keys.is_some())?;
         let same = same_identities(&self.settings, &settings) && realms == self.realms;
-        self.service.server().engine().set_sys_groups(settings.identity.groups);
-        if let Some(rpcsec) = self.service.server().rpcsec() {
-            rpcsec.set_identity_refresh(settings.identity.refresh);
-        }
-        self.identity.replace(rules, sources, same);
-        self.exports.replace(table);
+        logging::set_filter(&settings.log);
+        self.served.apply(&settings);
+        self.served.identity.replace(rules, sources, same);
+        self.served.exports.replace(table);
         let mut changes = ReloadChanges::between(&self.start, &self.settings.exports, &settings);
         changes.ports = sandbox::out_of_reach(&self.start, &settings);
         (self.settings, self.realms) = (settings, realms);
         Ok(changes)
     }
-}
 
-impl Reload {
-    /// Logs the exports in force.
+    /// Logs the exports in force, and warns where the process cannot do all that they promise.
     fn log_exports(&self) {
         let flavors = spoken(self.keys.is_some());
-        admission::log(&self.exports.snapshot(), &flavors, !self.settings.same_user);
+        warn_of_leases(&self.settings);
+        warn_of_descriptors(&self.settings, self.served.descriptors);
+        let exports = self.served.exports.snapshot();
+        admission::log(&exports, &flavors, !self.settings.same_user);
+        if nix::unistd::geteuid().is_root() && !vfs_local::can_change_owners() {
+            admission::warn_of_owners(&exports);
+        }
+    }
+}
+
+impl Served {
+    /// Applies the settings that are single values.
+    fn apply(&self, settings: &Settings) {
+        let limits = shared(settings, self.descriptors);
+        self.shards.set_connections_max(limits.connections_max);
+        let server = self.service.server();
+        if let Some(rpcsec) = server.rpcsec() {
+            rpcsec.set_identity_refresh(settings.identity.refresh);
+            rpcsec.contexts().set_max(limits.contexts_max);
+        }
+        let engine = server.engine();
+        engine.set_client_limits(limits.clients_max, limits.slots_max);
+        engine.set_choices(
+            settings.nfs40,
+            settings.delegations,
+            settings.numeric_owners,
+            settings.identity.groups,
+        );
     }
 }
 
@@ -119,13 +152,18 @@ impl Reloads {
         self.manager.ready(&(self.status)());
     }
 
+    /// Logs the exports in force.
+    pub(super) fn log_exports(&self) {
+        self.lock().log_exports();
+    }
+
     /// Reloads as `asker` asks for it, and logs the outcome. Returns a line for each kind of
     /// change.
     ///
     /// # Errors
     /// The fault in the configuration file.
     pub(super) fn run(&self, asker: &str) -> anyhow::Result<Vec<String>> {
-        let mut reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reload = self.lock();
         self.manager.reloading();
         let outcome = reload.run();
         let kept = match &outcome {
@@ -141,6 +179,10 @@ impl Reloads {
         };
         self.manager.ready(&format!("{}{kept}", (self.status)()));
         outcome
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reload> {
+        self.reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -89,7 +89,7 @@ impl Nfs {
                 return Err(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR));
             }
         };
-        if let Err(status) = header.check(u32::from(!self.config.nfs40)) {
+        if let Err(status) = header.check(u32::from(!self.choices.nfs40())) {
             return Err(refuse(reply, header.tag, status));
         }
         if header.minor == 0

@@ -9,6 +9,7 @@ mod breaks;
 mod call;
 mod callbacks;
 mod change;
+mod choices;
 mod client_names;
 mod compound;
 mod config;

@@ -85,7 +85,7 @@ impl<K: Hash + Eq> Drop for Hold<'_, K> {
 impl<'c> Compound<'c> {
     /// Returns whether any client may have a delegation, or get one while the operation runs.
     pub(super) fn may_be_delegated(&self) -> bool {
-        self.nfs.config.delegations != Delegations::None || self.state().delegations().has_delegations()
+        self.nfs.choices.delegations() != Delegations::None || self.state().delegations().has_delegations()
     }
 
     /// Holds the names of directories against changes by other operations, if there can be

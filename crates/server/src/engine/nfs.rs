@@ -1,12 +1,15 @@
 //! The server: all state that outlives one call.
 
 use super::breaks::Breaks;
+use super::choices::Choices;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::program_waits::ProgramWaits;
 use super::refusals::Refusals;
 use super::replies::Replies;
-use super::{Cause, ClientRecords, Fh, FileKey, NfsConfig, Offloads, Start, SysGroups};
+use super::{
+    Cause, ClientRecords, Delegations, Fh, FileKey, NfsConfig, NumericOwners, Offloads, Start, SysGroups,
+};
 use crate::callback::CallbackQueue;
 use crate::metrics::Outcomes;
 use crate::security::Security;
@@ -20,7 +23,7 @@ use std::{
     hash::{Hash, Hasher},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -68,8 +71,7 @@ pub struct Nfs {
     pub(crate) config: NfsConfig,
     pub(crate) exports: Arc<Exports>,
     pub(crate) identity: Arc<Mapper>,
-    /// Whether AUTH_SYS callers have the groups of their accounts.
-    pub(super) server_groups: AtomicBool,
+    pub(crate) choices: Choices,
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     pub(crate) state: NfsState,
@@ -104,9 +106,8 @@ impl Nfs {
     ) -> Self {
         let state = State::new(config.limits.clone(), start.boot.clone(), now).with_views(FileKey::view);
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
-        let server_groups = AtomicBool::new(config.sys_groups == SysGroups::Server);
         Self {
-            server_groups,
+            choices: Choices::new(&config),
             config,
             exports,
             identity,
@@ -144,6 +145,24 @@ impl Nfs {
             tracing::info!(clients = expired, "leases ran out");
         }
         self.callback_housekeeping(now);
+    }
+
+    /// Replaces the choices that a reload can change. Delegations that clients have stay theirs,
+    /// and shards notice another source of groups with the next generation of the accounts.
+    pub fn set_choices(
+        &self,
+        nfs40: bool,
+        delegations: Delegations,
+        numeric_owners: NumericOwners,
+        groups: SysGroups,
+    ) {
+        self.choices.set(nfs40, delegations, numeric_owners, groups);
+    }
+
+    /// Replaces the most clients, and the most slots of a new session. Clients and sessions that
+    /// exist stay as they are.
+    pub fn set_client_limits(&self, clients_max: usize, slots_max: u32) {
+        self.state.set_max(clients_max, slots_max);
     }
 
     /// Refuses new clients from now on, or admits them again.

@@ -66,7 +66,7 @@ impl Compound<'_> {
     /// NFS4ERR_BADOWNER, [`OpStop::Deferred`].
     fn check_number(&self, owner: &[u8], id: u32, name: impl Fn(&Self, u32) -> OpResult<String>) -> OpResult {
         let number = id.to_string();
-        let allowed = self.nfs.config.numeric_owners.allow_named(self.call.security.flavor);
+        let allowed = self.nfs.choices.numeric_owners().allow_named(self.call.security.flavor);
         if allowed || owner != number.as_bytes() || name(self, id)? == number {
             return Ok(());
         }

@@ -3,7 +3,6 @@
 use super::Nfs;
 use identity::Mapper;
 use std::str::FromStr;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The source of the groups of AUTH_SYS callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,12 +30,6 @@ impl Nfs {
     /// Returns the accounts whose groups AUTH_SYS callers have; `None` if they have those of their
     /// credentials.
     pub fn sys_accounts(&self) -> Option<&Mapper> {
-        self.server_groups.load(Relaxed).then_some(&*self.identity)
-    }
-
-    /// Sets the source of the groups, for a reload. Shards notice it with the next generation of
-    /// the accounts.
-    pub fn set_sys_groups(&self, groups: SysGroups) {
-        self.server_groups.store(groups == SysGroups::Server, Relaxed);
+        self.choices.server_groups().then_some(&*self.identity)
     }
 }

@@ -50,7 +50,7 @@ impl Hasher for HandleHasher {
 /// it, and never later.
 pub struct ContextTable {
     stripes: Box<[RwLock<ContextStripe>]>,
-    stripe_max: usize,
+    stripe_max: AtomicUsize,
     next_id: AtomicU64,
     next_sweep: AtomicUsize,
     next_refresh: AtomicUsize,
@@ -65,13 +65,18 @@ impl ContextTable {
         let stripes = (contexts_max / STRIPE_CONTEXTS_MIN).clamp(1, STRIPES_MAX);
         Self {
             stripes: (0..stripes).map(|_| RwLock::default()).collect(),
-            stripe_max: (contexts_max / stripes).max(1),
+            stripe_max: AtomicUsize::new((contexts_max / stripes).max(1)),
             next_id: AtomicU64::new(1),
             next_sweep: AtomicUsize::new(0),
             next_refresh: AtomicUsize::new(0),
             refresh_everywhere: AtomicBool::new(false),
             metrics,
         }
+    }
+
+    /// Replaces the most contexts; new ones make room for themselves where there are more.
+    pub fn set_max(&self, contexts_max: usize) {
+        self.stripe_max.store((contexts_max / self.stripes.len()).max(1), Relaxed);
     }
 
     /// Finds a context that has not expired; one that has is removed.
@@ -96,7 +101,7 @@ impl ContextTable {
     pub(crate) fn insert(&self, context: SharedContext, now: Duration) {
         let Some(stripe) = self.stripe(context.handle()) else { return };
         let mut stripe = write(stripe);
-        if stripe.len() >= self.stripe_max {
+        if stripe.len() >= self.stripe_max.load(Relaxed) {
             self.make_room(&mut stripe, now);
         }
         stripe.insert(context.handle(), context);
@@ -194,7 +199,7 @@ impl ContextTable {
 
     fn make_room(&self, stripe: &mut ContextStripe, now: Duration) {
         self.remove_expired(stripe, now);
-        if stripe.len() < self.stripe_max {
+        if stripe.len() < self.stripe_max.load(Relaxed) {
             return;
         }
         let count = (stripe.len() / EVICTED_PART).max(1);

@@ -9,6 +9,7 @@ use crate::Leases;
 use crate::clients::registry::{Enrolled, Registry, RegistryGuard};
 use crate::order::{Before, FileLevel, Held, RegistryLevel};
 use crate::slab::SlabKey;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::{ClientKey, Effects};
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -140,7 +141,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     fn is_crowded(&self, registry: &Registry) -> bool {
         let limits = &self.state.limits;
         [
-            (registry.clients.len(), limits.clients_max),
+            (registry.clients.len(), self.state.clients_max.load(Relaxed)),
             (self.state.opens.count(), limits.opens_max),
             (self.state.locks.count(), limits.locks_max),
             (self.state.delegations.count(), limits.delegations_max),

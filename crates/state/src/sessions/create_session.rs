@@ -269,7 +269,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     fn fore_channel(&self, asked: &ChannelAttrs, pressure: Pressure) -> ChannelAttrs {
         let limits = &self.state.limits;
         let response_cached = asked.response_cached.min(limits.response_cached_max).min(asked.response_size);
-        let wanted = asked.requests.clamp(1, limits.slots_max.max(1));
+        let wanted = asked.requests.clamp(1, self.state.slots_max.load(Relaxed).max(1));
         let requests = match pressure {
             Pressure::None => wanted,
             Pressure::Tight | Pressure::Short => wanted.div_ceil(TIGHT_PART),

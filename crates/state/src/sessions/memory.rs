@@ -311,7 +311,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     }
 
     pub(crate) fn client_pool(&self, registry: &Registry) -> TenantPool {
-        let (max, all) = (self.state.limits.clients_max, registry.clients.len());
+        let (max, all) = (self.state.clients_max.load(Relaxed), registry.clients.len());
         TenantPool { max, all, holders: self.state.tenants.len() }
     }
 }

@@ -29,6 +29,14 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 reloads: true,
             },
             ConfigKey {
+                name: "log",
+                meaning: "The lines that are logged. The option --log and ORTHRUS_LOG go first.",
+                allowed: r#""error", "warn", "info", "debug" or "trace"; also by module, as "info,net=debug""#,
+                default: Literal(r#""info""#),
+                example: r#""warn""#,
+                reloads: true,
+            },
+            ConfigKey {
                 name: "metrics",
                 meaning: "Address of the metrics for Prometheus. Everybody who reaches it can read them.",
                 allowed: r#""address:port", or ":port" for loopback only"#,
@@ -116,7 +124,7 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 allowed: "true or false",
                 default: Literal("true"),
                 example: "false",
-                reloads: false,
+                reloads: true,
             },
             ConfigKey {
                 name: "delegations",
@@ -124,7 +132,7 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 allowed: r#""none", "read" or "all""#,
                 default: Literal(r#""read""#),
                 example: r#""all""#,
-                reloads: false,
+                reloads: true,
             },
             ConfigKey {
                 name: "recall_time",
@@ -166,7 +174,7 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 allowed: r#""sys" (AUTH_SYS only), "always" or "nameless" (never)"#,
                 default: Literal(r#""sys""#),
                 example: r#""always""#,
-                reloads: false,
+                reloads: true,
             },
         ],
     },
@@ -492,11 +500,11 @@ pub(super) const TABLES: [ConfigTable; 10] = [
         keys: &[
             ConfigKey {
                 name: "connections_max",
-                meaning: "Connections open at once.",
+                meaning: "Connections open at once. Those that are open stay open when it falls.",
                 allowed: "1 to 1000000",
                 default: Literal("16384"),
                 example: "4096",
-                reloads: false,
+                reloads: true,
             },
             ConfigKey {
                 name: "contexts_max",
@@ -504,7 +512,7 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 allowed: "16 to 10000000",
                 default: Literal("65536"),
                 example: "16384",
-                reloads: false,
+                reloads: true,
             },
             ConfigKey {
                 name: "clients_max",
@@ -512,7 +520,7 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 allowed: "1 to 1000000",
                 default: Literal("16384"),
                 example: "4096",
-                reloads: false,
+                reloads: true,
             },
             ConfigKey {
                 name: "input_bytes_max",
@@ -528,7 +536,7 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 allowed: "1 to 1024",
                 default: Literal("128"),
                 example: "64",
-                reloads: false,
+                reloads: true,
             },
             ConfigKey {
                 name: "open_files_max",

@@ -61,7 +61,7 @@ fn delegate(
     mut payload: OpenPayload,
 ) -> Result<Delegated, WhyNoDelegation4> {
     if !reclaim {
-        match c.nfs.config.delegations {
+        match c.nfs.choices.delegations() {
             Delegations::None => return Err(WhyNoDelegation4::WND4_RESOURCE),
             Delegations::Read if write && share.want == OPEN4_SHARE_ACCESS_WANT_ANY_DELEG => write = false,
             Delegations::Read if write => return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE),
