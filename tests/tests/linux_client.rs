@@ -27,7 +27,7 @@ fn who_has_no_right_or_no_ticket_is_refused() {
 #[test]
 fn a_repository_is_cloned_copied_and_locked_with_each_flavor_and_nconnect() {
     // RFC 8881 sections 2.10.3 (connections of a session) and 9 (locks); RFC 2203 (flavors).
-    run("mounts", &["FILES_IN_REPOSITORY=600"], 8 * 20);
+    run("mounts", &["FILES_IN_REPOSITORY=240"], 8 * 20);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn ten_thousand_small_files_come_back_as_they_were_written() {
 
 #[test]
 fn small_files_come_back_as_they_were_written_with_each_flavor() {
-    run("small-files", &["FILES=1000"], 4 * 6);
+    run("small-files", &["FILES=400"], 4 * 6);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn each_of_fifty_thousand_names_comes_once_while_another_client_changes_their_fo
 fn a_client_of_4_0_clones_locks_and_reclaims_beside_one_of_4_2() {
     // RFC 7530 sections 9.1 (owners), 9.4 (locks) and 9.6.2 (reclaim). The other flavors by hand:
     // each waits for a grace period.
-    run("minor0", &["FLAVORS=sys krb5p", "FILES_IN_REPOSITORY=300"], 2 * 25);
+    run("minor0", &["FLAVORS=sys krb5p", "FILES_IN_REPOSITORY=150"], 2 * 25);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn linux_7_mounts_clones_and_locks_with_each_flavor() {
 
 /// Kernels differ in the operations that they send and in the room that they leave for replies.
 fn on_newer_kernel(kernel: &str) {
-    let settings = &[ALTERNATE, "FILES_IN_REPOSITORY=200"];
+    let settings = &[ALTERNATE, "FILES_IN_REPOSITORY=120"];
     let jobs = &["access", "mounts", "delegations", "local-locks"];
     LabRun { kernel, jobs, settings, ok_min: 34 + 4 * 20 + 4 * 10 + 2 + 4 * 13, ..LabRun::DEFAULT }.run();
 }
@@ -169,7 +169,7 @@ fn linux_7_uses_the_encryption_types_of_rfc_8009() {
     // RFC 8009: 20 is aes256-cts-hmac-sha384-192, 19 is aes128-cts-hmac-sha256-128. Linux 6.1 and
     // 6.12 as Debian builds them offer neither.
     for (enctypes, flavors) in [("20", "FLAVORS=krb5 krb5i krb5p"), ("19", "FLAVORS=krb5p")] {
-        let settings = &[flavors, ALTERNATE, "FILES_IN_REPOSITORY=200"];
+        let settings = &[flavors, ALTERNATE, "FILES_IN_REPOSITORY=120"];
         let cases = flavors.split(' ').count();
         LabRun { kernel: "7", enctypes, settings, jobs: &["mounts"], ok_min: cases * 20, ..LabRun::DEFAULT }
             .run();
