@@ -407,6 +407,34 @@ fn a_check_reports_every_fault_at_once_and_changes_nothing() {
 }
 
 #[test]
+fn a_check_reports_every_wrong_key_beside_the_faults_of_the_others() {
+    let folder = empty_folder();
+    let file = folder.path().join("orthrus.toml");
+    let name = file.to_str().expect("the name is plain");
+    let text = "lease_time = 0\nnonsense = 1\nlisten = \"203.0.113.77:2049\"\nstate_dir = \"state\"\n\
+                limits = { slots_max = 0, clients_max = \"many\" }\n[identity]\nunknown = \"perhaps\"\n\
+                [[export]]\npath = \"/no/such\"\nsec = [\"krb6\"]\nsquash = \"some\"\n\
+                [[export.rule]]\nread_only = true\n[[export]]\npath = \"/no/such\"\n";
+    fs::write(&file, text).expect("the folder is ours");
+    let parts = [
+        ":1: key `lease_time`: ",
+        ":2: key `nonsense`: ",
+        "203.0.113.77:2049 is not an address",
+        ":5: key `limits`: ",
+        ":7: key `unknown`: ",
+        ":10: key `sec`: ",
+        ":11: key `squash`: ",
+        ":12: key `export.rule`: missing field `clients`",
+        ":15: key `path`: ",
+        "10 fault(s)",
+    ];
+    refused(&["--config", name, "--check"], &parts);
+    // Syntax: what follows cannot be read, but each error has its line.
+    fs::write(&file, "listen = \nlease_time = 0\n[[export]\npath = \n").expect("the folder is ours");
+    refused(&["--config", name, "--check"], &[":1: ", ":3: ", "2 fault(s)"]);
+}
+
+#[test]
 fn a_wrong_command_line_is_refused_with_what_is_allowed() {
     let folder = empty_folder();
     let path = folder.path().to_str().expect("the name is plain");

@@ -136,14 +136,15 @@ impl Arguments {
     fn preflight(&self) -> anyhow::Result<()> {
         let (settings, wrong) = match &self.config {
             Some(file) => config::examine(file)?,
-            None => (self.of_command_line()?, Vec::new()),
+            None => (Some(self.of_command_line()?), Vec::new()),
         };
-        let settings = self.override_settings(settings);
-        let Preflight { faults, notes } = serve::check(&settings);
+        let settings = settings.map(|settings| self.override_settings(settings));
+        let Preflight { faults, notes } = settings.as_ref().map(serve::check).unwrap_or_default();
+        let exports = settings.map_or(0, |settings| settings.exports.len());
         notes.iter().for_each(|note| outln!("{note}"));
         let faults: Vec<_> = wrong.into_iter().map(anyhow::Error::from).chain(faults).collect();
         if faults.is_empty() {
-            outln!("the configuration is right: {} export(s)", settings.exports.len());
+            outln!("the configuration is right: {exports} export(s)");
             return Ok(());
         }
         faults.iter().for_each(|fault| errln!("orthrus: {fault:#}"));

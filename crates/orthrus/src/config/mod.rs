@@ -8,6 +8,7 @@ mod clients;
 mod error;
 mod keys;
 mod locations;
+mod recover;
 mod rules;
 mod settings;
 mod sources;
@@ -36,12 +37,12 @@ pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
 }
 
 /// Reads a configuration file, and returns the settings that are of use with the errors of the
-/// others.
+/// others. There are no settings if the syntax is wrong.
 ///
 /// # Errors
-/// The file cannot be read or parsed.
-pub(crate) fn examine(path: &Path) -> Result<(Settings, Vec<ConfigError>), ConfigError> {
-    parse_all(path, &text_of(path)?)
+/// The file cannot be read.
+pub(crate) fn examine(path: &Path) -> Result<(Option<Settings>, Vec<ConfigError>), ConfigError> {
+    Ok(parse_all(path, &text_of(path)?))
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
@@ -50,13 +51,20 @@ fn text_of(path: &Path) -> Result<String, ConfigError> {
 
 /// Parses a configuration; `path` is for messages and for relative paths in it.
 fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
-    let (settings, errors) = parse_all(path, text)?;
+    let settings = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
+    let (settings, errors) = check::complete(path, text, settings);
     errors.into_iter().next().map_or(Ok(settings), Err)
 }
 
-fn parse_all(path: &Path, text: &str) -> Result<(Settings, Vec<ConfigError>), ConfigError> {
-    let settings = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
-    Ok(check::complete(path, text, settings))
+fn parse_all(path: &Path, text: &str) -> (Option<Settings>, Vec<ConfigError>) {
+    let (settings, mut errors) = recover::read(path, text);
+    let Some(settings) = settings else { return (None, errors) };
+    let (settings, others) = check::complete(path, text, settings);
+    // Exports that are wrong were left out.
+    let follows = |error: &ConfigError| matches!(error, ConfigError::Whole { .. }) && !errors.is_empty();
+    let others: Vec<_> = others.into_iter().filter(|error| !follows(error)).collect();
+    errors.extend(others);
+    (Some(settings), errors)
 }
 
 #[cfg(test)]
