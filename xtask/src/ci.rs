@@ -1,6 +1,6 @@
 //! Everything that must pass before a change lands, in the order in which it fails fastest.
 
-use crate::{fuzz, licences, protocol, tests, tidy};
+use crate::{exposure, fuzz, licences, protocol, tests, tidy};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,11 @@ const STEPS: &[CiStep] = &[
     },
     CiStep { name: "tidy", what: "language, names and dependencies follow CONTRIBUTING", run: tidy },
     CiStep { name: "licences", what: "every dependency has an allowed licence", run: licences },
+    CiStep {
+        name: "units",
+        what: "systemd-analyze security: 2.5 at most, and docs/hardening.md explains each exception",
+        run: exposure::check,
+    },
     CiStep { name: "clippy", what: "clippy finds nothing, warnings are errors", run: clippy },
     CiStep { name: "build", what: "the program builds for release", run: build },
     CiStep {

@@ -2,6 +2,7 @@
 
 mod chart;
 mod ci;
+mod exposure;
 mod fuzz;
 mod hostile;
 mod interop;
