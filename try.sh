@@ -4,5 +4,6 @@
 set -eu
 here=$(dirname "$(readlink -f "$0")")
 "$here/scripts/setup.sh" run
-cargo build --release --quiet --locked --manifest-path "$here/Cargo.toml" --package orthrus
+echo "try: building orthrus; the first build takes about 5 minutes on two free cores" >&2
+cargo build --release --locked --manifest-path "$here/Cargo.toml" --package orthrus
 exec "${CARGO_TARGET_DIR:-$here/target}/release/orthrus" try "$@"

@@ -75,13 +75,14 @@ if [ ${#need[@]} -gt 0 ]; then
   fi
   echo "setup: installing ${need[*]}" >&2
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -q=2 >&2
+  apt-get update -q >&2
   # No package may start its service: the realm and the servers of the project are processes of its own.
   policy=/usr/sbin/policy-rc.d
   if [ ! -e $policy ]; then
     trap 'rm -f $policy' EXIT
     printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
   fi
-  apt-get install -y -q=2 --no-install-recommends "${need[@]}" >/dev/null
+  # apt shows its progress.
+  apt-get install -y -q --no-install-recommends "${need[@]}" >&2
 fi
 rust_ok || { echo "setup: Rust $rust_min or newer is needed; found: $(rustc --version 2>&1)" >&2; exit 3; }

@@ -1,8 +1,9 @@
 #!/bin/bash
 # roots.sh [SUITE]...: installs, runs, upgrades and purges the packages in a bare root of each Debian release, bookworm
 # and trixie unless others are named: first the one for Debian, then that for rpm, with Debian's rpm and without its
-# dependencies. The server runs in a network of its own. Needs root, debootstrap, rpm and a mirror, and a release build.
-# Takes about 90 seconds for a release; prints `ok` or `FAIL` for each step.
+# dependencies. The server runs in a network of its own. Then the root boots with systemd, and boot.sh tries the units.
+# Needs root, debootstrap, rpm and a mirror, and a release build; for the boot systemd-nspawn (package
+# systemd-container). Takes about two minutes for a release; prints `ok` or `FAIL` for each step.
 #
 # Exit status: 0 all ok, 1 a step failed, 77 this machine cannot run it (with the reason).
 set -eu
@@ -29,7 +30,8 @@ mirror=$(apt-cache policy 2>/dev/null | grep -om1 'https\?://[^ ]*/debian ' || e
 
 # inside COMMAND: runs it in the root, with mounts, processes and a network that end with it. apt has the machine's network.
 inside() {
-  unshare ${NETWORK-} --mount --pid --fork --kill-child=KILL chroot "$root" /bin/sh -c \
+  # rpm wants a mount at the root.
+  unshare ${NETWORK-} --mount --pid --fork --kill-child=KILL sh -c 'mount --bind "$1" "$1" && exec chroot "$1" /bin/sh -c "$2"' sh "$root" \
     "set -e; mount -t proc proc /proc; ${NETWORK:+ip link set lo up || true;} export DEBIAN_FRONTEND=noninteractive; $1"
 }
 
@@ -50,9 +52,9 @@ install_package() { inside "apt-get install -y -q=2 --no-install-recommends /$1"
 
 serves() {
   NETWORK=--net inside '
-    mkdir -p /srv/data
+    mkdir -p /srv/data; rm -f /tmp/line
     orthrus serve --sec sys --listen 127.0.0.1:2049 --state-dir /var/lib/orthrus /srv/data >/tmp/line 2>/tmp/log &
-    for i in $(seq 100); do grep -q serves /tmp/line && break; sleep 0.1; done
+    for i in $(seq 300); do grep -qs serves /tmp/line && break; sleep 0.1; done
     orthrus clients --state-dir /var/lib/orthrus || { cat /tmp/log; exit 1; }
     kill $! && wait $!'
 }
@@ -61,6 +63,35 @@ serves() {
 leftovers() {
   (cd "$root" && find . -xdev \( -path ./var/cache -o -path ./var/log -o -path ./proc -o -path ./tmp \) -prune -o \
     -name '*orthrus*' -print | grep -v '^\./orthrus[_-]0' | sort)
+}
+
+# Boots the root, with a network of its own, and prints the lines of boot.sh.
+boot() {
+  cp "$HERE/tests/packages/boot.sh" "$root/boot.sh"
+  mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+  cat >"$root/etc/systemd/system/steps.service" <<U
+[Unit]
+After=basic.target dbus.socket
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /boot.sh
+StandardOutput=file:/steps
+StandardError=file:/steps
+U
+  ln -sf ../steps.service "$root/etc/systemd/system/multi-user.target.wants/steps.service"
+  # systemd wants the unified hierarchy, whatever the machine has.
+  timeout 180 unshare --mount sh -ec "mount --make-rprivate /; umount --recursive /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup
+    exec systemd-nspawn --quiet --directory='$root' --boot --register=no --keep-unit --private-network --console=pipe" \
+    </dev/null >"$WORK/boot" 2>&1 || true
+  rm -f "$root/boot.sh" "$root"/etc/systemd/system/{,multi-user.target.wants/}steps.service
+  if ! grep -q '^end$' "$root/steps" 2>/dev/null; then
+    echo "FAIL $suite: boot: $(tail -n 3 "$WORK/boot" | tr '\n' ' ')"
+    code=1
+  fi
+  [ -e "$root/steps" ] || return 0
+  sed -n "s/^ok /ok $suite: systemd: /p;  s/^FAIL /FAIL $suite: systemd: /p; s/^skipped: /skipped: $suite: systemd: /p" "$root/steps"
+  ! grep -q '^FAIL' "$root/steps" || code=1
+  rm "$root/steps"
 }
 
 clean() {
@@ -95,7 +126,16 @@ for suite; do
   step "rpm: upgrade" inside 'rpm --upgrade --nodeps /orthrus-0.1.1-*.rpm; rpm --query orthrus | grep -q 0.1.1'
   step "rpm: the upgrade keeps the configuration" inside 'grep -q "# ours" /etc/orthrus/orthrus.toml'
   step "rpm: serve after the upgrade" serves
-  step "rpm: erase" inside 'rpm --erase orthrus; test ! -e /usr/bin/orthrus -a -d /var/lib/orthrus'
+  step "rpm: erase" inside 'rpm --erase orthrus; test ! -e /usr/bin/orthrus -a -d /var/lib/orthrus; userdel orthrus-grants; rm -rf /etc/orthrus'
+
+  if command -v systemd-nspawn >/dev/null; then
+    step "systemd" inside 'apt-get install -y -q=2 --no-install-recommends systemd systemd-sysv dbus; rm -rf /var/lib/orthrus'
+    step "systemd: install" install_package orthrus_0.1.0_*.deb
+    boot
+    step "systemd: nothing is left" clean
+  else
+    echo "skipped: $suite: systemd-nspawn is missing (apt install systemd-container)"
+  fi
   rm -rf "$root"
 done
 exit $code

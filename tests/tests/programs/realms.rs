@@ -129,6 +129,9 @@ fn a_shell_in_the_realm_has_its_files_in_etc_and_the_machine_keeps_its_own() {
     let up = run(orthrus(["realm", "up"]).arg(&dir));
     assert!(up.status.success() && up.stdout.contains("orthrus realm shell"), "{up:?}");
     let _down = RealmGuard(&dir);
+    // No command overwrites the machine's files; a sentence says which files the shell replaces.
+    let commands = up.stdout.lines().filter(|line| line.starts_with("  "));
+    assert!(commands.clone().count() >= 5 && commands.clone().all(|line| !line.contains("/etc/")), "{up:?}");
     let of_the_machine =
         || ["krb5.conf", "krb5.keytab"].map(|name| fs::read(Path::new("/etc").join(name)).ok());
     let before = of_the_machine();

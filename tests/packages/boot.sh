@@ -1,0 +1,45 @@
+#!/bin/sh
+# boot.sh: what roots.sh runs as root in a booted root with systemd, with both packages in /. Prints `ok` or `FAIL` for
+# each step, and ends the machine.
+set -u
+step() { # NAME COMMAND: the command is a line for the shell. `denied COMMAND` succeeds if the command fails.
+  if sh -ec "denied() { ! \"\$@\"; }; $2" >/tmp/step 2>&1; then echo "ok $1"; return; fi
+  journalctl --no-pager --output=cat --unit orthrus --lines 5 >>/tmp/step 2>&1
+  echo "FAIL $1: $(tail -n 12 /tmp/step | tr '\n' ' ')"
+}
+unit='systemctl show --value --property'
+main="\$($unit MainPID orthrus)"
+
+step "a configuration" 'install -d -m 777 /srv/data; printf "[[export]]\npath = \"/srv/data\"\nsec = [\"sys\"]\n" >/etc/orthrus/orthrus.toml'
+step "files for 100,000 connections" "[ \$($unit LimitNOFILE orthrus) = 1048576 ]"
+if ! (ulimit -n 1048576) 2>/dev/null; then
+  echo "skipped: the service has $(ulimit -Hn) files: this machine allows no more"
+  mkdir -p /run/systemd/system/orthrus.service.d
+  printf '[Service]\nLimitNOFILE=%s\n' "$(ulimit -Hn)" >/run/systemd/system/orthrus.service.d/files.conf
+  systemctl daemon-reload
+fi
+step "enable and start" 'systemctl enable --now orthrus && systemctl is-active orthrus && orthrus exports | grep /data'
+step "the watchdog" "[ \$($unit WatchdogUSec orthrus) = 1min ]"
+step "the status" "$unit StatusText orthrus | grep '1 exports at'"
+step "the state directory is private" "[ \$(stat -c %a:%U /var/lib/orthrus) = 700:root ]"
+step "it acts as its callers, in its sandbox" 'journalctl --unit orthrus | grep "with the caller.s own identity" && journalctl --unit orthrus | grep "sandbox: .* system calls"'
+step "its capabilities" "grep 'CapPrm:.*00000000100000ce' /proc/$main/status"
+step "reload" 'printf "[[export]]\npath = \"/home\"\nsec = [\"sys\"]\n" >>/etc/orthrus/orthrus.toml; systemctl reload orthrus; orthrus exports | grep /home'
+step "a broken file changes nothing" 'cp /etc/orthrus/orthrus.toml /tmp/right; echo nonsense >>/etc/orthrus/orthrus.toml; denied systemctl reload orthrus; cp /tmp/right /etc/orthrus/orthrus.toml; orthrus exports | grep /home'
+# A process with the mounts of the service: what a takeover could reach.
+inside="nsenter --mount --target $main"
+step "it can write to exports" "$inside touch /srv/data/file /home/file && rm /srv/data/file /home/file"
+for folder in /etc /usr /boot; do
+  step "it cannot write to $folder" "$inside true; denied $inside touch $folder/file; test ! -e $folder/file"
+done
+step "it does not see /root" "touch /root/secret; $inside true; denied $inside cat /root/secret; rm /root/secret"
+step "it executes no file of an export" "cp /bin/true /srv/data/program; /srv/data/program; $inside /bin/true; denied $inside /srv/data/program; rm /srv/data/program"
+step "the port of the socket unit" 'systemctl stop orthrus && systemctl start orthrus.socket && systemctl start orthrus && journalctl --unit orthrus | grep "the service manager listens"'
+# Connections wait while the server restarts, and none is refused.
+step "connections while it restarts" 'systemctl restart orthrus & for i in $(seq 50); do bash -c "exec 3<>/dev/tcp/127.0.0.1/2049" || exit 1; sleep 0.02; done; wait; systemctl is-active orthrus'
+step "a connection starts it" 'systemctl stop orthrus; bash -c "exec 3<>/dev/tcp/127.0.0.1/2049"; for i in $(seq 50); do systemctl is-active orthrus && break; sleep 0.1; done; orthrus exports'
+step "without the socket unit" 'systemctl stop orthrus.socket orthrus; systemctl start orthrus; orthrus exports'
+step "upgrade of a running server" "before=$main; apt-get install -y -q=2 --allow-downgrades /orthrus_0.1.1_*.deb; systemctl is-active orthrus; [ \$before != $main ]; orthrus exports"
+step "purge of a running server" 'apt-get purge -y -q=2 orthrus; denied systemctl is-active orthrus; denied systemctl cat orthrus; test ! -e /var/lib/orthrus'
+echo end
+systemctl --no-block exit 0
