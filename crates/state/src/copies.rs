@@ -5,6 +5,8 @@
 //! itself. Section 4.8 names no other end, so CLOSE ends no copy. A copy that was removed here
 //! stops.
 
+pub(crate) mod image;
+
 use crate::Copies;
 use crate::clients::ClientState;
 use crate::order::Held;

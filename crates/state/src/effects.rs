@@ -1,5 +1,7 @@
 //! Work for the server that results from changes of state.
 
+pub(crate) mod image;
+
 use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, PrincipalHash, Sessionid4};
 
 /// One thing for the server to do, taken by [`crate::State::next_effect`].

@@ -110,7 +110,22 @@ impl<F: Clone + Eq + Hash> Files<F> {
         self.stripes.iter().map(|stripe| stripe.read(held).len()).sum()
     }
 
-    #[cfg(test)]
+    /// Returns the hasher of file names.
+    pub(crate) fn hasher(&self) -> Keyed {
+        self.hasher.clone()
+    }
+
+    /// Takes a file out of a state that is being restored, to complete it.
+    pub(crate) fn take(&self, name: &F) -> Option<FileState<F>> {
+        self.stripe(name).write(&mut Held::nothing()).remove(name)
+    }
+
+    /// Puts a file into a state that is being restored.
+    pub(crate) fn put(&self, name: F, state: FileState<F>) {
+        self.stripe(&name).write(&mut Held::nothing()).insert(name, state);
+    }
+
+    /// Runs a closure on each file, under the lock of its stripe.
     pub(crate) fn each(&self, mut run: impl FnMut(&F, &FileState<F>)) {
         for stripe in self.stripes.iter() {
             stripe.read(&mut Held::nothing()).iter().for_each(|(name, file)| run(name, file));

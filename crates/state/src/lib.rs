@@ -63,6 +63,7 @@ pub use copies::{CopyKey, CopyStatus, NewCopy, Offload};
 pub use delegations::cb_getattr::{GetattrWait, HeldAttributes, HolderReply};
 pub use delegations::recalls::Recall;
 pub use delegations::{Delegated, DelegationKey, DelegationRequest, ReferringCall};
+pub use effects::image::CallbackTaskImage;
 pub use effects::{CallbackTask, Effect, Effects};
 pub use handles::{Callbacks, Clients, Copies, Delegations, Leases, Locks, Opens, Sessions, V40};
 pub use limits::Limits;
@@ -76,13 +77,16 @@ pub use locks::waits::{LockNotice, NoticeKey};
 pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
 pub use revocation::{RevokeError, Revoked, RevokedCounts, RevokedKind};
 pub use sessions::backchannel::{BackChannel, CallbackSecurity};
+pub use sessions::callbacks::image::BackCallImage;
 pub use sessions::callbacks::{BackCall, CallbackEnd, NoBackChannel};
 pub use sessions::connections::{Bound, ChannelDirection};
 pub use sessions::create_session::{ChannelAttrs, CreateSession, CreateSessionOk};
 pub use sessions::sequence::{Begun, Sequence, SequenceOk, Sequenced};
 pub use sessions::slots::SlotToken;
+pub use state::image::{RestoreParameters, StateImage};
 pub use state::{Boot, Counts, PriorClient, State};
 pub use stateids::StateidKind;
+pub use table::image::KeyImage;
 
 mod state;
 

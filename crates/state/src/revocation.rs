@@ -3,6 +3,8 @@
 //! The state goes at once, so that nobody waits for it. Its stateid is remembered until the client
 //! frees it, so that the client learns why it is not valid: NFS4ERR_ADMIN_REVOKED.
 
+pub(crate) mod image;
+
 use crate::clients::{Client, ClientGuard};
 use crate::delegations::DelegationPhase;
 use crate::opens::Open;

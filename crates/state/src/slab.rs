@@ -1,6 +1,8 @@
 //! Storage with keys that are never confused: an index, and a generation that changes when the
 //! place is used again.
 
+use std::collections::BTreeMap;
+
 /// Names a value of a [`Slab`]; a key of a removed value finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SlabKey {
@@ -13,6 +15,11 @@ impl SlabKey {
     pub(crate) const MIN: Self = Self { index: 0, generation: 0 };
     /// A key above all others.
     pub(crate) const MAX: Self = Self { index: u32::MAX, generation: u32::MAX };
+
+    /// Whether the generation is one of an entry.
+    pub(crate) fn is_generation(self) -> bool {
+        (1..=GENERATION_MAX).contains(&self.generation)
+    }
 }
 
 /// The highest generation: one bit less than 32, so that a stateid has a bit to spare for its kind.
@@ -114,6 +121,39 @@ impl<T> Slab<T> {
         self.free = Some(key.index);
         self.len -= 1;
         Some(value)
+    }
+
+    /// Returns the free places, each with the generation that it had last.
+    pub(crate) fn free_keys(&self) -> impl Iterator<Item = SlabKey> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.place {
+            SlabContent::Free { .. } => Some(SlabKey { index: index as u32, generation: entry.generation }),
+            SlabContent::Taken(_) => None,
+        })
+    }
+
+    /// Restores a slab from its places by index, each with its last generation. Places in between
+    /// were never used.
+    pub(crate) fn restore(places: BTreeMap<u32, (u32, Option<T>)>) -> Self {
+        let mut slab = Self::new();
+        for (index, (generation, value)) in places {
+            while slab.entries.len() < index as usize {
+                slab.push_free(0);
+            }
+            match value {
+                Some(value) => {
+                    slab.entries.push(SlabEntry { generation, place: SlabContent::Taken(value) });
+                    slab.len += 1;
+                }
+                None => slab.push_free(generation),
+            }
+        }
+        slab
+    }
+
+    fn push_free(&mut self, generation: u32) {
+        let index = self.entries.len() as u32;
+        self.entries.push(SlabEntry { generation, place: SlabContent::Free { next: self.free } });
+        self.free = Some(index);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {

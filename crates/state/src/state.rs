@@ -1,5 +1,7 @@
 //! The whole state of one server.
 
+pub(crate) mod image;
+
 use crate::clients::ClientTable;
 use crate::clients::grace::{self, Grace};
 use crate::clients::registry::Registry;

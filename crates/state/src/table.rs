@@ -5,6 +5,8 @@ use crate::slab::{Slab, SlabKey};
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 
+pub(crate) mod image;
+
 /// Independent parts of a table; a power of two. With many more stripes than threads these seldom
 /// meet.
 const STRIPES: usize = if cfg!(feature = "shuttle") { 4 } else { 64 };

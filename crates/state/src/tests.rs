@@ -8,6 +8,7 @@ mod create_session;
 mod delegations;
 mod exchange_id;
 mod grace;
+mod images;
 mod leases;
 mod limits;
 mod listing;

@@ -50,7 +50,7 @@ pub(crate) struct Creator {
     pub(crate) hash: PrincipalHash,
     /// RPCSEC_GSS proved the principal.
     pub(crate) proved: bool,
-    address: IpAddr,
+    pub(super) address: IpAddr,
 }
 
 impl Creator {

@@ -13,6 +13,8 @@
 //! The end of the period is one number that requests only read. Reclaims hold the registry, so that
 //! the period does not end between the check and the reclaim.
 
+pub(crate) mod image;
+
 use crate::Leases;
 use crate::clients::registry::{Registry, RegistryGuard, Waiting};
 use crate::clients::{Client, ClientState};

@@ -6,6 +6,7 @@ pub(crate) mod creator;
 mod drain;
 pub(crate) mod exchange_id;
 pub(crate) mod grace;
+pub(crate) mod image;
 pub(crate) mod leases;
 pub(crate) mod mach_cred;
 pub(crate) mod registry;

@@ -29,14 +29,14 @@ pub(crate) struct Registry {
     /// At most one unconfirmed record for each co_ownerid and creator: a stranger that sends the
     /// owner does not replace the client id that its client is about to confirm.
     pub(crate) unconfirmed: BTreeMap<(Arc<[u8]>, PrincipalHash), ClientKey>,
-    counter: u32,
+    pub(super) counter: u32,
     /// Owners that may still reclaim, with their creators where these are known (see `grace`).
     pub(crate) waiting: Waiting,
     /// When slots were looked at last that clients have ceased to use.
     pub(crate) retired_at: Duration,
     /// Whether new clients are refused.
     pub(crate) draining: bool,
-    effects: VecDeque<Effect>,
+    pub(super) effects: VecDeque<Effect>,
 }
 
 /// The guard of the registry, with the token for locks under it.

@@ -53,7 +53,7 @@ pub(crate) struct Tenant {
     /// Lock stateids and locked ranges.
     pub(crate) locks: AtomicUsize,
     /// When room for one more client was looked for in vain, in nanoseconds.
-    vain_search: AtomicU64,
+    pub(super) vain_search: AtomicU64,
 }
 
 /// How long after a search in vain none is made again for the same tenant.
@@ -84,13 +84,18 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    fn all(&self) -> Guard<MutexGuard<'_, BTreeMap<TenantName, Arc<Tenant>>>, LeafLevel> {
+    /// Makes the table of tenants that have something.
+    pub(super) fn of_all(all: BTreeMap<TenantName, Arc<Tenant>>) -> Self {
+        Self { count: AtomicUsize::new(all.len()), all: Leaf::new(Mutex::new(all)) }
+    }
+
+    pub(super) fn lock(&self) -> Guard<MutexGuard<'_, BTreeMap<TenantName, Arc<Tenant>>>, LeafLevel> {
         self.all.lock()
     }
 
     /// Returns the caller's tenant, which stays as long as anything refers to it.
     pub(crate) fn of(&self, caller: &Caller<'_>) -> Arc<Tenant> {
-        let mut all = self.all();
+        let mut all = self.lock();
         let tenant = Arc::clone(all.entry(TenantName::of(caller)).or_default());
         self.count.store(all.len(), Relaxed);
         tenant
@@ -98,12 +103,12 @@ impl Tenants {
 
     /// Returns the caller's tenant, if it has anything.
     pub(crate) fn find(&self, caller: &Caller<'_>) -> Option<Arc<Tenant>> {
-        self.all().get(&TenantName::of(caller)).cloned()
+        self.lock().get(&TenantName::of(caller)).cloned()
     }
 
     /// Forgets tenants without clients and opens.
     pub(crate) fn sweep(&self) {
-        let mut all = self.all();
+        let mut all = self.lock();
         all.retain(|_, tenant| Arc::strong_count(tenant) > 1);
         self.count.store(all.len(), Relaxed);
     }
@@ -114,7 +119,7 @@ impl Tenants {
 
     /// Returns the tenant that holds most of something.
     pub(crate) fn largest(&self, of: impl Fn(&Tenant) -> &AtomicUsize) -> Option<Arc<Tenant>> {
-        self.all().values().max_by_key(|tenant| of(tenant).load(Relaxed)).cloned()
+        self.lock().values().max_by_key(|tenant| of(tenant).load(Relaxed)).cloned()
     }
 }
 

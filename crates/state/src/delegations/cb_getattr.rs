@@ -5,6 +5,8 @@
 //! that asked before the callback was sent, and for each of them once: so no client gets attributes
 //! from before its request.
 
+pub(crate) mod image;
+
 use crate::Delegations;
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
 use crate::order::Held;

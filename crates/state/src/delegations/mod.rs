@@ -7,6 +7,7 @@
 
 pub(crate) mod cb_getattr;
 pub(crate) mod delegreturn;
+pub(crate) mod image;
 pub(crate) mod recalls;
 
 use crate::Delegations;

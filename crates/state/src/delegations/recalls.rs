@@ -34,6 +34,24 @@ impl Contention {
         Self((0..CONTENTION_PLACES).map(|_| AtomicU64::new(0)).collect())
     }
 
+    /// Returns the places of recently contended files.
+    pub(super) fn image(&self) -> Vec<(u32, u64)> {
+        let Self(places) = self;
+        let places = (0..).zip(places.iter().map(|place| place.load(Relaxed)));
+        places.filter(|(_, last)| *last != 0).collect()
+    }
+
+    /// Restores the places that there are in this version: it is a hint.
+    pub(super) fn restore(image: &[(u32, u64)]) -> Self {
+        let contention = Self::new();
+        for (number, last) in image {
+            if let Some(place) = contention.0.get(*number as usize) {
+                place.store(*last, Relaxed);
+            }
+        }
+        contention
+    }
+
     fn place(&self, hash: u64) -> Option<&AtomicU64> {
         self.0.get((hash >> 16) as usize % CONTENTION_PLACES)
     }
@@ -178,6 +196,12 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
         files.entry(file.clone()).or_default().changing += 1;
         Ok(())
+    }
+
+    /// Begins a change again that had begun before the state was restored from an image.
+    pub fn resume_change(&self, file: &F) {
+        let held = &mut Held::nothing();
+        self.state.files.lock(held, file).entry(file.clone()).or_default().changing += 1;
     }
 
     /// Ends a change that [`crate::Delegations::begin_change`] has begun.

@@ -1,5 +1,6 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 sections 18.10 to 18.12).
 
+pub(crate) mod image;
 pub(crate) mod kernel_locks;
 pub(crate) mod ranges;
 pub(crate) mod requests;

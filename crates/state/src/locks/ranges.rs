@@ -30,6 +30,11 @@ impl LockRange {
         }
     }
 
+    /// Makes a range of its first and last byte; `None` if it is empty.
+    pub(crate) fn of_bytes(first: u64, last: u64) -> Option<Self> {
+        (first <= last).then_some(Self { first, last })
+    }
+
     /// All bytes that can be locked.
     pub const WHOLE: Self = Self { first: 0, last: u64::MAX };
 
@@ -92,6 +97,11 @@ impl<H: Copy + Ord> RangeTable<H> {
     /// Returns the number of ranges of all holders.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns the holders of ranges.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = H> {
+        self.holders.keys().copied()
     }
 
     /// Tells whether the holder has any range.

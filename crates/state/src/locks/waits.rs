@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// themselves.
 const WAITS_MAX: usize = 64;
 /// Notices that have yet to be sent or answered; further ones are left out.
-const NOTICES_MAX: usize = 4096;
+pub(super) const NOTICES_MAX: usize = 4096;
 
 /// A lock owner that waits for a range.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct LockWait<F> {
 
 /// Names a notice until it is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NoticeKey(u64);
+pub struct NoticeKey(pub(crate) u64);
 
 /// The arguments of CB_NOTIFY_LOCK.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +50,8 @@ pub struct LockNotice<F> {
 /// Notices that are under way, and the number of the last one.
 #[derive(Debug)]
 pub(crate) struct Notices<F> {
-    last: u64,
-    all: BTreeMap<u64, LockNotice<F>>,
+    pub(super) last: u64,
+    pub(super) all: BTreeMap<u64, LockNotice<F>>,
 }
 
 impl<F> Default for Notices<F> {

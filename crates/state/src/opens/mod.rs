@@ -2,6 +2,7 @@
 //! 9 and 18.16).
 
 pub(crate) mod close;
+pub(crate) mod image;
 pub(crate) mod requests;
 pub(crate) mod shares;
 

@@ -80,6 +80,16 @@ impl SeenShares {
         Self::default().with(share)
     }
 
+    /// Returns the bits of access and of deny.
+    pub(super) fn bits(self) -> [u8; 2] {
+        let Self { access, deny } = self;
+        [access, deny]
+    }
+
+    pub(super) fn of_bits([access, deny]: [u8; 2]) -> Self {
+        Self { access, deny }
+    }
+
     pub(crate) fn with(self, share: Share) -> Self {
         Self { access: self.access | 1 << (share.access & BOTH), deny: self.deny | 1 << (share.deny & BOTH) }
     }

@@ -5,6 +5,8 @@
 //! slot and connection. A callback keeps its slot until the client has answered it. Where an answer
 //! is lost the sequence id is used again, since the client may not have seen it.
 
+pub(crate) mod image;
+
 use crate::Callbacks;
 use crate::order::{Held, Leaf, NothingHeld};
 use crate::sessions::backchannel::Ability;

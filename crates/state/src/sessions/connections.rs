@@ -7,8 +7,9 @@ use crate::slab::SlabKey;
 use crate::sync::{Mutex, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use crate::table::Stripes;
 use crate::{Caller, Nfsstat4, Result, Sessionid4, StateProtect};
+use image::{ImageError, ensure};
 use nfs4::NfsOpnum4;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
 /// channel_dir_from_client4: the requested direction.
@@ -146,6 +147,16 @@ impl ConnectionTable {
                 stripe.remove(&connection);
             }
         }
+    }
+
+    /// Adds the associations of a restored session.
+    pub(super) fn restore(&self, session: &Session) -> core::result::Result<(), ImageError> {
+        let mut known = BTreeSet::new();
+        for connection in session.connections(&mut Held::nothing()).iter() {
+            ensure(known.insert(connection.id), "a connection is associated twice")?;
+        }
+        known.into_iter().for_each(|connection| self.associate(connection, session.key));
+        Ok(())
     }
 
     fn take(&self, connection: u64) -> Vec<SlabKey> {

@@ -1,5 +1,7 @@
 //! CREATE_SESSION (RFC 8881 section 18.36): a client id is confirmed and gets a session.
 
+pub(crate) mod image;
+
 use crate::Sessions;
 use crate::clients::Client;
 use crate::clients::registry::{Enrolled, RegistryGuard};
@@ -116,6 +118,25 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
             client.create_reply = reply.map(Box::new);
         }
         reply
+    }
+
+    /// Returns the result of the CREATE_SESSION that this one repeats, for a caller that cannot
+    /// make sense of the arguments any more; `None` if it repeats none.
+    pub fn repeat_create_session(
+        &self,
+        caller: &Caller<'_>,
+        clientid: Clientid4,
+        sequence: u32,
+    ) -> Option<Result<CreateSessionOk>> {
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        let (_, client) = registry.by_id(clientid).ok()?;
+        check_principal(client, caller).ok()?;
+        if sequence != client.create_sequence || client.create_reply.is_err() {
+            return None;
+        }
+        let reply = client.create_reply.clone();
+        Some(self.replay_create_session(registry.below(), caller, reply))
     }
 
     /// The cached result; the connection may be a new one and is associated as the first was.

@@ -51,6 +51,16 @@ pub(crate) struct Outstanding {
 }
 
 impl Outstanding {
+    /// Returns the spans for an image: this one, and the one before.
+    pub(super) fn image(&self) -> [u32; 2] {
+        let Self { now, before } = self;
+        [now.load(Relaxed), before.load(Relaxed)]
+    }
+
+    pub(super) fn restore([now, before]: [u32; 2]) -> Self {
+        Self { now: AtomicU32::new(now), before: AtomicU32::new(before) }
+    }
+
     pub(crate) fn note(&self, highest_slotid: u32) {
         let highest = highest_slotid.saturating_add(1);
         if self.now.load(Relaxed) < highest {
@@ -74,6 +84,12 @@ impl CountedMemory {
         let security: usize = security.iter().map(CallbackSecurity::size).sum();
         let floor = fore.response_cached as usize;
         Self { base: size_of::<Session>() + slots + security, floor, replies: AtomicUsize::new(floor) }
+    }
+
+    /// Counts the cached replies of a restored session; returns all of its bytes.
+    pub(super) fn restore(&self, held: usize) -> usize {
+        self.raise(held);
+        self.bytes()
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -5,6 +5,7 @@ pub(crate) mod callbacks;
 pub(crate) mod connections;
 pub(crate) mod create_session;
 pub(crate) mod destroy;
+pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod sequence;
 pub(crate) mod slots;

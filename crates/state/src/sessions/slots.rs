@@ -1,5 +1,7 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
+pub(crate) mod image;
+
 use crate::order::{Guard, Leaf, LeafLevel};
 use crate::sessions::Session;
 use crate::sync::{Mutex, MutexGuard};

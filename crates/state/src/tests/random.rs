@@ -1,6 +1,8 @@
 //! Anything that clients may send, in any order: no panic, and the tables agree with each other.
 
 use super::checks::{check_counts, check_ranges, check_shares};
+use super::images::again;
+use super::shared::{Shared, TestState};
 use super::world::*;
 use crate::delegations::DelegationPhase;
 use crate::order::Held;
@@ -35,6 +37,8 @@ enum RandomStep {
     Look { client: usize, file: u32 },
     Bind { client: usize, connection: u64 },
     Callback { answered: bool },
+    Revoke { stateid: usize },
+    Upgrade,
     Pass(u64),
 }
 
@@ -103,12 +107,14 @@ fn delegation_step() -> impl Strategy<Value = RandomStep> {
         2 => (stateid.clone(), 0..3u8, 0..4u32, 0..4u32)
             .prop_map(|(stateid, owner, access, deny)| RandomStep::OpenUnder { stateid, owner, access, deny }),
         4 => (stateid.clone(), 0..4u32).prop_map(|(stateid, access)| RandomStep::Use { stateid, access }),
-        2 => stateid.prop_map(|stateid| RandomStep::FreeStateid { stateid }),
+        2 => stateid.clone().prop_map(|stateid| RandomStep::FreeStateid { stateid }),
+        1 => stateid.prop_map(|stateid| RandomStep::Revoke { stateid }),
         2 => (client.clone(), file.clone()).prop_map(|(client, file)| RandomStep::BeginChange { client, file }),
         3 => Just(RandomStep::EndChange),
         2 => (client.clone(), file).prop_map(|(client, file)| RandomStep::Look { client, file }),
         2 => (client, 0..4u64).prop_map(|(client, connection)| RandomStep::Bind { client, connection }),
         2 => any::<bool>().prop_map(|answered| RandomStep::Callback { answered }),
+        1 => Just(RandomStep::Upgrade),
         1 => (20..70u64).prop_map(RandomStep::Pass),
     ]
 }
@@ -384,9 +390,29 @@ impl RandomRun {
                 }
                 self.world.state.callbacks().end_callback(call, CallbackEnd::Answered);
             }
+            RandomStep::Revoke { stateid } => {
+                let (_, _, given) = self.stateid(stateid)?;
+                let revoke = |state: &TestState, effects: &mut Effects<u64>| {
+                    state.leases().revoke(given.other, effects)
+                };
+                self.world.state.with(revoke).ok()?;
+                self.ended.insert(given.other);
+            }
+            RandomStep::Upgrade => self.upgrade(),
             _ => self.session_step(step),
         }
         Some(())
+    }
+
+    /// Continues with a state that is restored from an image of this one.
+    fn upgrade(&mut self) {
+        // Requests end before, and the server has drained its queue of effects.
+        self.running.drain(..).for_each(|token| self.world.state.sessions().finish(token, Some(&[2; 50])));
+        let _ = self.world.records();
+        self.closed += self.world.closed();
+        let _ = self.world.state.locks().take_unlocked();
+        self.world.state = Shared::new(again(self.world.shared()));
+        self.changing.iter().for_each(|file| self.world.state.delegations().resume_change(file));
     }
 
     /// Records the revocations so far.

@@ -43,6 +43,7 @@ fn a_revoked_open_frees_the_file_and_its_client_learns_it_until_it_frees_the_sta
     let revoked = revoke(&world, open).unwrap();
     assert_eq!(revoked, Revoked { kind: RevokedKind::Open, client: a.clientid });
     assert_eq!(world.closed(), 1, "the file is closed");
+    world.upgrade();
     let (key, others) = (world.key(&a), world.key(&b));
     for stateid in [open, lock] {
         assert_eq!(world.state.access(key, &stateid, &FILE, READ), Err(NFS4ERR_ADMIN_REVOKED));

@@ -46,7 +46,7 @@ pub(super) fn boot(epoch: u32, prior: &[&[u8]]) -> Boot {
     Boot { epoch, hash_key: [7; 16], principal_key: PRINCIPAL_KEY, prior_clients: prior.collect() }
 }
 
-const PRINCIPAL_KEY: [u8; 16] = [3; 16];
+pub(super) const PRINCIPAL_KEY: [u8; 16] = [3; 16];
 
 /// Returns the recorded hash of this caller's clients.
 pub(super) fn hash_of(caller: &Caller<'_>) -> PrincipalHash {

@@ -9,6 +9,7 @@
 //! Clients of NFSv4.0 get no delegations, so there is no reason to call them back.
 
 mod clients;
+pub(crate) mod image;
 mod opens;
 mod owners;
 mod sequence;

@@ -37,8 +37,8 @@ pub struct StateOwner {
     pub(super) kind: OwnerKind,
     pub(super) name: Arc<[u8]>,
     /// When it was heard of last, in nanoseconds.
-    used: AtomicU64,
-    sequence: Mutex<OwnerSequence>,
+    pub(super) used: AtomicU64,
+    pub(super) sequence: Mutex<OwnerSequence>,
 }
 
 impl StateOwner {
@@ -74,9 +74,9 @@ impl StateOwner {
 /// The owners of a client.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerLedger {
-    all: BTreeMap<(OwnerKind, Arc<[u8]>), Arc<StateOwner>>,
+    pub(super) all: BTreeMap<(OwnerKind, Arc<[u8]>), Arc<StateOwner>>,
     /// When it was last searched for removable owners.
-    swept: Duration,
+    pub(super) swept: Duration,
 }
 
 impl OwnerLedger {

@@ -48,7 +48,7 @@ pub(crate) struct OwnerSequence {
     pub(super) principal: Option<Principal>,
     /// The stateid that the last request closed.
     pub(super) closed: Option<Other>,
-    last: Option<(Request, Replay)>,
+    pub(super) last: Option<(Request, Replay)>,
 }
 
 /// The turn of one request of an owner: others of it wait, as the one reply that is kept demands.

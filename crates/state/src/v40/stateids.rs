@@ -14,17 +14,17 @@ use std::time::Duration;
 /// Opens and lock stateids of clients that are gone, of which it is remembered that they were: to
 /// NFS4ERR_EXPIRED clients have an answer. The oldest are forgotten first, and then are
 /// NFS4ERR_BAD_STATEID.
-const GONE_MAX: usize = 65_536;
+pub(super) const GONE_MAX: usize = 65_536;
 
 /// Stateids of removed clients, at most [`GONE_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
-    order: VecDeque<(bool, SlabKey)>,
-    all: BTreeSet<(bool, SlabKey)>,
+    pub(super) order: VecDeque<(bool, SlabKey)>,
+    pub(super) all: BTreeSet<(bool, SlabKey)>,
 }
 
 impl Gone {
-    fn add(&mut self, is_lock: bool, key: SlabKey) {
+    pub(super) fn add(&mut self, is_lock: bool, key: SlabKey) {
         if self.order.len() >= GONE_MAX
             && let Some(oldest) = self.order.pop_front()
         {

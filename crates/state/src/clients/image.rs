@@ -1,0 +1,509 @@
+//! Images of clients and tenants.
+//!
+//! An image holds neither the tables by name and id nor the numbers that are counted from other
+//! tables: they are made again from the entries.
+
+use crate::clients::creator::Creator;
+use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::tenants::{Tenant, TenantName, Tenants};
+use crate::clients::users::User;
+use crate::clients::{Client, ClientKey, ClientState, ClientTable};
+use crate::order::{Held, Ordered, RegistryLevel};
+use crate::sessions::create_session::image::CreateSessionOkImage;
+use crate::sessions::nanoseconds;
+use crate::slab::SlabKey;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::table::image::{KeyImage, TableImage};
+use crate::v40::image::V40ClientImage;
+use crate::{Nfsstat4, OpSet, Principal, PrincipalHash, StateProtect};
+use image::{ImageError, SharedBytes, ensure};
+use minicbor::{Decode, Encode};
+use nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name of a tenant: a principal or an address.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct TenantImage {
+    #[n(0)]
+    principal: Option<SharedBytes>,
+    #[n(1)]
+    address: Option<IpAddr>,
+}
+
+/// The place of each tenant in its image.
+pub(crate) struct TenantNumbers(BTreeMap<*const Tenant, u32>);
+
+impl TenantNumbers {
+    fn of(&self, tenant: &Arc<Tenant>) -> Result<u32, ImageError> {
+        self.0.get(&Arc::as_ptr(tenant)).copied().ok_or(ImageError::Inconsistent("a tenant without a name"))
+    }
+}
+
+impl Tenants {
+    pub(crate) fn image(&self) -> (Vec<TenantImage>, TenantNumbers) {
+        let (mut images, mut numbers) = (Vec::new(), BTreeMap::new());
+        for (number, (name, tenant)) in (0..).zip(&*self.lock()) {
+            let (principal, address) = match name {
+                TenantName::Principal(name) => (Some(SharedBytes(Arc::clone(name))), None),
+                TenantName::Address(address) => (None, Some(*address)),
+            };
+            images.push(TenantImage { principal, address });
+            numbers.insert(Arc::as_ptr(tenant), number);
+        }
+        (images, TenantNumbers(numbers))
+    }
+
+    /// Restores tenants that have nothing yet.
+    pub(crate) fn restore(images: Vec<TenantImage>) -> Result<(Self, Vec<Arc<Tenant>>), ImageError> {
+        let mut tenants = Vec::new();
+        let mut by_name = BTreeMap::new();
+        for TenantImage { principal, address } in images {
+            let name = match (principal, address) {
+                (Some(SharedBytes(name)), None) => TenantName::Principal(name),
+                (None, Some(address)) => TenantName::Address(address),
+                _ => return Err(ImageError::Inconsistent("the name of a tenant")),
+            };
+            let zero = AtomicUsize::default;
+            let (clients, memory, opens, locks) = (zero(), zero(), zero(), zero());
+            let tenant = Tenant { clients, memory, opens, locks, vain_search: AtomicU64::new(0) };
+            let tenant = Arc::new(tenant);
+            tenants.push(Arc::clone(&tenant));
+            ensure(by_name.insert(name, tenant).is_none(), "two tenants of one name")?;
+        }
+        Ok((Self::of_all(by_name), tenants))
+    }
+}
+
+/// A client record, and its place in the registry.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct ClientImage {
+    #[n(0)]
+    id: u64,
+    #[n(1)]
+    owner: SharedBytes,
+    #[cbor(n(2), with = "minicbor::bytes")]
+    verifier: [u8; 8],
+    #[n(3)]
+    creator: CreatorImage,
+    /// spo_must_enforce and spo_must_allow, in halves, of SP4_MACH_CRED.
+    #[n(4)]
+    protect: Option<[u64; 4]>,
+    #[n(5)]
+    tenant: u32,
+    #[n(6)]
+    users: Vec<UserImage>,
+    #[n(7)]
+    recall_any_at: Option<u64>,
+    #[n(8)]
+    reclaim_complete: bool,
+    #[n(9)]
+    turn: u32,
+    #[n(10)]
+    confirmed: bool,
+    #[n(11)]
+    create_sequence: u32,
+    #[n(12)]
+    create_reply: Option<CreateSessionOkImage>,
+    /// The status of a failed CREATE_SESSION.
+    #[n(13)]
+    create_status: u32,
+    #[n(14)]
+    sessions: Vec<KeyImage>,
+    #[n(15)]
+    renewed: u64,
+    #[n(16)]
+    recorded: bool,
+    #[n(17)]
+    v40: Option<V40ClientImage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+struct CreatorImage {
+    #[n(0)]
+    principal: SharedBytes,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    hash: [u8; 16],
+    #[n(2)]
+    proved: bool,
+    #[n(3)]
+    address: IpAddr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+struct UserImage {
+    #[n(0)]
+    principal: SharedBytes,
+    #[n(1)]
+    tenant: u32,
+    /// The locks that count for the user: one owner may lock under opens of several users.
+    #[n(2)]
+    locks: u64,
+}
+
+/// The place of each user in the image of its client.
+#[derive(Default)]
+pub(crate) struct UserNumbers(BTreeMap<*const User, u32>);
+
+impl UserNumbers {
+    pub(crate) fn of(&self, user: &Arc<User>) -> Result<u32, ImageError> {
+        let number = self.0.get(&Arc::as_ptr(user)).copied();
+        number.ok_or(ImageError::Inconsistent("an open of an unknown user"))
+    }
+}
+
+impl Client {
+    /// Makes an image of a client; its opens, locks, delegations and copies have images of their
+    /// own, and so have its owners.
+    fn image(
+        &self,
+        held: &mut Held<RegistryLevel>,
+        enrolled: &Enrolled,
+        tenants: &TenantNumbers,
+        numbers: &mut UserNumbers,
+    ) -> Result<ClientImage, ImageError> {
+        // Paths are counted from the sessions, the status is made of the revoked state.
+        let Self { id, owner, verifier, creator, protect, tenant, paths: _, status: _, v40, state } = self;
+        let Enrolled { record: _, confirmed, create_sequence, create_reply, sessions, renewed, recorded } =
+            enrolled;
+        let state = state.lock(held);
+        let ClientState {
+            closed: _,
+            open_owners: _,
+            lock_owners: _,
+            opens: _,
+            users,
+            lock_states: _,
+            locks: _,
+            delegations: _,
+            revoked: _,
+            copies: _,
+            recall_any_at,
+            reclaim_complete,
+            turn,
+        } = &*state;
+        numbers.0.extend((0..).zip(users.values()).map(|(number, user)| (Arc::as_ptr(user), number)));
+        let user = |user: &Arc<User>| {
+            let User { principal, tenant, opens: _, locks } = &**user;
+            let principal = SharedBytes(Arc::clone(&principal.0));
+            Ok(UserImage { principal, tenant: tenants.of(tenant)?, locks: locks.load(Relaxed) as u64 })
+        };
+        let create = create_reply.as_ref();
+        Ok(ClientImage {
+            id: *id,
+            owner: SharedBytes(Arc::clone(owner)),
+            verifier: *verifier,
+            creator: creator.image(),
+            protect: match protect {
+                StateProtect::None => None,
+                StateProtect::MachCred { must_enforce, must_allow } => {
+                    let [a, b] = halves(*must_enforce);
+                    let [c, d] = halves(*must_allow);
+                    Some([a, b, c, d])
+                }
+            },
+            tenant: tenants.of(tenant)?,
+            users: users.values().map(user).collect::<Result<_, ImageError>>()?,
+            recall_any_at: recall_any_at.map(nanoseconds),
+            reclaim_complete: *reclaim_complete,
+            turn: *turn,
+            confirmed: *confirmed,
+            create_sequence: *create_sequence,
+            create_reply: create.ok().map(|reply| CreateSessionOkImage::of(reply)),
+            create_status: create.err().map_or(0, |status| *status as u32),
+            sessions: sessions.iter().map(|key| (*key).into()).collect(),
+            renewed: nanoseconds(*renewed),
+            recorded: *recorded,
+            v40: v40.as_ref().map(|v40| v40.image()).transpose()?,
+        })
+    }
+}
+
+fn halves(OpSet(bits): OpSet) -> [u64; 2] {
+    [(bits >> 64) as u64, bits as u64]
+}
+
+fn whole(high: u64, low: u64) -> OpSet {
+    OpSet(u128::from(high) << 64 | u128::from(low))
+}
+
+impl Creator {
+    fn image(&self) -> CreatorImage {
+        let Self { principal, hash, proved, address } = self;
+        let principal = SharedBytes(Arc::clone(&principal.0));
+        CreatorImage { principal, hash: hash.0, proved: *proved, address: *address }
+    }
+
+    fn restore(CreatorImage { principal, hash, proved, address }: CreatorImage) -> Self {
+        Self { principal: Principal(principal.0), hash: PrincipalHash(hash), proved, address }
+    }
+}
+
+impl ClientTable {
+    /// Makes images of the clients, and numbers their users.
+    pub(crate) fn image(
+        &self,
+        tenants: &TenantNumbers,
+    ) -> Result<(TableImage<ClientImage>, UserNumbers), ImageError> {
+        let Self { registry, table } = self;
+        let clients = table.image(|_, client| Arc::clone(client));
+        let mut numbers = UserNumbers::default();
+        let held = &mut Held::nothing();
+        let mut registry = registry.lock(held);
+        let (registry, held) = registry.split();
+        let image = clients.try_map(|key, client| {
+            let enrolled = registry.client(ClientKey(key));
+            let enrolled = enrolled.map_err(|_| ImageError::Inconsistent("a client outside the registry"))?;
+            client.image(held, enrolled, tenants, &mut numbers)
+        })?;
+        Ok((image, numbers))
+    }
+}
+
+impl ClientTable {
+    /// Returns the client of each owner, and whether that is a lock-owner.
+    pub(crate) fn owners(&self) -> BTreeMap<SlabKey, (ClientKey, bool)> {
+        let mut owners = BTreeMap::new();
+        let mut all = Vec::new();
+        self.table.each(|key, client| all.push((ClientKey(key), Arc::clone(client))));
+        for (key, client) in all {
+            let held = &mut Held::nothing();
+            let state = client.lock_any(held);
+            owners.extend(state.open_owners.values().map(|owner| (*owner, (key, false))));
+            owners.extend(state.lock_owners.values().map(|owner| (*owner, (key, true))));
+        }
+        owners
+    }
+
+    /// Returns whether a restored client is confirmed.
+    pub(crate) fn is_confirmed(&self, key: ClientKey) -> bool {
+        let held = &mut Held::nothing();
+        self.registry.lock(held).client(key).is_ok_and(|client| client.confirmed)
+    }
+}
+
+/// A restored client, for the restored opens and sessions of it.
+pub(crate) struct RestoredClient {
+    pub(crate) record: Arc<Client>,
+    users: Vec<Arc<User>>,
+    /// The sessions that its image lists.
+    sessions: Vec<SlabKey>,
+}
+
+impl RestoredClient {
+    pub(crate) fn user(&self, number: u32) -> Result<&Arc<User>, ImageError> {
+        self.users.get(number as usize).ok_or(ImageError::Inconsistent("an open of an unknown user"))
+    }
+
+    /// Checks the numbers of a client with all that it has.
+    fn check(&self, held_sessions: usize) -> Result<(), ImageError> {
+        ensure(self.sessions.len() == held_sessions, "a session that its client does not list")?;
+        let state = self.record.lock_any(&mut Held::nothing()).locks;
+        let of_users = self.users.iter().map(|user| user.locks.load(Relaxed));
+        ensure(of_users.fold(0, usize::wrapping_add) == state, "the locks of a client's users")?;
+        let idle = |user: &Arc<User>| user.opens.load(Relaxed) == 0;
+        ensure(!self.users.iter().any(idle), "a user without opens")
+    }
+}
+
+/// The restored clients by key.
+pub(crate) struct RestoredClients(pub(crate) BTreeMap<SlabKey, RestoredClient>);
+
+impl RestoredClients {
+    pub(crate) fn get(&self, key: SlabKey) -> Result<&RestoredClient, ImageError> {
+        self.0.get(&key).ok_or(ImageError::Inconsistent("the key of an unknown client"))
+    }
+
+    /// Checks each client when everything is restored; `sessions` tells how many a client has.
+    pub(crate) fn check(&self, sessions: &BTreeMap<SlabKey, usize>) -> Result<(), ImageError> {
+        self.0.iter().try_for_each(|(key, client)| client.check(sessions.get(key).copied().unwrap_or(0)))
+    }
+}
+
+impl ClientTable {
+    /// Restores clients without opens and sessions.
+    pub(crate) fn restore(
+        image: TableImage<ClientImage>,
+        mut registry: Registry,
+        tenants: &[Arc<Tenant>],
+    ) -> Result<(Self, RestoredClients), ImageError> {
+        let mut restored = BTreeMap::new();
+        let table = crate::table::Table::restore(image, |key, client: ClientImage| {
+            let (client, enrolled) = client.restore(ClientKey(key), tenants)?;
+            registry.restore_client(ClientKey(key), enrolled)?;
+            let record = Arc::clone(&client.record);
+            restored.insert(key, client);
+            Ok(record)
+        })?;
+        let registry = Ordered::new(Mutex::new(registry));
+        Ok((Self { registry, table }, RestoredClients(restored)))
+    }
+}
+
+impl ClientImage {
+    fn restore(
+        self,
+        key: ClientKey,
+        tenants: &[Arc<Tenant>],
+    ) -> Result<(RestoredClient, Enrolled), ImageError> {
+        let tenant = |number: u32| {
+            let found = tenants.get(number as usize).cloned();
+            found.ok_or(ImageError::Inconsistent("the number of a tenant"))
+        };
+        let mut users = Vec::new();
+        let mut users_by_name = BTreeMap::new();
+        for UserImage { principal, tenant: number, locks } in self.users {
+            let (opens, locks) = (AtomicUsize::new(0), AtomicUsize::new(locks as usize));
+            let (principal, tenant) = (Principal(principal.0), tenant(number)?);
+            tenant.locks.fetch_add(locks.load(Relaxed), Relaxed);
+            let user = Arc::new(User { principal, tenant, opens, locks });
+            let name = Arc::clone(&user.principal.0);
+            ensure(users_by_name.insert(name, Arc::clone(&user)).is_none(), "two users of one name")?;
+            users.push(user);
+        }
+        let state = ClientState {
+            closed: false,
+            open_owners: BTreeMap::new(),
+            lock_owners: BTreeMap::new(),
+            opens: Default::default(),
+            users: users_by_name,
+            lock_states: BTreeMap::new(),
+            locks: 0,
+            delegations: Default::default(),
+            revoked: 0,
+            copies: Default::default(),
+            recall_any_at: self.recall_any_at.map(Duration::from_nanos),
+            reclaim_complete: self.reclaim_complete,
+            turn: self.turn,
+        };
+        let record = Arc::new(Client {
+            id: self.id,
+            owner: self.owner.0,
+            verifier: self.verifier,
+            creator: Creator::restore(self.creator),
+            protect: self.protect.map_or(StateProtect::None, |[a, b, c, d]| StateProtect::MachCred {
+                must_enforce: whole(a, b),
+                must_allow: whole(c, d),
+            }),
+            tenant: tenant(self.tenant)?,
+            paths: AtomicUsize::new(0),
+            status: AtomicU32::new(0),
+            v40: self.v40.map(|v40| v40.restore(key)).transpose()?.map(Box::new),
+            state: Ordered::new(Mutex::new(state)),
+        });
+        let status = Nfsstat4::from_u32(self.create_status);
+        let status = status.ok_or(ImageError::Inconsistent("the status of a CREATE_SESSION"));
+        let sessions: Vec<SlabKey> = self.sessions.into_iter().map(SlabKey::from).collect();
+        let enrolled = Enrolled {
+            record: Arc::clone(&record),
+            confirmed: self.confirmed,
+            create_sequence: self.create_sequence,
+            create_reply: match self.create_reply {
+                Some(reply) => Ok(Box::new(reply.into())),
+                None => Err(status?),
+            },
+            sessions: sessions.clone(),
+            renewed: Duration::from_nanos(self.renewed),
+            recorded: self.recorded,
+        };
+        Ok((RestoredClient { record, users, sessions }, enrolled))
+    }
+}
+
+impl RestoredClient {
+    /// Whether the client's image lists a session.
+    pub(crate) fn lists(&self, session: SlabKey) -> bool {
+        self.sessions.contains(&session)
+    }
+
+    /// Counts a revoked delegation, and has SEQUENCE say that there is one.
+    pub(crate) fn count_revoked(&self, state: &mut ClientState) {
+        state.revoked += 1;
+        self.record.status.fetch_or(SEQ4_STATUS_RECALLABLE_STATE_REVOKED, Relaxed);
+    }
+}
+
+/// The parts of the registry besides its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct RegistryImage {
+    #[n(0)]
+    counter: u32,
+    #[n(1)]
+    waiting: Vec<WaitingImage>,
+    #[n(2)]
+    retired_at: u64,
+    #[n(3)]
+    draining: bool,
+}
+
+/// An owner that may still reclaim.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+struct WaitingImage {
+    #[n(0)]
+    owner: SharedBytes,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    creator: Option<[u8; 16]>,
+}
+
+impl Registry {
+    pub(crate) fn image(&self) -> Result<RegistryImage, ImageError> {
+        let Self {
+            clients: _,
+            by_id: _,
+            confirmed: _,
+            unconfirmed: _,
+            counter,
+            waiting,
+            retired_at,
+            draining,
+            effects,
+        } = self;
+        if !effects.is_empty() {
+            return Err(ImageError::Busy("records of clients"));
+        }
+        let waiting = waiting.iter().map(|(owner, creator)| WaitingImage {
+            owner: SharedBytes::from(&**owner),
+            creator: creator.map(|creator| creator.0),
+        });
+        Ok(RegistryImage {
+            counter: *counter,
+            waiting: waiting.collect(),
+            retired_at: nanoseconds(*retired_at),
+            draining: *draining,
+        })
+    }
+
+    /// Restores a registry without clients.
+    pub(crate) fn restore(image: RegistryImage) -> Self {
+        let RegistryImage { counter, waiting, retired_at, draining } = image;
+        let waiting = waiting.into_iter();
+        let waiting =
+            waiting.map(|WaitingImage { owner, creator }| (Box::from(&*owner.0), creator.map(PrincipalHash)));
+        Self {
+            clients: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            confirmed: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            counter,
+            waiting: waiting.collect(),
+            retired_at: Duration::from_nanos(retired_at),
+            draining,
+            effects: Default::default(),
+        }
+    }
+
+    fn restore_client(&mut self, key: ClientKey, enrolled: Enrolled) -> Result<(), ImageError> {
+        let record = Arc::clone(&enrolled.record);
+        record.tenant.clients.fetch_add(1, Relaxed);
+        let (id, owner) = (self.by_id.insert(record.id, key), Arc::clone(&record.owner));
+        let name = match enrolled.confirmed {
+            true => self.confirmed.insert(owner, key),
+            false => self.unconfirmed.insert((owner, record.creator.hash), key),
+        };
+        self.clients.insert(key, enrolled);
+        ensure(id.is_none() && name.is_none(), "two clients of one id or name")
+    }
+}
