@@ -140,7 +140,7 @@ pub struct LocalBackend {
     pub(crate) identities: bool,
     pub(crate) kind: Kind,
     /// Closes the descriptors, where closing may hang.
-    foreign: Option<Arc<ForeignThread>>,
+    pub(crate) foreign: Option<Arc<ForeignThread>>,
     /// Whether changes of names and attributes wait for stable storage.
     pub(crate) stable_names: bool,
     pub(crate) features: vfs::Features,

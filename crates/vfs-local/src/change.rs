@@ -7,6 +7,7 @@
 //! There the server counts its own changes and adds them to ctime. Changes made on the server's
 //! machine within one tick stay invisible there.
 
+use image::{ImageError, ensure};
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -45,6 +46,33 @@ impl Changes {
         // The remainder is below SHARDS.
         let shard = &self.shards.as_ref()?[(ino % SHARDS as u64) as usize];
         Some(run(&mut shard.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Returns the counted changes for the next process: inode number, whether it changed since it
+    /// was asked for, ctime and count.
+    pub(crate) fn image(&self) -> Vec<(u64, bool, u64, u64)> {
+        let Self { shards } = self;
+        let mut image = Vec::new();
+        for shard in shards.iter().flat_map(|shards| shards.iter()) {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            image.extend(shard.iter().map(|(ino, slot)| {
+                let ChangeSlot { pending, ctime, bump } = *slot;
+                (*ino, pending, ctime, bump)
+            }));
+        }
+        image
+    }
+
+    /// Goes on with the changes that the previous process has counted.
+    pub(crate) fn restore(&self, image: Vec<(u64, bool, u64, u64)>) -> Result<(), ImageError> {
+        for (ino, pending, ctime, bump) in image {
+            let kept = self.with(ino, |slots| {
+                slots.insert(ino, ChangeSlot { pending, ctime, bump });
+                slots.len()
+            });
+            ensure(kept.unwrap_or(0) <= SHARD_MAX, "too many counted changes")?;
+        }
+        Ok(())
     }
 
     /// Notes that the server changed an object.

@@ -11,12 +11,15 @@ use crate::{
     foreign::Descriptor,
     sys_leases::{self, Heard, Kind},
 };
+use minicbor::{Decode, Encode};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::Statx,
     io::Errno,
 };
+
 use std::{
+    any::Any,
     collections::HashMap,
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     sync::{
@@ -26,7 +29,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use vfs::{Broken, Lease, LeaseKind, VfsError, VfsResult};
+use vfs::{Broken, Lease, LeaseKind, OutboundFds, VfsError, VfsResult};
 
 /// How often leased files are checked for changes that break no lease.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3);
@@ -116,14 +119,119 @@ impl WatchedAttributes {
 
 /// A lease that is given up when it is dropped.
 #[derive(Debug)]
-struct LocalLease {
+pub(crate) struct LocalLease {
     fd: Arc<Descriptor>,
     broken: Arc<AtomicBool>,
+}
+
+/// Whether another process still has the leases: then this one must not give them up.
+static LEFT_ALONE: AtomicBool = AtomicBool::new(false);
+
+/// A lease in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct LeaseImage {
+    /// The number of the descriptor.
+    #[n(0)]
+    fd: u32,
+    #[n(1)]
+    write: bool,
+    #[n(2)]
+    broken: bool,
+    /// Major and minor number of the device, and the inode.
+    #[n(3)]
+    file: FileId,
+    #[n(4)]
+    ctime: Option<(i64, u32)>,
+    #[n(5)]
+    nlink: u32,
+    #[n(6)]
+    owner: (u32, u32),
+    #[n(7)]
+    mode: u16,
+}
+
+impl LocalLease {
+    /// Makes an image of the lease, for [`inherit`]; `None` for one that is gone.
+    pub(crate) fn image(&self, fds: &mut OutboundFds) -> Option<LeaseImage> {
+        let Self { fd, broken } = self;
+        let table = watch()?.table();
+        let HeldLease { id: _, fd: _, kind, seen, broken: _, notify: _ } =
+            table.leases.get(&fd.as_raw_fd())?;
+        let WatchedAttributes { file, ctime, nlink, owner, mode } = *seen;
+        Some(LeaseImage {
+            fd: fds.add(Arc::clone(fd) as _),
+            write: *kind == Kind::Write,
+            broken: broken.load(Relaxed),
+            file,
+            ctime,
+            nlink,
+            owner,
+            mode,
+        })
+    }
+}
+
+/// Makes a lease of an image that the previous process has made. The kernel's lease belongs to the
+/// open file description, so it is there; until [`take_over_leases`] it is left alone.
+pub(crate) fn inherit(
+    image: &LeaseImage,
+    adopt: impl FnOnce(u32) -> Option<Arc<Descriptor>>,
+    notify: Broken,
+) -> VfsResult<Arc<dyn Lease>> {
+    let LeaseImage { fd, write, broken, file, ctime, nlink, owner, mode } = *image;
+    let fd = adopt(fd).ok_or(VfsError::Inval)?;
+    let watch = watch().ok_or(VfsError::Delay)?;
+    let kind = if write { Kind::Write } else { Kind::Read };
+    let broken = Arc::new(AtomicBool::new(broken));
+    let mut table = watch.table();
+    if table.leases.contains_key(&fd.as_raw_fd()) {
+        return Err(VfsError::Inval);
+    }
+    table.last += 1;
+    let seen = WatchedAttributes { file, ctime, nlink, owner, mode };
+    let held = HeldLease { id: table.last, fd: fd.clone(), kind, seen, broken: broken.clone(), notify };
+    table.insert(held);
+    Ok(Arc::new(LocalLease { fd, broken }))
+}
+
+/// Has this process leave all leases alone, until [`take_over_leases`]: the previous process may go
+/// on with them.
+pub fn leave_leases_alone() {
+    LEFT_ALONE.store(true, Relaxed);
+}
+
+/// Takes over the leases that were inherited. A lease that was broken since the previous process
+/// looked last is reported.
+pub fn take_over_leases() {
+    LEFT_ALONE.store(false, Relaxed);
+    let Some(watch) = watch() else { return };
+    let stands = |held: &HeldLease| sys_leases::stands(held.fd.as_fd(), held.kind);
+    let take = |held: &HeldLease| {
+        sys_leases::direct_signals(held.fd.as_fd(), watch.thread)?;
+        // The signal carries the number that the descriptor had when the lease was taken: so it
+        // has this process's number from now on.
+        if stands(held) { sys_leases::set(held.fd.as_fd(), held.kind) } else { Ok(()) }
+    };
+    let table = watch.table();
+    let mut told = Vec::new();
+    for held in table.leases.values().filter(|held| !held.broken.load(Relaxed)) {
+        let taken = take(held);
+        if taken.is_err() || !stands(held) {
+            held.broken.store(true, Relaxed);
+            told.push(held.notify.clone());
+        }
+    }
+    drop(table);
+    told.iter().for_each(|notify| notify(break_time()));
 }
 
 impl Lease for LocalLease {
     fn is_broken(&self) -> bool {
         self.broken.load(Relaxed)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }
 
@@ -137,7 +245,9 @@ impl Drop for LocalLease {
     fn drop(&mut self) {
         let Some(watch) = watch() else { return };
         let mut table = watch.table();
-        let _ = sys_leases::set(self.fd.as_fd(), Kind::None);
+        if !LEFT_ALONE.load(Relaxed) {
+            let _ = sys_leases::set(self.fd.as_fd(), Kind::None);
+        }
         let gone = table.remove(self.fd.as_raw_fd());
         drop(table);
         drop(gone);

@@ -16,6 +16,7 @@ mod features;
 mod file;
 mod foreign;
 mod handle;
+mod heir;
 mod identity;
 mod kind;
 mod leases;
@@ -39,9 +40,12 @@ mod xattrs;
 
 pub use backend::{LocalBackend, LocalError, LocalOptions};
 pub use file::path_of;
+pub use heir::Orphans;
 pub use identity::become_server;
-pub use leases::can_lease_for_others;
+pub use leases::{can_lease_for_others, leave_leases_alone, take_over_leases};
 pub use limitations::Limitation;
 pub use nested::NestedBackend;
 pub use prepare::{Prepared, ServesAs, can_change_owners, drop_binding, prepare_process};
-pub use process::{deny_writable_code, exit_at_once, release_memory, release_to_successor};
+pub use process::{
+    deny_writable_code, exit_at_once, keep_from_children, release_memory, release_to_successor,
+};

@@ -15,7 +15,7 @@ use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
 };
-use std::{os::fd::AsRawFd, sync::Arc, time::Duration};
+use std::{any::Any, os::fd::AsRawFd, sync::Arc, time::Duration};
 use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock on a file system that may hang keeps its caller waiting: a lease that expires is
@@ -25,10 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The description that holds a file's locks. That of a file with a lease for writing is shared by
 /// all values of the file, so dropping one must not unlock: the bytes may be another's by then.
 #[derive(Debug)]
-struct SharedDescription {
-    fd: Arc<Descriptor>,
-    reads: bool,
-    writes: bool,
+pub(crate) struct SharedDescription {
+    pub(crate) fd: Arc<Descriptor>,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
 }
 
 impl LocalFile {
@@ -141,6 +141,10 @@ impl RangeLocks for SharedDescription {
         let writes = i32::from(words.l_type) == libc::F_WRLCK;
         let kind = if writes { LockKind::Write } else { LockKind::Read };
         Ok(Some(LocalLock { first, last, kind }))
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }
 

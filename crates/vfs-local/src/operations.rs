@@ -19,9 +19,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Identity, NewObject,
-    ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes, VfsError,
-    VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
+    NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
+    VfsError, VfsResult, XattrHow,
 };
 
 /// Most names of one object, where the file system does not say: ext4's limit.
@@ -308,6 +308,10 @@ impl Backend for LocalBackend {
 
     fn trim(&self) {
         self.trim_objects();
+    }
+
+    fn heir(&self) -> Option<&dyn Heir> {
+        Some(self)
     }
 }
 

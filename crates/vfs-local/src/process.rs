@@ -48,6 +48,13 @@ pub fn release_to_successor(folder: &Path) {
     others.iter().filter(|(_, link)| link.starts_with(folder)).for_each(|(fd, _)| replace(*fd));
 }
 
+/// Closes all descriptors but the first three in programs that this process executes, also those
+/// that it got from the one before without that mark.
+pub fn keep_from_children() {
+    // SAFETY: the call touches no memory.
+    let _ = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
 /// Denies memory that is both writable and executable, for this process and for ever. Returns
 /// whether the kernel can, which it can since Linux 6.3.
 pub fn deny_writable_code() -> bool {

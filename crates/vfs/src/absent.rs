@@ -3,9 +3,9 @@
 use crate::locations::{LOCATIONS_BYTES_MAX, locations_size};
 use crate::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Export, ExportTable, ExportsError, Features,
-    FoundObject, FsStat, Identity, Location, LocationGroup, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, Quota, RenamedObjects, ServerAddress, SetAttributes, VfsError, VfsResult, XattrHow,
-    group_locations,
+    FoundObject, FsStat, Heir, Identity, Location, LocationGroup, NewObject, ObjectHandle, OpenAccess,
+    OpenFile, Permissions, Quota, RenamedObjects, ServerAddress, SetAttributes, VfsError, VfsResult,
+    XattrHow, group_locations,
 };
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -240,4 +240,8 @@ impl Backend for AbsentBackend {
     }
 
     fn trim(&self) {}
+
+    fn heir(&self) -> Option<&dyn Heir> {
+        None
+    }
 }

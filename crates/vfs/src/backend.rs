@@ -1,8 +1,8 @@
 //! The trait that a file system implements to be served.
 
 use crate::{
-    Acls, Attributes, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, Quota, SetAttributes, VfsResult, XattrHow,
+    Acls, Attributes, Caller, DirEntry, Eof, Features, FsStat, Heir, Identity, NewObject, ObjectHandle,
+    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsResult, XattrHow,
 };
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -242,4 +242,8 @@ pub trait Backend: Send + Sync {
     /// Releases resources that were unused since the last call, such as descriptors that keep
     /// removed files alive. The server calls it about every 30 seconds.
     fn trim(&self);
+
+    /// Returns the backend as one with open files that the next process of the server can go on
+    /// with; `None` where they exist in this process alone.
+    fn heir(&self) -> Option<&dyn Heir>;
 }

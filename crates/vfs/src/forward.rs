@@ -301,6 +301,11 @@ macro_rules! forward_backend_method {
             self.$inner.statfs(object)
         }
     };
+    (heir $inner:ident) => {
+        fn heir(&self) -> Option<&dyn $crate::Heir> {
+            self.$inner.heir()
+        }
+    };
     (trim $inner:ident) => {
         fn trim(&self) {
             self.$inner.trim()

@@ -10,6 +10,7 @@ pub mod conformance;
 mod error;
 mod exports;
 mod forward;
+mod heir;
 mod locations;
 mod memory;
 mod network;
@@ -26,6 +27,7 @@ pub use error::{VfsError, VfsResult};
 pub use exports::{
     Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, RULES_MAX, export_id, normalise,
 };
+pub use heir::{Heir, InboundFds, OutboundFds, SharedFd};
 pub use locations::{
     LOCATIONS_BYTES_MAX, Location, LocationError, LocationGroup, ServerAddress, group_locations, path_names,
 };

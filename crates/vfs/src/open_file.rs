@@ -126,6 +126,9 @@ pub trait RangeLocks: Send + Sync {
     /// # Errors
     /// As `set`.
     fn find(&self, first: u64, last: u64, kind: LockKind) -> VfsResult<Option<LocalLock>>;
+
+    /// Returns the locks themselves, by which a backend knows its own.
+    fn as_any(&self) -> Option<&dyn Any>;
 }
 
 /// A lock that a program of this machine has.
@@ -171,6 +174,9 @@ pub enum LeaseKind {
 pub trait Lease: Send + Sync {
     /// Says whether it is to be given up.
     fn is_broken(&self) -> bool;
+
+    /// Returns the lease itself, by which a backend knows its own.
+    fn as_any(&self) -> Option<&dyn Any>;
 }
 
 /// Called when a lease is to be given up.

@@ -7,9 +7,9 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Identity, NewObject,
-    ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes, VfsError,
-    VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
+    NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
+    VfsError, VfsResult, XattrHow,
 };
 
 /// Runs an operation on the file system of an object.
@@ -355,5 +355,9 @@ impl Backend for NestedBackend {
     fn trim(&self) {
         self.outer.trim();
         self.trim_inner();
+    }
+
+    fn heir(&self) -> Option<&dyn Heir> {
+        Some(self)
     }
 }

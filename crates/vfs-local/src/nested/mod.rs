@@ -6,6 +6,7 @@
 //! (ext4, btrfs; xfs as long as its device number stays).
 
 mod backend;
+mod heir;
 mod table;
 
 use crate::{Limitation, LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::MountWatch};

@@ -16,9 +16,9 @@ mod tests;
 mod xattrs;
 
 use crate::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Identity, NewObject,
-    ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes, Timestamp,
-    VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
+    NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
+    Timestamp, VfsError, VfsResult, XattrHow,
 };
 use budget::MemoryBudget;
 use directory::Directory;
@@ -441,4 +441,8 @@ impl Backend for MemoryBackend {
     }
 
     fn trim(&self) {}
+
+    fn heir(&self) -> Option<&dyn Heir> {
+        None
+    }
 }
