@@ -34,6 +34,8 @@ pub struct ContextKeys {
     pub(crate) suite: AnySuite,
     pub(crate) direction: Direction,
     role: Role,
+    /// The key that the others are derived from, for the next process of a server.
+    protocol_key: Zeroizing<[u8; 32]>,
 }
 
 /// The keys by enctype.
@@ -117,7 +119,18 @@ impl ContextKeys {
             Enctype::Aes128CtsHmacSha256_128 => AnySuite::Aes128Sha256(SuiteKeys::new(&padded, role)),
             Enctype::Aes256CtsHmacSha384_192 => AnySuite::Aes256Sha384(SuiteKeys::new(&padded, role)),
         };
-        Ok(Self { suite, direction: Direction::new(role, acceptor_subkey), role })
+        let direction = Direction::new(role, acceptor_subkey);
+        Ok(Self { suite, direction, role, protocol_key: padded })
+    }
+
+    /// Returns the protocol key that [`ContextKeys::new`] was given.
+    pub fn protocol_key(&self) -> &[u8] {
+        self.protocol_key.split_at(self.enctype().key_len()).0
+    }
+
+    /// Returns whether the protocol key is the acceptor's subkey.
+    pub fn has_acceptor_subkey(&self) -> bool {
+        self.direction.has_acceptor_subkey()
     }
 
     /// Returns the enctype of the context's key.

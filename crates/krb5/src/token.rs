@@ -44,6 +44,11 @@ impl Direction {
         }
     }
 
+    /// Returns whether the context's key is the acceptor's subkey.
+    pub(crate) fn has_acceptor_subkey(self) -> bool {
+        self.send & ACCEPTOR_SUBKEY != 0
+    }
+
     /// Checks that the peer sent the token, with the expected key. Unknown bits are ignored,
     /// section 4.2.2.
     fn check(self, flags: u8) -> Result<(), TokenError> {

@@ -23,4 +23,4 @@ pub use connection::ConnectionId;
 pub use generated::{AcceptStat, AuthFlavor, AuthStat, MAXSEQ, MsgType, RPC_VERS, RejectStat, ReplyStat};
 pub use record::{RECORD_MARK_LEN, RecordError, RecordLimits, RecordMemory, RecordReader, record_mark};
 pub use reply::{Accepted, Denied, ReplyError, ReplyHeader};
-pub use window::{SequenceWindow, WindowOutcome};
+pub use window::{SequenceWindow, WindowImage, WindowOutcome};

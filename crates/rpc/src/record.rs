@@ -133,6 +133,21 @@ impl RecordReader {
         self.in_fragment || self.mark_len > 0 || self.fragments > 0
     }
 
+    /// Appends the bytes of the stream that have arrived and are in no record yet: a reader that
+    /// gets them is where this one is. Fragments that were joined become one.
+    pub fn append_pending(&self, into: &mut Vec<u8>) {
+        if self.in_fragment || self.fragments > 0 {
+            let (length, last) = match self.in_fragment {
+                true => (self.fragment_end, self.last),
+                false => (self.filled, false),
+            };
+            let mark = if last { LAST_FRAGMENT | length as u32 } else { length as u32 };
+            into.extend_from_slice(&mark.to_be_bytes());
+            into.extend_from_slice(self.record.get(..self.filled).unwrap_or_default());
+        }
+        into.extend_from_slice(self.mark.get(..self.mark_len).unwrap_or_default());
+    }
+
     /// Returns the memory of the record in progress, in bytes.
     pub fn memory(&self) -> usize {
         self.record.capacity()

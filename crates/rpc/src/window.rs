@@ -1,5 +1,9 @@
 //! The sequence window of an RPCSEC_GSS context (RFC 2203 section 5.3.3.1).
 
+mod image;
+
+pub use image::WindowImage;
+
 use crate::generated::MAXSEQ;
 
 const WORD_BITS: u32 = u64::BITS;

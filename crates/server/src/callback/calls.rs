@@ -1,5 +1,7 @@
 //! Table of callbacks in flight and of callbacks that wait for a slot.
 
+pub(super) mod image;
+
 use super::CallbackTransport;
 use super::security::Proof;
 use crate::LogLimit;

@@ -9,6 +9,7 @@ mod calls;
 pub(crate) mod message;
 mod security;
 
+pub use calls::image::CallbacksImage;
 pub(crate) use calls::{ANSWER_TIME_MAX, CallbackQueue, Sent, TRIES_MAX};
 pub(crate) use security::{OpenedCallback, Proof};
 

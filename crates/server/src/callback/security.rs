@@ -4,6 +4,8 @@
 //! server remains the acceptor and signs with the acceptor's keys, under the handle that the client
 //! has given the context for this direction.
 
+pub(super) mod image;
+
 use super::CallbackQueue;
 use crate::rpcsec::SharedContext;
 

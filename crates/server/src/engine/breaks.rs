@@ -1,7 +1,9 @@
 //! Recalls for accesses outside of NFS: delegations that a file system breaks on behalf of local
 //! processes (RFC 8881 section 10.4: "other than NFS").
 
+use super::fh::image::FileKeyImage;
 use super::{FileKey, Nfs};
+use image::ImageError;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +18,19 @@ pub(crate) struct Breaks {
 impl Breaks {
     fn files(&self) -> MutexGuard<'_, Vec<(FileKey, Duration)>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the queue for an image.
+    pub(super) fn image(&self) -> Vec<(FileKeyImage, u64)> {
+        let Self { files: _, arrived: _ } = self;
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.files().iter().map(|(file, time)| (file.into(), nanoseconds(*time))).collect()
+    }
+
+    pub(super) fn restore(image: Vec<(FileKeyImage, u64)>) -> Result<Self, ImageError> {
+        let file = |(file, time): (FileKeyImage, u64)| Ok((file.try_into()?, Duration::from_nanos(time)));
+        let files = image.into_iter().map(file).collect::<Result<_, ImageError>>()?;
+        Ok(Self { files: Mutex::new(files), arrived: Condvar::new() })
     }
 
     /// Queues a file. A process waits for it, at most for `break_time`.

@@ -1,5 +1,7 @@
 //! Objects behind filehandles, and filehandles of places in the namespace.
 
+pub(super) mod image;
+
 use super::{Compound, OpResult};
 use nfs4::{Filehandle, Nfsstat4};
 use std::hash::{Hash, Hasher};

@@ -5,6 +5,8 @@
 //! `state` has by then. So the last turn leaves them correct, and no lock of `state` is held
 //! meanwhile.
 
+pub(super) mod image;
+
 use super::{Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload};
 use crate::LogLimit;
 use nfs4::Nfsstat4;
@@ -508,6 +510,9 @@ mod tests {
         }
         fn find(&self, _: u64, _: u64, _: LockKind) -> VfsResult<Option<vfs::LocalLock>> {
             Ok(None)
+        }
+        fn as_any(&self) -> Option<&dyn std::any::Any> {
+            None
         }
     }
 

@@ -36,6 +36,13 @@ impl<K> Default for NamesHeld<K> {
     }
 }
 
+impl<K> NamesHeld<K> {
+    /// Returns whether any directory is held.
+    pub(super) fn are_held(&self) -> bool {
+        !self.held.lock().unwrap_or_else(PoisonError::into_inner).directories.is_empty()
+    }
+}
+
 /// Holds directories until it is dropped.
 #[must_use = "names may change again when it is dropped"]
 #[derive(Debug)]

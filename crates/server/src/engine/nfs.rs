@@ -76,9 +76,9 @@ pub struct Nfs {
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     pub(crate) state: NfsState,
     /// Held while client records are written, by a thread that holds no lock of `state`.
-    recording: Mutex<()>,
+    pub(super) recording: Mutex<()>,
     /// The number of failed syncs, which is part of the write verifier.
-    sync_failures: AtomicU64,
+    pub(super) sync_failures: AtomicU64,
     pub(crate) callbacks: CallbackQueue,
     pub(crate) offloads: Offloads,
     pub(super) names: NamesHeld,
@@ -88,8 +88,24 @@ pub struct Nfs {
     pub(super) replies: Replies,
     pub(crate) outcomes: Outcomes,
     pub(super) refusals: Refusals,
-    records: Box<dyn ClientRecords>,
-    random: Box<dyn Fn() -> u64 + Send + Sync>,
+    pub(super) records: Box<dyn ClientRecords>,
+    pub(super) random: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+/// The parts of a server besides its state.
+pub struct NfsParts {
+    /// Names and limits of the server.
+    pub config: NfsConfig,
+    /// The values that differ between starts.
+    pub start: Start,
+    /// The exports, which a reload replaces.
+    pub exports: Arc<Exports>,
+    /// Accounts of principals and owners.
+    pub identity: Arc<Mapper>,
+    /// Stable storage for clients.
+    pub records: Box<dyn ClientRecords>,
+    /// Returns numbers that cannot be predicted.
+    pub random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl Nfs {
@@ -104,7 +120,18 @@ impl Nfs {
         random: Box<dyn Fn() -> u64 + Send + Sync>,
         now: Duration,
     ) -> Self {
-        let state = State::new(config.limits.clone(), start.boot.clone(), now).with_views(FileKey::view);
+        Self::start(NfsParts { config, start, exports, identity, records, random }, now)
+    }
+
+    /// As [`Nfs::new`], of the parts of a server.
+    pub fn start(parts: NfsParts, now: Duration) -> Self {
+        let state = State::new(parts.config.limits.clone(), parts.start.boot.clone(), now);
+        Self::of_parts(parts, state.with_views(FileKey::view))
+    }
+
+    /// Makes a server with this state.
+    pub(super) fn of_parts(parts: NfsParts, state: NfsState) -> Self {
+        let NfsParts { config, start, exports, identity, records, random } = parts;
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
         Self {
             choices: Choices::new(&config),
@@ -305,7 +332,7 @@ impl Nfs {
 pub(super) mod tests {
     use super::*;
     use identity::{Rules, StaticSource};
-    use vfs::{ExportTable, Timestamp};
+    use vfs::{ExportTable, SecFlavor, Timestamp};
 
     /// Makes a server without exports.
     pub(in crate::engine) fn nfs() -> Nfs {
@@ -333,5 +360,28 @@ pub(super) mod tests {
         assert_eq!(nfs.write_verifier(), before);
         assert_eq!(nfs.synced(Err(VfsError::Io)), Err(VfsError::Io));
         assert_ne!(nfs.write_verifier(), before);
+    }
+
+    /// Images of other processes have fingerprints: another value means a new major version of the
+    /// handover.
+    #[test]
+    fn fingerprints_are_those_of_all_versions_with_this_major_number() // docs/upgrade.md
+    {
+        let nfs = nfs();
+        let fingerprint = |flavor| {
+            let caller = vfs::Caller { uid: 5, gid: 6, groups: Arc::new([]) };
+            let security = match flavor {
+                SecFlavor::Sys => Security::sys(caller),
+                flavor => Security::gss(flavor, "alice@TEST".into(), false, Some(caller), 7),
+            };
+            nfs.fingerprint(b"the arguments of a COMPOUND", &security)
+        };
+        let known = [
+            2_754_527_466_335_957_223,
+            8_908_562_348_892_206_344,
+            8_093_712_473_398_033_171,
+            15_786_193_649_431_180_647,
+        ];
+        assert_eq!(SecFlavor::ALL.map(fingerprint), known);
     }
 }

@@ -3,6 +3,8 @@
 //! Dedicated threads copy piece by piece: calls that wait for a disk do not wait for copies, and
 //! copies of one export take turns. Before each piece they check that the copy is still wanted.
 
+pub(super) mod image;
+
 use super::{Compound, FileKey, Nfs, Object, vfs_status};
 use nfs4::{Nfsstat4, Stateid4};
 use state::{CopyKey, NewCopy};
@@ -168,6 +170,13 @@ impl Nfs {
                 // dropped.
                 Err(rest) => copy = rest,
             }
+        }
+    }
+
+    /// Has a copy continue on a thread of the runner, or on this one.
+    pub(crate) fn submit_copy(&self, copy: Box<BackgroundCopy>, clock: &dyn Fn() -> Duration) {
+        if let Err(copy) = self.offloads.submit(copy) {
+            self.copy_on(copy, clock);
         }
     }
 

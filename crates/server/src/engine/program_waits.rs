@@ -3,6 +3,8 @@
 //! The kernel reports no unlock, so housekeeping asks it about once a second and sends
 //! CB_NOTIFY_LOCK. Without that, Linux clients ask again only after up to 30 seconds.
 
+pub(super) mod image;
+
 use super::{FileKey, Nfs};
 use state::LockRange;
 use std::{

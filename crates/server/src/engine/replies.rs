@@ -7,6 +7,8 @@
 //! port, XID, sender and beginning. The cache is best effort: after a restart, after many other
 //! requests, or while the first copy is still running, a copy runs again.
 
+pub(super) mod image;
+
 use super::{Call, Nfs};
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};

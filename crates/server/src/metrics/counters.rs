@@ -24,6 +24,16 @@ macro_rules! metrics {
             pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }
+
+            /// Continues counters of the previous process, by name. A name that this version does
+            /// not know is left out.
+            pub fn resume<'a>(&self, counts: impl IntoIterator<Item = (&'a str, u64)>) {
+                for (name, count) in counts {
+                    $(if name == stringify!($name) {
+                        self.$name.fetch_add(count, Relaxed);
+                    })*
+                }
+            }
         }
     };
 }

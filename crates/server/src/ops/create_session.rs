@@ -2,7 +2,7 @@
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{ChannelAttrs4, CreateSession4Args};
-use state::{ChannelAttrs, CreateSession};
+use state::{ChannelAttrs, CreateSession, CreateSessionOk};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Confirms the client ID and creates a session.
@@ -13,6 +13,16 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = CreateSession4Args::decode(args)?;
     c.check_admitted()?;
+    let callback_security = match c.callback_security(&args.csa_sec_parms) {
+        Ok(security) => security,
+        // The context may have ended since the first copy of the call.
+        Err(status) => {
+            let (sender, sessions) = (c.sender(), c.nfs.state.sessions());
+            let ok = sessions.repeat_create_session(&sender, args.csa_clientid, args.csa_sequence);
+            encode(&ok.ok_or(status)??, reply);
+            return Ok(());
+        }
+    };
     let request = CreateSession {
         clientid: args.csa_clientid,
         sequence: args.csa_sequence,
@@ -21,16 +31,20 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         back: channel(&args.csa_back_chan_attrs),
         minor_version: c.progress.minor,
         callback_program: args.csa_cb_program,
-        callback_security: c.callback_security(&args.csa_sec_parms)?,
+        callback_security,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
     let ok = c.with_effects(|state, effects| {
         state.sessions().create_session(c.now(), &sender, &request, random, effects)
     })?;
+    encode(&ok, reply);
+    Ok(())
+}
+
+fn encode(ok: &CreateSessionOk, reply: &mut Encoder) {
     reply.opaque_fixed(&ok.sessionid).u32(ok.sequence).u32(ok.flags);
     encode_channel(&ok.fore, reply);
     encode_channel(&ok.back, reply);
-    Ok(())
 }
 
 fn channel(attrs: &ChannelAttrs4) -> ChannelAttrs {

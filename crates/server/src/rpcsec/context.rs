@@ -64,39 +64,39 @@ impl fmt::Debug for Handle {
 ///
 /// Takes about 5 KiB: 3 KiB of keys, 1 KiB of window (at the default size), the identity.
 pub struct Context {
-    handle: Handle,
-    keys: ContextKeys,
-    window: Mutex<SequenceWindow>,
-    window_size: u32,
-    expires: Duration,
+    pub(super) handle: Handle,
+    pub(super) keys: ContextKeys,
+    pub(super) window: Mutex<SequenceWindow>,
+    pub(super) window_size: u32,
+    pub(super) expires: Duration,
     /// The time of the last verified call in seconds of the clock, plus one; 0 before the first.
-    used: AtomicU64,
-    created: Duration,
-    send_sequence: AtomicU64,
+    pub(super) used: AtomicU64,
+    pub(super) created: Duration,
+    pub(super) send_sequence: AtomicU64,
     /// The sequence number of the next callback by this context. The two directions are counted
     /// separately (RFC 8881 section 18.36.3).
-    callback_sequence: AtomicU32,
-    principal: Arc<str>,
+    pub(super) callback_sequence: AtomicU32,
+    pub(super) principal: Arc<str>,
     /// Whether a service got the ticket in the principal's name.
-    delegated: bool,
+    pub(super) delegated: bool,
     /// The number of the context, unique while the server runs.
-    id: u64,
+    pub(super) id: u64,
     /// The identity of calls. A refresh replaces it; a call that runs keeps its own.
-    security: ArcSwap<ServiceSecurity>,
+    pub(super) security: ArcSwap<ServiceSecurity>,
     /// The time of the next refresh of the identity, in seconds of the clock.
-    refresh_at: AtomicU64,
+    pub(super) refresh_at: AtomicU64,
 }
 
 /// The identity of the calls of a context, by service.
 #[derive(Debug)]
 pub(crate) struct ServiceSecurity {
-    krb5: Security,
+    pub(super) krb5: Security,
     krb5i: Security,
     krb5p: Security,
 }
 
 impl ServiceSecurity {
-    fn new(principal: &Arc<str>, account: Mapped, delegated: bool, id: u64) -> Self {
+    pub(super) fn new(principal: &Arc<str>, account: Mapped, delegated: bool, id: u64) -> Self {
         let Mapped { identity, machine } = account;
         let caller = identity.ok().map(|account| Caller {
             uid: account.uid,

@@ -15,12 +15,14 @@ mod acceptor;
 mod context;
 mod control;
 mod egress;
+mod image;
 mod received;
 mod refresh;
 mod table;
 
 pub use acceptor::{AcceptError, Accepted, ContextAcceptor, Identities};
 pub use context::{Context, HANDLE_LEN, Handle};
+pub use image::ContextsImage;
 pub use table::ContextTable;
 
 pub(crate) use context::SharedContext;
@@ -117,6 +119,19 @@ impl Rpcsec {
 
     fn identity_refresh(&self) -> Duration {
         Duration::from_millis(self.refresh_ms.load(Relaxed))
+    }
+
+    /// Makes an image of all contexts, for the next process of the server.
+    pub fn image(&self) -> ContextsImage {
+        self.refreshes.with_waiting(|waiting| self.contexts.image(waiting))
+    }
+
+    /// Restores the contexts of an image.
+    ///
+    /// # Errors
+    /// The part that is inconsistent.
+    pub fn restore(&self, image: ContextsImage, now: Duration) -> Result<(), ::image::ImageError> {
+        self.contexts.restore(image, now)
     }
 
     /// Returns the table of established contexts.

@@ -35,6 +35,11 @@ impl Refreshes {
         });
     }
 
+    /// Runs a closure on the contexts that wait for a lookup.
+    pub(super) fn with_waiting<R>(&self, run: impl FnOnce(&[SharedContext]) -> R) -> R {
+        run(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn apply(
         context: &SharedContext,
         answer: Result<Mapped, PrincipalError>,

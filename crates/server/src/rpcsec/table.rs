@@ -2,6 +2,7 @@
 
 use super::context::{Context, Handle, SharedContext};
 use crate::metrics::Metrics;
+use image::{ImageError, ensure};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -95,6 +96,26 @@ impl ContextTable {
     /// Returns the number of a new context, unique while the server runs.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// Returns the number of the next context.
+    pub(super) fn last_id(&self) -> u64 {
+        self.next_id.load(Relaxed)
+    }
+
+    pub(super) fn set_last_id(&self, next_id: u64) {
+        self.next_id.store(next_id, Relaxed);
+    }
+
+    /// Stores a context of an image, which was counted when it was created.
+    pub(super) fn insert_restored(&self, context: SharedContext, now: Duration) -> Result<(), ImageError> {
+        let stripe = self.stripe(context.handle());
+        let mut stripe = write(stripe.ok_or(ImageError::Inconsistent("the handle of a context"))?);
+        if stripe.len() >= self.stripe_max.load(Relaxed) {
+            self.make_room(&mut stripe, now);
+        }
+        let before = stripe.insert(context.handle(), context);
+        ensure(before.is_none(), "two contexts of one handle")
     }
 
     /// Stores a context. From now on every connection finds it.

@@ -282,6 +282,32 @@ fn a_context_that_is_not_there_or_is_anothers_is_refused() // RFC 8881 sections 
 }
 
 #[test]
+fn a_repeated_create_session_is_answered_from_memory_though_its_context_has_ended()
+// RFC 8881 section 18.36.4
+{
+    let mut host = Host::over(nfs());
+    let mut first = Client::establish(&mut host, ETYPE, "alice@TEST");
+    let results = run(&mut host, &mut first, INTEGRITY, &compound(vec![exchange_id()]));
+    let [NfsResop4::OP_EXCHANGE_ID(ExchangeId4Res::NFS4_OK(made))] = &decoded(&results).resarray[..] else {
+        panic!("{:?}", decoded(&results))
+    };
+    let create = |sequence| {
+        let args = create_session_args(made.eir_clientid, sequence);
+        let csa_sec_parms = vec![gss(INTEGRITY, &first.handle)];
+        compound(vec![NfsArgop4::OP_CREATE_SESSION(CreateSession4Args { csa_sec_parms, ..args })])
+    };
+    let (again, next) = (create(made.eir_sequenceid), create(made.eir_sequenceid + 1));
+    let created = run(&mut host, &mut first, INTEGRITY, &again);
+    assert_eq!(decoded(&created).status, Nfsstat4::NFS4_OK);
+    host.advance(LIFETIME / 2);
+    let mut second = Client::establish(&mut host, ETYPE, "alice@TEST");
+    host.advance(LIFETIME / 2 + Duration::from_secs(1));
+    assert_eq!(run(&mut host, &mut second, INTEGRITY, &again), created);
+    let other = run(&mut host, &mut second, INTEGRITY, &next);
+    assert_eq!(decoded(&other).status, Nfsstat4::NFS4ERR_NOENT, "it repeats no call");
+}
+
+#[test]
 fn without_its_context_a_callback_goes_by_the_next_way_or_the_client_is_told() // RFC 8881 section 18.46.3
 {
     for fallback in [false, true] {

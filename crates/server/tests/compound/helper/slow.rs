@@ -95,6 +95,7 @@ impl Backend for Slow {
         inner: root, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, setattr, access, lookup_parent,
         readlink, create, link, remove, rename, readdir, acls, get_xattr, set_xattr, list_xattrs, remove_xattr, commit, statfs,
         trim,
+        heir,
     );
 
     fn features(&self) -> Features {

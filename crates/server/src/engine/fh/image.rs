@@ -1,0 +1,36 @@
+//! The image of a file's key.
+
+use super::FileKey;
+use image::{ImageError, SharedBytes};
+use minicbor::{Decode, Encode};
+use vfs::{Identity, ObjectHandle};
+
+/// The key of a file in an image.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct FileKeyImage {
+    #[n(0)]
+    export: u32,
+    #[n(1)]
+    handle: SharedBytes,
+    /// The number of the file system, and the bytes to skip.
+    #[n(2)]
+    identity: Option<(u64, u32)>,
+}
+
+impl From<&FileKey> for FileKeyImage {
+    fn from(key: &FileKey) -> Self {
+        let FileKey { export, handle, identity } = key;
+        let identity = identity.map(|Identity { device, skip }| (device, skip as u32));
+        Self { export: *export, handle: SharedBytes::from(handle.as_bytes()), identity }
+    }
+}
+
+impl TryFrom<FileKeyImage> for FileKey {
+    type Error = ImageError;
+
+    fn try_from(FileKeyImage { export, handle, identity }: FileKeyImage) -> Result<Self, ImageError> {
+        let handle = ObjectHandle::new(&handle.0).ok_or(ImageError::Inconsistent("the handle of a file"))?;
+        let identity = identity.map(|(device, skip)| Identity { device, skip: skip as usize });
+        Ok(Self { export, handle, identity })
+    }
+}
