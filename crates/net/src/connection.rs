@@ -4,14 +4,17 @@
 //! deferred, or while memory is short. Requests that have been read by then are held.
 
 use crate::driver::{EpollDriver, Interest, Link, Ready};
+use crate::image::ConnectionImage;
 use crate::input::Input;
 use crate::ledger::{Budget, ConnectionAccount, Ledger, address};
 use crate::output::Output;
 use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
 use crate::{Limits, Request, Stats};
+use image::SharedBytes;
 use pipes::Attachment;
-use rpc::ConnectionId;
+use rpc::{ConnectionId, record_mark};
+use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -250,6 +253,87 @@ impl Connection {
         self.held_bytes += memory_of(&record);
         self.held.push_back(record);
         self.note_input(ledger, false);
+    }
+
+    /// Holds a request that may have been released already: then it is the first.
+    pub(crate) fn hold_again(&mut self, record: Vec<u8>, ledger: &Ledger) {
+        self.traffic.done();
+        self.held_bytes += memory_of(&record);
+        match std::mem::take(&mut self.turn) {
+            true => self.held.push_front(record),
+            false => self.held.push_back(record),
+        }
+        self.note_input(ledger, false);
+    }
+
+    /// Makes an image of the connection, and copies its socket.
+    ///
+    /// # Errors
+    /// A deferred call, or an error of the kernel's.
+    pub(crate) fn export(&mut self) -> io::Result<(ConnectionImage, OwnedFd)> {
+        let Self {
+            id,
+            account,
+            link,
+            input,
+            output,
+            held,
+            held_bytes: _,
+            heard: _,
+            turn: _,
+            served,
+            away,
+            away_bytes: _,
+            closing,
+            traffic: _,
+            class: _,
+            ticket: _,
+            readiness: _,
+        } = self;
+        if *served || *away > 0 {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "a call is in progress"));
+        }
+        let mut received = Vec::new();
+        for record in held.iter() {
+            received.extend_from_slice(&record_mark(record.len()));
+            received.extend_from_slice(record);
+        }
+        input.append_pending(&mut received);
+        let image = ConnectionImage {
+            id: id.0,
+            order: account.order(),
+            peer: account.peer(),
+            trusted: account.is_trusted(),
+            input: SharedBytes::from(&*received),
+            output: SharedBytes::from(&*output.bytes()?),
+            closing: *closing,
+        };
+        Ok((image, link.socket().try_clone_to_owned()?))
+    }
+
+    /// Continues a connection of another process. Returns false if it has to end.
+    pub(crate) fn inherit(
+        &mut self,
+        image: ConnectionImage,
+        driver: &mut EpollDriver,
+        ledger: &Ledger,
+    ) -> bool {
+        if self.account.is_trusted() {
+            self.input.reuse_memory();
+            if driver.promote(&mut self.link).is_err() {
+                return false;
+            }
+        }
+        self.input.push(&image.input.0);
+        for record in self.input.records() {
+            self.held_bytes += memory_of(&record);
+            self.held.push_back(record);
+        }
+        self.output.push_bytes(image.output.0.to_vec());
+        self.closing = image.closing;
+        self.note_input(ledger, true);
+        self.note_output(ledger, true);
+        self.input.error().is_none()
     }
 
     /// Returns whether held requests may continue.

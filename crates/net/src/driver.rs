@@ -6,7 +6,7 @@ use crate::mailbox::Mailbox;
 use crate::output::Output;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -63,6 +63,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Returns the socket of the connection.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
     /// Records that the socket of a stranger has been reported.
     pub(crate) fn disarm(&mut self) {
         self.armed = !self.is_stranger;

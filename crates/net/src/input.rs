@@ -75,6 +75,11 @@ impl Input {
         self.reader.memory()
     }
 
+    /// Appends the bytes of the stream that are in no record yet.
+    pub(crate) fn append_pending(&self, into: &mut Vec<u8>) {
+        self.reader.append_pending(into);
+    }
+
     /// Records the begin or the end of a record.
     pub(crate) fn note_time(&mut self) {
         match (self.reader.is_mid_record(), self.record_since) {

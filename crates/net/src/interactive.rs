@@ -96,7 +96,7 @@ impl<S: Service> InteractiveLane<S> {
 
     /// Serves the requests of connections that may pass, and defers all other readiness.
     pub(crate) fn turn(&mut self, sockets: &mut Sockets) {
-        if sockets.len() < 2 {
+        if sockets.len() < 2 || sockets.is_draining() {
             return;
         }
         let start = Instant::now();

@@ -74,6 +74,11 @@ impl ConnectionAccount {
         self.peer
     }
 
+    /// Returns the position in the order of arrival.
+    pub(crate) fn order(&self) -> u64 {
+        self.order
+    }
+
     /// Returns whether the service vouches for the connection.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted.load(Relaxed)

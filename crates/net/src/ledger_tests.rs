@@ -1,6 +1,7 @@
 //! The order in which connections are closed, tested without sockets.
 
 use super::*;
+use crate::stillness::ShardPhase;
 
 struct LedgerWorld {
     ledger: Ledger,
@@ -17,7 +18,7 @@ impl LedgerWorld {
     fn open(&mut self, ip: &str) -> bool {
         let peer = SocketAddr::new(ip.parse().expect("an address"), 700);
         let order = self.accounts.len() as u64;
-        let mailbox = Arc::new(Mailbox::new().expect("a descriptor"));
+        let mailbox = Arc::new(Mailbox::new(ShardPhase::Serve).expect("a descriptor"));
         let account = self.ledger.open(ConnectionId(order), order, peer, mailbox);
         self.accounts.extend(account.clone());
         account.is_some()

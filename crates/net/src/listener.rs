@@ -1,19 +1,23 @@
 //! The listener and the acceptor, which distributes new connections to the shards.
 
 use crate::allowance::Allowance;
+use crate::image::{InheritedConnections, NetImage};
 use crate::ledger::{BUSY_TIME, Ledger};
-use crate::outgoing::connection_id;
+use crate::mailbox::Arrival;
+use crate::outgoing::{Routes, connection_id};
 use crate::relief::{Relief, ReliefBell};
 use crate::shard::{Shard, ShardHandle, ShardParts};
+use crate::stillness::{ShardPhase, Stillness, export_all, wait_all, want_all};
 use crate::{Limits, Outgoing, Service, Shards, Stats};
+use rpc::ConnectionId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -95,18 +99,46 @@ impl Listener {
     /// # Errors
     /// An I/O error if the system has no threads or descriptors left.
     pub fn start<S: Service>(self, service: Arc<S>, shards: usize, limits: Limits) -> io::Result<Running> {
+        self.start_in(ShardPhase::Serve, service, shards, limits, None)
+    }
+
+    /// As [`Listener::start`], with the connections of another process, which spread over the
+    /// shards. Nothing is read, sent or accepted before [`Running::thaw`].
+    ///
+    /// # Errors
+    /// As [`Listener::start`].
+    pub fn start_parked<S: Service>(
+        self,
+        service: Arc<S>,
+        shards: usize,
+        limits: Limits,
+        inherited: InheritedConnections,
+    ) -> io::Result<Running> {
+        self.start_in(ShardPhase::Park, service, shards, limits, Some(inherited))
+    }
+
+    fn start_in<S: Service>(
+        self,
+        phase: ShardPhase,
+        service: Arc<S>,
+        shards: usize,
+        limits: Limits,
+        inherited: Option<InheritedConnections>,
+    ) -> io::Result<Running> {
         let stats = Arc::new(Stats::default());
         let limits = Arc::new(limits);
         let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
         let bell = Arc::new(ReliefBell::default());
+        let routes = Arc::new(Routes::default());
         let parts = ShardParts {
             service: service.clone(),
             limits,
             stats: stats.clone(),
             ledger: ledger.clone(),
+            routes: routes.clone(),
             bell,
         };
-        let handles = spawn(&parts, shards)?;
+        let handles = spawn(&parts, shards, phase)?;
         let relief = relieve(&handles, &parts)?;
         let activities = handles.iter().map(ShardHandle::activity).collect();
         let shards = Shards::new(service, activities, ledger.clone());
@@ -116,23 +148,39 @@ impl Listener {
             let run = move || shards.watch(&stats, &stop_watch);
             std::thread::Builder::new().name("watchdog".into()).spawn(run)?;
         }
-        let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
-        let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox));
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let accepted = inherited.as_ref().map_or(0, |inherited| inherited.image.accepted);
+        let stop = Arc::new(Stop {
+            flag: AtomicBool::new(false),
+            wake,
+            stillness: Stillness::new(phase),
+            accepted: AtomicU64::new(accepted),
+        });
+        let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox), routes.clone());
         let (socket, admission) = (self.socket, self.admission);
+        let listener = Mutex::new(Some(socket.try_clone()?));
         let acceptor =
             ConnectionAcceptor { socket, admission, shards: handles, relief, ledger, stats: stats.clone() };
+        if let Some(inherited) = inherited {
+            acceptor.inherit(inherited, &routes)?;
+        }
         let thread = {
             let stop = stop.clone();
             std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run(&stop))?
         };
         let address = self.address;
-        Ok(Running { stop, thread: Some(thread), stats, outgoing, shards, _watch: watch, address })
+        let thread = Mutex::new(Some(thread));
+        Ok(Running { stop, thread, stats, outgoing, shards, _watch: watch, address, listener })
     }
 }
 
 /// Starts the threads of the shards.
-fn spawn<S: Service>(parts: &ShardParts<S>, shards: usize) -> io::Result<Vec<ShardHandle<S>>> {
-    (0..shards.max(1)).map(|index| Shard::spawn(index, parts)).collect()
+fn spawn<S: Service>(
+    parts: &ShardParts<S>,
+    shards: usize,
+    phase: ShardPhase,
+) -> io::Result<Vec<ShardHandle<S>>> {
+    (0..shards.max(1)).map(|index| Shard::spawn(index, parts, phase)).collect()
 }
 
 /// Starts the thread that relieves shards whose threads block.
@@ -163,21 +211,76 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 struct Stop {
     flag: AtomicBool,
     wake: OwnedFd,
+    stillness: Stillness,
+    /// Connections accepted so far.
+    accepted: AtomicU64,
+}
+
+impl Stop {
+    /// Wakes the thread of the acceptor.
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
 }
 
 /// A running server; dropping it stops it.
 pub struct Running {
     stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
     stats: Arc<Stats>,
     outgoing: Outgoing,
     shards: Shards,
     /// Dropping it ends the watchdog.
     _watch: Sender<()>,
     address: SocketAddr,
+    /// The listening socket, until the server stops.
+    listener: Mutex<Option<TcpListener>>,
 }
 
 impl Running {
+    /// Accepts nothing more, and begins no further call. Deferred calls go on, and are answered.
+    /// Returns false if a thread has not come to this by then; [`Running::thaw`] undoes it in any
+    /// case.
+    pub fn drain(&self, until: Instant) -> bool {
+        self.stop.stillness.want(ShardPhase::Park);
+        self.stop.ring();
+        want_all(self.outgoing.shards(), ShardPhase::Drain);
+        self.stop.stillness.wait_for(ShardPhase::Park, until)
+            && wait_all(self.outgoing.shards(), ShardPhase::Drain, until)
+    }
+
+    /// Parks all shards, which drain and have no deferred calls left.
+    pub fn park(&self, until: Instant) -> bool {
+        want_all(self.outgoing.shards(), ShardPhase::Park);
+        wait_all(self.outgoing.shards(), ShardPhase::Park, until)
+    }
+
+    /// Makes an image of all connections of parked shards.
+    ///
+    /// # Errors
+    /// A call that is in progress after all, an error of the kernel's, or no answer by then.
+    pub fn image(&self, until: Instant) -> io::Result<InheritedConnections> {
+        let (connections, sockets) = export_all(self.outgoing.shards(), until)?.into_iter().unzip();
+        let accepted = self.stop.accepted.load(Ordering::Acquire);
+        Ok(InheritedConnections { image: NetImage { accepted, connections }, sockets })
+    }
+
+    /// Serves again, or for the first time.
+    pub fn thaw(&self) {
+        want_all(self.outgoing.shards(), ShardPhase::Serve);
+        self.stop.stillness.want(ShardPhase::Serve);
+        self.stop.ring();
+    }
+
+    /// Returns a copy of the listening socket.
+    ///
+    /// # Errors
+    /// The server has stopped, or no descriptor is left.
+    pub fn listener(&self) -> io::Result<OwnedFd> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        listener.as_ref().ok_or(io::ErrorKind::NotConnected)?.as_fd().try_clone_to_owned()
+    }
+
     /// Returns the counters of the server.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
@@ -199,14 +302,13 @@ impl Running {
     }
 
     /// Stops accepting, lets each shard finish its tick, and closes all connections.
-    pub fn stop(mut self) {
-        self.stop_and_join();
-    }
-
-    fn stop_and_join(&mut self) {
+    pub fn stop(&self) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.stop.flag.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.stop.wake, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
+        self.stop.stillness.wake();
+        self.stop.ring();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }
@@ -214,7 +316,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop_and_join();
+        self.stop();
     }
 }
 
@@ -231,9 +333,13 @@ struct ConnectionAcceptor<S: Service> {
 
 impl<S: Service> ConnectionAcceptor<S> {
     fn run(self, stop: &Stop) {
-        let mut count = 0u64;
         let mut allowance = Allowance::new(Instant::now());
         while !stop.flag.load(Ordering::Acquire) {
+            if stop.stillness.wanted() != ShardPhase::Serve {
+                stop.stillness.park(|| stop.flag.load(Ordering::Acquire), || Ok(Vec::new()));
+                stop.stillness.reach(ShardPhase::Serve);
+                continue;
+            }
             let is_busy = self.ledger.is_busy();
             let wait = match is_busy {
                 // The server may become idle before the allowance opens.
@@ -246,7 +352,7 @@ impl<S: Service> ConnectionAcceptor<S> {
             }
             if wait.is_zero() {
                 let start = Instant::now();
-                self.accept_batch(&mut count);
+                self.accept_batch(&stop.accepted);
                 let now = Instant::now();
                 if is_busy {
                     allowance.spend(now, now.saturating_duration_since(start));
@@ -264,18 +370,19 @@ impl<S: Service> ConnectionAcceptor<S> {
     /// Waits for a connection, or for `pause` if that is not zero, or until the server stops.
     fn wait(&self, stop: &Stop, pause: Duration) -> rustix::io::Result<usize> {
         let wake = PollFd::new(&stop.wake, PollFlags::IN);
-        match pause {
+        let waited = match pause {
             Duration::ZERO => poll(&mut [wake, PollFd::new(&self.socket, PollFlags::IN)], None),
             pause => poll(&mut [wake], Timespec::try_from(pause).ok().as_ref()),
-        }
+        };
+        let _ = rustix::io::read(&stop.wake, &mut [0u8; 8]);
+        waited
     }
 
-    fn accept_batch(&self, count: &mut u64) {
+    fn accept_batch(&self, count: &AtomicU64) {
         for _ in 0..BATCH_MAX {
             match self.socket.accept() {
                 Ok((stream, peer)) => {
-                    *count += 1;
-                    self.deal_out(*count, stream, peer);
+                    self.deal_out(count.fetch_add(1, Ordering::AcqRel) + 1, stream, peer);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -298,12 +405,7 @@ impl<S: Service> ConnectionAcceptor<S> {
             tracing::debug!("connection from {peer} closed before it was served: {error}");
             return;
         }
-        // Takes turns among the shards with the fewest, so that the connections of one client
-        // spread.
-        let turn = usize::try_from(count).unwrap_or(0) % self.shards.len();
-        let (before, from) = self.shards.split_at(turn);
-        let numbered = (turn..).zip(from).chain((0..).zip(before));
-        let Some((index, shard)) = numbered.min_by_key(|(_, shard)| shard.connections()) else { return };
+        let Some((index, shard)) = self.next_shard(count) else { return };
         let id = connection_id(index, count);
         let Some(account) = self.ledger.open(id, count, peer, shard.mailbox()) else {
             Stats::add(&self.stats.refused, 1);
@@ -311,7 +413,38 @@ impl<S: Service> ConnectionAcceptor<S> {
         };
         Stats::add(&self.stats.accepted, 1);
         self.stats.connections.fetch_add(1, Ordering::Relaxed);
-        shard.add(id, stream, account);
+        shard.add(Arrival { id, stream, account, inherited: None });
+    }
+
+    /// Takes turns among the shards with the fewest connections, so that those of one client
+    /// spread.
+    fn next_shard(&self, count: u64) -> Option<(usize, &ShardHandle<S>)> {
+        let turn = usize::try_from(count).unwrap_or(0) % self.shards.len();
+        let (before, from) = self.shards.split_at(turn);
+        let numbered = (turn..).zip(from).chain((0..).zip(before));
+        numbered.min_by_key(|(_, shard)| shard.connections())
+    }
+
+    /// Deals out the connections of another process, which keep their numbers.
+    fn inherit(&self, inherited: InheritedConnections, routes: &Routes) -> io::Result<()> {
+        let InheritedConnections { image, sockets } = inherited;
+        for (image, socket) in image.connections.into_iter().zip(sockets) {
+            let (id, order, peer) = (ConnectionId(image.id), image.order, image.peer);
+            let stream = TcpStream::from(socket);
+            stream.set_nonblocking(true)?;
+            let Some((index, shard)) = self.next_shard(order) else { continue };
+            let Some(account) = self.ledger.open(id, order, peer, shard.mailbox()) else {
+                Stats::add(&self.stats.refused, 1);
+                continue;
+            };
+            if image.trusted {
+                self.ledger.trust(&account);
+            }
+            self.stats.connections.fetch_add(1, Ordering::Relaxed);
+            routes.add(image.id, index);
+            shard.add(Arrival { id, stream, account, inherited: Some(image) });
+        }
+        Ok(())
     }
 }
 

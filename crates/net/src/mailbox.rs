@@ -1,19 +1,29 @@
 //! The queues from other threads to a shard, and the bell that wakes it.
 
+use crate::image::ConnectionImage;
 use crate::ledger::ConnectionAccount;
+use crate::stillness::{ShardPhase, Stillness};
 use rpc::ConnectionId;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Server-initiated records that may wait for one shard, which takes them as soon as it wakes.
 const OUTGOING_MAX: usize = 1024;
 
 /// A connection for a shard.
-pub(crate) type Arrival = (ConnectionId, TcpStream, Arc<ConnectionAccount>);
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) id: ConnectionId,
+    pub(crate) stream: TcpStream,
+    pub(crate) account: Arc<ConnectionAccount>,
+    /// Its state in the previous process.
+    pub(crate) inherited: Option<ConnectionImage>,
+}
 
 /// The state that the shard shares with other threads.
 #[derive(Debug)]
@@ -25,10 +35,12 @@ pub(crate) struct Mailbox {
     connections: AtomicUsize,
     stop: AtomicBool,
     bell: OwnedFd,
+    pub(crate) stillness: Stillness,
 }
 
 impl Mailbox {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Makes the mailbox of a shard that begins in a phase.
+    pub(crate) fn new(phase: ShardPhase) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             arrived: Mutex::new(Vec::new()),
@@ -37,6 +49,7 @@ impl Mailbox {
             connections: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             bell,
+            stillness: Stillness::new(phase),
         })
     }
 
@@ -101,6 +114,7 @@ impl Mailbox {
     /// Requests the shard to end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
+        self.stillness.wake();
         self.ring();
     }
 
@@ -112,6 +126,12 @@ impl Mailbox {
     pub(crate) fn ring(&self) {
         // The counter is full only while a wake is pending, so a failure loses nothing.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Waits for the bell, at most for `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let _ =
+            poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], Timespec::try_from(timeout).ok().as_ref());
     }
 
     /// Resets the bell. The caller must check the queues afterwards.

@@ -3,7 +3,7 @@
 use pipes::{Attachment, FileData};
 use rpc::{RECORD_MARK_LEN, memory, record_mark};
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::time::Instant;
 
 /// Longest reply that is copied into the buffer of the waiting one before it, in bytes.
@@ -102,6 +102,32 @@ impl Output {
         }
         self.memory += piece.memory();
         self.pieces.push_back(piece);
+    }
+
+    /// Appends bytes that were a part of the stream of another process.
+    pub(crate) fn push_bytes(&mut self, bytes: Vec<u8>) {
+        self.push_piece(Piece::Bytes(bytes));
+    }
+
+    /// Returns all bytes that the kernel has not accepted yet. File data becomes bytes.
+    ///
+    /// # Errors
+    /// The error of the kernel that refuses the data of a file.
+    pub(crate) fn bytes(&mut self) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut sent = std::mem::take(&mut self.sent);
+        let since = self.since;
+        while let Some(piece) = self.pop() {
+            match piece {
+                Piece::Bytes(bytes) => all.extend_from_slice(bytes.get(sent..).unwrap_or_default()),
+                Piece::Data(data) => data.copy_to(&mut all)?,
+            }
+            sent = 0;
+        }
+        // Until the other process sends them, this one may have to.
+        self.push_bytes(all.clone());
+        self.since = since;
+        Ok(all)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,17 +8,18 @@
 use crate::activity::{Activity, Step};
 use crate::driver::Ready;
 use crate::interactive::InteractiveLane;
-use crate::ledger::{ConnectionAccount, Ledger};
-use crate::mailbox::Mailbox;
+use crate::ledger::Ledger;
+use crate::mailbox::{Arrival, Mailbox};
+use crate::outgoing::Routes;
 use crate::relief::{ReliefBell, ReliefSeat};
 use crate::sockets::Sockets;
+use crate::stillness::ShardPhase;
 use crate::strangers::{SLICE, STEPS_MAX};
 use crate::traffic::Lane;
 use crate::{CompletionEvent, CompletionSender, Limits, Reply, Request, Service, Stats};
-use rpc::{ConnectionId, memory};
+use rpc::memory;
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// Interval of the check for overdue connections.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of the checks of a shard that drains.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Memory of requests in bytes above which a shard serves them before it reads more.
 const REQUESTS_BYTES_MAX: usize = 16 << 20;
 /// Steps that wait for the shard's thread; further ones are handed over.
@@ -65,8 +68,8 @@ impl<S: Service> ShardHandle<S> {
     }
 
     /// Passes a new connection to the shard.
-    pub(crate) fn add(&self, id: ConnectionId, stream: TcpStream, account: Arc<ConnectionAccount>) {
-        self.mailbox.add((id, stream, account));
+    pub(crate) fn add(&self, arrival: Arrival) {
+        self.mailbox.add(arrival);
     }
 
     /// Returns the number of connections of the shard.
@@ -99,6 +102,7 @@ pub(crate) struct ShardParts<S: Service> {
     pub(crate) limits: Arc<Limits>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) routes: Arc<Routes>,
     pub(crate) bell: Arc<ReliefBell>,
 }
 
@@ -131,8 +135,12 @@ pub(crate) struct Shard<S: Service> {
 
 impl<S: Service> Shard<S> {
     /// Makes a shard and starts its thread.
-    pub(crate) fn spawn(index: usize, parts: &ShardParts<S>) -> io::Result<ShardHandle<S>> {
-        let mailbox = Arc::new(Mailbox::new()?);
+    pub(crate) fn spawn(
+        index: usize,
+        parts: &ShardParts<S>,
+        phase: ShardPhase,
+    ) -> io::Result<ShardHandle<S>> {
+        let mailbox = Arc::new(Mailbox::new(phase)?);
         let (end_sender, end) = mpsc::channel();
         let shard = Self::new(parts, mailbox.clone(), end_sender)?;
         let (activity, seat) = (shard.activity.clone(), shard.seat.clone());
@@ -162,7 +170,8 @@ impl<S: Service> Shard<S> {
 
     fn new(parts: &ShardParts<S>, mailbox: Arc<Mailbox>, end: Sender<()>) -> io::Result<Self> {
         let (service, limits) = (parts.service.clone(), parts.limits.clone());
-        let sockets = Sockets::new(&mailbox, limits.clone(), parts.stats.clone(), parts.ledger.clone())?;
+        let (stats, ledger) = (parts.stats.clone(), parts.ledger.clone());
+        let sockets = Sockets::new(&mailbox, limits.clone(), stats, ledger, parts.routes.clone())?;
         let activity = Arc::new(Activity::new());
         let sink = {
             let mailbox = mailbox.clone();
@@ -198,7 +207,11 @@ impl<S: Service> Shard<S> {
         self.resume();
         let mut ready = ReadyLanes::default();
         while !self.mailbox.is_stopping() {
-            self.serve(&mut ready);
+            match self.mailbox.stillness.wanted() {
+                ShardPhase::Serve => self.serve(&mut ready),
+                ShardPhase::Drain => self.drain(),
+                ShardPhase::Park => self.park(),
+            }
             match self.run_steps() {
                 Some(shard) => self = shard,
                 None => return,
@@ -209,8 +222,45 @@ impl<S: Service> Shard<S> {
         self.activity.end();
     }
 
+    /// Sends the replies of deferred calls, and begins no other.
+    fn drain(&mut self) {
+        self.sockets.drain();
+        self.tick();
+        self.mailbox.stillness.reach(ShardPhase::Drain);
+        self.activity.rest();
+        if self.steps.is_empty() {
+            self.mailbox.wait(DRAIN_INTERVAL);
+        }
+        self.activity.wake();
+        self.take_mail();
+        self.tick();
+    }
+
+    /// Waits until it is decided which process serves. No call is deferred by now.
+    fn park(&mut self) {
+        self.sockets.drain();
+        self.take_mail();
+        self.tick();
+        if !self.steps.is_empty() {
+            return;
+        }
+        self.activity.rest();
+        let (mailbox, sockets) = (self.mailbox.clone(), &mut self.sockets);
+        mailbox.stillness.park(|| mailbox.is_stopping(), || sockets.export());
+    }
+
+    fn take_mail(&mut self) {
+        self.mailbox.silence();
+        self.sockets.take_arrived();
+        self.take_late();
+        self.send_outgoing();
+    }
+
     /// Serves all connections that are ready, lane by lane.
     fn serve(&mut self, ready: &mut ReadyLanes) {
+        if self.sockets.reopen() {
+            self.mailbox.stillness.reach(ShardPhase::Serve);
+        }
         self.activity.rest();
         let wait = if self.steps.is_empty() { SWEEP_INTERVAL } else { Duration::ZERO };
         self.sockets.wait(wait, &mut ready.arrived);
@@ -315,11 +365,7 @@ impl<S: Service> Shard<S> {
 
     fn dispatch(&mut self, ready: Ready) {
         match ready {
-            Ready::Mail => {
-                self.sockets.take_arrived();
-                self.take_late();
-                self.send_outgoing();
-            }
+            Ready::Mail => self.take_mail(),
             Ready::Input(id) => self.read(id),
             Ready::Output(id) => self.write(id),
             Ready::Over(id) => self.sockets.end(id),

@@ -6,7 +6,9 @@
 use crate::connection::{Connection, ReadProgress, memory_of};
 use crate::driver::{EpollDriver, Ready};
 use crate::ledger::{BUSY_TIME, Budget, Ledger};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Arrival, Mailbox};
+use crate::outgoing::Routes;
+use crate::stillness::Exported;
 use crate::strangers::Strangers;
 use crate::traffic::Lane;
 use crate::{Action, Limits, Reply, Request, Stats};
@@ -51,6 +53,9 @@ pub(crate) struct Sockets {
     active: bool,
     /// Replies that were sent and whose memory can be reused.
     spent: Vec<Vec<u8>>,
+    /// Whether no request is served, see [`Sockets::drain`].
+    draining: bool,
+    routes: Arc<Routes>,
     /// Time spent on sending since a caller last reset it.
     pub(crate) sending: Duration,
 }
@@ -61,6 +66,7 @@ impl Sockets {
         limits: Arc<Limits>,
         stats: Arc<Stats>,
         ledger: Arc<Ledger>,
+        routes: Arc<Routes>,
     ) -> io::Result<Self> {
         Ok(Self {
             driver: EpollDriver::new(mailbox)?,
@@ -80,6 +86,8 @@ impl Sockets {
             reports: Vec::new(),
             active: false,
             spent: Vec::new(),
+            draining: false,
+            routes,
             sending: Duration::ZERO,
         })
     }
@@ -204,7 +212,7 @@ impl Sockets {
 
     /// Adds the connections from the mailbox.
     pub(crate) fn take_arrived(&mut self) {
-        for (id, stream, account) in self.mailbox.take() {
+        for Arrival { id, stream, account, inherited } in self.mailbox.take() {
             if account.is_condemned() {
                 self.ledger.close(&account);
                 self.uncount();
@@ -212,7 +220,18 @@ impl Sockets {
             }
             match self.driver.add(id.0, stream) {
                 Ok(link) => {
-                    self.connections.insert(id.0, Connection::new(id, link, account, &self.limits));
+                    let mut connection = Connection::new(id, link, account, &self.limits);
+                    let sound = match inherited {
+                        Some(image) => connection.inherit(image, &mut self.driver, &self.ledger),
+                        None => true,
+                    };
+                    self.connections.insert(id.0, connection);
+                    match sound {
+                        false => self.ended.push(id.0),
+                        // Else it is when the shard begins to serve.
+                        true if !self.draining => self.write_done(id.0),
+                        true => {}
+                    }
                 }
                 Err(error) => {
                     tracing::warn!("connection from {} could not be watched: {error}", account.peer());
@@ -336,8 +355,40 @@ impl Sockets {
         }
     }
 
+    /// Holds all further requests.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Returns whether all further requests are held.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Serves requests again; returns whether it had not.
+    pub(crate) fn reopen(&mut self) -> bool {
+        let reopens = std::mem::take(&mut self.draining);
+        if reopens {
+            let all: Vec<u64> = self.connections.keys().copied().collect();
+            // Each is watched again, and those with held requests take their turns.
+            all.into_iter().for_each(|id| self.write_done(id));
+        }
+        reopens
+    }
+
+    /// Makes images of all connections.
+    ///
+    /// # Errors
+    /// A connection that has a deferred call, or an error of the kernel's.
+    pub(crate) fn export(&mut self) -> io::Result<Exported> {
+        self.connections.values_mut().map(Connection::export).collect()
+    }
+
     /// Releases held requests of trusted connections.
     pub(crate) fn release(&mut self) {
+        if self.draining {
+            return;
+        }
         let Self { releasable, connections, limits, ledger, requests, .. } = self;
         for id in releasable.drain() {
             let Some(connection) = connections.get_mut(&id) else { continue };
@@ -380,6 +431,10 @@ impl Sockets {
     pub(crate) fn admit(&mut self, request: Request) -> Option<Request> {
         let connection = self.connections.get_mut(&request.connection.0)?;
         if connection.is_closing() {
+            return None;
+        }
+        if self.draining {
+            connection.hold_again(request.record, &self.ledger);
             return None;
         }
         if connection.begin_call(&self.limits, &self.ledger) {
@@ -497,6 +552,7 @@ impl Sockets {
                 self.strangers.remove(ticket);
             }
             connection.close(&self.ledger, &self.stats);
+            self.routes.remove(id);
             self.uncount();
             self.gone.push(ConnectionId(id));
         }

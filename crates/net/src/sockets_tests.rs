@@ -1,6 +1,8 @@
 //! Strangers beside trusted connections, on one shard without a thread.
 
 use super::*;
+use crate::mailbox::Arrival;
+use crate::stillness::ShardPhase;
 use rpc::record_mark;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,10 +20,11 @@ struct Neighbours {
 
 impl Neighbours {
     fn new() -> Self {
-        let mailbox = Arc::new(Mailbox::new().expect("a descriptor"));
+        let mailbox = Arc::new(Mailbox::new(ShardPhase::Serve).expect("a descriptor"));
         let (limits, stats) = (Arc::new(Limits::default()), Arc::new(Stats::default()));
         let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
-        let sockets = Sockets::new(&mailbox, limits, stats.clone(), ledger.clone()).expect("descriptors");
+        let sockets = Sockets::new(&mailbox, limits, stats.clone(), ledger.clone(), Arc::default())
+            .expect("descriptors");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         Self { listener, mailbox, ledger, stats, sockets }
     }
@@ -34,7 +37,7 @@ impl Neighbours {
         stream.set_nonblocking(true).expect("a socket");
         let account = self.ledger.open(ConnectionId(id), id, peer, self.mailbox.clone()).expect("a place");
         self.stats.connections.fetch_add(1, Ordering::Relaxed);
-        self.mailbox.add((ConnectionId(id), stream, account));
+        self.mailbox.add(Arrival { id: ConnectionId(id), stream, account, inherited: None });
         self.sockets.take_arrived();
         client
     }

@@ -75,6 +75,27 @@ impl Stats {
         ]
     }
 
+    /// Continues the counters of another process, by name; gauges are those of this one.
+    pub fn resume<'a>(&self, counts: impl IntoIterator<Item = (&'a str, u64)>) {
+        for (name, count) in counts {
+            let counter = match name {
+                "accepted" => &self.accepted,
+                "refused" => &self.refused,
+                "malformed" => &self.malformed,
+                "overdue" => &self.overdue,
+                "evicted" => &self.evicted,
+                "stalls" => &self.stalls,
+                "relieved" => &self.relieved,
+                "panics" => &self.panics,
+                "records" => &self.records,
+                "received_bytes" => &self.received_bytes,
+                "sent_bytes" => &self.sent_bytes,
+                _ => continue,
+            };
+            Self::add(counter, count);
+        }
+    }
+
     /// Returns the memory that connections hold, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.input_bytes.load(Ordering::Relaxed).saturating_add(self.output_bytes.load(Ordering::Relaxed))

@@ -594,6 +594,8 @@ fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
 
 #[path = "tests_hostile.rs"]
 mod hostile;
+#[path = "tests_upgrade.rs"]
+mod upgrade;
 
 #[test]
 fn brief_steps_run_on_the_shard_and_are_answered() {

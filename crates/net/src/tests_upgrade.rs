@@ -1,0 +1,113 @@
+//! Connections that another server goes on with, and a server that goes on after all.
+
+use super::*;
+use crate::{InheritedConnections, NetImage};
+use std::os::fd::OwnedFd;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Brings a server to a standstill, and makes images of its connections.
+fn still(server: &Running, echo: &EchoService) -> InheritedConnections {
+    let until = Instant::now() + SOON;
+    assert!(server.drain(until));
+    echo.give_back();
+    assert!(server.park(until));
+    server.image(until).expect("images")
+}
+
+/// Starts another server that goes on with the connections of one that is still.
+fn successor(server: Running, inherited: InheritedConnections, shards: usize) -> (Running, Arc<EchoService>) {
+    // As another process would have it.
+    let image: NetImage = image::decode(&image::encode(&inherited.image)).expect("an image");
+    let copies = inherited.sockets.iter().map(|socket| socket.try_clone().expect("a descriptor"));
+    let sockets: Vec<OwnedFd> = copies.collect();
+    let inherited = InheritedConnections { image, sockets };
+    inherited.check().expect("a sound image");
+    let listener = server.listener().expect("a descriptor");
+    let listener = Listener::inherit(listener).expect("a socket");
+    let echo = Arc::new(EchoService::default());
+    let next = listener.start_parked(echo.clone(), shards, Limits::default(), inherited);
+    let next = next.expect("threads");
+    drop(server);
+    next.thaw();
+    (next, echo)
+}
+
+#[test]
+fn another_server_goes_on_with_connections_at_any_point_of_their_streams() {
+    let (server, echo) = start(Limits::default());
+    let mut clients: Vec<TcpStream> = (0..6).map(|_| connect(&server)).collect();
+    for client in &mut clients {
+        client.write_all(&record(b"hello")).expect("sent");
+        assert_eq!(receive(client), b"hello");
+    }
+    let halves = record(&[7; 100_000]);
+    let (first, rest) = halves.split_at(50_000);
+    clients[0].write_all(first).expect("sent");
+    clients[1].write_all(&record(b"later, but sooner than that")).expect("sent");
+    // Far more than a socket takes.
+    (0..20).for_each(|_| clients[2].write_all(&record(b"big")).expect("sent"));
+    clients[3].write_all(&record(b"pages")).expect("sent");
+    clients[3].write_all(&[0x80, 0]).expect("sent");
+    (0..20).for_each(|_| clients[4].write_all(&record(b"pages")).expect("sent"));
+    echo.wait_for_away(1);
+    let inherited = still(&server, &echo);
+    assert_eq!(inherited.image.len(), 6);
+    let (next, echo) = successor(server, inherited, 3);
+    clients[0].write_all(rest).expect("sent");
+    assert_eq!(receive(&mut clients[0]), [7; 100_000]);
+    assert_eq!(receive(&mut clients[1]), b"later, but sooner than that");
+    (0..20).for_each(|_| assert_eq!(receive(&mut clients[2]), vec![0; BIG]));
+    let pages = [b"head".to_vec(), pattern(1, BIG / 2), b"tail".to_vec()].concat();
+    assert_eq!(receive(&mut clients[3]), pages);
+    clients[3].write_all(&[0, 3, b'e', b'n', b'd']).expect("sent");
+    assert_eq!(receive(&mut clients[3]), b"end");
+    (0..20).for_each(|_| assert_eq!(receive(&mut clients[4]), pages));
+    clients[5].write_all(&record(b"idle until now")).expect("sent");
+    assert_eq!(receive(&mut clients[5]), b"idle until now");
+    let mut new = connect(&next);
+    new.write_all(&record(b"new")).expect("sent");
+    assert_eq!(receive(&mut new), b"new");
+    assert_eq!(next.stats().connections.load(Ordering::SeqCst), 7);
+    assert_eq!(echo.closed.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_server_that_goes_on_after_all_has_lost_nothing() {
+    let (server, echo) = start(Limits::default());
+    let mut clients: Vec<TcpStream> = (0..4).map(|_| connect(&server)).collect();
+    for round in 0..20u8 {
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.write_all(&record(&[round; 3])).expect("sent");
+            (0..2).for_each(|_| client.write_all(&record(b"pages")).expect("sent"));
+            client.write_all(&record(&vec![round; 30_000 * index + 1])).expect("sent");
+        }
+        drop(still(&server, &echo));
+        let mut late = connect(&server);
+        server.thaw();
+        let pages = [b"head".to_vec(), pattern(1, BIG / 2), b"tail".to_vec()].concat();
+        for (index, client) in clients.iter_mut().enumerate() {
+            assert_eq!(receive(client), [round; 3]);
+            (0..2).for_each(|_| assert_eq!(receive(client), pages));
+            assert_eq!(receive(client), vec![round; 30_000 * index + 1]);
+        }
+        late.write_all(&record(b"late")).expect("sent");
+        assert_eq!(receive(&mut late), b"late");
+    }
+    assert_eq!(echo.handled.lock().expect("a lock").len(), 20 * (4 * 4 + 1), "each request ran once");
+}
+
+#[test]
+fn a_deferred_call_that_does_not_end_keeps_the_server_from_a_standstill() {
+    let (server, echo) = start(Limits::default());
+    let mut client = connect(&server);
+    client.write_all(&record(b"later")).expect("sent");
+    echo.wait_for_away(1);
+    let until = Instant::now() + SOON;
+    assert!(server.drain(until) && server.park(until));
+    let busy = server.image(until).expect_err("a call is deferred");
+    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    server.thaw();
+    echo.give_back();
+    assert_eq!(receive(&mut client), b"later");
+}
