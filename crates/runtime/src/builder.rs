@@ -2,10 +2,13 @@
 
 use crate::{Executor, NfsService};
 use identity::{Mapper, Rules, StaticSource};
+use image::ImageError;
 use server::dispatch::{Clock, Environment, Random, Server};
-use server::engine::{ClientRecords, Nfs, NfsConfig, NoRecords, Start};
+use server::engine::{
+    ClientRecords, Nfs, NfsConfig, NfsImage, NfsParts, NoRecords, ObjectsIn, Resumed, Start,
+};
 use server::metrics::Metrics;
-use server::rpcsec::{ContextAcceptor, Identities, Rpcsec, RpcsecLimits};
+use server::rpcsec::{ContextAcceptor, ContextsImage, Identities, Rpcsec, RpcsecLimits};
 use std::sync::Arc;
 use std::time::Instant;
 use vfs::Exports;
@@ -87,19 +90,50 @@ impl Builder {
     /// Builds a server whose caller drives it tick by tick.
     pub fn server(mut self) -> Server<Nfs> {
         let metrics = Arc::new(Metrics::default());
-        let rpcsec = self.kerberos.take().map(|Kerberos { acceptor, identities, limits }| {
-            Rpcsec::new(acceptor, identities, limits, metrics.clone())
-        });
+        let rpcsec = self.rpcsec(&metrics);
         let (engine, environment) = self.parts();
         Server::new(engine, rpcsec, environment, metrics)
     }
 
-    fn parts(self) -> (Nfs, Environment) {
+    /// Builds a server that goes on with images, and the parts that are to be resumed.
+    pub(crate) fn restore(
+        mut self,
+        nfs: NfsImage,
+        contexts: Option<ContextsImage>,
+        objects: &mut dyn ObjectsIn,
+    ) -> Result<(Server<Nfs>, Resumed), ImageError> {
+        let metrics = Arc::new(Metrics::default());
+        let rpcsec = self.rpcsec(&metrics);
+        let (parts, environment) = self.nfs_parts();
+        if let (Some(rpcsec), Some(contexts)) = (&rpcsec, contexts) {
+            rpcsec.restore(contexts, (environment.clock)())?;
+        }
+        let (engine, resumed) = Nfs::restore(nfs, parts, objects)?;
+        Ok((Server::new(engine, rpcsec, environment, metrics), resumed))
+    }
+
+    /// Returns the instant at which the environment's clock started, if it is known.
+    pub(crate) fn clock_began(&self) -> Option<Instant> {
+        self.began
+    }
+
+    fn rpcsec(&mut self, metrics: &Arc<Metrics>) -> Option<Rpcsec> {
+        self.kerberos.take().map(|Kerberos { acceptor, identities, limits }| {
+            Rpcsec::new(acceptor, identities, limits, metrics.clone())
+        })
+    }
+
+    fn nfs_parts(self) -> (NfsParts, Environment) {
         let Self { config, start, exports, identity, records, clock, random, .. } = self;
         let numbers = random.clone();
-        let number = move || number(&*numbers);
-        let engine = Nfs::new(config, start, exports, identity, records, Box::new(number), clock());
-        (engine, Environment { clock, random: Box::new(move |bytes| random(bytes)) })
+        let random_number = Box::new(move || number(&*numbers));
+        let parts = NfsParts { config, start, exports, identity, records, random: random_number };
+        (parts, Environment { clock, random: Box::new(move |bytes| random(bytes)) })
+    }
+
+    fn parts(self) -> (Nfs, Environment) {
+        let (parts, environment) = self.nfs_parts();
+        (Nfs::start(parts, (environment.clock)()), environment)
     }
 
     /// Builds the service for a network layer; `executor` runs deferred calls.

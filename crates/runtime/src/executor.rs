@@ -31,6 +31,9 @@ pub trait TaskPool<T, L>: Send + Sync + 'static {
 
     /// Returns the number of threads, and of the tasks that wait for one.
     fn counts(&self) -> (usize, usize);
+
+    /// Returns the lanes with tasks that run or wait.
+    fn lanes(&self) -> Vec<L>;
 }
 
 /// Runs tasks on several threads: the executor of the program.
@@ -61,6 +64,10 @@ impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for Pool<T, L> {
 
     fn counts(&self) -> (usize, usize) {
         Pool::counts(self)
+    }
+
+    fn lanes(&self) -> Vec<L> {
+        Pool::lanes(self)
     }
 }
 
@@ -179,6 +186,10 @@ impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for StepPool<T> {
 
     fn counts(&self) -> (usize, usize) {
         (0, self.queue.len())
+    }
+
+    fn lanes(&self) -> Vec<L> {
+        Vec::new()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Periodic work, and the report of all counters.
 
-use crate::{Executor, NfsService};
+use crate::{Executor, Gate, NfsService};
 use net::{Running, Stats};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const RELEASE_MIN: usize = 16 << 20;
 
 /// Starts the thread that ends expired leases and contexts, recalls delegations that local programs
 /// wait for, and trims the backends of all exports. Calls `release_memory` after the connections
-/// have freed much memory.
+/// have freed much memory. Its rounds wait while `gate` is closed.
 ///
 /// # Errors
 /// The system cannot start another thread.
@@ -26,6 +26,7 @@ pub fn start(
     service: Arc<NfsService>,
     exports: Arc<Exports>,
     stats: Arc<Stats>,
+    gate: Arc<Gate>,
     release_memory: fn(),
 ) -> std::io::Result<()> {
     let run = move || {
@@ -38,10 +39,12 @@ pub fn start(
                 next_trim = Instant::now() + TRIM_INTERVAL;
             }
             // Without this thread no lease would ever expire, so a panic must not end it.
+            let inside = gate.enter();
             let round = AssertUnwindSafe(|| round(&service, &exports, trims));
             if catch_unwind(round).is_err() {
                 tracing::error!("a defect of the server cut its housekeeping short");
             }
+            drop(inside);
             if has_fallen(&mut peak, stats.held_bytes()) {
                 release_memory();
             }

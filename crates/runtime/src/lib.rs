@@ -9,14 +9,18 @@ mod builder;
 mod executor;
 mod group_commit;
 pub mod housekeeping;
+mod image;
 mod lane_times;
 mod parked;
 mod pool;
+mod quiet;
 mod service;
 
 pub use builder::Builder;
 pub use executor::{Deterministic, Executor, StepPool, TaskPool, Threads};
+pub use image::ServerImage;
 /// The interface of the service, for callers that simulate the network layer.
 pub use net::{Action, CompletionEvent, CompletionSender, Reply, Request, Service};
 pub use pool::{Pool, PoolLimits, QueueKey};
+pub use quiet::{Gate, Inside};
 pub use service::{CallStep, Callbacks, NfsService, ShardMemory};

@@ -126,6 +126,11 @@ impl<T, L: QueueKey> Pool<T, L> {
         let queue = self.shared.lock();
         (queue.threads, queue.queues.waiting())
     }
+
+    /// Returns the lanes with tasks that run or wait.
+    pub fn lanes(&self) -> Vec<L> {
+        self.shared.lock().queues.lanes()
+    }
 }
 
 impl<T, L> Drop for Pool<T, L> {

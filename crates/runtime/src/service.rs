@@ -3,6 +3,7 @@
 use crate::group_commit::{GroupCommit, SyncRole};
 use crate::lane_times::LaneTimes;
 use crate::parked::Parked;
+use crate::quiet::{CallFlight, CopyGate, Flights, PausedCopies};
 use crate::{Executor, PoolLimits, TaskPool, Threads};
 use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service};
 use pipes::Attachment;
@@ -17,7 +18,10 @@ use state::GetattrWait;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
@@ -56,6 +60,8 @@ struct Deferred {
     sink: CompletionSender<CompletedCall>,
     /// The bytes that its connection counts for it until it completes.
     held: usize,
+    /// Dropped after the completion is sent.
+    flight: CallFlight,
 }
 
 /// The next step of deferred work.
@@ -70,7 +76,8 @@ enum ServiceTask {
 
 type DiskPool<E> = <E as Executor>::Pool<ServiceTask, u32>;
 type ContextPool<E> = <E as Executor>::Pool<ServiceTask, IpAddr>;
-type CopyPool<E> = <E as Executor>::Pool<Box<BackgroundCopy>, u32>;
+type CopyTask = (Box<BackgroundCopy>, CallFlight);
+type CopyPool<E> = <E as Executor>::Pool<CopyTask, u32>;
 
 /// The server in the form that the network layer uses.
 pub struct NfsService<E: Executor = Threads> {
@@ -85,6 +92,7 @@ pub struct NfsService<E: Executor = Threads> {
     parked: Parked<GetattrWait, Deferred>,
     /// Continues copies after the reply to COPY.
     copies: Arc<CopyPool<E>>,
+    gate: Arc<CopyGate>,
     /// The times of steps on the threads of shards.
     lanes: LaneTimes,
 }
@@ -94,13 +102,17 @@ struct Runner {
     server: Server<Nfs>,
     commit: GroupCommit<FileKey, Deferred>,
     defects: AtomicU64,
+    flights: Flights,
+    /// Whether calls that have not begun to wait for a file system are declined.
+    declining: AtomicBool,
 }
 
 impl<E: Executor> NfsService<E> {
     /// Makes the service. `began` is the instant at which the server's clock started.
     pub(crate) fn start(server: Server<Nfs>, executor: &E, began: Option<Instant>) -> Arc<Self> {
         let commit = GroupCommit::default();
-        let runner = Arc::new(Runner { server, commit, defects: AtomicU64::new(0) });
+        let (flights, declining) = (Flights::default(), AtomicBool::new(false));
+        let runner = Arc::new(Runner { server, commit, defects: AtomicU64::new(0), flights, declining });
         let step = || {
             let runner = runner.clone();
             move |task| runner.step(task)
@@ -115,17 +127,21 @@ impl<E: Executor> NfsService<E> {
         let disk = executor.pool("disk", limits(DISK_THREADS_MAX, DISK_WAITING_MAX, 0), step());
         let contexts = limits(CONTEXT_THREADS_MAX, CONTEXTS_WAITING_MAX, CONTEXTS_NICENESS);
         let contexts = executor.pool("contexts", contexts, step());
-        let copying = runner.clone();
-        let copy_on = move |copy| {
-            copying.server.copy_on(copy);
+        let gate = Arc::new(CopyGate::default());
+        let (copying, passing) = (runner.clone(), gate.clone());
+        let copy_on = move |(copy, _flight): CopyTask| {
+            if let Ok(copy) = passing.pass(copy) {
+                copying.server.copy_on(copy);
+            }
             None
         };
         let copies = executor.pool("copies", limits(COPY_THREADS_MAX, COPIES_WAITING_MAX, 0), copy_on);
         let copies = Arc::new(copies);
         // The pool owns the server, so the server must not own the pool.
-        runner.server.engine().connect_copies(Box::new(Copies::<E>(Arc::downgrade(&copies))));
+        let submitter = Copies::<E> { pool: Arc::downgrade(&copies), gate: gate.clone() };
+        runner.server.engine().connect_copies(Box::new(submitter));
         let (parked, lanes) = (Parked::default(), LaneTimes::default());
-        let service = Arc::new(Self { runner, began, disk, contexts, parked, copies, lanes });
+        let service = Arc::new(Self { runner, began, disk, contexts, parked, copies, gate, lanes });
         service.listen_for_answers();
         service
     }
@@ -150,9 +166,8 @@ impl<E: Executor> NfsService<E> {
 
     /// Queues a call, or answers it if no thread has room for it.
     fn submit_or_decline(&self, deferred: Deferred) {
-        if let Err(Deferred { call, sink, held }) = self.submit(deferred) {
-            let connection = call.connection();
-            sink.send(CompletionEvent { connection, held, item: self.server().decline(call) });
+        if let Err(deferred) = self.submit(deferred) {
+            self.runner.decline(deferred);
         }
     }
 
@@ -183,6 +198,62 @@ impl<E: Executor> NfsService<E> {
             Err(ServiceTask::Execute(deferred)) => Err(deferred),
             _ => Ok(()),
         }
+    }
+
+    /// Stops background copies before their next pieces.
+    pub fn pause_copies(&self) {
+        self.gate.close();
+    }
+
+    /// Waits for the pieces that are being copied. Returns false if one is by then.
+    pub fn wait_for_copies(&self, until: Instant) -> bool {
+        self.gate.flights.wait_for_none(until, || ())
+    }
+
+    /// Waits until no deferred call is left; the shards begin none. Calls that wait for a client's
+    /// answer are declined, and from `patience` on calls that no thread has begun to run.
+    ///
+    /// # Errors
+    /// The number of calls that are left at `until`.
+    pub fn wait_for_calls(&self, patience: Instant, until: Instant) -> Result<(), usize> {
+        let ended = self.runner.flights.wait_for_none(until, || {
+            self.parked.take(None, |_| false).into_iter().for_each(|deferred| self.runner.decline(deferred));
+            self.runner.declining.store(Instant::now() >= patience, Release);
+        });
+        self.runner.declining.store(false, Release);
+        if ended { Ok(()) } else { Err(self.runner.flights.count()) }
+    }
+
+    /// Declines all calls that wait for a client's answer.
+    pub fn decline_parked(&self) {
+        self.parked.take(None, |_| false).into_iter().for_each(|deferred| self.runner.decline(deferred));
+    }
+
+    /// Runs a closure on the background copies, all of which are paused.
+    pub fn with_paused_copies<R>(&self, run: impl FnOnce(&[Box<BackgroundCopy>]) -> R) -> R {
+        self.gate.with_aside(run)
+    }
+
+    /// Takes background copies of another process, which wait for [`NfsService::resume_copies`].
+    pub(crate) fn hold_copies(&self, copies: PausedCopies) {
+        self.gate.close();
+        copies.into_iter().for_each(|copy| drop(self.gate.pass(copy)));
+    }
+
+    /// Has background copies go on.
+    pub fn resume_copies(&self) {
+        let server = self.server();
+        server.engine().resume_copies(self.gate.open(), &|| server.now());
+    }
+
+    /// Names the work of deferred calls that run or wait: exports, or accounts.
+    pub fn busy_with(&self) -> Vec<String> {
+        let export = |lane| self.server().engine().lane_name(lane);
+        let mut names: Vec<String> = self.disk.lanes().into_iter().filter_map(export).collect();
+        if !self.contexts.lanes().is_empty() {
+            names.push("accounts".to_owned());
+        }
+        names
     }
 
     /// Returns the server behind the service.
@@ -237,7 +308,11 @@ impl Runner {
     /// Runs the operations of a call. Answers it, unless its changes must be on stable storage
     /// first.
     fn execute(&self, deferred: Deferred) -> Option<ServiceTask> {
-        let Deferred { call, sink, held } = deferred;
+        if self.declining.load(Acquire) && !deferred.call.is_init() {
+            self.decline(deferred);
+            return None;
+        }
+        let Deferred { call, sink, held, flight } = deferred;
         let connection = call.connection();
         let call = match catch_unwind(AssertUnwindSafe(|| self.server.carry_on(call))) {
             Ok(DeferredOutcome::Uncommitted(call)) => call,
@@ -252,10 +327,10 @@ impl Runner {
         };
         let bytes = call.held();
         let Some(key) = call.unsettled() else {
-            self.answer(Deferred { call, sink, held }, Ok(()));
+            self.answer(Deferred { call, sink, held, flight }, Ok(()));
             return None;
         };
-        match self.commit.join(&key, Deferred { call, sink, held }, bytes) {
+        match self.commit.join(&key, Deferred { call, sink, held, flight }, bytes) {
             SyncRole::Follower => None,
             SyncRole::Leader => Some(ServiceTask::Sync(key)),
             SyncRole::Single(deferred) => {
@@ -268,11 +343,18 @@ impl Runner {
 
     /// Answers a call after its changes were synchronised, or after this failed.
     fn answer(&self, deferred: Deferred, outcome: VfsResult<()>) {
-        let Deferred { call, sink, held } = deferred;
+        let Deferred { call, sink, held, flight: _flight } = deferred;
         let connection = call.connection();
         let answered = catch_unwind(AssertUnwindSafe(|| self.server.settled(call, outcome)));
         let item = answered.unwrap_or_else(|_| self.defect(connection));
         sink.send(CompletionEvent { connection, held, item });
+    }
+
+    /// Answers a call that no thread runs.
+    fn decline(&self, deferred: Deferred) {
+        let Deferred { call, sink, held, flight: _flight } = deferred;
+        let connection = call.connection();
+        sink.send(CompletionEvent { connection, held, item: self.server.decline(call) });
     }
 
     fn defect(&self, connection: ConnectionId) -> CompletedCall {
@@ -289,12 +371,16 @@ fn sync(deferred: &Deferred) -> VfsResult<()> {
 }
 
 /// Submits copies to their pool.
-struct Copies<E: Executor>(Weak<CopyPool<E>>);
+struct Copies<E: Executor> {
+    pool: Weak<CopyPool<E>>,
+    gate: Arc<CopyGate>,
+}
 
 impl<E: Executor> CopyRunner for Copies<E> {
     fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
-        match self.0.upgrade() {
-            Some(pool) => pool.submit(export, copy, 0),
+        let Ok(copy) = self.gate.pass(copy) else { return Ok(()) };
+        match self.pool.upgrade() {
+            Some(pool) => pool.submit(export, (copy, self.gate.flights.begin()), 0).map_err(|(copy, _)| copy),
             None => Err(copy),
         }
     }
@@ -453,7 +539,8 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
     fn send_away(&mut self, call: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
         let (connection, held) = (call.connection(), call.held());
         let brief = call.is_brief() && self.service.is_brief_lane(call.lane());
-        let deferred = Deferred { call, sink: self.sink.clone(), held };
+        let flight = self.service.runner.flights.begin();
+        let deferred = Deferred { call, sink: self.sink.clone(), held, flight };
         if brief {
             self.steps.push(CallStep(ServiceTask::Execute(deferred)));
         } else {

@@ -116,6 +116,11 @@ impl<T, L: QueueKey> FairQueues<T, L> {
         self.lanes.iter().map(|(number, lane)| lane.tasks.len().min(self.room(*number))).sum()
     }
 
+    /// Returns the lanes with tasks that run or wait.
+    pub(super) fn lanes(&self) -> Vec<L> {
+        self.lanes.keys().copied().collect()
+    }
+
     /// Returns the number of waiting tasks.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
