@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Build in a deliberate fault, which the checker has to find: reply-cache-bypassed,
     /// journal-not-synced, locks-shared, commit-forgets, verifier-stays, sync-after-reply,
     /// deny-ignored, recall-not-awaited, seqid-ignored, gss-window-ignored, context-kept,
-    /// principal-ignored or v40-not-recorded.
+    /// principal-ignored, v40-not-recorded or old-serves-on.
     #[arg(long, default_value = "none")]
     mutation: Mutation,
     /// Threads; as many as there are cores if not given.
@@ -49,6 +49,7 @@ struct Summary {
     played: u64,
     events: u64,
     crashes: usize,
+    upgrades: usize,
     simulated: Duration,
     failed: Vec<Outcome>,
 }
@@ -109,6 +110,7 @@ impl Summary {
         self.played += 1;
         self.events += outcome.events;
         self.crashes += outcome.crashes;
+        self.upgrades += outcome.upgrades;
         self.simulated += outcome.time;
         if !outcome.violations.is_empty() {
             self.failed.push(outcome);
@@ -131,10 +133,11 @@ fn end(arguments: &Arguments, summary: &Summary, took: Duration) -> anyhow::Resu
         }
     }
     println!(
-        "{} seeds: {} events, {} crashes of the server, {:.1} hours simulated, in {:.0} s; {} failed",
+        "{} seeds: {} events, {} crashes of the server, {} upgrades, {:.1} hours simulated, in {:.0} s; {} failed",
         summary.played,
         summary.events,
         summary.crashes,
+        summary.upgrades,
         summary.simulated.as_secs_f64() / 3600.0,
         took.as_secs_f64(),
         summary.failed.len(),
@@ -168,6 +171,7 @@ fn write_json(path: &Path, arguments: &Arguments, summary: &Summary, took: Durat
         "mutation": arguments.mutation.name(),
         "events": summary.events,
         "crashes": summary.crashes,
+        "upgrades": summary.upgrades,
         "simulated_seconds": summary.simulated.as_secs(),
         "seconds": took.as_secs_f64(),
         "failed": failed,

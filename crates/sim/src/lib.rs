@@ -24,6 +24,7 @@ mod run;
 mod tamper;
 mod trace;
 mod unsynced;
+mod upgrade;
 mod work;
 mod world;
 

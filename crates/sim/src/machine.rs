@@ -8,6 +8,7 @@ use crate::mutation::Mutation;
 use crate::plan::{self, Plan};
 use crate::rng::Rng;
 use crate::tamper::Tamper;
+use crate::upgrade::{self, KeptFiles, UpgradeFault};
 use crate::work::private;
 use rpc::ConnectionId;
 use runtime::{
@@ -49,6 +50,13 @@ pub(crate) struct Step {
     pub crashed: bool,
 }
 
+impl Step {
+    fn add(&mut self, mut later: Self) {
+        self.crashed |= later.crashed;
+        self.out.append(&mut later.out);
+    }
+}
+
 /// A running server with its pools.
 struct Running {
     service: Arc<NfsService<Deterministic>>,
@@ -59,6 +67,56 @@ struct Running {
     /// Whether a deferred call has completed since the last tick.
     completed: Arc<AtomicBool>,
     wire: Wire,
+}
+
+impl Running {
+    fn of(service: Arc<NfsService<Deterministic>>, executor: Deterministic, exports: Arc<Exports>) -> Self {
+        let wire = Wire::default();
+        service.server().engine().connect_callbacks(Box::new(wire.clone()));
+        let completed = Arc::new(AtomicBool::new(false));
+        let completes = completed.clone();
+        let sink = CompletionSender::new(move || completes.store(true, Relaxed));
+        let shard = service.shard(&sink, &Arc::new(AtomicU32::new(0)));
+        Self { service, executor, exports, shard, sink, completed, wire }
+    }
+
+    /// Serves records of connections, and the completions of deferred calls.
+    fn tick(&mut self, mut requests: Vec<Request>) -> Vec<Out> {
+        let Self { service, shard, sink, completed, .. } = self;
+        completed.store(false, Relaxed);
+        let (mut late, mut replies) = (Vec::new(), Vec::new());
+        sink.take(&mut late);
+        let pause = &mut |_: &mut _| Duration::ZERO;
+        service.tick(shard, &mut requests, &mut late, &mut replies, pause);
+        // The executor decides when these steps run, as it does for the others.
+        let mut steps = VecDeque::new();
+        service.take_steps(shard, &mut steps);
+        while let Some(step) = steps.pop_front() {
+            assert!(service.hand_over(step).is_ok(), "a call that begins is queued or declined");
+        }
+        let out = replies.into_iter().filter_map(|reply| match reply.action {
+            Action::Send(record) => Some(Out::Record(reply.connection.0, record)),
+            Action::SendAttached(record, data) => {
+                Some(Out::Record(reply.connection.0, data.insert_into(record).ok()?))
+            }
+            Action::Close => Some(Out::Close(reply.connection.0)),
+            Action::Trust | Action::Yield | Action::Away(_) => None,
+        });
+        out.collect()
+    }
+
+    /// Has all calls end, and background copies pause.
+    fn stand_still(&mut self) -> Vec<Out> {
+        // They have no thread of their own here.
+        self.service.pause_copies();
+        self.service.decline_parked();
+        let mut out = Vec::new();
+        while self.executor.waiting() > 0 || self.completed.load(Relaxed) {
+            self.executor.step();
+            out.append(&mut self.tick(Vec::new()));
+        }
+        out
+    }
 }
 
 /// The server's machine, on or off.
@@ -165,6 +223,15 @@ impl Machine {
         }
         let boot = Boot { epoch: self.starts, hash_key, principal_key: [9; 16], prior_clients };
         let start = Start { boot, write_verifier: self.verifier, filehandle_key: [9; 16] };
+        let (builder, exports, executor) = self.builder(start)?;
+        let service = builder.service(&executor);
+        self.running = Some(Running::of(service, executor, exports));
+        self.tamper.restart();
+        Ok(())
+    }
+
+    /// Wires a process of the server with the disk and the journal of the machine.
+    fn builder(&mut self, start: Start) -> Result<(Builder, Arc<Exports>, Deterministic), String> {
         let export = Export::new("/export", self.disk.clone()).map_err(|error| error.to_string())?;
         let export =
             export.with_rule(ExportRule { flavors: SecFlavor::ALL.to_vec(), ..ExportRule::default() });
@@ -179,20 +246,59 @@ impl Machine {
         let executor = Deterministic::new(move |end| order.below(end), refuses);
         let accounts = UserMap::new(self.plan.clients, self.plan.mutation == Mutation::PrincipalIgnored);
         let window = RpcsecLimits { window_size: self.plan.window, ..RpcsecLimits::default() };
-        let service = Builder::new(exports.clone(), start, environment)
+        let builder = Builder::new(exports.clone(), start, environment)
             .config(NfsConfig { limits, ..NfsConfig::default() })
             .records(Box::new(self.journal.clone()))
-            .kerberos(Box::new(self.realm.clone()), Box::new(accounts), window)
-            .service(&executor);
-        let wire = Wire::default();
-        service.server().engine().connect_callbacks(Box::new(wire.clone()));
-        let completed = Arc::new(AtomicBool::new(false));
-        let completes = completed.clone();
-        let sink = CompletionSender::new(move || completes.store(true, Relaxed));
-        let shard = service.shard(&sink, &Arc::new(AtomicU32::new(0)));
-        self.tamper.restart();
-        self.running = Some(Running { service, executor, exports, shard, sink, completed, wire });
-        Ok(())
+            .kerberos(Box::new(self.realm.clone()), Box::new(accounts), window);
+        Ok((builder, exports, executor))
+    }
+
+    /// Hands the clients over to another process of the server, or fails at a step and goes on.
+    /// `late` are records that the old process serves after it has made the image, as it never
+    /// should.
+    ///
+    /// # Errors
+    /// The reason why there is no image, or why the next process refuses it.
+    pub(crate) fn upgrade(
+        &mut self,
+        fault: UpgradeFault,
+        late: Vec<(u64, usize, Vec<u8>)>,
+    ) -> Result<Step, String> {
+        let mut step = self.run(Running::stand_still);
+        let mut files = KeptFiles::default();
+        let image = match &self.running {
+            Some(running) if !step.crashed && fault != UpgradeFault::Standstill => {
+                upgrade::image(&running.service, &mut files).map_err(|error| error.to_string())?
+            }
+            _ => return Ok(self.go_on(step)),
+        };
+        if !late.is_empty() {
+            step.add(self.tick(late));
+        }
+        if step.crashed || fault == UpgradeFault::Image {
+            return Ok(self.go_on(step));
+        }
+        // The keys and the epoch of the image take the place of these.
+        let boot = Boot { epoch: 0, hash_key: [0; 16], principal_key: [9; 16], prior_clients: Vec::new() };
+        let start = Start { boot, write_verifier: [0; 8], filehandle_key: [9; 16] };
+        let (builder, exports, executor) = self.builder(start)?;
+        let restored = builder.inherit(&executor, image, &mut files);
+        let service = restored.map_err(|error| error.to_string())?;
+        if fault != UpgradeFault::Restored {
+            self.running = Some(Running::of(service, executor, exports));
+        }
+        Ok(self.go_on(step))
+    }
+
+    /// Has the process that serves from now on continue its background copies.
+    fn go_on(&mut self, mut step: Step) -> Step {
+        if !step.crashed {
+            step.add(self.run(|running| {
+                running.service.resume_copies();
+                Vec::new()
+            }));
+        }
+        step
     }
 
     /// Makes the clock and the random source of one life of the server.
@@ -226,7 +332,7 @@ impl Machine {
     pub(crate) fn tick(&mut self, records: Vec<(u64, usize, Vec<u8>)>) -> Step {
         let tamper = &mut self.tamper;
         let peer = |host: usize| SocketAddr::from(([192, 0, 2, host as u8 + 1], 700));
-        let mut requests: Vec<Request> = records
+        let requests: Vec<Request> = records
             .into_iter()
             .map(|(connection, host, record)| Request {
                 connection: ConnectionId(connection),
@@ -234,29 +340,7 @@ impl Machine {
                 record: tamper.request(connection, record),
             })
             .collect();
-        self.run(|running| {
-            let Running { service, shard, sink, completed, .. } = running;
-            completed.store(false, Relaxed);
-            let (mut late, mut replies) = (Vec::new(), Vec::new());
-            sink.take(&mut late);
-            let pause = &mut |_: &mut _| Duration::ZERO;
-            service.tick(shard, &mut requests, &mut late, &mut replies, pause);
-            // The executor decides when these steps run, as it does for the others.
-            let mut steps = VecDeque::new();
-            service.take_steps(shard, &mut steps);
-            while let Some(step) = steps.pop_front() {
-                assert!(service.hand_over(step).is_ok(), "a call that begins is queued or declined");
-            }
-            let out = replies.into_iter().filter_map(|reply| match reply.action {
-                Action::Send(record) => Some(Out::Record(reply.connection.0, record)),
-                Action::SendAttached(record, data) => {
-                    Some(Out::Record(reply.connection.0, data.insert_into(record).ok()?))
-                }
-                Action::Close => Some(Out::Close(reply.connection.0)),
-                Action::Trust | Action::Yield | Action::Away(_) => None,
-            });
-            out.collect()
-        })
+        self.run(|running| running.tick(requests))
     }
 
     /// Returns whether the pools have tasks with a step to run.

@@ -34,11 +34,13 @@ pub enum Mutation {
     PrincipalIgnored,
     /// NFSv4.0 clients are not recorded, so none may reclaim after a restart.
     V40NotRecorded,
+    /// In an upgrade the old process serves on after it has made the image.
+    OldServesOn,
 }
 
 impl Mutation {
     /// All faults, in the order of the command line's help.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ReplyCacheBypassed,
         Self::JournalNotSynced,
         Self::LocksShared,
@@ -52,6 +54,7 @@ impl Mutation {
         Self::ContextKept,
         Self::PrincipalIgnored,
         Self::V40NotRecorded,
+        Self::OldServesOn,
     ];
 
     /// Returns its name on the command line.
@@ -71,6 +74,7 @@ impl Mutation {
             Self::ContextKept => "context-kept",
             Self::PrincipalIgnored => "principal-ignored",
             Self::V40NotRecorded => "v40-not-recorded",
+            Self::OldServesOn => "old-serves-on",
         }
     }
 }

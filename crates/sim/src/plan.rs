@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub faults_until: Duration,
     /// Mean time between faults.
     pub fault_every: Duration,
+    /// Mean time between upgrades.
+    pub upgrade_every: Duration,
     /// The longest delay of a record without loss.
     pub delay_max: Duration,
 }
@@ -63,6 +65,7 @@ impl Plan {
             faults_until: Duration::from_secs(rng.between(20, 150) as u64),
             fault_every: rng.millis(500, 20_000),
             delay_max: rng.millis(1, 300),
+            upgrade_every: rng.millis(1500, 20_000),
         };
         (plan, rng)
     }

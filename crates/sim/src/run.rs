@@ -31,6 +31,8 @@ pub struct Outcome {
     pub time: Duration,
     /// The number of the server's crashes.
     pub crashes: usize,
+    /// The number of upgrades that succeeded.
+    pub upgrades: usize,
     /// The violations that the checker has found.
     pub violations: Vec<Violation>,
     /// The lines of the trace, if kept.
@@ -63,8 +65,8 @@ pub fn run(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown kind");
         let detail = format!("a panic: {text}");
         let violations = vec![Violation { property: "no panic", detail, events: Vec::new() }];
-        let (hash, events, time, crashes) = (0, 0, Duration::ZERO, 0);
-        Outcome { seed, hash, events, time, crashes, violations, trace: Vec::new() }
+        let (hash, events, time, crashes, upgrades) = (0, 0, Duration::ZERO, 0, 0);
+        Outcome { seed, hash, events, time, crashes, upgrades, violations, trace: Vec::new() }
     })
 }
 
@@ -78,6 +80,8 @@ fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
         inner.schedule(Duration::from_secs(1), Event::Housekeeping);
         let first = inner.rng.time(Duration::ZERO, plan.fault_every);
         inner.schedule(first, Event::Fault);
+        let first = inner.rng.time(Duration::ZERO, plan.upgrade_every);
+        inner.schedule(first, Event::Upgrade);
     }
     let mut tasks =
         Tasks { world: world.clone(), all: BTreeMap::new(), next: 0, clients: Vec::new(), ending: false };
@@ -101,8 +105,8 @@ fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
     inner.history.power_losses.push(time);
     let violations = check::check(&inner.history, inner.machine.disk());
     let trace = std::mem::take(&mut inner.trace);
-    let (hash, events) = (trace.hash(), trace.events());
-    Outcome { seed, hash, events, time, crashes, violations, trace: trace.into_lines() }
+    let (hash, events, upgrades) = (trace.hash(), trace.events(), inner.upgrades);
+    Outcome { seed, hash, events, time, crashes, upgrades, violations, trace: trace.into_lines() }
 }
 
 impl Tasks {

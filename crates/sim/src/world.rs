@@ -3,11 +3,13 @@
 use crate::history::History;
 use crate::kerberos::SimRealm;
 use crate::machine::{Machine, Out, Step};
+use crate::mutation::Mutation;
 use crate::network::{Network, Way};
 use crate::onlooker::Onlooker;
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::trace::{Trace, digest};
+use crate::upgrade::UpgradeFault;
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -37,6 +39,8 @@ pub(crate) enum Event {
     QuickRestart(usize),
     /// The server starts again.
     Start,
+    /// The server goes on in another process, or fails to.
+    Upgrade,
 }
 
 /// A call without a reply, and the task that waits for it.
@@ -75,6 +79,10 @@ pub(crate) struct Inner {
     pub(crate) restarts: Vec<usize>,
     /// The end of the suspension of the server's machine, which does nothing before.
     pub(crate) frozen_until: Duration,
+    /// The number of upgrades that have succeeded.
+    pub(crate) upgrades: usize,
+    /// Whether [`Mutation::OldServesOn`] makes an upgrade of the next tick.
+    late_upgrade: bool,
 }
 
 /// A shared handle of the world.
@@ -120,6 +128,8 @@ impl World {
             wall_off: 0,
             restarts: Vec::new(),
             frozen_until: Duration::ZERO,
+            upgrades: 0,
+            late_upgrade: false,
         })))
     }
 
@@ -269,7 +279,11 @@ impl Inner {
                 if self.thaw(Event::Tick) {
                     self.tick_due = false;
                     let records = self.take_inbox();
-                    self.step(|machine| machine.tick(records));
+                    if std::mem::take(&mut self.late_upgrade) {
+                        self.upgrade(records);
+                    } else {
+                        self.step(|machine| machine.tick(records));
+                    }
                 }
             }
             Event::RunTask => {
@@ -284,8 +298,43 @@ impl Inner {
                     self.schedule(next, Event::Housekeeping);
                 }
             }
+            Event::Upgrade => {
+                if self.thaw(Event::Upgrade) {
+                    let at = self.now + self.rng.time(Duration::from_millis(1), self.plan.upgrade_every * 2);
+                    self.schedule(at, Event::Upgrade);
+                    if self.plan.mutation == Mutation::OldServesOn {
+                        self.late_upgrade = true;
+                    } else {
+                        self.upgrade(Vec::new());
+                    }
+                }
+            }
             Event::Fault | Event::QuickRestart(_) | Event::Start => self.faults(event),
         }
+    }
+
+    /// Has the server go on in another process, which may fail. `late` are records that a
+    /// deliberate fault lets the old process serve too late.
+    fn upgrade(&mut self, late: Vec<(u64, usize, Vec<u8>)>) {
+        if !self.machine.is_up() {
+            return;
+        }
+        let fault = UpgradeFault::draw(&mut self.rng);
+        note!(self, "an upgrade, with the fault {fault:?}");
+        self.upgrades += usize::from(fault == UpgradeFault::None);
+        let mut failed = None;
+        self.step(|machine| {
+            machine.upgrade(fault, late).unwrap_or_else(|why| {
+                failed = Some(why);
+                Step { out: Vec::new(), crashed: false }
+            })
+        });
+        let now = self.now;
+        if let Some(why) = failed {
+            self.history.complain("the next process goes on", why, now);
+        }
+        // Clients notice a pause.
+        self.frozen_until = self.frozen_until.max(now + self.rng.millis(1, 900));
     }
 
     /// Takes the records that have arrived, with the clients that have sent them.

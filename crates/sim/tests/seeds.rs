@@ -147,3 +147,13 @@ fn the_checker_finds_principals_that_share_an_account() // RFC 8881 section 2.2.
 {
     found(Mutation::PrincipalIgnored, 100, &["a private file is read by its owner only"]);
 }
+
+#[test]
+fn the_checker_finds_an_old_process_that_serves_on() // docs/upgrade.md
+{
+    found(
+        Mutation::OldServesOn,
+        10,
+        &["a correct client keeps its slots", "a client with a session keeps its state"],
+    );
+}
