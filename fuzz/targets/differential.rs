@@ -7,7 +7,7 @@
 mod model;
 
 use libfuzzer_sys::fuzz_target;
-use model::{CONTEXTS, ModelContext, TokenDamage, Message, agree, contexts};
+use model::{CONTEXTS, Message, ModelContext, TokenDamage, agree, contexts};
 use std::sync::LazyLock;
 
 /// Bytes of plaintext in a batch at most: the same work is done a dozen times, and an input has a

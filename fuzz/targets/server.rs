@@ -19,7 +19,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, ExportRule, SecFlavor, Squash, Timestamp};
+use vfs::{
+    Export, ExportRule, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Squash, Timestamp,
+};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 const CONNECTION: ConnectionId = ConnectionId(1);
@@ -52,11 +54,10 @@ struct FuzzClient {
 }
 
 fn server() -> Server<Nfs> {
-    let files = MemoryBackend::new(MemoryLimits { bytes_max: 1 << 18, objects_max: 100 }, [7; 16]).expect("room");
+    let files =
+        MemoryBackend::new(MemoryLimits { bytes_max: 1 << 18, objects_max: 100 }, [7; 16]).expect("room");
     let files = Arc::new(files);
-    let export = |path, rule| {
-        Export::new(path, files.clone()).expect("a path").with_rule(rule)
-    };
+    let export = |path, rule| Export::new(path, files.clone()).expect("a path").with_rule(rule);
     let terms = || ExportRule { flavors: SecFlavor::ALL.to_vec(), secure: false, ..ExportRule::default() };
     let exports = vec![
         export("/data", ExportRule { squash: Squash::None, ..terms() }),

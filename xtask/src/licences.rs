@@ -18,6 +18,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
     "0BSD",
     "CC0-1.0",
+    "BlueOak-1.0.0",
 ];
 
 /// Checks every package of the lock file.

@@ -1,0 +1,62 @@
+//! The image in a sealed file that exists in memory alone.
+
+use crate::messages::HandoverImage;
+use image::ImageError;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
+use rustix::io::{Errno, pread, write};
+use zeroize::Zeroizing;
+
+/// Bytes of an image: far more than the limits of clients and connections allow.
+pub const IMAGE_SIZE_MAX: u64 = 16 << 30;
+
+/// The seals of an image: it cannot change any more.
+const SEALS: SealFlags =
+    SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
+
+/// Writes an image to a file that never reaches a disk by a name.
+///
+/// # Errors
+/// The error of the kernel, which may have no memory left.
+pub fn write_image(image: &HandoverImage) -> Result<OwnedFd, Errno> {
+    let bytes = image::encode(image);
+    let file = memfd_create("handover", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let count = match write(&file, rest) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Err(Errno::INTR) => 0,
+            written => written?,
+        };
+        rest = rest.get(count..).unwrap_or_default();
+    }
+    fcntl_add_seals(&file, SEALS)?;
+    Ok(file)
+}
+
+/// Reads an image. Its bytes are overwritten in memory before this returns.
+///
+/// # Errors
+/// A file that is not sealed or too large, and bytes that are no image.
+pub fn read_image(file: impl AsFd) -> Result<HandoverImage, ImageError> {
+    let failed = |error: Errno| ImageError::Encoding(format!("it cannot be read: {error}"));
+    let size = fstat(&file).map_err(failed)?.st_size;
+    let size = u64::try_from(size).ok().filter(|size| *size <= IMAGE_SIZE_MAX);
+    let size = size.ok_or(ImageError::Inconsistent("an image that is too large"))?;
+    if !fcntl_get_seals(&file).map_err(failed)?.contains(SEALS) {
+        return Err(ImageError::Inconsistent("an image that may still change"));
+    }
+    let size = usize::try_from(size).map_err(|_| ImageError::Inconsistent("an image that is too large"))?;
+    let mut bytes = Zeroizing::new(vec![0; size]);
+    let mut done = 0;
+    while done < size {
+        let rest = bytes.get_mut(done..).unwrap_or_default();
+        match pread(&file, rest, done as u64) {
+            Ok(0) => return Err(ImageError::Inconsistent("an image that is cut off")),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    HandoverImage::read(&bytes)
+}
