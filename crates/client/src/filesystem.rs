@@ -54,6 +54,12 @@ impl Filesystem {
         self.client.close()
     }
 
+    /// Returns the same file system with paths relative to a directory of it.
+    #[must_use]
+    pub fn below(self, path: &str) -> Self {
+        Self { root: self.full(path), client: self.client }
+    }
+
     fn full(&self, path: &str) -> String {
         format!("{}/{}", self.root, path.trim_start_matches('/'))
     }

@@ -15,7 +15,11 @@ use output::errln;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = cli::Arguments::parse().run();
+    let arguments = cli::Arguments::try_parse().unwrap_or_else(|error| {
+        serve::tell_predecessor(&anyhow::anyhow!("{error}"));
+        error.exit()
+    });
+    let result = arguments.run();
     logging::flush();
     match result {
         Ok(()) => match output::failure() {

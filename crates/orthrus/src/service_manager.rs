@@ -55,6 +55,11 @@ impl ServiceManager {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}\nSTATUS=reloading"));
     }
 
+    /// Says that another process is the service from now on.
+    pub(crate) fn succeeded_by(&self, process: u32) {
+        self.send(&format!("MAINPID={process}"));
+    }
+
     /// Says that the service ends.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=ending");

@@ -8,6 +8,7 @@ mod id_report;
 mod listings;
 mod problem;
 mod status;
+mod upgrade;
 
 pub(crate) use changes::{ChangeReport, DrainRequest, EvictRequest, RevokeRequest};
 pub(crate) use client::{ApiClient, ApiError};
@@ -18,6 +19,7 @@ pub(crate) use listings::{
 };
 pub(crate) use problem::Problem;
 pub(crate) use status::{FlavorStatus, StatusReport};
+pub(crate) use upgrade::{UpgradeOutcome, UpgradeReport, UpgradeRequest};
 
 use std::fs::File;
 use std::io;

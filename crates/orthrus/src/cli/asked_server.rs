@@ -41,11 +41,7 @@ impl AskedServer {
         path: &str,
         query: &[(&str, Option<&str>)],
     ) -> anyhow::Result<Option<T>> {
-        match self.client()?.get(path, query) {
-            Ok(answer) => Ok(Some(answer)),
-            Err(ApiError::NoServer(_)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        if_there(self.client()?.get(path, query))
     }
 
     /// Asks the server for a change.
@@ -56,6 +52,18 @@ impl AskedServer {
         with_remedy(self.client()?.post(path, body))
     }
 
+    /// Asks the server for a change. Returns `None` if none runs.
+    ///
+    /// # Errors
+    /// As [`AskedServer::get`].
+    pub(super) fn post_if_there<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<Option<T>> {
+        if_there(self.client()?.post(path, body))
+    }
+
     fn client(&self) -> anyhow::Result<ApiClient> {
         let mut settings = match &self.config {
             Some(file) => config::read(file)?,
@@ -63,6 +71,14 @@ impl AskedServer {
         };
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
         Ok(ApiClient::new(&serve::state_dir(&settings)?))
+    }
+}
+
+fn if_there<T>(answer: Result<T, ApiError>) -> anyhow::Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ApiError::NoServer(_)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

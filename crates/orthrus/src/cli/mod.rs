@@ -20,9 +20,11 @@ mod status;
 mod stop;
 mod table;
 mod try_it;
+mod upgrade;
 
 use crate::api::{ClientRow, ContextRow, DelegationRow, ExportRow, LockRow, OpenRow, SessionRow};
 use crate::logging::{LogFilter, LogFormat};
+use crate::serve::STARTER;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 pub(crate) use doctor::Unhealthy;
@@ -80,6 +82,9 @@ enum Command {
     Evict(control::Evict),
     Revoke(control::Revoke),
     Reload(control::ReloadArguments),
+    Upgrade(upgrade::Upgrade),
+    #[command(name = STARTER, hide = true)]
+    Starter(upgrade::StarterArguments),
     Drain(control::Drain),
     #[command(subcommand)]
     Realm(realm::Command),
@@ -119,6 +124,8 @@ impl Arguments {
             Command::Evict(arguments) => arguments.run(),
             Command::Revoke(arguments) => arguments.run(),
             Command::Reload(arguments) => arguments.run(),
+            Command::Upgrade(arguments) => arguments.run(),
+            Command::Starter(arguments) => arguments.run(),
             Command::Drain(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
             Command::Grants(command) => command.run(),

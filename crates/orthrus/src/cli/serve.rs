@@ -126,7 +126,7 @@ impl Arguments {
         if self.check {
             return self.preflight();
         }
-        let settings = self.settings()?;
+        let settings = self.settings().inspect_err(serve::tell_predecessor)?;
         let end_with_input = self.end_with_input;
         let read =
             self.config.is_some().then(|| Box::new(move || self.settings()) as Box<serve::ReadSettings>);

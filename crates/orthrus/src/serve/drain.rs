@@ -1,7 +1,7 @@
 //! Drains: the server takes no new clients, and ends when the last one has left.
 
 use super::http::Author;
-use runtime::NfsService;
+use runtime::{Gate, NfsService};
 use signal_hook::consts::SIGTERM;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// When the system gives no thread; then nothing changes.
-pub(super) fn start(service: Arc<NfsService>, author: Author) -> std::io::Result<String> {
+pub(super) fn start(service: &Arc<NfsService>, gate: &Arc<Gate>, author: Author) -> std::io::Result<String> {
     let (engine, now) = (service.server().engine(), service.server().now());
     let left = engine.clients_with_lease(now);
     let line = format!("no new clients are served; the server ends when the last of {left} has left");
@@ -21,14 +21,26 @@ pub(super) fn start(service: Arc<NfsService>, author: Author) -> std::io::Result
         return Ok(line);
     }
     engine.set_draining(true);
-    let watched = service.clone();
-    let thread = std::thread::Builder::new().name("drain".into());
-    if let Err(error) = thread.spawn(move || end_with_last_client(&watched)) {
+    if let Err(error) = watch(service, gate) {
         engine.set_draining(false);
         return Err(error);
     }
     tracing::warn!("drain by {author}: {line}");
     Ok(line)
+}
+
+/// Goes on with the drain of the process before, if there is one.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn resume(service: &Arc<NfsService>, gate: &Arc<Gate>) -> std::io::Result<()> {
+    if service.server().engine().is_draining() { watch(service, gate) } else { Ok(()) }
+}
+
+fn watch(service: &Arc<NfsService>, gate: &Arc<Gate>) -> std::io::Result<()> {
+    let (service, gate) = (service.clone(), gate.clone());
+    let watch = move || end_with_last_client(&service, &gate);
+    std::thread::Builder::new().name("drain".into()).spawn(watch).map(drop)
 }
 
 /// Ends a drain for `author`, and returns a line for the administrator.
@@ -40,14 +52,17 @@ pub(super) fn cancel(service: &NfsService, author: Author) -> String {
 }
 
 /// Ends the server, as SIGTERM does, when no client has a lease, unless the drain is cancelled.
-fn end_with_last_client(service: &NfsService) {
+fn end_with_last_client(service: &NfsService, gate: &Gate) {
     let server = service.server();
     while server.engine().is_draining() {
+        // Another process may have taken over: then this waits for ever.
+        let inside = gate.enter();
         if server.engine().clients_with_lease(server.now()) == 0 {
             tracing::info!("the last client has left");
             let _ = signal_hook::low_level::raise(SIGTERM);
             return;
         }
+        drop(inside);
         std::thread::sleep(INTERVAL);
     }
 }

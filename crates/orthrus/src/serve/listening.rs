@@ -1,27 +1,75 @@
-//! The port of the server: bound here, or passed by the service manager (sd_listen_fds(3)).
+//! The sockets of the server: bound here, passed by the service manager (sd_listen_fds(3)), or
+//! taken from the process before.
 
+use super::metrics::MetricsListener;
+use super::same_user;
+use super::upgrade::Inherited;
 use crate::config::Settings;
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
 use net::Listener;
+use std::net::SocketAddr;
 
-/// Takes the socket that the service manager passes, or else binds the configured address.
-///
-/// # Errors
-/// The address cannot be bound, or the manager passes something else than one TCP socket; names the
-/// remedy.
-pub(super) fn listen(settings: &Settings) -> anyhow::Result<Listener> {
+/// The sockets of a server that does not serve yet.
+pub(super) struct OpenedSockets {
+    /// The port of NFS.
+    pub(super) listener: Listener,
+    /// Whether the service manager passed it, to this process or to one before.
+    pub(super) passed: bool,
+    /// The endpoint of the metrics, if there is one.
+    pub(super) metrics: Option<MetricsListener>,
+}
+
+impl OpenedSockets {
+    /// Opens the sockets that the settings name; those of a process that is taken over are used as
+    /// far as the settings still name them.
+    ///
+    /// # Errors
+    /// An address cannot be bound, or the manager passes something else than one TCP socket; names
+    /// the remedy.
+    pub(super) fn open(settings: &Settings, mut inherited: Option<&mut Inherited>) -> anyhow::Result<Self> {
+        let passed = inherited.as_ref().is_some_and(|inherited| inherited.is_passed());
+        let taken = inherited.as_mut().and_then(|inherited| inherited.listener(settings.listen));
+        let (mut listener, passed) = match taken {
+            Some(socket) => (Listener::inherit(socket).context("the listening socket")?, passed),
+            None => listen(settings)?,
+        };
+        let metrics = |address| match inherited.as_mut().and_then(|inherited| inherited.metrics(address)) {
+            Some(socket) => MetricsListener::inherit(socket).context("the socket of the metrics"),
+            None => bind_metrics(address),
+        };
+        let mut metrics = settings.metrics.map(metrics).transpose()?;
+        if settings.same_user {
+            listener.admit(same_user::admission());
+            metrics.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+        }
+        Ok(Self { listener, passed, metrics })
+    }
+}
+
+/// Takes the socket that the service manager passes, or else binds the configured address. Returns
+/// which it was, too.
+fn listen(settings: &Settings) -> anyhow::Result<(Listener, bool)> {
     let mut passed = ListenFd::from_env();
     match passed.len() {
-        0 => Ok(Listener::bind(settings.listen)?),
+        0 => Ok((Listener::bind(settings.listen)?, false)),
         1 => {
             let socket =
                 passed.take_tcp_listener(0).context("the socket unit passes no listening TCP socket")?;
             let socket = socket.context("the socket unit passes its socket to another process")?;
             let listener = Listener::inherit(socket.into()).context("the socket of the socket unit")?;
             tracing::info!("the service manager listens at {}; `listen` is not used", listener.address());
-            Ok(listener)
+            Ok((listener, true))
         }
         count => bail!("the socket unit passes {count} sockets; the server takes one: use one ListenStream="),
     }
+}
+
+pub(super) fn bind_metrics(address: SocketAddr) -> anyhow::Result<MetricsListener> {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "metrics on {address}: whoever reaches it reads them, without a password or encryption"
+        );
+    }
+    MetricsListener::bind(address).with_context(|| format!("metrics on {address}"))
 }

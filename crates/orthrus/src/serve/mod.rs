@@ -5,6 +5,7 @@ mod admission;
 mod api;
 mod changes;
 mod clients;
+mod clock;
 mod drain;
 mod ending;
 mod exports;
@@ -12,6 +13,7 @@ mod http;
 mod kerberos;
 mod listening;
 mod metrics;
+mod opened;
 mod preflight;
 mod process;
 mod records;
@@ -20,34 +22,29 @@ mod same_user;
 mod sandbox;
 mod state_dir;
 mod store;
+mod upgrade;
 
 use crate::api::IdReport;
 use crate::config::{ExportSettings, IdentitySettings, Limits, Settings, Storage};
 use crate::logging;
-use crate::output::outln;
 use crate::service_manager::ServiceManager;
 use anyhow::Context;
-use api::ApiParts;
 use clients::ClientRules;
-use exports::Backends;
-use http::HttpEndpoint;
 use identity::{AccountSource, Mapper, Rules};
-use kerberos::{Keys, NoKeys};
-use net::{Listener, Running};
+use kerberos::Keys;
+use listening::OpenedSockets;
 pub(crate) use preflight::{Preflight, check};
-use records::Records;
-use runtime::{Builder, Callbacks, NfsService, Threads, housekeeping};
-use server::dispatch::Environment;
 use server::engine::{Delegations, NfsConfig, Start};
-use server::rpcsec::{ContextAcceptor, RpcsecLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use store::{Boot, Store};
-use vfs::{Caller, Exports, SecFlavor};
+use store::Boot;
+use upgrade::{Inherited, Predecessor, Starter};
+pub(crate) use upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX, STARTER, obey, tell_predecessor};
+use vfs::{Caller, SecFlavor};
+use vfs_local::Prepared;
 
 /// The part of the process's descriptors that the objects of all exports, or connections, may take.
 const DESCRIPTORS_PART: usize = 4;
@@ -60,78 +57,88 @@ const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings> + Send;
 
 /// Serves until SIGTERM or SIGINT; SIGHUP applies the settings that `read` returns and looks up all
-/// accounts again, SIGUSR1 logs all counters.
+/// accounts again, SIGUSR1 logs all counters. A process that another one has started to take over
+/// goes on with its clients.
 ///
 /// # Errors
 /// The reason why the server cannot start, with the remedy.
 pub(crate) fn run(
-    mut settings: Settings,
+    settings: Settings,
     read: Option<Box<ReadSettings>>,
     end_with_input: bool,
 ) -> anyhow::Result<()> {
     logging::set_filter(&settings.log);
-    // Before any thread: capabilities and the umask belong to threads, and children inherit them.
-    let prepared = vfs_local::prepare_process(settings.device_nodes);
-    process::check(&prepared)?;
-    let mut listener = listening::listen(&settings)?;
-    let mut watched = settings.metrics.map(bind_metrics).transpose()?;
-    if settings.same_user {
-        listener.admit(same_user::admission());
-        watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+    let Some(predecessor) = Predecessor::of_environment()? else {
+        let process = OwnProcess::begin(&settings, None)?;
+        let (opened, process) = opened::OpenedServer::open(settings, process, None)?;
+        return opened.start()?.serve(process, read, end_with_input, None);
+    };
+    let taken_over = take_over(&predecessor, settings);
+    let (server, process) = taken_over.unwrap_or_else(|error| {
+        predecessor.refuse(&error);
+        tracing::error!("not taking over: {error:#}");
+        logging::flush();
+        // Nothing is released: the old process goes on with it.
+        vfs_local::exit_at_once(1)
+    });
+    server.serve(process, read, end_with_input, Some(predecessor))
+}
+
+/// Takes over from another process: when this returns, this one serves.
+fn take_over(
+    predecessor: &Predecessor,
+    settings: Settings,
+) -> anyhow::Result<(opened::StartedServer, RunningProcess)> {
+    vfs_local::leave_leases_alone();
+    let mut inherited = predecessor.hello()?;
+    let process = OwnProcess::begin(&settings, Some(&mut inherited))?;
+    let (opened, process) = opened::OpenedServer::open(settings, process, Some(&inherited))?;
+    let estate = predecessor.prepared()?;
+    let server = opened.inherit(estate, inherited)?;
+    predecessor.restored()?;
+    predecessor.serving()?;
+    server.begin();
+    Ok((server, process))
+}
+
+/// A process before it opens what it serves: it has its sockets, and has given up the rest.
+pub(super) struct OwnProcess {
+    prepared: Prepared,
+    sockets: OpenedSockets,
+    running: RunningProcess,
+}
+
+/// The parts of a process that its server needs until its end.
+pub(super) struct RunningProcess {
+    prepared: String,
+    sandbox: sandbox::InForce,
+    starter: Option<Starter>,
+    manager: Arc<ServiceManager>,
+    watched_end: ending::Watched,
+    signals: Signals,
+}
+
+impl OwnProcess {
+    /// Begins a process: everything here comes before its first thread, since capabilities, the
+    /// umask and the sandbox belong to threads.
+    fn begin(settings: &Settings, inherited: Option<&mut Inherited>) -> anyhow::Result<Self> {
+        // It starts later processes with the rights that this one has now.
+        let starter = Starter::spawn(&upgrade::binary::started())
+            .inspect_err(|error| tracing::warn!("`orthrus upgrade` will not work: {error:#}"))
+            .ok();
+        let prepared = vfs_local::prepare_process(settings.device_nodes);
+        process::check(&prepared)?;
+        let sockets = OpenedSockets::open(settings, inherited)?;
+        let manager = Arc::new(ServiceManager::from_environment());
+        let sandbox = sandbox::enter(settings, manager.is_abstract())?;
+        logging::start_queue().context("the log has no thread")?;
+        let watched_end = ending::Watched::default();
+        ending::guard(watched_end.clone()).context("signals cannot be caught")?;
+        let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
+        let said = prepared.to_string();
+        let running = RunningProcess { prepared: said, sandbox, starter, manager, watched_end, signals };
+        Ok(Self { prepared, sockets, running })
     }
-    let manager = Arc::new(ServiceManager::from_environment());
-    let sandbox = sandbox::enter(&settings, manager.is_abstract())?;
-    logging::start_queue().context("the log has no thread")?;
-    let watched_end = ending::Watched::default();
-    ending::guard(watched_end.clone()).context("signals cannot be caught")?;
-    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
-    let as_started = settings.clone();
-    let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
-    settings.limits = shared(&settings, descriptors);
-    let began = Instant::now();
-    let mut backends = Backends::new(ClientRules::new(&settings, began), settings.limits.open_files_max);
-    let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
-    let keys = Keys::open(&settings)?.map(Arc::new);
-    admission::check(&exports.snapshot(), keys.is_some())?;
-    let (service, running, identity) =
-        start(&settings, keys.clone(), exports.clone(), listener, descriptors, began)?;
-    let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
-    let shards = running.shards().clone();
-    let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
-    let _ = watched_end.set(serving);
-    tracing::info!("{prepared}");
-    sandbox.log();
-    if end_with_input {
-        end_when_input_ends()?;
-    }
-    let shards = running.shards().clone();
-    manager.feed_watchdog(move |interval| shards.are_alive(interval)).context("threads cannot be started")?;
-    let (listed, address) = (exports.clone(), running.address());
-    let status = move || format!("{} exports at {address}", listed.snapshot().iter().count());
-    let asked = identity.clone();
-    let shards = running.shards().clone();
-    let served =
-        reload::Served { exports: exports.clone(), service: service.clone(), identity, shards, descriptors };
-    let reload = reload::Reload::new(read, as_started, backends, keys, served);
-    let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
-    let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
-    let metrics_endpoint =
-        watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone()));
-    let (stats, reloader, listed) = (running.stats().clone(), reloads.clone(), exports.clone());
-    let parts =
-        ApiParts { identity: asked, exports: listed, service: service.clone(), reloads: reloader, stats };
-    let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
-    http::start(endpoints).context("HTTP endpoints cannot be served")?;
-    reloads.log_exports();
-    announce(&running, metrics);
-    reloads.ready();
-    obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
-    manager.stopping();
-    tracing::info!("ending");
-    running.stop();
-    // Threads may still wait for a file system, and Linux may not be able to end them.
-    vfs_local::release_to_successor(&state_dir);
-    Ok(())
 }
 
 /// Warns if clients get few of the delegations that they are to have.
@@ -153,15 +160,6 @@ fn obey_signals(mut signals: Signals, reloads: &reload::Reloads, report: impl Fn
             _ => break,
         }
     }
-}
-
-fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::MetricsListener> {
-    if !address.ip().is_loopback() {
-        tracing::warn!(
-            "metrics on {address}: whoever reaches it reads them, without a password or encryption"
-        );
-    }
-    metrics::MetricsListener::bind(address).with_context(|| format!("metrics on {address}"))
 }
 
 /// Returns the limits within the descriptors of the process, so that no kind of use takes all of
@@ -195,74 +193,9 @@ fn end_when_input_ends() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says on standard output where the server is: programs that start it wait for these lines.
-fn announce(running: &Running, metrics: Option<SocketAddr>) {
-    outln!("orthrus serves {}", running.address());
-    if let Some(address) = metrics {
-        outln!("orthrus metrics http://{address}{}", metrics::PATH);
-    }
-}
-
-/// Makes the endpoint of the admin API. A server without it still serves.
-fn admin_endpoint(state_dir: &Path, parts: ApiParts) -> Option<HttpEndpoint> {
-    let endpoint = api::endpoint(state_dir, parts);
-    let complain = |error| {
-        tracing::warn!(
-            "no socket for `orthrus status`, `orthrus clients` and others in {}: {error}",
-            state_dir.display()
-        );
-    };
-    endpoint.map_err(complain).ok()
-}
-
 /// Returns the flavors that the server speaks.
 fn spoken(have_keys: bool) -> Vec<SecFlavor> {
     if have_keys { SecFlavor::ALL.to_vec() } else { vec![SecFlavor::Sys] }
-}
-
-fn start(
-    settings: &Settings,
-    keys: Option<Arc<Keys>>,
-    exports: Arc<Exports>,
-    listener: Listener,
-    descriptors: usize,
-    began: Instant,
-) -> anyhow::Result<(Arc<NfsService>, Running, Arc<Mapper>)> {
-    let (rules, sources) = identities(settings, keys.as_deref())?;
-    let identity = Arc::new(Mapper::with_sources(rules, sources));
-    let (store, boot) = Store::open(&state_dir(settings)?)?;
-
-    let limits = RpcsecLimits {
-        contexts_max: settings.limits.contexts_max,
-        identity_refresh: settings.identity.refresh,
-        ..RpcsecLimits::default()
-    };
-    let config = nfs_config(settings, spoken(keys.is_some()), &boot, descriptors);
-    let acceptor: Box<dyn ContextAcceptor> = match keys {
-        Some(keys) => Box::new(move |token: &[u8]| keys.accept(token)),
-        None => Box::new(NoKeys),
-    };
-    let environment = Environment {
-        clock: Box::new(move || began.elapsed()),
-        // Without randomness nothing here is safe, and there is no caller to report to.
-        random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
-    };
-    let service = Builder::new(exports.clone(), nfs_start(boot)?, environment)
-        .config(config)
-        .identity(identity.clone())
-        .records(Box::new(Records::new(Arc::new(store))))
-        .kerberos(acceptor, Box::new(identity.clone()), limits)
-        .began(began)
-        .service(&Threads);
-    let shards = match settings.shards {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        shards => shards,
-    };
-    let running =
-        listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
-    service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
-    housekeeping::start(service.clone(), exports, running.stats().clone(), vfs_local::release_memory)?;
-    Ok((service, running, identity))
 }
 
 /// Explains the account of a principal, and the caller that each export sees, by a lookup of this

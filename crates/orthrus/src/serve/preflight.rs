@@ -3,8 +3,9 @@
 use super::clients::ClientRules;
 use super::exports::Backends;
 use super::kerberos::Keys;
+use super::listening::bind_metrics;
 use super::store::Store;
-use super::{admission, bind_metrics, identities, process, sandbox, state_dir};
+use super::{admission, identities, process, sandbox, state_dir};
 use crate::config::Settings;
 use anyhow::{Context, anyhow};
 use identity::Mapper;

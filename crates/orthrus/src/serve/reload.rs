@@ -13,7 +13,7 @@ use crate::service_manager::ServiceManager;
 use anyhow::Context;
 use identity::Mapper;
 use net::Shards;
-use runtime::NfsService;
+use runtime::{Gate, NfsService};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfs::Exports;
 
@@ -134,6 +134,8 @@ impl Served {
 pub(super) struct Reloads {
     reload: Mutex<Reload>,
     manager: Arc<ServiceManager>,
+    /// Closed while the next process takes over.
+    gate: Arc<Gate>,
     /// Describes the running server in a line.
     status: Box<dyn Fn() -> String + Send + Sync>,
 }
@@ -142,9 +144,15 @@ impl Reloads {
     pub(super) fn new(
         reload: Reload,
         manager: Arc<ServiceManager>,
+        gate: Arc<Gate>,
         status: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
-        Self { reload: Mutex::new(reload), manager, status: Box::new(status) }
+        Self { reload: Mutex::new(reload), manager, gate, status: Box::new(status) }
+    }
+
+    /// Keeps reloads from running while the result lives.
+    pub(super) fn hold(&self) -> MutexGuard<'_, Reload> {
+        self.reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the service manager that the server is ready.
@@ -154,7 +162,7 @@ impl Reloads {
 
     /// Logs the exports in force.
     pub(super) fn log_exports(&self) {
-        self.lock().log_exports();
+        self.hold().log_exports();
     }
 
     /// Reloads as `asker` asks for it, and logs the outcome. Returns a line for each kind of
@@ -163,7 +171,8 @@ impl Reloads {
     /// # Errors
     /// The fault in the configuration file.
     pub(super) fn run(&self, asker: &str) -> anyhow::Result<Vec<String>> {
-        let mut reload = self.lock();
+        let mut reload = self.hold();
+        let _inside = self.gate.enter();
         self.manager.reloading();
         let outcome = reload.run();
         let kept = match &outcome {
@@ -179,10 +188,6 @@ impl Reloads {
         };
         self.manager.ready(&format!("{}{kept}", (self.status)()));
         outcome
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Reload> {
-        self.reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,13 +4,14 @@
 
 use super::state_dir::{self, REMEDY, private};
 use anyhow::{Context, bail};
-use nix::fcntl::{Flock, FlockArg};
+use rustix::fs::{FlockOperation, flock};
 use server::engine::{JournalOwners, hex, journal_line, journal_line_gone, journal_owners, unhex};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use state::{PrincipalHash, PriorClient};
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -54,7 +55,9 @@ impl Boot {
 /// The store of a running server; the folder is locked for as long as it lives.
 pub(super) struct Store {
     directory: PathBuf,
-    _lock: Flock<File>,
+    /// A descriptor of the locked file. The lock ends with its last copy, which the next process
+    /// may have.
+    lock: OwnedFd,
     journal: Mutex<Journal>,
 }
 
@@ -76,7 +79,8 @@ impl Store {
     pub(super) fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
         state_dir::open_folder(directory)?;
         let lock = private(&directory.join("lock")).and_then(|file| {
-            Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(OwnedFd::from(file))
         });
         let lock = match lock {
             Ok(lock) => lock,
@@ -101,10 +105,35 @@ impl Store {
         let prior_clients = prior.collect();
         let journal =
             Mutex::new(Journal::rewrite(directory, owners).with_context(|| directory.display().to_string())?);
-        Ok((
-            Self { directory: directory.to_owned(), _lock: lock, journal },
-            Boot { epoch, secret, prior_clients },
-        ))
+        Ok((Self { directory: directory.to_owned(), lock, journal }, Boot { epoch, secret, prior_clients }))
+    }
+
+    /// Goes on with the store of the previous process, which has the lock and changes nothing any
+    /// more. The start counts as the same, so the epoch is that of its clients.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub(super) fn inherit(directory: &Path, lock: OwnedFd) -> anyhow::Result<(Self, Boot)> {
+        state_dir::open_folder(directory)?;
+        let path = directory.join("clients");
+        let owners = read_journal(&path)?.unwrap_or_default();
+        let secret = stored_secret(directory)?.with_context(|| format!("{} is gone", path.display()))?;
+        let file = OpenOptions::new().append(true).open(&path);
+        let file = file.with_context(|| format!("{} cannot be written", path.display()))?;
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // The lines that were overwritten are not known: it is as if there were none.
+        let journal = Journal { file, lines: owners.len(), size, owners, dirty: true };
+        let store = Self { directory: directory.to_owned(), lock, journal: Mutex::new(journal) };
+        Ok((store, Boot { epoch: 0, secret, prior_clients: Vec::new() }))
+    }
+
+    /// Returns a copy of the lock's descriptor, for the next process.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(super) fn lock(&self) -> std::io::Result<OwnedFd> {
+        self.lock.try_clone()
     }
 
     /// Reads the store as [`Store::open`] does, and changes nothing but that the folder is made

@@ -2,15 +2,20 @@
 
 use super::problem::{Answer, Refusal};
 use super::{Api, ApiParts};
-use crate::api::{ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest};
+use crate::api::{
+    ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest, UpgradeOutcome, UpgradeRequest,
+};
 use crate::serve::drain as drains;
 use crate::serve::http::Author;
+use crate::serve::upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX};
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use server::engine::unhex;
 use state::{Principal, RevokeError, RevokedCounts, RevokedKind};
+use std::path::PathBuf;
+use std::time::Duration;
 
 type Body<T> = Result<Json<T>, JsonRejection>;
 
@@ -27,7 +32,7 @@ pub(super) async fn evict(
     body: Body<EvictRequest>,
 ) -> Answer<ChangeReport> {
     let Json(EvictRequest { client }) = body?;
-    api.answer(move |parts| {
+    api.change(move |parts| {
         let server = parts.service.server();
         let id = unhex(&client).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
         match id {
@@ -57,7 +62,7 @@ pub(super) async fn revoke(
     body: Body<RevokeRequest>,
 ) -> Answer<ChangeReport> {
     let Json(revoke) = body?;
-    api.answer(move |parts| {
+    api.change(move |parts| {
         let line = match revoke {
             RevokeRequest::Stateid(stateid) => revoke_stateid(parts, &stateid)?,
             RevokeRequest::Principal(principal) => revoke_principal(parts, &principal)?,
@@ -122,9 +127,39 @@ pub(super) async fn reload(
     State(api): State<Api>,
     Extension(author): Extension<Author>,
 ) -> Answer<ChangeReport> {
-    api.answer(move |parts| match parts.reloads.run(&format!("reload by {author}")) {
-        Ok(lines) => Ok(ChangeReport { lines }),
-        Err(error) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}"))),
+    api.answer(move |parts| Ok(ChangeReport { lines: run_reload(parts, author)? })).await
+}
+
+fn run_reload(parts: &ApiParts, author: Author) -> Result<Vec<String>, Refusal> {
+    let outcome = parts.reloads.run(&format!("reload by {author}"));
+    outcome.map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))
+}
+
+/// Go on in another process, such as that of a new version, without an interruption for clients.
+#[utoipa::path(
+    post,
+    path = "/v1/upgrade",
+    request_body = UpgradeRequest,
+    responses((status = 200, body = UpgradeOutcome), (status = "default", body = Problem))
+)]
+pub(super) async fn upgrade(
+    State(api): State<Api>,
+    Extension(author): Extension<Author>,
+    body: Body<UpgradeRequest>,
+) -> Answer<UpgradeOutcome> {
+    let Json(UpgradeRequest { binary, standstill_ms, if_replaced }) = body?;
+    api.answer(move |parts| {
+        if if_replaced && !parts.upgrades.has_new_binary() {
+            return Ok(UpgradeOutcome { upgraded: None, lines: run_reload(parts, author)? });
+        }
+        let standstill = standstill_ms.map_or(STANDSTILL_TIME, Duration::from_millis);
+        let report =
+            parts.upgrades.run(binary.map(PathBuf::from), standstill.min(STANDSTILL_TIME_MAX), author);
+        let report = report.map_err(|error| {
+            let why = format!("no upgrade, and the server goes on as before: {error:#}");
+            Refusal::new(StatusCode::CONFLICT, why)
+        })?;
+        Ok(UpgradeOutcome { lines: report.lines(), upgraded: Some(report) })
     })
     .await
 }
@@ -142,10 +177,10 @@ pub(super) async fn drain(
     body: Body<DrainRequest>,
 ) -> Answer<ChangeReport> {
     let Json(DrainRequest { cancel }) = body?;
-    api.answer(move |parts| {
+    api.change(move |parts| {
         let line = match cancel {
             true => drains::cancel(&parts.service, author),
-            false => drains::start(parts.service.clone(), author).map_err(|error| {
+            false => drains::start(&parts.service, &parts.gate, author).map_err(|error| {
                 let why = format!("the server cannot watch its clients: {error}");
                 Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why)
             })?,

@@ -12,6 +12,7 @@ pub(super) use socket::endpoint;
 
 use super::http::{Author, Workers};
 use super::reload::Reloads;
+use super::upgrade::Upgrades;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +20,7 @@ use axum::{Extension, Json, Router};
 use identity::Mapper;
 use net::Stats;
 use problem::{Answer, Refusal};
-use runtime::NfsService;
+use runtime::{Gate, NfsService};
 use std::sync::Arc;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
@@ -37,6 +38,9 @@ pub(super) struct ApiParts {
     pub(super) service: Arc<NfsService>,
     pub(super) reloads: Arc<Reloads>,
     pub(super) stats: Arc<Stats>,
+    pub(super) upgrades: Arc<Upgrades>,
+    /// Closed while the next process takes over.
+    pub(super) gate: Arc<Gate>,
 }
 
 /// The state of all handlers.
@@ -47,6 +51,19 @@ struct Api {
 }
 
 impl Api {
+    /// Changes the server on a thread that may wait. While the next process takes over, the change
+    /// waits, and fails if that process serves.
+    async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ApiParts) -> Result<T, Refusal> + Send + 'static,
+    ) -> Answer<T> {
+        self.answer(|parts| {
+            let _inside = parts.gate.enter();
+            work(parts)
+        })
+        .await
+    }
+
     /// Computes an answer on a thread that may wait.
     async fn answer<T: Send + 'static>(
         &self,
@@ -82,6 +99,7 @@ fn routes() -> (Router<Api>, Document) {
         .routes(routes!(changes::evict))
         .routes(routes!(changes::revoke))
         .routes(routes!(changes::reload))
+        .routes(routes!(changes::upgrade))
         .routes(routes!(changes::drain))
         .split_for_parts()
 }

@@ -16,6 +16,7 @@ use server::metrics::{Kind, Stage};
 use std::fmt::Write;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,24 @@ impl MetricsListener {
     /// The system's.
     pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { socket: bind_tcp(address)?, admission: None })
+    }
+
+    /// Takes over the listening socket of another process.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn inherit(socket: OwnedFd) -> io::Result<Self> {
+        let socket = TcpListener::from(socket);
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, admission: None })
+    }
+
+    /// Returns a copy of the listening socket.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(super) fn socket(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
     }
 
     /// Closes connections that `admission` does not want before anything is read from them.

@@ -1,0 +1,94 @@
+//! `orthrus upgrade`: a running server goes on in another process.
+
+use super::Unhealthy;
+use super::asked_server::AskedServer;
+use crate::api::{UpgradeOutcome, UpgradeRequest};
+use crate::output::{errln, outln};
+use crate::serve::{self, STANDSTILL_TIME, STANDSTILL_TIME_MAX};
+use anyhow::Context;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The exit status when there is no server to upgrade.
+const NO_SERVER_STATUS: u8 = 3;
+
+/// Have a running server go on in another process, such as that of a new version.
+///
+/// The server starts the program that has its path now, and hands over connections, sessions,
+/// opens, locks, delegations, Kerberos contexts and copies. Clients notice a pause below a second;
+/// none reconnects, and no operation is lost or runs twice. The new process reads the
+/// configuration, also the keys that need a restart. If anything fails, the old process goes on.
+///
+/// Exit status: 0 the new process serves, 1 the old process goes on, 2 wrong usage, 3 no server
+/// runs.
+#[derive(clap::Args)]
+pub(super) struct Upgrade {
+    /// The program of the new process (default: the path that the server was started by). It lies
+    /// beside that one, its name begins with "orthrus", and only root or the server's user can
+    /// change it.
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Milliseconds that calls in progress may take to end before the upgrade is given up (default:
+    /// 600, at most 5000). From half of it on, calls that have not begun get NFS4ERR_DELAY.
+    #[arg(long, value_name = "MS", default_value_t = STANDSTILL_TIME.as_millis() as u64, hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=STANDSTILL_TIME_MAX.as_millis() as u64))]
+    wait: u64,
+    /// Upgrade only if the program has been replaced since the server was started; otherwise reload
+    /// the configuration.
+    #[arg(long)]
+    if_replaced: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: AskedServer,
+}
+
+impl Upgrade {
+    /// Has the server hand over.
+    ///
+    /// # Errors
+    /// The reason why the old process goes on; the exit status tells when no server runs.
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let request = UpgradeRequest {
+            binary: self.binary.map(absolute).transpose()?,
+            standstill_ms: Some(self.wait),
+            if_replaced: self.if_replaced,
+        };
+        let outcome: Option<UpgradeOutcome> = self.server.post_if_there("/v1/upgrade", &request)?;
+        match outcome {
+            Some(outcome) if self.json => outln!("{}", serde_json::to_string(&outcome)?),
+            Some(outcome) => outcome.lines.iter().for_each(|line| outln!("{line}")),
+            None => {
+                errln!("orthrus: no server runs; name its state directory with --state-dir or --config");
+                return Err(Unhealthy(NO_SERVER_STATUS).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn absolute(path: PathBuf) -> anyhow::Result<String> {
+    let path = std::path::absolute(path)?;
+    path.to_str().map(str::to_owned).context("the path of the program is not UTF-8")
+}
+
+/// Start the next process for a server that asks for it; `orthrus serve` runs this command itself.
+#[derive(clap::Args)]
+pub(super) struct StarterArguments {
+    /// The program of the server.
+    program: PathBuf,
+    /// The arguments of the server.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl StarterArguments {
+    /// Obeys the server until it ends.
+    ///
+    /// # Errors
+    /// Standard input is no socket of a server.
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        serve::obey(self.program, self.arguments)
+    }
+}

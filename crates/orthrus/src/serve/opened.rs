@@ -1,0 +1,372 @@
+//! A server from its settings: opened, then started or taken over, then serving.
+
+use super::api::{self, ApiParts};
+use super::clients::ClientRules;
+use super::clock::ServerClock;
+use super::exports::Backends;
+use super::http::{self, HttpEndpoint};
+use super::kerberos::{Keys, NoKeys};
+use super::listening::OpenedSockets;
+use super::records::Records;
+use super::reload::{self, Reloads};
+use super::store::{Boot, Store};
+use super::upgrade::{Estate, Inherited, Predecessor, UpgradeParts, Upgrades, binary};
+use super::{
+    OwnProcess, ReadSettings, RunningProcess, admission, drain, end_when_input_ends, ending, identities,
+    metrics, net_limits, nfs_config, nfs_start, obey_signals, shared, spoken, state_dir,
+};
+use crate::config::Settings;
+use crate::logging;
+use crate::output::outln;
+use crate::service_manager::ServiceManager;
+use anyhow::Context;
+use identity::Mapper;
+use net::{Listener, Running};
+use runtime::{Builder, Callbacks, Gate, NfsService, Threads, housekeeping};
+use server::dispatch::Environment;
+use server::engine::InboundObjects;
+use server::rpcsec::{ContextAcceptor, RpcsecLimits};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use vfs::{Exports, InboundFds};
+use vfs_local::Orphans;
+
+/// The parts that the settings describe.
+struct ServerParts {
+    settings: Settings,
+    /// The settings before they were reduced to the descriptors of the process.
+    as_started: Settings,
+    backends: Backends,
+    exports: Arc<Exports>,
+    endpoint: Option<metrics::MetricsListener>,
+    /// Whether the service manager passed the listening socket.
+    passed: bool,
+    keys: Option<Arc<Keys>>,
+    identity: Arc<Mapper>,
+    clock: ServerClock,
+    /// Descriptors that the process may have.
+    descriptors: usize,
+}
+
+/// A server with everything open that can fail for its settings.
+pub(super) struct OpenedServer {
+    parts: ServerParts,
+    listener: Listener,
+}
+
+/// A server with its threads.
+pub(super) struct StartedServer {
+    parts: ServerParts,
+    service: Arc<NfsService>,
+    running: Arc<Running>,
+    gate: Arc<Gate>,
+    /// The state folder without symbolic links, and its lock.
+    state_dir: PathBuf,
+    lock: OwnedFd,
+}
+
+impl OpenedServer {
+    /// Opens everything that the settings name; of a process that is taken over it uses the
+    /// sockets that they still name.
+    ///
+    /// # Errors
+    /// The fault in the settings, the keytab, the folders or the port, with the remedy.
+    pub(super) fn open(
+        mut settings: Settings,
+        process: OwnProcess,
+        inherited: Option<&Inherited>,
+    ) -> anyhow::Result<(Self, RunningProcess)> {
+        let OwnProcess { prepared, sockets, running } = process;
+        let OpenedSockets { listener, passed, metrics: endpoint } = sockets;
+        let as_started = settings.clone();
+        let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
+        settings.limits = shared(&settings, descriptors);
+        let clock = match inherited {
+            Some(inherited) => ServerClock::continued(inherited.hello.began),
+            None => ServerClock::start(),
+        };
+        let clients = ClientRules::new(&settings, clock.instant().unwrap_or_else(Instant::now));
+        let mut backends = Backends::new(clients, settings.limits.open_files_max);
+        let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
+        let keys = Keys::open(&settings)?.map(Arc::new);
+        admission::check(&exports.snapshot(), keys.is_some())?;
+        let (rules, sources) = identities(&settings, keys.as_deref())?;
+        let identity = Arc::new(Mapper::with_sources(rules, sources));
+        if let Some(inherited) = inherited {
+            let folder = state_dir(&settings)?;
+            Store::examine(&folder)?;
+            inherited.check_folder(&folder.canonicalize().context("the state folder")?)?;
+        }
+        let parts = ServerParts {
+            settings,
+            as_started,
+            backends,
+            exports,
+            endpoint,
+            passed,
+            keys,
+            identity,
+            clock,
+            descriptors,
+        };
+        Ok((Self { parts, listener }, running))
+    }
+
+    /// Starts a server without clients. It serves at once.
+    ///
+    /// # Errors
+    /// The fault of the state folder, or the system has no threads left.
+    pub(super) fn start(self) -> anyhow::Result<StartedServer> {
+        let (store, boot) = Store::open(&state_dir(&self.parts.settings)?)?;
+        let lock = store.lock()?;
+        let service = self.builder(store, boot)?.service(&Threads);
+        let (shards, limits) = (self.shards(), net_limits(&self.parts.settings));
+        let running = self.listener.start(service.clone(), shards, limits);
+        let running = running.context("threads cannot be started")?;
+        let server = StartedServer::new(self.parts, service, running, lock)?;
+        server.start_housekeeping()?;
+        Ok(server)
+    }
+
+    /// Goes on with the clients of another process; it serves from [`StartedServer::begin`] on.
+    ///
+    /// # Errors
+    /// The part of the image that is inconsistent, or the system has no threads left.
+    pub(super) fn inherit(self, estate: Estate, inherited: Inherited) -> anyhow::Result<StartedServer> {
+        let Estate { image, sockets, objects } = estate;
+        let (store, boot) = Store::inherit(&state_dir(&self.parts.settings)?, inherited.lock)?;
+        let lock = store.lock()?;
+        let builder = self.builder(store, boot)?;
+        let (table, orphans) = (self.parts.exports.snapshot(), Orphans::default());
+        let fds = InboundFds::new(objects);
+        let mut objects = InboundObjects::new(&table, &orphans, image.objects, fds)?;
+        let service = builder.inherit(&Threads, image.server, &mut objects)?;
+        let connections = net::InheritedConnections { image: image.net, sockets };
+        connections.check()?;
+        let (shards, limits) = (self.shards(), net_limits(&self.parts.settings));
+        let running = self.listener.start_parked(service.clone(), shards, limits, connections);
+        let running = running.context("threads cannot be started")?;
+        let counters = image.net_counters.iter();
+        running.stats().resume(counters.map(|(name, count)| (name.as_str(), *count)));
+        let server = StartedServer::new(self.parts, service, running, lock)?;
+        // Nothing changes before it is decided which process serves.
+        server.gate.close(std::time::Instant::now());
+        server.start_housekeeping()?;
+        Ok(server)
+    }
+
+    fn shards(&self) -> usize {
+        match self.parts.settings.shards {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            shards => shards,
+        }
+    }
+
+    fn builder(&self, store: Store, boot: Boot) -> anyhow::Result<Builder> {
+        let ServerParts { settings, exports, keys, identity, clock, .. } = &self.parts;
+        let clock = *clock;
+        let limits = RpcsecLimits {
+            contexts_max: settings.limits.contexts_max,
+            identity_refresh: settings.identity.refresh,
+            ..RpcsecLimits::default()
+        };
+        let config = nfs_config(settings, spoken(keys.is_some()), &boot, self.parts.descriptors);
+        let acceptor: Box<dyn ContextAcceptor> = match keys.clone() {
+            Some(keys) => Box::new(move |token: &[u8]| keys.accept(token)),
+            None => Box::new(NoKeys),
+        };
+        let environment = Environment {
+            clock: Box::new(move || clock.now()),
+            // Without randomness nothing here is safe, and there is no caller to report to.
+            random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
+        };
+        let builder = Builder::new(exports.clone(), nfs_start(boot)?, environment)
+            .config(config)
+            .identity(identity.clone())
+            .records(Box::new(Records::new(Arc::new(store))))
+            .kerberos(acceptor, Box::new(identity.clone()), limits);
+        Ok(match clock.instant() {
+            Some(began) => builder.began(began),
+            None => builder,
+        })
+    }
+}
+
+impl StartedServer {
+    fn new(
+        parts: ServerParts,
+        service: Arc<NfsService>,
+        running: Running,
+        lock: OwnedFd,
+    ) -> anyhow::Result<Self> {
+        service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
+        let state_dir = state_dir(&parts.settings)?.canonicalize().context("the state folder")?;
+        let (running, gate) = (Arc::new(running), Arc::default());
+        Ok(Self { parts, service, running, gate, state_dir, lock })
+    }
+
+    fn start_housekeeping(&self) -> std::io::Result<()> {
+        let (service, exports, gate) = (self.service.clone(), self.parts.exports.clone(), self.gate.clone());
+        let stats = self.running.stats().clone();
+        housekeeping::start(service, exports, stats, gate, vfs_local::release_memory)
+    }
+
+    /// Begins to serve the clients of the process before. That one has ended, or does nothing any
+    /// more.
+    pub(super) fn begin(&self) {
+        self.running.thaw();
+        vfs_local::take_over_leases();
+        self.service.resume_copies();
+        self.gate.open();
+    }
+
+    /// Returns a description of the server in a line.
+    fn status(&self) -> impl Fn() -> String + Send + Sync + 'static {
+        let (exports, address) = (self.parts.exports.clone(), self.running.address());
+        move || format!("{} exports at {address}", exports.snapshot().iter().count())
+    }
+
+    /// Serves until a signal ends it. `predecessor` is the process that it was taken over from.
+    ///
+    /// # Errors
+    /// The system has no threads left.
+    pub(super) fn serve(
+        self,
+        process: RunningProcess,
+        read: Option<Box<ReadSettings>>,
+        end_with_input: bool,
+        predecessor: Option<Predecessor>,
+    ) -> anyhow::Result<()> {
+        self.introduce(&process);
+        let status = self.status();
+        let Self { parts, service, running, gate, state_dir, lock } = self;
+        let ServerParts { as_started, exports, endpoint, identity, .. } = parts;
+        let RunningProcess { starter, manager, signals, .. } = process;
+        let metrics_socket = endpoint.as_ref().map(metrics::MetricsListener::socket).transpose()?;
+        let metrics_address = endpoint.as_ref().map(metrics::MetricsListener::address).transpose()?;
+        let endpoint =
+            endpoint.map(|listener| listener.endpoint(service.clone(), &running, identity.clone()));
+        if end_with_input {
+            end_when_input_ends()?;
+        }
+        let (listen, metrics) = (as_started.listen, as_started.metrics);
+        let asked = identity.clone();
+        let served = reload::Served {
+            exports: exports.clone(),
+            service: service.clone(),
+            identity,
+            shards: running.shards().clone(),
+            descriptors: parts.descriptors,
+        };
+        let reload = reload::Reload::new(read, as_started, parts.backends, parts.keys, served);
+        let reloads = Arc::new(Reloads::new(reload, manager.clone(), gate.clone(), status));
+        let upgrades = Arc::new(Upgrades::new(UpgradeParts {
+            service: service.clone(),
+            running: running.clone(),
+            exports: exports.clone(),
+            gate: gate.clone(),
+            reloads: reloads.clone(),
+            manager: manager.clone(),
+            clock: parts.clock,
+            listen,
+            metrics,
+            metrics_socket,
+            state_dir: state_dir.clone(),
+            lock,
+            passed: parts.passed,
+            starter,
+            binary: binary::started(),
+        }));
+        drain::resume(&service, &gate)?;
+        let parts = ApiParts {
+            identity: asked,
+            exports: exports.clone(),
+            service: service.clone(),
+            reloads: reloads.clone(),
+            stats: running.stats().clone(),
+            upgrades: upgrades.clone(),
+            gate,
+        };
+        let endpoints = endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
+        http::start(endpoints).context("HTTP endpoints cannot be served")?;
+        reloads.log_exports();
+        let ready = tell_ready(manager.clone(), &running, reloads.clone());
+        announce(&running, metrics_address, predecessor, ready);
+        obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
+        end(&upgrades, &manager, &running, &state_dir);
+        Ok(())
+    }
+
+    /// Logs the rights of the process, and has its end by a signal find the server.
+    fn introduce(&self, process: &RunningProcess) {
+        let (shards, service) = (self.running.shards().clone(), self.service.clone());
+        let serving = ending::Serving { shards, service, state_dir: self.state_dir.clone() };
+        let _ = process.watched_end.set(serving);
+        tracing::info!("{}", process.prepared);
+        process.sandbox.log();
+    }
+}
+
+/// Ends the server, unless the next process has taken it over.
+fn end(upgrades: &Upgrades, manager: &ServiceManager, running: &Running, state_dir: &Path) {
+    if upgrades.end() {
+        // Nothing is released: the next process serves with it.
+        logging::flush();
+        vfs_local::exit_at_once(0);
+    }
+    manager.stopping();
+    tracing::info!("ending");
+    running.stop();
+    // Threads may still wait for a file system, and Linux may not be able to end them.
+    vfs_local::release_to_successor(state_dir);
+}
+
+/// Returns a function that tells the service manager that the server is ready, and then that it is
+/// alive as long as it is. The manager heeds its main process alone.
+fn tell_ready(
+    manager: Arc<ServiceManager>,
+    running: &Running,
+    reloads: Arc<Reloads>,
+) -> impl FnOnce() + use<> {
+    let shards = running.shards().clone();
+    move || {
+        reloads.ready();
+        if let Err(error) = manager.feed_watchdog(move |interval| shards.are_alive(interval)) {
+            tracing::error!("the watchdog of the service manager gets no thread: {error}");
+        }
+    }
+}
+
+/// Says on standard output where the server is: programs that start it wait for these lines. They
+/// know it of a server that was taken over; there the process before learns that this one listens.
+fn announce(
+    running: &Running,
+    metrics: Option<SocketAddr>,
+    predecessor: Option<Predecessor>,
+    ready: impl FnOnce() + Send + 'static,
+) {
+    if let Some(predecessor) = predecessor {
+        tracing::info!("serving at {}", running.address());
+        return predecessor.listening(ready);
+    }
+    outln!("orthrus serves {}", running.address());
+    if let Some(address) = metrics {
+        outln!("orthrus metrics http://{address}{}", metrics::PATH);
+    }
+    ready();
+}
+
+/// Makes the endpoint of the admin API. A server without it still serves.
+fn admin_endpoint(state_dir: &Path, parts: ApiParts) -> Option<HttpEndpoint> {
+    let endpoint = api::endpoint(state_dir, parts);
+    let complain = |error| {
+        tracing::warn!(
+            "no socket for `orthrus status`, `orthrus clients` and others in {}: {error}",
+            state_dir.display()
+        );
+    };
+    endpoint.map_err(complain).ok()
+}

@@ -1,0 +1,305 @@
+//! The side of the process that hands over.
+
+use super::binary::Binary;
+use super::freeze::Standstill;
+use super::starter::Starter;
+use super::{GO_TIME_MAX, PREPARE_TIME_MAX, RESTORE_TIME_MAX};
+use crate::api::UpgradeReport;
+use crate::serve::clock::ServerClock;
+use crate::serve::http::Author;
+use crate::serve::reload::Reloads;
+use crate::service_manager::ServiceManager;
+use anyhow::{Context, bail};
+use handover::{ChannelError, FDS_PER_MESSAGE_MAX, HandoverChannel, Hello, Order, SuccessorAnswer, Taken};
+use net::Running;
+use runtime::{Gate, NfsService};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use vfs::Exports;
+
+/// How often a wait for the next process sees whether the server is to end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the next process may take to make its socket for administrators, which has no effect on
+/// clients.
+const LISTEN_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long this process stays after a handover, so that its answer to the administrator arrives.
+const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
+
+/// The parts of a running server that a handover is about.
+pub(in crate::serve) struct UpgradeParts {
+    pub(in crate::serve) service: Arc<NfsService>,
+    pub(in crate::serve) running: Arc<Running>,
+    pub(in crate::serve) exports: Arc<Exports>,
+    pub(in crate::serve) gate: Arc<Gate>,
+    pub(in crate::serve) reloads: Arc<Reloads>,
+    pub(in crate::serve) manager: Arc<ServiceManager>,
+    pub(in crate::serve) clock: ServerClock,
+    /// The addresses as they were configured.
+    pub(in crate::serve) listen: SocketAddr,
+    pub(in crate::serve) metrics: Option<SocketAddr>,
+    pub(in crate::serve) metrics_socket: Option<OwnedFd>,
+    /// The state folder without symbolic links, and its lock.
+    pub(in crate::serve) state_dir: PathBuf,
+    pub(in crate::serve) lock: OwnedFd,
+    /// Whether the service manager passed the listening socket.
+    pub(in crate::serve) passed: bool,
+    /// The process that starts the next one, if there is one.
+    pub(in crate::serve) starter: Option<Starter>,
+    /// The program as it was started.
+    pub(in crate::serve) binary: PathBuf,
+}
+
+/// Hands the server over, one attempt at a time.
+pub(in crate::serve) struct Upgrades {
+    parts: UpgradeParts,
+    /// Held by an attempt; whether the next process serves.
+    attempt: Mutex<bool>,
+    /// Whether the server is about to end.
+    ends: AtomicBool,
+}
+
+impl Upgrades {
+    pub(in crate::serve) fn new(parts: UpgradeParts) -> Self {
+        Self { parts, attempt: Mutex::new(false), ends: AtomicBool::new(false) }
+    }
+
+    /// Returns whether the program has been replaced since this process was started.
+    pub(in crate::serve) fn has_new_binary(&self) -> bool {
+        Binary::open(&self.parts.binary).is_ok_and(|binary| !binary.is_running())
+    }
+
+    /// Ends an attempt that is being made, and lets no other begin: the server is about to end.
+    /// Returns whether the next process serves; then that one ends, too.
+    pub(in crate::serve) fn end(&self) -> bool {
+        self.ends.store(true, Release);
+        let serves = *self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        if serves && let Some(starter) = &self.parts.starter {
+            starter.terminate();
+        }
+        serves
+    }
+
+    /// Hands the server over to the program, or to that of another path, as `author` asks for it.
+    /// When this returns, the next process serves, and this one ends soon.
+    ///
+    /// # Errors
+    /// The reason why this process goes on; clients have noticed at most a pause.
+    pub(in crate::serve) fn run(
+        &self,
+        binary: Option<PathBuf>,
+        standstill: Duration,
+        author: Author,
+    ) -> anyhow::Result<UpgradeReport> {
+        let Ok(mut serves) = self.attempt.try_lock() else { bail!("another upgrade is being made") };
+        if *serves {
+            bail!("another process has taken over by now; ask again");
+        }
+        let path = binary.unwrap_or_else(|| self.parts.binary.clone());
+        tracing::warn!("upgrade to {} by {author}", path.display());
+        let report = self.attempt(path, standstill);
+        match &report {
+            Ok(report) => {
+                *serves = true;
+                tracing::warn!("{report}; this process ends");
+                let leave = || {
+                    std::thread::sleep(LAST_WORDS_TIME);
+                    crate::logging::flush();
+                    // No lock is released and no file is touched: the next process has them.
+                    vfs_local::exit_at_once(0);
+                };
+                if std::thread::Builder::new().name("leave".into()).spawn(leave).is_err() {
+                    leave();
+                }
+            }
+            Err(error) => tracing::error!("the upgrade failed, and this process serves on: {error:#}"),
+        }
+        report
+    }
+
+    fn attempt(&self, path: PathBuf, standstill: Duration) -> anyhow::Result<UpgradeReport> {
+        let UpgradeParts { service, running, exports, gate, reloads, manager, .. } = &self.parts;
+        let table = exports.snapshot();
+        if let Some(export) = table.iter().find(|export| !export.absent && export.backend.heir().is_none()) {
+            bail!(
+                "the export {} cannot be handed over: its files, or the connection to them, are in this process \
+                 alone; restart the server instead",
+                export.pseudo_path
+            );
+        }
+        if std::process::id() == 1 {
+            bail!("it is the first process of its container, which would end with it; start it with an init");
+        }
+        // The next process reads the same file.
+        let _settings = reloads.hold();
+        let mut successor = self.start(&path)?;
+        let version = successor.prepare(self)?;
+        let still = Standstill::begin(service, running, gate, standstill)
+            .context("the server does not come to a standstill")?;
+        let frozen = still.image(exports)?;
+        successor.restore(&frozen)?;
+        if self.ends.load(Acquire) {
+            bail!("the server is to end");
+        }
+        successor.go()?;
+        let pause = still.pause();
+        still.leave();
+        let process = successor.process;
+        manager.succeeded_by(process);
+        successor.leave();
+        let counts = service.server().engine().counts();
+        Ok(UpgradeReport {
+            from: env!("CARGO_PKG_VERSION").to_owned(),
+            to: version,
+            program: path.display().to_string(),
+            process,
+            pause_ms: pause.as_secs_f64() * 1000.0,
+            connections: frozen.sockets.len(),
+            clients: counts.clients,
+            sessions: counts.sessions,
+            opens: counts.opens,
+            locks: counts.ranges,
+            delegations: counts.delegations,
+            copies: counts.copies,
+            contexts: service.server().rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len()),
+        })
+    }
+
+    /// Starts the next process.
+    fn start(&self, program: &Path) -> anyhow::Result<Successor<'_>> {
+        let starter = self.parts.starter.as_ref();
+        let starter = starter.context("the log of the start has the reason why no process can be started")?;
+        let (channel, input) = HandoverChannel::pair().context("there is no socket for the next process")?;
+        let process = starter.start(program, input)?;
+        Ok(Successor { starter, channel, process, serves: false })
+    }
+
+    fn hello(&self) -> Hello {
+        let parts = &self.parts;
+        Hello {
+            major: handover::MAJOR,
+            minor: handover::MINOR,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            began: parts.clock.began(),
+            listen: parts.listen,
+            metrics: parts.metrics,
+            state_dir: parts.state_dir.display().to_string(),
+            passed: Some(parts.passed),
+        }
+    }
+}
+
+/// The next process. It is ended when this is dropped, unless it serves.
+struct Successor<'s> {
+    starter: &'s Starter,
+    channel: HandoverChannel,
+    process: u32,
+    serves: bool,
+}
+
+impl Successor<'_> {
+    /// Has it read its configuration; returns the version of its program.
+    fn prepare(&self, upgrades: &Upgrades) -> anyhow::Result<String> {
+        let until = Instant::now() + PREPARE_TIME_MAX;
+        let parts = &upgrades.parts;
+        let listener = parts.running.listener()?;
+        let input = std::io::stdin();
+        let mut fds = vec![listener.as_fd(), parts.lock.as_fd(), input.as_fd()];
+        fds.extend(parts.metrics_socket.as_ref().map(AsFd::as_fd));
+        self.send(&upgrades.hello(), &fds, until)?;
+        loop {
+            if upgrades.ends.load(Acquire) {
+                bail!("the server is to end");
+            }
+            match self.channel.receive(until.min(Instant::now() + LOOK_INTERVAL)) {
+                Ok((SuccessorAnswer::Prepared(version), _)) => return Ok(version),
+                Ok((answer, _)) => return Err(unexpected(answer)),
+                Err(ChannelError::Silent) if Instant::now() < until => {}
+                Err(error) => return Err(error).context("the next process does not get ready"),
+            }
+        }
+    }
+
+    /// Sends it the image, and waits until it has restored everything.
+    fn restore(&self, frozen: &super::freeze::Frozen) -> anyhow::Result<()> {
+        let until = Instant::now() + RESTORE_TIME_MAX;
+        let (sockets, objects) = (frozen.sockets.len() as u32, frozen.objects.len() as u32);
+        let taken = Order::Take(Taken { sockets, objects });
+        self.send(&taken, &[frozen.image.as_fd()], until)?;
+        for fds in frozen.fds().chunks(FDS_PER_MESSAGE_MAX) {
+            self.send(&Order::Descriptors, fds, until)?;
+        }
+        match self.channel.receive(until).context("the next process does not restore the state")? {
+            (SuccessorAnswer::Restored, _) => Ok(()),
+            (answer, _) => Err(unexpected(answer)),
+        }
+    }
+
+    /// Has it serve.
+    ///
+    /// # Errors
+    /// It does not, and never will.
+    fn go(&mut self) -> anyhow::Result<()> {
+        let until = Instant::now() + GO_TIME_MAX;
+        self.send(&Order::Go, &[], until)?;
+        let answer = self.channel.receive(until).or_else(|error| match error {
+            // An answer that is on its way arrives now, or never.
+            ChannelError::Silent => {
+                self.channel.close();
+                self.channel.receive(Instant::now()).map_err(|_| ChannelError::Silent)
+            }
+            error => Err(error),
+        });
+        match answer.context("the next process does not begin to serve")? {
+            (SuccessorAnswer::Serving, _) => {
+                self.serves = true;
+                Ok(())
+            }
+            (answer, _) => Err(unexpected(answer)),
+        }
+    }
+
+    fn send(
+        &self,
+        message: &impl minicbor::Encode<()>,
+        fds: &[BorrowedFd<'_>],
+        until: Instant,
+    ) -> anyhow::Result<()> {
+        match self.channel.send(message, fds, until) {
+            Ok(()) => Ok(()),
+            // It may have said why it ends.
+            Err(ChannelError::Closed) => match self.channel.receive(Instant::now()) {
+                Ok((answer @ SuccessorAnswer::Refused(_), _)) => Err(unexpected(answer)),
+                _ => Err(ChannelError::Closed).context("the next process"),
+            },
+            Err(error) => Err(error).context("the next process"),
+        }
+    }
+
+    /// Leaves it to itself, when administrators reach it.
+    fn leave(self) {
+        let _ = self.channel.receive::<SuccessorAnswer>(Instant::now() + LISTEN_TIME_MAX);
+    }
+}
+
+impl Drop for Successor<'_> {
+    fn drop(&mut self) {
+        if !self.serves {
+            self.channel.close();
+            self.starter.end();
+        }
+    }
+}
+
+fn unexpected(answer: SuccessorAnswer) -> anyhow::Error {
+    match answer {
+        SuccessorAnswer::Refused(why) => anyhow::anyhow!("the next process: {why}"),
+        answer => anyhow::anyhow!("the next process answers out of order: {answer:?}"),
+    }
+}
