@@ -13,11 +13,14 @@ mod program;
 mod proxy;
 mod server;
 pub mod soak;
+pub mod upgrade;
 mod world;
 
 pub use disk::{Disk, Journaling, in_own_mounts};
 pub use domain::{TestDomain, in_domain};
-pub use program::{Ended, is_installed, nobody, orthrus, program, run, run_within};
+pub use program::{
+    Ended, Installation, is_installed, next_program, nobody, orthrus, program, run, run_within,
+};
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};
 pub use world::{

@@ -1,11 +1,14 @@
 //! The program: found, built, run.
 
+use crate::world::empty_folder;
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A process that runs inside a realm or a domain was started by one that has built the program.
 const INSIDE: [&str; 2] = ["ORTHRUS_TEST_REALM", crate::domain::INSIDE];
@@ -40,22 +43,90 @@ fn built() -> PathBuf {
     if INSIDE.iter().any(|name| std::env::var_os(name).is_some()) && program.exists() {
         return program;
     }
+    build(&folder, folder.parent().expect("TARGET/PROFILE"), &[]);
+    program
+}
+
+/// Builds the program with what `folder` holds already, into the same profile's folder below
+/// `target`.
+fn build(folder: &Path, target: &Path, arguments: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", "orthrus", "--target-dir"]);
-    build.arg(folder.parent().expect("TARGET/PROFILE")).current_dir(root);
+    build.args(["build", "--quiet", "--package", "orthrus", "--target-dir"]).arg(target);
+    build.args(arguments).current_dir(root);
+    build.env("CARGO_BUILD_BUILD_DIR", folder.parent().expect("TARGET/PROFILE"));
     if folder.file_name().is_some_and(|profile| profile == "release") {
         build.arg("--release");
     }
     assert!(build.status().expect("cargo starts").success(), "the program does not build");
-    program
+}
+
+/// Returns a program of the next version: with a later minor version of the handover, and a field
+/// in its image that the present one does not know.
+///
+/// The variable `ORTHRUS_NEXT` names another one.
+pub fn next_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| match std::env::var_os("ORTHRUS_NEXT") {
+        Some(program) => program.into(),
+        None => next_built(),
+    })
+}
+
+fn next_built() -> PathBuf {
+    let folder = program().parent().expect("TARGET/PROFILE");
+    let target = folder.with_file_name("next");
+    let next = target.join(folder.file_name().expect("PROFILE")).join("orthrus");
+    if !(INSIDE.iter().any(|name| std::env::var_os(name).is_some()) && next.exists()) {
+        // Only the crates with the feature are compiled twice.
+        build(folder, &target, &["--features", "next-version"]);
+    }
+    next
+}
+
+/// A folder with the program and with others that may follow it, as packages install them: a server
+/// starts no program of another folder.
+#[derive(Debug)]
+pub struct Installation {
+    folder: TempDir,
+}
+
+impl Installation {
+    /// Begins with the program.
+    pub fn with_program() -> Self {
+        let installation = Self { folder: empty_folder() };
+        installation.add("orthrus", program());
+        installation
+    }
+
+    /// Adds a program, and returns its path.
+    pub fn add(&self, name: &str, program: &Path) -> PathBuf {
+        let path = self.path(name);
+        symlink(program, &path).expect("the folder is ours");
+        path
+    }
+
+    /// Returns the path of a name.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Returns the path of the program.
+    pub fn program(&self) -> PathBuf {
+        self.path("orthrus")
+    }
 }
 
 /// Makes a command of the program. Nothing of the machine's Kerberos or of the user's settings
 /// reaches it.
 pub fn orthrus<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    clean(Command::new(program()), arguments)
+    orthrus_at(program(), arguments)
+}
+
+/// As [`orthrus`], of another program.
+pub(crate) fn orthrus_at<S: AsRef<OsStr>>(program: &Path, arguments: impl IntoIterator<Item = S>) -> Command {
+    clean(Command::new(program), arguments)
 }
 
 /// As [`orthrus`], but as the user `nobody`; only root can do so.

@@ -1,12 +1,13 @@
 //! `orthrus serve` under a test's control.
 
-use crate::program::{nobody, orthrus};
+use crate::program::{nobody, orthrus, orthrus_at, program, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStderr, ChildStdin, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ pub struct Serve {
     listen: Option<SocketAddr>,
     state: Option<OsString>,
     variables: Vec<(OsString, OsString)>,
+    program: Option<PathBuf>,
 }
 
 impl Serve {
@@ -40,6 +42,12 @@ impl Serve {
     /// Sets a variable of the server's environment.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Starts the program of another path.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
         self
     }
 
@@ -92,7 +100,8 @@ impl Serve {
         if !named("--config") && !named("--sec") {
             arguments.extend(["--sec", "krb5p,krb5i,krb5,sys"].map(OsString::from));
         }
-        let mut command = if self.unprivileged { nobody(arguments) } else { orthrus(arguments) };
+        let program = self.program.as_deref().unwrap_or_else(|| program());
+        let mut command = if self.unprivileged { nobody(arguments) } else { orthrus_at(program, arguments) };
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
@@ -106,8 +115,15 @@ impl Serve {
         output.read_line(&mut line).expect("standard output is text");
         let address = line.trim().strip_prefix("orthrus serves ").and_then(|address| address.parse().ok());
         let metrics = None;
-        let mut server =
-            Server { child, _input: input, log, address: ([0, 0, 0, 0], 0).into(), metrics, how: self };
+        let mut server = Server {
+            child,
+            successor: None,
+            input,
+            log,
+            address: ([0, 0, 0, 0], 0).into(),
+            metrics,
+            how: self,
+        };
         match address {
             Some(address) => server.address = address,
             None => {
@@ -143,8 +159,10 @@ fn read_log(error: ChildStderr, log: Arc<Mutex<String>>) {
 #[derive(Debug)]
 pub struct Server {
     child: Child,
+    /// The process that has taken over from `child`.
+    successor: Option<u32>,
     /// The server ends when this is closed.
-    _input: Option<ChildStdin>,
+    input: Option<ChildStdin>,
     log: Arc<Mutex<String>>,
     address: SocketAddr,
     metrics: Option<SocketAddr>,
@@ -169,7 +187,26 @@ impl Server {
 
     /// Returns its process ID.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.successor.unwrap_or(self.child.id())
+    }
+
+    /// Returns the command that upgrades the server, to the program of a path if there is one.
+    pub fn upgrade_command(&self, binary: Option<&Path>) -> Command {
+        let state = self.how.state.clone().expect("a state folder");
+        let mut arguments: Vec<OsString> = vec!["upgrade".into(), "--json".into()];
+        arguments.extend(["--state-dir".into(), state]);
+        arguments.extend(binary.map(|path| ["--binary".into(), path.into()]).into_iter().flatten());
+        orthrus(arguments)
+    }
+
+    /// Upgrades the server, and returns the report.
+    pub fn upgrade(&mut self, binary: Option<&Path>) -> serde_json::Value {
+        let ended = run(&mut self.upgrade_command(binary));
+        assert!(ended.status.success(), "{}\n{}", ended.stderr, self.log());
+        let outcome: serde_json::Value = serde_json::from_str(&ended.stdout).expect("a report");
+        let report = outcome["upgraded"].clone();
+        self.successor = report["process"].as_u64().and_then(|process| process.try_into().ok());
+        report
     }
 
     /// Returns its log so far.
@@ -199,7 +236,7 @@ impl Server {
 
     /// Sends the process a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().try_into().expect("a process id"));
+        let pid = Pid::from_raw(self.pid().try_into().expect("a process id"));
         kill(pid, signal).expect("the server runs");
     }
 
@@ -219,6 +256,12 @@ impl Server {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(successor) = self.successor.take() {
+            // A process that has taken over is no child. It ends with its input, too, as does one
+            // that a failed test knows nothing of.
+            self.input = None;
+            let _ = kill(Pid::from_raw(successor.cast_signed()), Signal::SIGKILL);
+        }
     }
 
     /// Starts it again after its end: the same arguments, state folder and port.

@@ -54,6 +54,13 @@ fn a_copy_outlives_a_server_that_is_killed_in_the_middle_of_it() {
 }
 
 #[test]
+fn programs_work_through_upgrades_to_the_next_version_and_back() {
+    // RFC 8881 sections 2.10.6 (each operation once), 2.10.13.1 (connections), 9 (locks); RFC 2203
+    // (contexts). `cargo xtask upgrade` makes a hundred.
+    run(UPGRADE, &["FILES_IN_REPOSITORY=1"], 10);
+}
+
+#[test]
 fn a_delegation_saves_opens_and_is_given_back_when_another_client_writes() {
     // RFC 8881 section 10.4
     run("delegations", &[ALTERNATE], 4 * 10 + 2);
@@ -179,6 +186,9 @@ fn linux_7_uses_the_encryption_types_of_rfc_8009() {
 /// nconnect 1 and 8, in turn over the flavors, where not each combination is the point.
 const ALTERNATE: &str = "CONNECTIONS=alternate";
 
+/// The job that upgrades to the next version.
+const UPGRADE: &str = "upgrade";
+
 /// A guest has a processor and a GiB of memory.
 const GUESTS_MAX: usize = 3;
 
@@ -283,6 +293,9 @@ impl LabRun<'_> {
             lab.args(["--kernel", self.kernel]);
         }
         lab.arg("--orthrus").arg(program);
+        if self.jobs.contains(&UPGRADE) {
+            lab.env("ORTHRUS_NEXT", e2e::next_program());
+        }
         lab.args(self.settings.iter().flat_map(|setting| ["--set", setting])).args(self.jobs);
         lab
     }

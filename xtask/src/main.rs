@@ -17,6 +17,7 @@ mod simulate;
 mod soak;
 mod tests;
 mod tidy;
+mod upgrade;
 
 use clap::{Parser, Subcommand};
 use std::os::unix::process::CommandExt;
@@ -78,6 +79,9 @@ enum Command {
     /// Soak the program: many client sessions that come, work and go, with limits for memory and
     /// descriptors.
     Soak(soak::Arguments),
+    /// Upgrade the server under load with every flavor, to a next version and back, many times in a
+    /// row (a second for each upgrade of each flavor).
+    Upgrade(upgrade::UpgradeArguments),
     /// Draw the README's chart from a result of `bench krb5 --json`.
     Chart(chart::Arguments),
     /// Write docs/limits.md from the sources.
@@ -111,6 +115,7 @@ fn main() -> ExitCode {
         Command::Connections { count } => connections(count),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),

@@ -36,9 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(arguments.sessions > 0, "there have to be sessions");
     steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
     steps::cargo(&["test", "--quiet", "--package", "e2e", "--test", "soak", "--no-run"])?;
-    let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output()?;
-    let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
-    let machine = machine();
+    let (date, machine) = (date()?, machine());
     println!("cargo xtask soak, {date}\n{machine}");
     let folder = private::temporary("orthrus-xtask-")?;
     let (progress, result) = (folder.path().join("progress"), folder.path().join("result.json"));
@@ -79,7 +77,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn machine() -> String {
+/// Returns the time, for the head of a result.
+pub(crate) fn date() -> anyhow::Result<String> {
+    let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output()?;
+    Ok(String::from_utf8_lossy(&date.stdout).trim().to_owned())
+}
+
+/// Returns the machine and its load, for the head of a result.
+pub(crate) fn machine() -> String {
     let here = Environment::of_this_machine();
     let cores = std::thread::available_parallelism().map_or(here.cores, usize::from);
     let memory = here.memory_bytes >> 30;

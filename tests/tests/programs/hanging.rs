@@ -4,7 +4,7 @@
 use crate::fuse::opcode::*;
 use crate::fuse::{DATA, Fuse, FuseTraits, HANGS, NAME};
 use client::{Client, Filesystem, OpenFile, OpenHow, Options, Security};
-use e2e::{Serve, Server, empty_folder, in_own_mounts};
+use e2e::{Serve, Server, empty_folder, in_own_mounts, run};
 use nfs4::NfsLockType4::WRITE_LT;
 use nfs4::StableHow4::{FILE_SYNC4, UNSTABLE4};
 use nfs4::{Bitmap4, FATTR4_SIZE, FATTR4_SPACE_FREE};
@@ -195,6 +195,24 @@ fn sigterm_ends_a_server_in_time_whatever_its_file_system_hangs_in() // docs/ser
         assert!(ended, "request {}: {status}\n{}", case.opcode, world.server.log());
         assert!(time < END_TIME, "request {}: it took {time:?}", case.opcode);
         waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
+    });
+}
+
+#[test]
+fn a_server_with_a_call_that_hangs_is_not_upgraded_and_serves_on() // docs/upgrade.md
+{
+    each(&[FSYNCS, GETATTRS], false, |case, mut world| {
+        let waiting = world.hang(case);
+        let ended = run(&mut world.server.upgrade_command(None));
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        // The next process opens the export, and hangs as well.
+        let opens = case.opcode == GETATTR;
+        let why = if opens { "does not answer" } else { "call(s) have not ended within 600 ms" };
+        assert!(ended.stderr.contains(why), "request {}: {}", case.opcode, ended.stderr);
+        world.goes_on();
+        (world.fuse.end())();
+        waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
+        assert!(world.server.is_running());
     });
 }
 

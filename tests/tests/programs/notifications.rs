@@ -177,6 +177,42 @@ fn a_server_that_cannot_start_is_never_ready() {
     assert!(manager.is_silent(Duration::from_millis(10)));
 }
 
+#[test]
+fn the_service_manager_hears_of_the_next_process_before_that_one_speaks() {
+    let folder = empty_folder();
+    let config = folder.path().join("orthrus.toml");
+    let text = format!("[[export]]\npath = {:?}\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+    fs::write(&config, text).expect("it is ours");
+    let path = folder.path().join("notify");
+    let manager = Manager::bind(&SocketAddr::from_pathname(&path).expect("a path"));
+    let path = path.display().to_string();
+    let variables = [("NOTIFY_SOCKET", path.as_str()), ("WATCHDOG_USEC", "400000")];
+    let service = NotifyingServer::start(folder.path(), &config, free_port(), &variables);
+    let ready = manager.next();
+    let upgrade = |more: &[&str]| {
+        let mut command = orthrus(["upgrade", "--state-dir"]);
+        let ended = run(command.arg(folder.path().join("state")).args(more));
+        assert!(ended.status.success(), "{}", ended.stderr);
+        ended.stdout
+    };
+    // As `systemctl reload` does: the program is the same, and the configuration is applied.
+    assert!(upgrade(&["--if-replaced"]).contains("are in force"));
+    assert!(manager.next().starts_with("RELOADING=1\n"));
+    assert_eq!(manager.next(), ready);
+
+    assert!(upgrade(&[]).contains("clients paused for"));
+    let named = manager.next();
+    let process = named.strip_prefix("MAINPID=").expect("the next process");
+    assert_ne!(process, service.0.id().to_string());
+    assert_eq!(manager.next(), ready);
+    assert!(service.ends_with_success());
+    // The next process feeds the watchdog.
+    while manager.receive() != "WATCHDOG=1" {}
+    let process = Pid::from_raw(process.parse().expect("a number"));
+    kill(process, Signal::SIGTERM).expect("it runs");
+    assert!(manager.next().starts_with("STOPPING=1\n"));
+}
+
 fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/systemd")
 }

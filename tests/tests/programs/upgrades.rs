@@ -1,0 +1,259 @@
+//! Upgrades: the server goes on in another process, and clients notice at most a pause.
+
+use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
+use e2e::upgrade::{fail_under_load, open_files, upgrade_under_load};
+use e2e::{
+    Ended, Installation, Serve, Server, empty_folder, in_world, is_root, next_program, orthrus, program, run,
+};
+use handover::HandoverImage;
+use nfs4::{NfsLockType4, OPEN4_SHARE_ACCESS_READ};
+use nix::sys::signal::Signal;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Upgrades of each flavor; `cargo xtask upgrade` makes more.
+const ROUNDS: usize = 4;
+
+/// The variable with the name of a file for the image of a server with every kind of state:
+/// `crates/handover/tests/compatibility.rs` reads the image of each version.
+const SAVE: &str = "ORTHRUS_UPGRADE_IMAGE";
+
+/// A number that `cargo xtask upgrade` gives.
+fn told(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn clients_of_every_flavor_work_through_upgrades_to_the_next_version_and_back() {
+    // RFC 8881 sections 2.10.6, 8.4, 9 and 10.4
+    // Built before the test goes on in its realm.
+    let _ = next_program();
+    in_world(|world| {
+        let rounds = told("ORTHRUS_UPGRADE_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
+        let seed = told("ORTHRUS_UPGRADE_SEED").unwrap_or(1);
+        let mut all = Vec::new();
+        for flavor in [Flavor::Sys, Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p] {
+            let upgraded = upgrade_under_load(world, flavor, rounds, seed);
+            eprintln!("{upgraded}");
+            all.push(upgraded.json());
+        }
+        if let Some(path) = std::env::var_os("ORTHRUS_UPGRADE_JSON") {
+            let text = serde_json::Value::from(all).to_string();
+            std::fs::write(path, text).expect("a file for the result");
+        }
+    });
+}
+
+/// Returns the program that fails at a step of the handover in a way.
+fn faulty(installation: &Installation, step: &str, kind: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_faulty-successor"));
+    installation.add(&format!("orthrus-{step}-{kind}"), program)
+}
+
+fn upgrade(server: &Server, binary: Option<&Path>) -> Ended {
+    run(&mut server.upgrade_command(binary))
+}
+
+/// Checks that an upgrade fails with a message, and that the server goes on.
+fn refused(server: &mut Server, binary: Option<&Path>, messages: &[&str]) {
+    let ended = upgrade(server, binary);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    for message in messages.iter().chain(&["the server goes on as before"]) {
+        assert!(ended.stderr.contains(message), "{}", ended.stderr);
+    }
+    assert!(server.is_running());
+}
+
+const STEPS: [&str; 6] = ["hello", "prepared", "take", "descriptors", "restored", "go"];
+
+#[test]
+fn a_next_process_that_fails_at_any_step_changes_nothing_for_clients() {
+    in_world(|world| {
+        let installed = Installation::with_program();
+        let mut failures = Vec::new();
+        for step in STEPS {
+            failures.push((faulty(&installed, step, "die"), "has ended"));
+            failures.push((faulty(&installed, step, "close"), "has ended"));
+            failures.push((faulty(&installed, step, "refuse"), "a reason to refuse"));
+            failures.push((faulty(&installed, step, "garbage"), "means nothing"));
+            failures.push((faulty(&installed, step, "early"), "out of order"));
+        }
+        failures.push((faulty(&installed, "hello", "major"), "restart the server instead"));
+        failures.push((faulty(&installed, "restored", "hang"), "does not answer"));
+        failures.push((faulty(&installed, "go", "hang"), "does not answer"));
+        let server = world.server().program(installed.program());
+        let mut server = server.args(["--delegations", "all"]).start();
+        fail_under_load(world, &mut server, Flavor::Krb5p, &failures);
+    });
+}
+
+/// Returns the numbers of the processes that a process has started.
+fn children(process: u32) -> String {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children"));
+    tasks.filter_map(|task| of_task(task.ok()?).ok()).collect()
+}
+
+#[test]
+fn failed_upgrades_leave_no_descriptor_and_no_process_behind() {
+    let (folder, installed) = (empty_folder(), Installation::with_program());
+    let server = Serve::new(folder.path().join("state")).program(installed.program());
+    let mut server = server.arg(folder.path()).start();
+    let starter = children(server.pid());
+    let starter: u32 = starter.trim().parse().expect("a server has one process below it");
+    let (mut before, mut files_before) = (None, None);
+    for step in STEPS {
+        let kind = if step == "hello" { "die" } else { "close" };
+        refused(&mut server, Some(&faulty(&installed, step, kind)), &["has ended"]);
+        // The first attempt opens what stays open, such as the socket of the service manager.
+        let now = open_files(server.pid());
+        assert_eq!(*before.get_or_insert(now), now, "after {step}");
+        assert_eq!(children(starter), "");
+        assert_eq!(*files_before.get_or_insert(open_files(starter)), open_files(starter), "after {step}");
+    }
+}
+
+#[test]
+fn a_program_that_others_could_change_or_of_another_folder_is_refused() {
+    let (folder, installed) = (empty_folder(), Installation::with_program());
+    let server = Serve::new(folder.path().join("state")).program(installed.program());
+    let mut server = server.arg(folder.path()).start();
+    let other = installed.add("other", program());
+    refused(&mut server, Some(&other), &["begins with \"orthrus\"", "put"]);
+    refused(&mut server, Some(program()), &["beside it"]);
+    let copy = installed.path("orthrus-copy");
+    fs::copy(program(), &copy).expect("the folder is ours");
+    fs::set_permissions(&copy, Permissions::from_mode(0o775)).expect("the folder is ours");
+    refused(&mut server, Some(&copy), &["others can change it", "chmod go-w"]);
+    fs::set_permissions(&copy, Permissions::from_mode(0o644)).expect("the folder is ours");
+    refused(&mut server, Some(&copy), &["no program", "--binary"]);
+    refused(&mut server, Some(&installed.path("orthrus-absent")), &["absent", "cannot be opened"]);
+    fs::set_permissions(&copy, Permissions::from_mode(0o755)).expect("the folder is ours");
+    if is_root() {
+        chown(&copy, Some(12345), None).expect("root may");
+        refused(&mut server, Some(&copy), &["belongs to the user with the id 12345"]);
+        chown(&copy, Some(0), None).expect("root may");
+    }
+    server.upgrade(Some(&copy));
+}
+
+#[test]
+fn a_fault_in_the_configuration_of_the_next_process_is_named_and_the_old_one_goes_on() {
+    let folder = empty_folder();
+    let config = folder.path().join("orthrus.toml");
+    let with = |more: &str| {
+        let export =
+            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+        fs::write(&config, format!("{more}\n[[export]]\n{export}")).expect("the folder is ours");
+    };
+    with("");
+    let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    with("leasetime = 90");
+    refused(&mut server, None, &["leasetime"]);
+    with("shards = 3\nlease_time = 30");
+    let before = server.pid();
+    server.upgrade(None);
+    assert_ne!(server.pid(), before);
+    // A key that a reload cannot change is in force.
+    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    let shards = threads.filter_map(|task| Some(name(task.ok()?))).filter(|name| name.starts_with("shard"));
+    assert_eq!(shards.count(), 3);
+}
+
+#[test]
+fn files_in_memory_are_not_handed_over() {
+    let folder = empty_folder();
+    let mut server = Serve::new(folder.path().join("state")).args(["--memory", "16"]).start();
+    refused(&mut server, None, &["/memory", "restart the server instead"]);
+}
+
+#[test]
+fn a_server_that_is_to_end_ends_also_while_a_next_process_hangs() {
+    let (folder, installed) = (empty_folder(), Installation::with_program());
+    let server = Serve::new(folder.path().join("state")).program(installed.program());
+    let mut server = server.arg(folder.path()).start();
+    for step in ["hello", "restored"] {
+        let mut command = server.upgrade_command(Some(&faulty(&installed, step, "hang")));
+        let asking = std::thread::spawn(move || run(&mut command));
+        server.wait_for_log("upgrade to");
+        server.signal(Signal::SIGTERM);
+        let (status, _) = server.wait();
+        assert!(status.success(), "{status}");
+        let ended = asking.join().expect("the command ends");
+        assert_ne!(ended.status.code(), Some(0));
+        server.restart();
+    }
+}
+
+#[test]
+fn without_a_server_the_status_tells() {
+    let folder = empty_folder();
+    let mut server = Serve::new(folder.path().join("state")).arg(folder.path()).start();
+    server.kill();
+    let ended = upgrade(&server, None);
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("--state-dir"));
+}
+
+#[test]
+fn a_drain_goes_on_and_ends_the_next_process_with_the_last_client() {
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let mut server = Serve::new(&state).arg(folder.path()).start();
+    let options = Options::new("127.0.0.1", Security::sys()).port(server.port());
+    let mut client = Client::connect(options.clone()).expect("it serves");
+    let drain = ["drain", "--no-wait", "--state-dir", state.to_str().expect("UTF-8")];
+    assert!(run(&mut orthrus(drain)).status.success());
+    server.upgrade(None);
+    client.lookup_path("/").expect("known clients are served");
+    let refused = Client::connect(Options { delay_max: Duration::ZERO, ..options });
+    assert!(refused.is_err(), "new clients are not served");
+    client.close().expect("it is there");
+    let (process, end) = (format!("/proc/{}", server.pid()), Instant::now() + Duration::from_secs(20));
+    while Path::new(&process).exists() {
+        assert!(Instant::now() < end, "it serves no client, and has not ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_image_of_a_server_with_clients_can_be_read() {
+    in_world(|world| {
+        let installed = Installation::with_program();
+        let server = world.server().program(installed.program());
+        let mut server = server.args(["--delegations", "all"]).start();
+        let mut clients = Vec::new();
+        for flavor in [Flavor::Sys, Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p] {
+            let options = Options {
+                connections: 2,
+                minor_version: 2,
+                backchannel: true,
+                callback_service: flavor.service(),
+                ..world.options(&server, "alice", flavor)
+            };
+            let mut files = Filesystem::mount(options, "/export").expect("it is exported");
+            let name = format!("file-{flavor}");
+            files.write_file(&name, b"content").expect("there is room");
+            let file = files.open(&name, &OpenHow::create(0o600)).expect("it is there");
+            let client = files.client();
+            let lock = client.lock(&file, b"owner", NfsLockType4::WRITE_LT, 3, 4).expect("it answers");
+            lock.expect("nobody has locked it");
+            let how = OpenHow { access: OPEN4_SHARE_ACCESS_READ, ..OpenHow::new(0) };
+            let path = format!("other-{flavor}");
+            files.write_file(&path, b"content").expect("there is room");
+            files.open(&path, &how).expect("it is there");
+            clients.push(files);
+        }
+        refused(&mut server, Some(&faulty(&installed, "take", "save")), &["has ended"]);
+        let path = installed.path("image");
+        let bytes = fs::read(&path).expect("it was saved");
+        let image = HandoverImage::read(&bytes).expect("it is an image");
+        assert_eq!(image.net.len(), 8);
+        if let Some(path) = std::env::var_os(SAVE) {
+            fs::write(path, bytes).expect("a file for the image");
+        }
+    });
+}
