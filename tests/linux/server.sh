@@ -99,9 +99,27 @@ says_soon() {
   return 1
 }
 
+# Upgrades the server to the next version, or back; the guest finds the pauses in milliseconds.
+UPGRADES=0
+upgrade() {
+  local program=orthrus-next
+  [ $((UPGRADES % 2)) = 0 ] || program=orthrus
+  UPGRADES=$((UPGRADES + 1))
+  "$ORTHRUS" upgrade --json --state-dir "$RUN/state" --binary "$RUN/bin/$program" >"$RUN/upgrade.json" 2>"$RUN/upgrade.error" || return
+  value process >"$RUN/server.pid"
+  value pause_ms >>"$RUN/share/server.pauses"
+}
+value() { grep -oE "\"$1\": *[0-9.]+" "$RUN/upgrade.json" | grep -oE '[0-9.]+$'; }
+
+# Tells the client IDs and sessions that the server has.
+identity() {
+  "$ORTHRUS" sessions --json --state-dir "$RUN/state" | grep -oE '"(client|session)": *"[^"]*"' | sort -u >"$RUN/share/server.identity"
+}
+
 # Does what the guest asks for in the shared folder: `kill` ends the server as a crash would,
 # `start` starts it again, `counters` has it tell what it counted, `cpu` tells what it has cost,
-# `names COUNT` fills a folder behind its back; `hold`, `release` and `try` are a local program that
+# `names COUNT` fills a folder behind its back, `upgrade` lets
+# another process go on, `identity` lists its sessions, `sum FILE` reads a file of the export; `hold`, `release` and `try` are a local program that
 # locks a file.
 server_control() {
   while sleep 0.02; do
@@ -111,6 +129,9 @@ server_control() {
       kill) kill -KILL -- "-$(cat "$RUN/server.pid")" 2>/dev/null && echo done || echo "it had ended already" ;;
       counters) counters ;;
       "names "*) many_names "${ask#names }" && echo done || echo "they cannot be made" ;;
+      upgrade) upgrade && echo done || tail -n 1 "$RUN/upgrade.error" ;;
+      identity) identity && echo done || echo "it does not answer" ;;
+      "sum "*) sha256sum <"$LAB_EXPORT/${ask#sum }" >"$RUN/share/server.sum" && echo done || echo "it cannot be read" ;;
       hold) hold && echo done || echo "it gets no lock: $(cat "$RUN/holder")" ;;
       release) release && echo done || echo "it keeps its lock" ;;
       try) local_lock try write 100 100 >/dev/null && echo done || echo "it gets no lock" ;;

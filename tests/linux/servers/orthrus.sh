@@ -27,4 +27,12 @@ stable_names = $STABLE_NAMES
 
 $(referrals)
 C
-COMMAND="'$ORTHRUS' serve --config '$RUN/orthrus.toml'"
+program=$ORTHRUS
+# A server starts no next program of another folder.
+case $JOBS in *upgrade.sh*)
+  mkdir -p "$RUN/bin"
+  ln -sf "$ORTHRUS" "$RUN/bin/orthrus"
+  ln -sf "${ORTHRUS_NEXT:-$ORTHRUS}" "$RUN/bin/orthrus-next"
+  program=$RUN/bin/orthrus ;;
+esac
+COMMAND="'$program' serve --config '$RUN/orthrus.toml'"
