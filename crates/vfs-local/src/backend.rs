@@ -2,7 +2,7 @@
 
 use crate::{
     attributes::{self, stat_fd},
-    cache::{CachedObject, ObjectCache},
+    cached_object::CachedObject,
     change::{self, Changes},
     errno::{retry, uninterrupted, vfs_error},
     features,
@@ -11,11 +11,11 @@ use crate::{
     kind::Kind,
     limitations::{self, Limitation},
     mounts,
-    name::EntryName,
     path_search::Places,
     prepare::ServesAs,
     sys,
 };
+use object_cache::ObjectCache;
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2},
     io::Errno,
@@ -26,7 +26,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
+use vfs::{Caller, EntryName, ObjectHandle, VfsError, VfsResult};
 
 /// Limits of a [`LocalBackend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub struct LocalBackend {
     /// Number of the file system.
     pub(crate) device: u64,
     pub(crate) below: mounts::Below,
-    objects: ObjectCache,
+    objects: ObjectCache<CachedObject>,
     pub(crate) places: Option<Places>,
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,

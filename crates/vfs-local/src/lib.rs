@@ -7,7 +7,7 @@
 mod acls;
 mod attributes;
 mod backend;
-mod cache;
+mod cached_object;
 mod change;
 mod containment;
 mod create;
@@ -22,7 +22,6 @@ mod leases;
 mod limitations;
 mod locks;
 mod mounts;
-mod name;
 mod names;
 mod nested;
 mod operations;
