@@ -1,0 +1,215 @@
+//! An open file.
+
+use super::{Mount, raw};
+use crate::CephErrno;
+use crate::errno::{count, done};
+use std::ffi::c_char;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Bytes that one call moves at most: the library returns a C `int`.
+const PIECE_MAX: usize = 1 << 30;
+
+/// A regular file that is open for reading, writing or both.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub(super) mount: Arc<Mount>,
+    pub(super) file: NonNull<raw::Fh>,
+    /// Whether a delegation rests on it.
+    pub(super) delegated: AtomicBool,
+}
+
+// SAFETY: the library takes its own locks in every call that gets this pointer.
+unsafe impl Send for OpenFile {}
+// SAFETY: as above.
+unsafe impl Sync for OpenFile {}
+
+/// The bytes of a lock, from the first to the last; `i64::MAX` has no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRange {
+    /// The first byte.
+    pub first: u64,
+    /// The last byte.
+    pub last: u64,
+}
+
+/// The kind of a byte-range lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockType {
+    /// Shared.
+    Read,
+    /// Exclusive.
+    Write,
+    /// None.
+    Unlock,
+}
+
+/// A lock that stands against another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its bytes.
+    pub range: LockRange,
+    /// Its kind.
+    pub kind: LockType,
+}
+
+/// What to look for from an offset on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// Data.
+    Data,
+    /// A hole.
+    Hole,
+}
+
+impl LockRange {
+    fn to_raw(self, kind: LockType) -> Option<libc::flock> {
+        let start = i64::try_from(self.first).ok()?;
+        // A length of zero has no end.
+        let length = match i64::try_from(self.last) {
+            Ok(last) if last < i64::MAX => last.checked_sub(start)?.checked_add(1)?,
+            _ => 0,
+        };
+        let kind = match kind {
+            LockType::Read => libc::F_RDLCK,
+            LockType::Write => libc::F_WRLCK,
+            LockType::Unlock => libc::F_UNLCK,
+        };
+        // The constants are small.
+        let (l_type, l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+        Some(libc::flock { l_type, l_whence, l_start: start, l_len: length, l_pid: 0 })
+    }
+}
+
+impl OpenFile {
+    pub(super) fn new(mount: &Arc<Mount>, file: *mut raw::Fh) -> Result<Self, CephErrno> {
+        let file = NonNull::new(file).ok_or(CephErrno::new(libc::EBADF))?;
+        Ok(Self { mount: Arc::clone(mount), file, delegated: AtomicBool::new(false) })
+    }
+
+    fn functions(&self) -> &'static raw::Functions {
+        self.mount.library.0
+    }
+
+    fn info(&self) -> *mut raw::MountInfo {
+        self.mount.info.as_ptr()
+    }
+
+    /// Appends at most `wanted` bytes from `offset` to `into`; returns how many, fewer at the end of
+    /// the file.
+    ///
+    /// # Errors
+    /// The library's; `into` is unchanged.
+    pub fn read(&self, into: &mut Vec<u8>, wanted: usize, offset: u64) -> Result<usize, CephErrno> {
+        let Ok(offset) = i64::try_from(offset) else { return Ok(0) };
+        let wanted = wanted.min(PIECE_MAX);
+        into.reserve(wanted);
+        let spare = into.spare_capacity_mut();
+        // SAFETY: the library writes at most `wanted` bytes, for which there is room.
+        let read = unsafe {
+            let at = spare.as_mut_ptr().cast::<c_char>();
+            (self.functions().ceph_ll_read)(self.info(), self.file.as_ptr(), offset, wanted as u64, at)
+        };
+        let read = usize::try_from(count(read.into())?).unwrap_or(0).min(wanted);
+        // SAFETY: the library has written these bytes.
+        unsafe { into.set_len(into.len() + read) };
+        Ok(read)
+    }
+
+    /// Writes bytes at an offset; returns how many.
+    ///
+    /// # Errors
+    /// `EFBIG`, `ENOSPC`, `EDQUOT`, and others of the library.
+    pub fn write(&self, data: &[u8], offset: u64) -> Result<usize, CephErrno> {
+        let offset = i64::try_from(offset).map_err(|_| CephErrno::new(libc::EFBIG))?;
+        let data = data.get(..PIECE_MAX).unwrap_or(data);
+        // SAFETY: the library reads the data during the call.
+        let written = unsafe {
+            let at = data.as_ptr().cast::<c_char>();
+            (self.functions().ceph_ll_write)(self.info(), self.file.as_ptr(), offset, data.len() as u64, at)
+        };
+        count(written.into()).map(|written| usize::try_from(written).unwrap_or(0))
+    }
+
+    /// Waits until the file's data and attributes are on stable storage.
+    ///
+    /// # Errors
+    /// The error of a write that failed.
+    pub fn sync(&self) -> Result<(), CephErrno> {
+        // SAFETY: the file is open.
+        done(unsafe { (self.functions().ceph_ll_fsync)(self.info(), self.file.as_ptr(), 0) })
+    }
+
+    /// Gives the space of a range back, which then reads as zeros; the size stays.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, and others of the library.
+    pub fn punch(&self, offset: u64, length: u64) -> Result<(), CephErrno> {
+        let invalid = |_| CephErrno::new(libc::EFBIG);
+        let (offset, length) =
+            (i64::try_from(offset).map_err(invalid)?, i64::try_from(length).map_err(invalid)?);
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: the file is open.
+        done(unsafe {
+            (self.functions().ceph_ll_fallocate)(self.info(), self.file.as_ptr(), mode, offset, length)
+        })
+    }
+
+    /// Returns the first offset from `offset` on with data, or with a hole.
+    ///
+    /// # Errors
+    /// `ENXIO` at and behind the end of the file.
+    pub fn seek(&self, whence: Whence, offset: u64) -> Result<u64, CephErrno> {
+        let offset = i64::try_from(offset).map_err(|_| CephErrno::new(libc::ENXIO))?;
+        let whence = match whence {
+            Whence::Data => libc::SEEK_DATA,
+            Whence::Hole => libc::SEEK_HOLE,
+        };
+        // SAFETY: the file is open.
+        count(unsafe { (self.functions().ceph_ll_lseek)(self.info(), self.file.as_ptr(), offset, whence) })
+    }
+
+    /// Locks bytes for an owner, or unlocks them, without waiting. A range beyond the largest offset
+    /// is skipped.
+    ///
+    /// # Errors
+    /// `EAGAIN` if another owner or client holds a lock against it.
+    pub fn set_lock(&self, range: LockRange, kind: LockType, owner: u64) -> Result<(), CephErrno> {
+        let Some(mut words) = range.to_raw(kind) else { return Ok(()) };
+        // SAFETY: all pointers are valid.
+        done(unsafe {
+            (self.functions().ceph_ll_setlk)(self.info(), self.file.as_ptr(), &mut words, owner, 0)
+        })
+    }
+
+    /// Returns a lock of another owner or client against a lock of this kind.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn find_lock(&self, range: LockRange, kind: LockType, owner: u64) -> Result<Option<Held>, CephErrno> {
+        let Some(mut words) = range.to_raw(kind) else { return Ok(None) };
+        // SAFETY: all pointers are valid.
+        done(unsafe {
+            (self.functions().ceph_ll_getlk)(self.info(), self.file.as_ptr(), &mut words, owner)
+        })?;
+        let kind = match i32::from(words.l_type) {
+            libc::F_RDLCK => LockType::Read,
+            libc::F_WRLCK => LockType::Write,
+            _ => return Ok(None),
+        };
+        let first = u64::try_from(words.l_start).unwrap_or(0);
+        let last = match u64::try_from(words.l_len) {
+            Ok(length @ 1..) => first.saturating_add(length - 1),
+            _ => u64::MAX,
+        };
+        Ok(Some(Held { range: LockRange { first, last }, kind }))
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // SAFETY: the file is open and is closed once.
+        unsafe { (self.functions().ceph_ll_close)(self.info(), self.file.as_ptr()) };
+    }
+}

@@ -1,0 +1,53 @@
+//! The errors of a cluster and their remedies.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failure to start or change a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum MiniCephError {
+    /// A program of Ceph is not installed.
+    #[error("{program} is not installed: apt install {package}")]
+    Missing {
+        /// The name of the program.
+        program: &'static str,
+        /// The Debian package that contains it.
+        package: &'static str,
+    },
+    /// Another user could read or replace the keys.
+    #[error("no cluster here: {0}")]
+    NotPrivate(#[from] private::PrivateError),
+    /// A program of Ceph failed.
+    #[error("{program} failed: {output}")]
+    Program {
+        /// The name of the program.
+        program: &'static str,
+        /// The end of its output.
+        output: String,
+    },
+    /// A daemon ended, or did not become ready in time.
+    #[error("{daemon} is not ready: {why}; its log ends with: {log}")]
+    Daemon {
+        /// The name of the daemon.
+        daemon: String,
+        /// What happened.
+        why: String,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// Reading or writing a file, or starting a process, failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or the program.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl MiniCephError {
+    /// Adds the path to an I/O error.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { path: path.to_owned(), source }
+    }
+}
