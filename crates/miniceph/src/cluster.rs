@@ -122,7 +122,7 @@ impl MiniCeph {
         let folder = private::temporary("orthrus-ceph-")?;
         let dir = folder.path().join("cluster");
         fs::create_dir(&dir).map_err(MiniCephError::io(&dir))?;
-        let watch = Watch::start(&dir)?;
+        let watch = Watch::start(folder.path())?;
         let cluster = Self { daemons: Mutex::default(), watch, dir, monitor, _folder: folder };
         cluster.make(options)?;
         Ok(cluster)
@@ -414,6 +414,6 @@ mod tests {
             processes_of(cluster.dir()) > 0
         });
         assert!(tries.count() < 1000, "a daemon runs on");
-        assert!(!cluster.dir().exists());
+        assert!(!cluster.dir().parent().unwrap().exists());
     }
 }

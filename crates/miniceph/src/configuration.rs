@@ -27,7 +27,7 @@ public_network = {ip}/{bits}
 ms_bind_ipv4 = {v4}
 ms_bind_ipv6 = {v6}
 run_dir = {dir}
-admin_socket =
+admin_socket = {dir}/$name.asok
 pid_file =
 log_file = {dir}/$name.log
 log_to_stderr = false
@@ -63,6 +63,7 @@ mds_data = {dir}/$name
 mds_session_blocklist_on_timeout = true
 
 [client]
+admin_socket =
 log_file =
 ",
         v4 = ip.is_ipv4(),

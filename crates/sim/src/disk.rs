@@ -286,7 +286,7 @@ impl Backend for Disk {
     vfs::forward_backend!(
         files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, access,
         lookup, lookup_attributes, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, statfs,
-        trim,
+        trim, handle_key,
     );
 
     fn may_wait(&self) -> bool {

@@ -4,10 +4,9 @@ use crate::{
     attributes::{self, stat_fd},
     cached_object::CachedObject,
     change::{self, Changes},
+    descriptor::{self, Descriptor},
     errno::{retry, uninterrupted, vfs_error},
-    features,
-    foreign::{Descriptor, ForeignThread},
-    handle, identity,
+    features, handle, identity,
     kind::Kind,
     limitations::{self, Limitation},
     mounts,
@@ -15,6 +14,7 @@ use crate::{
     prepare::ServesAs,
     sys,
 };
+use foreign::ForeignThread;
 use object_cache::ObjectCache;
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2},
@@ -170,7 +170,7 @@ impl LocalBackend {
         let features = features::of(&fd);
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
         let kind = Kind::of(file_system);
-        let foreign = ForeignThread::for_kind(kind);
+        let foreign = descriptor::thread_for(kind);
         let identities = identity::can_switch();
         let opens_handles = mount.is_some();
         let limitations = limitations::of(&fd, &stat, kind, opens_handles, identities, foreign.as_ref());

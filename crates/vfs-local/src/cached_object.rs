@@ -1,6 +1,6 @@
 //! An object that is held open between requests.
 
-use crate::foreign::Descriptor;
+use crate::descriptor::Descriptor;
 use object_cache::CacheEntry;
 use rustix::fs::FileType;
 use std::{

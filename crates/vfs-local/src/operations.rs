@@ -309,6 +309,10 @@ impl Backend for LocalBackend {
     fn trim(&self) {
         self.trim_objects();
     }
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
+    }
 }
 
 impl LocalBackend {

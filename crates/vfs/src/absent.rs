@@ -240,4 +240,8 @@ impl Backend for AbsentBackend {
     }
 
     fn trim(&self) {}
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
+    }
 }

@@ -242,4 +242,8 @@ pub trait Backend: Send + Sync {
     /// Releases resources that were unused since the last call, such as descriptors that keep
     /// removed files alive. The server calls it about every 30 seconds.
     fn trim(&self);
+
+    /// Returns the key under which handles of the file system are signed, where several servers
+    /// serve it and must accept each other's handles; `None` for the server's own key.
+    fn handle_key(&self) -> Option<[u8; 16]>;
 }

@@ -306,6 +306,11 @@ macro_rules! forward_backend_method {
             self.$inner.trim()
         }
     };
+    (handle_key $inner:ident) => {
+        fn handle_key(&self) -> Option<[u8; 16]> {
+            self.$inner.handle_key()
+        }
+    };
 }
 
 /// Writes one method of [`forward_open_file!`].

@@ -54,15 +54,6 @@ pub struct Held {
     pub kind: LockType,
 }
 
-/// What to look for from an offset on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whence {
-    /// Data.
-    Data,
-    /// A hole.
-    Hole,
-}
-
 impl LockRange {
     fn to_raw(self, kind: LockType) -> Option<libc::flock> {
         let start = i64::try_from(self.first).ok()?;
@@ -86,6 +77,11 @@ impl OpenFile {
     pub(super) fn new(mount: &Arc<Mount>, file: *mut raw::Fh) -> Result<Self, CephErrno> {
         let file = NonNull::new(file).ok_or(CephErrno::new(libc::EBADF))?;
         Ok(Self { mount: Arc::clone(mount), file, delegated: AtomicBool::new(false) })
+    }
+
+    /// Returns the mount that the file belongs to.
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.mount
     }
 
     fn functions(&self) -> &'static raw::Functions {
@@ -154,20 +150,6 @@ impl OpenFile {
         done(unsafe {
             (self.functions().ceph_ll_fallocate)(self.info(), self.file.as_ptr(), mode, offset, length)
         })
-    }
-
-    /// Returns the first offset from `offset` on with data, or with a hole.
-    ///
-    /// # Errors
-    /// `ENXIO` at and behind the end of the file.
-    pub fn seek(&self, whence: Whence, offset: u64) -> Result<u64, CephErrno> {
-        let offset = i64::try_from(offset).map_err(|_| CephErrno::new(libc::ENXIO))?;
-        let whence = match whence {
-            Whence::Data => libc::SEEK_DATA,
-            Whence::Hole => libc::SEEK_HOLE,
-        };
-        // SAFETY: the file is open.
-        count(unsafe { (self.functions().ceph_ll_lseek)(self.info(), self.file.as_ptr(), offset, whence) })
     }
 
     /// Locks bytes for an owner, or unlocks them, without waiting. A range beyond the largest offset

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Fields that calls return.
 const WANTED: u32 = raw::statx::ALL_STATS;
+/// Bytes of a time in text.
+const RCTIME_MAX: usize = 64;
 /// Longest target of a symbolic link in bytes: the limit of Linux.
 const TARGET_MAX: usize = 4096;
 
@@ -134,6 +136,17 @@ impl Inode {
             )
         })?;
         Ok(stat)
+    }
+
+    /// Has the library ask the metadata server for a directory's attributes even if it relies on the
+    /// ones that it has.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn refresh(&self, user: &Credentials) -> Result<(), CephErrno> {
+        // The library keeps no value of this attribute: each look is a request, whose reply has all
+        // the others.
+        self.xattr(c"ceph.dir.rctime", RCTIME_MAX, user).map(drop)
     }
 
     /// Changes attributes, as far as the user may.

@@ -21,7 +21,7 @@ mod stat;
 pub use credentials::Credentials;
 pub use delegation::{Delegation, DelegationKind};
 pub use directory::{DirectoryStream, Entry};
-pub use file::{Held, LockRange, LockType, OpenFile, Whence};
+pub use file::{Held, LockRange, LockType, OpenFile};
 pub use inode::{Inode, NewObject, XattrFlag};
 pub use mount::{MissingFeatures, Mount, MountError, MountOptions, ReleaseRequest, wait_for_unmounts};
 pub use stat::{FileSystemSize, SetStat, SetTime, Stat, Time};

@@ -226,7 +226,8 @@ impl Mount {
             dentry_cb: None,
             switch_intr_cb: None,
             remount_cb: None,
-            umask_cb: None,
+            // The library's own would read the mount from this handle.
+            umask_cb: Some(no_umask),
             ino_release_cb: Some(release_inode),
         };
         let path = c_string(&options.path)?;
@@ -383,6 +384,11 @@ unsafe extern "C" fn release_inode(handle: *mut c_void, vinode: raw::Vinode) {
     // SAFETY: the handle is that of `Mount::open`, which outlives the mount's threads.
     let callbacks = unsafe { &*handle.cast::<Callbacks>() };
     (callbacks.release)(vinode.ino, vinode.snapid);
+}
+
+/// Objects get the mode that their creator asks for.
+unsafe extern "C" fn no_umask(_: *mut c_void) -> libc::mode_t {
+    0
 }
 
 /// Ends the state of a predecessor, and takes its name.

@@ -4,9 +4,7 @@
 //! changed, and `struct ceph_ll_io_info` of 20.2.4.
 
 use crate::loading::library;
-use libc::{
-    c_char, c_int, c_uint, c_void, dev_t, flock, gid_t, mode_t, off_t, size_t, statvfs, timespec, uid_t,
-};
+use libc::{c_char, c_int, c_uint, c_void, dev_t, flock, gid_t, mode_t, size_t, statvfs, timespec, uid_t};
 
 /// `struct ceph_mount_info`.
 #[repr(C)]
@@ -225,7 +223,6 @@ library! {
         fn ceph_ll_write(*mut MountInfo, *mut Fh, i64, u64, *const c_char) -> c_int;
         fn ceph_ll_fsync(*mut MountInfo, *mut Fh, c_int) -> c_int;
         fn ceph_ll_fallocate(*mut MountInfo, *mut Fh, c_int, i64, i64) -> c_int;
-        fn ceph_ll_lseek(*mut MountInfo, *mut Fh, off_t, c_int) -> off_t;
         fn ceph_ll_getlk(*mut MountInfo, *mut Fh, *mut flock, u64) -> c_int;
         fn ceph_ll_setlk(*mut MountInfo, *mut Fh, *mut flock, u64, c_int) -> c_int;
         fn ceph_set_deleg_timeout(*mut MountInfo, u32) -> c_int;

@@ -356,4 +356,8 @@ impl Backend for NestedBackend {
         self.outer.trim();
         self.trim_inner();
     }
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
+    }
 }

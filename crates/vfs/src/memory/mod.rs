@@ -441,4 +441,8 @@ impl Backend for MemoryBackend {
     }
 
     fn trim(&self) {}
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
+    }
 }

@@ -94,7 +94,7 @@ impl Backend for Slow {
     vfs::forward_backend!(
         inner: root, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, setattr, access, lookup_parent,
         readlink, create, link, remove, rename, readdir, acls, get_xattr, set_xattr, list_xattrs, remove_xattr, commit, statfs,
-        trim,
+        trim, handle_key,
     );
 
     fn features(&self) -> Features {
