@@ -324,6 +324,11 @@ impl MiniCeph {
         self.dir.join(CONF)
     }
 
+    /// Returns the socket of a daemon, such as `mds.cephfs`, for `ceph daemon`.
+    pub fn socket(&self, daemon: &str) -> PathBuf {
+        self.dir.join(format!("{daemon}.asok"))
+    }
+
     /// Returns the file with the key of `client.admin`.
     pub fn keyring(&self) -> PathBuf {
         self.dir.join(KEYRING)

@@ -1,10 +1,6 @@
-//! The suite of all backends on a one-node cluster.
+//! The suite of all backends, with one mount and with several.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::directory;
+use crate::common::{self, directory};
 use std::sync::Arc;
 use vfs::Caller;
 use vfs::conformance::Fixture;
