@@ -5,10 +5,6 @@ use vfs::{ObjectHandle, VfsError, VfsResult};
 
 /// Tells this layout from others.
 const VERSION: u8 = 0xc1;
-/// Bits of a fileid below those that tell snapshots apart. Ceph numbers inodes from 2^40 on, in as
-/// many ranges as there are metadata servers.
-const INO_BITS: u32 = 48;
-
 /// The numbers that name an object. Ceph never gives an inode number to another object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ObjectId {
@@ -22,9 +18,10 @@ impl ObjectId {
         self.snapshot == NO_SNAPSHOT
     }
 
-    /// Returns the number that is unique in the export: snapshots share inode numbers.
+    /// Returns the number that is unique in the export: snapshots share inode numbers. These grow from
+    /// 2^40 on, and snapshot numbers from 1, so that the latter fill the bits from the top.
     pub(crate) fn fileid(self) -> u64 {
-        if self.is_current() { self.ino } else { self.ino ^ self.snapshot.wrapping_add(1) << INO_BITS }
+        if self.is_current() { self.ino } else { self.ino ^ self.snapshot.reverse_bits() }
     }
 
     /// Packs a handle: 9 bytes, or 17 for an object of a snapshot.

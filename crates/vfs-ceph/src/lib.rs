@@ -28,4 +28,4 @@ mod setattr;
 mod xattrs;
 
 pub use backend::{CephBackend, CephError, CephOptions};
-pub use ceph::fs::wait_for_unmounts;
+pub use ceph::fs::{unmount_all, wait_for_unmounts};

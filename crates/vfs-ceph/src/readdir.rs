@@ -37,7 +37,7 @@ impl CephBackend {
         let user = self.credentials(caller)?;
         let mut stream = object.inode.list(&user).map_err(|error| self.error_in(&object, error))?;
         if start != 0 {
-            stream.seek(start);
+            stream.seek(start).map_err(|error| self.error_in(&object, error))?;
         }
         while let Some(next) = stream.next_entry().map_err(|error| self.error_in(&object, error))? {
             if matches!(next.name, b"." | b"..") {

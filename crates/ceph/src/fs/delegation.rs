@@ -57,15 +57,10 @@ impl Delegation {
             DelegationKind::Write => raw::delegation::WRITE,
         };
         // SAFETY: the file is open, and the closure lives until the delegation is returned.
-        let taken = done(unsafe {
-            (file.mount.library.0.ceph_ll_delegation)(
-                file.mount.info.as_ptr(),
-                file.file.as_ptr(),
-                command,
-                Some(recalled),
-                recall.as_ptr().cast(),
-            )
+        let taken = file.call(|library, info, file| unsafe {
+            (library.ceph_ll_delegation)(info, file, command, Some(recalled), recall.as_ptr().cast())
         });
+        let taken = taken.and_then(done);
         if let Err(error) = taken {
             // SAFETY: the library has not taken the pointer.
             drop(unsafe { Box::from_raw(recall.as_ptr()) });
@@ -78,18 +73,14 @@ impl Delegation {
 
 impl Drop for Delegation {
     fn drop(&mut self) {
-        // SAFETY: the file is open. The library calls back under the lock that this call takes, so
-        // that nothing uses the closure afterwards.
-        unsafe {
-            (self.file.mount.library.0.ceph_ll_delegation)(
-                self.file.mount.info.as_ptr(),
-                self.file.file.as_ptr(),
-                raw::delegation::NONE,
-                None,
-                std::ptr::null_mut(),
-            );
-            drop(Box::from_raw(self.recall.as_ptr()));
-        }
+        let file = self.file.file.as_ptr();
+        // SAFETY: the file is open. The library calls back under the lock that this call takes.
+        self.file.mount.release(|library, info| unsafe {
+            (library.ceph_ll_delegation)(info, file, raw::delegation::NONE, None, std::ptr::null_mut())
+        });
+        // SAFETY: the delegation has ended, by this call or with the mount, so that nothing uses the
+        // closure any more.
+        drop(unsafe { Box::from_raw(self.recall.as_ptr()) });
         self.file.delegated.store(false, std::sync::atomic::Ordering::Release);
     }
 }

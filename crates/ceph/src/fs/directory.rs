@@ -41,11 +41,13 @@ impl DirectoryStream {
     }
 
     /// Moves to a position that an entry has given; 0 is the start.
-    pub fn seek(&mut self, position: i64) {
+    ///
+    /// # Errors
+    /// `ENOTCONN` if the mount has ended.
+    pub fn seek(&mut self, position: i64) -> Result<(), CephErrno> {
         // SAFETY: the stream is open.
-        unsafe {
-            (self.mount.library.0.ceph_seekdir)(self.mount.info.as_ptr(), self.stream.as_ptr(), position)
-        }
+        self.mount
+            .call(|library, info| unsafe { (library.ceph_seekdir)(info, self.stream.as_ptr(), position) })
     }
 
     /// Returns the next entry; `None` at the end.
@@ -53,19 +55,11 @@ impl DirectoryStream {
     /// # Errors
     /// The library's.
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, CephErrno> {
-        let mut stat = raw::Statx::EMPTY;
+        let (mut stat, stream, entry) = (raw::Statx::EMPTY, self.stream.as_ptr(), &mut *self.entry);
         // SAFETY: all pointers are valid; no object is asked for, so that no reference is given.
-        let got = unsafe {
-            (self.mount.library.0.ceph_readdirplus_r)(
-                self.mount.info.as_ptr(),
-                self.stream.as_ptr(),
-                &mut *self.entry,
-                &mut stat,
-                0,
-                NO_SYNC,
-                ptr::null_mut(),
-            )
-        };
+        let got = self.mount.call(|library, info| unsafe {
+            (library.ceph_readdirplus_r)(info, stream, entry, &mut stat, 0, NO_SYNC, ptr::null_mut())
+        })?;
         if count(got.into())? == 0 {
             return Ok(None);
         }
@@ -80,7 +74,8 @@ const NO_SYNC: u32 = 0x4000;
 
 impl Drop for DirectoryStream {
     fn drop(&mut self) {
+        let stream = self.stream.as_ptr();
         // SAFETY: the stream is open and is closed once.
-        unsafe { (self.mount.library.0.ceph_ll_releasedir)(self.mount.info.as_ptr(), self.stream.as_ptr()) };
+        self.mount.release(|library, info| unsafe { (library.ceph_ll_releasedir)(info, stream) });
     }
 }

@@ -84,12 +84,12 @@ impl OpenFile {
         &self.mount
     }
 
-    fn functions(&self) -> &'static raw::Functions {
-        self.mount.library.0
-    }
-
-    fn info(&self) -> *mut raw::MountInfo {
-        self.mount.info.as_ptr()
+    /// Runs a call with the library, the mount and this file.
+    pub(super) fn call<R>(
+        &self,
+        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo, *mut raw::Fh) -> R,
+    ) -> Result<R, CephErrno> {
+        self.mount.call(|library, info| call(library, info, self.file.as_ptr()))
     }
 
     /// Appends at most `wanted` bytes from `offset` to `into`; returns how many, fewer at the end of
@@ -101,12 +101,11 @@ impl OpenFile {
         let Ok(offset) = i64::try_from(offset) else { return Ok(0) };
         let wanted = wanted.min(PIECE_MAX);
         into.reserve(wanted);
-        let spare = into.spare_capacity_mut();
+        let at = into.spare_capacity_mut().as_mut_ptr().cast::<c_char>();
         // SAFETY: the library writes at most `wanted` bytes, for which there is room.
-        let read = unsafe {
-            let at = spare.as_mut_ptr().cast::<c_char>();
-            (self.functions().ceph_ll_read)(self.info(), self.file.as_ptr(), offset, wanted as u64, at)
-        };
+        let read = self.call(|library, info, file| unsafe {
+            (library.ceph_ll_read)(info, file, offset, wanted as u64, at)
+        })?;
         let read = usize::try_from(count(read.into())?).unwrap_or(0).min(wanted);
         // SAFETY: the library has written these bytes.
         unsafe { into.set_len(into.len() + read) };
@@ -121,10 +120,10 @@ impl OpenFile {
         let offset = i64::try_from(offset).map_err(|_| CephErrno::new(libc::EFBIG))?;
         let data = data.get(..PIECE_MAX).unwrap_or(data);
         // SAFETY: the library reads the data during the call.
-        let written = unsafe {
+        let written = self.call(|library, info, file| unsafe {
             let at = data.as_ptr().cast::<c_char>();
-            (self.functions().ceph_ll_write)(self.info(), self.file.as_ptr(), offset, data.len() as u64, at)
-        };
+            (library.ceph_ll_write)(info, file, offset, data.len() as u64, at)
+        })?;
         count(written.into()).map(|written| usize::try_from(written).unwrap_or(0))
     }
 
@@ -134,7 +133,7 @@ impl OpenFile {
     /// The error of a write that failed.
     pub fn sync(&self) -> Result<(), CephErrno> {
         // SAFETY: the file is open.
-        done(unsafe { (self.functions().ceph_ll_fsync)(self.info(), self.file.as_ptr(), 0) })
+        done(self.call(|library, info, file| unsafe { (library.ceph_ll_fsync)(info, file, 0) })?)
     }
 
     /// Gives the space of a range back, which then reads as zeros; the size stays.
@@ -147,9 +146,9 @@ impl OpenFile {
             (i64::try_from(offset).map_err(invalid)?, i64::try_from(length).map_err(invalid)?);
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: the file is open.
-        done(unsafe {
-            (self.functions().ceph_ll_fallocate)(self.info(), self.file.as_ptr(), mode, offset, length)
-        })
+        done(self.call(|library, info, file| unsafe {
+            (library.ceph_ll_fallocate)(info, file, mode, offset, length)
+        })?)
     }
 
     /// Locks bytes for an owner, or unlocks them, without waiting. A range beyond the largest offset
@@ -160,9 +159,9 @@ impl OpenFile {
     pub fn set_lock(&self, range: LockRange, kind: LockType, owner: u64) -> Result<(), CephErrno> {
         let Some(mut words) = range.to_raw(kind) else { return Ok(()) };
         // SAFETY: all pointers are valid.
-        done(unsafe {
-            (self.functions().ceph_ll_setlk)(self.info(), self.file.as_ptr(), &mut words, owner, 0)
-        })
+        done(self.call(|library, info, file| unsafe {
+            (library.ceph_ll_setlk)(info, file, &mut words, owner, 0)
+        })?)
     }
 
     /// Returns a lock of another owner or client against a lock of this kind.
@@ -172,9 +171,9 @@ impl OpenFile {
     pub fn find_lock(&self, range: LockRange, kind: LockType, owner: u64) -> Result<Option<Held>, CephErrno> {
         let Some(mut words) = range.to_raw(kind) else { return Ok(None) };
         // SAFETY: all pointers are valid.
-        done(unsafe {
-            (self.functions().ceph_ll_getlk)(self.info(), self.file.as_ptr(), &mut words, owner)
-        })?;
+        done(self.call(|library, info, file| unsafe {
+            (library.ceph_ll_getlk)(info, file, &mut words, owner)
+        })?)?;
         let kind = match i32::from(words.l_type) {
             libc::F_RDLCK => LockType::Read,
             libc::F_WRLCK => LockType::Write,
@@ -192,6 +191,6 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         // SAFETY: the file is open and is closed once.
-        unsafe { (self.functions().ceph_ll_close)(self.info(), self.file.as_ptr()) };
+        self.mount.release(|library, info| unsafe { (library.ceph_ll_close)(info, self.file.as_ptr()) });
     }
 }

@@ -3,7 +3,7 @@
 use super::{Credentials, DirectoryStream, FileSystemSize, Mount, OpenFile, SetStat, Stat, raw};
 use crate::CephErrno;
 use crate::errno::{count, done};
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -61,12 +61,12 @@ impl Inode {
         &self.mount
     }
 
-    fn functions(&self) -> &'static raw::Functions {
-        self.mount.library.0
-    }
-
-    fn info(&self) -> *mut raw::MountInfo {
-        self.mount.info.as_ptr()
+    /// Runs a call with the library, the mount and this object.
+    fn call<R>(
+        &self,
+        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo, *mut raw::Inode) -> R,
+    ) -> Result<R, CephErrno> {
+        self.mount.call(|library, info| call(library, info, self.as_ptr()))
     }
 
     fn as_ptr(&self) -> *mut raw::Inode {
@@ -76,10 +76,16 @@ impl Inode {
     /// Runs a call that returns an object with its attributes.
     fn found(
         &self,
-        call: impl FnOnce(*mut *mut raw::Inode, *mut raw::Statx) -> i32,
+        call: impl FnOnce(
+            &'static raw::Functions,
+            *mut raw::MountInfo,
+            *mut raw::Inode,
+            *mut *mut raw::Inode,
+            *mut raw::Statx,
+        ) -> i32,
     ) -> Result<(Self, Stat), CephErrno> {
         let (mut inode, mut stat) = (ptr::null_mut(), raw::Statx::EMPTY);
-        done(call(&mut inode, &mut stat))?;
+        done(self.call(|library, info, own| call(library, info, own, &mut inode, &mut stat))?)?;
         Ok((Self::new(&self.mount, inode)?, Stat::of(&stat)))
     }
 
@@ -88,21 +94,10 @@ impl Inode {
     /// # Errors
     /// `ENOENT`, `EACCES`, `ENOTDIR`.
     pub fn lookup(&self, name: &CStr, user: &Credentials) -> Result<(Self, Stat), CephErrno> {
-        self.found(|inode, stat| {
-            // SAFETY: all pointers are valid; on success both results are set, the reference is
-            // ours.
-            unsafe {
-                (self.functions().ceph_ll_lookup)(
-                    self.info(),
-                    self.as_ptr(),
-                    name.as_ptr(),
-                    inode,
-                    stat,
-                    WANTED,
-                    0,
-                    user.as_ptr(),
-                )
-            }
+        let (name, user) = (name.as_ptr(), user.as_ptr());
+        // SAFETY: all pointers are valid; on success both results are set, the reference is ours.
+        self.found(|library, info, own, inode, stat| unsafe {
+            (library.ceph_ll_lookup)(info, own, name, inode, stat, WANTED, 0, user)
         })
     }
 
@@ -123,18 +118,11 @@ impl Inode {
     }
 
     fn statx(&self, wanted: u32, user: &Credentials) -> Result<raw::Statx, CephErrno> {
-        let mut stat = raw::Statx::EMPTY;
+        let (mut stat, user) = (raw::Statx::EMPTY, user.as_ptr());
         // SAFETY: all pointers are valid.
-        done(unsafe {
-            (self.functions().ceph_ll_getattr)(
-                self.info(),
-                self.as_ptr(),
-                &mut stat,
-                wanted,
-                0,
-                user.as_ptr(),
-            )
-        })?;
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_getattr)(info, own, &mut stat, wanted, 0, user)
+        })?)?;
         Ok(stat)
     }
 
@@ -154,11 +142,11 @@ impl Inode {
     /// # Errors
     /// `EPERM`, `EACCES`, and others of the library.
     pub fn set_stat(&self, set: &SetStat, user: &Credentials) -> Result<(), CephErrno> {
-        let (mut values, mask) = set.to_raw();
+        let ((mut values, mask), user) = (set.to_raw(), user.as_ptr());
         // SAFETY: all pointers are valid.
-        done(unsafe {
-            (self.functions().ceph_ll_setattr)(self.info(), self.as_ptr(), &mut values, mask, user.as_ptr())
-        })
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_setattr)(info, own, &mut values, mask, user)
+        })?)
     }
 
     /// Reads a symbolic link.
@@ -166,14 +154,29 @@ impl Inode {
     /// # Errors
     /// `EINVAL` for other objects.
     pub fn read_link(&self, user: &Credentials) -> Result<Vec<u8>, CephErrno> {
-        let mut target = vec![0_u8; TARGET_MAX];
         // SAFETY: the library writes at most this many bytes.
-        let length = unsafe {
-            let at = target.as_mut_ptr().cast::<c_char>();
-            (self.functions().ceph_ll_readlink)(self.info(), self.as_ptr(), at, target.len(), user.as_ptr())
-        };
-        target.truncate(usize::try_from(count(length.into())?).unwrap_or(0));
-        Ok(target)
+        self.filled(TARGET_MAX, |library, info, own, at, length| unsafe {
+            (library.ceph_ll_readlink)(info, own, at.cast(), length, user.as_ptr())
+        })
+    }
+
+    /// Runs a call that fills a buffer of at most `longest` bytes and returns their number.
+    fn filled(
+        &self,
+        longest: usize,
+        call: impl FnOnce(
+            &'static raw::Functions,
+            *mut raw::MountInfo,
+            *mut raw::Inode,
+            *mut c_void,
+            usize,
+        ) -> i32,
+    ) -> Result<Vec<u8>, CephErrno> {
+        let mut bytes = vec![0_u8; longest];
+        let at = bytes.as_mut_ptr().cast();
+        let length = self.call(|library, info, own| call(library, info, own, at, longest))?;
+        bytes.truncate(usize::try_from(count(length.into())?).unwrap_or(0));
+        Ok(bytes)
     }
 
     /// Returns the value of an extended attribute of at most `longest` bytes.
@@ -181,21 +184,10 @@ impl Inode {
     /// # Errors
     /// `ENODATA` if there is none, `ERANGE` for a longer one.
     pub fn xattr(&self, name: &CStr, longest: usize, user: &Credentials) -> Result<Vec<u8>, CephErrno> {
-        let mut value = vec![0_u8; longest];
         // SAFETY: the library writes at most this many bytes.
-        let length = unsafe {
-            let at = value.as_mut_ptr().cast();
-            (self.functions().ceph_ll_getxattr)(
-                self.info(),
-                self.as_ptr(),
-                name.as_ptr(),
-                at,
-                value.len(),
-                user.as_ptr(),
-            )
-        };
-        value.truncate(usize::try_from(count(length.into())?).unwrap_or(0));
-        Ok(value)
+        self.filled(longest, |library, info, own, at, length| unsafe {
+            (library.ceph_ll_getxattr)(info, own, name.as_ptr(), at, length, user.as_ptr())
+        })
     }
 
     /// Sets an extended attribute.
@@ -214,18 +206,11 @@ impl Inode {
             XattrFlag::Create => libc::XATTR_CREATE,
             XattrFlag::Replace => libc::XATTR_REPLACE,
         };
+        let (name, at, length) = (name.as_ptr(), value.as_ptr().cast(), value.len());
         // SAFETY: the library reads the value during the call.
-        done(unsafe {
-            (self.functions().ceph_ll_setxattr)(
-                self.info(),
-                self.as_ptr(),
-                name.as_ptr(),
-                value.as_ptr().cast(),
-                value.len(),
-                flags,
-                user.as_ptr(),
-            )
-        })
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_setxattr)(info, own, name, at, length, flags, user.as_ptr())
+        })?)
     }
 
     /// Returns the names of the extended attributes, which may take `longest` bytes with a NUL
@@ -234,20 +219,12 @@ impl Inode {
     /// # Errors
     /// `ERANGE` for more.
     pub fn xattrs(&self, longest: usize, user: &Credentials) -> Result<Vec<Vec<u8>>, CephErrno> {
-        let mut names = vec![0_u8; longest];
-        let mut length = 0;
+        let (mut length, mut names) = (0, vec![0_u8; longest]);
+        let at = names.as_mut_ptr().cast::<c_char>();
         // SAFETY: the library writes at most this many bytes, and their number.
-        done(unsafe {
-            let at = names.as_mut_ptr().cast::<c_char>();
-            (self.functions().ceph_ll_listxattr)(
-                self.info(),
-                self.as_ptr(),
-                at,
-                names.len(),
-                &mut length,
-                user.as_ptr(),
-            )
-        })?;
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_listxattr)(info, own, at, longest, &mut length, user.as_ptr())
+        })?)?;
         names.truncate(length);
         Ok(names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
     }
@@ -258,9 +235,9 @@ impl Inode {
     /// `ENODATA`, `EACCES`, and others of the library.
     pub fn remove_xattr(&self, name: &CStr, user: &Credentials) -> Result<(), CephErrno> {
         // SAFETY: all pointers are valid.
-        done(unsafe {
-            (self.functions().ceph_ll_removexattr)(self.info(), self.as_ptr(), name.as_ptr(), user.as_ptr())
-        })
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_removexattr)(info, own, name.as_ptr(), user.as_ptr())
+        })?)
     }
 
     /// Creates a regular file that does not exist, and opens it for reading and writing.
@@ -273,25 +250,11 @@ impl Inode {
         mode: u32,
         user: &Credentials,
     ) -> Result<(Self, Stat, OpenFile), CephErrno> {
-        let mut file = ptr::null_mut();
+        let (mut file, name, user) = (ptr::null_mut(), name.as_ptr(), user.as_ptr());
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NOFOLLOW;
-        let (inode, stat) = self.found(|inode, stat| {
-            // SAFETY: all pointers are valid; on success all three results are set and ours.
-            unsafe {
-                (self.functions().ceph_ll_create)(
-                    self.info(),
-                    self.as_ptr(),
-                    name.as_ptr(),
-                    mode,
-                    flags,
-                    inode,
-                    &mut file,
-                    stat,
-                    WANTED,
-                    0,
-                    user.as_ptr(),
-                )
-            }
+        // SAFETY: all pointers are valid; on success all three results are set and ours.
+        let (inode, stat) = self.found(|library, info, own, inode, stat| unsafe {
+            (library.ceph_ll_create)(info, own, name, mode, flags, inode, &mut file, stat, WANTED, 0, user)
         })?;
         let file = OpenFile::new(&self.mount, file)?;
         Ok((inode, stat, file))
@@ -308,24 +271,20 @@ impl Inode {
         mode: u32,
         user: &Credentials,
     ) -> Result<(Self, Stat), CephErrno> {
-        let (library, info, parent) = (self.functions(), self.info(), self.as_ptr());
         let (name, user) = (name.as_ptr(), user.as_ptr());
-        self.found(|inode, stat| {
-            // SAFETY: all pointers are valid; on success both results are set, the reference is
-            // ours.
-            unsafe {
-                match object {
-                    NewObject::Directory => {
-                        (library.ceph_ll_mkdir)(info, parent, name, mode, inode, stat, WANTED, 0, user)
-                    }
-                    NewObject::Symlink(target) => {
-                        let target = target.as_ptr();
-                        (library.ceph_ll_symlink)(info, parent, name, target, inode, stat, WANTED, 0, user)
-                    }
-                    NewObject::Special(kind, rdev) => {
-                        let mode = mode | kind;
-                        (library.ceph_ll_mknod)(info, parent, name, mode, rdev, inode, stat, WANTED, 0, user)
-                    }
+        // SAFETY: all pointers are valid; on success both results are set, the reference is ours.
+        self.found(|library, info, own, inode, stat| unsafe {
+            match object {
+                NewObject::Directory => {
+                    (library.ceph_ll_mkdir)(info, own, name, mode, inode, stat, WANTED, 0, user)
+                }
+                NewObject::Symlink(target) => {
+                    let target = target.as_ptr();
+                    (library.ceph_ll_symlink)(info, own, name, target, inode, stat, WANTED, 0, user)
+                }
+                NewObject::Special(kind, rdev) => {
+                    let mode = mode | kind;
+                    (library.ceph_ll_mknod)(info, own, name, mode, rdev, inode, stat, WANTED, 0, user)
                 }
             }
         })
@@ -336,17 +295,11 @@ impl Inode {
     /// # Errors
     /// `EEXIST`, `EPERM`, `EXDEV`, and others of the library.
     pub fn link(&self, directory: &Self, name: &CStr, user: &Credentials) -> Result<(), CephErrno> {
-        self.with(directory)?;
+        let directory = self.beside(directory)?;
         // SAFETY: all pointers are valid and of one mount.
-        done(unsafe {
-            (self.functions().ceph_ll_link)(
-                self.info(),
-                self.as_ptr(),
-                directory.as_ptr(),
-                name.as_ptr(),
-                user.as_ptr(),
-            )
-        })
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_link)(info, own, directory, name.as_ptr(), user.as_ptr())
+        })?)
     }
 
     /// Renames an entry of this directory.
@@ -360,23 +313,17 @@ impl Inode {
         new_name: &CStr,
         user: &Credentials,
     ) -> Result<(), CephErrno> {
-        self.with(to)?;
+        let (to, name, new_name) = (self.beside(to)?, name.as_ptr(), new_name.as_ptr());
         // SAFETY: all pointers are valid and of one mount.
-        done(unsafe {
-            (self.functions().ceph_ll_rename)(
-                self.info(),
-                self.as_ptr(),
-                name.as_ptr(),
-                to.as_ptr(),
-                new_name.as_ptr(),
-                user.as_ptr(),
-            )
-        })
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_rename)(info, own, name, to, new_name, user.as_ptr())
+        })?)
     }
 
-    /// Refuses an object of another mount.
-    fn with(&self, other: &Self) -> Result<(), CephErrno> {
-        if Arc::ptr_eq(&self.mount, &other.mount) { Ok(()) } else { Err(CephErrno::new(libc::EXDEV)) }
+    /// Returns an object of the same mount.
+    fn beside(&self, other: &Self) -> Result<*mut raw::Inode, CephErrno> {
+        let same = Arc::ptr_eq(&self.mount, &other.mount);
+        if same { Ok(other.as_ptr()) } else { Err(CephErrno::new(libc::EXDEV)) }
     }
 
     /// Removes a name of something other than a directory.
@@ -385,9 +332,9 @@ impl Inode {
     /// `EISDIR`, `ENOENT`, `EACCES`, and others of the library.
     pub fn unlink(&self, name: &CStr, user: &Credentials) -> Result<(), CephErrno> {
         // SAFETY: all pointers are valid.
-        done(unsafe {
-            (self.functions().ceph_ll_unlink)(self.info(), self.as_ptr(), name.as_ptr(), user.as_ptr())
-        })
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_unlink)(info, own, name.as_ptr(), user.as_ptr())
+        })?)
     }
 
     /// Removes an empty directory.
@@ -396,9 +343,9 @@ impl Inode {
     /// `ENOTDIR`, `ENOTEMPTY`, `EACCES`, and others of the library.
     pub fn remove_directory(&self, name: &CStr, user: &Credentials) -> Result<(), CephErrno> {
         // SAFETY: all pointers are valid.
-        done(unsafe {
-            (self.functions().ceph_ll_rmdir)(self.info(), self.as_ptr(), name.as_ptr(), user.as_ptr())
-        })
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_rmdir)(info, own, name.as_ptr(), user.as_ptr())
+        })?)
     }
 
     /// Returns the sizes of the file system, or of the quota of the mounted directory.
@@ -407,12 +354,11 @@ impl Inode {
     /// The library's.
     pub fn file_system_size(&self) -> Result<FileSystemSize, CephErrno> {
         let mut size = MaybeUninit::<libc::statvfs>::zeroed();
-        // SAFETY: all pointers are valid; a value of zeros is valid, too.
-        let size = unsafe {
-            done((self.functions().ceph_ll_statfs)(self.info(), self.as_ptr(), size.as_mut_ptr()))?;
-            size.assume_init()
-        };
-        Ok(FileSystemSize::of(&size))
+        let at = size.as_mut_ptr();
+        // SAFETY: all pointers are valid.
+        done(self.call(|library, info, own| unsafe { (library.ceph_ll_statfs)(info, own, at) })?)?;
+        // SAFETY: the library has written it; a value of zeros is valid, too.
+        Ok(FileSystemSize::of(&unsafe { size.assume_init() }))
     }
 
     /// Waits until the object's data and attributes are on stable storage, and in a directory the
@@ -422,7 +368,7 @@ impl Inode {
     /// The error of a write that failed.
     pub fn sync(&self) -> Result<(), CephErrno> {
         // SAFETY: all pointers are valid.
-        done(unsafe { (self.functions().ceph_ll_sync_inode)(self.info(), self.as_ptr(), 0) })
+        done(self.call(|library, info, own| unsafe { (library.ceph_ll_sync_inode)(info, own, 0) })?)
     }
 
     /// Opens a directory for listing.
@@ -432,9 +378,9 @@ impl Inode {
     pub fn list(&self, user: &Credentials) -> Result<DirectoryStream, CephErrno> {
         let mut stream = ptr::null_mut();
         // SAFETY: on success the pointer is set and ours.
-        done(unsafe {
-            (self.functions().ceph_ll_opendir)(self.info(), self.as_ptr(), &mut stream, user.as_ptr())
-        })?;
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_opendir)(info, own, &mut stream, user.as_ptr())
+        })?)?;
         DirectoryStream::new(&self.mount, stream)
     }
 
@@ -443,12 +389,11 @@ impl Inode {
     /// # Errors
     /// `EACCES`, `EROFS` in a snapshot, and others of the library.
     pub fn open(&self, access: i32, user: &Credentials) -> Result<OpenFile, CephErrno> {
-        let mut file = ptr::null_mut();
-        let flags = access & libc::O_ACCMODE;
+        let (mut file, flags) = (ptr::null_mut(), access & libc::O_ACCMODE);
         // SAFETY: on success the pointer is set and ours.
-        done(unsafe {
-            (self.functions().ceph_ll_open)(self.info(), self.as_ptr(), flags, &mut file, user.as_ptr())
-        })?;
+        done(self.call(|library, info, own| unsafe {
+            (library.ceph_ll_open)(info, own, flags, &mut file, user.as_ptr())
+        })?)?;
         OpenFile::new(&self.mount, file)
     }
 }
@@ -456,6 +401,6 @@ impl Inode {
 impl Drop for Inode {
     fn drop(&mut self) {
         // SAFETY: the reference is ours and is given back once.
-        unsafe { (self.functions().ceph_ll_put)(self.info(), self.as_ptr()) };
+        self.mount.release(|library, info| unsafe { (library.ceph_ll_put)(info, self.as_ptr()) });
     }
 }

@@ -23,7 +23,9 @@ pub use delegation::{Delegation, DelegationKind};
 pub use directory::{DirectoryStream, Entry};
 pub use file::{Held, LockRange, LockType, OpenFile};
 pub use inode::{Inode, NewObject, XattrFlag};
-pub use mount::{MissingFeatures, Mount, MountError, MountOptions, ReleaseRequest, wait_for_unmounts};
+pub use mount::{
+    MissingFeatures, Mount, MountError, MountOptions, ReleaseRequest, unmount_all, wait_for_unmounts,
+};
 pub use stat::{FileSystemSize, SetStat, SetTime, Stat, Time};
 
 use crate::LibraryError;

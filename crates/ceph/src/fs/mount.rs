@@ -7,9 +7,9 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::path::PathBuf;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 
 /// Called with the inode and snapshot numbers of an object that a metadata server wants this client
 /// to give up, on a thread of the library. It may drop an [`Inode`], but must not wait.
@@ -124,7 +124,12 @@ struct Callbacks {
 /// A mounted file system; dropping the last owner unmounts it, which writes back its data.
 pub struct Mount {
     pub(super) library: CephFs,
-    pub(super) info: NonNull<raw::MountInfo>,
+    info: NonNull<raw::MountInfo>,
+    /// Whether it was unmounted, and the library has freed its inodes and files. Calls hold the
+    /// lock for reading.
+    unmounted: RwLock<bool>,
+    /// Whether new calls are refused, since it is about to be unmounted.
+    closing: AtomicBool,
     /// The id of the file system in its cluster.
     fscid: i64,
     deleg_timeout: AtomicU32,
@@ -246,7 +251,62 @@ impl Mount {
         let fscid = unsafe { (functions.ceph_get_fs_cid)(info) };
         let info = created.info;
         std::mem::forget(created);
-        Ok(Arc::new(Self { library, info, fscid, deleg_timeout: AtomicU32::new(0), callbacks }))
+        let mount = Arc::new(Self {
+            library,
+            info,
+            unmounted: RwLock::new(false),
+            closing: AtomicBool::new(false),
+            fscid,
+            deleg_timeout: AtomicU32::new(0),
+            callbacks,
+        });
+        let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        live.retain(|mount| mount.strong_count() > 0);
+        live.push(Arc::downgrade(&mount));
+        drop(live);
+        Ok(mount)
+    }
+
+    /// Runs a call of the library while the mount cannot end.
+    ///
+    /// # Errors
+    /// `ENOTCONN` after [`unmount_all`] has begun.
+    pub(super) fn call<R>(
+        &self,
+        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo) -> R,
+    ) -> Result<R, CephErrno> {
+        if self.closing.load(Relaxed) {
+            return Err(CephErrno::new(libc::ENOTCONN));
+        }
+        self.release(call).ok_or(CephErrno::new(libc::ENOTCONN))
+    }
+
+    /// As [`Mount::call`], for giving something back; `None` if the library has freed it already.
+    pub(super) fn release<R>(
+        &self,
+        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo) -> R,
+    ) -> Option<R> {
+        let unmounted = self.unmounted.read().unwrap_or_else(PoisonError::into_inner);
+        (!*unmounted).then(|| call(self.library.0, self.info.as_ptr()))
+    }
+
+    /// Unmounts while there are owners, whose calls fail from now on. Gives up on calls that do not
+    /// return in time.
+    fn unmount(&self, until: Instant) -> bool {
+        self.closing.store(true, Relaxed);
+        loop {
+            if let Ok(mut unmounted) = self.unmounted.try_write() {
+                if !std::mem::replace(&mut *unmounted, true) {
+                    // SAFETY: it is mounted, no call runs, and none will.
+                    unsafe { (self.library.0.ceph_unmount)(self.info.as_ptr()) };
+                }
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Returns the loaded library.
@@ -271,7 +331,7 @@ impl Mount {
     pub fn root(self: &Arc<Self>) -> Result<Inode, CephErrno> {
         let mut inode = ptr::null_mut();
         // SAFETY: on success the pointer is set and its reference is ours.
-        done(unsafe { (self.library.0.ceph_ll_lookup_root)(self.info.as_ptr(), &mut inode) })?;
+        done(self.call(|library, info| unsafe { (library.ceph_ll_lookup_root)(info, &mut inode) })?)?;
         Inode::new(self, inode)
     }
 
@@ -283,7 +343,7 @@ impl Mount {
         let mut inode = ptr::null_mut();
         let vinode = raw::Vinode { ino, snapid: snapshot };
         // SAFETY: on success the pointer is set and its reference is ours.
-        done(unsafe { (self.library.0.ceph_ll_lookup_vino)(self.info.as_ptr(), vinode, &mut inode) })?;
+        done(self.call(|library, info| unsafe { (library.ceph_ll_lookup_vino)(info, vinode, &mut inode) })?)?;
         Inode::new(self, inode)
     }
 
@@ -294,11 +354,11 @@ impl Mount {
     /// `EINVAL` if the cluster allows no such time.
     pub fn allow_delegations(&self, within: Duration) -> Result<Duration, CephErrno> {
         // SAFETY: it is mounted.
-        let longest = unsafe { (self.library.0.ceph_get_cap_return_timeout)(self.info.as_ptr()) };
+        let longest = self.call(|library, info| unsafe { (library.ceph_get_cap_return_timeout)(info) })?;
         let wanted = u32::try_from(within.as_secs()).unwrap_or(u32::MAX);
         let seconds = wanted.min(longest.saturating_sub(1));
         // SAFETY: as above.
-        done(unsafe { (self.library.0.ceph_set_deleg_timeout)(self.info.as_ptr(), seconds) })?;
+        done(self.call(|library, info| unsafe { (library.ceph_set_deleg_timeout)(info, seconds) })?)?;
         self.deleg_timeout.store(seconds, Relaxed);
         Ok(Duration::from_secs(seconds.into()))
     }
@@ -313,7 +373,8 @@ impl Drop for Mount {
     /// Unmounts on a thread of its own: the last owner may be a callback of the library, which
     /// would wait for itself, or a thread that must not wait for the network.
     fn drop(&mut self) {
-        let ending = Ending { library: self.library, info: self.info, callbacks: self.callbacks };
+        let is_mounted = !*self.unmounted.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ending = Ending { library: self.library, info: self.info, callbacks: self.callbacks, is_mounted };
         ENDINGS.begin();
         let end = move || {
             ending.run();
@@ -331,6 +392,7 @@ struct Ending {
     library: CephFs,
     info: NonNull<raw::MountInfo>,
     callbacks: NonNull<Callbacks>,
+    is_mounted: bool,
 }
 
 // SAFETY: as for `Mount`.
@@ -341,11 +403,36 @@ impl Ending {
         // SAFETY: all inodes, files and streams own the mount, so none is left. The mount is
         // released once, and the callbacks after its threads have ended.
         unsafe {
-            (self.library.0.ceph_unmount)(self.info.as_ptr());
+            if self.is_mounted {
+                (self.library.0.ceph_unmount)(self.info.as_ptr());
+            }
             (self.library.0.ceph_release)(self.info.as_ptr());
             drop(Box::from_raw(self.callbacks.as_ptr()));
         }
     }
+}
+
+/// The mounts that have owners, and some that have none any more.
+static LIVE: Mutex<Vec<Weak<Mount>>> = Mutex::new(Vec::new());
+
+/// Unmounts everything, though it has owners, whose calls fail from now on. Data is written back,
+/// and the metadata servers end the sessions, so that others need not wait for them. Returns whether
+/// all of it ended in time. For the end of a program.
+pub fn unmount_all(within: Duration) -> bool {
+    let until = Instant::now() + within;
+    let live = std::mem::take(&mut *LIVE.lock().unwrap_or_else(PoisonError::into_inner));
+    let mounts: Vec<Arc<Mount>> = live.iter().filter_map(Weak::upgrade).collect();
+    // At once: one cluster may hang.
+    for mount in mounts {
+        ENDINGS.begin();
+        let end = move || {
+            if mount.unmount(until) {
+                ENDINGS.end();
+            }
+        };
+        let _ = std::thread::Builder::new().name("unmount".into()).spawn(end);
+    }
+    wait_for_unmounts(until.saturating_duration_since(Instant::now()))
 }
 
 /// The number of mounts that are ending.
@@ -373,8 +460,7 @@ impl Endings {
 }
 
 /// Waits until all mounts without owners have written back their data and ended; returns whether
-/// they have in time. A program calls it before it exits: a mount that has not ended keeps others
-/// waiting for its capabilities.
+/// they have in time.
 pub fn wait_for_unmounts(within: Duration) -> bool {
     let waited = ENDINGS.changed.wait_timeout_while(ENDINGS.count(), within, |count| *count > 0);
     *waited.unwrap_or_else(PoisonError::into_inner).0 == 0

@@ -12,7 +12,7 @@ fn message(change: impl FnOnce(&mut CephOptions)) -> Option<String> {
     options.configuration = cluster.configuration();
     options.user = "admin".to_owned();
     change(&mut options);
-    Some(CephBackend::open(&options).err().expect("it is refused").to_string())
+    Some(CephBackend::open(&options).expect_err("it is refused").to_string())
 }
 
 #[test]
@@ -53,6 +53,6 @@ fn a_user_with_rights_to_a_path_serves_that_path_only() {
     let backend = limited(&path).unwrap();
     file(&backend, &backend.root(), "file", b"data");
     assert!(backend.handle_key().is_some());
-    let said = limited("/").err().expect("it is refused").to_string();
+    let said = limited("/").expect_err("it is refused").to_string();
     assert!(said.contains(&format!("client.{name}")), "{said}");
 }

@@ -76,7 +76,7 @@ fn entries_have_their_names_numbers_and_positions() {
     // Each entry from a stream of its own.
     loop {
         let mut stream = directory.list(&native.user).unwrap();
-        stream.seek(position);
+        stream.seek(position).unwrap();
         let Some(entry) = stream.next_entry().unwrap() else { break };
         if !matches!(entry.name, b"." | b"..") {
             assert_eq!(entry.snapshot, NO_SNAPSHOT);
