@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Called with the inode and snapshot numbers of an object that a metadata server wants this client
@@ -264,6 +264,7 @@ impl Mount {
         live.retain(|mount| mount.strong_count() > 0);
         live.push(Arc::downgrade(&mount));
         drop(live);
+        end_with_process();
         Ok(mount)
     }
 
@@ -433,6 +434,27 @@ pub fn unmount_all(within: Duration) -> bool {
         let _ = std::thread::Builder::new().name("unmount".into()).spawn(end);
     }
     wait_for_unmounts(until.saturating_duration_since(Instant::now()))
+}
+
+/// How long mounts may take to end when the process exits.
+const EXIT_TIME_MAX: Duration = Duration::from_secs(5);
+/// The exit status of a process whose mounts did not end in time.
+const HUNG_STATUS: i32 = 70;
+
+/// Has exit(3) end all mounts before destructors run which the library's threads would not survive.
+/// Some belong to OpenSSL, which registers them when the first mount uses it, and the last to be
+/// registered runs first: so this comes after a mount.
+fn end_with_process() {
+    extern "C" fn end() {
+        if !unmount_all(EXIT_TIME_MAX) {
+            // SAFETY: it ends the process without the destructors.
+            unsafe { libc::_exit(HUNG_STATUS) };
+        }
+    }
+    static REGISTERED: Once = Once::new();
+    // SAFETY: the function is there for the process' life. If there is no memory to register it, the
+    // process may end by a signal instead.
+    REGISTERED.call_once(|| _ = unsafe { libc::atexit(end) });
 }
 
 /// The number of mounts that are ending.
