@@ -29,7 +29,7 @@ use crate::service_manager::ServiceManager;
 use anyhow::Context;
 use api::ApiParts;
 use clients::ClientRules;
-use exports::Backends;
+use exports::{Backends, CephNode};
 use http::HttpEndpoint;
 use identity::{AccountSource, Mapper, Rules};
 use kerberos::{Keys, NoKeys};
@@ -45,7 +45,7 @@ use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
 use vfs::{Caller, Exports, SecFlavor};
 
@@ -55,6 +55,9 @@ const DESCRIPTORS_PART: usize = 4;
 const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
+
+/// How long file systems of Ceph may take to write back their data and end their sessions.
+const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Reads the settings again for a reload.
 pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings> + Send;
@@ -88,13 +91,17 @@ pub(crate) fn run(
     let as_started = settings.clone();
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
     settings.limits = shared(&settings, descriptors);
+    // Before the exports: the lock of the state folder says that no other server goes by its name.
+    let (store, boot) = Store::open(&state_dir(&settings)?)?;
+    let ceph = CephNode { identity: Some(server_name(&boot)), recall_time: recall_time(&settings) };
     let began = Instant::now();
-    let mut backends = Backends::new(ClientRules::new(&settings, began), settings.limits.open_files_max);
+    let clients = ClientRules::new(&settings, began);
+    let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
     let keys = Keys::open(&settings)?.map(Arc::new);
     admission::check(&exports.snapshot(), keys.is_some())?;
     let (service, running, identity) =
-        start(&settings, keys.clone(), exports.clone(), listener, descriptors, began)?;
+        start(&settings, keys.clone(), exports.clone(), listener, (store, boot), descriptors, began)?;
     let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
     let shards = running.shards().clone();
     let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
@@ -129,6 +136,15 @@ pub(crate) fn run(
     manager.stopping();
     tracing::info!("ending");
     running.stop();
+    if !vfs_ceph::unmount_all(UNMOUNT_TIME_MAX) {
+        tracing::warn!(
+            "a file system of Ceph did not end in time: others wait for this server's session to expire"
+        );
+        logging::flush();
+        vfs_local::release_to_successor(&state_dir);
+        // The threads of the library would not survive the destructors.
+        vfs_local::exit_at_once(ending::HUNG_STATUS);
+    }
     // Threads may still wait for a file system, and Linux may not be able to end them.
     vfs_local::release_to_successor(&state_dir);
     Ok(())
@@ -225,13 +241,12 @@ fn start(
     keys: Option<Arc<Keys>>,
     exports: Arc<Exports>,
     listener: Listener,
+    (store, boot): (Store, Boot),
     descriptors: usize,
     began: Instant,
 ) -> anyhow::Result<(Arc<NfsService>, Running, Arc<Mapper>)> {
     let (rules, sources) = identities(settings, keys.as_deref())?;
     let identity = Arc::new(Mapper::with_sources(rules, sources));
-    let (store, boot) = Store::open(&state_dir(settings)?)?;
-
     let limits = RpcsecLimits {
         contexts_max: settings.limits.contexts_max,
         identity_refresh: settings.identity.refresh,
@@ -343,13 +358,19 @@ pub(crate) fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
     )
 }
 
+/// Returns the name of this server. Two servers must differ and one must stay itself, so it is drawn
+/// from the secret that a restart keeps.
+fn server_name(boot: &Boot) -> String {
+    boot.secret.iter().take(8).fold("orthrus-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
+/// The time in which a client returns a recalled delegation.
+fn recall_time(settings: &Settings) -> Duration {
+    settings.recall_time.unwrap_or(settings.lease_time)
+}
+
 fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descriptors: usize) -> NfsConfig {
-    // Two servers must differ and one must stay itself: the owner is drawn from the secret that a
-    // restart keeps.
-    let server_owner = boot.secret.iter().take(8).fold(b"orthrus-".to_vec(), |mut name, byte| {
-        name.extend_from_slice(format!("{byte:02x}").as_bytes());
-        name
-    });
+    let server_owner = server_name(boot).into_bytes();
     let usual = state::Limits::default();
     let opens_max = usual.opens_max.min(descriptors / DESCRIPTORS_OPENS_PART);
     // A delegation can hold a descriptor long after the file was closed.
@@ -360,7 +381,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         opens_per_client_max: usual.opens_per_client_max.min(opens_max.div_ceil(2)),
         lease: settings.lease_time,
         grace: settings.grace_time,
-        recall_time: settings.recall_time.unwrap_or(settings.lease_time),
+        recall_time: recall_time(settings),
         delegations_max,
         delegations_per_client_max: usual.delegations_per_client_max.min(delegations_max.div_ceil(2)),
         clients_max: settings.limits.clients_max,
