@@ -7,6 +7,11 @@ use std::{fmt, io};
 pub struct CephErrno(i32);
 
 impl CephErrno {
+    /// An argument that the library cannot take.
+    pub const EINVAL: Self = Self(libc::EINVAL);
+    /// Memory is short.
+    pub const ENOMEM: Self = Self(libc::ENOMEM);
+
     /// Makes an error of a number of errno(3).
     pub const fn new(number: i32) -> Self {
         Self(number)

@@ -4,8 +4,10 @@ use crate::configuration::{self, CONF, KEYRING};
 use crate::programs::{self, AUTHTOOL, CephProgram, MDS, MON, MONMAPTOOL, OSD, ceph, tail};
 use crate::watch::Watch;
 use crate::{MiniCephError, error};
+use ceph::fs::{CephFs, Credentials, Mount, MountOptions, NewObject, XattrFlag};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -312,6 +314,40 @@ impl MiniCeph {
         let file = self.dir.join(format!("{entity}.keyring"));
         write(&file, &keyring)?;
         Ok(file)
+    }
+
+    /// Makes a directory below the root of the first file system for everybody to write, and gives it
+    /// a size: without a manager a cluster does not know its own.
+    ///
+    /// # Errors
+    /// `Library` without Ceph's library, and its errors.
+    pub fn make_directory(&self, name: &str, bytes: u64) -> Result<(), MiniCephError> {
+        let failed = |error: ceph::CephErrno| MiniCephError::Program {
+            program: "libcephfs",
+            output: format!("{name} cannot be made: {error}"),
+        };
+        let name = CString::new(name).map_err(|_| failed(ceph::CephErrno::EINVAL))?;
+        let library = CephFs::load()?;
+        let mount = Mount::open(library, &self.mount_options(), Box::new(|_, _| ()))?;
+        let user = Credentials::new(library, 0, 0, &[].into()).ok_or(failed(ceph::CephErrno::ENOMEM))?;
+        let root = mount.root().map_err(failed)?;
+        let (directory, _) = root.create(&name, NewObject::Directory, 0o777, &user).map_err(failed)?;
+        let quota = bytes.to_string();
+        let set = directory.set_xattr(c"ceph.quota.max_bytes", quota.as_bytes(), XattrFlag::Either, &user);
+        set.and_then(|()| root.sync()).map_err(failed)
+    }
+
+    /// Returns how a native client mounts the first file system as `client.admin`.
+    pub fn mount_options(&self) -> MountOptions {
+        MountOptions {
+            configuration: self.configuration(),
+            user: "admin".to_owned(),
+            keyring: None,
+            file_system: None,
+            path: "/".to_owned(),
+            settings: vec![("client_acl_type", "posix_acl".to_owned())],
+            identity: None,
+        }
     }
 
     /// Returns the folder of the cluster.

@@ -35,6 +35,12 @@ pub enum MiniCephError {
         /// The last lines of its log.
         log: String,
     },
+    /// Ceph's library cannot be loaded.
+    #[error(transparent)]
+    Library(#[from] ceph::LibraryError),
+    /// The file system cannot be mounted.
+    #[error(transparent)]
+    Mount(#[from] ceph::fs::MountError),
     /// Reading or writing a file, or starting a process, failed.
     #[error("{}: {source}", path.display())]
     Io {

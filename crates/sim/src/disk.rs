@@ -284,7 +284,7 @@ impl OpenFile for DiskFile {
 
 impl Backend for Disk {
     vfs::forward_backend!(
-        files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, access,
+        files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, access,
         lookup, lookup_attributes, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, statfs,
         trim, handle_key,
     );

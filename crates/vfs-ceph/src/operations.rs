@@ -62,6 +62,10 @@ impl Backend for CephBackend {
         false
     }
 
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        true
+    }
+
     fn is_at_hand(&self, _: &ObjectHandle) -> bool {
         false
     }

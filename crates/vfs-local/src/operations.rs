@@ -65,6 +65,10 @@ impl Backend for LocalBackend {
         self.kind != Kind::Foreign
     }
 
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        false
+    }
+
     fn is_at_hand(&self, object: &ObjectHandle) -> bool {
         match self.kind {
             Kind::Memory => true,

@@ -64,6 +64,11 @@ pub trait Backend: Send + Sync {
     /// the object is open or cached.
     fn answers_from_memory(&self, object: &ObjectHandle) -> bool;
 
+    /// Returns whether reads, unstable writes and looks at an object seldom wait although they can,
+    /// because most of them are answered from a cache. The server then tries them on threads that
+    /// must not wait long, and moves its other work to another thread if one waits after all.
+    fn seldom_waits(&self, object: &ObjectHandle) -> bool;
+
     /// Says whether the object's attributes and permissions can be had, and the object be opened,
     /// without a wait.
     fn is_at_hand(&self, object: &ObjectHandle) -> bool;

@@ -170,6 +170,11 @@ impl Fh {
         }
     }
 
+    /// Returns whether it is an object of an export.
+    pub fn is_in(&self, export: &Export) -> bool {
+        self.export().is_some_and(|own| own.id == export.id)
+    }
+
     /// Returns whether both are the same object.
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {

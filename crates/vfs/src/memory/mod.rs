@@ -199,6 +199,10 @@ impl Backend for MemoryBackend {
         true
     }
 
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        false
+    }
+
     fn is_at_hand(&self, _object: &ObjectHandle) -> bool {
         true
     }
