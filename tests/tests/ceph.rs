@@ -63,6 +63,33 @@ impl Site {
     }
 }
 
+/// A server that ends by SIGTERM: after a kill, the metadata server would keep others from the root
+/// of the file system until the session expires.
+struct Gateway(Server);
+
+impl std::ops::Deref for Gateway {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Gateway {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.0
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if self.0.is_running() && !std::thread::panicking() {
+            self.0.signal(Signal::SIGTERM);
+            self.0.wait();
+        }
+    }
+}
+
 fn gateway(cluster: &MiniCeph, directory: &str, serve: Serve) -> Serve {
     serve
         .arg("--ceph")
@@ -134,8 +161,8 @@ fn files_are_made_read_and_kept_from_others_with_each_flavor() {
 fn what_one_gateway_acknowledged_the_other_shows_by_the_same_filehandle() {
     // RFC 8881 section 4.2.2
     let Some(site) = Site::new() else { return };
-    let servers = ["one", "two"].map(|name| site.gateway(name).start());
-    let mut clients = servers.each_ref().map(connect);
+    let servers = ["one", "two"].map(|name| Gateway(site.gateway(name).start()));
+    let mut clients = servers.each_ref().map(|server| connect(server));
     let [first, second] = &mut clients;
     let file = first.open_path("/data/file", &OpenHow::create(0o644)).unwrap();
     first.write(&file.handle, file.stateid, 0, UNSTABLE4, b"not committed").unwrap();
@@ -162,8 +189,8 @@ fn what_one_gateway_acknowledged_the_other_shows_by_the_same_filehandle() {
 fn a_lock_of_a_client_of_one_gateway_is_denied_to_clients_of_the_other() {
     // RFC 8881 sections 9.1 and 18.10.4
     let Some(site) = Site::new() else { return };
-    let servers = ["one", "two"].map(|name| site.gateway(name).start());
-    let mut clients = servers.each_ref().map(connect);
+    let servers = ["one", "two"].map(|name| Gateway(site.gateway(name).start()));
+    let mut clients = servers.each_ref().map(|server| connect(server));
     let [first, second] = &mut clients;
     let how = OpenHow { access: nfs4::OPEN4_SHARE_ACCESS_BOTH, ..OpenHow::create(0o644) };
     let file = first.open_path("/data/file", &how).unwrap();
@@ -180,7 +207,7 @@ fn a_lock_of_a_client_of_one_gateway_is_denied_to_clients_of_the_other() {
 fn a_delegation_is_recalled_when_a_client_of_another_gateway_writes() {
     // RFC 8881 section 10.4
     let Some(site) = Site::new() else { return };
-    let servers = ["one", "two"].map(|name| site.gateway(name).start());
+    let servers = ["one", "two"].map(|name| Gateway(site.gateway(name).start()));
     let [first, second] = &servers;
     mount(first).write_file("file", b"data").unwrap();
     // The metadata server has told the file's attributes to both: none has it exclusively.
@@ -222,7 +249,7 @@ fn a_delegation_is_recalled_when_a_client_of_another_gateway_writes() {
 fn a_gateway_that_was_killed_serves_committed_data_and_old_handles_at_once() {
     // RFC 8881 sections 4.2.2 and 18.3
     let Some(site) = Site::new() else { return };
-    let mut server = site.gateway("one").start();
+    let mut server = Gateway(site.gateway("one").start());
     let (handle, data) = {
         let mut client = connect(&server);
         let file = client.open_path("/data/file", &OpenHow::create(0o644)).unwrap();
@@ -248,7 +275,7 @@ fn a_gateway_that_was_killed_serves_committed_data_and_old_handles_at_once() {
 #[test]
 fn a_gateway_that_ends_gives_its_session_back() {
     let Some(site) = Site::new() else { return };
-    let mut server = site.gateway("one").start();
+    let mut server = Gateway(site.gateway("one").start());
     let mut mount = mount(&server);
     mount.write_file("file", b"data").unwrap();
     let sessions = || {
