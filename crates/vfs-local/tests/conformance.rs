@@ -96,6 +96,7 @@ mod nested {
             backend: Arc::new(backend),
             owner: common::me(),
             identities,
+            holes: true,
             keep: Box::new(directory),
         })
     }

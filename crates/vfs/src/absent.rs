@@ -104,6 +104,10 @@ impl Backend for AbsentBackend {
         true
     }
 
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        false
+    }
+
     fn is_at_hand(&self, _: &ObjectHandle) -> bool {
         true
     }
