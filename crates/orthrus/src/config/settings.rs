@@ -226,7 +226,7 @@ pub(crate) enum Storage {
 }
 
 /// A directory of CephFS, and how to reach it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CephStorage {
     /// The directory, from the root of the file system.
     pub path: String,
