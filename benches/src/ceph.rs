@@ -1,5 +1,5 @@
-//! The server beside NFS-Ganesha's Ceph back end: one directory of CephFS, one cluster, one library,
-//! in turns.
+//! The server beside NFS-Ganesha's Ceph back end: one directory of CephFS, one cluster, one
+//! library, in turns.
 
 use super::cores::Cores;
 use super::ganesha::{self, Ganesha, GaneshaExport, Package};
@@ -36,9 +36,9 @@ pub(crate) struct CephArguments {
 
 /// How long each counts.
 const LENGTH: Duration = Duration::from_millis(500);
-/// The exported directory.
+/// The directory that both servers export.
 const PATH: &str = "/data";
-/// Its size.
+/// The size of that directory.
 const SIZE: u64 = 64 << 30;
 /// Requests in flight of random rows, and of sequential ones.
 const DEPTHS: [u32; 2] = [64, 8];
@@ -152,7 +152,8 @@ fn with_libraries(package: &Package, work: &Path) -> anyhow::Result<PathBuf> {
     Ok(script)
 }
 
-/// Starts the program with the export `/data`, on the server's core and with one thread that serves.
+/// Starts the program with the export `/data`, on the server's core and with one thread that
+/// serves.
 fn serve(
     site: &KerberosSite,
     cores: Cores,
@@ -190,7 +191,7 @@ fn introduce(output: &mut BenchOutput, cores: Cores, package: &Package, rounds: 
 
 /// The creates of one round.
 struct CreateRound {
-    /// Files a second.
+    /// Files made in a second.
     rate: f64,
     /// Processor time of the server for each, in microseconds.
     cost: f64,

@@ -77,7 +77,7 @@ impl MemoryFolder {
     }
 }
 
-/// What a Ganesha exports as /data.
+/// The directory that a Ganesha exports as /data.
 pub(crate) enum GaneshaExport<'e> {
     /// A folder of the machine.
     Folder(&'e Path),
@@ -206,8 +206,8 @@ pub(crate) struct Ganesha {
 }
 
 impl Ganesha {
-    /// Exports a folder or a directory of CephFS as /data with all four flavors at an address of this machine, or of the
-    /// other end of the link.
+    /// Exports a folder or a directory of CephFS as /data with all four flavors, at an address of
+    /// this machine, or of the other end of the link.
     ///
     /// # Errors
     /// When this is not root, or it does not answer in time.

@@ -6,7 +6,7 @@
 
 use client::{Client, Error, Filesystem, Flavor, OpenHow, Options, Security};
 use e2e::{Serve, Server, account, empty_folder, in_world, is_root, pattern, status};
-use miniceph::{Daemon, MiniCeph, MiniCephError, MiniCephOptions};
+use miniceph::{CephDaemon, MiniCeph, MiniCephError, MiniCephOptions};
 use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
 use nfs4::StableHow4::UNSTABLE4;
 use nfs4::{Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, Nfsstat4, OPEN4_SHARE_ACCESS_READ, OpenDelegation4};
@@ -40,13 +40,13 @@ fn start() -> Option<MiniCeph> {
 }
 
 /// A directory of the cluster that all tests share, and a folder for the state of gateways.
-struct Site {
+struct CephSite {
     cluster: &'static MiniCeph,
     directory: String,
     folder: TempDir,
 }
 
-impl Site {
+impl CephSite {
     fn new() -> Option<Self> {
         static CLUSTER: OnceLock<Option<MiniCeph>> = OnceLock::new();
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -65,9 +65,9 @@ impl Site {
 
 /// A server that ends by SIGTERM: after a kill, the metadata server would keep others from the root
 /// of the file system until the session expires.
-struct Gateway(Server);
+struct CephGateway(Server);
 
-impl std::ops::Deref for Gateway {
+impl std::ops::Deref for CephGateway {
     type Target = Server;
 
     fn deref(&self) -> &Server {
@@ -75,13 +75,13 @@ impl std::ops::Deref for Gateway {
     }
 }
 
-impl std::ops::DerefMut for Gateway {
+impl std::ops::DerefMut for CephGateway {
     fn deref_mut(&mut self) -> &mut Server {
         &mut self.0
     }
 }
 
-impl Drop for Gateway {
+impl Drop for CephGateway {
     fn drop(&mut self) {
         if self.0.is_running() && !std::thread::panicking() {
             self.0.signal(Signal::SIGTERM);
@@ -160,8 +160,8 @@ fn files_are_made_read_and_kept_from_others_with_each_flavor() {
 #[test]
 fn what_one_gateway_acknowledged_the_other_shows_by_the_same_filehandle() {
     // RFC 8881 section 4.2.2
-    let Some(site) = Site::new() else { return };
-    let servers = ["one", "two"].map(|name| Gateway(site.gateway(name).start()));
+    let Some(site) = CephSite::new() else { return };
+    let servers = ["one", "two"].map(|name| CephGateway(site.gateway(name).start()));
     let mut clients = servers.each_ref().map(|server| connect(server));
     let [first, second] = &mut clients;
     let file = first.open_path("/data/file", &OpenHow::create(0o644)).unwrap();
@@ -188,15 +188,15 @@ fn what_one_gateway_acknowledged_the_other_shows_by_the_same_filehandle() {
 #[test]
 fn a_lock_of_a_client_of_one_gateway_is_denied_to_clients_of_the_other() {
     // RFC 8881 sections 9.1 and 18.10.4
-    let Some(site) = Site::new() else { return };
-    let servers = ["one", "two"].map(|name| Gateway(site.gateway(name).start()));
+    let Some(site) = CephSite::new() else { return };
+    let servers = ["one", "two"].map(|name| CephGateway(site.gateway(name).start()));
     let mut clients = servers.each_ref().map(|server| connect(server));
     let [first, second] = &mut clients;
     let how = OpenHow { access: nfs4::OPEN4_SHARE_ACCESS_BOTH, ..OpenHow::create(0o644) };
     let file = first.open_path("/data/file", &how).unwrap();
     let mut lock = first.lock(&file, b"owner", WRITE_LT, 10, 10).unwrap().unwrap();
     let beside = second.open_path("/data/file", &how).unwrap();
-    let denied = second.lock(&beside, b"owner", READ_LT, 15, 1).unwrap().err().expect("it is denied");
+    let denied = second.lock(&beside, b"owner", READ_LT, 15, 1).unwrap().expect_err("it is denied");
     assert_eq!((denied.0.offset, denied.0.length), (10, 10));
     second.lock(&beside, b"owner", WRITE_LT, 20, 10).unwrap().unwrap();
     first.unlock(&file.handle, &mut lock, 10, 10).unwrap();
@@ -206,8 +206,8 @@ fn a_lock_of_a_client_of_one_gateway_is_denied_to_clients_of_the_other() {
 #[test]
 fn a_delegation_is_recalled_when_a_client_of_another_gateway_writes() {
     // RFC 8881 section 10.4
-    let Some(site) = Site::new() else { return };
-    let servers = ["one", "two"].map(|name| Gateway(site.gateway(name).start()));
+    let Some(site) = CephSite::new() else { return };
+    let servers = ["one", "two"].map(|name| CephGateway(site.gateway(name).start()));
     let [first, second] = &servers;
     mount(first).write_file("file", b"data").unwrap();
     // The metadata server has told the file's attributes to both: none has it exclusively.
@@ -248,8 +248,8 @@ fn a_delegation_is_recalled_when_a_client_of_another_gateway_writes() {
 #[test]
 fn a_gateway_that_was_killed_serves_committed_data_and_old_handles_at_once() {
     // RFC 8881 sections 4.2.2 and 18.3
-    let Some(site) = Site::new() else { return };
-    let mut server = Gateway(site.gateway("one").start());
+    let Some(site) = CephSite::new() else { return };
+    let mut server = CephGateway(site.gateway("one").start());
     let (handle, data) = {
         let mut client = connect(&server);
         let file = client.open_path("/data/file", &OpenHow::create(0o644)).unwrap();
@@ -274,8 +274,8 @@ fn a_gateway_that_was_killed_serves_committed_data_and_old_handles_at_once() {
 
 #[test]
 fn a_gateway_that_ends_gives_its_session_back() {
-    let Some(site) = Site::new() else { return };
-    let mut server = Gateway(site.gateway("one").start());
+    let Some(site) = CephSite::new() else { return };
+    let mut server = CephGateway(site.gateway("one").start());
     let mut mount = mount(&server);
     mount.write_file("file", b"data").unwrap();
     let sessions = || {
@@ -302,7 +302,7 @@ fn other_exports_are_served_while_the_metadata_server_hangs() {
     let server = gateway(&cluster, "data", serve).start();
     let mut clients: Vec<Client> = (0..3).map(|_| connect(&server)).collect();
     clients[0].open_path("/data/file", &OpenHow::create(0o644)).unwrap();
-    let mds = Daemon::Mds("cephfs".to_owned());
+    let mds = CephDaemon::Mds("cephfs".to_owned());
     cluster.signal(&mds, CephSignal::STOP);
     let (say, answered) = mpsc::channel();
     let waiting: Vec<_> = clients
@@ -333,7 +333,7 @@ fn other_exports_are_served_while_the_metadata_server_hangs() {
 
 #[test]
 fn a_check_names_the_fault_of_an_export_of_ceph() {
-    let Some(site) = Site::new() else { return };
+    let Some(site) = CephSite::new() else { return };
     let config = site.folder.path().join("orthrus.toml");
     let conf = site.cluster.configuration();
     let text = |path: &str| {

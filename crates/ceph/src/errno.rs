@@ -9,7 +9,7 @@ pub struct CephErrno(i32);
 impl CephErrno {
     /// An argument that the library cannot take.
     pub const EINVAL: Self = Self(libc::EINVAL);
-    /// Memory is short.
+    /// There is not enough memory.
     pub const ENOMEM: Self = Self(libc::ENOMEM);
 
     /// Makes an error of a number of errno(3).

@@ -24,7 +24,7 @@ pub enum LibraryError {
         file: &'static str,
         /// The package that contains it.
         package: &'static str,
-        /// The function.
+        /// The function that it lacks.
         symbol: &'static str,
         /// The first version that is supported.
         needed: u32,

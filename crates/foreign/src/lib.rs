@@ -1,8 +1,8 @@
 //! Calls that may never return, kept off shared threads.
 //!
 //! A file system that another process or another machine serves can block a call for ever, also
-//! calls that housekeeping and shards make: close(2) flushes data and drops locks. A separate thread
-//! runs them.
+//! calls that housekeeping and shards make: close(2) flushes data and drops locks. A separate
+//! thread runs them.
 
 use std::{
     sync::{

@@ -4,7 +4,7 @@ use crate::configuration::{self, CONF, KEYRING};
 use crate::programs::{self, AUTHTOOL, CephProgram, MDS, MON, MONMAPTOOL, OSD, ceph, tail};
 use crate::watch::Watch;
 use crate::{MiniCephError, error};
-use ceph::fs::{CephFs, Credentials, Mount, MountOptions, NewObject, XattrFlag};
+use ceph::fs::{CephFs, CephMount, Credentials, MountOptions, NewInode, XattrFlag};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -29,7 +29,7 @@ const LOG_MAX: usize = 600;
 /// The name of the file system that a new cluster has.
 const FILE_SYSTEM: &str = "cephfs";
 
-/// What a cluster is made of.
+/// The parts and limits of a cluster.
 #[derive(Clone, Debug)]
 pub struct MiniCephOptions {
     /// The address of all daemons; ports are free ones.
@@ -49,8 +49,8 @@ impl Default for MiniCephOptions {
 
 /// A daemon of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Daemon {
-    /// The monitor.
+pub enum CephDaemon {
+    /// The monitor of the cluster.
     Monitor,
     /// The OSD. Its objects survive a stop, but not a kill.
     Osd,
@@ -58,7 +58,7 @@ pub enum Daemon {
     Mds(String),
 }
 
-impl Daemon {
+impl CephDaemon {
     fn program(&self) -> CephProgram {
         match self {
             Self::Monitor => MON,
@@ -89,7 +89,7 @@ impl Daemon {
 /// A running cluster in a temporary folder.
 #[derive(Debug)]
 pub struct MiniCeph {
-    daemons: Mutex<HashMap<Daemon, Child>>,
+    daemons: Mutex<HashMap<CephDaemon, Child>>,
     // Ends the daemons before the folder is removed.
     watch: Watch,
     dir: PathBuf,
@@ -138,14 +138,14 @@ impl MiniCeph {
         self.make_keys(names())?;
         let (dir, address) = (&self.dir, format!("[v2:{}]", self.monitor));
         MONMAPTOOL.run(dir, ["--create", "--addv", "a", &address, "--fsid", &fsid, "monmap"])?;
-        self.run_daemon(&Daemon::Monitor, &["--mkfs", "--monmap", "monmap", "--keyring", KEYRING])?;
-        self.start_daemon(&Daemon::Monitor)?;
+        self.run_daemon(&CephDaemon::Monitor, &["--mkfs", "--monmap", "monmap", "--keyring", KEYRING])?;
+        self.start_daemon(&CephDaemon::Monitor)?;
         let osd = uuid()?;
         self.ceph(["osd", "new", &osd])?;
-        self.run_daemon(&Daemon::Osd, &["--mkfs", "--osd-uuid", &osd])?;
-        self.start_daemon(&Daemon::Osd)?;
+        self.run_daemon(&CephDaemon::Osd, &["--mkfs", "--osd-uuid", &osd])?;
+        self.start_daemon(&CephDaemon::Osd)?;
         for name in names() {
-            self.start_daemon(&Daemon::Mds(name.to_owned()))?;
+            self.start_daemon(&CephDaemon::Mds(name.to_owned()))?;
             let pools = ["metadata", "data"].map(|pool| format!("{name}.{pool}"));
             pools.iter().try_for_each(|pool| self.ceph(["osd", "pool", "create", pool]).map(drop))?;
             let [metadata, data] = &pools;
@@ -182,12 +182,12 @@ impl MiniCeph {
         Ok(())
     }
 
-    fn arguments(&self, daemon: &Daemon) -> [String; 4] {
+    fn arguments(&self, daemon: &CephDaemon) -> [String; 4] {
         ["-i".to_owned(), daemon.id().to_owned(), "-c".to_owned(), self.configuration().display().to_string()]
     }
 
     /// Runs the program of a daemon to its end.
-    fn run_daemon(&self, daemon: &Daemon, arguments: &[&str]) -> Result<(), MiniCephError> {
+    fn run_daemon(&self, daemon: &CephDaemon, arguments: &[&str]) -> Result<(), MiniCephError> {
         let data = self.dir.join(daemon.name());
         fs::create_dir_all(&data).map_err(MiniCephError::io(&data))?;
         let fixed = self.arguments(daemon);
@@ -199,7 +199,7 @@ impl MiniCeph {
     ///
     /// # Errors
     /// `Io` if the program does not start.
-    pub fn start_daemon(&self, daemon: &Daemon) -> Result<(), MiniCephError> {
+    pub fn start_daemon(&self, daemon: &CephDaemon) -> Result<(), MiniCephError> {
         let said = self.dir.join(format!("{}.out", daemon.name()));
         let out = File::create(&said).map_err(MiniCephError::io(&said))?;
         let copy = out.try_clone().map_err(MiniCephError::io(&said))?;
@@ -213,7 +213,7 @@ impl MiniCeph {
 
     /// Ends a daemon and waits for it: by SIGTERM, after which an OSD keeps its objects, or by
     /// SIGKILL.
-    pub fn stop_daemon(&self, daemon: &Daemon, signal: Signal) {
+    pub fn stop_daemon(&self, daemon: &CephDaemon, signal: Signal) {
         let Some(mut child) = self.daemons().remove(daemon) else { return };
         self.signal_child(&child, signal);
         let end = Instant::now() + END_MAX;
@@ -226,7 +226,7 @@ impl MiniCeph {
     }
 
     /// Sends a signal to a daemon, such as SIGSTOP for one that hangs.
-    pub fn signal(&self, daemon: &Daemon, signal: Signal) {
+    pub fn signal(&self, daemon: &CephDaemon, signal: Signal) {
         if let Some(child) = self.daemons().get(daemon) {
             self.signal_child(child, signal);
         }
@@ -255,7 +255,7 @@ impl MiniCeph {
             }
             if Instant::now() > end {
                 return Err(
-                    self.daemon_error(&Daemon::Mds(name.to_owned()), format!("it is {}", stat.trim()))
+                    self.daemon_error(&CephDaemon::Mds(name.to_owned()), format!("it is {}", stat.trim()))
                 );
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -273,7 +273,7 @@ impl MiniCeph {
         }
     }
 
-    fn daemon_error(&self, daemon: &Daemon, why: String) -> MiniCephError {
+    fn daemon_error(&self, daemon: &CephDaemon, why: String) -> MiniCephError {
         let name = daemon.name();
         let read =
             |ending: &str| fs::read_to_string(self.dir.join(format!("{name}.{ending}"))).unwrap_or_default();
@@ -281,7 +281,7 @@ impl MiniCeph {
         MiniCephError::Daemon { daemon: name, why, log }
     }
 
-    fn daemons(&self) -> MutexGuard<'_, HashMap<Daemon, Child>> {
+    fn daemons(&self) -> MutexGuard<'_, HashMap<CephDaemon, Child>> {
         self.daemons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -316,8 +316,8 @@ impl MiniCeph {
         Ok(file)
     }
 
-    /// Makes a directory below the root of the first file system for everybody to write, and gives it
-    /// a size: without a manager a cluster does not know its own.
+    /// Makes a directory below the root of the first file system for everybody to write, and gives
+    /// it a size: without a manager a cluster does not know its own.
     ///
     /// # Errors
     /// `Library` without Ceph's library, and its errors.
@@ -328,10 +328,10 @@ impl MiniCeph {
         };
         let name = CString::new(name).map_err(|_| failed(ceph::CephErrno::EINVAL))?;
         let library = CephFs::load()?;
-        let mount = Mount::open(library, &self.mount_options(), Box::new(|_, _| ()))?;
+        let mount = CephMount::open(library, &self.mount_options(), Box::new(|_, _| ()))?;
         let user = Credentials::new(library, 0, 0, &[].into()).ok_or(failed(ceph::CephErrno::ENOMEM))?;
         let root = mount.root().map_err(failed)?;
-        let (directory, _) = root.create(&name, NewObject::Directory, 0o777, &user).map_err(failed)?;
+        let (directory, _) = root.create(&name, NewInode::Directory, 0o777, &user).map_err(failed)?;
         let quota = bytes.to_string();
         let set = directory.set_xattr(c"ceph.quota.max_bytes", quota.as_bytes(), XattrFlag::Either, &user);
         set.and_then(|()| root.sync()).map_err(failed)
@@ -446,7 +446,7 @@ mod tests {
         };
         assert_eq!(processes_of(cluster.dir()), 3);
         assert!(cluster.ceph(["fs", "ls"]).unwrap().contains("name: cephfs"));
-        cluster.signal(&Daemon::Osd, Signal::STOP);
+        cluster.signal(&CephDaemon::Osd, Signal::STOP);
         // SIGKILL of this process closes the pipe in the same way.
         cluster.watch.end();
         let tries = (0..1000).take_while(|_| {

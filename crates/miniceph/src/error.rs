@@ -30,7 +30,7 @@ pub enum MiniCephError {
     Daemon {
         /// The name of the daemon.
         daemon: String,
-        /// What happened.
+        /// The event that ended the wait.
         why: String,
         /// The last lines of its log.
         log: String,
@@ -40,7 +40,7 @@ pub enum MiniCephError {
     Library(#[from] ceph::LibraryError),
     /// The file system cannot be mounted.
     #[error(transparent)]
-    Mount(#[from] ceph::fs::MountError),
+    CephMount(#[from] ceph::fs::MountError),
     /// Reading or writing a file, or starting a process, failed.
     #[error("{}: {source}", path.display())]
     Io {

@@ -15,7 +15,7 @@ use vfs::ObjectHandle;
 const SHARDS: usize = 16;
 
 /// An object that a cache holds.
-pub trait CacheEntry {
+pub trait CacheableObject {
     /// Returns the handle under which it is found.
     fn handle(&self) -> &ObjectHandle;
 
@@ -59,7 +59,7 @@ pub struct ObjectCache<T> {
     hasher: RandomState,
 }
 
-impl<T: CacheEntry> ObjectCache<T> {
+impl<T: CacheableObject> ObjectCache<T> {
     /// Makes an empty cache.
     pub fn new(max: usize) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
@@ -72,7 +72,7 @@ impl<T: CacheEntry> ObjectCache<T> {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds an object.
+    /// Finds an object that is in use or cached.
     pub fn get(&self, handle: &ObjectHandle) -> Option<Arc<T>> {
         let mut shard = self.shard(handle);
         let at = *shard.index.get(handle)?;
@@ -147,7 +147,7 @@ impl<T: CacheEntry> ObjectCache<T> {
     }
 }
 
-impl<T: CacheEntry> CachePart<T> {
+impl<T: CacheableObject> CachePart<T> {
     /// Adds an object; when full it takes the place of another, which is returned.
     fn put(&mut self, object: Arc<T>, max: usize) -> Option<CacheSlot<T>> {
         let handle = *object.handle();
@@ -207,9 +207,9 @@ impl<T: CacheEntry> CachePart<T> {
 mod tests {
     use super::*;
 
-    struct Object(ObjectHandle);
+    struct NumberedObject(ObjectHandle);
 
-    impl CacheEntry for Object {
+    impl CacheableObject for NumberedObject {
         fn handle(&self) -> &ObjectHandle {
             &self.0
         }
@@ -219,8 +219,8 @@ mod tests {
         }
     }
 
-    fn object(n: u64) -> Object {
-        Object(ObjectHandle::new(&n.to_be_bytes()).unwrap())
+    fn object(n: u64) -> NumberedObject {
+        NumberedObject(ObjectHandle::new(&n.to_be_bytes()).unwrap())
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_pinned_stays_and_makes_way_afterwards() {
         let cache = ObjectCache::new(160);
-        let pinned: Vec<Arc<Object>> = (0..1000).map(|n| cache.insert(object(n))).collect();
+        let pinned: Vec<Arc<NumberedObject>> = (0..1000).map(|n| cache.insert(object(n))).collect();
         (1000..3000).for_each(|n| drop(cache.insert(object(n))));
         for _ in 0..3 {
             cache.trim();

@@ -2,11 +2,11 @@
 
 use crate::dirty::DirtyFiles;
 use crate::handle::ObjectId;
-use crate::mounts::Mounts;
+use crate::mounts::CephMounts;
 use crate::object::CephObject;
 use crate::{containment, errno::vfs_error, handle_key};
 use ceph::LibraryError;
-use ceph::fs::{CephFs, Credentials, Inode, MountError, MountOptions, Stat};
+use ceph::fs::{CephFs, CephInode, Credentials, MountError, MountOptions, Stat};
 use foreign::ForeignThread;
 use object_cache::ObjectCache;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) const SNAPSHOTS: &[u8] = b".snap";
 /// Seconds in which the cluster must answer at the start.
 const MOUNT_TIMEOUT: &str = "30";
 
-/// What is exported, and how.
+/// The directory to export, and how to reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CephOptions {
     /// The configuration file of the cluster.
@@ -75,7 +75,7 @@ pub enum CephError {
     Library(#[from] LibraryError),
     /// The file system cannot be mounted.
     #[error(transparent)]
-    Mount(#[from] MountError),
+    CephMount(#[from] MountError),
     /// The root of the export cannot be read.
     #[error("the root of the export cannot be read: {0}")]
     Root(VfsError),
@@ -90,12 +90,12 @@ pub enum CephError {
 /// out of the export is `Stale` as soon as its handle is looked up again; a file that was moved out
 /// keeps its handle. Handles are signed, so that no client can make one for another file.
 ///
-/// Every call can wait for the network. Files are read and written through the cache of the library,
-/// which Ceph keeps coherent with other gateways and native clients.
+/// Every call can wait for the network. Files are read and written through the cache of the
+/// library, which Ceph keeps coherent with other gateways and native clients.
 #[derive(Debug)]
 pub struct CephBackend {
     library: CephFs,
-    pub(crate) mounts: Mounts,
+    pub(crate) mounts: CephMounts,
     pub(crate) root: Arc<CephObject>,
     objects: Arc<ObjectCache<CephObject>>,
     /// The superuser, for what the server does itself.
@@ -121,7 +121,7 @@ impl CephBackend {
         let library = CephFs::load()?;
         let objects = Arc::new(ObjectCache::new(options.object_cache_max));
         let release = || release_request(Arc::downgrade(&objects));
-        let mounts = Mounts::open(library, &mount_options(options), options.mounts, release)?;
+        let mounts = CephMounts::open(library, &mount_options(options), options.mounts, release)?;
         let server =
             Credentials::new(library, 0, 0, &[].into()).ok_or(CephError::Root(VfsError::Exhausted))?;
         let read = |error| CephError::Root(vfs_error(error));
@@ -221,7 +221,12 @@ impl CephBackend {
     }
 
     /// Takes an object that was found in a directory into the cache.
-    pub(crate) fn adopt(&self, parent: &CephObject, inode: Inode, stat: &Stat) -> VfsResult<Arc<CephObject>> {
+    pub(crate) fn adopt(
+        &self,
+        parent: &CephObject,
+        inode: CephInode,
+        stat: &Stat,
+    ) -> VfsResult<Arc<CephObject>> {
         let id = ObjectId { ino: stat.ino, snapshot: stat.snapshot };
         if id == self.root.id {
             return Ok(Arc::clone(&self.root));
@@ -236,7 +241,7 @@ impl CephBackend {
 
     /// Takes an object that was made in a directory into the cache. It stays with the directory's
     /// mount: another one would have to wait for the journal.
-    pub(crate) fn adopt_new(&self, parent: &CephObject, inode: Inode, stat: &Stat) -> Arc<CephObject> {
+    pub(crate) fn adopt_new(&self, parent: &CephObject, inode: CephInode, stat: &Stat) -> Arc<CephObject> {
         let object = self.objects.insert(CephObject::new(inode, stat));
         object.found_in(parent.id);
         object
@@ -251,7 +256,11 @@ impl CephBackend {
     }
 
     /// Returns an object's inode in the mount of another, for calls that take both.
-    pub(crate) fn inode_beside(&self, object: &CephObject, other: &CephObject) -> VfsResult<Option<Inode>> {
+    pub(crate) fn inode_beside(
+        &self,
+        object: &CephObject,
+        other: &CephObject,
+    ) -> VfsResult<Option<CephInode>> {
         if Arc::ptr_eq(object.inode.mount(), other.inode.mount()) {
             return Ok(None);
         }
@@ -335,7 +344,7 @@ fn mount_options(options: &CephOptions) -> MountOptions {
 
 /// Returns a number for a file system that no local device has: a hash of the cluster's id and the
 /// file system's.
-fn device(root: &Inode, server: &Credentials) -> u64 {
+fn device(root: &CephInode, server: &Credentials) -> u64 {
     const LOCAL_DEVICES: u64 = 1 << 63;
     let cluster = root.xattr(c"ceph.cluster_fsid", 64, server).unwrap_or_default();
     let numbers = root.mount().file_system_id().to_be_bytes();
@@ -345,7 +354,7 @@ fn device(root: &Inode, server: &Credentials) -> u64 {
 }
 
 /// Logs in one line what clients do not get.
-fn announce(library: CephFs, mount: &ceph::fs::Mount, options: &CephOptions) {
+fn announce(library: CephFs, mount: &ceph::fs::CephMount, options: &CephOptions) {
     let [major, minor, patch] = library.version();
     let reads =
         if mount.missing().nonblocking { "; reads and writes of this version wait on a thread" } else { "" };

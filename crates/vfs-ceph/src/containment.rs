@@ -1,7 +1,7 @@
 //! Location of directories: inside or outside of the export.
 
 use crate::errno::vfs_error;
-use ceph::fs::{Credentials, Inode};
+use ceph::fs::{CephInode, Credentials};
 use vfs::{VfsError, VfsResult};
 
 /// Directories between an object and the root of its export. Deeper ones count as outside.
@@ -13,14 +13,14 @@ const ROOT_INO: u64 = 1;
 ///
 /// # Errors
 /// The library's.
-pub(crate) fn is_below(root: &Inode, directory: &Inode, server: &Credentials) -> VfsResult<bool> {
-    let ino = |inode: &Inode| inode.stat(server).map(|stat| stat.ino).map_err(vfs_error);
+pub(crate) fn is_below(root: &CephInode, directory: &CephInode, server: &Credentials) -> VfsResult<bool> {
+    let ino = |inode: &CephInode| inode.stat(server).map(|stat| stat.ino).map_err(vfs_error);
     let root = ino(root)?;
     if root == ROOT_INO {
         return Ok(true);
     }
     let mut at = ino(directory)?;
-    let mut above: Option<Inode> = None;
+    let mut above: Option<CephInode> = None;
     for _ in 0..DEPTH_MAX {
         if at == root {
             return Ok(true);

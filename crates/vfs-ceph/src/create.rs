@@ -3,7 +3,7 @@
 use crate::backend::SNAPSHOTS;
 use crate::object::CephObject;
 use crate::{CephBackend, errno::vfs_error};
-use ceph::fs::{Credentials, NewObject as CephNew};
+use ceph::fs::{Credentials, NewInode};
 use std::ffi::CString;
 use std::sync::Arc;
 use vfs::{
@@ -55,7 +55,7 @@ impl CephBackend {
         &self,
         caller: &Caller,
         object: &Arc<CephObject>,
-        (file, access): (ceph::fs::OpenFile, OpenAccess),
+        (file, access): (ceph::fs::CephOpenFile, OpenAccess),
         set: &SetAttributes,
         user: &Credentials,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
@@ -86,12 +86,12 @@ impl CephBackend {
         let target;
         let (object, mode) = match *new {
             NewObject::Directory => {
-                (CephNew::Directory, set.mode.unwrap_or(DIRECTORY_MODE) & 0o7777 & !SET_ID)
+                (NewInode::Directory, set.mode.unwrap_or(DIRECTORY_MODE) & 0o7777 & !SET_ID)
             }
             NewObject::Symlink([]) => return Err(VfsError::Inval),
             NewObject::Symlink(text) => {
                 target = CString::new(text).map_err(|_| VfsError::Inval)?;
-                (CephNew::Symlink(&target), 0)
+                (NewInode::Symlink(&target), 0)
             }
             NewObject::Block(major, minor) => {
                 self.check_device(caller)?;
@@ -168,6 +168,6 @@ impl CephBackend {
 }
 
 /// Returns a special object, and its mode.
-fn special(kind: u32, rdev: u64, set: &SetAttributes) -> (CephNew<'static>, u32) {
-    (CephNew::Special(kind, rdev), set.mode.unwrap_or(FILE_MODE) & 0o7777)
+fn special(kind: u32, rdev: u64, set: &SetAttributes) -> (NewInode<'static>, u32) {
+    (NewInode::Special(kind, rdev), set.mode.unwrap_or(FILE_MODE) & 0o7777)
 }

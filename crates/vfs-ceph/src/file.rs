@@ -24,7 +24,7 @@ const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 #[derive(Debug)]
 pub(crate) struct CephFile {
     pub(crate) object: Arc<CephObject>,
-    pub(crate) file: Arc<ceph::fs::OpenFile>,
+    pub(crate) file: Arc<ceph::fs::CephOpenFile>,
     server: Arc<Credentials>,
     /// The user that opened it.
     opener: u32,
@@ -39,7 +39,7 @@ impl CephBackend {
     pub(crate) fn opened(
         &self,
         object: &Arc<CephObject>,
-        file: ceph::fs::OpenFile,
+        file: ceph::fs::CephOpenFile,
         caller: &Caller,
     ) -> CephFile {
         CephFile {

@@ -18,8 +18,8 @@ impl ObjectId {
         self.snapshot == NO_SNAPSHOT
     }
 
-    /// Returns the number that is unique in the export: snapshots share inode numbers. These grow from
-    /// 2^40 on, and snapshot numbers from 1, so that the latter fill the bits from the top.
+    /// Returns the number that is unique in the export: snapshots share inode numbers. These grow
+    /// from 2^40 on, and snapshot numbers from 1, so that the latter fill the bits from the top.
     pub(crate) fn fileid(self) -> u64 {
         if self.is_current() { self.ino } else { self.ino ^ self.snapshot.reverse_bits() }
     }

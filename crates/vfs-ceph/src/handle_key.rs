@@ -3,7 +3,7 @@
 //! It is an extended attribute of the exported directory that only the superuser of a native client
 //! can read. The first gateway makes it.
 
-use ceph::fs::{Credentials, Inode, XattrFlag};
+use ceph::fs::{CephInode, Credentials, XattrFlag};
 use std::ffi::CStr;
 
 /// The attribute with the key.
@@ -13,7 +13,7 @@ const KEY: usize = 16;
 
 /// Returns the key of an export, and makes it if there is none; `None`, with a warning, where it
 /// can be neither read nor made.
-pub(crate) fn find_or_make(root: &Inode, server: &Credentials, path: &str) -> Option<[u8; KEY]> {
+pub(crate) fn find_or_make(root: &CephInode, server: &Credentials, path: &str) -> Option<[u8; KEY]> {
     if let Some(key) = find(root, server) {
         return Some(key);
     }
@@ -33,6 +33,6 @@ pub(crate) fn find_or_make(root: &Inode, server: &Credentials, path: &str) -> Op
     key
 }
 
-fn find(root: &Inode, server: &Credentials) -> Option<[u8; KEY]> {
+fn find(root: &CephInode, server: &Credentials) -> Option<[u8; KEY]> {
     root.xattr(NAME, KEY, server).ok()?.try_into().ok()
 }

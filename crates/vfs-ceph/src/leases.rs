@@ -5,7 +5,7 @@
 //! server does.
 
 use ceph::CephErrno;
-use ceph::fs::{Delegation, DelegationKind, OpenFile};
+use ceph::fs::{CephDelegation, CephOpenFile, DelegationKind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -20,10 +20,10 @@ const TAKEN_PARTS: u32 = 7;
 const PARTS: u32 = 8;
 
 /// A delegation until its return.
-type Held = Mutex<Option<Delegation>>;
+type HeldByCeph = Mutex<Option<CephDelegation>>;
 
 /// A recalled delegation, and the time at which it is taken back.
-type Recalled = (Instant, Weak<Held>);
+type Recalled = (Instant, Weak<HeldByCeph>);
 
 /// Takes back delegations that were recalled. Its thread begins with the first delegation.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Recalls {
     /// `Delay` when the file is in use against it, `Notsupp` where the cluster allows none.
     pub(crate) fn take(
         &self,
-        file: &Arc<OpenFile>,
+        file: &Arc<CephOpenFile>,
         kind: LeaseKind,
         broken: Broken,
     ) -> VfsResult<Arc<dyn Lease>> {
@@ -46,7 +46,7 @@ impl Recalls {
             LeaseKind::Read => DelegationKind::Read,
             LeaseKind::Write => DelegationKind::Write,
         };
-        let held: Arc<Held> = Arc::default();
+        let held: Arc<HeldByCeph> = Arc::default();
         let is_broken = Arc::new(AtomicBool::new(false));
         let (recalled, weak) = (Arc::clone(&is_broken), Arc::downgrade(&held));
         let recall = move || {
@@ -55,7 +55,7 @@ impl Recalls {
             let _ = sender.send((Instant::now() + timeout / PARTS * TAKEN_PARTS, weak.clone()));
             broken(timeout / PARTS * SERVER_PARTS);
         };
-        let taken = Delegation::take(file, kind, Box::new(recall)).map_err(refusal)?;
+        let taken = CephDelegation::take(file, kind, Box::new(recall)).map_err(refusal)?;
         *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
         Ok(Arc::new(CephLease { _held: held, is_broken }))
     }
@@ -86,7 +86,7 @@ fn watch(recalled: &Receiver<Recalled>) {
 /// A delegation that a client relies on.
 struct CephLease {
     /// Returned when the last owner lets go.
-    _held: Arc<Held>,
+    _held: Arc<HeldByCeph>,
     is_broken: Arc<AtomicBool>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::errno::vfs_error;
 use ceph::CephErrno;
-use ceph::fs::{LockRange, LockType, OpenFile};
+use ceph::fs::{CephLockRange, CephOpenFile, LockType};
 use foreign::ForeignThread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,20 +17,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct CephLocks {
     /// Closed, and thereby unlocked, on the thread for calls that may hang.
-    file: Option<Arc<OpenFile>>,
+    file: Option<Arc<CephOpenFile>>,
     thread: Arc<ForeignThread>,
     owner: u64,
 }
 
 impl CephLocks {
-    pub(crate) fn new(file: Arc<OpenFile>, thread: Arc<ForeignThread>) -> Self {
+    pub(crate) fn new(file: Arc<CephOpenFile>, thread: Arc<ForeignThread>) -> Self {
         static OWNERS: AtomicU64 = AtomicU64::new(1);
         Self { file: Some(file), thread, owner: OWNERS.fetch_add(1, Relaxed) }
     }
 
     /// Returns the file, and the range if any byte of it can be locked.
-    fn words(&self, first: u64, last: u64) -> Option<(Arc<OpenFile>, LockRange)> {
-        let range = LockRange { first, last };
+    fn words(&self, first: u64, last: u64) -> Option<(Arc<CephOpenFile>, CephLockRange)> {
+        let range = CephLockRange { first, last };
         self.file.clone().filter(|_| i64::try_from(first).is_ok()).map(|file| (file, range))
     }
 }

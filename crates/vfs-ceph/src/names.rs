@@ -5,7 +5,7 @@ use crate::backend::SNAPSHOTS;
 use crate::handle::ObjectId;
 use crate::object::{CephObject, file_type};
 use crate::{CephBackend, containment, errno::vfs_error};
-use ceph::fs::{Credentials, Inode, NO_SNAPSHOT, SNAPSHOT_DIRECTORY};
+use ceph::fs::{CephInode, Credentials, NO_SNAPSHOT, SNAPSHOT_DIRECTORY};
 use std::sync::Arc;
 use vfs::{Attributes, Caller, EntryName, FileType, FoundObject, ObjectHandle, VfsError, VfsResult};
 
@@ -166,12 +166,12 @@ impl CephBackend {
     /// Waits for the journal after a change in which two mounts took part, by the inode that the
     /// call has borrowed from the other mount. That mount could neither settle the change later nor
     /// read the object before the journal is written, which can take five seconds.
-    fn settle_across(&self, beside: Option<&Inode>) -> VfsResult<()> {
+    fn settle_across(&self, beside: Option<&CephInode>) -> VfsResult<()> {
         beside.map_or(Ok(()), |inode| inode.sync().map_err(vfs_error))
     }
 
-    /// Checks that a caller may move an entry to another directory: the ".." of a directory changes,
-    /// which is a write to it. The library does not ask.
+    /// Checks that a caller may move an entry to another directory: the ".." of a directory
+    /// changes, which is a write to it. The library does not ask.
     fn check_moves(
         &self,
         caller: &Caller,

@@ -1,8 +1,8 @@
 //! An object that is in use, or was lately.
 
 use crate::handle::ObjectId;
-use ceph::fs::{Inode, Stat};
-use object_cache::CacheEntry;
+use ceph::fs::{CephInode, Stat};
+use object_cache::CacheableObject;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use vfs::{FileType, ObjectHandle};
@@ -13,7 +13,7 @@ pub(crate) struct CephObject {
     pub(crate) handle: ObjectHandle,
     pub(crate) id: ObjectId,
     pub(crate) file_type: FileType,
-    pub(crate) inode: Inode,
+    pub(crate) inode: CephInode,
     /// Inode number of a directory in which it was found; 0 if none is known.
     parent: AtomicU64,
     /// Whether the mount may hold data of the file that is not on stable storage.
@@ -23,7 +23,7 @@ pub(crate) struct CephObject {
 }
 
 impl CephObject {
-    pub(crate) fn new(inode: Inode, stat: &Stat) -> Self {
+    pub(crate) fn new(inode: CephInode, stat: &Stat) -> Self {
         let id = ObjectId { ino: stat.ino, snapshot: stat.snapshot };
         let file_type = file_type(stat.mode);
         Self {
@@ -49,7 +49,7 @@ impl CephObject {
     }
 }
 
-impl CacheEntry for CephObject {
+impl CacheableObject for CephObject {
     fn handle(&self) -> &ObjectHandle {
         &self.handle
     }

@@ -2,7 +2,7 @@
 
 use crate::object::CephObject;
 use crate::{CephBackend, errno::vfs_error};
-use ceph::fs::Inode;
+use ceph::fs::CephInode;
 use std::ffi::CStr;
 use std::sync::Arc;
 use vfs::{FileType, ObjectHandle, Quota, VfsResult};
@@ -18,7 +18,7 @@ impl CephBackend {
     pub(crate) fn quota_of(&self, object: &ObjectHandle) -> VfsResult<Option<Quota>> {
         let object = self.resolve(object)?;
         let directory = self.directory_of(&object)?;
-        let mut above: Option<Inode> = None;
+        let mut above: Option<CephInode> = None;
         for _ in 0..DEPTH_MAX {
             let at = above.as_ref().unwrap_or(&directory.inode);
             if let Some(limit) = self.number(at, c"ceph.quota.max_bytes").filter(|limit| *limit > 0) {
@@ -47,7 +47,7 @@ impl CephBackend {
     }
 
     /// Reads an attribute of the library that is a number.
-    fn number(&self, inode: &Inode, name: &CStr) -> Option<u64> {
+    fn number(&self, inode: &CephInode, name: &CStr) -> Option<u64> {
         let text = inode.xattr(name, NUMBER_MAX, &self.server).ok()?;
         std::str::from_utf8(&text).ok()?.trim_end_matches('\0').parse().ok()
     }

@@ -3,7 +3,7 @@
 use crate::attributes::attributes;
 use crate::object::CephObject;
 use crate::{CephBackend, errno::vfs_error};
-use ceph::fs::{Credentials, SetStat, SetTime, Time};
+use ceph::fs::{CephSetTime, Credentials, SetStat, Time};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{Attributes, Caller, FileType, ObjectHandle, SetAttributes, VfsError, VfsResult};
 
@@ -88,13 +88,13 @@ impl CephBackend {
     }
 }
 
-fn time(set: Option<vfs::SetTime>) -> VfsResult<Option<SetTime>> {
+fn time(set: Option<vfs::SetTime>) -> VfsResult<Option<CephSetTime>> {
     match set {
         None => Ok(None),
-        Some(vfs::SetTime::Now) => Ok(Some(SetTime::Now(now()))),
+        Some(vfs::SetTime::Now) => Ok(Some(CephSetTime::Now(now()))),
         // Ceph keeps seconds from 1970 to 2106.
         Some(vfs::SetTime::At(at)) if at.nanoseconds < 1_000_000_000 && u32::try_from(at.seconds).is_ok() => {
-            Ok(Some(SetTime::At(Time { seconds: at.seconds, nanoseconds: at.nanoseconds })))
+            Ok(Some(CephSetTime::At(Time { seconds: at.seconds, nanoseconds: at.nanoseconds })))
         }
         Some(vfs::SetTime::At(_)) => Err(VfsError::Inval),
     }

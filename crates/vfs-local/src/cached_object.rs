@@ -1,7 +1,7 @@
 //! An object that is held open between requests.
 
 use crate::descriptor::Descriptor;
-use object_cache::CacheEntry;
+use object_cache::CacheableObject;
 use rustix::fs::FileType;
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -32,7 +32,7 @@ impl AsFd for CachedObject {
     }
 }
 
-impl CacheEntry for CachedObject {
+impl CacheableObject for CachedObject {
     fn handle(&self) -> &ObjectHandle {
         &self.handle
     }

@@ -1,5 +1,5 @@
-//! Descriptors of file systems that may hang, closed by a thread of their own: close(2) flushes data
-//! and drops locks.
+//! Descriptors of file systems that may hang, closed by a thread of their own: close(2) flushes
+//! data and drops locks.
 #![allow(unsafe_code, reason = "closes raw descriptors")]
 
 use crate::kind::Kind;

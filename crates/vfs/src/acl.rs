@@ -63,8 +63,8 @@ impl PosixAcl {
         self.users.len() + self.groups.len()
     }
 
-    /// Returns the rights that the list gives a caller other than the superuser on an object of this
-    /// owner and group (acl(5), access check algorithm).
+    /// Returns the rights that the list gives a caller other than the superuser on an object of
+    /// this owner and group (acl(5), access check algorithm).
     pub fn rights_of(&self, caller: &Caller, uid: u32, gid: u32) -> u8 {
         if caller.uid == uid {
             return self.owner;

@@ -1,6 +1,6 @@
 //! Delegations: the promise that others cannot access a file before this client has agreed.
 
-use super::{OpenFile, raw};
+use super::{CephOpenFile, raw};
 use crate::CephErrno;
 use crate::errno::done;
 use std::ffi::c_void;
@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::AcqRel;
 
-/// Kind of a [`Delegation`].
+/// Kind of a [`CephDelegation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelegationKind {
     /// It ends when another client, or another open of this one, wants to write.
@@ -23,30 +23,30 @@ pub enum DelegationKind {
 type Recall = Box<dyn Fn() + Send + Sync>;
 
 /// A delegation on an open file, which dropping it returns.
-pub struct Delegation {
-    file: Arc<OpenFile>,
+pub struct CephDelegation {
+    file: Arc<CephOpenFile>,
     recall: NonNull<Recall>,
 }
 
 // SAFETY: the closure may be called from any thread, and only the library and `drop` have the
 // pointer.
-unsafe impl Send for Delegation {}
+unsafe impl Send for CephDelegation {}
 // SAFETY: as above.
-unsafe impl Sync for Delegation {}
+unsafe impl Sync for CephDelegation {}
 
-impl fmt::Debug for Delegation {
+impl fmt::Debug for CephDelegation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delegation").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("CephDelegation").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
-impl Delegation {
+impl CephDelegation {
     /// Takes a delegation on an open file. `recall` is called once when it is to be returned.
     ///
     /// # Errors
     /// `EAGAIN` if the file is in use against it or has a delegation, `ETIME` if
-    /// [`super::Mount::allow_delegations`] was not called.
-    pub fn take(file: &Arc<OpenFile>, kind: DelegationKind, recall: Recall) -> Result<Self, CephErrno> {
+    /// [`super::CephMount::allow_delegations`] was not called.
+    pub fn take(file: &Arc<CephOpenFile>, kind: DelegationKind, recall: Recall) -> Result<Self, CephErrno> {
         // The library would exchange the callback of the former one.
         if file.delegated.swap(true, AcqRel) {
             return Err(CephErrno::new(libc::EAGAIN));
@@ -71,22 +71,22 @@ impl Delegation {
     }
 }
 
-impl Drop for Delegation {
+impl Drop for CephDelegation {
     fn drop(&mut self) {
         let file = self.file.file.as_ptr();
         // SAFETY: the file is open. The library calls back under the lock that this call takes.
         self.file.mount.release(|library, info| unsafe {
             (library.ceph_ll_delegation)(info, file, raw::delegation::NONE, None, std::ptr::null_mut())
         });
-        // SAFETY: the delegation has ended, by this call or with the mount, so that nothing uses the
-        // closure any more.
+        // SAFETY: the delegation has ended, by this call or with the mount, so that nothing uses
+        // the closure any more.
         drop(unsafe { Box::from_raw(self.recall.as_ptr()) });
         self.file.delegated.store(false, std::sync::atomic::Ordering::Release);
     }
 }
 
-unsafe extern "C" fn recalled(_: *mut raw::Fh, private: *mut c_void) {
-    // SAFETY: the pointer is that of `Delegation::take`, which is freed after the delegation.
+unsafe extern "C" fn recalled(_: *mut raw::RawFh, private: *mut c_void) {
+    // SAFETY: the pointer is that of `CephDelegation::take`, which is freed after the delegation.
     let recall = unsafe { &*private.cast::<Recall>() };
     recall();
 }

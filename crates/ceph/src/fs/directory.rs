@@ -1,6 +1,6 @@
 //! The entries of a directory.
 
-use super::{Mount, raw};
+use super::{CephMount, raw};
 use crate::CephErrno;
 use crate::errno::count;
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A directory that is open for listing.
 #[derive(Debug)]
 pub struct DirectoryStream {
-    mount: Arc<Mount>,
+    mount: Arc<CephMount>,
     stream: NonNull<raw::DirResult>,
     entry: Box<libc::dirent64>,
 }
@@ -21,8 +21,8 @@ unsafe impl Send for DirectoryStream {}
 
 /// An entry of a directory. "." and ".." are among them.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'e> {
-    /// The entry's name.
+pub struct CephEntry<'e> {
+    /// The entry's name, without a NUL.
     pub name: &'e [u8],
     /// Inode number of the entry's object.
     pub ino: u64,
@@ -33,7 +33,7 @@ pub struct Entry<'e> {
 }
 
 impl DirectoryStream {
-    pub(super) fn new(mount: &Arc<Mount>, stream: *mut raw::DirResult) -> Result<Self, CephErrno> {
+    pub(super) fn new(mount: &Arc<CephMount>, stream: *mut raw::DirResult) -> Result<Self, CephErrno> {
         let stream = NonNull::new(stream).ok_or(CephErrno::new(libc::ESTALE))?;
         // SAFETY: a value of zeros is valid.
         let entry = Box::new(unsafe { MaybeUninit::zeroed().assume_init() });
@@ -54,7 +54,7 @@ impl DirectoryStream {
     ///
     /// # Errors
     /// The library's.
-    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, CephErrno> {
+    pub fn next_entry(&mut self) -> Result<Option<CephEntry<'_>>, CephErrno> {
         let (mut stat, stream, entry) = (raw::Statx::EMPTY, self.stream.as_ptr(), &mut *self.entry);
         // SAFETY: all pointers are valid; no object is asked for, so that no reference is given.
         let got = self.mount.call(|library, info| unsafe {
@@ -65,7 +65,7 @@ impl DirectoryStream {
         }
         // SAFETY: the library has written a string that ends within the array.
         let name = unsafe { CStr::from_ptr(self.entry.d_name.as_ptr()) }.to_bytes();
-        Ok(Some(Entry { name, ino: self.entry.d_ino, snapshot: stat.dev, position: self.entry.d_off }))
+        Ok(Some(CephEntry { name, ino: self.entry.d_ino, snapshot: stat.dev, position: self.entry.d_off }))
     }
 }
 

@@ -1,6 +1,6 @@
-//! An open file.
+//! Files that are open, and their locks.
 
-use super::{Mount, raw};
+use super::{CephMount, raw};
 use crate::CephErrno;
 use crate::errno::{count, done};
 use std::ffi::c_char;
@@ -13,48 +13,48 @@ const PIECE_MAX: usize = 1 << 30;
 
 /// A regular file that is open for reading, writing or both.
 #[derive(Debug)]
-pub struct OpenFile {
-    pub(super) mount: Arc<Mount>,
-    pub(super) file: NonNull<raw::Fh>,
+pub struct CephOpenFile {
+    pub(super) mount: Arc<CephMount>,
+    pub(super) file: NonNull<raw::RawFh>,
     /// Whether a delegation rests on it.
     pub(super) delegated: AtomicBool,
 }
 
 // SAFETY: the library takes its own locks in every call that gets this pointer.
-unsafe impl Send for OpenFile {}
+unsafe impl Send for CephOpenFile {}
 // SAFETY: as above.
-unsafe impl Sync for OpenFile {}
+unsafe impl Sync for CephOpenFile {}
 
 /// The bytes of a lock, from the first to the last; `i64::MAX` has no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockRange {
-    /// The first byte.
+pub struct CephLockRange {
+    /// Offset of the first byte.
     pub first: u64,
-    /// The last byte.
+    /// Offset of the last byte.
     pub last: u64,
 }
 
 /// The kind of a byte-range lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockType {
-    /// Shared.
+    /// Shared with other readers.
     Read,
-    /// Exclusive.
+    /// Held by one owner.
     Write,
-    /// None.
+    /// No lock any more.
     Unlock,
 }
 
 /// A lock that stands against another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Its bytes.
-    pub range: LockRange,
-    /// Its kind.
+pub struct HeldLock {
+    /// The bytes that it covers.
+    pub range: CephLockRange,
+    /// Shared or exclusive, never `Unlock`.
     pub kind: LockType,
 }
 
-impl LockRange {
+impl CephLockRange {
     fn to_raw(self, kind: LockType) -> Option<libc::flock> {
         let start = i64::try_from(self.first).ok()?;
         // A length of zero has no end.
@@ -73,27 +73,27 @@ impl LockRange {
     }
 }
 
-impl OpenFile {
-    pub(super) fn new(mount: &Arc<Mount>, file: *mut raw::Fh) -> Result<Self, CephErrno> {
+impl CephOpenFile {
+    pub(super) fn new(mount: &Arc<CephMount>, file: *mut raw::RawFh) -> Result<Self, CephErrno> {
         let file = NonNull::new(file).ok_or(CephErrno::new(libc::EBADF))?;
         Ok(Self { mount: Arc::clone(mount), file, delegated: AtomicBool::new(false) })
     }
 
     /// Returns the mount that the file belongs to.
-    pub fn mount(&self) -> &Arc<Mount> {
+    pub fn mount(&self) -> &Arc<CephMount> {
         &self.mount
     }
 
     /// Runs a call with the library, the mount and this file.
     pub(super) fn call<R>(
         &self,
-        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo, *mut raw::Fh) -> R,
+        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo, *mut raw::RawFh) -> R,
     ) -> Result<R, CephErrno> {
         self.mount.call(|library, info| call(library, info, self.file.as_ptr()))
     }
 
-    /// Appends at most `wanted` bytes from `offset` to `into`; returns how many, fewer at the end of
-    /// the file.
+    /// Appends at most `wanted` bytes from `offset` to `into`; returns how many, fewer at the end
+    /// of the file.
     ///
     /// # Errors
     /// The library's; `into` is unchanged.
@@ -151,12 +151,12 @@ impl OpenFile {
         })?)
     }
 
-    /// Locks bytes for an owner, or unlocks them, without waiting. A range beyond the largest offset
-    /// is skipped.
+    /// Locks bytes for an owner, or unlocks them, without waiting. A range beyond the largest
+    /// offset is skipped.
     ///
     /// # Errors
     /// `EAGAIN` if another owner or client holds a lock against it.
-    pub fn set_lock(&self, range: LockRange, kind: LockType, owner: u64) -> Result<(), CephErrno> {
+    pub fn set_lock(&self, range: CephLockRange, kind: LockType, owner: u64) -> Result<(), CephErrno> {
         let Some(mut words) = range.to_raw(kind) else { return Ok(()) };
         // SAFETY: all pointers are valid.
         done(self.call(|library, info, file| unsafe {
@@ -168,7 +168,12 @@ impl OpenFile {
     ///
     /// # Errors
     /// The library's.
-    pub fn find_lock(&self, range: LockRange, kind: LockType, owner: u64) -> Result<Option<Held>, CephErrno> {
+    pub fn find_lock(
+        &self,
+        range: CephLockRange,
+        kind: LockType,
+        owner: u64,
+    ) -> Result<Option<HeldLock>, CephErrno> {
         let Some(mut words) = range.to_raw(kind) else { return Ok(None) };
         // SAFETY: all pointers are valid.
         done(self.call(|library, info, file| unsafe {
@@ -184,11 +189,11 @@ impl OpenFile {
             Ok(length @ 1..) => first.saturating_add(length - 1),
             _ => u64::MAX,
         };
-        Ok(Some(Held { range: LockRange { first, last }, kind }))
+        Ok(Some(HeldLock { range: CephLockRange { first, last }, kind }))
     }
 }
 
-impl Drop for OpenFile {
+impl Drop for CephOpenFile {
     fn drop(&mut self) {
         // SAFETY: the file is open and is closed once.
         self.mount.release(|library, info| unsafe { (library.ceph_ll_close)(info, self.file.as_ptr()) });

@@ -1,6 +1,6 @@
 //! An object of a mounted file system.
 
-use super::{Credentials, DirectoryStream, FileSystemSize, Mount, OpenFile, SetStat, Stat, raw};
+use super::{CephMount, CephOpenFile, Credentials, DirectoryStream, FileSystemSize, SetStat, Stat, raw};
 use crate::CephErrno;
 use crate::errno::{count, done};
 use std::ffi::{CStr, c_char, c_void};
@@ -17,20 +17,20 @@ const TARGET_MAX: usize = 4096;
 
 /// An object that the library keeps in memory for its owner.
 #[derive(Debug)]
-pub struct Inode {
-    pub(super) mount: Arc<Mount>,
-    inode: NonNull<raw::Inode>,
+pub struct CephInode {
+    pub(super) mount: Arc<CephMount>,
+    inode: NonNull<raw::RawInode>,
 }
 
 // SAFETY: the library takes its own locks in every call that gets this pointer.
-unsafe impl Send for Inode {}
+unsafe impl Send for CephInode {}
 // SAFETY: as above.
-unsafe impl Sync for Inode {}
+unsafe impl Sync for CephInode {}
 
 /// The kind of an object to create that is no regular file.
 #[derive(Clone, Copy, Debug)]
-pub enum NewObject<'n> {
-    /// A directory.
+pub enum NewInode<'n> {
+    /// A directory without entries.
     Directory,
     /// A symbolic link with a target.
     Symlink(&'n CStr),
@@ -49,27 +49,27 @@ pub enum XattrFlag {
     Replace,
 }
 
-impl Inode {
+impl CephInode {
     /// Takes over a reference that the library has given.
-    pub(super) fn new(mount: &Arc<Mount>, inode: *mut raw::Inode) -> Result<Self, CephErrno> {
+    pub(super) fn new(mount: &Arc<CephMount>, inode: *mut raw::RawInode) -> Result<Self, CephErrno> {
         let inode = NonNull::new(inode).ok_or(CephErrno::new(libc::ESTALE))?;
         Ok(Self { mount: Arc::clone(mount), inode })
     }
 
     /// Returns the mount that the object belongs to.
-    pub fn mount(&self) -> &Arc<Mount> {
+    pub fn mount(&self) -> &Arc<CephMount> {
         &self.mount
     }
 
     /// Runs a call with the library, the mount and this object.
     fn call<R>(
         &self,
-        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo, *mut raw::Inode) -> R,
+        call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo, *mut raw::RawInode) -> R,
     ) -> Result<R, CephErrno> {
         self.mount.call(|library, info| call(library, info, self.as_ptr()))
     }
 
-    fn as_ptr(&self) -> *mut raw::Inode {
+    fn as_ptr(&self) -> *mut raw::RawInode {
         self.inode.as_ptr()
     }
 
@@ -79,8 +79,8 @@ impl Inode {
         call: impl FnOnce(
             &'static raw::Functions,
             *mut raw::MountInfo,
-            *mut raw::Inode,
-            *mut *mut raw::Inode,
+            *mut raw::RawInode,
+            *mut *mut raw::RawInode,
             *mut raw::Statx,
         ) -> i32,
     ) -> Result<(Self, Stat), CephErrno> {
@@ -126,8 +126,8 @@ impl Inode {
         Ok(stat)
     }
 
-    /// Has the library ask the metadata server for a directory's attributes even if it relies on the
-    /// ones that it has.
+    /// Has the library ask the metadata server for a directory's attributes even if it relies on
+    /// the ones that it has.
     ///
     /// # Errors
     /// The library's.
@@ -167,7 +167,7 @@ impl Inode {
         call: impl FnOnce(
             &'static raw::Functions,
             *mut raw::MountInfo,
-            *mut raw::Inode,
+            *mut raw::RawInode,
             *mut c_void,
             usize,
         ) -> i32,
@@ -249,14 +249,14 @@ impl Inode {
         name: &CStr,
         mode: u32,
         user: &Credentials,
-    ) -> Result<(Self, Stat, OpenFile), CephErrno> {
+    ) -> Result<(Self, Stat, CephOpenFile), CephErrno> {
         let (mut file, name, user) = (ptr::null_mut(), name.as_ptr(), user.as_ptr());
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NOFOLLOW;
         // SAFETY: all pointers are valid; on success all three results are set and ours.
         let (inode, stat) = self.found(|library, info, own, inode, stat| unsafe {
             (library.ceph_ll_create)(info, own, name, mode, flags, inode, &mut file, stat, WANTED, 0, user)
         })?;
-        let file = OpenFile::new(&self.mount, file)?;
+        let file = CephOpenFile::new(&self.mount, file)?;
         Ok((inode, stat, file))
     }
 
@@ -267,7 +267,7 @@ impl Inode {
     pub fn create(
         &self,
         name: &CStr,
-        object: NewObject<'_>,
+        object: NewInode<'_>,
         mode: u32,
         user: &Credentials,
     ) -> Result<(Self, Stat), CephErrno> {
@@ -275,14 +275,14 @@ impl Inode {
         // SAFETY: all pointers are valid; on success both results are set, the reference is ours.
         self.found(|library, info, own, inode, stat| unsafe {
             match object {
-                NewObject::Directory => {
+                NewInode::Directory => {
                     (library.ceph_ll_mkdir)(info, own, name, mode, inode, stat, WANTED, 0, user)
                 }
-                NewObject::Symlink(target) => {
+                NewInode::Symlink(target) => {
                     let target = target.as_ptr();
                     (library.ceph_ll_symlink)(info, own, name, target, inode, stat, WANTED, 0, user)
                 }
-                NewObject::Special(kind, rdev) => {
+                NewInode::Special(kind, rdev) => {
                     let mode = mode | kind;
                     (library.ceph_ll_mknod)(info, own, name, mode, rdev, inode, stat, WANTED, 0, user)
                 }
@@ -321,7 +321,7 @@ impl Inode {
     }
 
     /// Returns an object of the same mount.
-    fn beside(&self, other: &Self) -> Result<*mut raw::Inode, CephErrno> {
+    fn beside(&self, other: &Self) -> Result<*mut raw::RawInode, CephErrno> {
         let same = Arc::ptr_eq(&self.mount, &other.mount);
         if same { Ok(other.as_ptr()) } else { Err(CephErrno::new(libc::EXDEV)) }
     }
@@ -388,17 +388,17 @@ impl Inode {
     ///
     /// # Errors
     /// `EACCES`, `EROFS` in a snapshot, and others of the library.
-    pub fn open(&self, access: i32, user: &Credentials) -> Result<OpenFile, CephErrno> {
+    pub fn open(&self, access: i32, user: &Credentials) -> Result<CephOpenFile, CephErrno> {
         let (mut file, flags) = (ptr::null_mut(), access & libc::O_ACCMODE);
         // SAFETY: on success the pointer is set and ours.
         done(self.call(|library, info, own| unsafe {
             (library.ceph_ll_open)(info, own, flags, &mut file, user.as_ptr())
         })?)?;
-        OpenFile::new(&self.mount, file)
+        CephOpenFile::new(&self.mount, file)
     }
 }
 
-impl Drop for Inode {
+impl Drop for CephInode {
     fn drop(&mut self) {
         // SAFETY: the reference is ours and is given back once.
         self.mount.release(|library, info| unsafe { (library.ceph_ll_put)(info, self.as_ptr()) });

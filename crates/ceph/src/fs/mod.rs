@@ -1,12 +1,13 @@
 //! libcephfs: Ceph's file system in user space.
 //!
-//! [`CephFs::load`] loads the library, [`Mount::open`] mounts a file system, and [`Inode`] is the
-//! way to everything in it. The library checks the rights of the [`Credentials`] of each call, as
-//! far as the key of the mount does not restrict them further, which the metadata servers check.
+//! [`CephFs::load`] loads the library, [`CephMount::open`] mounts a file system, and [`CephInode`]
+//! is the way to everything in it. The library checks the rights of the [`Credentials`] of each
+//! call, as far as the key of the mount does not restrict them further, which the metadata servers
+//! check.
 //!
 //! Every call can wait for the network, some for ever. Values are released without a wait, except
-//! that an [`OpenFile`] with locks tells a metadata server of their end, and a [`Mount`] writes back
-//! its data.
+//! that an [`CephOpenFile`] with locks tells a metadata server of their end, and a [`CephMount`]
+//! writes back its data.
 #![allow(unsafe_code, reason = "C functions of Ceph's library")]
 
 mod credentials;
@@ -19,14 +20,14 @@ mod raw;
 mod stat;
 
 pub use credentials::Credentials;
-pub use delegation::{Delegation, DelegationKind};
-pub use directory::{DirectoryStream, Entry};
-pub use file::{Held, LockRange, LockType, OpenFile};
-pub use inode::{Inode, NewObject, XattrFlag};
+pub use delegation::{CephDelegation, DelegationKind};
+pub use directory::{CephEntry, DirectoryStream};
+pub use file::{CephLockRange, CephOpenFile, HeldLock, LockType};
+pub use inode::{CephInode, NewInode, XattrFlag};
 pub use mount::{
-    MissingFeatures, Mount, MountError, MountOptions, ReleaseRequest, unmount_all, wait_for_unmounts,
+    CephMount, MissingFeatures, MountError, MountOptions, ReleaseRequest, unmount_all, wait_for_unmounts,
 };
-pub use stat::{FileSystemSize, SetStat, SetTime, Stat, Time};
+pub use stat::{CephSetTime, FileSystemSize, SetStat, Stat, Time};
 
 use crate::LibraryError;
 use std::ffi::CStr;
@@ -37,7 +38,7 @@ pub const NO_SNAPSHOT: u64 = u64::MAX - 1;
 /// The snapshot number of a directory of snapshots (`CEPH_SNAPDIR`).
 pub const SNAPSHOT_DIRECTORY: u64 = u64::MAX;
 
-/// libcephfs, loaded.
+/// The functions of the loaded libcephfs.
 #[derive(Clone, Copy, Debug)]
 pub struct CephFs(&'static raw::Functions);
 

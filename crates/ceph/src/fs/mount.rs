@@ -1,6 +1,6 @@
 //! A mounted file system.
 
-use super::{CephFs, Inode, raw};
+use super::{CephFs, CephInode, raw};
 use crate::CephErrno;
 use crate::errno::done;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, RwLock, Weak
 use std::time::{Duration, Instant};
 
 /// Called with the inode and snapshot numbers of an object that a metadata server wants this client
-/// to give up, on a thread of the library. It may drop an [`Inode`], but must not wait.
+/// to give up, on a thread of the library. It may drop a [`CephInode`], but must not wait.
 pub type ReleaseRequest = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Bytes of a setting that are read; longer ones are cut.
@@ -52,9 +52,9 @@ pub enum MountError {
         "{path}: {reason}: name the cluster's configuration file with `ceph_conf` (it is usually /etc/ceph/ceph.conf)"
     )]
     Configuration {
-        /// The file.
+        /// The file as it was named.
         path: PathBuf,
-        /// The library's error.
+        /// The error of the library.
         reason: CephErrno,
     },
     /// A setting is unknown to the library, or has a wrong value.
@@ -62,9 +62,9 @@ pub enum MountError {
     Setting {
         /// The name of the setting.
         name: &'static str,
-        /// Its value.
+        /// The value that is refused.
         value: String,
-        /// The library's error.
+        /// The error of the library.
         reason: CephErrno,
     },
     /// The cluster does not accept the user.
@@ -72,11 +72,11 @@ pub enum MountError {
         "the cluster refuses client.{user}: {reason}: check that `ceph auth get client.{user}` shows the key in {keyring}, and rights to the path"
     )]
     Refused {
-        /// The user's name.
+        /// The user's name without `client.`.
         user: String,
         /// The file of the key, as the library names it.
         keyring: String,
-        /// The library's error.
+        /// The error of the library.
         reason: CephErrno,
     },
     /// The cluster, or its file system, does not answer.
@@ -86,7 +86,7 @@ pub enum MountError {
     Unreachable {
         /// The configuration file of the cluster.
         configuration: PathBuf,
-        /// The library's error.
+        /// The error of the library.
         reason: CephErrno,
     },
     /// There is no such file system or directory.
@@ -96,7 +96,7 @@ pub enum MountError {
     NotFound {
         /// File system and path.
         what: String,
-        /// The library's error.
+        /// The error of the library.
         reason: CephErrno,
     },
     /// Another error of the mount.
@@ -104,12 +104,12 @@ pub enum MountError {
     Other {
         /// File system and path.
         what: String,
-        /// The library's error.
+        /// The error of the library.
         reason: CephErrno,
     },
 }
 
-/// What this library and cluster lack, for one line of the log.
+/// The features that this library and cluster lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingFeatures {
     /// Reads and writes that return before they are done.
@@ -117,12 +117,12 @@ pub struct MissingFeatures {
 }
 
 /// Callbacks of a mount, at an address that the library keeps.
-struct Callbacks {
+struct MountCallbacks {
     release: ReleaseRequest,
 }
 
 /// A mounted file system; dropping the last owner unmounts it, which writes back its data.
-pub struct Mount {
+pub struct CephMount {
     pub(super) library: CephFs,
     info: NonNull<raw::MountInfo>,
     /// Whether it was unmounted, and the library has freed its inodes and files. Calls hold the
@@ -134,27 +134,27 @@ pub struct Mount {
     fscid: i64,
     deleg_timeout: AtomicU32,
     /// Freed after the library is done with it.
-    callbacks: NonNull<Callbacks>,
+    callbacks: NonNull<MountCallbacks>,
 }
 
 // SAFETY: the library takes its own locks in every call that gets this pointer.
-unsafe impl Send for Mount {}
+unsafe impl Send for CephMount {}
 // SAFETY: as above.
-unsafe impl Sync for Mount {}
+unsafe impl Sync for CephMount {}
 
-impl fmt::Debug for Mount {
+impl fmt::Debug for CephMount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mount").field("fscid", &self.fscid).finish_non_exhaustive()
+        f.debug_struct("CephMount").field("fscid", &self.fscid).finish_non_exhaustive()
     }
 }
 
 /// A mount that is being made; dropping it releases it.
-struct Created {
+struct CreatedMount {
     library: CephFs,
     info: NonNull<raw::MountInfo>,
 }
 
-impl Created {
+impl CreatedMount {
     fn new(library: CephFs, user: &CStr) -> Result<Self, MountError> {
         let mut info = ptr::null_mut();
         // SAFETY: on success the pointer is set.
@@ -170,6 +170,32 @@ impl Created {
         done(set).map_err(|reason| MountError::Setting { name, value: value.to_owned(), reason })
     }
 
+    /// Reads the configuration and makes the mount ready.
+    fn initialise(&self, options: &MountOptions) -> Result<(), MountError> {
+        let (functions, info) = (self.library.0, self.info.as_ptr());
+        let configuration = c_string(&options.configuration.to_string_lossy())?;
+        // SAFETY: the string lives through the call.
+        let read = unsafe { (functions.ceph_conf_read_file)(info, configuration.as_ptr()) };
+        done(read)
+            .map_err(|reason| MountError::Configuration { path: options.configuration.clone(), reason })?;
+        if let Some(keyring) = &options.keyring {
+            self.set("keyring", &keyring.to_string_lossy())?;
+        }
+        options.settings.iter().try_for_each(|(name, value)| self.set(name, value))?;
+        let failed = |error: i32| done(error).map_err(|reason| refuse(self, options, reason));
+        // SAFETY: the mount is not initialised yet.
+        failed(unsafe { (functions.ceph_init)(info) })?;
+        if let Some(name) = &options.file_system {
+            let name = c_string(name)?;
+            // SAFETY: the string lives through the call.
+            failed(unsafe { (functions.ceph_select_filesystem)(info, name.as_ptr()) })?;
+        }
+        if let Some(identity) = &options.identity {
+            reclaim(self, identity)?;
+        }
+        Ok(())
+    }
+
     fn get(&self, name: &CStr) -> String {
         let mut value = vec![0_u8; SETTING_MAX];
         // SAFETY: the library writes a string of at most this length.
@@ -182,14 +208,14 @@ impl Created {
     }
 }
 
-impl Drop for Created {
+impl Drop for CreatedMount {
     fn drop(&mut self) {
         // SAFETY: the mount came from the library, is not mounted, and is released once.
         unsafe { (self.library.0.ceph_release)(self.info.as_ptr()) };
     }
 }
 
-impl Mount {
+impl CephMount {
     /// Mounts a file system. `release` hears from the metadata servers.
     ///
     /// # Errors
@@ -201,30 +227,11 @@ impl Mount {
         release: ReleaseRequest,
     ) -> Result<Arc<Self>, MountError> {
         let user = c_string(&options.user)?;
-        let created = Created::new(library, &user)?;
+        let created = CreatedMount::new(library, &user)?;
         let functions = library.0;
         let info = created.info.as_ptr();
-        let configuration = c_string(&options.configuration.to_string_lossy())?;
-        // SAFETY: the string lives through the call.
-        let read = unsafe { (functions.ceph_conf_read_file)(info, configuration.as_ptr()) };
-        done(read)
-            .map_err(|reason| MountError::Configuration { path: options.configuration.clone(), reason })?;
-        if let Some(keyring) = &options.keyring {
-            created.set("keyring", &keyring.to_string_lossy())?;
-        }
-        options.settings.iter().try_for_each(|(name, value)| created.set(name, value))?;
-        let failed = |error: i32| done(error).map_err(|reason| refuse(&created, options, reason));
-        // SAFETY: the mount is not initialised yet.
-        failed(unsafe { (functions.ceph_init)(info) })?;
-        if let Some(name) = &options.file_system {
-            let name = c_string(name)?;
-            // SAFETY: the string lives through the call.
-            failed(unsafe { (functions.ceph_select_filesystem)(info, name.as_ptr()) })?;
-        }
-        if let Some(identity) = &options.identity {
-            reclaim(&created, identity)?;
-        }
-        let callbacks = NonNull::from(Box::leak(Box::new(Callbacks { release })));
+        created.initialise(options)?;
+        let callbacks = NonNull::from(Box::leak(Box::new(MountCallbacks { release })));
         let mut arguments = raw::CallbackArgs {
             handle: callbacks.as_ptr().cast(),
             ino_cb: None,
@@ -241,7 +248,7 @@ impl Mount {
             (functions.ceph_ll_register_callbacks)(info, &mut arguments);
             (functions.ceph_mount)(info, path.as_ptr())
         };
-        if let Err(error) = failed(mounted) {
+        if let Err(error) = done(mounted).map_err(|reason| refuse(&created, options, reason)) {
             drop(created);
             // SAFETY: the mount is released, so its threads have ended.
             drop(unsafe { Box::from_raw(callbacks.as_ptr()) });
@@ -282,7 +289,8 @@ impl Mount {
         self.release(call).ok_or(CephErrno::new(libc::ENOTCONN))
     }
 
-    /// As [`Mount::call`], for giving something back; `None` if the library has freed it already.
+    /// As [`CephMount::call`], for giving something back; `None` if the library has freed it
+    /// already.
     pub(super) fn release<R>(
         &self,
         call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo) -> R,
@@ -329,23 +337,23 @@ impl Mount {
     ///
     /// # Errors
     /// The library's, when the mount has ended.
-    pub fn root(self: &Arc<Self>) -> Result<Inode, CephErrno> {
+    pub fn root(self: &Arc<Self>) -> Result<CephInode, CephErrno> {
         let mut inode = ptr::null_mut();
         // SAFETY: on success the pointer is set and its reference is ours.
         done(self.call(|library, info| unsafe { (library.ceph_ll_lookup_root)(info, &mut inode) })?)?;
-        Inode::new(self, inode)
+        CephInode::new(self, inode)
     }
 
     /// Finds an object by its numbers.
     ///
     /// # Errors
     /// `ESTALE` or `ENOENT` for one that does not exist.
-    pub fn find(self: &Arc<Self>, ino: u64, snapshot: u64) -> Result<Inode, CephErrno> {
+    pub fn find(self: &Arc<Self>, ino: u64, snapshot: u64) -> Result<CephInode, CephErrno> {
         let mut inode = ptr::null_mut();
         let vinode = raw::Vinode { ino, snapid: snapshot };
         // SAFETY: on success the pointer is set and its reference is ours.
         done(self.call(|library, info| unsafe { (library.ceph_ll_lookup_vino)(info, vinode, &mut inode) })?)?;
-        Inode::new(self, inode)
+        CephInode::new(self, inode)
     }
 
     /// Allows delegations that are returned within a time after their recall. A delegation that is
@@ -370,7 +378,7 @@ impl Mount {
     }
 }
 
-impl Drop for Mount {
+impl Drop for CephMount {
     /// Unmounts on a thread of its own: the last owner may be a callback of the library, which
     /// would wait for itself, or a thread that must not wait for the network.
     fn drop(&mut self) {
@@ -392,11 +400,11 @@ impl Drop for Mount {
 struct Ending {
     library: CephFs,
     info: NonNull<raw::MountInfo>,
-    callbacks: NonNull<Callbacks>,
+    callbacks: NonNull<MountCallbacks>,
     is_mounted: bool,
 }
 
-// SAFETY: as for `Mount`.
+// SAFETY: as for `CephMount`.
 unsafe impl Send for Ending {}
 
 impl Ending {
@@ -414,15 +422,15 @@ impl Ending {
 }
 
 /// The mounts that have owners, and some that have none any more.
-static LIVE: Mutex<Vec<Weak<Mount>>> = Mutex::new(Vec::new());
+static LIVE: Mutex<Vec<Weak<CephMount>>> = Mutex::new(Vec::new());
 
 /// Unmounts everything, though it has owners, whose calls fail from now on. Data is written back,
-/// and the metadata servers end the sessions, so that others need not wait for them. Returns whether
-/// all of it ended in time. For the end of a program.
+/// and the metadata servers end the sessions, so that others need not wait for them. Returns
+/// whether all of it ended in time. For the end of a program.
 pub fn unmount_all(within: Duration) -> bool {
     let until = Instant::now() + within;
     let live = std::mem::take(&mut *LIVE.lock().unwrap_or_else(PoisonError::into_inner));
-    let mounts: Vec<Arc<Mount>> = live.iter().filter_map(Weak::upgrade).collect();
+    let mounts: Vec<Arc<CephMount>> = live.iter().filter_map(Weak::upgrade).collect();
     // At once: one cluster may hang.
     for mount in mounts {
         ENDINGS.begin();
@@ -452,8 +460,8 @@ fn end_with_process() {
         }
     }
     static REGISTERED: Once = Once::new();
-    // SAFETY: the function is there for the process' life. If there is no memory to register it, the
-    // process may end by a signal instead.
+    // SAFETY: the function is there for the process' life. If there is no memory to register it,
+    // the process may end by a signal instead.
     REGISTERED.call_once(|| _ = unsafe { libc::atexit(end) });
 }
 
@@ -489,8 +497,8 @@ pub fn wait_for_unmounts(within: Duration) -> bool {
 }
 
 unsafe extern "C" fn release_inode(handle: *mut c_void, vinode: raw::Vinode) {
-    // SAFETY: the handle is that of `Mount::open`, which outlives the mount's threads.
-    let callbacks = unsafe { &*handle.cast::<Callbacks>() };
+    // SAFETY: the handle is that of `CephMount::open`, which outlives the mount's threads.
+    let callbacks = unsafe { &*handle.cast::<MountCallbacks>() };
     (callbacks.release)(vinode.ino, vinode.snapid);
 }
 
@@ -500,7 +508,7 @@ unsafe extern "C" fn no_umask(_: *mut c_void) -> libc::mode_t {
 }
 
 /// Ends the state of a predecessor, and takes its name.
-fn reclaim(created: &Created, identity: &str) -> Result<(), MountError> {
+fn reclaim(created: &CreatedMount, identity: &str) -> Result<(), MountError> {
     let functions = created.library.0;
     let name = c_string(identity)?;
     // SAFETY: the mount is initialised and not mounted yet; the string lives through the calls.
@@ -521,7 +529,7 @@ fn reclaim(created: &Created, identity: &str) -> Result<(), MountError> {
 }
 
 /// Explains why the library could not connect or mount.
-fn refuse(created: &Created, options: &MountOptions, reason: CephErrno) -> MountError {
+fn refuse(created: &CreatedMount, options: &MountOptions, reason: CephErrno) -> MountError {
     let named = options.file_system.as_deref().unwrap_or("the default file system");
     let what = format!("{} of {named}", options.path);
     match reason.number() {

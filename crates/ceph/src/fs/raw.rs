@@ -6,32 +6,32 @@
 use crate::loading::library;
 use libc::{c_char, c_int, c_uint, c_void, dev_t, flock, gid_t, mode_t, size_t, statvfs, timespec, uid_t};
 
-/// `struct ceph_mount_info`.
+/// `struct ceph_mount_info`, a mount.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct MountInfo([u8; 0]);
 
-/// `struct Inode`.
+/// `struct Inode`, a referenced object.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Inode([u8; 0]);
+pub(super) struct RawInode([u8; 0]);
 
 /// `struct Fh`, an open file.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Fh([u8; 0]);
+pub(super) struct RawFh([u8; 0]);
 
 /// `struct ceph_dir_result`, an open directory.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct DirResult([u8; 0]);
 
-/// `struct UserPerm`.
+/// `struct UserPerm`, a caller with groups.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct UserPerm([u8; 0]);
 
-/// `vinodeno_t`.
+/// `vinodeno_t`, the numbers of an object.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vinode {
@@ -105,7 +105,7 @@ pub(super) mod setattr {
     pub(in crate::fs) const ATIME_NOW: i32 = 1 << 8;
 }
 
-/// `CEPH_DELEGATION_*`.
+/// `CEPH_DELEGATION_*`, kinds of delegations.
 pub(super) mod delegation {
     use libc::c_uint;
     pub(in crate::fs) const NONE: c_uint = 0;
@@ -116,8 +116,8 @@ pub(super) mod delegation {
 /// `CEPH_RECLAIM_RESET`: the state of the predecessor is dropped.
 pub(super) const RECLAIM_RESET: c_uint = 1;
 
-/// `ceph_deleg_cb_t`.
-pub(super) type Recall = unsafe extern "C" fn(*mut Fh, *mut c_void);
+/// `ceph_deleg_cb_t`, called for a recall.
+pub(super) type Recall = unsafe extern "C" fn(*mut RawFh, *mut c_void);
 
 /// `struct ceph_client_callback_args`. Callbacks that are `None` are ignored.
 #[repr(C)]
@@ -132,12 +132,12 @@ pub(super) struct CallbackArgs {
     pub(super) ino_release_cb: Option<unsafe extern "C" fn(*mut c_void, Vinode)>,
 }
 
-/// `struct ceph_ll_io_info`.
+/// `struct ceph_ll_io_info`, a non-blocking request.
 #[repr(C)]
 pub(super) struct IoInfo {
     pub(super) callback: unsafe extern "C" fn(*mut IoInfo),
     pub(super) private: *mut c_void,
-    pub(super) fh: *mut Fh,
+    pub(super) fh: *mut RawFh,
     pub(super) iov: *const libc::iovec,
     pub(super) iovcnt: c_int,
     pub(super) off: i64,
@@ -168,66 +168,66 @@ library! {
         fn ceph_release(*mut MountInfo) -> c_int;
         fn ceph_userperm_new(uid_t, gid_t, c_int, *mut gid_t) -> *mut UserPerm;
         fn ceph_userperm_destroy(*mut UserPerm);
-        fn ceph_ll_lookup_root(*mut MountInfo, *mut *mut Inode) -> c_int;
-        fn ceph_ll_lookup_vino(*mut MountInfo, Vinode, *mut *mut Inode) -> c_int;
+        fn ceph_ll_lookup_root(*mut MountInfo, *mut *mut RawInode) -> c_int;
+        fn ceph_ll_lookup_vino(*mut MountInfo, Vinode, *mut *mut RawInode) -> c_int;
         fn ceph_ll_lookup(
-            *mut MountInfo, *mut Inode, *const c_char, *mut *mut Inode, *mut Statx, c_uint, c_uint, *const UserPerm,
+            *mut MountInfo, *mut RawInode, *const c_char, *mut *mut RawInode, *mut Statx, c_uint, c_uint, *const UserPerm,
         ) -> c_int;
-        fn ceph_ll_put(*mut MountInfo, *mut Inode) -> c_int;
-        fn ceph_ll_getattr(*mut MountInfo, *mut Inode, *mut Statx, c_uint, c_uint, *const UserPerm) -> c_int;
-        fn ceph_ll_setattr(*mut MountInfo, *mut Inode, *mut Statx, c_int, *const UserPerm) -> c_int;
-        fn ceph_ll_readlink(*mut MountInfo, *mut Inode, *mut c_char, size_t, *const UserPerm) -> c_int;
+        fn ceph_ll_put(*mut MountInfo, *mut RawInode) -> c_int;
+        fn ceph_ll_getattr(*mut MountInfo, *mut RawInode, *mut Statx, c_uint, c_uint, *const UserPerm) -> c_int;
+        fn ceph_ll_setattr(*mut MountInfo, *mut RawInode, *mut Statx, c_int, *const UserPerm) -> c_int;
+        fn ceph_ll_readlink(*mut MountInfo, *mut RawInode, *mut c_char, size_t, *const UserPerm) -> c_int;
         fn ceph_ll_getxattr(
-            *mut MountInfo, *mut Inode, *const c_char, *mut c_void, size_t, *const UserPerm,
+            *mut MountInfo, *mut RawInode, *const c_char, *mut c_void, size_t, *const UserPerm,
         ) -> c_int;
         fn ceph_ll_setxattr(
-            *mut MountInfo, *mut Inode, *const c_char, *const c_void, size_t, c_int, *const UserPerm,
+            *mut MountInfo, *mut RawInode, *const c_char, *const c_void, size_t, c_int, *const UserPerm,
         ) -> c_int;
         fn ceph_ll_listxattr(
-            *mut MountInfo, *mut Inode, *mut c_char, size_t, *mut size_t, *const UserPerm,
+            *mut MountInfo, *mut RawInode, *mut c_char, size_t, *mut size_t, *const UserPerm,
         ) -> c_int;
-        fn ceph_ll_removexattr(*mut MountInfo, *mut Inode, *const c_char, *const UserPerm) -> c_int;
+        fn ceph_ll_removexattr(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
         fn ceph_ll_create(
-            *mut MountInfo, *mut Inode, *const c_char, mode_t, c_int, *mut *mut Inode, *mut *mut Fh, *mut Statx,
+            *mut MountInfo, *mut RawInode, *const c_char, mode_t, c_int, *mut *mut RawInode, *mut *mut RawFh, *mut Statx,
             c_uint, c_uint, *const UserPerm,
         ) -> c_int;
         fn ceph_ll_mknod(
-            *mut MountInfo, *mut Inode, *const c_char, mode_t, dev_t, *mut *mut Inode, *mut Statx, c_uint, c_uint,
+            *mut MountInfo, *mut RawInode, *const c_char, mode_t, dev_t, *mut *mut RawInode, *mut Statx, c_uint, c_uint,
             *const UserPerm,
         ) -> c_int;
         fn ceph_ll_mkdir(
-            *mut MountInfo, *mut Inode, *const c_char, mode_t, *mut *mut Inode, *mut Statx, c_uint, c_uint,
+            *mut MountInfo, *mut RawInode, *const c_char, mode_t, *mut *mut RawInode, *mut Statx, c_uint, c_uint,
             *const UserPerm,
         ) -> c_int;
         fn ceph_ll_symlink(
-            *mut MountInfo, *mut Inode, *const c_char, *const c_char, *mut *mut Inode, *mut Statx, c_uint, c_uint,
+            *mut MountInfo, *mut RawInode, *const c_char, *const c_char, *mut *mut RawInode, *mut Statx, c_uint, c_uint,
             *const UserPerm,
         ) -> c_int;
-        fn ceph_ll_link(*mut MountInfo, *mut Inode, *mut Inode, *const c_char, *const UserPerm) -> c_int;
+        fn ceph_ll_link(*mut MountInfo, *mut RawInode, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
         fn ceph_ll_rename(
-            *mut MountInfo, *mut Inode, *const c_char, *mut Inode, *const c_char, *const UserPerm,
+            *mut MountInfo, *mut RawInode, *const c_char, *mut RawInode, *const c_char, *const UserPerm,
         ) -> c_int;
-        fn ceph_ll_unlink(*mut MountInfo, *mut Inode, *const c_char, *const UserPerm) -> c_int;
-        fn ceph_ll_rmdir(*mut MountInfo, *mut Inode, *const c_char, *const UserPerm) -> c_int;
-        fn ceph_ll_statfs(*mut MountInfo, *mut Inode, *mut statvfs) -> c_int;
-        fn ceph_ll_sync_inode(*mut MountInfo, *mut Inode, c_int) -> c_int;
-        fn ceph_ll_opendir(*mut MountInfo, *mut Inode, *mut *mut DirResult, *const UserPerm) -> c_int;
+        fn ceph_ll_unlink(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
+        fn ceph_ll_rmdir(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
+        fn ceph_ll_statfs(*mut MountInfo, *mut RawInode, *mut statvfs) -> c_int;
+        fn ceph_ll_sync_inode(*mut MountInfo, *mut RawInode, c_int) -> c_int;
+        fn ceph_ll_opendir(*mut MountInfo, *mut RawInode, *mut *mut DirResult, *const UserPerm) -> c_int;
         fn ceph_ll_releasedir(*mut MountInfo, *mut DirResult) -> c_int;
         fn ceph_seekdir(*mut MountInfo, *mut DirResult, i64);
         fn ceph_readdirplus_r(
-            *mut MountInfo, *mut DirResult, *mut libc::dirent64, *mut Statx, c_uint, c_uint, *mut *mut Inode,
+            *mut MountInfo, *mut DirResult, *mut libc::dirent64, *mut Statx, c_uint, c_uint, *mut *mut RawInode,
         ) -> c_int;
-        fn ceph_ll_open(*mut MountInfo, *mut Inode, c_int, *mut *mut Fh, *const UserPerm) -> c_int;
-        fn ceph_ll_close(*mut MountInfo, *mut Fh) -> c_int;
-        fn ceph_ll_read(*mut MountInfo, *mut Fh, i64, u64, *mut c_char) -> c_int;
-        fn ceph_ll_write(*mut MountInfo, *mut Fh, i64, u64, *const c_char) -> c_int;
-        fn ceph_ll_fsync(*mut MountInfo, *mut Fh, c_int) -> c_int;
-        fn ceph_ll_fallocate(*mut MountInfo, *mut Fh, c_int, i64, i64) -> c_int;
-        fn ceph_ll_getlk(*mut MountInfo, *mut Fh, *mut flock, u64) -> c_int;
-        fn ceph_ll_setlk(*mut MountInfo, *mut Fh, *mut flock, u64, c_int) -> c_int;
+        fn ceph_ll_open(*mut MountInfo, *mut RawInode, c_int, *mut *mut RawFh, *const UserPerm) -> c_int;
+        fn ceph_ll_close(*mut MountInfo, *mut RawFh) -> c_int;
+        fn ceph_ll_read(*mut MountInfo, *mut RawFh, i64, u64, *mut c_char) -> c_int;
+        fn ceph_ll_write(*mut MountInfo, *mut RawFh, i64, u64, *const c_char) -> c_int;
+        fn ceph_ll_fsync(*mut MountInfo, *mut RawFh, c_int) -> c_int;
+        fn ceph_ll_fallocate(*mut MountInfo, *mut RawFh, c_int, i64, i64) -> c_int;
+        fn ceph_ll_getlk(*mut MountInfo, *mut RawFh, *mut flock, u64) -> c_int;
+        fn ceph_ll_setlk(*mut MountInfo, *mut RawFh, *mut flock, u64, c_int) -> c_int;
         fn ceph_set_deleg_timeout(*mut MountInfo, u32) -> c_int;
         fn ceph_get_cap_return_timeout(*mut MountInfo) -> u32;
-        fn ceph_ll_delegation(*mut MountInfo, *mut Fh, c_uint, Option<Recall>, *mut c_void) -> c_int;
+        fn ceph_ll_delegation(*mut MountInfo, *mut RawFh, c_uint, Option<Recall>, *mut c_void) -> c_int;
     }
     optional {
         fn ceph_ll_nonblocking_readv_writev(*mut MountInfo, *mut IoInfo) -> i64;

@@ -6,7 +6,7 @@ use libc::timespec;
 /// A point in time: seconds since 1970, negative before, and nanoseconds of the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Seconds since 1970.
+    /// Seconds since the beginning of 1970.
     pub seconds: i64,
     /// Nanoseconds of the second, below 1,000,000,000.
     pub nanoseconds: u32,
@@ -29,13 +29,13 @@ impl From<Time> for timespec {
 pub struct Stat {
     /// Type and permission bits, as `st_mode` has them.
     pub mode: u32,
-    /// Number of names.
+    /// Number of names (hard links).
     pub nlink: u32,
     /// User number of the owner.
     pub uid: u32,
     /// Number of the owning group.
     pub gid: u32,
-    /// Inode number.
+    /// Inode number, which no other object ever gets.
     pub ino: u64,
     /// Number of the snapshot that the object is in, or [`NO_SNAPSHOT`].
     pub snapshot: u64,
@@ -45,7 +45,7 @@ pub struct Stat {
     pub blocks: u64,
     /// Number of a device, as `st_rdev` has it.
     pub rdev: u64,
-    /// Last access.
+    /// Time of the last access.
     pub atime: Time,
     /// Last change of the data.
     pub mtime: Time,
@@ -85,7 +85,7 @@ impl Stat {
 
 /// A new value for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetTime {
+pub enum CephSetTime {
     /// The time of the call, which the caller gives. Write permission suffices.
     Now(Time),
     /// Any time, which needs ownership.
@@ -95,18 +95,18 @@ pub enum SetTime {
 /// Attributes to change; `None` leaves as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetStat {
-    /// Permission bits.
+    /// Permission and set-id bits.
     pub mode: Option<u32>,
     /// User number of the owner.
     pub uid: Option<u32>,
     /// Number of the owning group.
     pub gid: Option<u32>,
-    /// Length in bytes.
+    /// Length of a file in bytes.
     pub size: Option<u64>,
-    /// Last access.
-    pub atime: Option<SetTime>,
+    /// Time of the last access.
+    pub atime: Option<CephSetTime>,
     /// Last change of the data.
-    pub mtime: Option<SetTime>,
+    pub mtime: Option<CephSetTime>,
 }
 
 impl SetStat {
@@ -144,17 +144,17 @@ impl SetStat {
     }
 }
 
-fn time(set: SetTime, at: i32, now: i32) -> (timespec, i32) {
+fn time(set: CephSetTime, at: i32, now: i32) -> (timespec, i32) {
     match set {
-        SetTime::Now(time) => (time.into(), at | now),
-        SetTime::At(time) => (time.into(), at),
+        CephSetTime::Now(time) => (time.into(), at | now),
+        CephSetTime::At(time) => (time.into(), at),
     }
 }
 
 /// Sizes of a file system, or of the quota of the mounted directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystemSize {
-    /// Bytes in all.
+    /// Bytes that the file system has.
     pub total: u64,
     /// Bytes that are free.
     pub free: u64,

@@ -76,12 +76,7 @@ pub(crate) fn run(
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process(settings.device_nodes);
     process::check(&prepared)?;
-    let mut listener = listening::listen(&settings)?;
-    let mut watched = settings.metrics.map(bind_metrics).transpose()?;
-    if settings.same_user {
-        listener.admit(same_user::admission());
-        watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
-    }
+    let (listener, watched) = bind(&settings)?;
     let manager = Arc::new(ServiceManager::from_environment());
     let sandbox = sandbox::enter(&settings, manager.is_abstract())?;
     logging::start_queue().context("the log has no thread")?;
@@ -136,18 +131,35 @@ pub(crate) fn run(
     manager.stopping();
     tracing::info!("ending");
     running.stop();
+    leave(&state_dir);
+    Ok(())
+}
+
+/// Binds the addresses for clients and for metrics.
+fn bind(settings: &Settings) -> anyhow::Result<(Listener, Option<metrics::MetricsListener>)> {
+    let mut listener = listening::listen(settings)?;
+    let mut watched = settings.metrics.map(bind_metrics).transpose()?;
+    if settings.same_user {
+        listener.admit(same_user::admission());
+        watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+    }
+    Ok((listener, watched))
+}
+
+/// Writes back the data of CephFS and ends its sessions, and lets a successor begin. With a cluster
+/// that hangs, the process ends here.
+fn leave(state_dir: &Path) {
     if !vfs_ceph::unmount_all(UNMOUNT_TIME_MAX) {
         tracing::warn!(
             "a file system of Ceph did not end in time: others wait for this server's session to expire"
         );
         logging::flush();
-        vfs_local::release_to_successor(&state_dir);
+        vfs_local::release_to_successor(state_dir);
         // The threads of the library would not survive the destructors.
         vfs_local::exit_at_once(ending::HUNG_STATUS);
     }
     // Threads may still wait for a file system, and Linux may not be able to end them.
-    vfs_local::release_to_successor(&state_dir);
-    Ok(())
+    vfs_local::release_to_successor(state_dir);
 }
 
 /// Warns if clients get few of the delegations that they are to have.
@@ -358,8 +370,8 @@ pub(crate) fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Returns the name of this server. Two servers must differ and one must stay itself, so it is drawn
-/// from the secret that a restart keeps.
+/// Returns the name of this server. Two servers must differ and one must stay itself, so it is
+/// drawn from the secret that a restart keeps.
 fn server_name(boot: &Boot) -> String {
     boot.secret.iter().take(8).fold("orthrus-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }

@@ -49,14 +49,14 @@ pub enum Waits {
     Records,
 }
 
-/// How an operation treats objects on file systems that do not answer from memory.
+/// The way an operation treats objects on file systems that do not answer from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remote {
     /// It asks the file system.
     Asks,
     /// It asks the file system, which can often answer from a cache.
     OftenCached,
-    /// It asks nothing.
+    /// It asks no file system.
     Untouched,
 }
 

@@ -186,8 +186,8 @@ impl Fh {
 }
 
 impl Nfs {
-    /// Runs a step with the key that signs the filehandles of an export: that of its file system, if
-    /// several servers share it, or the server's own.
+    /// Runs a step with the key that signs the filehandles of an export: that of its file system,
+    /// if several servers share it, or the server's own.
     pub(crate) fn with_key_of<R>(
         &self,
         export: Option<&Arc<Export>>,

@@ -1,6 +1,6 @@
 //! One cluster for all tests of a program, with a new directory for each.
 
-use ceph::fs::{CephFs, Credentials, Inode, Mount, MountOptions, NewObject as CephNew, XattrFlag};
+use ceph::fs::{CephFs, CephInode, CephMount, Credentials, MountOptions, NewInode, XattrFlag};
 use miniceph::{MiniCeph, MiniCephError, MiniCephOptions};
 use orthrus_vfs_ceph::{CephBackend, CephOptions};
 use std::ffi::CString;
@@ -39,7 +39,7 @@ pub(crate) const QUOTA: u64 = 64 << 40;
 
 /// A native client of the cluster, as the superuser.
 pub(crate) struct Native {
-    pub(crate) mount: Arc<Mount>,
+    pub(crate) mount: Arc<CephMount>,
     pub(crate) user: Credentials,
 }
 
@@ -55,17 +55,17 @@ pub(crate) fn native(cluster: &MiniCeph) -> Native {
         settings: vec![("client_acl_type", "posix_acl".to_owned())],
         identity: None,
     };
-    let mount = Mount::open(library, &options, Box::new(|_, _| ())).unwrap();
+    let mount = CephMount::open(library, &options, Box::new(|_, _| ())).unwrap();
     let user = Credentials::new(library, 0, 0, &[].into()).unwrap();
     Native { mount, user }
 }
 
 impl Native {
     /// Makes a directory below the root.
-    pub(crate) fn make_directory(&self, name: &str) -> Inode {
+    pub(crate) fn make_directory(&self, name: &str) -> CephInode {
         let name = CString::new(name).unwrap();
         let root = self.mount.root().unwrap();
-        let made = root.create(&name, CephNew::Directory, 0o755, &self.user).unwrap().0;
+        let made = root.create(&name, NewInode::Directory, 0o755, &self.user).unwrap().0;
         // Without a manager the cluster does not know its size, so the quota is the size.
         made.set_xattr(c"ceph.quota.max_bytes", QUOTA.to_string().as_bytes(), XattrFlag::Either, &self.user)
             .unwrap();
@@ -139,5 +139,5 @@ pub(crate) fn snapshot(path: &str, name: &str) {
     let path = CString::new(path.trim_start_matches('/')).unwrap();
     let (directory, _) = root.lookup(&path, &native.user).unwrap();
     let (all, _) = directory.lookup(c".snap", &native.user).unwrap();
-    all.create(&CString::new(name).unwrap(), CephNew::Directory, 0o755, &native.user).unwrap();
+    all.create(&CString::new(name).unwrap(), NewInode::Directory, 0o755, &native.user).unwrap();
 }

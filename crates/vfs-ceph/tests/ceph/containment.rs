@@ -1,4 +1,4 @@
-//! What an export of a subdirectory does not reach.
+//! An export of a subdirectory reaches nothing outside.
 
 use crate::common::{content, directory, file, folder, lookup, open};
 use vfs::{Backend, Caller, VfsError};

@@ -79,7 +79,7 @@ fn a_lock_of_one_gateway_stands_against_the_other_and_native_clients() // RFC 88
     let native = shared_native().unwrap();
     let inode = native.mount.find(first.getattr(&handle).unwrap().fileid, ceph::fs::NO_SNAPSHOT).unwrap();
     let program = inode.open(libc::O_RDWR, &native.user).unwrap();
-    let range = ceph::fs::LockRange { first: 12, last: 12 };
+    let range = ceph::fs::CephLockRange { first: 12, last: 12 };
     let lock = |kind| program.set_lock(range, kind, 1).map_err(|error| error.number());
     assert_eq!(lock(ceph::fs::LockType::Write), Err(libc::EAGAIN));
     assert_eq!(lock(ceph::fs::LockType::Read), Ok(()));

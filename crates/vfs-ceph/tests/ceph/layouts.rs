@@ -3,8 +3,8 @@
 
 use crate::common::{native, shared_native};
 use ceph::fs::{
-    CephFs, Credentials, LockRange, LockType, Mount, MountOptions, NO_SNAPSHOT, NewObject, SetStat, SetTime,
-    Stat, Time, XattrFlag,
+    CephFs, CephLockRange, CephMount, CephSetTime, Credentials, LockType, MountOptions, NO_SNAPSHOT,
+    NewInode, SetStat, Stat, Time, XattrFlag,
 };
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -24,8 +24,8 @@ fn every_attribute_is_at_its_place() {
     inode.set_stat(&SetStat { uid: Some(33), gid: Some(44), ..SetStat::default() }, user).unwrap();
     let set = SetStat {
         mode: Some(0o641),
-        atime: Some(SetTime::At(atime)),
-        mtime: Some(SetTime::At(mtime)),
+        atime: Some(CephSetTime::At(atime)),
+        mtime: Some(CephSetTime::At(mtime)),
         ..SetStat::default()
     };
     inode.set_stat(&set, user).unwrap();
@@ -55,8 +55,7 @@ fn every_attribute_is_at_its_place() {
     assert!(is_recent(stat.ctime) && made.btime.is_some_and(is_recent), "{stat:?}");
     assert_eq!(native.mount.find(made.ino, NO_SNAPSHOT).unwrap().stat(user), Ok(stat));
     let device = libc::makedev(5, 77);
-    let (_, node) =
-        directory.create(c"node", NewObject::Special(libc::S_IFCHR, device), 0o600, user).unwrap();
+    let (_, node) = directory.create(c"node", NewInode::Special(libc::S_IFCHR, device), 0o600, user).unwrap();
     assert_eq!((node.rdev, node.mode), (device, libc::S_IFCHR | 0o600));
 }
 
@@ -68,7 +67,7 @@ fn entries_have_their_names_numbers_and_positions() {
     let mut inos = BTreeMap::new();
     for name in &names {
         let c_name = std::ffi::CString::new(name.as_str()).unwrap();
-        let (_, stat) = directory.create(&c_name, NewObject::Directory, 0o755, &native.user).unwrap();
+        let (_, stat) = directory.create(&c_name, NewInode::Directory, 0o755, &native.user).unwrap();
         inos.insert(name.as_bytes().to_vec(), stat.ino);
     }
     let mut listed = BTreeMap::new();
@@ -94,7 +93,7 @@ fn sizes_of_the_file_system_are_those_of_the_quota() {
     let quota = (1_u64 << 33).to_string();
     directory.set_xattr(c"ceph.quota.max_bytes", quota.as_bytes(), XattrFlag::Either, &native.user).unwrap();
     let options = MountOptions { path: "/sized".to_owned(), ..options(cluster) };
-    let mount = Mount::open(CephFs::load().unwrap(), &options, Box::new(|_, _| ())).unwrap();
+    let mount = CephMount::open(CephFs::load().unwrap(), &options, Box::new(|_, _| ())).unwrap();
     let size = mount.root().unwrap().file_system_size().unwrap();
     assert_eq!((size.total, size.free), (1 << 33, 1 << 33));
 }
@@ -108,15 +107,16 @@ fn a_lock_of_another_client_is_found_with_its_bytes() {
     inode.sync().unwrap();
     let found = other.mount.find(stat.ino, NO_SNAPSHOT).unwrap();
     let beside = found.open(libc::O_RDWR, &other.user).unwrap();
-    let (range, rest) = (LockRange { first: 1000, last: 1999 }, LockRange { first: 5000, last: u64::MAX });
+    let (range, rest) =
+        (CephLockRange { first: 1000, last: 1999 }, CephLockRange { first: 5000, last: u64::MAX });
     file.set_lock(range, LockType::Write, 1).unwrap();
     file.set_lock(rest, LockType::Read, 1).unwrap();
-    let whole = LockRange { first: 0, last: u64::MAX };
+    let whole = CephLockRange { first: 0, last: u64::MAX };
     let held = |range, kind| beside.find_lock(range, kind, 1).unwrap().map(|held| (held.range, held.kind));
     assert_eq!(held(whole, LockType::Write), Some((range, LockType::Write)));
-    assert_eq!(held(LockRange { first: 2000, ..whole }, LockType::Write), Some((rest, LockType::Read)));
-    assert_eq!(held(LockRange { first: 2000, ..whole }, LockType::Read), None);
-    let refused = beside.set_lock(LockRange { first: 1999, last: 1999 }, LockType::Read, 1);
+    assert_eq!(held(CephLockRange { first: 2000, ..whole }, LockType::Write), Some((rest, LockType::Read)));
+    assert_eq!(held(CephLockRange { first: 2000, ..whole }, LockType::Read), None);
+    let refused = beside.set_lock(CephLockRange { first: 1999, last: 1999 }, LockType::Read, 1);
     assert_eq!(refused.map_err(|error| error.number()), Err(libc::EAGAIN));
     file.set_lock(whole, LockType::Unlock, 1).unwrap();
     assert_eq!(held(whole, LockType::Write), None);
@@ -143,14 +143,14 @@ fn a_metadata_server_asks_for_the_objects_that_a_client_keeps() {
     let Some(cluster) = crate::common::cluster() else { return };
     let (say, hear) = mpsc::channel();
     let release = Box::new(move |ino, snapshot| say.send((ino, snapshot)).unwrap_or(()));
-    let mount = Mount::open(CephFs::load().unwrap(), &options(cluster), release).unwrap();
+    let mount = CephMount::open(CephFs::load().unwrap(), &options(cluster), release).unwrap();
     let user = Credentials::new(CephFs::load().unwrap(), 0, 0, &[].into()).unwrap();
     let directory = native(cluster).make_directory("kept").stat(&user).unwrap();
     let directory = mount.find(directory.ino, NO_SNAPSHOT).unwrap();
     let kept: Vec<_> = (0..100)
         .map(|n| {
             let name = std::ffi::CString::new(n.to_string()).unwrap();
-            directory.create(&name, NewObject::Directory, 0o755, &user).unwrap()
+            directory.create(&name, NewInode::Directory, 0o755, &user).unwrap()
         })
         .collect();
     let asked = std::process::Command::new("ceph")

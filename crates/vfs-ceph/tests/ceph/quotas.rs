@@ -1,4 +1,4 @@
-//! Quotas of directories.
+//! Quotas that directories have.
 
 use crate::common::{directory, folder, lookup, open, shared_native};
 use ceph::fs::{NO_SNAPSHOT, XattrFlag};

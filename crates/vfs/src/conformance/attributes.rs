@@ -70,7 +70,8 @@ fn times(atime: Option<SetTime>, mtime: Option<SetTime>) -> SetAttributes {
     SetAttributes { atime, mtime, ..SetAttributes::default() }
 }
 
-/// To the nanosecond, also before 1970 where the file system can, for files, directories and symbolic links.
+/// To the nanosecond, also before 1970 where the file system can, for files, directories and
+/// symbolic links.
 pub fn times_are_set_to_a_given_value(t: &Fixture) {
     let (file, _) = t.file(&t.root(), "file");
     let kind = NewObject::Symlink(b"file");

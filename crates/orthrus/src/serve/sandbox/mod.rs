@@ -44,8 +44,8 @@ pub(super) fn enter(settings: &Settings, abstract_sockets: bool) -> anyhow::Resu
     Ok(InForce { on: true, writable_code, network })
 }
 
-/// Refuses exports of CephFS in new settings if a process with the settings of its start cannot reach
-/// them.
+/// Refuses exports of CephFS in new settings if a process with the settings of its start cannot
+/// reach them.
 ///
 /// # Errors
 /// Names the remedy. Without it, the client of Ceph would try in vain for minutes.
