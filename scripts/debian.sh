@@ -33,7 +33,7 @@ sid user-mode-linux 7. 7.2um1 $uml f947c9244fd79d481299df2ad68961f6b3b7703bff38c
   ganesha-6.5) whole="trixie 6.5 nfs-ganesha nfs-ganesha-vfs" ;;
   linux-cloud) whole="trixie 6.12 linux-image-cloud-amd64 busybox-static" ;;
   qemu) whole="bookworm 1:7. qemu-system-x86" ;;
-  ganesha-15) whole="sid 15. nfs-ganesha nfs-ganesha-vfs" ;;
+  ganesha-15) whole="sid 15. nfs-ganesha nfs-ganesha-vfs nfs-ganesha-ceph" ;;
   *) echo "debian: no $name; there are linux-6.12, linux-7, linux-cloud, qemu, ganesha-6.5 and ganesha-15" >&2; exit 2 ;;
 esac
 

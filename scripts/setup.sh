@@ -1,8 +1,9 @@
 #!/bin/bash
-# setup.sh PURPOSE — installs what is missing on Debian 12 for: run (build and try) or test (build, run and pass every test).
+# setup.sh PURPOSE — installs what is missing on Debian 12 for: run (build and try), ceph (try with a one-node Ceph
+# cluster) or test (build, run and pass every test).
 # Does nothing, and needs no root, where all of it is there already.
 set -eu
-purpose=${1:?run or test}
+purpose=${1:?run, ceph or test}
 rust_min=1.95
 
 have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/usr/bin/$1" ]; }
@@ -17,6 +18,15 @@ want kinit krb5-user
 want cc build-essential
 want git
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)   # crates come by HTTPS
+if [ "$purpose" != run ]; then
+  want ceph-mon                              # CephFS: a cluster of one node, and its client
+  want ceph-osd
+  want ceph-mds
+  want ceph ceph-common
+  for lib in libcephfs2 librados2; do
+    ls /usr/lib/*-linux-gnu/${lib%2}.so.2 >/dev/null 2>&1 || need+=($lib)
+  done
+fi
 if [ "$purpose" = test ]; then
   want g++ build-essential
   want valgrind                              # a memory checker for the hand-made kernels

@@ -77,6 +77,25 @@ impl MemoryFolder {
     }
 }
 
+/// The directory that a Ganesha exports as /data.
+pub(crate) enum GaneshaExport<'e> {
+    /// A folder of the machine.
+    Folder(&'e Path),
+    /// A directory of CephFS, as `client.admin`.
+    Ceph {
+        /// The configuration file of the cluster.
+        configuration: &'e Path,
+        /// The path in its file system.
+        path: &'e str,
+    },
+}
+
+impl<'e> From<&'e PathBuf> for GaneshaExport<'e> {
+    fn from(folder: &'e PathBuf) -> Self {
+        Self::Folder(folder)
+    }
+}
+
 /// A Ganesha that can be started.
 pub(crate) struct Package {
     /// The program, behind its loader unless that is the machine's.
@@ -112,6 +131,19 @@ impl Package {
             format!("{PROGRAM} -v names no version: {}", String::from_utf8_lossy(&said.stderr))
         })?;
         Ok(Self { command, root, version })
+    }
+
+    /// Returns a command that starts another program with the libraries of the package: for a
+    /// comparison with equal libraries. `None` if these are the machine's.
+    pub(crate) fn with_libraries(&self, program: &Path) -> Option<Vec<OsString>> {
+        let (_, rest) = self.root.as_ref().and_then(|_| self.command.split_last())?;
+        Some(rest.iter().cloned().chain([program.into()]).collect())
+    }
+
+    /// Says whether it can export CephFS.
+    pub(crate) fn has_ceph(&self) -> bool {
+        let folder = self.root.clone().unwrap_or_else(|| "/".into());
+        folder.join("usr/lib/x86_64-linux-gnu/ganesha/libfsalceph.so").exists()
     }
 
     /// Whether it exports a folder on tmpfs: 4.3 does, 6.5 and 15.2 do not look at tmpfs.
@@ -154,8 +186,10 @@ fn unpacked(name: &str) -> Result<PathBuf, String> {
 fn below(root: &Path) -> Vec<OsString> {
     let libraries = root.join("usr/lib/x86_64-linux-gnu");
     let mut path = libraries.clone().into_os_string();
-    path.push(":");
-    path.push(root.join("usr/lib/ganesha"));
+    for more in ["usr/lib/ganesha", "usr/lib/x86_64-linux-gnu/ceph"] {
+        path.push(":");
+        path.push(root.join(more));
+    }
     let program = root.join("usr/bin").join(PROGRAM);
     vec![libraries.join("ld-linux-x86-64.so.2").into(), "--library-path".into(), path, program.into()]
 }
@@ -172,20 +206,20 @@ pub(crate) struct Ganesha {
 }
 
 impl Ganesha {
-    /// Exports `folder` as /data with all four flavors at an address of this machine, or of the
-    /// other end of the link.
+    /// Exports a folder or a directory of CephFS as /data with all four flavors, at an address of
+    /// this machine, or of the other end of the link.
     ///
     /// # Errors
     /// When this is not root, or it does not answer in time.
-    pub(crate) fn start(
+    pub(crate) fn start<'e>(
         package: &Package,
         work: &Path,
-        folder: &Path,
+        export: impl Into<GaneshaExport<'e>>,
         realm: &realm::Realm,
         address: SocketAddr,
         link: Option<&Link>,
     ) -> anyhow::Result<Self> {
-        std::fs::write(work.join("ganesha.conf"), configuration(package, folder, realm, address))?;
+        std::fs::write(work.join("ganesha.conf"), configuration(package, &export.into(), realm, address))?;
         let out = std::fs::File::create(work.join("ganesha.out"))?;
         // setpriv, unshare and sh become the next one each, so the child is the server; it ends
         // with this process.
@@ -228,7 +262,22 @@ impl Drop for Ganesha {
     }
 }
 
-fn configuration(package: &Package, folder: &Path, realm: &realm::Realm, address: SocketAddr) -> String {
+fn configuration(
+    package: &Package,
+    export: &GaneshaExport<'_>,
+    realm: &realm::Realm,
+    address: SocketAddr,
+) -> String {
+    let (path, fsal, more) = match export {
+        GaneshaExport::Folder(folder) => {
+            (folder.display().to_string(), "Name = VFS;".to_owned(), String::new())
+        }
+        GaneshaExport::Ceph { configuration, path } => (
+            (*path).to_owned(),
+            "Name = CEPH; User_Id = \"admin\";".to_owned(),
+            format!("CEPH {{ Ceph_Conf = \"{}\"; }}\n", configuration.display()),
+        ),
+    };
     // Its plug-ins are not where it was built for.
     let elsewhere = package.root.as_ref().map_or(String::new(), |root| {
         let plugins = root.join("usr/lib/x86_64-linux-gnu/ganesha");
@@ -239,13 +288,12 @@ fn configuration(package: &Package, folder: &Path, realm: &realm::Realm, address
          NFSv4 {{ Graceless = true; Minor_Versions = 1,2; RecoveryRoot = \"/var/lib/nfs/ganesha\"; DomainName = \"orthrus.test\"; Slot_Table_Size = 64; }}\n\
          NFS_KRB5 {{ PrincipalName = nfs; KeytabPath = \"{keytab}\"; CCacheDir = \"/run/ganesha\"; Active_krb5 = true; }}\n\
          DIRECTORY_SERVICES {{ DomainName = \"orthrus.test\"; }}\n\
-         EXPORT {{ Export_Id = 1; Path = \"{folder}\"; Pseudo = \"/data\"; Access_Type = RW; Squash = No_Root_Squash;\n\
-         Protocols = 4; Transports = TCP; SecType = sys,krb5,krb5i,krb5p; FSAL {{ Name = VFS; }} }}\n\
+         {more}EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = \"/data\"; Access_Type = RW; Squash = No_Root_Squash;\n\
+         Protocols = 4; Transports = TCP; SecType = sys,krb5,krb5i,krb5p; FSAL {{ {fsal} }} }}\n\
          LOG {{ Default_Log_Level = EVENT; }}\n",
         port = address.port(),
         ip = address.ip(),
         keytab = realm.server_keytab().display(),
-        folder = folder.display(),
     )
 }
 

@@ -3,6 +3,7 @@
 //! A missed floor is printed and does not fail the command.
 
 mod busy;
+mod ceph;
 mod contexts;
 mod cores;
 mod disk;
@@ -90,6 +91,9 @@ enum Command {
     /// Changes of names beside NFS-Ganesha's and a local program's: sys and krb5p, 1 to 64 in
     /// flight, one and 64 directories, several file systems (about two minutes, as root).
     Metadata(metadata::MetadataArguments),
+    /// CephFS of a one-node cluster: the server's processor time and creates beside NFS-Ganesha's
+    /// Ceph back end with the same library (about 5 minutes, as root).
+    Ceph(ceph::CephArguments),
     /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the
     /// tables of docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),
@@ -164,6 +168,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Metadata(metadata) => {
             ("metadata", &metadata.output, Box::new(|to, stop| metadata::run(metadata, to, stop)))
         }
+        Command::Ceph(ceph) => ("ceph", &ceph.output, Box::new(|to, stop| ceph::run(ceph, to, stop))),
         // The program itself writes their reports.
         Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),
     };

@@ -10,6 +10,15 @@ use std::time::{Duration, Instant};
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
+/// The changes that each request makes in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChurnKind {
+    /// It makes a file, renames it and removes it.
+    All,
+    /// It makes files, each with a name of its own. They stay.
+    Creates,
+}
+
 /// Several clients in the same directories.
 pub(crate) struct Crowd(Vec<ChurnWorker>);
 
@@ -19,6 +28,9 @@ struct ChurnWorker {
     directories: Vec<Vec<u8>>,
     lanes: Vec<ChurnLane>,
     completions: Vec<Completion>,
+    kind: ChurnKind,
+    /// The number of the last file.
+    made: u64,
 }
 
 /// A request in flight: the next change of one file.
@@ -66,6 +78,12 @@ impl Crowd {
         Ok(Self((0..clients).map(worker).collect::<anyhow::Result<_>>()?))
     }
 
+    /// Makes other changes from now on.
+    pub(crate) fn make(mut self, kind: ChurnKind) -> Self {
+        self.0.iter_mut().for_each(|worker| worker.kind = kind);
+        self
+    }
+
     /// Changes names for `length`, then waits for the requests in flight.
     pub(crate) fn work(&mut self, length: Duration) -> anyhow::Result<ChurnTimes> {
         let end = Instant::now() + length;
@@ -103,7 +121,8 @@ impl ChurnWorker {
             since: Instant::now(),
         };
         let lanes = (0..depth).map(lane).collect();
-        Ok(Self { client, directories, lanes, completions: Vec::new() })
+        let (completions, kind) = (Vec::new(), ChurnKind::All);
+        Ok(Self { client, directories, lanes, completions, kind, made: 0 })
     }
 
     fn work(&mut self, end: Instant) -> anyhow::Result<ChurnTimes> {
@@ -124,7 +143,9 @@ impl ChurnWorker {
                 if let Some(times) = done.0.get_mut(lane.next) {
                     times.push(lane.since.elapsed().as_secs_f64() * 1e6);
                 }
-                lane.next = (lane.next + 1) % 3;
+                if self.kind == ChurnKind::All {
+                    lane.next = (lane.next + 1) % 3;
+                }
                 if lane.next == 0 {
                     lane.directory = (lane.directory + 1) % self.directories.len().max(1);
                 }
@@ -142,6 +163,11 @@ impl ChurnWorker {
     fn start(&mut self, number: usize) -> anyhow::Result<()> {
         let lane = self.lanes.get_mut(number).context("no such lane")?;
         lane.since = Instant::now();
+        if self.kind == ChurnKind::Creates {
+            self.made += 1;
+            let stem = lane.name[1].as_str();
+            lane.name[0] = format!("{stem}-{}", self.made);
+        }
         let [name, renamed] = &lane.name;
         let mut compound = self.client.compound();
         compound.putfh(self.directories.get(lane.directory).context("no such directory")?);

@@ -105,6 +105,13 @@ impl<'a> Filehandle<'a> {
         Ok(bytes)
     }
 
+    /// Returns the number of the export that a filehandle claims to belong to, before its checksum
+    /// is verified: exports can have keys of their own.
+    pub fn claimed_export(bytes: &[u8]) -> Option<u32> {
+        let (_, rest) = bytes.split_first()?;
+        rest.first_chunk().map(|export| u32::from_be_bytes(*export))
+    }
+
     /// Reads a filehandle that a client sent.
     ///
     /// # Errors

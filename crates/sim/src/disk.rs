@@ -284,10 +284,9 @@ impl OpenFile for DiskFile {
 
 impl Backend for Disk {
     vfs::forward_backend!(
-        files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, access,
+        files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, access,
         lookup, lookup_attributes, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, statfs,
-        trim,
-        heir,
+        trim, handle_key, heir,
     );
 
     fn may_wait(&self) -> bool {

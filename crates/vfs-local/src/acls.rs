@@ -1,7 +1,7 @@
 //! Access control lists, as the kernel keeps them in extended attributes. The kernel checks
 //! permissions and enforces the lists.
 
-use crate::{LocalBackend, cache::CachedObject, errno::vfs_error};
+use crate::{LocalBackend, cached_object::CachedObject, errno::vfs_error};
 use rustix::{
     buffer::spare_capacity,
     fs::{FileType, XattrFlags, getxattr, removexattr, setxattr},
@@ -13,24 +13,8 @@ use vfs::{ACL_ENTRIES_MAX, Acls, PosixAcl, VfsError, VfsResult};
 const ACCESS: &str = "system.posix_acl_access";
 /// The list that new objects of a directory get.
 const DEFAULT: &str = "system.posix_acl_default";
-/// Version of the kernel's format.
-const VERSION: u32 = 2;
-/// The number in entries that name no user or group.
-const NOBODY: u32 = u32::MAX;
-/// Bytes of one entry: tag and rights of 16 bits, number of 32, little endian.
-const ENTRY: usize = 8;
 /// Most bytes of a list.
 const SIZE_MAX: usize = 64 << 10;
-
-/// The kinds of entries (`e_tag` of posix_acl_xattr.h).
-mod tag {
-    pub(super) const USER_OBJ: u16 = 0x01;
-    pub(super) const USER: u16 = 0x02;
-    pub(super) const GROUP_OBJ: u16 = 0x04;
-    pub(super) const GROUP: u16 = 0x08;
-    pub(super) const MASK: u16 = 0x10;
-    pub(super) const OTHER: u16 = 0x20;
-}
 
 impl LocalBackend {
     pub(crate) fn read_acls(&self, object: &CachedObject) -> VfsResult<Acls> {
@@ -68,7 +52,7 @@ impl LocalBackend {
 fn read(path: &str, name: &str) -> VfsResult<Option<PosixAcl>> {
     let mut bytes = Vec::with_capacity(SIZE_MAX);
     match getxattr(path, name, spare_capacity(&mut bytes)) {
-        Ok(_) => decode(&bytes).map(Some).ok_or(VfsError::Io),
+        Ok(_) => PosixAcl::from_xattr(&bytes).map(Some).ok_or(VfsError::Io),
         Err(Errno::NODATA) => Ok(None),
         Err(errno) => Err(vfs_error(errno)),
     }
@@ -77,7 +61,7 @@ fn read(path: &str, name: &str) -> VfsResult<Option<PosixAcl>> {
 fn write(path: &str, name: &str, list: Option<&PosixAcl>) -> VfsResult<()> {
     let done = match list {
         Some(list) if list.named() > ACL_ENTRIES_MAX => return Err(VfsError::Nospc),
-        Some(list) => setxattr(path, name, &encode(list), XattrFlags::empty()),
+        Some(list) => setxattr(path, name, &list.to_xattr(), XattrFlags::empty()),
         None => removexattr(path, name),
     };
     match done {
@@ -85,73 +69,5 @@ fn write(path: &str, name: &str, list: Option<&PosixAcl>) -> VfsResult<()> {
         // The file system has no room for so many entries.
         Err(Errno::TOOBIG | Errno::RANGE) => Err(VfsError::Nospc),
         done => done.map_err(vfs_error),
-    }
-}
-
-fn encode(list: &PosixAcl) -> Vec<u8> {
-    let mut bytes = VERSION.to_le_bytes().to_vec();
-    let mut entry = |tag: u16, rights: u8, number: u32| {
-        bytes.extend_from_slice(&tag.to_le_bytes());
-        bytes.extend_from_slice(&u16::from(rights & 7).to_le_bytes());
-        bytes.extend_from_slice(&number.to_le_bytes());
-    };
-    entry(tag::USER_OBJ, list.owner, NOBODY);
-    list.users.iter().for_each(|(uid, rights)| entry(tag::USER, *rights, *uid));
-    entry(tag::GROUP_OBJ, list.group, NOBODY);
-    list.groups.iter().for_each(|(gid, rights)| entry(tag::GROUP, *rights, *gid));
-    if let Some(mask) = list.mask {
-        entry(tag::MASK, mask, NOBODY);
-    }
-    entry(tag::OTHER, list.other, NOBODY);
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> Option<PosixAcl> {
-    let (version, entries) = bytes.split_first_chunk()?;
-    if u32::from_le_bytes(*version) != VERSION || !entries.len().is_multiple_of(ENTRY) {
-        return None;
-    }
-    let mut list = PosixAcl::default();
-    for entry in entries.chunks_exact(ENTRY) {
-        let [tag_low, tag_high, rights, _, number @ ..] = entry.first_chunk::<ENTRY>()?;
-        let (rights, number) = (rights & 7, u32::from_le_bytes(*number));
-        match u16::from_le_bytes([*tag_low, *tag_high]) {
-            tag::USER_OBJ => list.owner = rights,
-            tag::USER => drop(list.users.insert(number, rights)),
-            tag::GROUP_OBJ => list.group = rights,
-            tag::GROUP => drop(list.groups.insert(number, rights)),
-            tag::MASK => list.mask = Some(rights),
-            tag::OTHER => list.other = rights,
-            _ => return None,
-        }
-    }
-    Some(list)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_is_read_as_it_was_written() {
-        let list = PosixAcl {
-            owner: 7,
-            users: [(1000, 6), (1001, 0)].into(),
-            group: 5,
-            groups: [(2000, 4)].into(),
-            mask: Some(6),
-            other: 1,
-        };
-        assert_eq!(decode(&encode(&list)), Some(list));
-        assert_eq!(decode(&encode(&PosixAcl::of_mode(0o640))), Some(PosixAcl::of_mode(0o640)));
-    }
-
-    #[test]
-    fn what_is_not_a_list_is_none() {
-        for bytes in
-            [&[][..], &[2, 0, 0], &[3, 0, 0, 0], &[2, 0, 0, 0, 1], &[2, 0, 0, 0, 3, 0, 7, 0, 0, 0, 0, 0]]
-        {
-            assert_eq!(decode(bytes), None, "{bytes:?}");
-        }
     }
 }

@@ -2,20 +2,20 @@
 
 use crate::{
     attributes::{self, stat_fd},
-    cache::{CachedObject, ObjectCache},
+    cached_object::CachedObject,
     change::{self, Changes},
+    descriptor::{self, Descriptor},
     errno::{retry, uninterrupted, vfs_error},
-    features,
-    foreign::{Descriptor, ForeignThread},
-    handle, identity,
+    features, handle, identity,
     kind::Kind,
     limitations::{self, Limitation},
     mounts,
-    name::EntryName,
     path_search::Places,
     prepare::ServesAs,
     sys,
 };
+use foreign::ForeignThread;
+use object_cache::ObjectCache;
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2},
     io::Errno,
@@ -26,7 +26,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
+use vfs::{Caller, EntryName, ObjectHandle, VfsError, VfsResult};
 
 /// Limits of a [`LocalBackend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub struct LocalBackend {
     /// Number of the file system.
     pub(crate) device: u64,
     pub(crate) below: mounts::Below,
-    objects: ObjectCache,
+    objects: ObjectCache<CachedObject>,
     pub(crate) places: Option<Places>,
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,
@@ -170,7 +170,7 @@ impl LocalBackend {
         let features = features::of(&fd);
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
         let kind = Kind::of(file_system);
-        let foreign = ForeignThread::for_kind(kind);
+        let foreign = descriptor::thread_for(kind);
         let identities = identity::can_switch();
         let opens_handles = mount.is_some();
         let limitations = limitations::of(&fd, &stat, kind, opens_handles, identities, foreign.as_ref());

@@ -3,10 +3,9 @@
 use crate::{
     LocalBackend,
     attributes::{file_type, stat_fd},
-    cache::CachedObject,
+    cached_object::CachedObject,
     errno::{retry, vfs_error},
     kind::Kind,
-    name::EntryName,
 };
 use rustix::{
     fs::{
@@ -18,7 +17,9 @@ use rustix::{
     time::{ClockId, Timespec, clock_gettime},
 };
 use std::{os::fd::OwnedFd, sync::Arc};
-use vfs::{Caller, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult};
+use vfs::{
+    Caller, EntryName, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult,
+};
 
 /// The default mode of a file or special file.
 const FILE_MODE: u32 = 0o600;

@@ -3,8 +3,8 @@
 use crate::{
     attributes::{attributes, stat_fd},
     change::Changes,
+    descriptor::Descriptor,
     errno::vfs_error,
-    foreign::Descriptor,
     identity,
     kind::Kind,
     leases, sys,

@@ -3,12 +3,13 @@
 use crate::{
     LocalBackend,
     change::Changes,
+    descriptor::Descriptor,
     file::LocalFile,
-    foreign::{Descriptor, ForeignThread},
     kind::Kind,
     leases::{self, LeaseImage, LocalLease},
     locks::SharedDescription,
 };
+use foreign::ForeignThread;
 use minicbor::{Decode, Encode};
 use std::{
     any::Any,
@@ -155,10 +156,7 @@ pub struct Orphans(SharedFiles);
 impl Default for Orphans {
     fn default() -> Self {
         // Closing one of their descriptors may hang.
-        Self(SharedFiles {
-            changes: Arc::new(Changes::new(true)),
-            foreign: ForeignThread::for_kind(Kind::Foreign),
-        })
+        Self(SharedFiles { changes: Arc::new(Changes::new(true)), foreign: Some(Arc::default()) })
     }
 }
 

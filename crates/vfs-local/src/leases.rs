@@ -7,8 +7,8 @@
 
 use crate::{
     attributes::stat_fd,
+    descriptor::Descriptor,
     errno::vfs_error,
-    foreign::Descriptor,
     sys_leases::{self, Heard, Kind},
 };
 use minicbor::{Decode, Encode};

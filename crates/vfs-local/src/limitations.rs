@@ -6,9 +6,9 @@
 use crate::{
     attributes::{file_type, stat_fd},
     errno::uninterrupted,
-    foreign::ForeignThread,
     kind::Kind,
 };
+use foreign::ForeignThread;
 use mounts::Mount;
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, Statx, openat2};

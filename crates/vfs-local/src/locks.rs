@@ -5,9 +5,9 @@
 //! (OFD) and of processes (POSIX).
 
 use crate::{
+    descriptor::Descriptor,
     errno::{uninterrupted, vfs_error},
     file::{LocalFile, OFFSET_MAX},
-    foreign::Descriptor,
     identity, leases,
 };
 use nix::fcntl::{FcntlArg, fcntl};

@@ -3,11 +3,9 @@
 use crate::{
     LocalBackend,
     attributes::{attributes, file_type, stat_name},
-    cache::CachedObject,
+    cached_object::CachedObject,
     errno::{retry, vfs_error},
-    handle,
-    name::EntryName,
-    sys,
+    handle, sys,
 };
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, linkat, openat2, renameat, unlinkat},
@@ -15,7 +13,7 @@ use rustix::{
     path::DecInt,
 };
 use std::os::fd::AsFd;
-use vfs::{Attributes, Caller, FoundObject, ObjectHandle, RenamedObjects, VfsError, VfsResult};
+use vfs::{Attributes, Caller, EntryName, FoundObject, ObjectHandle, RenamedObjects, VfsError, VfsResult};
 
 impl LocalBackend {
     pub(crate) fn find(

@@ -3,7 +3,7 @@
 use crate::{
     LocalBackend,
     attributes::{attributes, stat_fd},
-    cache::CachedObject,
+    cached_object::CachedObject,
     errno::vfs_error,
     file::LocalFile,
     kind::Kind,
@@ -63,6 +63,10 @@ impl Backend for LocalBackend {
 
     fn answers_from_memory(&self, _: &ObjectHandle) -> bool {
         self.kind != Kind::Foreign
+    }
+
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        false
     }
 
     fn is_at_hand(&self, object: &ObjectHandle) -> bool {
@@ -308,6 +312,10 @@ impl Backend for LocalBackend {
 
     fn trim(&self) {
         self.trim_objects();
+    }
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
     }
 
     fn heir(&self) -> Option<&dyn Heir> {

@@ -1,7 +1,7 @@
 //! Finding objects without root: where they were last, and a search of the tree when that is not
 //! known.
 
-use crate::{LocalBackend, attributes::stat_fd, name::EntryName};
+use crate::{LocalBackend, attributes::stat_fd};
 use rustix::{
     fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat2},
     io::Errno,
@@ -13,7 +13,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use vfs::{ObjectHandle, VfsError, VfsResult};
+use vfs::{EntryName, ObjectHandle, VfsError, VfsResult};
 
 /// Time between two searches, and how many times longer than a search the pause after it is.
 const PAUSE_MIN: Duration = Duration::from_secs(5);

@@ -1,9 +1,9 @@
 //! Ranges of an open file: holes, allocation, advice, and copies from file to file.
 
 use crate::{
+    descriptor::Descriptor,
     errno::{retry, vfs_error},
     file::{LocalFile, OFFSET_MAX},
-    foreign::Descriptor,
     leases, sys,
 };
 use rustix::{

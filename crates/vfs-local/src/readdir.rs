@@ -76,7 +76,7 @@ impl LocalBackend {
     }
 
     /// An empty listing may also be that of a removed directory.
-    fn end_of(&self, directory: &crate::cache::CachedObject) -> VfsResult<Eof> {
+    fn end_of(&self, directory: &crate::cached_object::CachedObject) -> VfsResult<Eof> {
         let stat = retry(|| crate::attributes::stat_fd(directory)).map_err(vfs_error)?;
         if stat.stx_nlink == 0 { Err(VfsError::Stale) } else { Ok(Eof::Reached) }
     }

@@ -3,7 +3,7 @@
 use crate::{
     LocalBackend,
     attributes::{attributes, file_type, stat_fd},
-    cache::CachedObject,
+    cached_object::CachedObject,
     errno::vfs_error,
 };
 use rustix::{

@@ -1,6 +1,6 @@
 //! Extended attributes of the user's name space; the kernel checks permissions.
 
-use crate::{LocalBackend, cache::CachedObject, errno::vfs_error, sys};
+use crate::{LocalBackend, cached_object::CachedObject, errno::vfs_error, sys};
 use rustix::{
     buffer::spare_capacity,
     fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr},

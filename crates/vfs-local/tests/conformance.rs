@@ -25,7 +25,13 @@ fn fixture_below(base: &Path) -> Option<Fixture> {
         identities || std::env::var_os(common::CONTAINER).is_none(),
         "root of a container takes identities"
     );
-    Some(Fixture { backend: Arc::new(backend), owner: common::me(), identities, keep: Box::new(directory) })
+    Some(Fixture {
+        backend: Arc::new(backend),
+        owner: common::me(),
+        identities,
+        holes: true,
+        keep: Box::new(directory),
+    })
 }
 
 mod disk {
@@ -90,6 +96,7 @@ mod nested {
             backend: Arc::new(backend),
             owner: common::me(),
             identities,
+            holes: true,
             keep: Box::new(directory),
         })
     }

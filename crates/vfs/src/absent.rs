@@ -104,6 +104,10 @@ impl Backend for AbsentBackend {
         true
     }
 
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        false
+    }
+
     fn is_at_hand(&self, _: &ObjectHandle) -> bool {
         true
     }
@@ -240,6 +244,10 @@ impl Backend for AbsentBackend {
     }
 
     fn trim(&self) {}
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
+    }
 
     fn heir(&self) -> Option<&dyn Heir> {
         None

@@ -1,5 +1,6 @@
 //! Access control lists as Linux file systems have them (POSIX 1003.1e draft 17, acl(5)).
 
+use crate::Caller;
 use std::collections::BTreeMap;
 
 /// Rights as in a permission class of the mode.
@@ -60,6 +61,21 @@ impl PosixAcl {
     /// Returns how many entries name a user or a group.
     pub fn named(&self) -> usize {
         self.users.len() + self.groups.len()
+    }
+
+    /// Returns the rights that the list gives a caller other than the superuser on an object of
+    /// this owner and group (acl(5), access check algorithm).
+    pub fn rights_of(&self, caller: &Caller, uid: u32, gid: u32) -> u8 {
+        if caller.uid == uid {
+            return self.owner;
+        }
+        if let Some(rights) = self.users.get(&caller.uid) {
+            return self.masked(*rights);
+        }
+        let own = caller.is_member(gid).then_some(self.group);
+        let named = self.groups.iter().filter(|(gid, _)| caller.is_member(**gid)).map(|(_, rights)| *rights);
+        let of_groups = own.into_iter().chain(named).reduce(|all, more| all | more);
+        of_groups.map_or(self.other, |rights| self.masked(rights))
     }
 
     /// Limits rights by the mask.

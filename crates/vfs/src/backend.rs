@@ -64,6 +64,11 @@ pub trait Backend: Send + Sync {
     /// the object is open or cached.
     fn answers_from_memory(&self, object: &ObjectHandle) -> bool;
 
+    /// Returns whether reads, unstable writes and looks at an object seldom wait although they can,
+    /// because most of them are answered from a cache. The server then tries them on threads that
+    /// must not wait long, and moves its other work to another thread if one waits after all.
+    fn seldom_waits(&self, object: &ObjectHandle) -> bool;
+
     /// Says whether the object's attributes and permissions can be had, and the object be opened,
     /// without a wait.
     fn is_at_hand(&self, object: &ObjectHandle) -> bool;
@@ -242,6 +247,10 @@ pub trait Backend: Send + Sync {
     /// Releases resources that were unused since the last call, such as descriptors that keep
     /// removed files alive. The server calls it about every 30 seconds.
     fn trim(&self);
+
+    /// Returns the key under which handles of the file system are signed, where several servers
+    /// serve it and must accept each other's handles; `None` for the server's own key.
+    fn handle_key(&self) -> Option<[u8; 16]>;
 
     /// Returns the backend as one with open files that the next process of the server can go on
     /// with; `None` where they exist in this process alone.

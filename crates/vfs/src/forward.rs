@@ -71,6 +71,11 @@ macro_rules! forward_backend_method {
             self.$inner.answers_from_memory(object)
         }
     };
+    (seldom_waits $inner:ident) => {
+        fn seldom_waits(&self, object: &$crate::ObjectHandle) -> bool {
+            self.$inner.seldom_waits(object)
+        }
+    };
     (is_at_hand $inner:ident) => {
         fn is_at_hand(&self, object: &$crate::ObjectHandle) -> bool {
             self.$inner.is_at_hand(object)
@@ -309,6 +314,11 @@ macro_rules! forward_backend_method {
     (trim $inner:ident) => {
         fn trim(&self) {
             self.$inner.trim()
+        }
+    };
+    (handle_key $inner:ident) => {
+        fn handle_key(&self) -> Option<[u8; 16]> {
+            self.$inner.handle_key()
         }
     };
 }

@@ -3,6 +3,7 @@
 
 mod absent;
 mod acl;
+mod acl_xattr;
 mod active_exports;
 mod backend;
 #[cfg(any(test, feature = "conformance"))]
@@ -13,6 +14,7 @@ mod forward;
 mod heir;
 mod locations;
 mod memory;
+mod name;
 mod network;
 mod open_file;
 mod pseudo;
@@ -32,6 +34,7 @@ pub use locations::{
     LOCATIONS_BYTES_MAX, Location, LocationError, LocationGroup, ServerAddress, group_locations, path_names,
 };
 pub use memory::{KeptObject, MemoryBackend, MemoryLimits, WallClock};
+pub use name::EntryName;
 pub use network::{Network, NetworkError};
 pub use open_file::{
     Broken, Lease, LeaseKind, LocalLock, LockKind, LockOutcome, OpenFile, RangeLocks, copy_by_pieces,

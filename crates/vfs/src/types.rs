@@ -79,6 +79,11 @@ impl Caller {
     pub fn root() -> Self {
         Self { uid: 0, gid: 0, groups: [].into() }
     }
+
+    /// Says whether a group is the primary one or one of the others.
+    pub fn is_member(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
 }
 
 /// A point in time, as file systems store it.

@@ -82,6 +82,11 @@ impl UpgradeLoad {
         load
     }
 
+    /// Returns the number of connections that all workers have, once each has sent a few calls.
+    pub(super) fn connections(&self) -> u64 {
+        (self.workers.len() * CONNECTIONS) as u64
+    }
+
     /// Waits until the workers have made so many more steps.
     pub(super) fn wait_for_steps(&self, more: u64) {
         let (until, end) = (self.steps.load(Relaxed) + more, Instant::now() + PATIENCE);

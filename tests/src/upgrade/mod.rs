@@ -81,7 +81,7 @@ pub fn upgrade_under_load(world: &World, flavor: Flavor, rounds: usize, seed: u6
     let mut random = SplitMix64(seed);
     let accepted = server.counter("accepted");
     let load = UpgradeLoad::start(world, server, flavor, seed);
-    let connections = server.counter("accepted") - accepted;
+    let connections = load.connections();
     let (mut pauses, mut descriptors) = (Vec::new(), [0; 2]);
     for round in 0..rounds {
         let report = server.upgrade(Some(&programs[round % 2]));
@@ -109,7 +109,7 @@ pub fn upgrade_under_load(world: &World, flavor: Flavor, rounds: usize, seed: u6
 pub fn fail_under_load(world: &World, server: &mut Server, flavor: Flavor, failures: &[(PathBuf, &str)]) {
     let accepted = server.counter("accepted");
     let load = UpgradeLoad::start(world, server, flavor, 1);
-    let connections = server.counter("accepted") - accepted;
+    let connections = load.connections();
     for (program, message) in failures {
         let ended = run(&mut server.upgrade_command(Some(program)));
         let name = program.display();

@@ -162,6 +162,9 @@ fn changes(checker: &mut AnswerChecker, state: &Path) -> String {
         ("reload", json!(null), 200),
         ("drain", json!({}), 200),
         ("drain", json!({"cancel": true}), 200),
+        ("upgrade", json!({"binary": "/bin/true"}), 409),
+        ("upgrade", json!({"standstill_ms": -1}), 422),
+        ("upgrade", json!({}), 200),
     ] {
         let answer = checker.ask(state, "POST", &format!("/v1/{path}"), Some(&body));
         assert_eq!(answer.status, status, "{path} {body}: {:#}", answer.body);

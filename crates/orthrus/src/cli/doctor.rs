@@ -136,7 +136,7 @@ impl Examine {
             pseudo: export.pseudo.clone(),
             folder: match &export.storage {
                 Storage::Folder(path) => Some(path.clone()),
-                Storage::Memory(_) | Storage::Elsewhere(_) => None,
+                Storage::Memory(_) | Storage::Ceph(_) | Storage::Elsewhere(_) => None,
             },
         });
         let exports: Vec<_> = exports.collect();

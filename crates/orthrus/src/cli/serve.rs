@@ -1,6 +1,6 @@
 //! `orthrus serve`: the server.
 
-use crate::config::{self, ExportSettings, Sandbox, Settings, Storage};
+use crate::config::{self, CephStorage, ExportSettings, Sandbox, Settings, Storage};
 use crate::output::{errln, outln};
 use crate::serve::{self, Preflight};
 use anyhow::{Context, bail};
@@ -63,6 +63,15 @@ pub(super) struct Arguments {
     /// Export this many MiB of memory as /memory, for measuring without a disk.
     #[arg(long, value_name = "MIB", conflicts_with = "config")]
     memory: Option<u64>,
+    /// Export this directory of CephFS under its own name; PATH=/PSEUDO chooses another name.
+    #[arg(long, value_name = "PATH", conflicts_with = "config")]
+    ceph: Option<String>,
+    /// The configuration file of the Ceph cluster.
+    #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf", conflicts_with = "config")]
+    ceph_conf: PathBuf,
+    /// The user of Ceph whose key this server has.
+    #[arg(long, value_name = "NAME", default_value = "orthrus", conflicts_with = "config")]
+    ceph_user: String,
     /// Serve Prometheus metrics at http://ADDRESS/metrics, without authentication; :PORT listens on
     /// loopback only.
     #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
@@ -202,6 +211,9 @@ impl Arguments {
         if let Some(mebibytes) = self.memory {
             exports.push(ExportSettings::new(Storage::Memory(mebibytes.saturating_mul(1 << 20)), "/memory"));
         }
+        if let Some(text) = &self.ceph {
+            exports.push(self.ceph(text, &mut taken)?);
+        }
         if exports.is_empty() {
             bail!(
                 "nothing to export: name a folder (orthrus serve /srv/data) or a file (--config /etc/orthrus.toml)"
@@ -217,6 +229,30 @@ impl Arguments {
             export.clients = Some(self.clients.clone()).filter(|clients| !clients.is_empty());
         }
         Ok(exports)
+    }
+}
+
+impl Arguments {
+    /// Makes an export of `PATH` or `PATH=/PSEUDO` of CephFS.
+    fn ceph(&self, text: &str, taken: &mut HashMap<String, u32>) -> anyhow::Result<ExportSettings> {
+        let (path, pseudo) = match text.rsplit_once("=/") {
+            Some((path, _)) => (path, text.get(path.len() + 1..)),
+            None => (text, None),
+        };
+        let storage = Storage::Ceph(CephStorage {
+            path: vfs::normalise(path).context("--ceph: the path in CephFS")?,
+            file_system: None,
+            user: self.ceph_user.clone(),
+            configuration: std::path::absolute(&self.ceph_conf)?,
+            keyring: None,
+            snapshots: false,
+            mounts: 0,
+        });
+        let pseudo = match pseudo {
+            Some(pseudo) => vfs::normalise(pseudo)?,
+            None => config::distinct_pseudo(taken, &storage),
+        };
+        Ok(ExportSettings::new(storage, pseudo))
     }
 }
 

@@ -9,7 +9,8 @@ use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::measuring::Record;
 use bench::native::{ANSWER_MAX, Target};
-use nix::unistd::{Uid, geteuid};
+use miniceph::{MiniCeph, MiniCephOptions};
+use nix::unistd::{Uid, getegid, geteuid};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +27,9 @@ use std::path::{Path, PathBuf};
 pub(super) struct Arguments {
     /// Folder to serve [default: a temporary one].
     folder: Option<PathBuf>,
+    /// Serve CephFS of a throw-away one-node cluster instead of a folder.
+    #[arg(long, conflicts_with = "folder")]
+    ceph: bool,
     /// Port of the server on 127.0.0.1; 0 chooses a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -47,10 +51,6 @@ impl Arguments {
     /// written.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let temporary = private::temporary("orthrus-try-")?;
-        let folder = match &self.folder {
-            Some(folder) => folder.canonicalize().with_context(|| folder.display().to_string())?,
-            None => make(&temporary.path().join("data"))?,
-        };
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
         let request = request(settings, evaluation);
@@ -58,14 +58,16 @@ impl Arguments {
             return evaluate::list(request);
         }
         let mut record = Record::begin(request.name, request.title, request.settings.clone());
-        record.target = format!("this machine, orthrus serving {}", folder.display());
-        let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;
+        // Before the threads of Ceph's library.
         let realm = OwnRealm::start()?;
+        let served = self.served(temporary.path())?;
+        record.target = format!("this machine, orthrus serving {}", served.name());
+        let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;
         let stop = stop_flag()?;
         let program = std::env::current_exe().context("this program cannot find itself")?;
-        let arguments = self.server_arguments(&folder, &realm, temporary.path())?;
+        let arguments = self.server_arguments(&served, &realm, temporary.path())?;
         let server = ServerProcess::start(&program, arguments, &realm.environment())?;
-        errln!("serving {} on {}, realm {}", folder.display(), server.address(), realm.realm().name());
+        errln!("serving {} on {}, realm {}", served.name(), server.address(), realm.realm().name());
         let mut target = Target {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),
@@ -86,28 +88,37 @@ impl Arguments {
         Ok(())
     }
 
+    /// Makes or opens the files to serve.
+    fn served(&self, temporary: &Path) -> anyhow::Result<ServedFiles> {
+        if self.ceph {
+            errln!("starting a one-node Ceph cluster");
+            let cluster = MiniCeph::start(&MiniCephOptions::default())?;
+            cluster.make_directory(CEPH_DIRECTORY, CEPH_SIZE)?;
+            return Ok(ServedFiles::Ceph(cluster));
+        }
+        let folder = match &self.folder {
+            Some(folder) => folder.canonicalize().with_context(|| folder.display().to_string())?,
+            None => make(&temporary.join("data"))?,
+        };
+        Ok(ServedFiles::Folder(folder))
+    }
+
     /// Every client acts as the folder's owner: nothing in the folder changes hands. The server
     /// admits this program and the kernel's client, and no other user of the machine.
     fn server_arguments(
         &self,
-        folder: &Path,
+        served: &ServedFiles,
         realm: &OwnRealm,
         state: &Path,
     ) -> anyhow::Result<Vec<OsString>> {
-        let found = std::fs::metadata(folder)?;
-        let owner = Uid::from_raw(found.uid());
-        if !geteuid().is_root() && owner != geteuid() {
-            bail!("{} belongs to another user; name a folder of your own", folder.display());
-        }
-        let mut export = folder.as_os_str().to_owned();
-        export.push("=/data");
-        let mut arguments: Vec<OsString> =
-            vec![export, "--listen".into(), format!("127.0.0.1:{}", self.port).into()];
+        let (uid, gid) = served.owner()?;
+        let mut arguments = served.arguments();
+        arguments.extend(["--listen".into(), format!("127.0.0.1:{}", self.port).into()]);
         arguments.extend([
             "--squash".into(),
             "all".into(),
             "--anonymous".into(),
-            format!("{}:{}", found.uid(), found.gid()).into(),
+            format!("{uid}:{gid}").into(),
             "--setid".into(),
             "false".into(),
             "--state-dir".into(),
@@ -116,6 +127,54 @@ impl Arguments {
         arguments.extend(bench::flavor_arguments(true));
         arguments.extend(realm.server_arguments());
         Ok(arguments)
+    }
+}
+
+/// The directory of the cluster that is served.
+const CEPH_DIRECTORY: &str = "data";
+/// Its size in bytes.
+const CEPH_SIZE: u64 = 4 << 30;
+
+/// The files that the server shows as `/data`.
+enum ServedFiles {
+    Folder(PathBuf),
+    /// CephFS of a cluster that ends with the value.
+    Ceph(MiniCeph),
+}
+
+impl ServedFiles {
+    fn name(&self) -> String {
+        match self {
+            Self::Folder(folder) => folder.display().to_string(),
+            Self::Ceph(_) => "CephFS of a one-node cluster".to_owned(),
+        }
+    }
+
+    /// Returns the user and the group as which all clients act.
+    fn owner(&self) -> anyhow::Result<(u32, u32)> {
+        let Self::Folder(folder) = self else { return Ok((geteuid().as_raw(), getegid().as_raw())) };
+        let found = std::fs::metadata(folder)?;
+        let owner = Uid::from_raw(found.uid());
+        if !geteuid().is_root() && owner != geteuid() {
+            bail!("{} belongs to another user; name a folder of your own", folder.display());
+        }
+        Ok((found.uid(), found.gid()))
+    }
+
+    /// Returns the arguments that have the server export them.
+    fn arguments(&self) -> Vec<OsString> {
+        match self {
+            Self::Folder(folder) => {
+                let mut export = folder.as_os_str().to_owned();
+                export.push("=/data");
+                vec![export]
+            }
+            Self::Ceph(cluster) => {
+                let path = format!("/{CEPH_DIRECTORY}=/data");
+                let named = ["--ceph", &path, "--ceph-user", "admin", "--ceph-conf"].map(OsString::from);
+                named.into_iter().chain([cluster.configuration().into()]).collect()
+            }
+        }
     }
 }
 

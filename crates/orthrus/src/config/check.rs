@@ -1,7 +1,7 @@
 //! Completes the settings of a file: paths, storage and names of exports.
 
 use super::locations::check_referral;
-use super::{ConfigError, ExportSettings, Nested, Settings, Storage};
+use super::{CephStorage, ConfigError, ExportSettings, Nested, Settings, Storage};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Sett
 fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'static str, String)> {
     let storage = storage(export, folder)?;
     export.check_rules()?;
-    if matches!(storage, Storage::Memory(_)) && export.nested == Nested::Show {
-        return Err(("nested", "nothing is mounted below an export in memory".into()));
+    if !matches!(storage, Storage::Folder(_)) && export.nested == Nested::Show {
+        return Err(("nested", "nothing is mounted below an export in memory or of Ceph".into()));
     }
     check_referral(export, &storage)?;
     if export.pseudo.is_empty() {
@@ -45,24 +45,56 @@ fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'
 
 /// Returns the storage of an export, or the key that is wrong and the reason.
 fn storage(export: &ExportSettings, folder: &Path) -> Result<Storage, (&'static str, String)> {
-    match (&export.path, export.memory, &export.refer[..]) {
-        (Some(path), None, []) => {
+    if export.ceph.is_none() {
+        check_without_ceph(export)?;
+    }
+    match (&export.path, export.memory, &export.ceph, &export.refer[..]) {
+        (Some(path), None, None, []) => {
             let path = existing_folder(folder.join(path)).map_err(|message| ("path", message))?;
             Ok(Storage::Folder(path))
         }
-        (None, Some(bytes), []) => Ok(Storage::Memory(bytes)),
-        (None, None, locations @ [_, ..]) => Ok(Storage::Elsewhere(locations.into())),
-        (Some(_), Some(_), []) => Err(("memory", "an export has either `path` or `memory`, not both".into())),
-        (.., [_, ..]) => {
-            let message =
-                "a referral is an export without `path` and `memory`: its files are on other servers";
-            Err(("refer", message.into()))
-        }
-        (None, None, []) => {
-            let message = "an export needs `path`, the folder to export (or `memory`, a size in bytes, or `refer`, the \
-                           server that has the files)";
+        (None, Some(bytes), None, []) => Ok(Storage::Memory(bytes)),
+        (None, None, Some(path), []) => Ok(Storage::Ceph(CephStorage {
+            path: path.clone(),
+            file_system: export.ceph_fs.clone(),
+            user: export.ceph_user.clone(),
+            configuration: folder.join(&export.ceph_conf),
+            keyring: export.ceph_keyring.as_ref().map(|keyring| folder.join(keyring)),
+            snapshots: export.ceph_snapshots,
+            mounts: export.ceph_mounts,
+        })),
+        (None, None, None, locations @ [_, ..]) => Ok(Storage::Elsewhere(locations.into())),
+        (None, None, None, []) => {
+            let message = "an export needs `path`, the folder to export (or `ceph`, a path of CephFS, or `memory`, a \
+                           size in bytes, or `refer`, the server that has the files)";
             Err(("export", message.into()))
         }
+        (.., [_, ..]) => {
+            let message = "a referral is an export without `path`, `ceph` and `memory`: its files are on other \
+                           servers";
+            Err(("refer", message.into()))
+        }
+        (_, Some(_), ..) => Err(("memory", ONE_STORAGE.into())),
+        _ => Err(("ceph", ONE_STORAGE.into())),
+    }
+}
+
+const ONE_STORAGE: &str = "an export has one of `path`, `ceph` and `memory`";
+
+/// Refuses keys of Ceph in an export without `ceph`.
+fn check_without_ceph(export: &ExportSettings) -> Result<(), (&'static str, String)> {
+    let usual = ExportSettings::default();
+    let differs = [
+        ("ceph_fs", export.ceph_fs != usual.ceph_fs),
+        ("ceph_user", export.ceph_user != usual.ceph_user),
+        ("ceph_conf", export.ceph_conf != usual.ceph_conf),
+        ("ceph_keyring", export.ceph_keyring != usual.ceph_keyring),
+        ("ceph_snapshots", export.ceph_snapshots != usual.ceph_snapshots),
+        ("ceph_mounts", export.ceph_mounts != usual.ceph_mounts),
+    ];
+    match differs.into_iter().find(|(_, differs)| *differs) {
+        Some((key, _)) => Err((key, "this key needs `ceph`, the path of CephFS to export".into())),
+        None => Ok(()),
     }
 }
 
@@ -114,6 +146,10 @@ fn default_pseudo(storage: &Storage) -> String {
             let first = locations.first().and_then(|location| vfs::path_names(&location.path).last());
             first.map(str::to_owned)
         }
+        Storage::Ceph(ceph) => match ceph.path.rsplit_once('/') {
+            Some((_, name)) if !name.is_empty() => Some(name.to_owned()),
+            _ => Some(ceph.file_system.clone().unwrap_or_else(|| "cephfs".to_owned())),
+        },
     };
     format!("/{}", name.unwrap_or_default())
 }

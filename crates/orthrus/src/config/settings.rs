@@ -221,6 +221,27 @@ pub(crate) enum Storage {
     Memory(u64),
     /// Other servers: the export is a referral.
     Elsewhere(Vec<Location>),
+    /// A directory of CephFS.
+    Ceph(CephStorage),
+}
+
+/// A directory of CephFS, and how to reach it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CephStorage {
+    /// The directory, from the root of the file system.
+    pub path: String,
+    /// The name of the file system; `None`: the cluster's default.
+    pub file_system: Option<String>,
+    /// The user's name without `client.`.
+    pub user: String,
+    /// The configuration file of the cluster.
+    pub configuration: PathBuf,
+    /// The file with the user's key; `None`: as the configuration says.
+    pub keyring: Option<PathBuf>,
+    /// Whether clients see snapshots.
+    pub snapshots: bool,
+    /// Mounts among which objects are divided; 0: by the number of cores.
+    pub mounts: usize,
 }
 
 /// The treatment of submounts of an export.
@@ -275,13 +296,23 @@ impl FromStr for Nested {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExportSettings {
-    /// The keys `path`, `memory` and `refer`, of which a file has one.
+    /// The keys `path`, `memory`, `ceph` and `refer`, of which a file has one.
     pub(super) path: Option<PathBuf>,
     #[serde(deserialize_with = "super::values::memory")]
     pub(super) memory: Option<u64>,
     /// The key `refer`: the servers to which clients are referred.
     #[serde(deserialize_with = "super::locations::refer")]
     pub(super) refer: Vec<Location>,
+    #[serde(deserialize_with = "super::values::ceph_path")]
+    pub(super) ceph: Option<String>,
+    /// Keys that belong to `ceph`.
+    pub(super) ceph_fs: Option<String>,
+    pub(super) ceph_user: String,
+    pub(super) ceph_conf: PathBuf,
+    pub(super) ceph_keyring: Option<PathBuf>,
+    pub(super) ceph_snapshots: bool,
+    #[serde(deserialize_with = "bounded::<_, _, 0, 64>")]
+    pub(super) ceph_mounts: usize,
     /// Offset of the table in the file, for messages.
     #[serde(skip)]
     pub(super) offset: usize,
@@ -348,6 +379,13 @@ impl Default for ExportSettings {
             path: None,
             memory: None,
             refer: Vec::new(),
+            ceph: None,
+            ceph_fs: None,
+            ceph_user: "orthrus".to_owned(),
+            ceph_conf: "/etc/ceph/ceph.conf".into(),
+            ceph_keyring: None,
+            ceph_snapshots: false,
+            ceph_mounts: 0,
             offset: 0,
             storage: Storage::default(),
             pseudo: String::new(),

@@ -239,7 +239,7 @@ fn errors_of_an_export_name_its_own_lines() {
     let good = "[[export]]\npath = \"/tmp\"\n\n";
     for (table, place, part) in [
         ("[[export]]\nsecure = true\n", "4: key `export`: ", "`path`"),
-        ("[[export]]\nmemory = 1048576\npath = \"/tmp\"\n", "5: key `memory`: ", "not both"),
+        ("[[export]]\nmemory = 1048576\npath = \"/tmp\"\n", "5: key `memory`: ", "has one of"),
         ("[[export]]\npath = \"/no/such\"\n", "5: key `path`: ", "/no/such"),
         ("[[export]]\nmemory = 7\n", "5: key `memory`: ", "1048576 to"),
         ("[[export]]\npath = \"/tmp\"\nfsid = 0\n", "6: key `fsid`: ", "1 to 4294967295"),

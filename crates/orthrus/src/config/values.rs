@@ -110,6 +110,13 @@ pub(super) fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, 
     within(from, MEMORY, "bytes").map(Some)
 }
 
+/// Reads a path of CephFS, from its root.
+pub(super) fn ceph_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    vfs::normalise(&String::deserialize(from)?).map(Some).map_err(|_| {
+        D::Error::custom("must be a path from the root of the file system, such as \"/volumes/data\"")
+    })
+}
+
 /// Reads a path of the pseudo file system.
 pub(super) fn pseudo<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     vfs::normalise(&String::deserialize(from)?).map_err(D::Error::custom)

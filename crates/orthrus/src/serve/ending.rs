@@ -14,7 +14,7 @@ const END_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long each last step of the process may take: the log may hang as well.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
 /// The exit status of a process that did not end in time.
-const HUNG_STATUS: i32 = 70;
+pub(super) const HUNG_STATUS: i32 = 70;
 
 /// The server with its state folder; empty until it has started.
 pub(super) type Watched = Arc<OnceLock<Serving>>;

@@ -1,14 +1,15 @@
 //! Backends for the configured exports, kept over a reload where they did not change.
 
 use super::clients::ClientRules;
-use crate::config::{ExportSettings, Nested, Storage};
+use crate::config::{CephStorage, ExportSettings, Nested, Storage};
 use anyhow::Context;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfs::{
     AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits,
     ServerAddress, SetAttributes, Timestamp,
 };
+use vfs_ceph::{CephBackend, CephOptions};
 use vfs_local::{Limitation, LocalBackend, LocalOptions, NestedBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
@@ -19,18 +20,32 @@ fn place(settings: &ExportSettings) -> BackendKey {
     (settings.storage.clone(), settings.pseudo.clone(), settings.nested, settings.stable_names)
 }
 
+/// Cores that one mount of Ceph's library serves.
+const CORES_PER_MOUNT: usize = 8;
+
+/// The facts about this server that backends of Ceph need.
+#[derive(Clone, Debug)]
+pub(super) struct CephNode {
+    /// The name of the server for the metadata servers, by which a new start ends the state of the
+    /// last one; `None` if it must not.
+    pub(super) identity: Option<String>,
+    /// The time in which clients return recalled delegations.
+    pub(super) recall_time: Duration,
+}
+
 /// The backends in use, each with the place that it serves.
 pub(super) struct Backends {
     clients: ClientRules,
     used: Vec<(BackendKey, Arc<dyn Backend>)>,
-    /// Objects that one local backend keeps open.
+    /// Objects that one backend keeps open.
     objects_max: usize,
+    ceph: CephNode,
 }
 
 impl Backends {
-    /// Starts without backends; `objects_max` bounds those to come.
-    pub(super) fn new(clients: ClientRules, objects_max: usize) -> Self {
-        Self { clients, used: Vec::new(), objects_max }
+    /// Starts without backends; `objects_max` bounds the objects of each to come.
+    pub(super) fn new(clients: ClientRules, objects_max: usize, ceph: CephNode) -> Self {
+        Self { clients, used: Vec::new(), objects_max, ceph }
     }
 
     /// Returns the maker of the rules.
@@ -60,12 +75,16 @@ impl Backends {
             export.id = settings.fsid.unwrap_or(export.id);
             (export.locations, export.absent) = match &settings.storage {
                 Storage::Elsewhere(locations) => (locations.clone(), true),
-                Storage::Folder(_) | Storage::Memory(_) => (settings.locations.clone(), false),
+                Storage::Folder(_) | Storage::Memory(_) | Storage::Ceph(_) => {
+                    (settings.locations.clone(), false)
+                }
             };
             table.push(export);
         }
         let table = ExportTable::new(table, wall_clock())?.with_addresses(addresses.to_vec())?;
         self.used = used;
+        // A backend that a reload opens must not end the state of the one that it replaces.
+        self.ceph.identity = None;
         Ok(table)
     }
 
@@ -106,7 +125,28 @@ impl Backends {
                 backend.setattr(&Caller::root(), &backend.root(), &open)?;
                 Ok(Arc::new(backend))
             }
+            Storage::Ceph(storage) => self.ceph(settings, storage),
         }
+    }
+
+    fn ceph(&self, settings: &ExportSettings, storage: &CephStorage) -> anyhow::Result<Arc<dyn Backend>> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let identity = self.ceph.identity.as_ref().map(|identity| format!("{identity}{}", settings.pseudo));
+        let options = CephOptions {
+            configuration: storage.configuration.clone(),
+            user: storage.user.clone(),
+            keyring: storage.keyring.clone(),
+            file_system: storage.file_system.clone(),
+            path: storage.path.clone(),
+            snapshots: storage.snapshots,
+            mounts: if storage.mounts == 0 { cores.div_ceil(CORES_PER_MOUNT) } else { storage.mounts },
+            stable_names: settings.stable_names,
+            object_cache_max: self.objects_max,
+            recall_time: self.ceph.recall_time,
+            identity,
+        };
+        let named = || format!("export {} of ceph:{}", settings.pseudo, storage.path);
+        Ok(Arc::new(CephBackend::open(&options).with_context(named)?))
     }
 }
 

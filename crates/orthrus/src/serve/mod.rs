@@ -37,9 +37,9 @@ pub(crate) use preflight::{Preflight, check};
 use server::engine::{Delegations, NfsConfig, Start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::Boot;
 use upgrade::{Inherited, Predecessor, Starter};
 pub(crate) use upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX, STARTER, obey, tell_predecessor};
@@ -52,6 +52,9 @@ const DESCRIPTORS_PART: usize = 4;
 const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
+
+/// How long file systems of Ceph may take to write back their data and end their sessions.
+const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Reads the settings again for a reload.
 pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings> + Send;
@@ -139,6 +142,22 @@ impl OwnProcess {
         let running = RunningProcess { prepared: said, sandbox, starter, manager, watched_end, signals };
         Ok(Self { prepared, sockets, running })
     }
+}
+
+/// Writes back the data of CephFS and ends its sessions, and lets a successor begin. With a cluster
+/// that hangs, the process ends here.
+fn leave(state_dir: &Path) {
+    if !vfs_ceph::unmount_all(UNMOUNT_TIME_MAX) {
+        tracing::warn!(
+            "a file system of Ceph did not end in time: others wait for this server's session to expire"
+        );
+        logging::flush();
+        vfs_local::release_to_successor(state_dir);
+        // The threads of the library would not survive the destructors.
+        vfs_local::exit_at_once(ending::HUNG_STATUS);
+    }
+    // Threads may still wait for a file system, and Linux may not be able to end them.
+    vfs_local::release_to_successor(state_dir);
 }
 
 /// Warns if clients get few of the delegations that they are to have.
@@ -276,13 +295,19 @@ pub(crate) fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
     )
 }
 
+/// Returns the name of this server. Two servers must differ and one must stay itself, so it is
+/// drawn from the secret that a restart keeps.
+fn server_name(boot: &Boot) -> String {
+    boot.secret.iter().take(8).fold("orthrus-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
+/// The time in which a client returns a recalled delegation.
+fn recall_time(settings: &Settings) -> Duration {
+    settings.recall_time.unwrap_or(settings.lease_time)
+}
+
 fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descriptors: usize) -> NfsConfig {
-    // Two servers must differ and one must stay itself: the owner is drawn from the secret that a
-    // restart keeps.
-    let server_owner = boot.secret.iter().take(8).fold(b"orthrus-".to_vec(), |mut name, byte| {
-        name.extend_from_slice(format!("{byte:02x}").as_bytes());
-        name
-    });
+    let server_owner = server_name(boot).into_bytes();
     let usual = state::Limits::default();
     let opens_max = usual.opens_max.min(descriptors / DESCRIPTORS_OPENS_PART);
     // A delegation can hold a descriptor long after the file was closed.
@@ -293,7 +318,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         opens_per_client_max: usual.opens_per_client_max.min(opens_max.div_ceil(2)),
         lease: settings.lease_time,
         grace: settings.grace_time,
-        recall_time: settings.recall_time.unwrap_or(settings.lease_time),
+        recall_time: recall_time(settings),
         delegations_max,
         delegations_per_client_max: usual.delegations_per_client_max.min(delegations_max.div_ceil(2)),
         clients_max: settings.limits.clients_max,

@@ -3,7 +3,7 @@
 use super::api::{self, ApiParts};
 use super::clients::ClientRules;
 use super::clock::ServerClock;
-use super::exports::Backends;
+use super::exports::{Backends, CephNode};
 use super::http::{self, HttpEndpoint};
 use super::kerberos::{Keys, NoKeys};
 use super::listening::OpenedSockets;
@@ -13,13 +13,14 @@ use super::store::{Boot, Store};
 use super::upgrade::{Estate, Inherited, Predecessor, UpgradeParts, Upgrades, binary};
 use super::{
     OwnProcess, ReadSettings, RunningProcess, admission, drain, end_when_input_ends, ending, identities,
-    metrics, net_limits, nfs_config, nfs_start, obey_signals, shared, spoken, state_dir,
+    leave, metrics, net_limits, nfs_config, nfs_start, obey_signals, recall_time, server_name, shared,
+    spoken, state_dir,
 };
-use crate::config::Settings;
+use crate::config::{Settings, Storage};
 use crate::logging;
 use crate::output::outln;
 use crate::service_manager::ServiceManager;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use identity::Mapper;
 use net::{Listener, Running};
 use runtime::{Builder, Callbacks, Gate, NfsService, Threads, housekeeping};
@@ -55,6 +56,8 @@ struct ServerParts {
 pub(super) struct OpenedServer {
     parts: ServerParts,
     listener: Listener,
+    /// The state folder; that of a process that is taken over is opened when it changes no more.
+    stored: Option<(Store, Boot)>,
 }
 
 /// A server with its threads.
@@ -89,7 +92,17 @@ impl OpenedServer {
             None => ServerClock::start(),
         };
         let clients = ClientRules::new(&settings, clock.instant().unwrap_or_else(Instant::now));
-        let mut backends = Backends::new(clients, settings.limits.open_files_max);
+        // Before the exports: the lock of the state folder says that no other server goes by its name.
+        let stored = match inherited {
+            None => Some(Store::open(&state_dir(&settings)?)?),
+            Some(_) => None,
+        };
+        let name = stored.as_ref().map(|(_, boot)| server_name(boot));
+        let ceph = CephNode { identity: name, recall_time: recall_time(&settings) };
+        if inherited.is_some() {
+            refuse_ceph(&settings)?;
+        }
+        let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
         let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
         let keys = Keys::open(&settings)?.map(Arc::new);
         admission::check(&exports.snapshot(), keys.is_some())?;
@@ -112,15 +125,15 @@ impl OpenedServer {
             clock,
             descriptors,
         };
-        Ok((Self { parts, listener }, running))
+        Ok((Self { parts, listener, stored }, running))
     }
 
     /// Starts a server without clients. It serves at once.
     ///
     /// # Errors
     /// The fault of the state folder, or the system has no threads left.
-    pub(super) fn start(self) -> anyhow::Result<StartedServer> {
-        let (store, boot) = Store::open(&state_dir(&self.parts.settings)?)?;
+    pub(super) fn start(mut self) -> anyhow::Result<StartedServer> {
+        let (store, boot) = self.stored.take().context("the state folder is not open")?;
         let lock = store.lock()?;
         let service = self.builder(store, boot)?.service(&Threads);
         let (shards, limits) = (self.shards(), net_limits(&self.parts.settings));
@@ -310,6 +323,17 @@ impl StartedServer {
     }
 }
 
+/// Refuses exports of CephFS to a process that takes over: the cluster knows each process by a
+/// session of its own, with all opens and locks.
+fn refuse_ceph(settings: &Settings) -> anyhow::Result<()> {
+    let export = settings.exports.iter().find(|export| matches!(export.storage, Storage::Ceph(_)));
+    let Some(export) = export else { return Ok(()) };
+    bail!(
+        "the export {} is in CephFS, which a process that takes over cannot open yet; restart the server instead",
+        export.pseudo
+    )
+}
+
 /// Ends the server, unless the next process has taken it over.
 fn end(upgrades: &Upgrades, manager: &ServiceManager, running: &Running, state_dir: &Path) {
     if upgrades.end() {
@@ -320,8 +344,7 @@ fn end(upgrades: &Upgrades, manager: &ServiceManager, running: &Running, state_d
     manager.stopping();
     tracing::info!("ending");
     running.stop();
-    // Threads may still wait for a file system, and Linux may not be able to end them.
-    vfs_local::release_to_successor(state_dir);
+    leave(state_dir);
 }
 
 /// Returns a function that tells the service manager that the server is ready, and then that it is

@@ -1,11 +1,11 @@
 //! Tries what a start does, and collects every fault. It serves nothing and leaves nothing behind.
 
 use super::clients::ClientRules;
-use super::exports::Backends;
+use super::exports::{Backends, CephNode};
 use super::kerberos::Keys;
 use super::listening::bind_metrics;
 use super::store::Store;
-use super::{admission, identities, process, sandbox, state_dir};
+use super::{admission, identities, process, recall_time, sandbox, state_dir};
 use crate::config::Settings;
 use anyhow::{Context, anyhow};
 use identity::Mapper;
@@ -57,7 +57,9 @@ impl Preflight {
     fn exports(&mut self, settings: &Settings) -> Option<ExportTable> {
         let clients = ClientRules::new(settings, Instant::now());
         self.faults.extend(clients.examine(settings).into_iter().map(anyhow::Error::msg));
-        let mut backends = Backends::new(clients, settings.limits.open_files_max);
+        // The server may be running.
+        let ceph = CephNode { identity: None, recall_time: recall_time(settings) };
+        let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
         let (mut served, mut table) = (Vec::new(), None);
         for export in &settings.exports {
             served.push(export.clone());

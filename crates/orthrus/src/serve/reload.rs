@@ -83,6 +83,7 @@ impl Reload {
     fn apply(&mut self, settings: Settings) -> anyhow::Result<ReloadChanges> {
         let (rules, sources) = identities(&settings, self.keys.as_deref())?;
         let realms = self.keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
+        sandbox::check_ceph(&self.start, &settings)?;
         let table = self.backends.table(&settings.exports, &settings.addresses)?;
         admission::check(&table, self.keys.is_some())?;
         let same = same_identities(&self.settings, &settings) && realms == self.realms;

@@ -1,6 +1,6 @@
 //! Checks an operation against the columns of its row before it runs.
 
-use super::table::{Operation, Place, Waits};
+use super::table::{Operation, Place, Remote, Waits};
 use crate::engine::{Compound, DeferReason, Fh, OpError, OpResult};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use xdr::Encoder;
@@ -58,8 +58,8 @@ impl Compound<'_> {
         if self.may_wait() {
             return Ok(());
         }
-        if operation.needs_fh {
-            self.check_foreign()?;
+        if operation.needs_fh && operation.remote != Remote::Untouched {
+            self.check_foreign(operation)?;
         }
         match (operation.waits, &self.progress.current) {
             (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
@@ -77,13 +77,17 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// [`OpStop::Deferred`].
-    fn check_foreign(&self) -> OpResult {
+    fn check_foreign(&self, operation: &Operation) -> OpResult {
         for fh in [&self.progress.current, &self.progress.saved].into_iter().flatten() {
             if let Fh::Object(object) = fh
                 && object.export.backend.may_wait()
                 && !object.export.backend.answers_from_memory(&object.handle)
             {
-                return Err(DeferReason::Lane(object.export.id).into());
+                let brief = operation.remote == Remote::OftenCached
+                    && object.export.backend.seldom_waits(&object.handle)
+                    && self.progress.current.as_ref().is_some_and(|current| current.is_in(&object.export));
+                let lane = DeferReason::Lane(object.export.id);
+                return Err(if brief { DeferReason::Brief } else { lane }.into());
             }
         }
         Ok(())

@@ -49,6 +49,17 @@ pub enum Waits {
     Records,
 }
 
+/// The way an operation treats objects on file systems that do not answer from memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remote {
+    /// It asks the file system.
+    Asks,
+    /// It asks the file system, which can often answer from a cache.
+    OftenCached,
+    /// It asks no file system.
+    Untouched,
+}
+
 /// A row of the table.
 #[derive(Clone, Copy)]
 pub struct Operation {
@@ -67,6 +78,8 @@ pub struct Operation {
     pub result_max: usize,
     /// The resource that it may block on.
     pub waits: Waits,
+    /// Whether a remote file system is asked.
+    pub remote: Remote,
     /// The function that runs it.
     pub run: Run,
 }
@@ -102,6 +115,7 @@ const fn row(opnum: NfsOpnum4, run: Run) -> Operation {
         modifies: false,
         result_max: 0,
         waits: Waits::No,
+        remote: Remote::Asks,
         run,
     }
 }
@@ -132,6 +146,16 @@ impl Operation {
         self
     }
 
+    const fn often_cached(mut self) -> Self {
+        self.remote = Remote::OftenCached;
+        self
+    }
+
+    const fn untouched(mut self) -> Self {
+        self.remote = Remote::Untouched;
+        self
+    }
+
     const fn v42(mut self) -> Self {
         self.since = 2;
         self
@@ -144,21 +168,21 @@ use Waits::{Disk, Long, Names, Object, Records};
 
 /// The rows from OP_ACCESS (3) on, without a gap: the number is the index.
 const OPERATIONS: [Operation; 73] = [
-    row(OP_ACCESS, ops::access::run).fh().waits(Object),
+    row(OP_ACCESS, ops::access::run).fh().often_cached().waits(Object),
     row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID).waits(Names),
     row(OP_COMMIT, ops::commit::run).fh().waits(Disk),
     row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP).waits(Names),
     row(OP_DELEGPURGE, ops::unsupported::run),
     row(OP_DELEGRETURN, ops::delegreturn::run).fh().reserve(size::STATUS).waits(Names),
-    row(OP_GETATTR, ops::getattr::run).fh().waits(Object),
-    row(OP_GETFH, ops::getfh::run).fh(),
+    row(OP_GETATTR, ops::getattr::run).fh().often_cached().waits(Object),
+    row(OP_GETFH, ops::getfh::run).fh().untouched(),
     row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE).waits(Names),
     row(OP_LOCK, ops::lock::run).fh().reserve(size::LOCK),
     row(OP_LOCKT, ops::lockt::run).fh().waits(Object),
     row(OP_LOCKU, ops::locku::run).fh().reserve(size::STATEID),
-    row(OP_LOOKUP, ops::lookup::run).fh().waits(Object),
+    row(OP_LOOKUP, ops::lookup::run).fh().often_cached().waits(Object),
     row(OP_LOOKUPP, ops::lookupp::run).fh().waits(Disk),
-    row(OP_NVERIFY, ops::verify::nverify).fh().waits(Object),
+    row(OP_NVERIFY, ops::verify::nverify).fh().often_cached().waits(Object),
     row(OP_OPEN, ops::open::run).fh().reserve(size::OPEN).waits(Object),
     row(OP_OPENATTR, ops::unsupported::run).fh(),
     row(OP_OPEN_CONFIRM, ops::unsupported::run),
@@ -166,20 +190,20 @@ const OPERATIONS: [Operation; 73] = [
     row(OP_PUTFH, ops::putfh::run),
     row(OP_PUTPUBFH, ops::putrootfh::run),
     row(OP_PUTROOTFH, ops::putrootfh::run),
-    row(OP_READ, ops::read::run).fh(),
+    row(OP_READ, ops::read::run).fh().often_cached(),
     row(OP_READDIR, ops::readdir::run).fh().waits(Disk),
-    row(OP_READLINK, ops::readlink::run).fh().waits(Names),
+    row(OP_READLINK, ops::readlink::run).fh().often_cached().waits(Names),
     row(OP_REMOVE, ops::remove::run).fh().modifies().reserve(size::CHANGE).waits(Names),
     row(OP_RENAME, ops::rename::run).fh().modifies().reserve(2 * size::CHANGE).waits(Names),
     row(OP_RENEW, ops::unsupported::run),
     row(OP_RESTOREFH, ops::restorefh::run),
-    row(OP_SAVEFH, ops::savefh::run).fh(),
+    row(OP_SAVEFH, ops::savefh::run).fh().untouched(),
     row(OP_SECINFO, ops::secinfo::run).fh().waits(Object),
     row(OP_SETATTR, ops::setattr::run).fh().modifies().reserve(size::BITMAP).waits(Names),
     row(OP_SETCLIENTID, ops::unsupported::run),
     row(OP_SETCLIENTID_CONFIRM, ops::unsupported::run),
-    row(OP_VERIFY, ops::verify::verify).fh().waits(Object),
-    row(OP_WRITE, ops::write::run).fh().modifies().reserve(size::WRITE).waits(Disk),
+    row(OP_VERIFY, ops::verify::verify).fh().often_cached().waits(Object),
+    row(OP_WRITE, ops::write::run).fh().often_cached().modifies().reserve(size::WRITE).waits(Disk),
     row(OP_RELEASE_LOCKOWNER, ops::unsupported::run),
     row(OP_BACKCHANNEL_CTL, ops::backchannel_ctl::run).reserve(size::STATUS),
     row(OP_BIND_CONN_TO_SESSION, ops::bind_conn_to_session::run).place(Alone).reserve(size::SESSION),
@@ -215,7 +239,7 @@ const OPERATIONS: [Operation; 73] = [
     row(OP_LAYOUTSTATS, ops::unsupported::run).v42(),
     row(OP_OFFLOAD_CANCEL, ops::offload::cancel).fh().v42(),
     row(OP_OFFLOAD_STATUS, ops::offload::status).fh().v42(),
-    row(OP_READ_PLUS, ops::read_plus::run).fh().v42(),
+    row(OP_READ_PLUS, ops::read_plus::run).fh().often_cached().v42(),
     row(OP_SEEK, ops::seek::run).fh().waits(Disk).v42(),
     row(OP_WRITE_SAME, ops::unsupported::run).v42(),
     row(OP_CLONE, ops::clone::run).fh().modifies().reserve(size::STATUS).waits(Long).v42(),

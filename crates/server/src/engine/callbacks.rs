@@ -145,8 +145,9 @@ impl Nfs {
     fn filehandle(&self, file: &FileKey) -> Vec<u8> {
         let mut bytes = Vec::new();
         let filehandle = Filehandle { export: file.export, object: file.handle.as_bytes() };
+        let exports = self.exports.snapshot();
         // Cannot fail: the filehandle was given to clients before.
-        let _ = filehandle.append_to(&self.filehandle_key, &mut bytes);
+        let _ = self.with_key_of(exports.by_id(file.export), |key| filehandle.append_to(key, &mut bytes));
         bytes
     }
 

@@ -2,8 +2,8 @@
 
 pub(super) mod image;
 
-use super::{Compound, OpResult};
-use nfs4::{Filehandle, Nfsstat4};
+use super::{Compound, Nfs, OpResult};
+use nfs4::{Filehandle, FilehandleKey, Nfsstat4};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use vfs::{
@@ -164,12 +164,40 @@ impl Fh {
         matches!(self, Self::Object(object) if object.export.absent)
     }
 
+    /// Returns the export of the object; `None` for a pseudo directory.
+    pub fn export(&self) -> Option<&Arc<Export>> {
+        match self {
+            Self::Pseudo(_) => None,
+            Self::Object(object) => Some(&object.export),
+        }
+    }
+
+    /// Returns whether it is an object of an export.
+    pub fn is_in(&self, export: &Export) -> bool {
+        self.export().is_some_and(|own| own.id == export.id)
+    }
+
     /// Returns whether both are the same object.
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pseudo(a), Self::Pseudo(b)) => a == b,
             (Self::Object(a), Self::Object(b)) => a.key() == b.key(),
             _ => false,
+        }
+    }
+}
+
+impl Nfs {
+    /// Runs a step with the key that signs the filehandles of an export: that of its file system,
+    /// if several servers share it, or the server's own.
+    pub(crate) fn with_key_of<R>(
+        &self,
+        export: Option<&Arc<Export>>,
+        step: impl FnOnce(&FilehandleKey) -> R,
+    ) -> R {
+        match export.and_then(|export| export.backend.handle_key()) {
+            Some(shared) => step(&FilehandleKey::new(shared)),
+            None => step(&self.filehandle_key),
         }
     }
 }
@@ -184,7 +212,8 @@ impl Compound<'_> {
     /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is
     /// gone or closed to this client, and as [`Compound::await_client`].
     pub fn decode_fh(&self, bytes: &[u8]) -> OpResult<Fh> {
-        let decoded = Filehandle::decode(&self.nfs.filehandle_key, bytes);
+        let claimed = Filehandle::claimed_export(bytes).and_then(|id| self.progress.exports.by_id(id));
+        let decoded = self.nfs.with_key_of(claimed, |key| Filehandle::decode(key, bytes));
         let decoded = decoded.map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
         if decoded.export == PSEUDO_EXPORT {
             let fileid = decoded.object.try_into().map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
@@ -215,7 +244,7 @@ impl Compound<'_> {
             }
         };
         // Cannot fail: both crates bound a backend's handle by the same number, see below.
-        let _ = filehandle.append_to(&self.nfs.filehandle_key, reply.as_mut_vec());
+        let _ = self.nfs.with_key_of(fh.export(), |key| filehandle.append_to(key, reply.as_mut_vec()));
         let length = reply.len() - at - 4;
         reply.patch_u32(at, u32::try_from(length).unwrap_or(u32::MAX));
         reply.pad(length);

@@ -121,6 +121,10 @@ impl Backend for NestedBackend {
         self.if_known(object, |backend, own| backend.answers_from_memory(own))
     }
 
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        false
+    }
+
     fn is_at_hand(&self, object: &ObjectHandle) -> bool {
         self.if_known(object, |backend, own| backend.is_at_hand(own))
     }
@@ -355,6 +359,10 @@ impl Backend for NestedBackend {
     fn trim(&self) {
         self.outer.trim();
         self.trim_inner();
+    }
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
     }
 
     fn heir(&self) -> Option<&dyn Heir> {

@@ -6,7 +6,6 @@ use crate::{
     attributes::stat_fd,
     errno::{retry, vfs_error},
     mounts::{self, below},
-    name::EntryName,
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, fstatvfs, openat2},
@@ -24,7 +23,7 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
-use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
+use vfs::{Caller, EntryName, ObjectHandle, VfsError, VfsResult};
 
 /// Directories only, past no symbolic link.
 const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -62,10 +62,10 @@ pub fn a_hole_reads_as_zeros(t: &Fixture) {
     assert_eq!(data.len(), 300_003);
     assert!(data[..300_000].iter().all(|byte| *byte == 0));
     assert_eq!(&data[300_000..], b"end");
-    file.write_at(b"far", 1 << 40).unwrap();
+    file.write_at(b"far", 1 << 39).unwrap();
     let attributes = t.attributes(&object);
-    assert_eq!(attributes.size, (1 << 40) + 3);
-    assert!(attributes.space_used < 1 << 20);
+    assert_eq!(attributes.size, (1 << 39) + 3);
+    assert!(!t.holes || attributes.space_used < 1 << 20);
 }
 
 /// SETATTR changes the size.

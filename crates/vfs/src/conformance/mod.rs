@@ -32,6 +32,8 @@ pub struct Fixture {
     pub owner: Caller,
     /// Whether the backend distinguishes callers; otherwise tests of permissions are skipped.
     pub identities: bool,
+    /// Whether the file system knows holes and counts the space that they save.
+    pub holes: bool,
     /// A resource that must outlive the file system, such as a temporary directory.
     pub keep: Box<dyn Any + Send + Sync>,
 }

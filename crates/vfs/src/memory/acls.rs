@@ -2,7 +2,7 @@
 
 use super::{
     budget::MemoryBudget,
-    node::{Body, NodeState, in_group},
+    node::{Body, NodeState},
 };
 use crate::{ACL_ENTRIES_MAX, Acls, Caller, PosixAcl, VfsError, VfsResult};
 use std::sync::Arc;
@@ -95,15 +95,6 @@ impl NodeState {
     pub(super) fn rights(&self, caller: &Caller) -> u32 {
         let of_mode = PosixAcl::of_mode(self.mode);
         let list = self.acls.held.access.as_ref().unwrap_or(&of_mode);
-        if caller.uid == self.uid {
-            return list.owner.into();
-        }
-        if let Some(rights) = list.users.get(&caller.uid) {
-            return list.masked(*rights).into();
-        }
-        let own = in_group(caller, self.gid).then_some(list.group);
-        let named = list.groups.iter().filter(|(gid, _)| in_group(caller, **gid)).map(|(_, rights)| *rights);
-        let of_groups = own.into_iter().chain(named).reduce(|all, more| all | more);
-        of_groups.map_or(list.other, |rights| list.masked(rights)).into()
+        list.rights_of(caller, self.uid, self.gid).into()
     }
 }

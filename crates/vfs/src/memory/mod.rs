@@ -199,6 +199,10 @@ impl Backend for MemoryBackend {
         true
     }
 
+    fn seldom_waits(&self, _: &ObjectHandle) -> bool {
+        false
+    }
+
     fn is_at_hand(&self, _object: &ObjectHandle) -> bool {
         true
     }
@@ -441,6 +445,10 @@ impl Backend for MemoryBackend {
     }
 
     fn trim(&self) {}
+
+    fn handle_key(&self) -> Option<[u8; 16]> {
+        None
+    }
 
     fn heir(&self) -> Option<&dyn Heir> {
         None

@@ -243,8 +243,3 @@ impl NodeState {
         self.mode & S_ISVTX != 0 && !self.owned_by(caller) && caller.uid != object_uid
     }
 }
-
-/// Says whether a group is among the caller's.
-pub(super) fn in_group(caller: &Caller, gid: u32) -> bool {
-    caller.gid == gid || caller.groups.contains(&gid)
-}

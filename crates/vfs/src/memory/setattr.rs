@@ -1,6 +1,6 @@
 //! SETATTR: permission checks and changes.
 
-use super::node::{Body, NodeState, S_ISGID, WRITE, in_group};
+use super::node::{Body, NodeState, S_ISGID, WRITE};
 use crate::{Caller, SetAttributes, SetTime, Timestamp, VfsError, VfsResult};
 
 /// Changes all attributes given, or none.
@@ -52,7 +52,7 @@ pub(super) fn check_owner(caller: &Caller, uid: u32, gid: u32, set: &SetAttribut
         return Ok(());
     }
     let uid_kept = set.uid.is_none_or(|new| new == uid);
-    let gid_allowed = set.gid.is_none_or(|new| new == gid || in_group(caller, new));
+    let gid_allowed = set.gid.is_none_or(|new| new == gid || caller.is_member(new));
     if caller.uid == uid && uid_kept && gid_allowed { Ok(()) } else { Err(VfsError::Perm) }
 }
 
@@ -68,7 +68,7 @@ fn check_times(inner: &NodeState, caller: &Caller, set: &SetAttributes) -> VfsRe
 
 /// Returns the mode that a caller may give: set-group-id only for a group that it is in.
 pub(super) fn mode_for(caller: &Caller, mode: u32, gid: u32) -> u32 {
-    let keeps = caller.uid == 0 || in_group(caller, gid);
+    let keeps = caller.uid == 0 || caller.is_member(gid);
     mode & if keeps { 0o7777 } else { 0o7777 & !S_ISGID }
 }
 

@@ -5,14 +5,14 @@ use crate::conformance::Fixture;
 
 fn fixture() -> Option<Fixture> {
     let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
-    Some(Fixture { backend, owner: Caller::root(), identities: true, keep: Box::new(()) })
+    Some(Fixture { backend, owner: Caller::root(), identities: true, holes: true, keep: Box::new(()) })
 }
 
 crate::backend_conformance!(fixture);
 
 fn limited(bytes_max: u64, objects_max: u64) -> Fixture {
     let backend = Arc::new(MemoryBackend::new(MemoryLimits { bytes_max, objects_max }, [7; 16]).unwrap());
-    Fixture { backend, owner: Caller::root(), identities: true, keep: Box::new(()) }
+    Fixture { backend, owner: Caller::root(), identities: true, holes: true, keep: Box::new(()) }
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn all_bytes_return_when_everything_is_removed() {
 fn a_handle_of_another_instance_is_stale() {
     let instance = |handle_key| {
         let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), handle_key).unwrap());
-        Fixture { backend, owner: Caller::root(), identities: true, keep: Box::new(()) }
+        Fixture { backend, owner: Caller::root(), identities: true, holes: true, keep: Box::new(()) }
     };
     let (one, two) = (instance([1; 16]), instance([2; 16]));
     let (object, _) = one.file(&one.root(), "file");
@@ -61,7 +61,13 @@ fn a_handle_of_another_instance_is_stale() {
 #[test]
 fn a_name_is_put_back_with_its_object_or_its_absence() {
     let files = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
-    let t = Fixture { backend: files.clone(), owner: Caller::root(), identities: true, keep: Box::new(()) };
+    let t = Fixture {
+        backend: files.clone(),
+        owner: Caller::root(),
+        identities: true,
+        holes: true,
+        keep: Box::new(()),
+    };
     let (object, file) = t.file(&t.root(), "file");
     file.write_at(b"data", 0).unwrap();
     drop(file);

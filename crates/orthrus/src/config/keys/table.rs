@@ -4,7 +4,7 @@ use super::{ConfigKey, ConfigTable, KeyDefault};
 use KeyDefault::{Absent, Literal};
 
 /// All tables of the file, in the order of the example.
-pub(super) const TABLES: [ConfigTable; 10] = [
+pub(super) const TABLES: [ConfigTable; 11] = [
     ConfigTable {
         heading: "",
         prefix: "",
@@ -705,6 +705,70 @@ pub(super) const TABLES: [ConfigTable; 10] = [
             example: "1073741824",
             reloads: true,
         }],
+    },
+    ConfigTable {
+        heading: "[[export]]",
+        prefix: "export",
+        about: "A directory of CephFS. Any number of gateways can export it at once.",
+        first: "",
+        keys: &[
+            ConfigKey {
+                name: "ceph",
+                meaning: "The directory to export, instead of path.",
+                allowed: "a path from the root of the file system",
+                default: Absent("none"),
+                example: r#""/volumes/data""#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "ceph_fs",
+                meaning: "The file system.",
+                allowed: "the name of a file system of the cluster",
+                default: Absent("the cluster's default"),
+                example: r#""cephfs""#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "ceph_user",
+                meaning: "The user of Ceph whose key the server has.",
+                allowed: "a name without \"client.\"",
+                default: Literal(r#""orthrus""#),
+                example: r#""gateway""#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "ceph_conf",
+                meaning: "The configuration of the cluster.",
+                allowed: "a file",
+                default: Literal(r#""/etc/ceph/ceph.conf""#),
+                example: r#""/etc/ceph/second.conf""#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "ceph_keyring",
+                meaning: "The file with the user's key.",
+                allowed: "a file",
+                default: Absent("as the configuration says, usually /etc/ceph/ceph.client.USER.keyring"),
+                example: r#""/etc/orthrus/ceph.keyring""#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "ceph_snapshots",
+                meaning: "Shows the snapshots of each directory, read-only, in its .snap.",
+                allowed: "true or false",
+                default: Literal("false"),
+                example: "true",
+                reloads: true,
+            },
+            ConfigKey {
+                name: "ceph_mounts",
+                meaning: "Mounts of the library, which has one lock for each; 0 means one for every eight cores.",
+                allowed: "0 to 64",
+                default: Literal("0"),
+                example: "4",
+                reloads: true,
+            },
+        ],
     },
     ConfigTable {
         heading: "[[export.rule]]",

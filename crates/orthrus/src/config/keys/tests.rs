@@ -90,7 +90,7 @@ fn each_range_is_the_parsers() {
         assert!(error.contains(&range), "{}: {error}", table.full_name(key));
         ranges += 1;
     }
-    assert_eq!(ranges, 17);
+    assert_eq!(ranges, 18);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn the_example_is_a_configuration_once_its_settings_are_uncommented() {
         .map(|line| line.replace("/srv/data", &folder.path().display().to_string()) + "\n")
         .collect();
     let settings = crate::config::parse(Path::new("/etc/orthrus/orthrus.toml"), &plain).expect("it is right");
-    assert_eq!((settings.exports.len(), settings.identity.sources.len()), (3, 2));
+    assert_eq!((settings.exports.len(), settings.identity.sources.len()), (4, 2));
     let SourceSettings::Ldap(ldap) = &settings.identity.sources[0] else { panic!("the first is LDAP") };
     ldap.settings().expect("its keys fit together");
     // As it is printed, nothing is set.

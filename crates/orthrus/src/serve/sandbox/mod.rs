@@ -11,7 +11,7 @@ mod network;
 mod system_calls;
 
 use crate::config::{Sandbox, Settings};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use network::NetworkLimits;
 use std::fmt;
 
@@ -44,10 +44,22 @@ pub(super) fn enter(settings: &Settings, abstract_sockets: bool) -> anyhow::Resu
     Ok(InForce { on: true, writable_code, network })
 }
 
+/// Refuses exports of CephFS in new settings if a process with the settings of its start cannot
+/// reach them.
+///
+/// # Errors
+/// Names the remedy. Without it, the client of Ceph would try in vain for minutes.
+pub(super) fn check_ceph(start: &Settings, settings: &Settings) -> anyhow::Result<()> {
+    if start.sandbox == Sandbox::On && !network::uses_ceph(start) && network::uses_ceph(settings) {
+        bail!("the first export of CephFS needs a restart, because of the sandbox");
+    }
+    Ok(())
+}
+
 /// Returns the ports of directories in new settings that a process with the settings of its start
 /// cannot reach.
 pub(super) fn out_of_reach(start: &Settings, settings: &Settings) -> Vec<u16> {
-    if start.sandbox == Sandbox::Off {
+    if start.sandbox == Sandbox::Off || network::uses_ceph(start) {
         return Vec::new();
     }
     let before = network::reachable(start);
@@ -78,6 +90,25 @@ impl fmt::Display for InForce {
         match &self.network {
             Some(network) => write!(f, ", {network}"),
             None => f.write_str("; without limits on TCP ports, which need Landlock of Linux 6.7"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{CephStorage, ExportSettings, Storage};
+
+    #[test]
+    fn a_process_that_was_no_client_of_ceph_cannot_become_one() {
+        let without = Settings::default();
+        let export = ExportSettings::new(Storage::Ceph(CephStorage::default()), "/data");
+        let with = Settings { exports: vec![export], ..Settings::default() };
+        let open = Settings { sandbox: Sandbox::Off, ..Settings::default() };
+        for (start, now, may) in
+            [(&without, &without, true), (&without, &with, false), (&with, &with, true), (&open, &with, true)]
+        {
+            assert_eq!(check_ceph(start, now).is_ok(), may);
         }
     }
 }

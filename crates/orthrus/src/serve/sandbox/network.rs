@@ -1,6 +1,6 @@
 //! Landlock's limits of the sandbox: TCP ports, signals and abstract sockets.
 
-use crate::config::Settings;
+use crate::config::{ExportSettings, Settings, Storage};
 use landlock::{
     ABI, AccessNet, BitFlags, LandlockStatus, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope,
@@ -13,6 +13,8 @@ const NAME_SERVICES: [u16; 6] = [53, 88, 389, 636, 3268, 3269];
 /// The limits that the kernel has taken.
 #[derive(Debug)]
 pub(super) struct NetworkLimits {
+    /// The TCP connections that are allowed, in words.
+    connections: &'static str,
     /// The parts of other processes that are out of reach, in words.
     scopes: &'static str,
 }
@@ -29,12 +31,24 @@ pub(super) fn restrict(settings: &Settings, abstract_sockets: bool) -> Option<Ne
         true => ", no signals to others",
         false => ", no signals to others, no abstract sockets of others",
     };
-    in_force.then_some(NetworkLimits { scopes })
+    let connections = match uses_ceph(settings) {
+        true => "no further TCP ports",
+        false => "TCP connections to directories alone",
+    };
+    in_force.then_some(NetworkLimits { connections, scopes })
 }
 
 fn apply(settings: &Settings, abstract_sockets: bool) -> Result<landlock::RestrictionStatus, RulesetError> {
     let mut scopes = BitFlags::from(Scope::Signal);
     scopes.set(Scope::AbstractUnixSocket, !abstract_sockets);
+    // The daemons of a Ceph cluster listen at any ports, and at others tomorrow.
+    if uses_ceph(settings) {
+        return Ruleset::default()
+            .handle_access(AccessNet::BindTcp)?
+            .scope(scopes)?
+            .create()?
+            .restrict_self();
+    }
     let handled =
         Ruleset::default().handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?.scope(scopes)?;
     let mut ruleset = handled.create()?;
@@ -42,6 +56,12 @@ fn apply(settings: &Settings, abstract_sockets: bool) -> Result<landlock::Restri
         ruleset = ruleset.add_rule(NetPort::new(port, BitFlags::from(AccessNet::ConnectTcp)))?;
     }
     ruleset.restrict_self()
+}
+
+/// Returns whether the process is a client of a Ceph cluster.
+pub(super) fn uses_ceph(settings: &Settings) -> bool {
+    let is_ceph = |export: &ExportSettings| matches!(export.storage, Storage::Ceph(_));
+    settings.exports.iter().any(is_ceph)
 }
 
 /// Returns the TCP ports that the process may connect to.
@@ -55,6 +75,6 @@ pub(super) fn reachable(settings: &Settings) -> Vec<u16> {
 
 impl fmt::Display for NetworkLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TCP connections to directories alone{}", self.scopes)
+        write!(f, "{}{}", self.connections, self.scopes)
     }
 }

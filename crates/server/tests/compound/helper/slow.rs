@@ -92,10 +92,9 @@ impl OpenFile for SlowFile {
 
 impl Backend for Slow {
     vfs::forward_backend!(
-        inner: root, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, setattr, access, lookup_parent,
+        inner: root, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, setattr, access, lookup_parent,
         readlink, create, link, remove, rename, readdir, acls, get_xattr, set_xattr, list_xattrs, remove_xattr, commit, statfs,
-        trim,
-        heir,
+        trim, handle_key, heir,
     );
 
     fn features(&self) -> Features {

@@ -1,24 +1,24 @@
-//! One component of a path, ready for the kernel.
+//! One component of a path, ready for C.
 
+use crate::{VfsError, VfsResult};
 use std::ffi::CStr;
-use vfs::{VfsError, VfsResult};
 
 /// Longest name in bytes, NAME_MAX of Linux.
 const NAME_MAX: usize = 255;
 
 /// A checked name that ends in NUL.
-#[derive(Clone, Copy)]
-pub(crate) struct EntryName {
+#[derive(Clone, Copy, Debug)]
+pub struct EntryName {
     bytes: [u8; NAME_MAX + 1],
     len: usize,
 }
 
 impl EntryName {
-    /// Checks a name; the kernel must never see one that leads elsewhere.
+    /// Checks a name; a file system must never see one that leads elsewhere.
     ///
     /// # Errors
     /// `Nametoolong`, or `Badname` for "", ".", ".." and names with "/" or NUL.
-    pub(crate) fn new(name: &[u8]) -> VfsResult<Self> {
+    pub fn new(name: &[u8]) -> VfsResult<Self> {
         if name.len() > NAME_MAX {
             return Err(VfsError::Nametoolong);
         }
@@ -30,11 +30,13 @@ impl EntryName {
         Ok(Self { bytes, len: name.len() })
     }
 
-    pub(crate) fn as_c_str(&self) -> &CStr {
+    /// Returns the name with a NUL behind it.
+    pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// Returns the name's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 }

@@ -1,0 +1,460 @@
+//! Starts and changes a cluster.
+
+use crate::configuration::{self, CONF, KEYRING};
+use crate::programs::{self, AUTHTOOL, CephProgram, MDS, MON, MONMAPTOOL, OSD, ceph, tail};
+use crate::watch::Watch;
+use crate::{MiniCephError, error};
+use ceph::fs::{CephFs, CephMount, Credentials, MountOptions, NewInode, XattrFlag};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Attempts when another process takes the chosen port first.
+const PORT_TRIES_MAX: usize = 8;
+/// Time in which a daemon becomes ready on a busy machine.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// Time in which a daemon ends after SIGTERM, before SIGKILL.
+const END_MAX: Duration = Duration::from_secs(10);
+/// Bytes at the end of a daemon's log that an error repeats.
+const LOG_MAX: usize = 600;
+/// The name of the file system that a new cluster has.
+const FILE_SYSTEM: &str = "cephfs";
+
+/// The parts and limits of a cluster.
+#[derive(Clone, Debug)]
+pub struct MiniCephOptions {
+    /// The address of all daemons; ports are free ones.
+    pub address: IpAddr,
+    /// Bytes that the OSD holds at most, in memory as they are written.
+    pub store_bytes_max: u64,
+    /// Further file systems, each with a metadata server of its own.
+    pub file_systems: Vec<String>,
+}
+
+impl Default for MiniCephOptions {
+    /// Loopback, 4 GiB, one file system.
+    fn default() -> Self {
+        Self { address: Ipv4Addr::LOCALHOST.into(), store_bytes_max: 4 << 30, file_systems: Vec::new() }
+    }
+}
+
+/// A daemon of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CephDaemon {
+    /// The monitor of the cluster.
+    Monitor,
+    /// The OSD. Its objects survive a stop, but not a kill.
+    Osd,
+    /// The metadata server with this name: `cephfs` for that of the first file system.
+    Mds(String),
+}
+
+impl CephDaemon {
+    fn program(&self) -> CephProgram {
+        match self {
+            Self::Monitor => MON,
+            Self::Osd => OSD,
+            Self::Mds(_) => MDS,
+        }
+    }
+
+    fn id(&self) -> &str {
+        match self {
+            Self::Monitor => "a",
+            Self::Osd => "0",
+            Self::Mds(name) => name,
+        }
+    }
+
+    /// Returns the name as in Ceph's keyring and logs.
+    fn name(&self) -> String {
+        let kind = match self {
+            Self::Monitor => "mon",
+            Self::Osd => "osd",
+            Self::Mds(_) => "mds",
+        };
+        format!("{kind}.{}", self.id())
+    }
+}
+
+/// A running cluster in a temporary folder.
+#[derive(Debug)]
+pub struct MiniCeph {
+    daemons: Mutex<HashMap<CephDaemon, Child>>,
+    // Ends the daemons before the folder is removed.
+    watch: Watch,
+    dir: PathBuf,
+    monitor: SocketAddr,
+    _folder: TempDir,
+}
+
+impl MiniCeph {
+    /// Makes a cluster with the file system `cephfs` and waits until it serves.
+    ///
+    /// # Errors
+    /// `Missing` names the package to install. A failure leaves nothing behind.
+    pub fn start(options: &MiniCephOptions) -> Result<Self, MiniCephError> {
+        programs::ALL.into_iter().try_for_each(|program| program.find().map(drop))?;
+        let mut last = None;
+        for _ in 0..PORT_TRIES_MAX {
+            let monitor = free_address(options.address)?;
+            match Self::start_at(options, monitor) {
+                // Another process may have taken the port.
+                Err(error @ MiniCephError::Daemon { .. }) if TcpListener::bind(monitor).is_err() => {
+                    last = Some(error);
+                }
+                started => return started,
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            error::MiniCephError::io(Path::new("a port"))(std::io::Error::from(ErrorKind::AddrInUse))
+        }))
+    }
+
+    fn start_at(options: &MiniCephOptions, monitor: SocketAddr) -> Result<Self, MiniCephError> {
+        let folder = private::temporary("orthrus-ceph-")?;
+        let dir = folder.path().join("cluster");
+        fs::create_dir(&dir).map_err(MiniCephError::io(&dir))?;
+        let watch = Watch::start(folder.path())?;
+        let cluster = Self { daemons: Mutex::default(), watch, dir, monitor, _folder: folder };
+        cluster.make(options)?;
+        Ok(cluster)
+    }
+
+    fn make(&self, options: &MiniCephOptions) -> Result<(), MiniCephError> {
+        let fsid = uuid()?;
+        let text = configuration::text(&self.dir, &fsid, self.monitor, options.store_bytes_max);
+        write(&self.dir.join(CONF), &text)?;
+        let names = || [FILE_SYSTEM].into_iter().chain(options.file_systems.iter().map(String::as_str));
+        self.make_keys(names())?;
+        let (dir, address) = (&self.dir, format!("[v2:{}]", self.monitor));
+        MONMAPTOOL.run(dir, ["--create", "--addv", "a", &address, "--fsid", &fsid, "monmap"])?;
+        self.run_daemon(&CephDaemon::Monitor, &["--mkfs", "--monmap", "monmap", "--keyring", KEYRING])?;
+        self.start_daemon(&CephDaemon::Monitor)?;
+        let osd = uuid()?;
+        self.ceph(["osd", "new", &osd])?;
+        self.run_daemon(&CephDaemon::Osd, &["--mkfs", "--osd-uuid", &osd])?;
+        self.start_daemon(&CephDaemon::Osd)?;
+        for name in names() {
+            self.start_daemon(&CephDaemon::Mds(name.to_owned()))?;
+            let pools = ["metadata", "data"].map(|pool| format!("{name}.{pool}"));
+            pools.iter().try_for_each(|pool| self.ceph(["osd", "pool", "create", pool]).map(drop))?;
+            let [metadata, data] = &pools;
+            self.ceph(["fs", "new", name, metadata, data])?;
+        }
+        names().try_for_each(|name| self.wait_for_file_system(name))
+    }
+
+    /// Makes the keys of all daemons and of `client.admin`.
+    fn make_keys<'n>(&self, file_systems: impl Iterator<Item = &'n str>) -> Result<(), MiniCephError> {
+        let mds = |name: &str| {
+            let caps = [
+                ("mon", "allow profile mds"),
+                ("osd", "allow *"),
+                ("mds", "allow *"),
+                ("mgr", "allow profile mds"),
+            ];
+            (format!("mds.{name}"), caps.to_vec())
+        };
+        let entities = [
+            ("mon.".to_owned(), vec![("mon", "allow *")]),
+            ("client.admin".to_owned(), ["mon", "osd", "mds", "mgr"].map(|kind| (kind, "allow *")).to_vec()),
+            (
+                "osd.0".to_owned(),
+                vec![("mon", "allow profile osd"), ("osd", "allow *"), ("mgr", "allow profile osd")],
+            ),
+        ];
+        write(&self.dir.join(KEYRING), "")?;
+        for (name, caps) in entities.into_iter().chain(file_systems.map(mds)) {
+            let mut arguments = vec![KEYRING, "--gen-key", "-n", &name];
+            caps.iter().for_each(|(kind, cap)| arguments.extend(["--cap", kind, cap]));
+            AUTHTOOL.run(&self.dir, arguments)?;
+        }
+        Ok(())
+    }
+
+    fn arguments(&self, daemon: &CephDaemon) -> [String; 4] {
+        ["-i".to_owned(), daemon.id().to_owned(), "-c".to_owned(), self.configuration().display().to_string()]
+    }
+
+    /// Runs the program of a daemon to its end.
+    fn run_daemon(&self, daemon: &CephDaemon, arguments: &[&str]) -> Result<(), MiniCephError> {
+        let data = self.dir.join(daemon.name());
+        fs::create_dir_all(&data).map_err(MiniCephError::io(&data))?;
+        let fixed = self.arguments(daemon);
+        let all = fixed.iter().map(String::as_str).chain(arguments.iter().copied());
+        daemon.program().run(&self.dir, all).map(drop)
+    }
+
+    /// Starts a daemon that does not run.
+    ///
+    /// # Errors
+    /// `Io` if the program does not start.
+    pub fn start_daemon(&self, daemon: &CephDaemon) -> Result<(), MiniCephError> {
+        let said = self.dir.join(format!("{}.out", daemon.name()));
+        let out = File::create(&said).map_err(MiniCephError::io(&said))?;
+        let copy = out.try_clone().map_err(MiniCephError::io(&said))?;
+        let mut command = daemon.program().command(&self.dir)?;
+        command.args(self.arguments(daemon)).arg("-f").stdout(out).stderr(copy).stdin(Stdio::null());
+        command.process_group(self.watch.group());
+        let child = command.spawn().map_err(MiniCephError::io(Path::new(daemon.program().name)))?;
+        self.daemons().insert(daemon.clone(), child);
+        Ok(())
+    }
+
+    /// Ends a daemon and waits for it: by SIGTERM, after which an OSD keeps its objects, or by
+    /// SIGKILL.
+    pub fn stop_daemon(&self, daemon: &CephDaemon, signal: Signal) {
+        let Some(mut child) = self.daemons().remove(daemon) else { return };
+        self.signal_child(&child, signal);
+        let end = Instant::now() + END_MAX;
+        while child.try_wait().is_ok_and(|status| status.is_none()) {
+            if Instant::now() > end {
+                let _ = child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends a signal to a daemon, such as SIGSTOP for one that hangs.
+    pub fn signal(&self, daemon: &CephDaemon, signal: Signal) {
+        if let Some(child) = self.daemons().get(daemon) {
+            self.signal_child(child, signal);
+        }
+    }
+
+    fn signal_child(&self, child: &Child, signal: Signal) {
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        // It is our child and was not waited for, so the number is still its own.
+        if let Some(pid) = pid {
+            // One that has just ended needs no signal.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Waits until a file system has an active metadata server.
+    ///
+    /// # Errors
+    /// `Daemon` if one has ended, or the time is over.
+    pub fn wait_for_file_system(&self, name: &str) -> Result<(), MiniCephError> {
+        let end = Instant::now() + READY_MAX;
+        loop {
+            self.check_daemons()?;
+            let stat = self.ceph(["mds", "stat"])?;
+            if is_active(&stat, name) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(
+                    self.daemon_error(&CephDaemon::Mds(name.to_owned()), format!("it is {}", stat.trim()))
+                );
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn check_daemons(&self) -> Result<(), MiniCephError> {
+        let ended = self.daemons().iter_mut().find_map(|(daemon, child)| {
+            let status = child.try_wait().ok().flatten()?;
+            Some((daemon.clone(), status))
+        });
+        match ended {
+            Some((daemon, status)) => Err(self.daemon_error(&daemon, format!("it ended with {status}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn daemon_error(&self, daemon: &CephDaemon, why: String) -> MiniCephError {
+        let name = daemon.name();
+        let read =
+            |ending: &str| fs::read_to_string(self.dir.join(format!("{name}.{ending}"))).unwrap_or_default();
+        let log = tail(&(read("log") + &read("out")), LOG_MAX);
+        MiniCephError::Daemon { daemon: name, why, log }
+    }
+
+    fn daemons(&self) -> MutexGuard<'_, HashMap<CephDaemon, Child>> {
+        self.daemons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a command of the `ceph` program as `client.admin`, and returns its output.
+    ///
+    /// # Errors
+    /// `Program` with the message of the cluster.
+    pub fn ceph<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, MiniCephError> {
+        match ceph(&self.dir, arguments) {
+            // The reason is in the log of a daemon that has ended.
+            Err(error) => self.check_daemons().and(Err(error)),
+            output => output,
+        }
+    }
+
+    /// Makes a user with rights to a path of a file system (`ceph fs authorize`), and returns the
+    /// file with its key.
+    ///
+    /// # Errors
+    /// `Program` with the message of the cluster.
+    pub fn user(
+        &self,
+        name: &str,
+        file_system: &str,
+        path: &str,
+        rights: &str,
+    ) -> Result<PathBuf, MiniCephError> {
+        let entity = format!("client.{name}");
+        let keyring = self.ceph(["fs", "authorize", file_system, &entity, path, rights])?;
+        let file = self.dir.join(format!("{entity}.keyring"));
+        write(&file, &keyring)?;
+        Ok(file)
+    }
+
+    /// Makes a directory below the root of the first file system for everybody to write, and gives
+    /// it a size: without a manager a cluster does not know its own.
+    ///
+    /// # Errors
+    /// `Library` without Ceph's library, and its errors.
+    pub fn make_directory(&self, name: &str, bytes: u64) -> Result<(), MiniCephError> {
+        let failed = |error: ceph::CephErrno| MiniCephError::Program {
+            program: "libcephfs",
+            output: format!("{name} cannot be made: {error}"),
+        };
+        let name = CString::new(name).map_err(|_| failed(ceph::CephErrno::EINVAL))?;
+        let library = CephFs::load()?;
+        let mount = CephMount::open(library, &self.mount_options(), Box::new(|_, _| ()))?;
+        let user = Credentials::new(library, 0, 0, &[].into()).ok_or(failed(ceph::CephErrno::ENOMEM))?;
+        let root = mount.root().map_err(failed)?;
+        let (directory, _) = root.create(&name, NewInode::Directory, 0o777, &user).map_err(failed)?;
+        let quota = bytes.to_string();
+        let set = directory.set_xattr(c"ceph.quota.max_bytes", quota.as_bytes(), XattrFlag::Either, &user);
+        set.and_then(|()| root.sync()).map_err(failed)
+    }
+
+    /// Returns how a native client mounts the first file system as `client.admin`.
+    pub fn mount_options(&self) -> MountOptions {
+        MountOptions {
+            configuration: self.configuration(),
+            user: "admin".to_owned(),
+            keyring: None,
+            file_system: None,
+            path: "/".to_owned(),
+            settings: vec![("client_acl_type", "posix_acl".to_owned())],
+            identity: None,
+        }
+    }
+
+    /// Returns the folder of the cluster.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the configuration file, which also leads to the key of `client.admin`.
+    pub fn configuration(&self) -> PathBuf {
+        self.dir.join(CONF)
+    }
+
+    /// Returns the socket of a daemon, such as `mds.cephfs`, for `ceph daemon`.
+    pub fn socket(&self, daemon: &str) -> PathBuf {
+        self.dir.join(format!("{daemon}.asok"))
+    }
+
+    /// Returns the file with the key of `client.admin`.
+    pub fn keyring(&self) -> PathBuf {
+        self.dir.join(KEYRING)
+    }
+
+    /// Returns the name of the first file system.
+    pub fn file_system(&self) -> &'static str {
+        FILE_SYSTEM
+    }
+}
+
+impl Drop for MiniCeph {
+    fn drop(&mut self) {
+        self.watch.end();
+        // They have ended by a signal of the watch.
+        for (_, mut child) in self.daemons().drain() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn free_address(address: IpAddr) -> Result<SocketAddr, MiniCephError> {
+    TcpListener::bind((address, 0))
+        .and_then(|probe| probe.local_addr())
+        .map_err(MiniCephError::io(Path::new(&address.to_string())))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), MiniCephError> {
+    fs::write(path, text).map_err(MiniCephError::io(path))
+}
+
+/// Reads `ceph mds stat`: `cephfs:1 {0=a=up:active}`, or with several file systems `cephfs:1 more:1
+/// {cephfs:0=a=up:active,more:0=b=up:active}`.
+fn is_active(stat: &str, file_system: &str) -> bool {
+    let Some((summary, ranks)) = stat.split_once('{') else { return false };
+    let ranks = ranks.split_once('}').map_or(ranks, |(ranks, _)| ranks);
+    ranks.split(',').any(|rank| {
+        let (named, state) = rank.split_once('=').unwrap_or_default();
+        let alone = named == "0" && summary.trim() == format!("{file_system}:1");
+        (alone || named == format!("{file_system}:0")) && state.ends_with("=up:active")
+    })
+}
+
+/// Returns a random UUID of the kernel.
+fn uuid() -> Result<String, MiniCephError> {
+    let source = Path::new("/proc/sys/kernel/random/uuid");
+    fs::read_to_string(source).map(|text| text.trim().to_owned()).map_err(MiniCephError::io(source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn processes_of(dir: &Path) -> usize {
+        let conf = dir.join(CONF);
+        let of_dir = |process: &fs::DirEntry| {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|word| word == conf.as_os_str().as_encoded_bytes())
+        };
+        fs::read_dir("/proc").unwrap().flatten().filter(of_dir).count()
+    }
+
+    #[test]
+    fn an_active_server_is_told_from_others() {
+        let one = "cephfs:1 {0=cephfs=up:active}";
+        let two = "cephfs:1 more:1 {cephfs:0=a=up:active,more:0=b=up:creating} 1 up:standby";
+        assert!(is_active(one, "cephfs") && !is_active(one, "more"));
+        assert!(is_active(two, "cephfs") && !is_active(two, "more"));
+        assert!(!is_active("cephfs:1 {0=cephfs=up:replay}", "cephfs") && !is_active("cephfs:0", "cephfs"));
+    }
+
+    #[test]
+    fn the_daemons_end_with_their_process_even_if_they_hang() {
+        let mut cluster = match MiniCeph::start(&MiniCephOptions::default()) {
+            Ok(cluster) => cluster,
+            Err(error @ MiniCephError::Missing { .. }) => return eprintln!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(processes_of(cluster.dir()), 3);
+        assert!(cluster.ceph(["fs", "ls"]).unwrap().contains("name: cephfs"));
+        cluster.signal(&CephDaemon::Osd, Signal::STOP);
+        // SIGKILL of this process closes the pipe in the same way.
+        cluster.watch.end();
+        let tries = (0..1000).take_while(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            // Zombies have no command line.
+            processes_of(cluster.dir()) > 0
+        });
+        assert!(tries.count() < 1000, "a daemon runs on");
+        assert!(!cluster.dir().parent().unwrap().exists());
+    }
+}

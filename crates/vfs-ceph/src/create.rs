@@ -1,0 +1,173 @@
+//! CREATE and the creation of files: objects with the caller's identity.
+
+use crate::backend::SNAPSHOTS;
+use crate::object::CephObject;
+use crate::{CephBackend, errno::vfs_error};
+use ceph::fs::{Credentials, NewInode};
+use std::ffi::CString;
+use std::sync::Arc;
+use vfs::{
+    Caller, EntryName, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult,
+};
+
+/// The default mode of a file or special file.
+const FILE_MODE: u32 = 0o600;
+/// The default mode of a directory.
+const DIRECTORY_MODE: u32 = 0o700;
+/// Bits that mkdir(2) does not take.
+const SET_ID: u32 = 0o6000;
+
+impl CephBackend {
+    /// Checks the name of a new entry.
+    ///
+    /// # Errors
+    /// `Badname` for the name under which Ceph shows snapshots.
+    pub(crate) fn new_name(&self, name: &[u8]) -> VfsResult<EntryName> {
+        if name == SNAPSHOTS { Err(VfsError::Badname) } else { EntryName::new(name) }
+    }
+
+    pub(crate) fn make_file(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        access: OpenAccess,
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        let parent = self.resolve_to_change(directory)?;
+        let name = self.new_name(name)?;
+        let set = &self.masked(&parent, set);
+        let user = self.credentials(caller)?;
+        let mode = set.mode.unwrap_or(FILE_MODE) & 0o7777;
+        let made = parent.inode.create_file(name.as_c_str(), mode, &user);
+        let (inode, stat, file) = made.map_err(|error| self.error_in(&parent, error))?;
+        let object = self.adopt_new(&parent, inode, &stat);
+        let finished = self.finish_file(caller, &object, (file, access), set, &user);
+        // The name may stand for another object by now, so it is removed with the caller's own
+        // rights only.
+        if finished.is_err() {
+            let _ = parent.inode.unlink(name.as_c_str(), &user);
+        }
+        finished
+    }
+
+    fn finish_file(
+        &self,
+        caller: &Caller,
+        object: &Arc<CephObject>,
+        (file, access): (ceph::fs::CephOpenFile, OpenAccess),
+        set: &SetAttributes,
+        user: &Credentials,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        if let Some(size) = set.size {
+            self.set_size(object, size, &self.server)?;
+        }
+        self.finish(object, set, false, user)?;
+        // An open for writing would rule out a delegation.
+        let file = match access.write {
+            true => file,
+            false => object.inode.open(libc::O_RDONLY, &self.server).map_err(vfs_error)?,
+        };
+        Ok((object.handle, Arc::new(self.opened(object, file, caller))))
+    }
+
+    pub(crate) fn make(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        new: &NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle> {
+        let parent = self.resolve_to_change(directory)?;
+        let name = self.new_name(name)?;
+        let set = &self.masked(&parent, set);
+        let user = self.credentials(caller)?;
+        let target;
+        let (object, mode) = match *new {
+            NewObject::Directory => {
+                (NewInode::Directory, set.mode.unwrap_or(DIRECTORY_MODE) & 0o7777 & !SET_ID)
+            }
+            NewObject::Symlink([]) => return Err(VfsError::Inval),
+            NewObject::Symlink(text) => {
+                target = CString::new(text).map_err(|_| VfsError::Inval)?;
+                (NewInode::Symlink(&target), 0)
+            }
+            NewObject::Block(major, minor) => {
+                self.check_device(caller)?;
+                special(libc::S_IFBLK, libc::makedev(major, minor), set)
+            }
+            NewObject::Character(major, minor) => {
+                self.check_device(caller)?;
+                special(libc::S_IFCHR, libc::makedev(major, minor), set)
+            }
+            NewObject::Socket => special(libc::S_IFSOCK, 0, set),
+            NewObject::Fifo => special(libc::S_IFIFO, 0, set),
+        };
+        let made = parent.inode.create(name.as_c_str(), object, mode, &user);
+        let (inode, stat) = made.map_err(|error| self.error_in(&parent, error))?;
+        let object = self.adopt_new(&parent, inode, &stat);
+        let finished = self.finish_node(&object, new, set, &user).map(|()| object.handle);
+        if finished.is_err() {
+            let _ = match new {
+                NewObject::Directory => parent.inode.remove_directory(name.as_c_str(), &user),
+                _ => parent.inode.unlink(name.as_c_str(), &user),
+            };
+        }
+        finished
+    }
+
+    /// Refuses devices of ordinary users, which the library does not.
+    fn check_device(&self, caller: &Caller) -> VfsResult<()> {
+        if caller.uid == 0 { Ok(()) } else { Err(VfsError::Perm) }
+    }
+
+    /// Takes the creator's umask from the mode, unless the directory has a default ACL: then that
+    /// is in its place.
+    fn masked(&self, parent: &CephObject, set: &SetAttributes) -> SetAttributes {
+        let umask = set.umask.filter(|umask| *umask != 0 && !self.has_default_acl(parent)).unwrap_or(0);
+        SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
+    }
+
+    fn finish_node(
+        &self,
+        object: &CephObject,
+        new: &NewObject<'_>,
+        set: &SetAttributes,
+        user: &Credentials,
+    ) -> VfsResult<()> {
+        let set_id = *new == NewObject::Directory && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        let symlink = matches!(new, NewObject::Symlink(_));
+        let set = SetAttributes { size: None, mode: set.mode.filter(|_| !symlink), ..set.clone() };
+        self.finish(object, &set, set_id, user)
+    }
+
+    /// Sets owner, lists, mode and times of a new object, where they were given and are not as they
+    /// should be.
+    fn finish(
+        &self,
+        object: &CephObject,
+        set: &SetAttributes,
+        set_mode: bool,
+        user: &Credentials,
+    ) -> VfsResult<()> {
+        let gives = set.uid.is_some() || set.gid.is_some();
+        self.set_owner(object, set, user)?;
+        if let Some(acls) = &set.acls {
+            self.write_acls(object, acls, user)?;
+        }
+        // chown took the set-id bits away.
+        let lost = gives && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        // A mode beside a list changes the list (RFC 8881 section 6.4.1.3).
+        let set_mode = set_mode || set.acls.is_some();
+        if let Some(mode) = set.mode.filter(|_| set_mode || lost) {
+            self.set_mode(object, mode, user)?;
+        }
+        self.set_times(object, set, user)
+    }
+}
+
+/// Returns a special object, and its mode.
+fn special(kind: u32, rdev: u64, set: &SetAttributes) -> (NewInode<'static>, u32) {
+    (NewInode::Special(kind, rdev), set.mode.unwrap_or(FILE_MODE) & 0o7777)
+}

@@ -1,0 +1,121 @@
+//! Two gateways, and a native client beside them.
+
+use crate::common::{OTHER, content, directory, file, folder, lookup, open, shared_native};
+use miniceph::{MiniCeph, MiniCephOptions};
+use std::sync::Arc;
+use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess, RangeLocks};
+
+const BOTH: OpenAccess = OpenAccess { read: true, write: true };
+
+#[test]
+fn a_handle_is_good_on_every_gateway_and_after_a_restart() // RFC 8881 section 4.2.2
+{
+    let Some((path, cluster)) = directory() else { return };
+    let first = open(cluster, &path, |_| ());
+    let deep = folder(&first, &folder(&first, &first.root(), "a"), "b");
+    let handle = file(&first, &deep, "file", b"contents");
+    let (root, key) = (first.root(), first.handle_key());
+    assert!(key.is_some());
+    first.settle(&deep).unwrap();
+    let second = open(cluster, &path, |options| options.mounts = 2);
+    assert_eq!((second.root(), second.handle_key()), (root, key));
+    assert_eq!(content(&second, &handle), Ok(b"contents".to_vec()));
+    assert_eq!(lookup(&second, &deep, "file"), Ok(handle));
+    drop((first, second));
+    let restarted = open(cluster, &path, |_| ());
+    assert_eq!(restarted.handle_key(), key);
+    assert_eq!(content(&restarted, &handle), Ok(b"contents".to_vec()));
+}
+
+#[test]
+fn what_one_gateway_acknowledged_another_shows() {
+    let Some((path, cluster)) = directory() else { return };
+    let gateways = [(); 2].map(|()| open(cluster, &path, |_| ()));
+    let [first, second] = &gateways;
+    let handle = file(first, &first.root(), "file", b"one");
+    first.settle(&first.root()).unwrap();
+    assert_eq!(lookup(second, &second.root(), "file"), Ok(handle));
+    let before = second.getattr(&handle).unwrap();
+    // Neither is synchronised: the data is in the memory of the first gateway.
+    let writer = first.open(&Caller::root(), &handle, BOTH).unwrap();
+    writer.write_at(b"three", 0).unwrap();
+    assert_eq!(content(second, &handle), Ok(b"three".to_vec()));
+    let after = second.getattr(&handle).unwrap();
+    assert!(after.change > before.change && after.size == 5, "{before:?} {after:?}");
+    let reader = second.open(&Caller::root(), &handle, BOTH).unwrap();
+    for round in 0..5_u8 {
+        let (from, to) = if round % 2 == 0 { (&writer, &reader) } else { (&reader, &writer) };
+        from.write_at(&[round; 10], 100).unwrap();
+        let mut data = Vec::new();
+        to.read_at(&mut data, 10, 100).unwrap();
+        assert_eq!(data, [round; 10]);
+    }
+    let gone = first.remove(&Caller::root(), &first.root(), b"file", None);
+    assert_eq!(gone, Ok(()));
+    first.settle(&first.root()).unwrap();
+    assert_eq!(lookup(second, &second.root(), "file"), Err(vfs::VfsError::Noent));
+}
+
+#[test]
+fn a_lock_of_one_gateway_stands_against_the_other_and_native_clients() // RFC 8881 section 9.1
+{
+    let Some((path, cluster)) = directory() else { return };
+    let gateways = [(); 2].map(|()| open(cluster, &path, |_| ()));
+    let [first, second] = &gateways;
+    let handle = file(first, &first.root(), "file", b"data");
+    let locks = |gateway: &orthrus_vfs_ceph::CephBackend| -> Arc<dyn RangeLocks> {
+        let opened = gateway.open(&Caller::root(), &handle, BOTH).unwrap();
+        opened.range_locks(LockKind::Write).unwrap().unwrap().into()
+    };
+    let (ours, theirs) = (locks(first), locks(second));
+    assert_eq!(ours.set(10, 19, Some(LockKind::Write)), Ok(LockOutcome::Done));
+    assert_eq!(theirs.set(15, 30, Some(LockKind::Read)), Ok(LockOutcome::Conflict));
+    let found = theirs.find(0, u64::MAX, LockKind::Read).unwrap().unwrap();
+    assert_eq!((found.first, found.last, found.kind), (10, 19, LockKind::Write));
+    assert_eq!(theirs.set(20, u64::MAX, Some(LockKind::Write)), Ok(LockOutcome::Done));
+    // A downgrade lets readers in, native ones too.
+    assert_eq!(ours.set(10, 19, Some(LockKind::Read)), Ok(LockOutcome::Done));
+    assert_eq!(theirs.set(15, 15, Some(LockKind::Read)), Ok(LockOutcome::Done));
+    let native = shared_native().unwrap();
+    let inode = native.mount.find(first.getattr(&handle).unwrap().fileid, ceph::fs::NO_SNAPSHOT).unwrap();
+    let program = inode.open(libc::O_RDWR, &native.user).unwrap();
+    let range = ceph::fs::CephLockRange { first: 12, last: 12 };
+    let lock = |kind| program.set_lock(range, kind, 1).map_err(|error| error.number());
+    assert_eq!(lock(ceph::fs::LockType::Write), Err(libc::EAGAIN));
+    assert_eq!(lock(ceph::fs::LockType::Read), Ok(()));
+    assert_eq!(ours.set(0, u64::MAX, None), Ok(LockOutcome::Done));
+    assert_eq!(lock(ceph::fs::LockType::Write), Ok(()));
+    // Locks end with the file.
+    drop(theirs);
+    drop(program);
+    let again = locks(first);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while again.set(0, u64::MAX, Some(LockKind::Write)) != Ok(LockOutcome::Done) {
+        assert!(std::time::Instant::now() < end, "a lock outlives its file");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn exports_of_several_file_systems_and_clusters_are_told_apart() {
+    let Some((path, cluster)) = directory() else { return };
+    let backend = open(cluster, &path, |_| ());
+    let beside = open(cluster, &path, |options| options.path = "/".to_owned());
+    let other = open(cluster, "/", |options| options.file_system = Some(OTHER.to_owned()));
+    let second_cluster = MiniCeph::start(&MiniCephOptions::default()).unwrap();
+    let far = open(&second_cluster, "/", |_| ());
+    let device = |backend: &dyn Backend| backend.identity(&backend.root()).unwrap().device;
+    assert_eq!(device(&backend), device(&beside), "one file system");
+    assert_ne!(device(&backend), device(&other));
+    assert_ne!(device(&backend), device(&far));
+    let handles = [&other, &far].map(|backend| file(backend, &backend.root(), "file", b"there"));
+    assert!(
+        [&other, &far]
+            .iter()
+            .zip(&handles)
+            .all(|(backend, handle)| { content(backend, handle) == Ok(b"there".to_vec()) })
+    );
+    assert_eq!(lookup(&beside, &beside.root(), "file"), Err(vfs::VfsError::Noent));
+    drop(far);
+    assert!(orthrus_vfs_ceph::wait_for_unmounts(std::time::Duration::from_secs(30)));
+}
