@@ -116,7 +116,7 @@ pub(crate) fn run(
     let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
     let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
     let metrics_endpoint =
-        watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone()));
+        watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone(), exports.clone()));
     let (stats, reloader, listed) = (running.stats().clone(), reloads.clone(), exports.clone());
     let parts =
         ApiParts { identity: asked, exports: listed, service: service.clone(), reloads: reloader, stats };

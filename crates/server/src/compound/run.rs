@@ -2,9 +2,10 @@
 
 use super::table::{self, Operation};
 use crate::engine::{
-    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Nfs, OpResult, OpStop,
-    WaitPolicy, fail, write_failure,
+    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, OpResult, OpStop,
+    PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
 };
+use crate::metrics::RequestSubject;
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
 use xdr::{Decoder, Encoder};
@@ -124,7 +125,8 @@ impl Nfs {
         reply.raw(&kept);
         let status = Decoder::new(&kept).u32().ok().and_then(Nfsstat4::from_u32);
         let status = status.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
-        Some(CompoundOutcome { status, operations: header.count, replayed: true, expensive: false })
+        let subject = RequestSubject::default();
+        Some(CompoundOutcome { status, operations: header.count, replayed: true, subject, expensive: false })
     }
 
     /// Runs a suspended COMPOUND to its end, and blocks where it has to. `call` has the current
@@ -218,7 +220,8 @@ fn is_sequenced(operation: NfsOpnum4) -> bool {
 /// Answers a COMPOUND without running any operation.
 fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome {
     reply.u32(status as u32).opaque(tag).u32(0);
-    CompoundOutcome { status, operations: 0, replayed: false, expensive: false }
+    let subject = RequestSubject::default();
+    CompoundOutcome { status, operations: 0, replayed: false, subject, expensive: false }
 }
 
 impl Compound<'_> {
@@ -261,6 +264,7 @@ impl Compound<'_> {
         let operation = number.ok().and_then(|number| table::find(number, self.progress.minor));
         let opnum = operation.map_or(NfsOpnum4::OP_ILLEGAL, |operation| operation.opnum);
         self.call.operation.store(opnum as u32, Relaxed);
+        self.consider(opnum);
         reply.u32(opnum as u32);
         let status_at = reply.len();
         reply.u32(Nfsstat4::NFS4_OK as u32);
@@ -283,8 +287,21 @@ impl Compound<'_> {
                 fail(self.progress.minor, opnum, error, reply, status_at, body)
             }
         };
-        self.nfs.outcomes.count(self.call.connection.0, opnum, status);
+        match status {
+            Nfsstat4::NFS4_OK => self.call.counters.succeeded(opnum),
+            _ => self.nfs.outcomes.count_failure(opnum, status),
+        }
         Ok(status)
+    }
+
+    /// Takes an operation into account for the counters of the request.
+    fn consider(&mut self, opnum: NfsOpnum4) {
+        let (outcomes, current) = (&self.nfs.outcomes, &self.progress.current);
+        self.progress.subject.consider(opnum, || match current {
+            Some(Fh::Object(object)) => outcomes.place(object.export.id, &object.export.pseudo_path),
+            Some(Fh::Pseudo(_)) => outcomes.place(PSEUDO_EXPORT, "/"),
+            None => 0,
+        });
     }
 
     fn run_operation(

@@ -19,7 +19,7 @@ pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
 use crate::call::Job;
 use crate::compound::CompoundStatus;
 use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy, WaitsFor};
-use crate::metrics::{Metrics, Reports, Stage, TickWatch};
+use crate::metrics::{LentCounters, Metrics, Reports, ServedCall, Stage, TickWatch};
 use crate::rpcsec::{ContextTable, Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
 use identity::Mapper;
 use nfs4::NfsOpnum4;
@@ -247,6 +247,8 @@ pub struct Scratch {
     operation: Arc<AtomicU32>,
     sys: SysCache,
     watch: TickWatch,
+    /// The counters of the thread, from its first tick on.
+    counters: Option<LentCounters>,
 }
 
 /// The NFS server as the transport sees it: records in, records out. All threads share it.
@@ -296,15 +298,17 @@ impl<E: Engine> Server<E> {
         outlet: &mut impl ReplySink<E::Suspended>,
     ) {
         let now = self.now();
+        let since = scratch.watch.since(now);
+        scratch.counters.get_or_insert_with(|| LentCounters::of(&self.metrics));
         let mut jobs = std::mem::take(&mut scratch.jobs);
-        let requests = requests.into_iter();
-        jobs.extend(
-            requests.map(|(connection, peer, record)| {
-                self.receive(&mut scratch.sys, connection, peer, record, now)
-            }),
-        );
+        jobs.extend(requests.into_iter().map(|(connection, peer, record)| {
+            let served = ServedCall::new(since, record.len());
+            let mut job = self.receive(&mut scratch.sys, connection, peer, record, now);
+            *job.served.get_mut() = served;
+            job
+        }));
         Metrics::add(&self.metrics.calls, jobs.len() as u64);
-        scratch.watch.begin(jobs.iter().map(|job| job.kind), now);
+        scratch.watch.begin(jobs.iter().map(|job| (job.kind, job.enctype())), now);
         self.admit(&mut jobs, scratch, &mut || outlet.pause(), now);
 
         let first = jobs.first().map(|job| job.kind).or(scratch.outgoing.first().map(|reply| reply.kind));
@@ -329,9 +333,7 @@ impl<E: Engine> Server<E> {
             }
             work += scratch.outgoing_bytes.saturating_sub(before);
         }
-        if !self.flush(scratch, outlet, kind) {
-            scratch.watch.lap(self.now(), Stage::Execute, kind);
-        }
+        self.flush(scratch, outlet, kind);
         scratch.watch.end(&self.metrics.times);
         scratch.vouched = None;
         for connection in scratch.closing.drain(..) {

@@ -6,6 +6,7 @@
 
 mod attach;
 mod breaks;
+mod busy_files;
 mod call;
 mod callbacks;
 mod change;
@@ -41,12 +42,14 @@ mod unsettled;
 mod v40;
 mod wrongsec;
 
+pub use busy_files::BusyFile;
 pub use call::{Call, CompoundOutcome};
 pub use change::Change;
 pub use compound::{Compound, CompoundPhase, CompoundState, InSession, Position};
 pub use config::{ClientRecords, NfsConfig, NoRecords, Start};
 pub use delegations::Delegations;
 pub use error::{Cause, DeferReason, ErrorBody, OpError, OpResult, OpStop, vfs_status};
+pub(crate) use fh::PSEUDO_EXPORT;
 pub use fh::{Fh, FileKey, Object};
 pub(crate) use finish::{fail, write_failure};
 pub use hex::{hex, unhex};

@@ -1,6 +1,7 @@
 //! The server: all state that outlives one call.
 
 use super::breaks::Breaks;
+use super::busy_files::BusyFiles;
 use super::choices::Choices;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
@@ -87,6 +88,7 @@ pub struct Nfs {
     pub(crate) program_waits: ProgramWaits,
     pub(super) replies: Replies,
     pub(crate) outcomes: Outcomes,
+    pub(crate) busy_files: BusyFiles,
     pub(super) refusals: Refusals,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -124,6 +126,7 @@ impl Nfs {
             program_waits: ProgramWaits::default(),
             replies: Replies::default(),
             outcomes: Outcomes::default(),
+            busy_files: BusyFiles::default(),
             refusals: Refusals::default(),
             records,
             random,
