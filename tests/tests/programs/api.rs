@@ -96,7 +96,7 @@ impl AnswerChecker {
 #[test]
 fn every_answer_is_as_the_description_says() {
     in_world(|world| {
-        let server = world.server().args(["--delegations", "read"]).start();
+        let server = world.server().args(["--web", "127.0.0.1:0"]).start();
         let state = world.path("state-1");
         let mut files = world.mount(&server, "alice", Flavor::Krb5i);
         files.write_file("file", b"data").expect("it can be written");
@@ -160,6 +160,7 @@ fn changes(checker: &mut AnswerChecker, state: &Path) -> String {
         ("evict", json!({"client": id, "more": 1}), 422),
         ("evict", json!({"client": id}), 200),
         ("reload", json!(null), 200),
+        ("web", json!(null), 200),
         ("drain", json!({}), 200),
         ("drain", json!({"cancel": true}), 200),
     ] {

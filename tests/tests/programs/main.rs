@@ -48,3 +48,4 @@ mod tickets;
 mod trial;
 mod trouble;
 mod trust;
+mod web;

@@ -8,8 +8,9 @@ mod id_report;
 mod listings;
 mod problem;
 mod status;
+mod warnings;
 
-pub(crate) use changes::{ChangeReport, DrainRequest, EvictRequest, RevokeRequest};
+pub(crate) use changes::{ChangeReport, DrainRequest, EvictRequest, RevokeRequest, WebLink};
 pub(crate) use client::{ApiClient, ApiError};
 pub(crate) use id_report::{IdReport, IdentityQuery};
 pub(crate) use listings::{
@@ -18,6 +19,7 @@ pub(crate) use listings::{
 };
 pub(crate) use problem::Problem;
 pub(crate) use status::{ExportStatus, FileStatus, FlavorStatus, StatusReport};
+pub(crate) use warnings::{Warning, warnings};
 
 use std::fs::File;
 use std::io;

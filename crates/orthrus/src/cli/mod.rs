@@ -77,6 +77,7 @@ enum Command {
     Locks(listings::ListingArguments),
     /// List the delegations that clients have.
     Delegations(listings::ListingArguments),
+    Web(control::WebArguments),
     Evict(control::Evict),
     Revoke(control::Revoke),
     Reload(control::ReloadArguments),
@@ -116,6 +117,7 @@ impl Arguments {
             Command::Opens(arguments) => arguments.run::<OpenRow>(),
             Command::Locks(arguments) => arguments.run::<LockRow>(),
             Command::Delegations(arguments) => arguments.run::<DelegationRow>(),
+            Command::Web(arguments) => arguments.run(),
             Command::Evict(arguments) => arguments.run(),
             Command::Revoke(arguments) => arguments.run(),
             Command::Reload(arguments) => arguments.run(),

@@ -67,6 +67,10 @@ pub(super) struct Arguments {
     /// loopback only.
     #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
     metrics: Option<SocketAddr>,
+    /// Serve the status as a web page at this address; :PORT listens on loopback only. The command
+    /// `orthrus web` prints a link that opens it.
+    #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
+    web: Option<SocketAddr>,
     /// Keytab with the keys of the service (default: /etc/krb5.keytab if it is there).
     #[arg(long, value_name = "FILE")]
     keytab: Option<PathBuf>,
@@ -176,6 +180,7 @@ impl Arguments {
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.same_user |= self.same_user;
         settings.metrics = self.metrics.or(settings.metrics);
+        settings.web = self.web.or(settings.web);
         settings.shards = self.shards.unwrap_or(settings.shards);
         settings.keytab = self.keytab.clone().or(settings.keytab);
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);

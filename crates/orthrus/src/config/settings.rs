@@ -21,6 +21,15 @@ use vfs::{ANON_ID, Location, SecFlavor, ServerAddress, Squash};
 /// The port of NFS (RFC 8881 section 2.9.3).
 pub(crate) const NFS_PORT: u16 = 2049;
 
+/// The files of the web page's certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct WebTls {
+    /// The chain of certificates, in PEM.
+    pub certificate: PathBuf,
+    /// The private key, in PEM.
+    pub key: PathBuf,
+}
+
 /// Everything that `orthrus serve` needs to know.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -39,6 +48,13 @@ pub(crate) struct Settings {
     /// Address of the metrics endpoint; `None` disables it.
     #[serde(deserialize_with = "super::values::metrics")]
     pub metrics: Option<SocketAddr>,
+    /// Address of the web page; `None` disables it.
+    #[serde(deserialize_with = "super::values::metrics")]
+    pub web: Option<SocketAddr>,
+    /// Certificate chain of the web page, in PEM.
+    pub web_certificate: Option<PathBuf>,
+    /// Private key of the web page, in PEM.
+    pub web_key: Option<PathBuf>,
     /// Threads that serve; 0: one a core.
     #[serde(deserialize_with = "bounded::<_, _, 0, 256>")]
     pub shards: usize,
@@ -102,6 +118,9 @@ impl Default for Settings {
             addresses: Vec::new(),
             log: LogFilter::default(),
             metrics: None,
+            web: None,
+            web_certificate: None,
+            web_key: None,
             shards: 0,
             domain: String::new(),
             keytab: None,

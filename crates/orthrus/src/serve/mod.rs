@@ -20,6 +20,7 @@ mod same_user;
 mod sandbox;
 mod state_dir;
 mod store;
+mod web;
 
 use crate::api::IdReport;
 use crate::config::{ExportSettings, IdentitySettings, Limits, Settings, Storage};
@@ -48,6 +49,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
 use vfs::{Caller, Exports, SecFlavor};
+use web::WebListener;
 
 /// The part of the process's descriptors that the objects of all exports, or connections, may take.
 const DESCRIPTORS_PART: usize = 4;
@@ -75,9 +77,11 @@ pub(crate) fn run(
     process::check(&prepared)?;
     let mut listener = listening::listen(&settings)?;
     let mut watched = settings.metrics.map(bind_metrics).transpose()?;
+    let mut page = WebListener::bind(&settings)?;
     if settings.same_user {
         listener.admit(same_user::admission());
         watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+        page.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
     }
     let manager = Arc::new(ServiceManager::from_environment());
     let sandbox = sandbox::enter(&settings, manager.is_abstract())?;
@@ -117,11 +121,15 @@ pub(crate) fn run(
     let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
     let metrics_endpoint =
         watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone(), exports.clone()));
-    let (stats, reloader, listed) = (running.stats().clone(), reloads.clone(), exports.clone());
-    let parts =
-        ApiParts { identity: asked, exports: listed, service: service.clone(), reloads: reloader, stats };
-    let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
-    http::start(endpoints).context("HTTP endpoints cannot be served")?;
+    let parts = Arc::new(ApiParts {
+        identity: asked,
+        exports: exports.clone(),
+        service: service.clone(),
+        reloads: reloads.clone(),
+        stats: running.stats().clone(),
+        web: page.as_ref().map(WebListener::links).transpose()?,
+    });
+    serve_http(metrics_endpoint, page, &state_dir, parts)?;
     reloads.log_exports();
     announce(&running, metrics);
     reloads.ready();
@@ -203,8 +211,20 @@ fn announce(running: &Running, metrics: Option<SocketAddr>) {
     }
 }
 
+/// Serves metrics, the web page and the admin API.
+fn serve_http(
+    metrics: Option<HttpEndpoint>,
+    page: Option<WebListener>,
+    state_dir: &Path,
+    parts: Arc<ApiParts>,
+) -> anyhow::Result<()> {
+    let page = page.zip(parts.web.clone()).map(|(page, links)| page.endpoint(links, parts.clone()));
+    let endpoints = metrics.into_iter().chain(page).chain(admin_endpoint(state_dir, parts));
+    http::start(endpoints.collect()).context("HTTP endpoints cannot be served")
+}
+
 /// Makes the endpoint of the admin API. A server without it still serves.
-fn admin_endpoint(state_dir: &Path, parts: ApiParts) -> Option<HttpEndpoint> {
+fn admin_endpoint(state_dir: &Path, parts: Arc<ApiParts>) -> Option<HttpEndpoint> {
     let endpoint = api::endpoint(state_dir, parts);
     let complain = |error| {
         tracing::warn!(

@@ -4,6 +4,7 @@ use super::clients::ClientRules;
 use super::exports::Backends;
 use super::kerberos::Keys;
 use super::store::Store;
+use super::web::WebListener;
 use super::{admission, bind_metrics, identities, process, sandbox, state_dir};
 use crate::config::Settings;
 use anyhow::{Context, anyhow};
@@ -74,6 +75,14 @@ impl Preflight {
             Ok(_) => {}
             Err(ListenError::InUse(address)) => self.in_use(address),
             Err(error) => self.faults.push(error.into()),
+        }
+        if let Err(error) = WebListener::bind(settings) {
+            match error.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+                Some(ErrorKind::AddrInUse) => {
+                    settings.web.into_iter().for_each(|address| self.in_use(address))
+                }
+                _ => self.faults.push(error),
+            }
         }
         let Some(address) = settings.metrics else { return };
         if let Err(error) = bind_metrics(address) {

@@ -1,7 +1,6 @@
 //! Rates of a server between two reports.
 
-use super::warnings::{Warning, warnings};
-use crate::api::{ClientRow, ExportStatus, FileStatus, FlavorStatus, StatusReport};
+use crate::api::{ClientRow, ExportStatus, FileStatus, FlavorStatus, StatusReport, Warning, warnings};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

@@ -45,6 +45,31 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 reloads: false,
             },
             ConfigKey {
+                name: "web",
+                meaning: "Address of the web page with the status. `orthrus web` prints a link that opens it.",
+                allowed: r#""address:port", or ":port" for loopback only"#,
+                default: Absent("none"),
+                example: r#""127.0.0.1:9048""#,
+                reloads: false,
+            },
+            ConfigKey {
+                name: "web_certificate",
+                meaning: "Certificate chain of the web page, which an address off loopback needs. A replaced file is \
+                    used without a restart.",
+                allowed: "a file in PEM",
+                default: Absent("none"),
+                example: r#""/etc/orthrus/web.crt""#,
+                reloads: false,
+            },
+            ConfigKey {
+                name: "web_key",
+                meaning: "Private key of the web page's certificate.",
+                allowed: "a file in PEM",
+                default: Absent("none"),
+                example: r#""/etc/orthrus/web.key""#,
+                reloads: false,
+            },
+            ConfigKey {
                 name: "shards",
                 meaning: "Threads that serve connections; 0 means one for each core.",
                 allowed: "0 to 256",

@@ -2,7 +2,7 @@
 
 use super::problem::{Answer, Refusal};
 use super::{Api, ApiParts};
-use crate::api::{ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest};
+use crate::api::{ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest, WebLink};
 use crate::serve::drain as drains;
 use crate::serve::http::Author;
 use axum::extract::State;
@@ -151,6 +151,29 @@ pub(super) async fn drain(
             })?,
         };
         Ok(ChangeReport { lines: vec![line] })
+    })
+    .await
+}
+
+/// Make a link to the web page that is good once, within five minutes.
+#[utoipa::path(
+    post,
+    path = "/v1/web",
+    responses((status = 200, body = WebLink), (status = "default", body = Problem))
+)]
+pub(super) async fn web(State(api): State<Api>, Extension(author): Extension<Author>) -> Answer<WebLink> {
+    api.answer(move |parts| {
+        let Some(links) = &parts.web else {
+            return Err(Refusal::not_found("the server has no web page; set `web` and restart it"));
+        };
+        let link = links.make(parts.service.server().now()).map_err(|error| {
+            Refusal::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("the system gives no random numbers: {error}"),
+            )
+        })?;
+        tracing::info!("a link to the web page was made for {author}");
+        Ok(WebLink { link })
     })
     .await
 }

@@ -9,9 +9,11 @@ mod socket;
 mod status;
 
 pub(super) use socket::endpoint;
+pub(super) use status::report;
 
 use super::http::{Author, Workers};
 use super::reload::Reloads;
+use super::web::WebLinks;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -37,6 +39,8 @@ pub(super) struct ApiParts {
     pub(super) service: Arc<NfsService>,
     pub(super) reloads: Arc<Reloads>,
     pub(super) stats: Arc<Stats>,
+    /// The links to the web page, if it is served.
+    pub(super) web: Option<Arc<WebLinks>>,
 }
 
 /// The state of all handlers.
@@ -83,11 +87,12 @@ fn routes() -> (Router<Api>, Document) {
         .routes(routes!(changes::revoke))
         .routes(routes!(changes::reload))
         .routes(routes!(changes::drain))
+        .routes(routes!(changes::web))
         .split_for_parts()
 }
 
 /// Makes the answers to all requests.
-fn router(parts: ApiParts) -> Router {
+fn router(parts: Arc<ApiParts>) -> Router {
     let (router, document) = routes();
     let document = Arc::new(document);
     let describe = move || {
@@ -99,7 +104,7 @@ fn router(parts: ApiParts) -> Router {
         .fallback(|request: Request| async move { Refusal::no_route(&request) })
         .method_not_allowed_fallback(|request: Request| async move { Refusal::no_method(&request) })
         .layer(from_fn(only_admitted))
-        .with_state(Api { parts: Arc::new(parts), workers: Workers::new(ADMIN_WORKERS_MAX) })
+        .with_state(Api { parts, workers: Workers::new(ADMIN_WORKERS_MAX) })
 }
 
 /// Answers root and the server's own user, also where the directory is open to others by mistake.

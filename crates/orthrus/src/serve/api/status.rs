@@ -22,7 +22,7 @@ const FILES_SHOWN: usize = 20;
 const CLIENTS_SHOWN: usize = 50;
 
 /// Reports the server at this moment.
-pub(super) fn report(parts: &ApiParts) -> StatusReport {
+pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
     let ApiParts { identity, exports, service, stats, .. } = parts;
     let table = exports.snapshot();
     let exports = table.iter().count();

@@ -1,6 +1,7 @@
 //! Sockets of HTTP endpoints, and the places of their connections.
 
 use super::serve_connection;
+use crate::serve::web::{HANDSHAKE_TIME_MAX, TlsFiles};
 use axum::{Extension, Router};
 use net::Admission;
 use nix::unistd::geteuid;
@@ -12,8 +13,10 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 
 /// How long to wait when the system gives no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -43,6 +46,8 @@ pub(crate) enum HttpListener {
     Unix(UnixListener),
     /// A TCP socket, with a rule for peers. Others are closed before anything is read from them.
     Tcp(TcpListener, Option<Box<Admission>>),
+    /// A TCP socket whose connections begin with a TLS handshake.
+    Tls(TcpListener, Arc<TlsFiles>),
 }
 
 /// A bound socket, its requests and its limits.
@@ -73,6 +78,7 @@ impl HttpEndpoint {
         let served = match listener {
             HttpListener::Unix(socket) => serve_unix(socket, &router, places).await,
             HttpListener::Tcp(socket, admission) => serve_tcp(socket, admission, &router, places).await,
+            HttpListener::Tls(socket, files) => serve_tls(socket, &files, &router, places).await,
         };
         if let Err(error) = served {
             tracing::error!("an HTTP endpoint cannot be served: {error}");
@@ -111,6 +117,32 @@ async fn serve_tcp(
                 if stream.local_addr().is_ok_and(admits) {
                     places.add(Box::pin(serve_connection(stream, router.clone())));
                 }
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+/// Serves connections of a TCP socket over TLS.
+async fn serve_tls(
+    socket: TcpListener,
+    files: &TlsFiles,
+    router: &Router,
+    mut places: ConnectionPlaces,
+) -> io::Result<()> {
+    let socket = tokio::net::TcpListener::from_std(socket)?;
+    loop {
+        match socket.accept().await {
+            Ok((stream, peer)) => {
+                let acceptor = TlsAcceptor::from(files.current());
+                let router = router.clone();
+                places.add(Box::pin(async move {
+                    match tokio::time::timeout(HANDSHAKE_TIME_MAX, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => serve_connection(stream, router).await,
+                        Ok(Err(error)) => tracing::debug!(%peer, "a TLS handshake failed: {error}"),
+                        Err(_) => {}
+                    }
+                }));
             }
             Err(error) => pause(&error).await,
         }
