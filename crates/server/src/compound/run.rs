@@ -2,8 +2,8 @@
 
 use super::table::{self, Operation};
 use crate::engine::{
-    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, OpResult, OpStop,
-    PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
+    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, Observer, OpResult,
+    OpStop, PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
 };
 use crate::metrics::RequestSubject;
 use nfs4::{NfsOpnum4, Nfsstat4};
@@ -231,11 +231,15 @@ impl Compound<'_> {
     /// The reason why the next operation is deferred. Then `args` begins with that operation.
     fn run(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Result<Nfsstat4, DeferReason> {
         let mut status = Nfsstat4::NFS4_OK;
+        let observer = self.nfs.observation.get();
         while status == Nfsstat4::NFS4_OK
             && self.progress.position.index < self.progress.position.count
             && self.progress.replay.is_none()
         {
-            status = self.step(args, reply)?;
+            status = match observer {
+                None => self.step(args, reply)?,
+                Some(observer) => self.observed_step(observer, args, reply)?,
+            };
             if self.progress.position.index == 0 {
                 self.begin_session_reply();
             }
@@ -251,6 +255,21 @@ impl Compound<'_> {
         {
             self.limit_reply(&fore, cache_this, self.progress.reply_start);
         }
+    }
+
+    /// As [`Compound::step`], and reports the operation to an observer.
+    fn observed_step(
+        &mut self,
+        observer: &dyn Observer,
+        args: &mut Decoder<'_>,
+        reply: &mut Encoder,
+    ) -> Result<Nfsstat4, DeferReason> {
+        let (began, before, current) = (observer.now(), *args, self.progress.current.clone());
+        let status = self.step(args, reply)?;
+        let number = Decoder::new(reply.as_slice().get(self.progress.result_at..).unwrap_or_default()).u32();
+        let opnum = number.ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
+        self.observe(observer, began, opnum, before, current.as_ref(), status);
+        Ok(status)
     }
 
     /// Runs one operation and writes its number, status and result.

@@ -160,6 +160,8 @@ impl<E: Engine> Server<E> {
         if let Denied::Auth(status) = why {
             Metrics::add(&self.metrics.auth_errors, 1);
             self.metrics.denials.count(status);
+            let context = job.auth.gss().map(|call| call.context.principal());
+            self.engine.observe_denial(job.peer, context, status.name());
             self.reports.note(Trouble::AuthError, now, job.peer, status.name());
         }
         why.encode(buffer, job.xid);
@@ -284,6 +286,7 @@ impl<E: Engine> Server<E> {
             Created::Refused(error) => {
                 Metrics::add(&self.metrics.contexts_refused, 1);
                 self.reports.note(Trouble::ContextRefused, now, job.peer, &error);
+                self.engine.observe_denial(job.peer, None, &error.to_string());
                 Accepted::Success.encode(buffer, job.xid, &OpaqueAuth::NONE);
                 let major = if error.major == GSS_S_COMPLETE { GSS_S_FAILURE } else { error.major };
                 buffer.value(&InitRes::failure(major, error.minor));

@@ -18,7 +18,9 @@ pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
 
 use crate::call::Job;
 use crate::compound::CompoundStatus;
-use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy, WaitsFor};
+use crate::engine::{
+    BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, ObservedRefusal, WaitPolicy, WaitsFor,
+};
 use crate::metrics::{LentCounters, Metrics, Reports, ServedCall, Stage, TickWatch};
 use crate::rpcsec::{ContextTable, Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
 use identity::Mapper;
@@ -94,6 +96,9 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Reports a call that was denied before any operation, for the audit log.
+    fn observe_denial(&self, _peer: SocketAddr, _principal: Option<&str>, _reason: &str) {}
+
     /// Returns whether a client at this address and port may use AUTH_SYS.
     fn admits_sys(&self, _client: SocketAddr, _now: Duration) -> bool {
         true
@@ -162,6 +167,10 @@ impl Engine for Nfs {
 
     fn lane_name(&self, lane: u32) -> Option<String> {
         self.exports.snapshot().by_id(lane).map(|export| export.pseudo_path.clone())
+    }
+
+    fn observe_denial(&self, peer: SocketAddr, principal: Option<&str>, reason: &str) {
+        self.observe_refusal(&ObservedRefusal { peer, principal, flavor: None, export: None, reason });
     }
 
     fn admits_sys(&self, client: SocketAddr, now: Duration) -> bool {

@@ -9,7 +9,8 @@ use super::program_waits::ProgramWaits;
 use super::refusals::Refusals;
 use super::replies::Replies;
 use super::{
-    Cause, ClientRecords, Delegations, Fh, FileKey, NfsConfig, NumericOwners, Offloads, Start, SysGroups,
+    Cause, ClientRecords, Delegations, Fh, FileKey, NfsConfig, NumericOwners, Observation, Offloads, Start,
+    SysGroups,
 };
 use crate::callback::CallbackQueue;
 use crate::metrics::Outcomes;
@@ -89,6 +90,7 @@ pub struct Nfs {
     pub(super) replies: Replies,
     pub(crate) outcomes: Outcomes,
     pub(crate) busy_files: BusyFiles,
+    pub(crate) observation: Observation,
     pub(super) refusals: Refusals,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -127,6 +129,7 @@ impl Nfs {
             replies: Replies::default(),
             outcomes: Outcomes::default(),
             busy_files: BusyFiles::default(),
+            observation: Observation::default(),
             refusals: Refusals::default(),
             records,
             random,
