@@ -5,6 +5,7 @@
 mod access;
 mod ad;
 mod api;
+mod audit;
 mod bench;
 mod client_names;
 mod control;

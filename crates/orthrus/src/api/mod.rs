@@ -8,6 +8,7 @@ mod id_report;
 mod listings;
 mod problem;
 mod status;
+mod trace;
 mod warnings;
 
 pub(crate) use changes::{ChangeReport, DrainRequest, EvictRequest, RevokeRequest, WebLink};
@@ -19,6 +20,7 @@ pub(crate) use listings::{
 };
 pub(crate) use problem::Problem;
 pub(crate) use status::{ExportStatus, FileStatus, FlavorStatus, StatusReport};
+pub(crate) use trace::{TraceLine, TraceQuery, TracedOperation};
 pub(crate) use warnings::{Warning, warnings};
 
 use std::fs::File;

@@ -4,7 +4,7 @@ use super::StatusReport;
 use std::fmt;
 
 /// Events that deserve a look: the name of the counter, the meaning, and the remedy.
-const EVENTS: [(&str, &str, &str); 8] = [
+const EVENTS: [(&str, &str, &str); 9] = [
     ("slow_calls", "calls took a second or longer", "the log names operation, user, export and stage"),
     (
         "stalls",
@@ -21,6 +21,11 @@ const EVENTS: [(&str, &str, &str); 8] = [
     ("mic_failures", "calls had a wrong signature", "look for a device that alters packets, or an attacker"),
     ("body_failures", "calls had a wrong body", "look for a device that alters packets, or an attacker"),
     ("log_lines_dropped", "lines of the log were dropped", "look at the reader of standard error"),
+    (
+        "audit_lines_dropped",
+        "lines of the audit log were dropped",
+        "look at the disk of its file, or its reader",
+    ),
 ];
 
 /// A counter that should be zero, with its remedy.

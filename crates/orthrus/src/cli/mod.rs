@@ -19,6 +19,7 @@ mod serve;
 mod status;
 mod stop;
 mod table;
+mod trace;
 mod try_it;
 
 use crate::api::{ClientRow, ContextRow, DelegationRow, ExportRow, LockRow, OpenRow, SessionRow};
@@ -77,6 +78,7 @@ enum Command {
     Locks(listings::ListingArguments),
     /// List the delegations that clients have.
     Delegations(listings::ListingArguments),
+    Trace(trace::TraceArguments),
     Web(control::WebArguments),
     Evict(control::Evict),
     Revoke(control::Revoke),
@@ -117,6 +119,7 @@ impl Arguments {
             Command::Opens(arguments) => arguments.run::<OpenRow>(),
             Command::Locks(arguments) => arguments.run::<LockRow>(),
             Command::Delegations(arguments) => arguments.run::<DelegationRow>(),
+            Command::Trace(arguments) => arguments.run(),
             Command::Web(arguments) => arguments.run(),
             Command::Evict(arguments) => arguments.run(),
             Command::Revoke(arguments) => arguments.run(),

@@ -30,6 +30,27 @@ pub(crate) struct WebTls {
     pub key: PathBuf,
 }
 
+/// Where the lines of the audit log go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AuditTarget {
+    /// A file or a pipe.
+    File(PathBuf),
+    /// systemd's journal.
+    Journal,
+}
+
+impl FromStr for AuditTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "journal" => Ok(Self::Journal),
+            path if path.starts_with('/') => Ok(Self::File(path.into())),
+            other => Err(format!("{other:?} is neither \"journal\" nor a path that begins with /")),
+        }
+    }
+}
+
 /// Everything that `orthrus serve` needs to know.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -55,6 +76,12 @@ pub(crate) struct Settings {
     pub web_certificate: Option<PathBuf>,
     /// Private key of the web page, in PEM.
     pub web_key: Option<PathBuf>,
+    /// The file of the audit log, or `journal`; `None`: there is none.
+    #[serde(deserialize_with = "super::values::audit")]
+    pub audit: Option<AuditTarget>,
+    /// Bytes of the audit log's file before a new one begins: 1 MiB to 1 TiB.
+    #[serde(deserialize_with = "bounded::<_, _, 1_048_576, 1_099_511_627_776>")]
+    pub audit_size_max: u64,
     /// Threads that serve; 0: one a core.
     #[serde(deserialize_with = "bounded::<_, _, 0, 256>")]
     pub shards: usize,
@@ -121,6 +148,8 @@ impl Default for Settings {
             web: None,
             web_certificate: None,
             web_key: None,
+            audit: None,
+            audit_size_max: 256 << 20,
             shards: 0,
             domain: String::new(),
             keytab: None,

@@ -12,6 +12,7 @@ mod http;
 mod kerberos;
 mod listening;
 mod metrics;
+mod observe;
 mod preflight;
 mod process;
 mod records;
@@ -35,6 +36,7 @@ use http::HttpEndpoint;
 use identity::{AccountSource, Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
+use observe::{AuditLog, Observers};
 pub(crate) use preflight::{Preflight, check};
 use records::Records;
 use runtime::{Builder, Callbacks, NfsService, Threads, housekeeping};
@@ -95,6 +97,7 @@ pub(crate) fn run(
     let began = Instant::now();
     let mut backends = Backends::new(ClientRules::new(&settings, began), settings.limits.open_files_max);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
+    let audit = AuditLog::start(&settings)?;
     let keys = Keys::open(&settings)?.map(Arc::new);
     admission::check(&exports.snapshot(), keys.is_some())?;
     let (service, running, identity) =
@@ -117,7 +120,7 @@ pub(crate) fn run(
     let served =
         reload::Served { exports: exports.clone(), service: service.clone(), identity, shards, descriptors };
     let reload = reload::Reload::new(read, as_started, backends, keys, served);
-    let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
+    let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), audit.clone(), status));
     let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
     let metrics_endpoint =
         watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone(), exports.clone()));
@@ -128,6 +131,8 @@ pub(crate) fn run(
         reloads: reloads.clone(),
         stats: running.stats().clone(),
         web: page.as_ref().map(WebListener::links).transpose()?,
+        traces: Observers::connect(&service, audit.clone()),
+        audit: audit.clone(),
     });
     serve_http(metrics_endpoint, page, &state_dir, parts)?;
     reloads.log_exports();
@@ -137,6 +142,7 @@ pub(crate) fn run(
     manager.stopping();
     tracing::info!("ending");
     running.stop();
+    audit.iter().for_each(AuditLog::flush);
     // Threads may still wait for a file system, and Linux may not be able to end them.
     vfs_local::release_to_successor(&state_dir);
     Ok(())

@@ -4,6 +4,7 @@
 use super::changes::ReloadChanges;
 use super::exports::Backends;
 use super::kerberos::Keys;
+use super::observe::AuditLog;
 use super::{
     ReadSettings, admission, identities, sandbox, shared, spoken, warn_of_descriptors, warn_of_leases,
 };
@@ -134,6 +135,7 @@ impl Served {
 pub(super) struct Reloads {
     reload: Mutex<Reload>,
     manager: Arc<ServiceManager>,
+    audit: Option<AuditLog>,
     /// Describes the running server in a line.
     status: Box<dyn Fn() -> String + Send + Sync>,
 }
@@ -142,9 +144,10 @@ impl Reloads {
     pub(super) fn new(
         reload: Reload,
         manager: Arc<ServiceManager>,
+        audit: Option<AuditLog>,
         status: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
-        Self { reload: Mutex::new(reload), manager, status: Box::new(status) }
+        Self { reload: Mutex::new(reload), manager, audit, status: Box::new(status) }
     }
 
     /// Tells the service manager that the server is ready.
@@ -166,6 +169,11 @@ impl Reloads {
         let mut reload = self.lock();
         self.manager.reloading();
         let outcome = reload.run();
+        if let Some(audit) = &self.audit {
+            audit.reopen();
+            let result = outcome.as_ref().map_or_else(|error| format!("{error:#}"), |lines| lines.join("; "));
+            audit.admin(asker, "reload", &result);
+        }
         let kept = match &outcome {
             Ok(lines) => {
                 lines.iter().for_each(|line| tracing::info!("{asker}: {line}"));

@@ -34,6 +34,8 @@ pub struct ObservedOperation<'a> {
     pub detail: String,
     /// Whether it opens a file, or changes a file or a name other than by writing data.
     pub is_change: bool,
+    /// Whether it fails for want of permission or security.
+    pub is_denied: bool,
     /// The observer's time before the operation.
     pub began: Duration,
 }
@@ -58,9 +60,9 @@ pub trait Observer: Send + Sync {
     /// Returns the current time by its own clock.
     fn now(&self) -> Duration;
 
-    /// Returns whether it wants to see an operation that has run; `is_change` is as in
+    /// Returns whether it wants to see an operation that has run; the conditions are as in
     /// [`ObservedOperation`].
-    fn wants(&self, is_change: bool, status: Nfsstat4) -> bool;
+    fn wants(&self, is_change: bool, is_denied: bool) -> bool;
 
     /// Sees an operation that has run. It must not wait.
     fn operation(&self, observed: &ObservedOperation<'_>);
@@ -127,7 +129,9 @@ impl Compound<'_> {
         status: Nfsstat4,
     ) {
         let is_change = is_change(opnum);
-        if !observer.wants(is_change, status) {
+        use Nfsstat4::{NFS4ERR_ACCESS, NFS4ERR_PERM, NFS4ERR_WRONGSEC};
+        let is_denied = matches!(status, NFS4ERR_ACCESS | NFS4ERR_PERM | NFS4ERR_WRONGSEC);
+        if !observer.wants(is_change, is_denied) {
             return;
         }
         let arguments = NfsArgop4::decode(&mut args).ok();
@@ -148,6 +152,7 @@ impl Compound<'_> {
             names: arguments.as_ref().map(names).unwrap_or_default(),
             detail: arguments.as_ref().map(detail).unwrap_or_default(),
             is_change,
+            is_denied,
             began,
         });
     }

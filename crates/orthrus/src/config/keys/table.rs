@@ -70,6 +70,22 @@ pub(super) const TABLES: [ConfigTable; 10] = [
                 reloads: false,
             },
             ConfigKey {
+                name: "audit",
+                meaning: "Log of opens, changes, refusals and administrators, in JSON lines.",
+                allowed: r#""/a/file", or "journal""#,
+                default: Absent("none"),
+                example: r#""/var/log/orthrus/audit.jsonl""#,
+                reloads: false,
+            },
+            ConfigKey {
+                name: "audit_size_max",
+                meaning: "Size at which the file of the audit log becomes FILE.1, and a new one begins.",
+                allowed: "1048576 to 1099511627776 bytes",
+                default: Literal("268435456"),
+                example: "1073741824",
+                reloads: false,
+            },
+            ConfigKey {
                 name: "shards",
                 meaning: "Threads that serve connections; 0 means one for each core.",
                 allowed: "0 to 256",

@@ -34,6 +34,7 @@ pub(super) async fn evict(
             Some(id) if server.engine().evict(id, server.now()) => {
                 let line = format!("client {client} and its state are removed");
                 tracing::warn!("eviction by {author}: {line}");
+                parts.audit(author, "evict", &line);
                 Ok(ChangeReport { lines: vec![line] })
             }
             _ => Err(Refusal::not_found(format!(
@@ -63,6 +64,7 @@ pub(super) async fn revoke(
             RevokeRequest::Principal(principal) => revoke_principal(parts, &principal)?,
         };
         tracing::warn!("revocation by {author}: {line}");
+        parts.audit(author, "revoke", &line);
         Ok(ChangeReport { lines: vec![line] })
     })
     .await
@@ -150,6 +152,7 @@ pub(super) async fn drain(
                 Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why)
             })?,
         };
+        parts.audit(author, "drain", &line);
         Ok(ChangeReport { lines: vec![line] })
     })
     .await
@@ -173,6 +176,7 @@ pub(super) async fn web(State(api): State<Api>, Extension(author): Extension<Aut
             )
         })?;
         tracing::info!("a link to the web page was made for {author}");
+        parts.audit(author, "web", "a link was made");
         Ok(WebLink { link })
     })
     .await

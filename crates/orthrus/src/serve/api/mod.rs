@@ -7,11 +7,13 @@ mod problem;
 mod reports;
 mod socket;
 mod status;
+mod traces;
 
 pub(super) use socket::endpoint;
 pub(super) use status::report;
 
 use super::http::{Author, Workers};
+use super::observe::{AuditLog, Traces};
 use super::reload::Reloads;
 use super::web::WebLinks;
 use axum::extract::Request;
@@ -41,6 +43,17 @@ pub(super) struct ApiParts {
     pub(super) stats: Arc<Stats>,
     /// The links to the web page, if it is served.
     pub(super) web: Option<Arc<WebLinks>>,
+    pub(super) traces: Arc<Traces>,
+    pub(super) audit: Option<AuditLog>,
+}
+
+impl ApiParts {
+    /// Logs a change by an administrator in the audit log, if there is one.
+    fn audit(&self, author: Author, action: &str, result: &str) {
+        if let Some(audit) = &self.audit {
+            audit.admin(&author.to_string(), action, result);
+        }
+    }
 }
 
 /// The state of all handlers.
@@ -83,6 +96,7 @@ fn routes() -> (Router<Api>, Document) {
         .routes(routes!(listings::opens))
         .routes(routes!(listings::locks))
         .routes(routes!(listings::delegations))
+        .routes(routes!(traces::trace))
         .routes(routes!(changes::evict))
         .routes(routes!(changes::revoke))
         .routes(routes!(changes::reload))

@@ -14,6 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
@@ -40,9 +41,20 @@ impl fmt::Display for Author {
     }
 }
 
+/// A mark of a connection whose answer goes on until the peer has enough.
+#[derive(Clone, Default)]
+pub(crate) struct EndlessAnswer(Arc<AtomicBool>);
+
+impl EndlessAnswer {
+    /// Lifts the limit of the connection's time.
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// The socket of an endpoint.
 pub(crate) enum HttpListener {
-    /// A Unix socket. Requests have an [`Author`] among their extensions.
+    /// A Unix socket. Requests have an [`Author`] and an [`EndlessAnswer`] among their extensions.
     Unix(UnixListener),
     /// A TCP socket, with a rule for peers. Others are closed before anything is read from them.
     Tcp(TcpListener, Option<Box<Admission>>),
@@ -94,8 +106,10 @@ async fn serve_unix(socket: UnixListener, router: &Router, mut places: Connectio
             Ok((stream, _)) => {
                 // The kernel knows the peer of each connection.
                 let Ok(peer) = stream.peer_cred() else { continue };
-                let router = router.clone().layer(Extension(Author { uid: peer.uid() }));
-                places.add(Box::pin(serve_connection(stream, router)));
+                let endless = EndlessAnswer::default();
+                let layer = (Extension(Author { uid: peer.uid() }), Extension(endless.clone()));
+                let router = router.clone().layer(layer);
+                places.add(Box::pin(serve_connection(stream, router)), &endless);
             }
             Err(error) => pause(&error).await,
         }
@@ -115,7 +129,7 @@ async fn serve_tcp(
             Ok((stream, peer)) => {
                 let admits = |own| admission.as_ref().is_none_or(|admission| admission(peer, own));
                 if stream.local_addr().is_ok_and(admits) {
-                    places.add(Box::pin(serve_connection(stream, router.clone())));
+                    places.add(Box::pin(serve_connection(stream, router.clone())), &EndlessAnswer::default());
                 }
             }
             Err(error) => pause(&error).await,
@@ -136,13 +150,14 @@ async fn serve_tls(
             Ok((stream, peer)) => {
                 let acceptor = TlsAcceptor::from(files.current());
                 let router = router.clone();
-                places.add(Box::pin(async move {
+                let connection = Box::pin(async move {
                     match tokio::time::timeout(HANDSHAKE_TIME_MAX, acceptor.accept(stream)).await {
                         Ok(Ok(stream)) => serve_connection(stream, router).await,
                         Ok(Err(error)) => tracing::debug!(%peer, "a TLS handshake failed: {error}"),
                         Err(_) => {}
                     }
-                }));
+                });
+                places.add(connection, &EndlessAnswer::default());
             }
             Err(error) => pause(&error).await,
         }
@@ -172,8 +187,8 @@ struct ConnectionPlaces {
 }
 
 impl ConnectionPlaces {
-    /// Serves a connection for a limited time. Without a place for it, the oldest one is closed.
-    fn add(&mut self, connection: Connection) {
+    /// Serves a connection for a limited time, unless its answer is endless. Without a place for it, the oldest one is closed.
+    fn add(&mut self, mut connection: Connection, endless: &EndlessAnswer) {
         while self.connections.try_join_next().is_some() {}
         self.oldest.retain(|handle| !handle.is_finished());
         if self.oldest.len() >= self.connections_max
@@ -181,8 +196,12 @@ impl ConnectionPlaces {
         {
             oldest.abort();
         }
-        let limited = tokio::time::timeout(self.time_max, connection);
-        let serve = async move { drop(limited.await) };
+        let (time_max, endless) = (self.time_max, endless.clone());
+        let serve = async move {
+            if tokio::time::timeout(time_max, &mut connection).await.is_err() && endless.0.load(Relaxed) {
+                connection.await;
+            }
+        };
         self.oldest.push_back(self.connections.spawn(serve));
     }
 }

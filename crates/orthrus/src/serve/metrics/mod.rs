@@ -171,7 +171,10 @@ fn readiness(health: Health, in_grace: bool, draining: bool) -> Health {
 /// Returns the number of events by name: of connections, of calls and contexts, and of the log.
 pub(super) fn events(service: &NfsService, stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
     let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
-    let log = [("log_lines_dropped", crate::logging::dropped_lines())];
+    let log = [
+        ("log_lines_dropped", crate::logging::dropped_lines()),
+        ("audit_lines_dropped", super::observe::dropped_lines()),
+    ];
     network.chain(service.server().metrics().snapshot()).chain(log)
 }
 
