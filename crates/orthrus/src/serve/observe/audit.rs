@@ -14,9 +14,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Number of lines that wait for the audit log's file; further ones are dropped and counted.
@@ -46,6 +46,7 @@ pub(in crate::serve) struct AuditLog {
     queue: SyncSender<AuditMessage>,
     /// Whether the file must be opened again before the next line.
     reopen: Arc<AtomicBool>,
+    drops: Arc<DropReport>,
 }
 
 impl AuditLog {
@@ -66,9 +67,10 @@ impl AuditLog {
         };
         let (queue, messages) = sync_channel(AUDIT_LINES_MAX);
         let reopen = Arc::new(AtomicBool::new(false));
-        let mut writer = AuditWriter { sink, reopen: reopen.clone(), trouble: None, reported: None };
+        let drops = Arc::new(DropReport::default());
+        let mut writer = AuditWriter { sink, reopen: reopen.clone(), drops: drops.clone() };
         std::thread::Builder::new().name("audit".into()).spawn(move || writer.run(&messages))?;
-        Ok(Some(Self { queue, reopen }))
+        Ok(Some(Self { queue, reopen, drops }))
     }
 
     /// Has the file opened again before the next line: another program may have renamed it.
@@ -138,7 +140,28 @@ impl AuditLog {
         let known = fields.into_iter().filter(|(_, value)| is_known(value));
         let fields = [("time".to_owned(), timestamp().into())].into_iter().chain(known).collect();
         if self.queue.try_send(AuditMessage::Line(fields)).is_err() {
-            DROPPED.fetch_add(1, Relaxed);
+            self.drops.dropped("it is written too slowly");
+        }
+    }
+}
+
+/// Counts dropped lines, and logs them now and then. The log never waits.
+#[derive(Default)]
+struct DropReport {
+    /// When lines were last logged as dropped, and how many had been by then.
+    last: Mutex<Option<(Instant, u64)>>,
+}
+
+impl DropReport {
+    fn dropped(&self, why: &str) {
+        let dropped = DROPPED.fetch_add(1, Relaxed) + 1;
+        // Another thread looks at this moment.
+        let Ok(mut last) = self.last.try_lock() else { return };
+        let (now, before) = (Instant::now(), last.map_or(0, |(_, before)| before));
+        if last.is_none_or(|(at, _)| now.duration_since(at) >= AUDIT_REPORT_INTERVAL) {
+            *last = Some((now, dropped));
+            let lines = dropped.saturating_sub(before);
+            tracing::error!(lines, "lines of the audit log were dropped: {why}");
         }
     }
 }
@@ -147,22 +170,16 @@ impl AuditLog {
 struct AuditWriter {
     sink: AuditSink,
     reopen: Arc<AtomicBool>,
-    /// The last error, until a line is written.
-    trouble: Option<String>,
-    /// When lines were last reported as dropped, and how many had been by then.
-    reported: Option<(Instant, u64)>,
+    drops: Arc<DropReport>,
 }
 
 impl AuditWriter {
     fn run(&mut self, messages: &Receiver<AuditMessage>) {
-        loop {
-            match messages.recv_timeout(AUDIT_REPORT_INTERVAL) {
-                Ok(AuditMessage::Line(fields)) => self.write(fields),
-                Ok(AuditMessage::Flush(done)) => drop(done.try_send(())),
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+        for message in messages {
+            match message {
+                AuditMessage::Line(fields) => self.write(fields),
+                AuditMessage::Flush(done) => drop(done.try_send(())),
             }
-            self.report();
         }
     }
 
@@ -171,24 +188,8 @@ impl AuditWriter {
             true => self.sink.reopen(),
             false => Ok(()),
         };
-        match reopened.and_then(|()| self.sink.write(fields)) {
-            Ok(()) => self.trouble = None,
-            Err(error) => {
-                DROPPED.fetch_add(1, Relaxed);
-                self.trouble = Some(error.to_string());
-            }
-        }
-    }
-
-    /// Logs that lines were dropped, now and then.
-    fn report(&mut self) {
-        let (dropped, now) = (dropped_lines(), Instant::now());
-        let (since, before) = self.reported.map_or((None, 0), |(at, count)| (Some(at), count));
-        let is_due = since.is_none_or(|at| now.duration_since(at) >= AUDIT_REPORT_INTERVAL);
-        if dropped > before && is_due {
-            let why = self.trouble.as_deref().unwrap_or("it is written too slowly");
-            tracing::error!("{} lines of the audit log were dropped: {why}", dropped - before);
-            self.reported = Some((now, dropped));
+        if let Err(error) = reopened.and_then(|()| self.sink.write(fields)) {
+            self.drops.dropped(&error.to_string());
         }
     }
 }
