@@ -8,6 +8,7 @@ use crate::engine::{
 use crate::metrics::RequestSubject;
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use xdr::{Decoder, Encoder};
 
 /// The header of COMPOUND4args, before its operations.
@@ -224,6 +225,16 @@ fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome 
     CompoundOutcome { status, operations: 0, replayed: false, subject, expensive: false }
 }
 
+/// An operation that an observer sees, before it runs. It is boxed, so that others pay for one null
+/// pointer.
+struct SeenOperation<'a, 'o> {
+    observer: &'o dyn Observer,
+    began: Duration,
+    /// Begins with the operation.
+    args: Decoder<'a>,
+    current: Option<Fh>,
+}
+
 impl Compound<'_> {
     /// Runs operations until one fails. Returns the last status.
     ///
@@ -236,10 +247,11 @@ impl Compound<'_> {
             && self.progress.position.index < self.progress.position.count
             && self.progress.replay.is_none()
         {
-            status = match observer {
-                None => self.step(args, reply)?,
-                Some(observer) => self.observed_step(observer, args, reply)?,
-            };
+            let seen = observer.map(|observer| self.look(observer, args));
+            status = self.step(args, reply)?;
+            if let Some(seen) = seen {
+                self.report(seen, status, reply);
+            }
             if self.progress.position.index == 0 {
                 self.begin_session_reply();
             }
@@ -257,19 +269,20 @@ impl Compound<'_> {
         }
     }
 
-    /// As [`Compound::step`], and reports the operation to an observer.
-    fn observed_step(
-        &mut self,
-        observer: &dyn Observer,
-        args: &mut Decoder<'_>,
-        reply: &mut Encoder,
-    ) -> Result<Nfsstat4, DeferReason> {
-        let (began, before, current) = (observer.now(), *args, self.progress.current.clone());
-        let status = self.step(args, reply)?;
+    /// Notes the next operation for an observer.
+    #[cold]
+    fn look<'a, 'o>(&self, observer: &'o dyn Observer, args: &Decoder<'a>) -> Box<SeenOperation<'a, 'o>> {
+        let (args, current) = (*args, self.progress.current.clone());
+        Box::new(SeenOperation { observer, began: observer.now(), args, current })
+    }
+
+    /// Reports an operation that has run to its observer.
+    #[cold]
+    fn report(&self, seen: Box<SeenOperation<'_, '_>>, status: Nfsstat4, reply: &Encoder) {
+        let SeenOperation { observer, began, args, current } = *seen;
         let number = Decoder::new(reply.as_slice().get(self.progress.result_at..).unwrap_or_default()).u32();
         let opnum = number.ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        self.observe(observer, began, opnum, before, current.as_ref(), status);
-        Ok(status)
+        self.observe(observer, began, opnum, args, current.as_ref(), status);
     }
 
     /// Runs one operation and writes its number, status and result.
