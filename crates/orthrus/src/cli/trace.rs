@@ -20,10 +20,10 @@ pub(super) struct TraceArguments {
     /// Only operations on the file or folder with this path, as clients mount it.
     #[arg(long, value_name = "PATH")]
     file: Option<String>,
-    /// Show names.
+    /// Show the names of files, not only their lengths.
     #[arg(long)]
     names: bool,
-    /// Print JSON lines.
+    /// Print each operation as a line of JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

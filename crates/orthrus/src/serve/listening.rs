@@ -1,16 +1,46 @@
-//! The port of the server: bound here, or passed by the service manager (sd_listen_fds(3)).
+//! The sockets of the server. Its port is bound here, or passed by the service manager
+//! (sd_listen_fds(3)).
 
+use super::metrics::MetricsListener;
+use super::web::WebListener;
+use super::{bind_metrics, same_user};
 use crate::config::Settings;
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
 use net::Listener;
+
+/// The TCP sockets of the server, which serve nothing yet.
+pub(super) struct BoundSockets {
+    pub(super) listener: Listener,
+    pub(super) metrics: Option<MetricsListener>,
+    pub(super) page: Option<WebListener>,
+}
+
+impl BoundSockets {
+    /// Binds the sockets. They admit the programs of the server's user alone, if the settings say
+    /// so.
+    ///
+    /// # Errors
+    /// An address that cannot be bound; names the remedy.
+    pub(super) fn bind(settings: &Settings) -> anyhow::Result<Self> {
+        let mut listener = listen(settings)?;
+        let mut metrics = settings.metrics.map(bind_metrics).transpose()?;
+        let mut page = WebListener::bind(settings)?;
+        if settings.same_user {
+            listener.admit(same_user::admission());
+            metrics.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+            page.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+        }
+        Ok(Self { listener, metrics, page })
+    }
+}
 
 /// Takes the socket that the service manager passes, or else binds the configured address.
 ///
 /// # Errors
 /// The address cannot be bound, or the manager passes something else than one TCP socket; names the
 /// remedy.
-pub(super) fn listen(settings: &Settings) -> anyhow::Result<Listener> {
+fn listen(settings: &Settings) -> anyhow::Result<Listener> {
     let mut passed = ListenFd::from_env();
     match passed.len() {
         0 => Ok(Listener::bind(settings.listen)?),

@@ -35,6 +35,7 @@ use exports::Backends;
 use http::HttpEndpoint;
 use identity::{AccountSource, Mapper, Rules};
 use kerberos::{Keys, NoKeys};
+use listening::BoundSockets;
 use net::{Listener, Running};
 use observe::{AuditLog, Observers};
 pub(crate) use preflight::{Preflight, check};
@@ -77,14 +78,7 @@ pub(crate) fn run(
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process(settings.device_nodes);
     process::check(&prepared)?;
-    let mut listener = listening::listen(&settings)?;
-    let mut watched = settings.metrics.map(bind_metrics).transpose()?;
-    let mut page = WebListener::bind(&settings)?;
-    if settings.same_user {
-        listener.admit(same_user::admission());
-        watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
-        page.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
-    }
+    let BoundSockets { listener, metrics: watched, page } = BoundSockets::bind(&settings)?;
     let manager = Arc::new(ServiceManager::from_environment());
     let sandbox = sandbox::enter(&settings, manager.is_abstract())?;
     logging::start_queue().context("the log has no thread")?;
@@ -140,12 +134,17 @@ pub(crate) fn run(
     reloads.ready();
     obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
     manager.stopping();
+    end(running, audit.as_ref(), &state_dir);
+    Ok(())
+}
+
+/// Ends the service, and writes the lines that wait.
+fn end(running: Running, audit: Option<&AuditLog>, state_dir: &Path) {
     tracing::info!("ending");
     running.stop();
-    audit.iter().for_each(AuditLog::flush);
+    audit.into_iter().for_each(AuditLog::flush);
     // Threads may still wait for a file system, and Linux may not be able to end them.
-    vfs_local::release_to_successor(&state_dir);
-    Ok(())
+    vfs_local::release_to_successor(state_dir);
 }
 
 /// Warns if clients get few of the delegations that they are to have.

@@ -12,11 +12,11 @@ use xdr::{Decode, Decoder};
 /// An operation that has run.
 #[derive(Debug)]
 pub struct ObservedOperation<'a> {
-    /// The client's address.
+    /// The address and port of the client.
     pub peer: SocketAddr,
     /// The caller: `alice@REALM` or `sys:1000`.
     pub principal: &'a str,
-    /// The flavor's name.
+    /// The name of the flavor: `krb5p`.
     pub flavor: &'static str,
     /// The operation's name: `READ`.
     pub operation: &'static str,
@@ -43,7 +43,7 @@ pub struct ObservedOperation<'a> {
 /// A caller that was refused before or beside an operation.
 #[derive(Debug)]
 pub struct ObservedRefusal<'a> {
-    /// The client's address.
+    /// The address and port of the client.
     pub peer: SocketAddr,
     /// The caller, if it is known.
     pub principal: Option<&'a str>,

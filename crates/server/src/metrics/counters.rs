@@ -1,6 +1,6 @@
 //! Counters of the dispatch, and its log lines about peers.
 
-use super::{Lags, Served, Times};
+use super::{Lags, ServedRequests, Times};
 use crate::log_limit::LogLimit;
 use rpc::AuthStat;
 use std::fmt::Display;
@@ -21,7 +21,7 @@ macro_rules! metrics {
             /// Calls denied with AUTH_ERROR, by its status.
             pub denials: Denials,
             /// Operations, and requests by operation, export and flavor.
-            pub served: Served,
+            pub served: ServedRequests,
         }
 
         impl Metrics {

@@ -17,7 +17,7 @@ pub(crate) use counters::{Reports, Trouble};
 pub use lags::Lags;
 pub(crate) use lags::TickLags;
 pub use outcomes::Outcomes;
-pub use served::{BatchSeries, CryptoStep, RequestSeries, Served, ServedCounters};
+pub use served::{BatchSeries, CryptoStep, RequestSeries, ServedCounters, ServedRequests};
 pub(crate) use served::{LentCounters, ServedCall, TimeClasses};
 pub use subject::RequestSubject;
 pub use times::{Kind, Stage, Times};

@@ -1,6 +1,6 @@
 //! Counts of failed operations by status, and of errors of file systems by errno.
 
-use super::Served;
+use super::ServedRequests;
 use super::places::{EXPORT_COUNTERS_MAX, ExportPlaces};
 use crate::log_limit::LogLimit;
 use nfs4::{NfsOpnum4, Nfsstat4};
@@ -122,7 +122,7 @@ impl Outcomes {
     }
 
     /// Returns all counts of operations that are not zero: operation, status, count.
-    pub fn statuses(&self, served: &Served) -> Vec<(&'static str, &'static str, u64)> {
+    pub fn statuses(&self, served: &ServedRequests) -> Vec<(&'static str, &'static str, u64)> {
         let (mut counts, successes) = (Vec::new(), served.successes());
         for opnum in NfsOpnum4::ALL {
             for status in Nfsstat4::ALL {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn operations_are_counted_by_status() {
-        let (outcomes, served) = (Outcomes::default(), Served::default());
+        let (outcomes, served) = (Outcomes::default(), ServedRequests::default());
         for _ in 0..40 {
             served.shared().succeeded(NfsOpnum4::OP_READ);
         }

@@ -205,7 +205,7 @@ impl TimeClasses {
 
 /// All counters of served requests.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedRequests {
     sets: Mutex<CounterSets>,
     /// For threads other than shards.
     shared: Arc<ServedCounters>,
@@ -222,7 +222,7 @@ struct CounterSets {
     free: Vec<Arc<ServedCounters>>,
 }
 
-impl Default for Served {
+impl Default for ServedRequests {
     fn default() -> Self {
         let bits = PLACES * KINDS * OPERATIONS;
         Self {
@@ -249,7 +249,7 @@ pub struct RequestSeries {
     pub sent: u64,
     /// The sum of the times.
     pub time: Duration,
-    /// The number of requests in each class of times: see [`Served::bounds`].
+    /// The number of requests in each class of times: see [`ServedRequests::bounds`].
     pub classes: [u64; CLASSES],
 }
 
@@ -264,7 +264,7 @@ pub struct BatchSeries {
     pub classes: [u64; LANE_CLASSES],
 }
 
-impl Served {
+impl ServedRequests {
     fn lock(&self) -> MutexGuard<'_, CounterSets> {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn combinations_beyond_the_limit_are_counted_together() {
-        let served = Served::default();
+        let served = ServedRequests::default();
         let counters = ServedCounters::new(true);
         let mut times = TimeClasses::new(Duration::ZERO);
         for place in 0..PLACES as u8 {
@@ -499,7 +499,7 @@ mod tests {
                 served.count(&counters, &mut times, Kind::Sys, &call(*opnum, place, Duration::ZERO), 0);
             }
         }
-        let served = Served { shared: Arc::new(counters), ..served };
+        let served = ServedRequests { shared: Arc::new(counters), ..served };
         let (others, own): (Vec<_>, Vec<_>) =
             served.requests().into_iter().partition(|series| series.place == usize::from(OTHERS));
         assert!(own.len() <= REQUEST_SERIES_MAX && own.len() > REQUEST_SERIES_MAX / 2, "{}", own.len());
@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn batches_are_counted_by_the_lanes_that_they_fill() {
-        let served = Served::default();
+        let served = ServedRequests::default();
         for messages in [0, 1, 2, 3, 7, 8, 15, 16, 100] {
             served.shared().batch(CryptoStep::Sign, messages);
         }

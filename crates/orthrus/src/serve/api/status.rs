@@ -8,7 +8,7 @@ use crate::serve::process::{processor_time, resident_bytes};
 use net::Stats;
 use runtime::NfsService;
 use server::engine::{BusyFile, ListedFile, hex};
-use server::metrics::{Kind, Served, ServedCounters, Stage};
+use server::metrics::{Kind, ServedCounters, ServedRequests, Stage};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vfs::ExportTable;
@@ -49,7 +49,7 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
         exports: export_requests(service, &table),
         files: busy_files(service, &table),
         sampled_one_in: ServedCounters::SAMPLED_ONE_IN,
-        latency_bounds: Served::bounds().map(|bound| bound.as_secs_f64()).into(),
+        latency_bounds: ServedRequests::bounds().map(|bound| bound.as_secs_f64()).into(),
         flavors: Kind::ALL.iter().map(|kind| flavor(service, stats, *kind)).collect(),
         events: metrics::events(service, stats).map(|(event, count)| (event.to_owned(), count)).collect(),
         refusals: engine.refusals().into_iter().map(|(rule, count)| (rule.to_owned(), count)).collect(),

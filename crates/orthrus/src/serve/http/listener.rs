@@ -187,7 +187,8 @@ struct ConnectionPlaces {
 }
 
 impl ConnectionPlaces {
-    /// Serves a connection for a limited time, unless its answer is endless. Without a place for it, the oldest one is closed.
+    /// Serves a connection for a limited time, unless its answer is endless. Without a place for
+    /// it, the oldest one is closed.
     fn add(&mut self, mut connection: Connection, endless: &EndlessAnswer) {
         while self.connections.try_join_next().is_some() {}
         self.oldest.retain(|handle| !handle.is_finished());

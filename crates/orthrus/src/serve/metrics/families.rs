@@ -8,7 +8,7 @@ use identity::{LookupCounts, LookupKind, Mapper};
 use krb5::Enctype;
 use net::Stats;
 use runtime::NfsService;
-use server::metrics::{Kind, RequestSeries, Served, Stage};
+use server::metrics::{Kind, RequestSeries, ServedRequests, Stage};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vfs::ExportTable;
@@ -164,7 +164,7 @@ fn requests(page: &mut MetricsText, service: &NfsService, table: &ExportTable) {
     let help = "Time of requests from their arrival to their reply, by the operation that they are about.";
     page.family(name, Histogram, help);
     for series in &requests {
-        let bounds = Served::bounds().map(seconds).map(Some).into_iter().chain([None]);
+        let bounds = ServedRequests::bounds().map(seconds).map(Some).into_iter().chain([None]);
         page.histogram(name, &labels(series), bounds.zip(series.classes), series.time.as_secs_f64());
     }
     let name = "orthrus_request_received_bytes_total";
