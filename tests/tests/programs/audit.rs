@@ -2,7 +2,8 @@
 
 use e2e::{Serve, empty_folder, in_world, orthrus, run};
 
-use client::{Client, Filesystem, Flavor, Options, Security};
+use client::{Client, Compound, Filesystem, Flavor, Options, Security};
+use nfs4::{Bitmap4, Fattr4, Stateid4};
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
@@ -57,11 +58,16 @@ fn the_audit_log_has_opens_changes_refusals_and_administrators() {
         server.signal(Signal::SIGHUP);
         let lines = lines_with(&path, "a reload", |line| line["action"] == "reload");
         assert_eq!((lines.len(), &lines[0]["author"]), (1, &Value::from("SIGHUP")));
+        let author = format!("user {}", nix::unistd::geteuid());
         let evicted = run(orthrus(["evict", "ffffffffffffffff", "--state-dir"]).arg(world.path("state-1")));
         assert!(!evicted.status.success(), "{evicted:?}");
+        let is_refused = |line: &Value| line["action"] == "evict" && line["author"] == *author;
+        let lines = lines_with(&path, "a refused eviction", is_refused);
+        let refused = lines.into_iter().find(is_refused).expect("it is there");
+        let reason = refused["result"].as_str().expect("a reason");
+        assert!(reason.starts_with("Not Found: there is no client \"ffffffffffffffff\""), "{reason}");
         let drained = run(orthrus(["drain", "--no-wait", "--state-dir"]).arg(world.path("state-1")));
         assert!(drained.status.success(), "{drained:?}");
-        let author = format!("user {}", nix::unistd::geteuid());
         let is_drain = |line: &Value| line["action"] == "drain" && line["author"] == *author;
         lines_with(&path, "a drain", is_drain);
         let new = Client::connect(world.options(&server, "alice", Flavor::Krb5));
@@ -106,6 +112,13 @@ fn a_full_disk_costs_lines_and_no_request() {
     assert_eq!(files.read_file("file").expect("it is answered"), b"data");
 }
 
+/// Adds as many lines to the audit log as a COMPOUND can.
+fn changes_of_nothing(compound: &mut Compound) -> &mut Compound {
+    let nothing = || Fattr4 { attrmask: Bitmap4::default(), attr_vals: b"".into() };
+    let directory = compound.putrootfh().lookup(b"memory");
+    (0..60).fold(directory, |compound, _| compound.setattr(Stateid4::ANONYMOUS, nothing()))
+}
+
 #[test]
 fn a_reader_that_hangs_costs_lines_and_no_request() {
     let folder = empty_folder();
@@ -118,8 +131,8 @@ fn a_reader_that_hangs_costs_lines_and_no_request() {
     let end = Instant::now() + SOON;
     while dropped(&server) == 0.0 {
         assert!(Instant::now() < end, "no line was dropped");
-        for _ in 0..200 {
-            files.write_file("file", b"data").expect("it is answered");
+        for _ in 0..20 {
+            files.client().perform(changes_of_nothing, |_| Ok(())).expect("it is answered");
         }
     }
     server.wait_for_log("lines of the audit log were dropped: it is written too slowly");
@@ -132,12 +145,12 @@ fn a_reader_that_hangs_costs_lines_and_no_request() {
 }
 
 /// A trace that runs.
-struct Trace {
+struct TraceCommand {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
-impl Trace {
+impl TraceCommand {
     /// Starts a trace, and returns when it has begun.
     fn start(state: &Path, arguments: &[&str]) -> Self {
         let mut command = orthrus(["trace", "--json", "--state-dir"]);
@@ -176,10 +189,10 @@ fn a_trace_has_the_operations_of_a_caller_or_a_file_without_names() {
         let mut files = world.mount(&server, "alice", Flavor::Krb5i);
         files.write_file("secret", b"data").expect("it can be written");
         let principal = format!("alice@{}", world.realm.name());
-        let mut all = Trace::start(&state, &["--principal", &principal]);
-        let mut named = Trace::start(&state, &["--names", "--client", "127.0.0.1"]);
-        let mut other = Trace::start(&state, &["--principal", "nobody@R"]);
-        let mut file = Trace::start(&state, &["--file", "/export/secret"]);
+        let mut all = TraceCommand::start(&state, &["--principal", &principal]);
+        let mut named = TraceCommand::start(&state, &["--names", "--client", "127.0.0.1"]);
+        let mut other = TraceCommand::start(&state, &["--principal", "nobody@R"]);
+        let mut file = TraceCommand::start(&state, &["--file", "/export/secret"]);
         let full = run(orthrus(["trace", "--state-dir"]).arg(&state));
         assert!(full.stderr.contains("four traces run already"), "{full:?}");
         files.write_file("another", b"data").expect("it can be written");

@@ -103,7 +103,7 @@ impl Arguments {
     /// # Errors
     /// A message that names the cause and the remedy.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        crate::logging::start(self.log.as_ref(), self.log_format);
+        crate::logging::start(self.log.as_ref(), self.log_format)?;
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),

@@ -35,7 +35,7 @@ pub(crate) struct WebTls {
 pub(crate) enum AuditTarget {
     /// A file or a pipe.
     File(PathBuf),
-    /// systemd's journal.
+    /// The journal of systemd, by its socket.
     Journal,
 }
 

@@ -126,7 +126,7 @@ pub(super) async fn reload(
 ) -> Answer<ChangeReport> {
     api.answer(move |parts| match parts.reloads.run(&format!("reload by {author}")) {
         Ok(lines) => Ok(ChangeReport { lines }),
-        Err(error) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}"))),
+        Err(error) => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")).audited()),
     })
     .await
 }

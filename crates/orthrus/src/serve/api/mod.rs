@@ -17,12 +17,13 @@ use super::observe::{AuditLog, Traces};
 use super::reload::Reloads;
 use super::web::WebLinks;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use identity::Mapper;
 use net::Stats;
-use problem::{Answer, Refusal};
+use problem::{Answer, Refusal, RefusalReason};
 use runtime::NfsService;
 use std::sync::Arc;
 use utoipa::OpenApi;
@@ -113,11 +114,14 @@ fn router(parts: Arc<ApiParts>) -> Router {
         let document = document.clone();
         async move { Json(document.as_ref().clone()) }
     };
+    let audited = parts.clone();
+    let audit = move |author, request: Request, next| audit_refusals(audited.clone(), author, request, next);
     router
         .route("/v1/openapi.json", axum::routing::get(describe))
         .fallback(|request: Request| async move { Refusal::no_route(&request) })
         .method_not_allowed_fallback(|request: Request| async move { Refusal::no_method(&request) })
         .layer(from_fn(only_admitted))
+        .layer(from_fn(audit))
         .with_state(Api { parts, workers: Workers::new(ADMIN_WORKERS_MAX) })
 }
 
@@ -132,6 +136,24 @@ async fn only_admitted(author: Option<Extension<Author>>, request: Request, next
             Refusal::forbidden().into_response()
         }
     }
+}
+
+/// Logs changes that are refused, and all requests of users who may not ask, in the audit log.
+async fn audit_refusals(
+    parts: Arc<ApiParts>,
+    author: Option<Extension<Author>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (is_change, path) = (!request.method().is_safe(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    if let (Some(Extension(author)), Some(RefusalReason(reason))) = (author, response.extensions().get())
+        && (is_change || response.status() == StatusCode::FORBIDDEN)
+    {
+        let action = path.strip_prefix("/v1/").unwrap_or(&path);
+        parts.audit(author, action, reason);
+    }
+    response
 }
 
 #[cfg(test)]

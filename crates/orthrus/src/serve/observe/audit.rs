@@ -1,11 +1,11 @@
 //! The audit log: opens, changes, refusals and what administrators do, one JSON object a line.
 //!
-//! A thread writes the lines. Whoever has something to log only queues it: a full disk or a reader
-//! that hangs costs lines, which are counted, and no request waits.
+//! A thread writes the lines. Requests only queue them: a full disk or a reader that hangs costs
+//! lines, which are counted, and no request waits.
 
-use super::journal::Journal;
-use super::timestamp;
+use super::{named, timestamp};
 use crate::config::{AuditTarget, Settings};
+use crate::journal::{JournalSocket, entry};
 use anyhow::{Context, bail};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::{Map, Value, json};
@@ -16,8 +16,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Number of lines that wait for the audit log's file; further ones are dropped and counted.
 const AUDIT_LINES_MAX: usize = 8192;
@@ -25,6 +25,8 @@ const AUDIT_LINES_MAX: usize = 8192;
 const AUDIT_FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often the log says that the audit log drops lines.
 const AUDIT_REPORT_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the server looks for dropped lines.
+const AUDIT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Lines that were dropped.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -40,13 +42,12 @@ enum AuditMessage {
     Flush(SyncSender<()>),
 }
 
-/// The audit log.
+/// The queue of the audit log, and its file's state.
 #[derive(Clone)]
 pub(in crate::serve) struct AuditLog {
     queue: SyncSender<AuditMessage>,
     /// Whether the file must be opened again before the next line.
     reopen: Arc<AtomicBool>,
-    drops: Arc<DropReport>,
 }
 
 impl AuditLog {
@@ -58,7 +59,7 @@ impl AuditLog {
         let Some(target) = &settings.audit else { return Ok(None) };
         let sink = match target {
             AuditTarget::Journal => {
-                AuditSink::Journal(Journal::open().context("audit: there is no journal")?)
+                AuditSink::Journal(JournalSocket::open().context("audit: there is no journal")?)
             }
             AuditTarget::File(path) => AuditSink::File(
                 AuditFile::open(path, settings.audit_size_max)
@@ -69,8 +70,10 @@ impl AuditLog {
         let reopen = Arc::new(AtomicBool::new(false));
         let drops = Arc::new(DropReport::default());
         let mut writer = AuditWriter { sink, reopen: reopen.clone(), drops: drops.clone() };
-        std::thread::Builder::new().name("audit".into()).spawn(move || writer.run(&messages))?;
-        Ok(Some(Self { queue, reopen, drops }))
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        thread("audit").spawn(move || writer.run(&messages))?;
+        thread("audit-drops").spawn(move || drops.run())?;
+        Ok(Some(Self { queue, reopen }))
     }
 
     /// Has the file opened again before the next line: another program may have renamed it.
@@ -101,7 +104,7 @@ impl AuditLog {
             _ if observed.is_change => "change",
             _ => "refusal",
         };
-        let names: Vec<_> = observed.names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        let names: Vec<_> = observed.names.iter().map(|name| named(name)).collect();
         self.add(json!({
             "event": event,
             "client": observed.peer.to_string(),
@@ -140,28 +143,40 @@ impl AuditLog {
         let known = fields.into_iter().filter(|(_, value)| is_known(value));
         let fields = [("time".to_owned(), timestamp().into())].into_iter().chain(known).collect();
         if self.queue.try_send(AuditMessage::Line(fields)).is_err() {
-            self.drops.dropped("it is written too slowly");
+            DROPPED.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// Counts dropped lines, and logs them now and then. The log never waits.
+/// The report of dropped lines in the log. A thread of its own makes it, since the thread that
+/// writes lines may hang, and later requests that could make it may not come.
 #[derive(Default)]
 struct DropReport {
-    /// When lines were last logged as dropped, and how many had been by then.
-    last: Mutex<Option<(Instant, u64)>>,
+    /// Why the last line could not be written, since the last report.
+    fault: Mutex<Option<String>>,
 }
 
 impl DropReport {
-    fn dropped(&self, why: &str) {
-        let dropped = DROPPED.fetch_add(1, Relaxed) + 1;
-        // Another thread looks at this moment.
-        let Ok(mut last) = self.last.try_lock() else { return };
-        let (now, before) = (Instant::now(), last.map_or(0, |(_, before)| before));
-        if last.is_none_or(|(at, _)| now.duration_since(at) >= AUDIT_REPORT_INTERVAL) {
-            *last = Some((now, dropped));
-            let lines = dropped.saturating_sub(before);
+    /// Counts a line that could not be written.
+    fn failed(&self, error: &io::Error) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        DROPPED.fetch_add(1, Relaxed);
+    }
+
+    /// Logs dropped lines for ever, at once and then at most every [`AUDIT_REPORT_INTERVAL`].
+    fn run(&self) {
+        let mut reported = 0;
+        loop {
+            let lines = dropped_lines() - reported;
+            if lines == 0 {
+                std::thread::sleep(AUDIT_LOOK_INTERVAL);
+                continue;
+            }
+            reported += lines;
+            let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let why = fault.unwrap_or_else(|| "it is written too slowly".to_owned());
             tracing::error!(lines, "lines of the audit log were dropped: {why}");
+            std::thread::sleep(AUDIT_REPORT_INTERVAL);
         }
     }
 }
@@ -189,7 +204,7 @@ impl AuditWriter {
             false => Ok(()),
         };
         if let Err(error) = reopened.and_then(|()| self.sink.write(fields)) {
-            self.drops.dropped(&error.to_string());
+            self.drops.failed(&error);
         }
     }
 }
@@ -197,7 +212,7 @@ impl AuditWriter {
 /// Where the lines go.
 enum AuditSink {
     File(AuditFile),
-    Journal(Journal),
+    Journal(JournalSocket),
 }
 
 impl AuditSink {
@@ -226,7 +241,7 @@ impl AuditSink {
                     ("MESSAGE", message.as_str()),
                 ];
                 let fields = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-                journal.send(own.into_iter().chain(fields))
+                journal.send(&entry(own.into_iter().chain(fields)))
             }
         }
     }

@@ -1,7 +1,6 @@
-//! Those who see single operations: the audit log and the traces.
+//! Observers of single operations: the audit log and the traces.
 
 mod audit;
-mod journal;
 mod trace;
 
 pub(super) use audit::{AuditLog, dropped_lines};
@@ -19,6 +18,17 @@ fn timestamp() -> String {
     let mut text = String::new();
     let _ = SystemTime.format_time(&mut Writer::new(&mut text));
     text
+}
+
+/// Bytes of a name that a line has: one that is longer exists in no file system, but in arguments.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Returns a name as text; the rest of a long one is cut.
+fn named(name: &[u8]) -> String {
+    match name.split_at_checked(NAME_BYTES_MAX) {
+        Some((kept, rest)) if !rest.is_empty() => format!("{}…", String::from_utf8_lossy(kept)),
+        _ => String::from_utf8_lossy(name).into_owned(),
+    }
 }
 
 /// The observers of a server.

@@ -1,6 +1,6 @@
 //! Traces: decoded operations for administrators who watch them live.
 
-use super::timestamp;
+use super::{named, timestamp};
 use crate::api::{TraceLine, TracedOperation};
 use hyper::body::{Body, Bytes, Frame};
 use server::engine::{ObservedOperation, hex};
@@ -21,7 +21,7 @@ const TRACE_LINES_MAX: usize = 1024;
 /// How often a trace says that it lives.
 const TRACE_SIGN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Which operations a trace shows.
+/// The operations that a trace shows.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct TraceFilter {
     pub(in crate::serve) client: Option<IpAddr>,
@@ -47,7 +47,7 @@ impl TraceFilter {
 /// All traces have their readers; there is no place for one more.
 pub(in crate::serve) struct TracesFull;
 
-struct Trace {
+struct RunningTrace {
     filter: TraceFilter,
     lines: Sender<TracedOperation>,
     dropped: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ struct Trace {
 
 /// The traces of a server.
 pub(in crate::serve) struct Traces {
-    running: RwLock<Vec<Arc<Trace>>>,
+    running: RwLock<Vec<Arc<RunningTrace>>>,
     any: AtomicBool,
     /// Whether the server is observed without a trace, too.
     is_audited: bool,
@@ -78,7 +78,7 @@ impl Traces {
         let running = self.running.read().unwrap_or_else(PoisonError::into_inner);
         for trace in running.iter().filter(|trace| trace.filter.admits(observed)) {
             let name = |name: &&[u8]| match trace.filter.names {
-                true => String::from_utf8_lossy(name).into_owned(),
+                true => named(name),
                 false => format!("<{} bytes>", name.len()),
             };
             // Nothing is written for a line that has no place.
@@ -117,7 +117,7 @@ impl Traces {
         }
         let (lines, queued) = channel(TRACE_LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
-        let trace = Arc::new(Trace { filter, lines, dropped: dropped.clone() });
+        let trace = Arc::new(RunningTrace { filter, lines, dropped: dropped.clone() });
         running.push(trace.clone());
         self.any.store(true, Relaxed);
         observe(true);
@@ -126,7 +126,7 @@ impl Traces {
         Ok(TraceLines { traces: self.clone(), trace, observe: Box::new(observe), queued, dropped, signs })
     }
 
-    fn end(&self, trace: &Arc<Trace>, observe: &(dyn Fn(bool) + Send + Sync)) {
+    fn end(&self, trace: &Arc<RunningTrace>, observe: &(dyn Fn(bool) + Send + Sync)) {
         let mut running = self.running.write().unwrap_or_else(PoisonError::into_inner);
         running.retain(|other| !Arc::ptr_eq(other, trace));
         let any = !running.is_empty();
@@ -138,7 +138,7 @@ impl Traces {
 /// The lines of a trace, as the body of an answer. The trace ends with it.
 pub(in crate::serve) struct TraceLines {
     traces: Arc<Traces>,
-    trace: Arc<Trace>,
+    trace: Arc<RunningTrace>,
     observe: Box<dyn Fn(bool) + Send + Sync>,
     queued: Receiver<TracedOperation>,
     dropped: Arc<AtomicU64>,

@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
 /// A sender of entries.
-pub(super) struct Journal {
+pub(crate) struct JournalSocket {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-impl Journal {
+impl JournalSocket {
     /// Makes a sender to the system's journal.
     ///
     /// # Errors
     /// No journal is there.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         Self::open_at(Path::new(JOURNAL_SOCKET))
     }
 
-    fn open_at(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open_at(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         // The next entry finds a journal that was started again.
         std::fs::symlink_metadata(path)?;
@@ -33,13 +33,13 @@ impl Journal {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn send<'a>(&self, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> io::Result<()> {
-        self.socket.send_to(&entry(fields), &self.path).map(drop)
+    pub(crate) fn send(&self, entry: &[u8]) -> io::Result<()> {
+        self.socket.send_to(entry, &self.path).map(drop)
     }
 }
 
 /// Writes an entry: each field with the length of its value, which may then have any characters.
-fn entry<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+pub(crate) fn entry<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut entry = Vec::new();
     for (name, value) in fields {
         entry.extend_from_slice(name.as_bytes());
@@ -59,10 +59,10 @@ mod tests {
     fn a_value_with_lines_is_no_other_field() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        assert!(Journal::open_at(&path).is_err());
+        assert!(JournalSocket::open_at(&path).is_err());
         let reader = UnixDatagram::bind(&path).unwrap();
-        let journal = Journal::open_at(&path).unwrap();
-        journal.send([("MESSAGE", "a\nPRIORITY=0"), ("PRIORITY", "6")]).unwrap();
+        let journal = JournalSocket::open_at(&path).unwrap();
+        journal.send(&entry([("MESSAGE", "a\nPRIORITY=0"), ("PRIORITY", "6")])).unwrap();
         let mut entry = [0; 100];
         let length = reader.recv(&mut entry).unwrap();
         assert_eq!(
