@@ -8,8 +8,8 @@ use server::engine::ObjectsImage;
 use std::net::SocketAddr;
 
 /// The first message, from the old process. With it go, in this order, the listening socket, the
-/// lock of the state folder, the original standard input and, if there is one, the socket of the
-/// metrics.
+/// lock of the state folder, the original standard input and, if there are such, the sockets of the
+/// metrics and of the web page.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
     /// [`crate::MAJOR`] of the sender.
@@ -36,6 +36,9 @@ pub struct Hello {
     /// Whether the service manager passed the listening socket, so that `listen` does not count.
     #[n(7)]
     pub passed: Option<bool>,
+    /// The address that it was configured to show the web page on.
+    #[n(8)]
+    pub web: Option<SocketAddr>,
 }
 
 /// A further message from the old process.

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 
 use crate::cache::Cache;
 use crate::chain::{AccountSource, Chain, Explanation, LookupStep};
+use crate::lookup_times::{LookupHistogram, LookupKind, LookupTimes};
 use crate::lookups::{
     Account, Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
 };
@@ -55,6 +56,7 @@ struct Counters {
     failed: AtomicU64,
     late: AtomicU64,
     stale: AtomicU64,
+    times: Arc<LookupTimes>,
 }
 
 /// Maps principals and owners by the site's rules, which can be replaced. Threads share it, and no
@@ -374,8 +376,13 @@ impl Mapper {
 
     /// Returns the counters of lookups.
     pub fn counts(&self) -> LookupCounts {
-        let Counters { failed, late, stale } = &*self.counters;
+        let Counters { failed, late, stale, .. } = &*self.counters;
         LookupCounts { failed: failed.load(Relaxed), late: late.load(Relaxed), stale: stale.load(Relaxed) }
+    }
+
+    /// Returns the times of the lookups of a kind.
+    pub fn lookup_times(&self, kind: LookupKind) -> LookupHistogram {
+        self.counters.times.of_kind(kind).snapshot()
     }
 
     /// Lets all cached answers expire. They still stand in for a source that fails.
@@ -522,9 +529,11 @@ impl SiteMapping {
     fn new(rules: Rules, sources: Vec<AccountSource>, names: Arc<NameCaches>) -> Self {
         let wait_max = rules.lookup_wait_max;
         let directory = Arc::new(Directories { rules, source: Chain(sources) });
+        let times = names.counters.times.clone();
         let lookups = |threads_max| {
             let (asked, learning) = (directory.clone(), names.clone());
-            let look_up = move |key: &LookupKey, _: Duration| asked.look_up(key);
+            let times = times.clone();
+            let look_up = move |key: &LookupKey, _: Duration| times.of(key).measure(|| asked.look_up(key));
             let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
             Lookups::new(threads_max, wait_max, |_| None, look_up, learn)
         };

@@ -5,6 +5,7 @@
 mod api;
 mod cli;
 mod config;
+mod journal;
 mod logging;
 mod output;
 mod serve;

@@ -285,6 +285,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         })
     }
 
+    /// Runs a closure on file and payload of every open, under the lock of its stripe.
+    pub fn each_open(&self, mut run: impl FnMut(&F, &O)) {
+        self.opens.each(|_, open: &Open<F, O>| run(&open.file, &open.payload));
+    }
+
     /// Returns the client as the holder of something; `None` if it has gone.
     fn holder(&self, key: ClientKey) -> Option<ListedHolder> {
         let client: Arc<Client> = self.client(key).ok()?;

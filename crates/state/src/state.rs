@@ -64,6 +64,12 @@ pub struct Counts {
     pub delegations: usize,
     /// Delegations that are recalled and not returned yet.
     pub recalled: usize,
+    /// Delegations granted since the start.
+    pub delegations_granted: u64,
+    /// Delegations recalled since the start.
+    pub delegations_recalled: u64,
+    /// Delegations revoked since the start because they were not returned in time.
+    pub delegations_revoked: u64,
     /// Copies in progress, or without an answered CB_OFFLOAD.
     pub copies: usize,
     /// Number of files with state.
@@ -158,6 +164,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             ranges: self.locks.count().saturating_sub(lock_stateids),
             delegations: self.delegations.len(),
             recalled,
+            delegations_granted: self.delegations.totals.granted.load(Relaxed),
+            delegations_recalled: self.delegations.totals.recalled.load(Relaxed),
+            delegations_revoked: self.delegations.totals.revoked.load(Relaxed),
             copies: self.copies.count(),
             files: self.files.len(held),
             owners: self.v40.owners(),

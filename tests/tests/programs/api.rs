@@ -7,7 +7,7 @@ use e2e::{Serve, empty_folder, in_world, is_installed, run};
 use nfs4::NfsLockType4;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -65,6 +65,20 @@ impl AnswerChecker {
         Self { description: answer.body, seen: BTreeSet::new() }
     }
 
+    /// Checks the first line of a trace.
+    fn check_trace(&mut self, state: &Path) {
+        let mut stream = UnixStream::connect(state.join("admin.sock")).expect("it listens");
+        stream.write_all(b"GET /v1/trace HTTP/1.0\r\n\r\n").expect("it is read");
+        let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it is text"));
+        let head: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        assert!(head[0].contains(" 200 ") && head.iter().any(|line| line.ends_with("x-ndjson")), "{head:?}");
+        let line = serde_json::from_str(&lines.next().expect("a line")).expect("it is JSON");
+        let mut schema = self.description["components"]["schemas"]["TraceLine"].clone();
+        schema["components"] = self.description["components"].clone();
+        assert!(jsonschema::is_valid(&schema, &line), "{line:#}");
+        self.seen.insert(("GET".to_owned(), "/v1/trace".to_owned()));
+    }
+
     fn check(&mut self, method: &str, path: &str, answer: &ApiAnswer) {
         let (operation, good) =
             (&self.description["paths"][path][method.to_lowercase()], answer.status == 200);
@@ -96,7 +110,7 @@ impl AnswerChecker {
 #[test]
 fn every_answer_is_as_the_description_says() {
     in_world(|world| {
-        let server = world.server().args(["--delegations", "read"]).start();
+        let server = world.server().args(["--web", "127.0.0.1:0"]).start();
         let state = world.path("state-1");
         let mut files = world.mount(&server, "alice", Flavor::Krb5i);
         files.write_file("file", b"data").expect("it can be written");
@@ -130,6 +144,12 @@ fn every_answer_is_as_the_description_says() {
         assert_eq!(identity.body["principal"], "alice@NOWHERE");
         assert_eq!(checker.ask(&state, "GET", "/v1/identity", None).status, 400);
 
+        for (query, status) in [("client=x", 400), ("file=/nothing/x", 404), ("more=1", 400)] {
+            let answer = checker.ask(&state, "GET", &format!("/v1/trace?{query}"), None);
+            assert_eq!(answer.status, status, "{query}");
+        }
+        checker.check_trace(&state);
+
         let stateid = changes(&mut checker, &state);
         for (path, methods) in checker.description["paths"].as_object().expect("paths") {
             for method in methods.as_object().expect("methods").keys() {
@@ -160,6 +180,7 @@ fn changes(checker: &mut AnswerChecker, state: &Path) -> String {
         ("evict", json!({"client": id, "more": 1}), 422),
         ("evict", json!({"client": id}), 200),
         ("reload", json!(null), 200),
+        ("web", json!(null), 200),
         ("drain", json!({}), 200),
         ("drain", json!({"cancel": true}), 200),
         ("upgrade", json!({"binary": "/bin/true"}), 409),

@@ -219,7 +219,8 @@ fn each_line_of_the_log_is_a_json_object_or_has_a_priority_of_the_journal() {
     }
     let refused = run(&mut orthrus(["serve", "--log-format", "xml"]));
     assert!(
-        !refused.status.success() && refused.stderr.contains("[possible values: auto, text, json, journal]")
+        !refused.status.success()
+            && refused.stderr.contains("[possible values: auto, text, json, journal, journald]")
     );
 }
 

@@ -5,6 +5,7 @@
 mod access;
 mod ad;
 mod api;
+mod audit;
 mod bench;
 mod client_names;
 mod control;
@@ -49,3 +50,4 @@ mod trial;
 mod trouble;
 mod trust;
 mod upgrades;
+mod web;

@@ -99,8 +99,8 @@ fn health_readiness_and_the_version_are_told_and_the_grace_period_after_a_crash(
         assert_eq!(get(&server, "/readyz"), (200, "ready\n".to_owned()));
         assert_eq!(get(&server, "/nothing").0, 404);
         let before = page(&server);
-        let build = format!("orthrus_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
-        assert_eq!(value(&before, &build), 1.0);
+        let build = format!("\northrus_build_info{{version=\"{}\",vectors=", env!("CARGO_PKG_VERSION"));
+        assert!(before.contains(&build), "{before}");
         assert!(value(&before, "orthrus_uptime_seconds") < 60.0, "{before}");
         assert_eq!(value(&before, "orthrus_grace"), 0.0, "nobody has state to reclaim");
         let _files = world.mount(&server, "alice", Flavor::Krb5);
@@ -156,5 +156,50 @@ fn a_log_without_a_reader_costs_lines_and_no_request() {
         server.signal(Signal::SIGTERM);
         let (status, _) = server.wait();
         assert!(status.success(), "{status}");
+    });
+}
+
+#[test]
+fn requests_are_told_by_operation_export_and_flavor_and_cryptography_by_encryption_type() {
+    in_world(|world| {
+        let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
+        for flavor in [Flavor::Sys, Flavor::Krb5p] {
+            let mut files = world.mount(&server, "alice", flavor);
+            files.write_file("file", &[7; 100_000]).expect("it can be written");
+            (0..READS).for_each(|_| drop(files.read_file("file").expect("it can be read")));
+            let page = page(&server);
+            let labels = format!("{{operation=\"READ\",export=\"/export\",flavor=\"{flavor}\"}}");
+            let of = |metric: &str| value(&page, &format!("orthrus_request_{metric}{labels}"));
+            assert!(of("seconds_count") >= READS as f64 && of("seconds_sum") > 0.0, "{page}");
+            assert!(of("sent_bytes_total") >= 100_000.0 * READS as f64, "{page}");
+            assert!(of("received_bytes_total") >= 40.0 * READS as f64, "{page}");
+            let last = labels.replace('}', ",le=\"+Inf\"}");
+            assert_eq!(value(&page, &format!("orthrus_request_seconds_bucket{last}")), of("seconds_count"));
+            files.unmount().expect("the session ends");
+        }
+        let page = page(&server);
+        for stage in ["unwrap", "wrap"] {
+            let labels = format!("flavor=\"krb5p\",enctype=\"aes256-cts-hmac-sha1-96\",stage=\"{stage}\"");
+            let of_enctype = value(&page, &format!("orthrus_protection_seconds_total{{{labels}}}"));
+            let all = seconds(&page, Flavor::Krb5p, stage);
+            assert!((of_enctype - all).abs() < 0.001 * all, "{stage}: {of_enctype} of {all}");
+        }
+        for step in ["verify_headers", "decrypt", "sign", "encrypt"] {
+            let batches = value(&page, &format!("orthrus_crypto_batch_messages_count{{step=\"{step}\"}}"));
+            let messages = value(&page, &format!("orthrus_crypto_batch_messages_sum{{step=\"{step}\"}}"));
+            assert!(batches > 0.0 && messages >= batches, "{step}: {page}");
+        }
+        assert!(value(&page, "orthrus_window_lag_count") > 0.0, "{page}");
+        assert!(value(&page, "orthrus_identity_lookup_seconds_count{kind=\"principal\"}") > 0.0, "{page}");
+        assert!(value(&page, "orthrus_thread_cpu_seconds{threads=\"shard\"}") > 0.0, "{page}");
+        assert!(value(&page, "orthrus_pool_threads{pool=\"disk\"}") >= 0.0, "{page}");
+        if e2e::is_installed("promtool", "prometheus") {
+            let mut lint = std::process::Command::new("promtool");
+            lint.args(["check", "metrics"]).stdin(std::process::Stdio::piped());
+            let mut lint = lint.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+            lint.stdin.take().expect("a pipe").write_all(page.as_bytes()).expect("it reads");
+            let ended = lint.wait_with_output().expect("it ends");
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        }
     });
 }

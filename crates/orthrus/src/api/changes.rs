@@ -39,3 +39,10 @@ pub(crate) struct ChangeReport {
     /// Lines for the administrator, one for each change.
     pub lines: Vec<String>,
 }
+
+/// A link to the web page.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct WebLink {
+    /// The address for a browser. It is good once, within five minutes.
+    pub link: String,
+}

@@ -11,7 +11,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,15 +55,40 @@ impl ApiClient {
         path: &str,
         query: &[(&str, Option<&str>)],
     ) -> Result<T, ApiError> {
-        let mut pairs = Serializer::new(String::new());
-        query.iter().filter_map(|(key, value)| Some((key, (*value)?))).for_each(|(key, value)| {
-            pairs.append_pair(key, value);
-        });
-        let target = match pairs.finish() {
-            none if none.is_empty() => path.to_owned(),
-            query => format!("{path}?{query}"),
-        };
-        self.ask(Method::GET, &target, Vec::new())
+        self.ask(Method::GET, &target(path, query), Vec::new())
+    }
+
+    /// Follows a report that has a JSON object in each line, until the server ends.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub(crate) fn follow<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, Option<&str>)],
+        mut each: impl FnMut(T),
+    ) -> Result<(), ApiError> {
+        let (mut stream, place) = (self.connect()?, self.state_dir.display());
+        let target = target(path, query);
+        // An answer of HTTP/1.0 is what follows its head.
+        let request = format!("GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).context("the request")?;
+        stream.set_read_timeout(Some(REPLY_TIME_MAX)).context("the connection")?;
+        let mut lines = BufReader::new(stream).lines();
+        let mut next =
+            || lines.next().transpose().with_context(|| format!("the server of {place} is silent"));
+        let status = next()?.unwrap_or_default();
+        while next()?.is_some_and(|line| !line.is_empty()) {}
+        if status.split(' ').nth(1) != Some("200") {
+            let body = next()?.unwrap_or_default();
+            let why = serde_json::from_str(&body).map(|problem: Problem| problem.detail);
+            return Err(ApiError::Refused(place.to_string(), why.unwrap_or(status)));
+        }
+        while let Some(line) = next()? {
+            let line = serde_json::from_str(&line);
+            each(line.with_context(|| format!("the server of {place} has another version"))?);
+        }
+        Ok(())
     }
 
     /// Asks for a change.
@@ -104,6 +129,18 @@ impl ApiClient {
                 _ => format!("the server of {place} cannot be asked: {error}"),
             })
         })
+    }
+}
+
+/// Returns a path with the pairs of a query that have a value.
+fn target(path: &str, query: &[(&str, Option<&str>)]) -> String {
+    let mut pairs = Serializer::new(String::new());
+    query.iter().filter_map(|(key, value)| Some((key, (*value)?))).for_each(|(key, value)| {
+        pairs.append_pair(key, value);
+    });
+    match pairs.finish() {
+        none if none.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
     }
 }
 

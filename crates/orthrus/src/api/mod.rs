@@ -8,9 +8,11 @@ mod id_report;
 mod listings;
 mod problem;
 mod status;
+mod trace;
 mod upgrade;
+mod warnings;
 
-pub(crate) use changes::{ChangeReport, DrainRequest, EvictRequest, RevokeRequest};
+pub(crate) use changes::{ChangeReport, DrainRequest, EvictRequest, RevokeRequest, WebLink};
 pub(crate) use client::{ApiClient, ApiError};
 pub(crate) use id_report::{IdReport, IdentityQuery};
 pub(crate) use listings::{
@@ -18,8 +20,10 @@ pub(crate) use listings::{
     OpenRow, SessionRow,
 };
 pub(crate) use problem::Problem;
-pub(crate) use status::{FlavorStatus, StatusReport};
+pub(crate) use status::{ExportStatus, FileStatus, FlavorStatus, StatusReport};
+pub(crate) use trace::{TraceLine, TraceQuery, TracedOperation};
 pub(crate) use upgrade::{UpgradeOutcome, UpgradeReport, UpgradeRequest};
+pub(crate) use warnings::{Warning, warnings};
 
 use std::fs::File;
 use std::io;

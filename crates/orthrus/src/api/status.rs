@@ -27,6 +27,18 @@ pub(crate) struct StatusReport {
     pub clients: Vec<ClientRow>,
     /// The flavors in the order sys, krb5, krb5i, krb5p; then calls without one.
     pub flavors: Vec<FlavorStatus>,
+    /// The exports that had requests, and `other` for those beyond the limit of counters.
+    pub exports: Vec<ExportStatus>,
+    /// The files that requests were about most often, at most 20.
+    pub files: Vec<FileStatus>,
+    /// One request in so many is a sample of `files`.
+    pub sampled_one_in: u64,
+    /// The upper bounds of the classes of latencies in seconds; a last class has none.
+    pub latency_bounds: Vec<f64>,
+    /// Requests by the operation that they were about, in classes of latencies.
+    pub latency_by_operation: BTreeMap<String, Vec<u64>>,
+    /// Requests by flavor, in classes of latencies.
+    pub latency_by_flavor: BTreeMap<String, Vec<u64>>,
     /// Operations that have run, by name.
     pub operations: BTreeMap<String, u64>,
     /// Operations that have failed, by status.
@@ -48,4 +60,27 @@ pub(crate) struct FlavorStatus {
     pub requests: u64,
     /// Seconds by stage, see docs/monitoring.md.
     pub stages: BTreeMap<String, f64>,
+}
+
+/// The requests of an export.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ExportStatus {
+    /// The pseudo path of the export.
+    pub export: String,
+    pub requests: u64,
+    /// Bytes of the requests.
+    pub received: u64,
+    /// Bytes of the replies.
+    pub sent: u64,
+}
+
+/// A file that requests were about.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FileStatus {
+    /// The pseudo path of its export.
+    pub export: String,
+    /// The path on the server if a client has the file open, else its handle in hexadecimal.
+    pub file: String,
+    /// The number of samples.
+    pub samples: u64,
 }

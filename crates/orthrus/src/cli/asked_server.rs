@@ -64,6 +64,19 @@ impl AskedServer {
         if_there(self.client()?.post(path, body))
     }
 
+    /// Follows a report line by line, until the server ends.
+    ///
+    /// # Errors
+    /// As [`AskedServer::get`].
+    pub(super) fn follow<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, Option<&str>)],
+        each: impl FnMut(T),
+    ) -> anyhow::Result<()> {
+        with_remedy(self.client()?.follow(path, query, each))
+    }
+
     fn client(&self) -> anyhow::Result<ApiClient> {
         let mut settings = match &self.config {
             Some(file) => config::read(file)?,

@@ -1,7 +1,7 @@
 //! `orthrus evict`, `revoke`, `reload` and `drain`: changes of a running server.
 
 use super::asked_server::AskedServer;
-use crate::api::{self, ChangeReport, ClientRow, ListingReport};
+use crate::api::{self, ChangeReport, ClientRow, ListingReport, WebLink};
 use crate::output::outln;
 use serde::Serialize;
 use std::time::Duration;
@@ -131,6 +131,28 @@ impl Drain {
     fn clients_left(&self) -> anyhow::Result<Option<usize>> {
         let listing: Option<ListingReport<ClientRow>> = self.server.get_again("/v1/clients", &[])?;
         Ok(listing.map(|listing| listing.rows.iter().filter(|row| row.state == "active").count()))
+    }
+}
+
+/// Print a link to the web page of a running server.
+///
+/// The page shows the same as `orthrus status`. The link is good once, within five minutes; the
+/// browser that opens it may see the page for twelve hours. The server has a page if `web` is set.
+#[derive(clap::Args)]
+pub(super) struct WebArguments {
+    #[command(flatten)]
+    server: AskedServer,
+}
+
+impl WebArguments {
+    /// Has the server make a link, and prints it.
+    ///
+    /// # Errors
+    /// The server has no web page; see [`AskedServer::post`].
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let WebLink { link } = self.server.post("/v1/web", &())?;
+        outln!("{link}");
+        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ mod serve;
 mod status;
 mod stop;
 mod table;
+mod trace;
 mod try_it;
 mod upgrade;
 
@@ -79,6 +80,8 @@ enum Command {
     Locks(listings::ListingArguments),
     /// List the delegations that clients have.
     Delegations(listings::ListingArguments),
+    Trace(trace::TraceArguments),
+    Web(control::WebArguments),
     Evict(control::Evict),
     Revoke(control::Revoke),
     Reload(control::ReloadArguments),
@@ -105,7 +108,7 @@ impl Arguments {
     /// # Errors
     /// A message that names the cause and the remedy.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        crate::logging::start(self.log.as_ref(), self.log_format);
+        crate::logging::start(self.log.as_ref(), self.log_format)?;
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),
@@ -121,6 +124,8 @@ impl Arguments {
             Command::Opens(arguments) => arguments.run::<OpenRow>(),
             Command::Locks(arguments) => arguments.run::<LockRow>(),
             Command::Delegations(arguments) => arguments.run::<DelegationRow>(),
+            Command::Trace(arguments) => arguments.run(),
+            Command::Web(arguments) => arguments.run(),
             Command::Evict(arguments) => arguments.run(),
             Command::Revoke(arguments) => arguments.run(),
             Command::Reload(arguments) => arguments.run(),

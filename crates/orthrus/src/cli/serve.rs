@@ -1,6 +1,6 @@
 //! `orthrus serve`: the server.
 
-use crate::config::{self, CephStorage, ExportSettings, Sandbox, Settings, Storage};
+use crate::config::{self, AuditTarget, CephStorage, ExportSettings, Sandbox, Settings, Storage};
 use crate::output::{errln, outln};
 use crate::serve::{self, Preflight};
 use anyhow::{Context, bail};
@@ -76,6 +76,14 @@ pub(super) struct Arguments {
     /// loopback only.
     #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
     metrics: Option<SocketAddr>,
+    /// Serve the status as a web page at this address; :PORT listens on loopback only. The command
+    /// `orthrus web` prints a link that opens it.
+    #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
+    web: Option<SocketAddr>,
+    /// Log opens, changes, refusals and what administrators do in JSON lines to this file, or to
+    /// systemd's journal for `journal`.
+    #[arg(long, value_name = "FILE")]
+    audit: Option<AuditTarget>,
     /// Keytab with the keys of the service (default: /etc/krb5.keytab if it is there).
     #[arg(long, value_name = "FILE")]
     keytab: Option<PathBuf>,
@@ -185,6 +193,8 @@ impl Arguments {
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.same_user |= self.same_user;
         settings.metrics = self.metrics.or(settings.metrics);
+        settings.web = self.web.or(settings.web);
+        settings.audit = self.audit.clone().or(settings.audit);
         settings.shards = self.shards.unwrap_or(settings.shards);
         settings.keytab = self.keytab.clone().or(settings.keytab);
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);

@@ -22,7 +22,8 @@ pub(crate) use keys::{
 };
 pub(crate) use rules::ExportTerms;
 pub(crate) use settings::{
-    CephStorage, ExportSettings, IdentitySettings, Limits, NFS_PORT, Nested, Sandbox, Settings, Storage,
+    AuditTarget, CephStorage, ExportSettings, IdentitySettings, Limits, NFS_PORT, Nested, Sandbox, Settings,
+    Storage, WebTls,
 };
 pub(crate) use sources::{SourceSettings, StaticTable};
 

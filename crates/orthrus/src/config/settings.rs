@@ -21,6 +21,36 @@ use vfs::{ANON_ID, Location, SecFlavor, ServerAddress, Squash};
 /// The port of NFS (RFC 8881 section 2.9.3).
 pub(crate) const NFS_PORT: u16 = 2049;
 
+/// The files of the web page's certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct WebTls {
+    /// The chain of certificates, in PEM.
+    pub certificate: PathBuf,
+    /// The private key, in PEM.
+    pub key: PathBuf,
+}
+
+/// Where the lines of the audit log go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AuditTarget {
+    /// A file or a pipe.
+    File(PathBuf),
+    /// The journal of systemd, by its socket.
+    Journal,
+}
+
+impl FromStr for AuditTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "journal" => Ok(Self::Journal),
+            path if path.starts_with('/') => Ok(Self::File(path.into())),
+            other => Err(format!("{other:?} is neither \"journal\" nor a path that begins with /")),
+        }
+    }
+}
+
 /// Everything that `orthrus serve` needs to know.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -39,6 +69,19 @@ pub(crate) struct Settings {
     /// Address of the metrics endpoint; `None` disables it.
     #[serde(deserialize_with = "super::values::metrics")]
     pub metrics: Option<SocketAddr>,
+    /// Address of the web page; `None` disables it.
+    #[serde(deserialize_with = "super::values::metrics")]
+    pub web: Option<SocketAddr>,
+    /// Certificate chain of the web page, in PEM.
+    pub web_certificate: Option<PathBuf>,
+    /// Private key of the web page, in PEM.
+    pub web_key: Option<PathBuf>,
+    /// The file of the audit log, or `journal`; `None`: there is none.
+    #[serde(deserialize_with = "super::values::audit")]
+    pub audit: Option<AuditTarget>,
+    /// Bytes of the audit log's file before a new one begins: 1 MiB to 1 TiB.
+    #[serde(deserialize_with = "bounded::<_, _, 1_048_576, 1_099_511_627_776>")]
+    pub audit_size_max: u64,
     /// Threads that serve; 0: one a core.
     #[serde(deserialize_with = "bounded::<_, _, 0, 256>")]
     pub shards: usize,
@@ -102,6 +145,11 @@ impl Default for Settings {
             addresses: Vec::new(),
             log: LogFilter::default(),
             metrics: None,
+            web: None,
+            web_certificate: None,
+            web_key: None,
+            audit: None,
+            audit_size_max: 256 << 20,
             shards: 0,
             domain: String::new(),
             keytab: None,

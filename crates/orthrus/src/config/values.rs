@@ -1,6 +1,6 @@
 //! The values of settings: their text forms and ranges. An error lists the allowed values.
 
-use super::{ClientPattern, ExportSettings, parse_listen, parse_metrics};
+use super::{AuditTarget, ClientPattern, ExportSettings, parse_listen, parse_metrics};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
 use std::fmt::Display;
@@ -84,6 +84,11 @@ pub(super) fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D
 /// Reads the address of the metrics endpoint.
 pub(super) fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     parse_metrics(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+/// Reads the place of the audit log.
+pub(super) fn audit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AuditTarget>, D::Error> {
+    parsed(from).map(Some)
 }
 
 /// Reads a DNS domain.

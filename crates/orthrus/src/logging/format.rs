@@ -18,6 +18,9 @@ pub(crate) enum LogFormat {
     Json,
     /// As text, with a priority for systemd's journal in place of time and level, see sd-daemon(3).
     Journal,
+    /// Entries of systemd's journal by its own socket, with a field `ORTHRUS_…` for each of the
+    /// event.
+    Journald,
 }
 
 impl LogFormat {
@@ -62,7 +65,7 @@ where
 }
 
 /// Returns the priority of syslog(3).
-fn priority(level: Level) -> u8 {
+pub(super) fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
         Level::WARN => 4,

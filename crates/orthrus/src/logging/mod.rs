@@ -1,9 +1,10 @@
-//! Logging to standard error, one line an event.
+//! Logging to standard error, one line an event, or to systemd's journal, one entry an event.
 //!
 //! The server queues its lines for a thread of its own. A reader that stops reading, for example a
 //! stuck log collector behind a pipe, therefore costs lines, never a shard. Other commands write
 //! their lines at once: some of them must not have threads yet when they choose a krb5.conf.
 
+mod entries;
 mod filter;
 mod format;
 mod queue;
@@ -12,6 +13,9 @@ pub(crate) use filter::{LogFilter, set_filter};
 pub(crate) use format::LogFormat;
 pub(crate) use queue::{dropped_lines, flush, start_queue};
 
+use crate::journal::JournalSocket;
+use anyhow::Context;
+use entries::JournalEntries;
 use format::JournalLines;
 use queue::LogWriter;
 use std::io::{self, IsTerminal};
@@ -20,7 +24,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{fmt, reload};
 
 /// Starts logging: the lines of a filter, which the settings of a server can choose without one.
-pub(crate) fn start(chosen: Option<&LogFilter>, format: LogFormat) {
+///
+/// # Errors
+/// The format needs the journal, and there is none.
+pub(crate) fn start(chosen: Option<&LogFilter>, format: LogFormat) -> anyhow::Result<()> {
     let (filter, handle) = reload::Layer::new(chosen.cloned().unwrap_or_default().filter());
     filter::remember(handle, chosen.is_some());
     let format = format.resolved();
@@ -32,6 +39,13 @@ pub(crate) fn start(chosen: Option<&LogFilter>, format: LogFormat) {
     match format {
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
         LogFormat::Journal => registry.with(lines.event_format(JournalLines)).init(),
+        LogFormat::Journald => {
+            queue::send_to(
+                JournalSocket::open().context("--log-format journald: there is no journal of systemd")?,
+            );
+            registry.with(JournalEntries).init();
+        }
         LogFormat::Auto | LogFormat::Text => registry.with(lines).init(),
     }
+    Ok(())
 }

@@ -1,12 +1,15 @@
-//! The queue of lines for standard error, and the thread that writes them.
+//! The queue of lines for standard error or the journal, and the thread that writes them.
 
+use super::entries::entry_with;
+use crate::journal::JournalSocket;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Number of lines that wait for standard error; further ones are dropped and counted.
+/// Number of lines that wait for standard error or the journal; further ones are dropped and
+/// counted.
 const QUEUED_LINES_MAX: usize = 4096;
 /// How long the end of the process waits for the queued lines.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
@@ -14,11 +17,18 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 /// The queue, once a thread writes its lines.
 static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// The journal that takes the place of standard error, if one does.
+static JOURNAL: OnceLock<JournalSocket> = OnceLock::new();
 
 enum LogMessage {
     Line(Vec<u8>),
     /// Answers when the lines before it are written.
     Flush(SyncSender<()>),
+}
+
+/// Sends lines, which must be entries, to a journal.
+pub(super) fn send_to(journal: JournalSocket) {
+    let _ = JOURNAL.set(journal);
 }
 
 /// Starts the thread that writes queued lines.
@@ -45,20 +55,52 @@ pub(crate) fn dropped_lines() -> u64 {
     DROPPED.load(Relaxed)
 }
 
+/// Queues a line, or writes it where no queue exists.
+///
+/// # Errors
+/// An error of standard error or the journal, without a queue.
+pub(super) fn add(line: &[u8]) -> io::Result<()> {
+    match QUEUE.get() {
+        Some(queue) if queue.try_send(LogMessage::Line(line.to_vec())).is_err() => {
+            DROPPED.fetch_add(1, Relaxed);
+        }
+        Some(_) => {}
+        None => write_now(line)?,
+    }
+    Ok(())
+}
+
+/// Writes a line, and waits while its reader is behind.
+fn write_now(line: &[u8]) -> io::Result<()> {
+    match JOURNAL.get() {
+        Some(journal) => journal.send(line),
+        None => io::stderr().write_all(line),
+    }
+}
+
 /// Writes lines until logging ends, and reports the dropped ones.
 fn write_lines(messages: &Receiver<LogMessage>) {
     let mut reported = 0;
     for message in messages {
-        // A log that cannot be written has no better place to complain.
         match message {
-            LogMessage::Line(line) => drop(io::stderr().write_all(&line)),
+            LogMessage::Line(line) => {
+                if write_now(&line).is_err() {
+                    DROPPED.fetch_add(1, Relaxed);
+                }
+            }
             LogMessage::Flush(done) => drop(done.try_send(())),
         }
         let dropped = dropped_lines();
         if dropped > reported {
-            let text = format!("{} lines of the log were dropped: nothing read them\n", dropped - reported);
-            let _ = io::stderr().write_all(text.as_bytes());
-            reported = dropped;
+            let text = format!("{} lines of the log were dropped: nothing read them", dropped - reported);
+            let report = match JOURNAL.get() {
+                Some(_) => entry_with(&text),
+                None => format!("{text}\n").into_bytes(),
+            };
+            // A log that cannot be written has no better place to complain.
+            if write_now(&report).is_ok() {
+                reported = dropped;
+            }
         }
     }
 }
@@ -69,13 +111,7 @@ pub(super) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match QUEUE.get() {
-            Some(queue) if queue.try_send(LogMessage::Line(line.to_vec())).is_err() => {
-                DROPPED.fetch_add(1, Relaxed);
-            }
-            Some(_) => {}
-            None => io::stderr().write_all(line)?,
-        }
+        add(line)?;
         Ok(line.len())
     }
 

@@ -62,10 +62,15 @@ fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
 }
 
 /// Returns each key that a running server cannot change, and whether it differs.
-fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 15] {
+fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 20] {
     [
         ("listen", start.listen != file.listen),
         ("metrics", start.metrics != file.metrics),
+        ("web", start.web != file.web),
+        ("web_certificate", start.web_certificate != file.web_certificate),
+        ("web_key", start.web_key != file.web_key),
+        ("audit", start.audit != file.audit),
+        ("audit_size_max", start.audit_size_max != file.audit_size_max),
         ("shards", start.shards != file.shards),
         ("keytab", start.keytab != file.keytab),
         ("keytab_services", start.keytab_services != file.keytab_services),

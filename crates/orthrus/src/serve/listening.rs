@@ -1,14 +1,13 @@
 //! The sockets of the server: bound here, passed by the service manager (sd_listen_fds(3)), or
 //! taken from the process before.
 
-use super::metrics::MetricsListener;
+use super::http_listeners::HttpListeners;
 use super::same_user;
 use super::upgrade::Inherited;
 use crate::config::Settings;
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
 use net::Listener;
-use std::net::SocketAddr;
 
 /// The sockets of a server that does not serve yet.
 pub(super) struct OpenedSockets {
@@ -16,8 +15,7 @@ pub(super) struct OpenedSockets {
     pub(super) listener: Listener,
     /// Whether the service manager passed it, to this process or to one before.
     pub(super) passed: bool,
-    /// The endpoint of the metrics, if there is one.
-    pub(super) metrics: Option<MetricsListener>,
+    pub(super) http: HttpListeners,
 }
 
 impl OpenedSockets {
@@ -34,16 +32,10 @@ impl OpenedSockets {
             Some(socket) => (Listener::inherit(socket).context("the listening socket")?, passed),
             None => listen(settings)?,
         };
-        let metrics = |address| match inherited.as_mut().and_then(|inherited| inherited.metrics(address)) {
-            Some(socket) => MetricsListener::inherit(socket).context("the socket of the metrics"),
-            None => bind_metrics(address),
-        };
-        let mut metrics = settings.metrics.map(metrics).transpose()?;
         if settings.same_user {
             listener.admit(same_user::admission());
-            metrics.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
         }
-        Ok(Self { listener, passed, metrics })
+        Ok(Self { listener, passed, http: HttpListeners::open(settings, inherited)? })
     }
 }
 
@@ -63,13 +55,4 @@ fn listen(settings: &Settings) -> anyhow::Result<(Listener, bool)> {
         }
         count => bail!("the socket unit passes {count} sockets; the server takes one: use one ListenStream="),
     }
-}
-
-pub(super) fn bind_metrics(address: SocketAddr) -> anyhow::Result<MetricsListener> {
-    if !address.ip().is_loopback() {
-        tracing::warn!(
-            "metrics on {address}: whoever reaches it reads them, without a password or encryption"
-        );
-    }
-    MetricsListener::bind(address).with_context(|| format!("metrics on {address}"))
 }

@@ -1,12 +1,13 @@
 //! A server from its settings: opened, then started or taken over, then serving.
 
-use super::api::{self, ApiParts};
+use super::api::ApiParts;
 use super::clients::ClientRules;
 use super::clock::ServerClock;
 use super::exports::{Backends, CephNode};
-use super::http::{self, HttpEndpoint};
+use super::http_listeners::HttpListeners;
 use super::kerberos::{Keys, NoKeys};
 use super::listening::OpenedSockets;
+use super::observe::{AuditLog, Observers};
 use super::records::Records;
 use super::reload::{self, Reloads};
 use super::store::{Boot, Store};
@@ -42,7 +43,8 @@ struct ServerParts {
     as_started: Settings,
     backends: Backends,
     exports: Arc<Exports>,
-    endpoint: Option<metrics::MetricsListener>,
+    http: HttpListeners,
+    audit: Option<AuditLog>,
     /// Whether the service manager passed the listening socket.
     passed: bool,
     keys: Option<Arc<Keys>>,
@@ -83,7 +85,7 @@ impl OpenedServer {
         inherited: Option<&Inherited>,
     ) -> anyhow::Result<(Self, RunningProcess)> {
         let OwnProcess { prepared, sockets, running } = process;
-        let OpenedSockets { listener, passed, metrics: endpoint } = sockets;
+        let OpenedSockets { listener, passed, http } = sockets;
         let as_started = settings.clone();
         let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
         settings.limits = shared(&settings, descriptors);
@@ -104,6 +106,7 @@ impl OpenedServer {
         }
         let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
         let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
+        let audit = AuditLog::start(&settings)?;
         let keys = Keys::open(&settings)?.map(Arc::new);
         admission::check(&exports.snapshot(), keys.is_some())?;
         let (rules, sources) = identities(&settings, keys.as_deref())?;
@@ -118,7 +121,8 @@ impl OpenedServer {
             as_started,
             backends,
             exports,
-            endpoint,
+            http,
+            audit,
             passed,
             keys,
             identity,
@@ -256,16 +260,13 @@ impl StartedServer {
         self.introduce(&process);
         let status = self.status();
         let Self { parts, service, running, gate, state_dir, lock } = self;
-        let ServerParts { as_started, exports, endpoint, identity, .. } = parts;
+        let ServerParts { as_started, exports, http, audit, identity, .. } = parts;
         let RunningProcess { starter, manager, signals, .. } = process;
-        let metrics_socket = endpoint.as_ref().map(metrics::MetricsListener::socket).transpose()?;
-        let metrics_address = endpoint.as_ref().map(metrics::MetricsListener::address).transpose()?;
-        let endpoint =
-            endpoint.map(|listener| listener.endpoint(service.clone(), &running, identity.clone()));
+        let http_sockets = http.sockets()?;
         if end_with_input {
             end_when_input_ends()?;
         }
-        let (listen, metrics) = (as_started.listen, as_started.metrics);
+        let (listen, metrics, web) = (as_started.listen, as_started.metrics, as_started.web);
         let asked = identity.clone();
         let served = reload::Served {
             exports: exports.clone(),
@@ -275,7 +276,7 @@ impl StartedServer {
             descriptors: parts.descriptors,
         };
         let reload = reload::Reload::new(read, as_started, parts.backends, parts.keys, served);
-        let reloads = Arc::new(Reloads::new(reload, manager.clone(), gate.clone(), status));
+        let reloads = Arc::new(Reloads::new(reload, manager.clone(), gate.clone(), audit.clone(), status));
         let upgrades = Arc::new(Upgrades::new(UpgradeParts {
             service: service.clone(),
             running: running.clone(),
@@ -286,7 +287,8 @@ impl StartedServer {
             clock: parts.clock,
             listen,
             metrics,
-            metrics_socket,
+            web,
+            http_sockets,
             state_dir: state_dir.clone(),
             lock,
             passed: parts.passed,
@@ -302,14 +304,16 @@ impl StartedServer {
             stats: running.stats().clone(),
             upgrades: upgrades.clone(),
             gate,
+            web: http.links()?,
+            traces: Observers::connect(&service, audit.clone()),
+            audit: audit.clone(),
         };
-        let endpoints = endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
-        http::start(endpoints).context("HTTP endpoints cannot be served")?;
+        let metrics_address = http.serve(&state_dir, parts, &running)?;
         reloads.log_exports();
         let ready = tell_ready(manager.clone(), &running, reloads.clone());
         announce(&running, metrics_address, predecessor, ready);
         obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
-        end(&upgrades, &manager, &running, &state_dir);
+        end(&upgrades, &manager, &running, audit.as_ref(), &state_dir);
         Ok(())
     }
 
@@ -335,15 +339,23 @@ fn refuse_ceph(settings: &Settings) -> anyhow::Result<()> {
 }
 
 /// Ends the server, unless the next process has taken it over.
-fn end(upgrades: &Upgrades, manager: &ServiceManager, running: &Running, state_dir: &Path) {
+fn end(
+    upgrades: &Upgrades,
+    manager: &ServiceManager,
+    running: &Running,
+    audit: Option<&AuditLog>,
+    state_dir: &Path,
+) {
     if upgrades.end() {
         // Nothing is released: the next process serves with it.
+        audit.into_iter().for_each(AuditLog::flush);
         logging::flush();
         vfs_local::exit_at_once(0);
     }
     manager.stopping();
     tracing::info!("ending");
     running.stop();
+    audit.into_iter().for_each(AuditLog::flush);
     leave(state_dir);
 }
 
@@ -380,16 +392,4 @@ fn announce(
         outln!("orthrus metrics http://{address}{}", metrics::PATH);
     }
     ready();
-}
-
-/// Makes the endpoint of the admin API. A server without it still serves.
-fn admin_endpoint(state_dir: &Path, parts: ApiParts) -> Option<HttpEndpoint> {
-    let endpoint = api::endpoint(state_dir, parts);
-    let complain = |error| {
-        tracing::warn!(
-            "no socket for `orthrus status`, `orthrus clients` and others in {}: {error}",
-            state_dir.display()
-        );
-    };
-    endpoint.map_err(complain).ok()
 }

@@ -2,9 +2,10 @@
 
 use super::clients::ClientRules;
 use super::exports::{Backends, CephNode};
+use super::http_listeners::bind_metrics;
 use super::kerberos::Keys;
-use super::listening::bind_metrics;
 use super::store::Store;
+use super::web::WebListener;
 use super::{admission, identities, process, recall_time, sandbox, state_dir};
 use crate::config::Settings;
 use anyhow::{Context, anyhow};
@@ -77,6 +78,14 @@ impl Preflight {
             Ok(_) => {}
             Err(ListenError::InUse(address)) => self.in_use(address),
             Err(error) => self.faults.push(error.into()),
+        }
+        if let Err(error) = WebListener::open(settings, None) {
+            match error.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+                Some(ErrorKind::AddrInUse) => {
+                    settings.web.into_iter().for_each(|address| self.in_use(address))
+                }
+                _ => self.faults.push(error),
+            }
         }
         let Some(address) = settings.metrics else { return };
         if let Err(error) = bind_metrics(address) {

@@ -1,9 +1,10 @@
-//! This process: its rights, its processor time and its memory.
+//! This process: its rights, and the processor time and memory of it and its threads.
 
 use anyhow::bail;
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use nix::unistd::{SysconfVar, sysconf};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use vfs_local::{Prepared, ServesAs};
 
@@ -33,4 +34,44 @@ pub(super) fn resident_bytes() -> Option<u64> {
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
     pages.checked_mul(u64::try_from(page).ok()?)
+}
+
+/// Returns the processor time of the threads that live now, by the kind of thread: its name without
+/// a number, such as `shard`.
+pub(super) fn thread_times() -> BTreeMap<String, Duration> {
+    let mut times = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        // A thread can end meanwhile.
+        let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).ok();
+        let Some((kind, time)) = read("comm").zip(read("schedstat")).and_then(|(name, stat)| {
+            let nanoseconds = stat.split(' ').next()?.parse().ok()?;
+            Some((kind_of_thread(name.trim()), Duration::from_nanos(nanoseconds)))
+        }) else {
+            continue;
+        };
+        *times.entry(kind).or_default() += time;
+    }
+    times
+}
+
+fn kind_of_thread(name: &str) -> String {
+    match name.rsplit_once('-') {
+        Some((kind, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => kind.to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_counted_by_their_kind() {
+        for (name, kind) in
+            [("shard-0", "shard"), ("disk-127", "disk"), ("keep-alive", "keep-alive"), ("http", "http")]
+        {
+            assert_eq!(kind_of_thread(name), kind);
+        }
+        assert!(!thread_times().is_empty());
+    }
 }

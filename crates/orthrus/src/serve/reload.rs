@@ -4,6 +4,7 @@
 use super::changes::ReloadChanges;
 use super::exports::Backends;
 use super::kerberos::Keys;
+use super::observe::AuditLog;
 use super::{
     ReadSettings, admission, identities, sandbox, shared, spoken, warn_of_descriptors, warn_of_leases,
 };
@@ -137,6 +138,7 @@ pub(super) struct Reloads {
     manager: Arc<ServiceManager>,
     /// Closed while the next process takes over.
     gate: Arc<Gate>,
+    audit: Option<AuditLog>,
     /// Describes the running server in a line.
     status: Box<dyn Fn() -> String + Send + Sync>,
 }
@@ -146,9 +148,10 @@ impl Reloads {
         reload: Reload,
         manager: Arc<ServiceManager>,
         gate: Arc<Gate>,
+        audit: Option<AuditLog>,
         status: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
-        Self { reload: Mutex::new(reload), manager, gate, status: Box::new(status) }
+        Self { reload: Mutex::new(reload), manager, gate, audit, status: Box::new(status) }
     }
 
     /// Keeps reloads from running while the result lives.
@@ -176,6 +179,11 @@ impl Reloads {
         let _inside = self.gate.enter();
         self.manager.reloading();
         let outcome = reload.run();
+        if let Some(audit) = &self.audit {
+            audit.reopen();
+            let result = outcome.as_ref().map_or_else(|error| format!("{error:#}"), |lines| lines.join("; "));
+            audit.admin(asker, "reload", &result);
+        }
         let kept = match &outcome {
             Ok(lines) => {
                 lines.iter().for_each(|line| tracing::info!("{asker}: {line}"));

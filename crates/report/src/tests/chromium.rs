@@ -119,9 +119,14 @@ impl Chromium {
 
     /// Opens a page in this look and waits until it is there.
     pub(crate) fn open(&mut self, page: &Path, look: PageLook) {
+        self.visit(&format!("file://{}", page.display()), look);
+    }
+
+    /// Opens an address in this look and waits until its page is there.
+    pub(crate) fn visit(&mut self, address: &str, look: PageLook) {
         self.look(look);
         self.events.clear();
-        self.call("Page.navigate", json!({"url": format!("file://{}", page.display())}));
+        self.call("Page.navigate", json!({"url": address}));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.receive();
             self.events.push(event);
@@ -149,9 +154,14 @@ impl Chromium {
 
     /// Returns the console's messages and the network requests since the page was opened.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
+        self.complaints_beside("file:")
+    }
+
+    /// As [`Chromium::complaints`], without requests to addresses that begin with `own`.
+    pub(crate) fn complaints_beside(&self, own: &str) -> Vec<&Value> {
         let outside = |event: &Value| {
             let address = event["params"]["request"]["url"].as_str().unwrap_or_default();
-            !address.starts_with("file:") && !address.starts_with("data:")
+            !address.starts_with(own) && !address.starts_with("data:")
         };
         let speaks = |event: &&Value| match event["method"].as_str().unwrap_or_default() {
             "Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded" => true,

@@ -1,8 +1,9 @@
 //! One call during a tick.
 
-use crate::metrics::Kind;
+use crate::metrics::{Kind, RequestSubject, ServedCall};
 use crate::rpcsec::ReceivedGssCall;
 use crate::security::Security;
+use krb5::Enctype;
 use pipes::Attachment;
 use rpc::gss::{RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, ConnectionId, Denied};
@@ -32,6 +33,8 @@ pub(crate) struct Job {
     pub(crate) verdict: Verdict,
     /// File data of the reply: see [`Call::attached`](crate::engine::Call).
     pub(crate) attached: RefCell<Option<Attachment>>,
+    /// Its part of the counters, as far as it is known.
+    pub(crate) served: Cell<ServedCall>,
     /// Whether it was expensive: see
     /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
     pub(crate) expensive: Cell<bool>,
@@ -110,6 +113,7 @@ impl Job {
             kind: Kind::Other,
             verdict,
             attached: RefCell::default(),
+            served: Cell::default(),
             expensive: Cell::new(false),
         }
     }
@@ -135,8 +139,19 @@ impl Job {
             auth,
             verdict: Verdict::Run,
             attached: RefCell::default(),
+            served: Cell::default(),
             expensive: Cell::new(false),
         }
+    }
+
+    /// Records the operation and the export that the call was about.
+    pub(crate) fn set_subject(&self, subject: RequestSubject) {
+        self.served.set(self.served.get().about(subject));
+    }
+
+    /// Returns the encryption type of the context's keys; `None` without a context.
+    pub(crate) fn enctype(&self) -> Option<Enctype> {
+        self.auth.gss().map(|call| call.context.keys().enctype())
     }
 
     /// Returns the RPCSEC_GSS part of a call that no stage has stopped.

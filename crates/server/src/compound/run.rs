@@ -2,11 +2,13 @@
 
 use super::table::{self, Operation};
 use crate::engine::{
-    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Nfs, OpResult, OpStop,
-    WaitPolicy, fail, write_failure,
+    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, Observer, OpResult,
+    OpStop, PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
 };
+use crate::metrics::RequestSubject;
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use xdr::{Decoder, Encoder};
 
 /// The header of COMPOUND4args, before its operations.
@@ -124,7 +126,8 @@ impl Nfs {
         reply.raw(&kept);
         let status = Decoder::new(&kept).u32().ok().and_then(Nfsstat4::from_u32);
         let status = status.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
-        Some(CompoundOutcome { status, operations: header.count, replayed: true, expensive: false })
+        let subject = RequestSubject::default();
+        Some(CompoundOutcome { status, operations: header.count, replayed: true, subject, expensive: false })
     }
 
     /// Runs a suspended COMPOUND to its end, and blocks where it has to. `call` has the current
@@ -218,7 +221,18 @@ fn is_sequenced(operation: NfsOpnum4) -> bool {
 /// Answers a COMPOUND without running any operation.
 fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome {
     reply.u32(status as u32).opaque(tag).u32(0);
-    CompoundOutcome { status, operations: 0, replayed: false, expensive: false }
+    let subject = RequestSubject::default();
+    CompoundOutcome { status, operations: 0, replayed: false, subject, expensive: false }
+}
+
+/// An operation that an observer sees, before it runs. It is boxed, so that others pay for one null
+/// pointer.
+struct SeenOperation<'a, 'o> {
+    observer: &'o dyn Observer,
+    began: Duration,
+    /// Begins with the operation.
+    args: Decoder<'a>,
+    current: Option<Fh>,
 }
 
 impl Compound<'_> {
@@ -228,11 +242,16 @@ impl Compound<'_> {
     /// The reason why the next operation is deferred. Then `args` begins with that operation.
     fn run(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Result<Nfsstat4, DeferReason> {
         let mut status = Nfsstat4::NFS4_OK;
+        let observer = self.nfs.observation.get();
         while status == Nfsstat4::NFS4_OK
             && self.progress.position.index < self.progress.position.count
             && self.progress.replay.is_none()
         {
+            let seen = observer.map(|observer| self.look(observer, args));
             status = self.step(args, reply)?;
+            if let Some(seen) = seen {
+                self.report(seen, status, reply);
+            }
             if self.progress.position.index == 0 {
                 self.begin_session_reply();
             }
@@ -250,6 +269,22 @@ impl Compound<'_> {
         }
     }
 
+    /// Notes the next operation for an observer.
+    #[cold]
+    fn look<'a, 'o>(&self, observer: &'o dyn Observer, args: &Decoder<'a>) -> Box<SeenOperation<'a, 'o>> {
+        let (args, current) = (*args, self.progress.current.clone());
+        Box::new(SeenOperation { observer, began: observer.now(), args, current })
+    }
+
+    /// Reports an operation that has run to its observer.
+    #[cold]
+    fn report(&self, seen: Box<SeenOperation<'_, '_>>, status: Nfsstat4, reply: &Encoder) {
+        let SeenOperation { observer, began, args, current } = *seen;
+        let number = Decoder::new(reply.as_slice().get(self.progress.result_at..).unwrap_or_default()).u32();
+        let opnum = number.ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
+        self.observe(observer, began, opnum, args, current.as_ref(), status);
+    }
+
     /// Runs one operation and writes its number, status and result.
     ///
     /// # Errors
@@ -261,6 +296,7 @@ impl Compound<'_> {
         let operation = number.ok().and_then(|number| table::find(number, self.progress.minor));
         let opnum = operation.map_or(NfsOpnum4::OP_ILLEGAL, |operation| operation.opnum);
         self.call.operation.store(opnum as u32, Relaxed);
+        self.consider(opnum);
         reply.u32(opnum as u32);
         let status_at = reply.len();
         reply.u32(Nfsstat4::NFS4_OK as u32);
@@ -283,8 +319,21 @@ impl Compound<'_> {
                 fail(self.progress.minor, opnum, error, reply, status_at, body)
             }
         };
-        self.nfs.outcomes.count(self.call.connection.0, opnum, status);
+        match status {
+            Nfsstat4::NFS4_OK => self.call.counters.succeeded(opnum),
+            _ => self.nfs.outcomes.count_failure(opnum, status),
+        }
         Ok(status)
+    }
+
+    /// Takes an operation into account for the counters of the request.
+    fn consider(&mut self, opnum: NfsOpnum4) {
+        let (outcomes, current) = (&self.nfs.outcomes, &self.progress.current);
+        self.progress.subject.consider(opnum, || match current {
+            Some(Fh::Object(object)) => outcomes.place(object.export.id, &object.export.pseudo_path),
+            Some(Fh::Pseudo(_)) => outcomes.place(PSEUDO_EXPORT, "/"),
+            None => 0,
+        });
     }
 
     fn run_operation(

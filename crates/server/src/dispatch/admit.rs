@@ -3,13 +3,13 @@
 use super::ingress::{decrypt, verify_headers, verify_integrity};
 use super::{Engine, Scratch, Server};
 use crate::call::{Job, Verdict};
-use crate::metrics::{Kind, Metrics, Stage, TickLags, Trouble, only};
+use crate::metrics::{Kind, Metrics, ServedCounters, Stage, TickLags, Trouble, only};
 use rpc::{AuthStat, Denied, WindowOutcome};
 use std::time::Duration;
 
 /// Verifies or decrypts the bodies of one kind of calls with pauses, and returns how many were not
 /// genuine.
-type OpenBodies = fn(&mut [Job], &mut dyn FnMut()) -> u64;
+type OpenBodies = fn(&mut [Job], &ServedCounters, &mut dyn FnMut()) -> u64;
 
 /// The function for each kind of call with a protected body.
 const OPENERS: [(Kind, OpenBodies); 2] = [(Kind::Krb5i, verify_integrity), (Kind::Krb5p, decrypt)];
@@ -23,13 +23,14 @@ impl<E: Engine> Server<E> {
         pause: &mut dyn FnMut() -> Duration,
         now: Duration,
     ) {
-        let Scratch { closing, watch, .. } = scratch;
+        let Scratch { closing, watch, counters, .. } = scratch;
+        let counters = counters.as_deref().unwrap_or(self.metrics.served.shared());
         let (calls, signed) = (watch.calls(), watch.signed());
         let is_signed = signed.iter().any(|count| *count > 0);
         if is_signed {
             watch.share(self.now(), Stage::Execute, &calls);
         }
-        Metrics::add(&self.metrics.mic_failures, verify_headers(jobs));
+        Metrics::add(&self.metrics.mic_failures, verify_headers(jobs, counters));
         let mut lags = TickLags::default();
         for job in jobs.iter_mut() {
             // The client sends later calls on a closing connection again on another one.
@@ -50,7 +51,7 @@ impl<E: Engine> Server<E> {
         }
         for (kind, open) in OPENERS.into_iter().filter(|(kind, _)| signed[*kind as usize] > 0) {
             let mut paused = Duration::ZERO;
-            Metrics::add(&self.metrics.body_failures, open(jobs, &mut || paused += pause()));
+            Metrics::add(&self.metrics.body_failures, open(jobs, counters, &mut || paused += pause()));
             watch.skip(paused);
             watch.lap(self.now(), Stage::Unwrap, kind);
         }

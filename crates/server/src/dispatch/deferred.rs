@@ -1,7 +1,7 @@
 //! Deferred calls: they would block, so another thread runs them and a later tick sends their
 //! replies.
 
-use super::execute::{CallAnswer, CallProgress};
+use super::execute::{CallAnswer, CallProgress, CallThread, outgoing};
 use super::slow::DeferredTimes;
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
@@ -230,9 +230,9 @@ impl<E: Engine> Server<E> {
                 self.run_to_end(&job, &mut buffer, now)
             }
             Stage::Compound { protection, suspended } => {
-                match self
-                    .with_call(&job, &ELSEWHERE, now, |call| self.engine.go_on(call, &mut buffer, suspended))
-                {
+                match self.with_call(&job, self.elsewhere(), now, |call| {
+                    self.engine.go_on(call, &mut buffer, suspended)
+                }) {
                     Some(CompoundStatus::Deferred(suspended)) => {
                         // All operations have run. Large buffers are not held while the call waits.
                         memory::fit(buffer.as_mut_vec());
@@ -248,7 +248,11 @@ impl<E: Engine> Server<E> {
                             times,
                         });
                     }
-                    Some(CompoundStatus::Done(_)) | None => protection,
+                    Some(CompoundStatus::Done(outcome)) => {
+                        job.set_subject(outcome.subject);
+                        protection
+                    }
+                    None => protection,
                 }
             }
         };
@@ -259,7 +263,7 @@ impl<E: Engine> Server<E> {
     /// Runs a call that has not begun, and blocks where it has to. A caller whose groups are still
     /// unknown gets NFS4ERR_DELAY.
     fn run_to_end(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
-        match self.run(job, buffer, WaitPolicy::Waits, &ELSEWHERE, now) {
+        match self.run(job, buffer, WaitPolicy::Waits, self.elsewhere(), now) {
             CallProgress::Done(protection) => protection,
             CallProgress::Waits(..) => None,
         }
@@ -274,13 +278,19 @@ impl<E: Engine> Server<E> {
         let protection = match stage {
             Stage::Init | Stage::Groups => None,
             Stage::Compound { protection, suspended } => {
-                self.with_call(&job, &ELSEWHERE, now, |call| {
+                let settled = self.with_call(&job, self.elsewhere(), now, |call| {
                     self.engine.settled(call, &mut buffer, suspended, outcome)
                 });
+                settled.into_iter().for_each(|outcome| job.set_subject(outcome.subject));
                 protection
             }
         };
         self.done(DoneCall { job, buffer, protection, lane, times }, now)
+    }
+
+    /// Returns the thread of calls that no shard runs.
+    fn elsewhere(&self) -> CallThread<'_> {
+        CallThread { operation: &ELSEWHERE, counters: self.metrics.served.shared() }
     }
 
     /// Records the time that a call has waited, and returns the current time.
@@ -302,8 +312,7 @@ impl<E: Engine> Server<E> {
         let DoneCall { job, buffer, protection, lane, times } = done;
         let since = self.end_stage(job.kind, began);
         self.note_if_slow(&job, lane, times.ran(since.saturating_sub(began)), since);
-        let (connection, kind, attached) = (job.connection, job.kind, job.attached.take());
-        let reply = Some(Outgoing { connection, kind, buffer, attached, protection });
+        let (connection, reply) = (job.connection, Some(outgoing(&job, buffer, protection)));
         CompletedCall { connection, reply, since, record: job.record }
     }
 
@@ -340,31 +349,26 @@ impl<E: Engine> Server<E> {
         now: Duration,
     ) -> CallAnswer<E::Suspended> {
         let DeferredCall { job, mut buffer, stage, .. } = away;
-        let (connection, kind) = (job.connection, job.kind);
-        match stage {
+        let protection = match stage {
             Stage::Init => {
                 Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
-                memory::give(job.record);
-                let (attached, protection) = (None, None);
-                CallAnswer::cheap(Outgoing { connection, kind, buffer, attached, protection })
+                None
             }
-            Stage::Groups => {
-                let protection = self.run_to_end(&job, &mut buffer, now);
-                let attached = job.attached.take();
-                memory::give(job.record);
-                CallAnswer::cheap(Outgoing { connection, kind, buffer, attached, protection })
-            }
+            Stage::Groups => self.run_to_end(&job, &mut buffer, now),
             Stage::Compound { protection, suspended } => {
-                let outcome = self.with_call(&job, &ELSEWHERE, now, |call| {
+                let outcome = self.with_call(&job, self.elsewhere(), now, |call| {
                     self.engine.give_up(call, &mut buffer, suspended)
                 });
-                let attached = job.attached.take();
-                memory::give(job.record);
                 match outcome {
-                    Some(None) => CallAnswer::Close(connection),
-                    _ => CallAnswer::cheap(Outgoing { connection, kind, buffer, attached, protection }),
+                    Some(None) => return CallAnswer::Close(job.connection),
+                    Some(Some(outcome)) => job.set_subject(outcome.subject),
+                    None => {}
                 }
+                protection
             }
-        }
+        };
+        let reply = outgoing(&job, buffer, protection);
+        memory::give(job.record);
+        CallAnswer::cheap(reply)
     }
 }

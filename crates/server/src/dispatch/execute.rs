@@ -6,7 +6,7 @@ use super::{Engine, ReplySink, Scratch, Server};
 use crate::call::{Auth, Job, Verdict};
 use crate::compound::CompoundStatus;
 use crate::engine::{Call, WaitPolicy};
-use crate::metrics::{Metrics, Trouble};
+use crate::metrics::{Metrics, ServedCounters, Trouble};
 use crate::rpcsec::{Created, Outgoing, Protection, ReceivedGssCall, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, RpcGssProcT, RpcGssServiceT};
@@ -31,6 +31,20 @@ pub(super) enum CallAnswer<S> {
     Close(ConnectionId),
     /// The call would block.
     DeferredCall(DeferredCall<S>),
+}
+
+/// The thread that runs a call, as far as it is observed.
+#[derive(Clone, Copy)]
+pub(super) struct CallThread<'t> {
+    /// Receives the number of the current operation; 0 for none.
+    pub(super) operation: &'t AtomicU32,
+    pub(super) counters: &'t ServedCounters,
+}
+
+/// Makes the reply to a call that has run.
+pub(super) fn outgoing(job: &Job, buffer: Encoder, protection: Option<Protection>) -> Outgoing {
+    let (connection, kind, served) = (job.connection, job.kind, job.served.get());
+    Outgoing { connection, kind, buffer, attached: job.attached.take(), served, protection }
 }
 
 impl<S> CallAnswer<S> {
@@ -66,8 +80,10 @@ impl<E: Engine> Server<E> {
             scratch.vouched = Some(job.connection);
             outlet.vouch(job.connection);
         }
+        let counters = scratch.counters.as_deref().unwrap_or(self.metrics.served.shared());
+        let thread = CallThread { operation: &scratch.operation, counters };
         let patience = if outlet.has_elsewhere() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
-        let answer = match self.answer(job, patience, &scratch.operation, now) {
+        let answer = match self.answer(job, patience, thread, now) {
             CallAnswer::DeferredCall(away) => match outlet.send_away(away) {
                 Ok(()) => return false,
                 Err(away) => self.give_up(away, now),
@@ -106,7 +122,7 @@ impl<E: Engine> Server<E> {
         &self,
         mut job: Job,
         patience: WaitPolicy,
-        operation: &AtomicU32,
+        thread: CallThread<'_>,
         now: Duration,
     ) -> CallAnswer<E::Suspended> {
         let mut buffer = Encoder::from_vec(memory::take(REPLY_CAPACITY));
@@ -122,7 +138,7 @@ impl<E: Engine> Server<E> {
                 if patience == WaitPolicy::Waits {
                     self.find_groups(&mut job, now);
                 }
-                self.run(&job, &mut buffer, patience, operation, now)
+                self.run(&job, &mut buffer, patience, thread, now)
             }
         };
         match run {
@@ -133,10 +149,9 @@ impl<E: Engine> Server<E> {
                 CallAnswer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now(), times })
             }
             CallProgress::Done(protection) => {
+                let (reply, expensive) = (outgoing(&job, buffer, protection), job.expensive.get());
                 memory::give(job.record);
-                let (connection, kind, attached) = (job.connection, job.kind, job.attached.take());
-                let reply = Outgoing { connection, kind, buffer, attached, protection };
-                CallAnswer::Ready { reply, expensive: job.expensive.get() }
+                CallAnswer::Ready { reply, expensive }
             }
         }
     }
@@ -144,6 +159,9 @@ impl<E: Engine> Server<E> {
     fn deny(&self, job: &Job, why: Denied, buffer: &mut Encoder, now: Duration) {
         if let Denied::Auth(status) = why {
             Metrics::add(&self.metrics.auth_errors, 1);
+            self.metrics.denials.count(status);
+            let context = job.auth.gss().map(|call| call.context.principal());
+            self.engine.observe_denial(job.peer, context, status.name());
             self.reports.note(Trouble::AuthError, now, job.peer, status.name());
         }
         why.encode(buffer, job.xid);
@@ -162,7 +180,7 @@ impl<E: Engine> Server<E> {
         job: &Job,
         buffer: &mut Encoder,
         patience: WaitPolicy,
-        operation: &AtomicU32,
+        thread: CallThread<'_>,
         now: Duration,
     ) -> CallProgress<E::Suspended> {
         if let Some(status) = unavailable(job) {
@@ -193,12 +211,12 @@ impl<E: Engine> Server<E> {
             return CallProgress::Done(protection);
         }
         if let Auth::SysUnknown { .. } = &job.auth {
-            self.with_call(job, operation, now, |call| self.engine.delay(call, buffer));
+            self.with_call(job, thread, now, |call| self.engine.delay(call, buffer));
             return CallProgress::Done(protection);
         }
-        Metrics::add(&self.metrics.compounds, 1);
-        let run = self.with_call(job, operation, now, |call| {
-            (self.engine.compound(call, buffer, patience), operation.load(Relaxed))
+        thread.counters.compound();
+        let run = self.with_call(job, thread, now, |call| {
+            (self.engine.compound(call, buffer, patience), thread.operation.load(Relaxed))
         });
         match run {
             Some((CompoundStatus::Deferred(suspended), operation)) => {
@@ -206,6 +224,7 @@ impl<E: Engine> Server<E> {
             }
             Some((CompoundStatus::Done(outcome), _)) => {
                 job.expensive.set(outcome.expensive);
+                job.set_subject(outcome.subject);
                 CallProgress::Done(protection)
             }
             None => CallProgress::Done(protection),
@@ -216,7 +235,7 @@ impl<E: Engine> Server<E> {
     pub(super) fn with_call<R>(
         &self,
         job: &Job,
-        operation: &AtomicU32,
+        thread: CallThread<'_>,
         now: Duration,
         with: impl FnOnce(&Call<'_>) -> R,
     ) -> Option<R> {
@@ -238,10 +257,11 @@ impl<E: Engine> Server<E> {
             request_size: job.record.len(),
             reply_overhead,
             attached: job.attached(),
-            operation,
+            operation: thread.operation,
+            counters: thread.counters,
             now,
         });
-        operation.store(0, Relaxed);
+        thread.operation.store(0, Relaxed);
         Some(result)
     }
 
@@ -266,6 +286,7 @@ impl<E: Engine> Server<E> {
             Created::Refused(error) => {
                 Metrics::add(&self.metrics.contexts_refused, 1);
                 self.reports.note(Trouble::ContextRefused, now, job.peer, &error);
+                self.engine.observe_denial(job.peer, None, &error.to_string());
                 Accepted::Success.encode(buffer, job.xid, &OpaqueAuth::NONE);
                 let major = if error.major == GSS_S_COMPLETE { GSS_S_FAILURE } else { error.major };
                 buffer.value(&InitRes::failure(major, error.minor));

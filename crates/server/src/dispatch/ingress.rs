@@ -1,6 +1,7 @@
 //! Inbound protection: header MIC, window, body, for all calls of a tick as a batch.
 
 use crate::call::{Job, Verdict};
+use crate::metrics::{CryptoStep, ServedCounters};
 use crate::rpcsec::paused_run;
 use krb5::{Segments, TokenError, UnwrapMessage, VerifyMessage};
 use rpc::gss::{IntegrityBody, RpcGssServiceT, integrity_body, privacy_body, protected_data};
@@ -9,12 +10,13 @@ use std::ops::Range;
 
 /// Verifies the header MICs (RFC 2203 section 5.3.3.3). A call whose MIC is wrong is denied with
 /// RPCSEC_GSS_CREDPROBLEM and leaves the window alone. Returns how many were wrong.
-pub(super) fn verify_headers(jobs: &mut [Job]) -> u64 {
+pub(super) fn verify_headers(jobs: &mut [Job], counters: &ServedCounters) -> u64 {
     let mut batch: Vec<VerifyMessage<'_>> = batch_for(jobs);
     batch.extend(jobs.iter().filter_map(header_message));
     if batch.is_empty() {
         return 0;
     }
+    counters.batch(CryptoStep::VerifyHeaders, batch.len());
     krb5::verify_mic(&mut batch);
     if batch.iter().all(|message| message.result.is_ok()) {
         return 0;
@@ -47,13 +49,14 @@ fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
 /// Verifies the bodies with integrity in place; afterwards the arguments lie bare in their records.
 /// A body that is not genuine, or whose sequence number is not the header's, is answered with
 /// GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2). Returns how many failed.
-pub(super) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+pub(super) fn verify_integrity(jobs: &mut [Job], counters: &ServedCounters, pause: &mut dyn FnMut()) -> u64 {
     if !jobs.iter().any(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity)) {
         return 0;
     }
     let frames: Vec<Option<IntegrityBody>> = jobs.iter().map(integrity_frame).collect();
     let mut batch: Vec<VerifyMessage<'_>> = batch_for(jobs);
     batch.extend(jobs.iter().zip(&frames).filter_map(|(job, frame)| integrity_message(job, frame.as_ref()?)));
+    counters.batch(CryptoStep::VerifyBodies, batch.len());
     krb5::verify_mic_with(&mut paused_run(pause), &mut batch);
     let mut genuine = batch.into_iter().map(|message| message.result.is_ok()).collect::<Vec<_>>().into_iter();
     let mut failures = 0;
@@ -91,7 +94,7 @@ fn integrity_message<'a>(job: &'a Job, frame: &IntegrityBody) -> Option<VerifyMe
 }
 
 /// Decrypts and verifies the bodies with privacy, as [`verify_integrity`] does with the others.
-pub(super) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+pub(super) fn decrypt(jobs: &mut [Job], counters: &ServedCounters, pause: &mut dyn FnMut()) -> u64 {
     let mut failures = 0;
     for job in jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy)) {
         // From here on `arguments` is the range of the token; empty if there is none.
@@ -102,6 +105,7 @@ pub(super) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     if batch.is_empty() {
         return failures;
     }
+    counters.batch(CryptoStep::Decrypt, batch.len());
     krb5::unwrap_with(&mut paused_run(pause), &mut batch);
     let opened: Vec<_> = batch.into_iter().map(|message| message.result).collect();
     let sealed = jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy));

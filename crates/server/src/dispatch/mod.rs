@@ -18,8 +18,10 @@ pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
 
 use crate::call::Job;
 use crate::compound::CompoundStatus;
-use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy, WaitsFor};
-use crate::metrics::{Metrics, Reports, Stage, TickWatch};
+use crate::engine::{
+    BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, ObservedRefusal, WaitPolicy, WaitsFor,
+};
+use crate::metrics::{LentCounters, Metrics, Reports, ServedCall, Stage, TickWatch};
 use crate::rpcsec::{ContextTable, Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
 use identity::Mapper;
 use nfs4::NfsOpnum4;
@@ -94,6 +96,9 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Reports a call that was denied before any operation, for the audit log.
+    fn observe_denial(&self, _peer: SocketAddr, _principal: Option<&str>, _reason: &str) {}
+
     /// Returns whether a client at this address and port may use AUTH_SYS.
     fn admits_sys(&self, _client: SocketAddr, _now: Duration) -> bool {
         true
@@ -162,6 +167,10 @@ impl Engine for Nfs {
 
     fn lane_name(&self, lane: u32) -> Option<String> {
         self.exports.snapshot().by_id(lane).map(|export| export.pseudo_path.clone())
+    }
+
+    fn observe_denial(&self, peer: SocketAddr, principal: Option<&str>, reason: &str) {
+        self.observe_refusal(&ObservedRefusal { peer, principal, flavor: None, export: None, reason });
     }
 
     fn admits_sys(&self, client: SocketAddr, now: Duration) -> bool {
@@ -247,6 +256,8 @@ pub struct Scratch {
     operation: Arc<AtomicU32>,
     sys: SysCache,
     watch: TickWatch,
+    /// The counters of the thread, from its first tick on.
+    counters: Option<LentCounters>,
 }
 
 /// The NFS server as the transport sees it: records in, records out. All threads share it.
@@ -296,15 +307,17 @@ impl<E: Engine> Server<E> {
         outlet: &mut impl ReplySink<E::Suspended>,
     ) {
         let now = self.now();
+        let since = scratch.watch.since(now);
+        scratch.counters.get_or_insert_with(|| LentCounters::of(&self.metrics));
         let mut jobs = std::mem::take(&mut scratch.jobs);
-        let requests = requests.into_iter();
-        jobs.extend(
-            requests.map(|(connection, peer, record)| {
-                self.receive(&mut scratch.sys, connection, peer, record, now)
-            }),
-        );
+        jobs.extend(requests.into_iter().map(|(connection, peer, record)| {
+            let served = ServedCall::new(since, record.len());
+            let mut job = self.receive(&mut scratch.sys, connection, peer, record, now);
+            *job.served.get_mut() = served;
+            job
+        }));
         Metrics::add(&self.metrics.calls, jobs.len() as u64);
-        scratch.watch.begin(jobs.iter().map(|job| job.kind), now);
+        scratch.watch.begin(jobs.iter().map(|job| (job.kind, job.enctype())), now);
         self.admit(&mut jobs, scratch, &mut || outlet.pause(), now);
 
         let first = jobs.first().map(|job| job.kind).or(scratch.outgoing.first().map(|reply| reply.kind));
@@ -329,9 +342,7 @@ impl<E: Engine> Server<E> {
             }
             work += scratch.outgoing_bytes.saturating_sub(before);
         }
-        if !self.flush(scratch, outlet, kind) {
-            scratch.watch.lap(self.now(), Stage::Execute, kind);
-        }
+        self.flush(scratch, outlet, kind);
         scratch.watch.end(&self.metrics.times);
         scratch.vouched = None;
         for connection in scratch.closing.drain(..) {

@@ -1,39 +1,44 @@
 //! Stage 4: sign and encrypt replies as a batch, and pass them on.
 
 use super::{Engine, ReplySink, Scratch, Server};
-use crate::metrics::{Kind, Stage, Work, only};
+use crate::metrics::{Kind, Stage, TimeClasses, Work, only};
 use crate::rpcsec::{Outgoing, seal};
 use std::cell::Cell;
 use std::time::Duration;
 
 impl<E: Engine> Server<E> {
-    /// Signs and encrypts the ready replies and passes them on. Returns whether there was anything
-    /// to sign; if so, the time before it is counted as execution of calls of the kind `kind`.
-    pub(super) fn flush(
-        &self,
-        scratch: &mut Scratch,
-        outlet: &mut impl ReplySink<E::Suspended>,
-        kind: Kind,
-    ) -> bool {
+    /// Signs and encrypts the ready replies, counts them and passes them on. The time before it is
+    /// counted as execution of calls of the kind `kind`.
+    pub(super) fn flush(&self, scratch: &mut Scratch, outlet: &mut impl ReplySink<E::Suspended>, kind: Kind) {
+        let mut ready = self.now();
+        scratch.watch.lap(ready, Stage::Execute, kind);
         let work = signing(&scratch.outgoing);
-        let protects = work.iter().any(|bytes| *bytes > 0);
-        if protects {
-            scratch.watch.lap(self.now(), Stage::Execute, kind);
-            self.protect(scratch, outlet, &work);
+        if work.iter().any(|bytes| *bytes > 0) {
+            ready = self.protect(scratch, outlet, &work);
         }
         (scratch.outgoing_bytes, scratch.outgoing_bodies) = (0, 0);
+        let (served, mut times) = (&self.metrics.served, TimeClasses::new(ready));
+        let counters = scratch.counters.as_deref().unwrap_or(served.shared());
         for reply in scratch.outgoing.drain(..) {
+            served.count(counters, &mut times, reply.kind, &reply.served, reply.len());
             let (connection, kind, record) = (reply.connection, reply.kind, reply.buffer.into_vec());
             match reply.attached {
                 None => outlet.send(connection, kind, record),
                 Some(data) => outlet.send_attached(connection, kind, record, data),
             }
         }
-        protects
     }
 
-    fn protect(&self, scratch: &mut Scratch, outlet: &mut impl ReplySink<E::Suspended>, work: &Work) {
-        let Scratch { outgoing, confounders, watch, .. } = scratch;
+    /// Signs and encrypts the ready replies, and returns the time when it is done.
+    fn protect(
+        &self,
+        scratch: &mut Scratch,
+        outlet: &mut impl ReplySink<E::Suspended>,
+        work: &Work,
+    ) -> Duration {
+        let Scratch { outgoing, confounders, watch, counters, .. } = scratch;
+        let counters = counters.as_deref().unwrap_or(self.metrics.served.shared());
+        outgoing.iter().for_each(|reply| watch.protects(reply.kind, reply.enctype()));
         let paused = Cell::new(Duration::ZERO);
         let kind = only(work);
         let mut signed = || {
@@ -43,13 +48,15 @@ impl<E: Engine> Server<E> {
             }
         };
         let mut pause = || paused.set(paused.get() + outlet.pause());
-        seal(outgoing, &self.environment.random, confounders, &mut pause, &mut signed);
+        seal(outgoing, &self.environment.random, confounders, counters, &mut pause, &mut signed);
         watch.skip(paused.take());
+        let done = self.now();
         // With several kinds, the work after the signatures is the encryption.
         match kind.or((work[Kind::Krb5p as usize] > 0).then_some(Kind::Krb5p)) {
-            Some(kind) => watch.lap(self.now(), Stage::Wrap, kind),
-            None => watch.share(self.now(), Stage::Wrap, work),
+            Some(kind) => watch.lap(done, Stage::Wrap, kind),
+            None => watch.share(done, Stage::Wrap, work),
         }
+        done
     }
 }
 

@@ -1,5 +1,6 @@
 //! The boundary between the RPC dispatch and the COMPOUND engine.
 
+use crate::metrics::{RequestSubject, ServedCounters};
 use crate::security::Security;
 use nfs4::Nfsstat4;
 use pipes::Attachment;
@@ -29,6 +30,8 @@ pub struct Call<'a> {
     pub attached: Option<&'a RefCell<Option<Attachment>>>,
     /// Receives the number of the current operation, to diagnose a thread that hangs.
     pub operation: &'a AtomicU32,
+    /// The counters of the thread that runs it.
+    pub counters: &'a ServedCounters,
     /// Monotonic time since the server's start.
     pub now: Duration,
 }
@@ -42,6 +45,8 @@ pub struct CompoundOutcome {
     pub operations: u32,
     /// Whether the reply came from the session's reply cache.
     pub replayed: bool,
+    /// The operation and the export that it was about.
+    pub subject: RequestSubject,
     /// Whether it cost several times a cached read, as lookups and changes of names do.
     pub expensive: bool,
 }

@@ -2,6 +2,7 @@
 
 use super::unsettled::PendingSync;
 use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, WaitPolicy};
+use crate::metrics::RequestSubject;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use pipes::Attachment;
 use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
@@ -91,6 +92,8 @@ pub struct CompoundState {
     pub(crate) v40: Of40,
     /// The cached reply that answers the whole COMPOUND.
     pub(crate) replay: Option<Arc<[u8]>>,
+    /// The operation and the export that it is about.
+    pub(crate) subject: RequestSubject,
     /// The offset of COMPOUND4res in the reply buffer.
     pub(crate) reply_start: usize,
     /// The limit of the length of the reply buffer, in bytes.
@@ -127,6 +130,7 @@ impl CompoundState {
             session: None,
             v40: Of40::default(),
             replay: None,
+            subject: RequestSubject::default(),
             reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
             attached: None,

@@ -203,7 +203,7 @@ impl Nfs {
 }
 
 /// The export number in filehandles of the pseudo file system. No export has it.
-const PSEUDO_EXPORT: u32 = 0;
+pub(crate) const PSEUDO_EXPORT: u32 = 0;
 
 impl Compound<'_> {
     /// Decodes a filehandle from a client. Operations find out whether the object still exists.

@@ -44,11 +44,16 @@ impl Compound<'_> {
     /// Completes the reply and ends the use of the slot.
     pub(crate) fn end(&mut self, status: Nfsstat4, reply: &mut Encoder) -> CompoundOutcome {
         let (start, count_at) = (self.progress.reply_start, self.progress.count_at);
-        let operations = self.progress.position.index;
+        let (operations, subject) = (self.progress.position.index, self.progress.subject);
         if let Some(cached) = self.progress.replay.take() {
             reply.truncate(start);
             reply.raw(&cached);
-            return CompoundOutcome { status, operations, replayed: true, expensive: false };
+            return CompoundOutcome { status, operations, replayed: true, subject, expensive: false };
+        }
+        if self.call.counters.is_sample()
+            && let Some(fh) = &self.progress.current
+        {
+            self.nfs.busy_files.note(fh);
         }
         if let Some(attached) = self.call.attached {
             attached.replace(self.progress.attached.take());
@@ -60,7 +65,8 @@ impl Compound<'_> {
             self.nfs.keep_reply(self.call, result);
         }
         self.keep(result, status);
-        CompoundOutcome { status, operations, replayed: false, expensive: self.progress.expensive.get() }
+        let expensive = self.progress.expensive.get();
+        CompoundOutcome { status, operations, replayed: false, subject, expensive }
     }
 
     /// Ends the use of the slot. Caches the reply for a retry if the client has asked for it or it

@@ -134,9 +134,12 @@ impl Nfs {
             local_locks,
             program_waits,
             replies,
-            // These counters begin anew.
+            // These counters and samples begin anew.
             outcomes: _,
             refusals: _,
+            busy_files: _,
+            // Connected by each process.
+            observation: _,
             records: _,
             random: _,
         } = self;

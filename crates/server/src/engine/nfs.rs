@@ -1,6 +1,7 @@
 //! The server: all state that outlives one call.
 
 use super::breaks::Breaks;
+use super::busy_files::BusyFiles;
 use super::choices::Choices;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
@@ -8,7 +9,8 @@ use super::program_waits::ProgramWaits;
 use super::refusals::Refusals;
 use super::replies::Replies;
 use super::{
-    Cause, ClientRecords, Delegations, Fh, FileKey, NfsConfig, NumericOwners, Offloads, Start, SysGroups,
+    Cause, ClientRecords, Delegations, Fh, FileKey, NfsConfig, NumericOwners, Observation, Offloads, Start,
+    SysGroups,
 };
 use crate::callback::CallbackQueue;
 use crate::metrics::Outcomes;
@@ -87,6 +89,8 @@ pub struct Nfs {
     pub(crate) program_waits: ProgramWaits,
     pub(super) replies: Replies,
     pub(crate) outcomes: Outcomes,
+    pub(crate) busy_files: BusyFiles,
+    pub(crate) observation: Observation,
     pub(super) refusals: Refusals,
     pub(super) records: Box<dyn ClientRecords>,
     pub(super) random: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -151,6 +155,8 @@ impl Nfs {
             program_waits: ProgramWaits::default(),
             replies: Replies::default(),
             outcomes: Outcomes::default(),
+            busy_files: BusyFiles::default(),
+            observation: Observation::default(),
             refusals: Refusals::default(),
             records,
             random,

@@ -1,7 +1,7 @@
 //! Callers that are refused by a rule of an export, or while the server drains: counted by the
 //! rule, and logged with the remedy.
 
-use super::{Compound, Fh, Object, OpError};
+use super::{Compound, Fh, Object, ObservedRefusal, OpError, principal_of};
 use crate::log_limit::LogLimit;
 use nfs4::Nfsstat4;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,6 +34,13 @@ const RULES: [(RefusedBy, &str); 6] = [
     (RefusedBy::Delegated, "delegated"),
     (RefusedBy::Drain, "drain"),
 ];
+
+impl RefusedBy {
+    /// Returns the name of the rule.
+    fn name(self) -> &'static str {
+        RULES.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
+    }
+}
 
 /// Counters and log limits, one of each for a rule: refusals by one rule do not hide others.
 #[derive(Debug, Default)]
@@ -175,11 +182,24 @@ impl Compound<'_> {
         refusal: impl FnOnce() -> RefusalPlace<'e>,
         remedy: impl FnOnce() -> String,
     ) {
-        let Some(suppressed) = self.nfs.refusals.count(rule, self.now()) else { return };
+        let permitted = self.nfs.refusals.count(rule, self.now());
+        let observer = self.nfs.observation.get();
+        if permitted.is_none() && observer.is_none() {
+            return;
+        }
         let (peer, flavor) = (self.call.peer, self.call.security.flavor.name());
-        let sender = String::from_utf8_lossy(&self.call.security.sender.0);
-        let user = sender.strip_prefix("gss:").unwrap_or(&sender);
+        let user = &*principal_of(&self.call.security.sender);
         let RefusalPlace { export, clients } = refusal();
+        if let Some(observer) = observer {
+            observer.refusal(&ObservedRefusal {
+                peer,
+                principal: Some(user),
+                flavor: Some(flavor),
+                export: Some(export),
+                reason: rule.name(),
+            });
+        }
+        let Some(suppressed) = permitted else { return };
         let clients = (!clients.is_empty()).then_some(clients.as_str());
         let text = match rule {
             RefusedBy::Clients => "refused by `clients`",

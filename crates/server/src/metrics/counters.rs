@@ -1,7 +1,8 @@
 //! Counters of the dispatch, and its log lines about peers.
 
-use super::{Lags, Times};
+use super::{Lags, ServedRequests, Times};
 use crate::log_limit::LogLimit;
+use rpc::AuthStat;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,12 +18,17 @@ macro_rules! metrics {
             pub lags: Lags,
             /// The time of calls by stage.
             pub times: Times,
+            /// Calls denied with AUTH_ERROR, by its status.
+            pub denials: Denials,
+            /// Operations, and requests by operation, export and flavor.
+            pub served: ServedRequests,
         }
 
         impl Metrics {
             /// Returns all counters by name, without lags and times.
             pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
+                let counters = [$((stringify!($name), self.$name.load(Relaxed)),)*];
+                counters.into_iter().chain([("compounds", self.served.compounds())]).collect()
             }
 
             /// Continues counters of the previous process, by name. A name that this version does
@@ -41,8 +47,6 @@ macro_rules! metrics {
 metrics! {
     /// Calls received, with any outcome.
     calls,
-    /// COMPOUNDs that the server has run.
-    compounds,
     /// Calls that waited for a disk, a lookup or a thread for a second or longer.
     slow_calls,
     /// Records that are no RPC message; each closed its connection.
@@ -90,6 +94,27 @@ impl Metrics {
         if count > 0 {
             counter.fetch_add(count, Relaxed);
         }
+    }
+}
+
+/// Calls denied with AUTH_ERROR, by auth_stat (RFC 5531 section 9).
+#[derive(Debug, Default)]
+pub struct Denials([AtomicU64; AuthStat::ALL.len()]);
+
+impl Denials {
+    /// Counts a denied call.
+    pub(crate) fn count(&self, status: AuthStat) {
+        let place = AuthStat::ALL.iter().position(|known| *known == status);
+        if let Some(counter) = place.and_then(|place| self.0.get(place)) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Returns the counts that are not zero, by the name of the status.
+    pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+        let counts = AuthStat::ALL.iter().zip(&self.0);
+        let counts = counts.map(|(status, count)| (status.name(), count.load(Relaxed)));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 }
 

@@ -7,12 +7,18 @@
 mod counters;
 mod lags;
 mod outcomes;
+mod places;
+mod served;
+mod subject;
 mod times;
 
-pub use counters::Metrics;
+pub use counters::{Denials, Metrics};
 pub(crate) use counters::{Reports, Trouble};
 pub use lags::Lags;
 pub(crate) use lags::TickLags;
 pub use outcomes::Outcomes;
+pub use served::{BatchSeries, CryptoStep, RequestSeries, ServedCounters, ServedRequests};
+pub(crate) use served::{LentCounters, ServedCall, TimeClasses};
+pub use subject::RequestSubject;
 pub use times::{Kind, Stage, Times};
 pub(crate) use times::{TickWatch, Work, only};

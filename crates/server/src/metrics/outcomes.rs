@@ -1,5 +1,7 @@
-//! Counts of operations by status, and of errors of file systems by errno.
+//! Counts of failed operations by status, and of errors of file systems by errno.
 
+use super::ServedRequests;
+use super::places::{EXPORT_COUNTERS_MAX, ExportPlaces};
 use crate::log_limit::LogLimit;
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::collections::BTreeMap;
@@ -7,11 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Copies of the counters of successes, by connection, so that concurrent shards seldom share a
-/// cache line.
-const PARTS: usize = 16;
 /// Rows of operations: one by number, and one for OP_ILLEGAL.
-const OPERATIONS: usize = 80;
+pub(super) const OPERATIONS: usize = 80;
 /// Columns of statuses: below 100, and from 10001 on.
 const STATUSES: usize = 200;
 /// Pairs of operation and errno that are counted. Further ones are only logged.
@@ -20,10 +19,10 @@ const ERRNO_ROWS_MAX: usize = 256;
 /// Counters of operations by status since the server's start.
 #[derive(Debug)]
 pub struct Outcomes {
-    successes: Box<[[AtomicU64; OPERATIONS]]>,
     failures: Box<[AtomicU64]>,
     errors: Mutex<BTreeMap<(&'static str, i32), u64>>,
     undecodable: [AtomicU64; UNDECODABLE.len()],
+    places: ExportPlaces,
     log: LogLimit,
 }
 
@@ -31,17 +30,23 @@ impl Default for Outcomes {
     fn default() -> Self {
         let zeros = |_| AtomicU64::new(0);
         Self {
-            successes: (0..PARTS).map(|_| std::array::from_fn(zeros)).collect(),
             failures: (0..OPERATIONS * STATUSES).map(zeros).collect(),
             errors: Mutex::default(),
             undecodable: Default::default(),
+            places: ExportPlaces::default(),
             log: LogLimit::default(),
         }
     }
 }
 
-fn row(opnum: NfsOpnum4) -> usize {
+pub(super) fn row(opnum: NfsOpnum4) -> usize {
     (opnum as usize).min(OPERATIONS - 1)
+}
+
+/// Returns the name of the operation of a row.
+pub(super) fn name_of(row: usize) -> &'static str {
+    let found = NfsOpnum4::ALL.iter().find(|opnum| self::row(**opnum) == row);
+    name(*found.unwrap_or(&NfsOpnum4::OP_ILLEGAL))
 }
 
 fn column(status: Nfsstat4) -> usize {
@@ -73,18 +78,27 @@ fn name(opnum: NfsOpnum4) -> &'static str {
 }
 
 impl Outcomes {
-    /// Counts an operation of a connection.
-    pub(crate) fn count(&self, connection: u64, opnum: NfsOpnum4, status: Nfsstat4) {
-        let counter = match status {
-            Nfsstat4::NFS4_OK => {
-                self.successes.get(connection as usize % PARTS).and_then(|part| part.get(row(opnum)))
-            }
-            _ => self.failures.get(row(opnum) * STATUSES + column(status)),
-        };
-        if let Some(counter) = counter {
+    /// Counts an operation that has failed.
+    pub(crate) fn count_failure(&self, opnum: NfsOpnum4, status: Nfsstat4) {
+        if let Some(counter) = self.failures.get(row(opnum) * STATUSES + column(status)) {
             counter.fetch_add(1, Relaxed);
         }
     }
+
+    /// Returns the place of an export's counters.
+    pub(crate) fn place(&self, id: u32, pseudo_path: &str) -> u8 {
+        self.places.place(id, pseudo_path)
+    }
+
+    /// Returns the number and the pseudo path of each export with counters of its own; the first
+    /// has place 1. Place 0 is that of requests without an export. The last place, which has no
+    /// name, is that of all further exports.
+    pub fn export_names(&self) -> Vec<(u32, String)> {
+        self.places.names()
+    }
+
+    /// The largest number of exports with counters of their own.
+    pub const EXPORTS_MAX: usize = EXPORT_COUNTERS_MAX;
 
     /// Counts and logs arguments that cannot be decoded. `operation` is a name as in the RFC.
     pub(crate) fn note_undecodable(&self, operation: &'static str, error: xdr::Error) {
@@ -107,16 +121,13 @@ impl Outcomes {
         }
     }
 
-    /// Returns all counts that are not zero: operation, status, count.
-    pub fn statuses(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let mut counts = Vec::new();
+    /// Returns all counts of operations that are not zero: operation, status, count.
+    pub fn statuses(&self, served: &ServedRequests) -> Vec<(&'static str, &'static str, u64)> {
+        let (mut counts, successes) = (Vec::new(), served.successes());
         for opnum in NfsOpnum4::ALL {
             for status in Nfsstat4::ALL {
                 let count: u64 = match status {
-                    Nfsstat4::NFS4_OK => {
-                        let parts = self.successes.iter().filter_map(|part| part.get(row(*opnum)));
-                        parts.map(|count| count.load(Relaxed)).sum()
-                    }
+                    Nfsstat4::NFS4_OK => successes.get(row(*opnum)).copied().unwrap_or_default(),
                     _ => {
                         let counter = self.failures.get(row(*opnum) * STATUSES + column(*status));
                         counter.map_or(0, |count| count.load(Relaxed))
@@ -158,16 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_counted_by_status_over_all_connections() {
-        let outcomes = Outcomes::default();
-        for connection in 0..40 {
-            outcomes.count(connection, NfsOpnum4::OP_READ, Nfsstat4::NFS4_OK);
+    fn operations_are_counted_by_status() {
+        let (outcomes, served) = (Outcomes::default(), ServedRequests::default());
+        for _ in 0..40 {
+            served.shared().succeeded(NfsOpnum4::OP_READ);
         }
-        outcomes.count(3, NfsOpnum4::OP_READ, Nfsstat4::NFS4ERR_IO);
-        outcomes.count(3, NfsOpnum4::OP_ILLEGAL, Nfsstat4::NFS4ERR_OP_ILLEGAL);
+        outcomes.count_failure(NfsOpnum4::OP_READ, Nfsstat4::NFS4ERR_IO);
+        outcomes.count_failure(NfsOpnum4::OP_ILLEGAL, Nfsstat4::NFS4ERR_OP_ILLEGAL);
         let expected =
             [("READ", "NFS4_OK", 40), ("READ", "NFS4ERR_IO", 1), ("ILLEGAL", "NFS4ERR_OP_ILLEGAL", 1)];
-        assert_eq!(outcomes.statuses(), expected);
+        assert_eq!(outcomes.statuses(&served), expected);
     }
 
     #[test]

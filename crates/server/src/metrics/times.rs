@@ -4,6 +4,7 @@
 //! flavors, and the elapsed time is divided equally among the calls of the batch. Most ticks have
 //! calls of one flavor; ticks of `sys` read the clock once besides the reading at their begin.
 
+use krb5::Enctype;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -68,6 +69,10 @@ impl Stage {
 
 const KINDS: usize = Kind::ALL.len();
 const STAGES: usize = Stage::ALL.len();
+const ENCTYPES: usize = Enctype::ALL.len();
+
+/// Messages by flavor and encryption type.
+type EnctypeCounts = [[u64; ENCTYPES]; KINDS];
 
 /// Calls of each kind, or another measure of their work.
 pub(crate) type Work = [u64; KINDS];
@@ -78,6 +83,8 @@ pub(crate) type Work = [u64; KINDS];
 struct CountedTimes {
     calls: AtomicU64,
     nanoseconds: [AtomicU64; STAGES],
+    /// Time of unwrapping and of wrapping, by encryption type.
+    protection: [[AtomicU64; 2]; ENCTYPES],
 }
 
 /// Calls by kind, and the time of each stage, since the server's start. Shared by all threads,
@@ -97,22 +104,54 @@ impl Times {
         Duration::from_nanos(self.0[kind as usize].nanoseconds[stage as usize].load(Relaxed))
     }
 
+    /// Returns the part of [`Stage::Unwrap`] and [`Stage::Wrap`] of a kind that contexts with this
+    /// encryption type have taken. The messages of a tick share its time equally.
+    pub fn protecting(&self, kind: Kind, enctype: Enctype) -> [Duration; 2] {
+        let times = &self.0[kind as usize].protection[place(enctype)];
+        [&times[0], &times[1]].map(|time| Duration::from_nanos(time.load(Relaxed)))
+    }
+
     /// Adds the time of one call.
     pub(crate) fn add(&self, kind: Kind, stage: Stage, time: Duration) {
         self.0[kind as usize].nanoseconds[stage as usize].fetch_add(nanoseconds(time), Relaxed);
     }
 
-    fn add_tick(&self, calls: &Work, times: &[[u64; STAGES]; KINDS]) {
+    fn add_tick(&self, calls: &Work, times: &[[u64; STAGES]; KINDS], messages: &EnctypeCounts) {
         for ((counted, calls), times) in self.0.iter().zip(calls).zip(times) {
             let cells = [&counted.calls].into_iter().chain(&counted.nanoseconds);
             for (cell, by) in cells.zip([calls].into_iter().chain(times)).filter(|(_, by)| **by > 0) {
                 cell.fetch_add(*by, Relaxed);
             }
         }
+        for kind in Kind::GSS.map(|kind| kind as usize) {
+            self.0[kind].add_protection(&times[kind], &messages[kind]);
+        }
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+impl CountedTimes {
+    /// Divides the time of protection among the encryption types of its messages.
+    fn add_protection(&self, times: &[u64; STAGES], messages: &[u64; ENCTYPES]) {
+        let all: u64 = messages.iter().sum();
+        let stages = [times[Stage::Unwrap as usize], times[Stage::Wrap as usize]];
+        if all == 0 || stages == [0, 0] {
+            return;
+        }
+        for (cells, count) in self.protection.iter().zip(messages).filter(|(_, count)| **count > 0) {
+            for (cell, time) in cells.iter().zip(stages) {
+                let part = u128::from(time) * u128::from(*count) / u128::from(all);
+                cell.fetch_add(u64::try_from(part).unwrap_or(u64::MAX), Relaxed);
+            }
+        }
+    }
+}
+
+/// Returns the index of an encryption type.
+fn place(enctype: Enctype) -> usize {
+    Enctype::ALL.iter().position(|known| *known == enctype).unwrap_or_default()
+}
+
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -125,6 +164,8 @@ pub(crate) struct TickWatch {
     since: Duration,
     calls: Work,
     times: [[u64; STAGES]; KINDS],
+    /// Protected calls and replies of the tick.
+    messages: EnctypeCounts,
     /// Completed calls, each with the time since which its result has waited for the shard.
     back: Vec<(Kind, Duration)>,
 }
@@ -140,18 +181,31 @@ impl TickWatch {
         self.back.push((kind, since));
     }
 
+    /// Returns the time at which the records of a tick arrived that begins now.
+    pub(crate) fn since(&self, now: Duration) -> Duration {
+        self.arrived.unwrap_or(now)
+    }
+
     /// Begins a tick with calls of these kinds.
-    pub(crate) fn begin(&mut self, calls: impl Iterator<Item = Kind>, now: Duration) {
+    pub(crate) fn begin(&mut self, calls: impl Iterator<Item = (Kind, Option<Enctype>)>, now: Duration) {
         self.since = now;
-        for kind in calls {
+        for (kind, enctype) in calls {
             self.calls[kind as usize] += 1;
+            self.protects(kind, enctype);
         }
-        let waited = nanoseconds(now.saturating_sub(self.arrived.unwrap_or(now)));
+        let waited = nanoseconds(now.saturating_sub(self.since(now)));
         for (times, calls) in self.times.iter_mut().zip(self.calls) {
             times[Stage::Queue as usize] += waited.saturating_mul(calls);
         }
         for (kind, since) in self.back.drain(..) {
             self.times[kind as usize][Stage::Queue as usize] += nanoseconds(now.saturating_sub(since));
+        }
+    }
+
+    /// Counts a call or a reply that keys of this encryption type protect.
+    pub(crate) fn protects(&mut self, kind: Kind, enctype: Option<Enctype>) {
+        if let Some(enctype) = enctype {
+            self.messages[kind as usize][place(enctype)] += 1;
         }
     }
 
@@ -193,8 +247,8 @@ impl TickWatch {
 
     /// Ends the tick and adds its counts to `times`.
     pub(crate) fn end(&mut self, times: &Times) {
-        times.add_tick(&self.calls, &self.times);
-        (self.calls, self.times) = Default::default();
+        times.add_tick(&self.calls, &self.times, &self.messages);
+        (self.calls, self.times, self.messages) = Default::default();
     }
 }
 

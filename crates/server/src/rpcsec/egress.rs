@@ -2,8 +2,8 @@
 
 use super::context::SharedContext;
 use super::paused_run;
-use crate::metrics::Kind;
-use krb5::{MicMessage, MicToken, Segments, WRAP_HEADROOM, WrapMessage};
+use crate::metrics::{CryptoStep, Kind, ServedCall, ServedCounters};
+use krb5::{Enctype, MicMessage, MicToken, Segments, WRAP_HEADROOM, WrapMessage};
 use pipes::Attachment;
 use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, RECORD_MARK_LEN};
@@ -19,6 +19,8 @@ pub(crate) struct Outgoing {
     pub(crate) buffer: Encoder,
     /// File data of the reply outside of `buffer`, if its results are not protected.
     pub(crate) attached: Option<Attachment>,
+    /// The part of the counters of the call.
+    pub(crate) served: ServedCall,
     /// The protection to apply; `None` for AUTH_NONE, AUTH_SYS and denials.
     pub(crate) protection: Option<Protection>,
 }
@@ -102,6 +104,11 @@ pub(crate) fn begin_reply(
 }
 
 impl Outgoing {
+    /// Returns the encryption type of the context's keys; `None` without protection.
+    pub(crate) fn enctype(&self) -> Option<Enctype> {
+        self.protection.as_ref().map(|protection| protection.context.keys().enctype())
+    }
+
     /// Returns the length of the reply in bytes, as far as it exists.
     pub(crate) fn len(&self) -> usize {
         self.buffer.len() + self.attached.as_ref().map_or(0, |attached| attached.data.len())
@@ -188,11 +195,13 @@ pub(crate) fn seal(
     replies: &mut [Outgoing],
     random: &dyn Fn(&mut [u8]),
     confounders: &mut ReplyConfounders,
+    counters: &ServedCounters,
     pause: &mut dyn FnMut(),
     signed: &mut dyn FnMut(),
 ) {
     let mut batch: Vec<MicMessage<'_>> = Vec::with_capacity(2 * replies.len());
     batch.extend(replies.iter().flat_map(Outgoing::signatures));
+    counters.batch(CryptoStep::Sign, batch.len());
     krb5::get_mic_with(&mut paused_run(pause), &mut batch);
     let mut tokens = batch.into_iter().map(|message| message.token).collect::<Vec<_>>().into_iter();
     signed();
@@ -201,6 +210,7 @@ pub(crate) fn seal(
     let private = replies.iter_mut().filter(|reply| reply.is_sealed());
     batch.extend(private.filter_map(|reply| reply.seal_message(confounders.next(random))));
     if !batch.is_empty() {
+        counters.batch(CryptoStep::Encrypt, batch.len());
         krb5::wrap_with(&mut paused_run(pause), &mut batch);
     }
     for reply in replies {

@@ -40,6 +40,7 @@ fn with_call<R>(client: &Client<'_>, args: &[u8], now: Duration, with: impl FnOn
         reply_overhead: 0,
         attached: None,
         operation: &AtomicU32::new(0),
+        counters: &orthrus_server::metrics::ServedCounters::unread(),
         now,
     })
 }

@@ -77,6 +77,7 @@ impl Engine for Echo {
             status: nfs4::Nfsstat4::NFS4_OK,
             operations: 1,
             replayed: false,
+            subject: orthrus_server::metrics::RequestSubject::NONE,
             expensive: false,
         })
     }

@@ -8,6 +8,7 @@ use orthrus_server::compound::CompoundStatus;
 use orthrus_server::dispatch::{Action, CompletedCall, DeferredCall, Engine, ReplySink};
 use orthrus_server::engine::WaitsFor;
 use orthrus_server::engine::{Call, CompoundOutcome, WaitPolicy};
+use orthrus_server::metrics::RequestSubject;
 use rpc::ConnectionId;
 use std::time::Duration;
 use xdr::Encoder;
@@ -29,8 +30,13 @@ impl WaitsFor for Half {
     }
 }
 
-const OUTCOME: CompoundOutcome =
-    CompoundOutcome { status: Nfsstat4::NFS4_OK, operations: 1, replayed: false, expensive: false };
+const OUTCOME: CompoundOutcome = CompoundOutcome {
+    status: Nfsstat4::NFS4_OK,
+    operations: 1,
+    replayed: false,
+    subject: RequestSubject::NONE,
+    expensive: false,
+};
 
 impl Engine for SlowNames {
     type Suspended = Half;

@@ -4,7 +4,9 @@ use crate::clients::image::RestoredClients;
 use crate::delegations::cb_getattr::GetattrWaits;
 use crate::delegations::cb_getattr::image::GetattrWaitsImage;
 use crate::delegations::recalls::Contention;
-use crate::delegations::{Delegation, DelegationPhase, DelegationTable, HeldDelegation, ReferringCall};
+use crate::delegations::{
+    Delegation, DelegationPhase, DelegationTable, DelegationTotals, HeldDelegation, ReferringCall,
+};
 use crate::files::{FileView, Files};
 use crate::order::{Held, Leaf};
 use crate::sessions::nanoseconds;
@@ -78,8 +80,8 @@ impl<F, O> DelegationTable<F, O> {
         name: impl Fn(&F) -> G,
         mut payload: impl FnMut(&F, &O) -> u32,
     ) -> TableImage<DelegationImage<G>> {
-        // Recalls and numbers are counted from the entries.
-        let Self { table, recalls: _, contention: _, count: _, writers: _ } = self;
+        // Recalls and numbers are counted from the entries; totals begin again with the process.
+        let Self { table, recalls: _, contention: _, count: _, writers: _, totals: _ } = self;
         table.image(|_, delegation| {
             let Delegation {
                 client,
@@ -181,6 +183,7 @@ impl<F: Clone + Eq + Hash, O> DelegationTable<F, O> {
             contention: Contention::restore(contention),
             count: AtomicUsize::new(table.len()),
             writers: AtomicUsize::new(writers),
+            totals: DelegationTotals::default(),
             table,
         })
     }

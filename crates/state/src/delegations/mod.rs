@@ -19,8 +19,8 @@ use crate::opens::shares::{READ, WRITE};
 use crate::order::{Guard, Held, Leaf, LeafLevel};
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
-use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::{AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
 use crate::{CallbackTask, ClientKey, Effects, Principal, Sessionid4, SlotToken, Stateid4};
@@ -108,6 +108,15 @@ pub(crate) struct Delegation<F, O> {
     pub(crate) opener: Principal,
 }
 
+/// Delegations since the server's start.
+#[derive(Debug, Default)]
+pub(crate) struct DelegationTotals {
+    pub(crate) granted: AtomicU64,
+    pub(crate) recalled: AtomicU64,
+    /// Delegations that were not returned in time.
+    pub(crate) revoked: AtomicU64,
+}
+
 /// The delegations, and the recalled ones among them.
 #[derive(Debug)]
 pub(crate) struct DelegationTable<F, O> {
@@ -117,6 +126,7 @@ pub(crate) struct DelegationTable<F, O> {
     contention: Contention,
     /// Delegations, for the limit.
     count: AtomicUsize,
+    pub(crate) totals: DelegationTotals,
     /// Delegations for writing that are not revoked: GETATTR looks for one only when there are any.
     writers: AtomicUsize,
 }
@@ -128,6 +138,7 @@ impl<F, O> DelegationTable<F, O> {
             recalls: Leaf::default(),
             contention: Contention::new(),
             count: AtomicUsize::new(0),
+            totals: DelegationTotals::default(),
             writers: AtomicUsize::new(0),
         }
     }
@@ -269,6 +280,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             self.state.delegations.writers.fetch_add(1, Relaxed);
         }
         client_state.delegations.insert(key);
+        self.state.delegations.totals.granted.fetch_add(1, Relaxed);
         let stateid = self.state.stateid(StateRef::Delegation(key), SEQID);
         Ok(Delegated { stateid, write: request.write, recall: !reachable })
     }

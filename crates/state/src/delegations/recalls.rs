@@ -137,6 +137,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         });
         match before {
             Some(DelegationPhase::Held) => {
+                self.state.delegations.totals.recalled.fetch_add(1, Relaxed);
                 self.state.delegations.recalls().insert((until, key));
                 let delegation = DelegationKey(key);
                 effects.callbacks.push(CallbackTask::Recall { client, delegation });
@@ -289,7 +290,9 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             .take_while(|(until, _)| *until <= now)
             .map(|(_, key)| *key)
             .collect();
-        overdue.into_iter().filter(|key| self.revoke(held, *key, effects)).count()
+        let revoked = overdue.into_iter().filter(|key| self.revoke(held, *key, effects)).count();
+        self.state.delegations.totals.revoked.fetch_add(revoked as u64, Relaxed);
+        revoked
     }
 
     fn revoke(&self, held: &mut Held<NothingHeld>, key: SlabKey, effects: &mut Effects<O>) -> bool {

@@ -3,7 +3,6 @@
 mod rates;
 mod screen;
 mod text;
-mod warnings;
 
 use super::asked_server::AskedServer;
 use super::stop::stop_flag;

@@ -1,7 +1,6 @@
 //! Rates of a server between two reports.
 
-use super::warnings::{Warning, warnings};
-use crate::api::{ClientRow, FlavorStatus, StatusReport};
+use crate::api::{ClientRow, ExportStatus, FileStatus, FlavorStatus, StatusReport, Warning, warnings};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -29,6 +28,26 @@ pub(super) struct FlavorRates {
     pub(super) protection: Option<f64>,
     /// Time of waiting for a thread or a disk.
     pub(super) waiting: Option<f64>,
+    pub(super) latency: LatencyQuantiles,
+}
+
+/// The time of requests from their arrival to their reply, in seconds: upper bounds of classes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LatencyQuantiles {
+    /// Half of the requests take at most this time; `None` without requests.
+    pub(super) median: Option<f64>,
+    /// 99 of 100 requests take at most this time; `None` without requests.
+    pub(super) p99: Option<f64>,
+}
+
+/// An operation, an export or a file with its rates.
+pub(super) struct NamedRates<'a> {
+    pub(super) name: &'a str,
+    /// How often in a second.
+    pub(super) rate: f64,
+    pub(super) latency: LatencyQuantiles,
+    /// Megabytes received and sent in a second.
+    pub(super) megabytes: (f64, f64),
 }
 
 /// The cost of signing and encryption.
@@ -111,6 +130,7 @@ impl<'a> StatusRates<'a> {
             time: each(&WORK),
             protection: each(&PROTECTION).filter(|time| *time > 0.0),
             waiting: each(&["queue"]),
+            latency: self.latency(&self.before.latency_by_flavor, &self.now.latency_by_flavor, &now.name),
         }
     }
 
@@ -128,9 +148,68 @@ impl<'a> StatusRates<'a> {
         (cores > 0.0 && work > 0.0).then(|| ProtectionCost { cores, share: cores / work })
     }
 
-    /// Returns the operations that run most often, with their rates.
-    pub(super) fn operations(&self) -> Vec<(&'a str, f64)> {
-        self.busiest(&self.before.operations, &self.now.operations)
+    /// Returns the latency of the requests of a name between the reports.
+    fn latency(
+        &self,
+        before: &BTreeMap<String, Vec<u64>>,
+        now: &BTreeMap<String, Vec<u64>>,
+        name: &str,
+    ) -> LatencyQuantiles {
+        let Some(now) = now.get(name) else { return LatencyQuantiles::default() };
+        let none = vec![0; now.len()];
+        let before = before.get(name).unwrap_or(&none);
+        let grown = |(now, before): (&u64, &u64)| now.checked_sub(*before).unwrap_or(*now);
+        let counts: Vec<u64> = now.iter().zip(before).map(grown).collect();
+        let bounds = &self.now.latency_bounds;
+        LatencyQuantiles { median: quantile(&counts, bounds, 0.5), p99: quantile(&counts, bounds, 0.99) }
+    }
+
+    /// Returns the operations that run most often, with their rates and the latency of the requests
+    /// that are about them.
+    pub(super) fn operations(&self) -> Vec<NamedRates<'a>> {
+        let busiest = self.busiest(&self.before.operations, &self.now.operations).into_iter();
+        let named = |(name, rate)| NamedRates {
+            name,
+            rate,
+            latency: self.latency(&self.before.latency_by_operation, &self.now.latency_by_operation, name),
+            megabytes: (0.0, 0.0),
+        };
+        busiest.map(named).collect()
+    }
+
+    /// Returns the exports with requests, the busiest first.
+    pub(super) fn exports(&self) -> Vec<NamedRates<'a>> {
+        let none = ExportStatus::default();
+        let named = |now: &'a ExportStatus| {
+            let before = self.before.exports.iter().find(|before| before.export == now.export);
+            let before = before.unwrap_or(&none);
+            let megabytes = |before, now| self.rate(before, now) / 1e6;
+            NamedRates {
+                name: &now.export,
+                rate: self.rate(before.requests, now.requests),
+                latency: LatencyQuantiles::default(),
+                megabytes: (megabytes(before.received, now.received), megabytes(before.sent, now.sent)),
+            }
+        };
+        sorted(self.now.exports.iter().map(named).collect())
+    }
+
+    /// Returns the files that requests are about most often. Their rates are estimates from
+    /// samples.
+    pub(super) fn files(&self) -> Vec<NamedRates<'a>> {
+        let samples = |now: &FileStatus| {
+            let same = |before: &&FileStatus| (&before.export, &before.file) == (&now.export, &now.file);
+            // A file that was not there had fewer samples than all that were.
+            let before = self.before.files.iter().find(same).or(self.before.files.last());
+            before.map_or(0, |before| before.samples)
+        };
+        let named = |now: &'a FileStatus| NamedRates {
+            name: &now.file,
+            rate: self.rate(samples(now).min(now.samples), now.samples) * self.now.sampled_one_in as f64,
+            latency: LatencyQuantiles::default(),
+            megabytes: (0.0, 0.0),
+        };
+        sorted(self.now.files.iter().map(named).collect())
     }
 
     /// Returns the statuses of failed operations, the most frequent first, with their rates.
@@ -168,6 +247,26 @@ impl<'a> StatusRates<'a> {
     }
 }
 
+/// Sorts by rate, and leaves out what is idle.
+fn sorted(mut rates: Vec<NamedRates<'_>>) -> Vec<NamedRates<'_>> {
+    rates.retain(|named| named.rate > 0.0);
+    rates.sort_by(|one, other| other.rate.total_cmp(&one.rate));
+    rates
+}
+
+/// Returns the upper bound of the class in which a part of all observations ends; the last class
+/// has the bound of the one before. `None` without observations.
+fn quantile(counts: &[u64], bounds: &[f64], part: f64) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let wanted = (all as f64 * part).ceil() as u64;
+    let mut sum = 0;
+    let class = counts.iter().position(|count| {
+        sum += count;
+        sum >= wanted && wanted > 0
+    })?;
+    bounds.get(class).or(bounds.last()).copied()
+}
+
 /// Returns the time of a flavor in stages, in seconds since the start.
 fn spent(flavor: &FlavorStatus, stages: &[&str]) -> f64 {
     stages.iter().filter_map(|stage| flavor.stages.get(*stage)).sum()
@@ -187,6 +286,16 @@ pub(super) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quantile_is_the_bound_of_its_class() {
+        let bounds = [0.1, 1.0];
+        assert_eq!(quantile(&[50, 49, 1], &bounds, 0.5), Some(0.1));
+        assert_eq!(quantile(&[50, 49, 1], &bounds, 0.99), Some(1.0));
+        assert_eq!(quantile(&[0, 0, 1], &bounds, 0.99), Some(1.0), "at least");
+        assert_eq!(quantile(&[0, 0, 0], &bounds, 0.5), None);
+        assert_eq!(quantile(&[], &[], 0.5), None);
+    }
 
     #[test]
     fn times_have_two_units() {

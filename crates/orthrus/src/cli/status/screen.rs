@@ -1,7 +1,10 @@
 //! The status live in the terminal.
 
 use super::rates::StatusRates;
-use super::text::{flavor_cells, head, held, load};
+use super::text::{
+    CLIENT_TITLES, EXPORT_TITLES, FILE_TITLES, FLAVOR_TITLES, OPERATION_TITLES, client_cells, export_cells,
+    failure_cells, file_cells, flavor_cells, head, held, load, operation_cells,
+};
 use crate::cli::table::escape;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -14,8 +17,8 @@ use std::collections::VecDeque;
 const HISTORY: usize = 300;
 /// Lines of the curves with their frame.
 const CURVE_LINES: u16 = 4;
-/// Lines of the counters with frame and head.
-const COUNTER_LINES: u16 = 9;
+/// Columns from which tables stand beside each other.
+const WIDE: u16 = 130;
 
 /// The figures of the last minutes.
 #[derive(Default)]
@@ -48,11 +51,10 @@ pub(super) fn draw(
 ) {
     let warnings = warnings(rates, fault);
     let flavors = rates.flavors();
-    let [top, curves, flavor_area, counters, clients, bottom, keys] = Layout::vertical([
+    let [top, curves, flavor_area, middle, bottom, keys] = Layout::vertical([
         Constraint::Length(4),
         Constraint::Length(CURVE_LINES),
         Constraint::Length(flavors.len() as u16 + 3),
-        Constraint::Length(COUNTER_LINES),
         Constraint::Min(4),
         Constraint::Length(if warnings.is_empty() { 0 } else { warnings.len() as u16 + 2 }),
         Constraint::Length(1),
@@ -61,18 +63,40 @@ pub(super) fn draw(
     let about = format!("{}\n{}\n{}", head(rates), held(rates), load(rates));
     frame.render_widget(Paragraph::new(Text::raw(about)), top);
     draw_curves(frame, curves, rates, history);
-    let rows = flavors.iter().map(|flavor| text_row(flavor_cells(flavor)));
-    let titles = ["FLAVOR", "REQUESTS/S", "TIME US", "PROTECTION US", "WAITING US"];
-    let widths = [8, 12, 10, 16, 12].map(Constraint::Length);
-    frame.render_widget(table("Flavors", &titles, rows, widths), flavor_area);
-    let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(counters);
-    draw_counters(frame, left, "Operations a second", &rates.operations());
-    draw_counters(frame, right, "Failed with, a second", &rates.failures());
-    draw_clients(frame, clients, rates);
+    let widths = [8, 10, 8, 14, 10, 8, 8];
+    draw_table(frame, flavor_area, "Flavors", &FLAVOR_TITLES, flavors.iter().map(flavor_cells), &widths);
+    draw_tables(frame, middle, rates);
     let lines = warnings.iter().map(|line| Line::raw(line.as_str())).collect::<Vec<_>>();
     let block = framed("Since the start").border_style(Style::new().fg(Color::Yellow));
     frame.render_widget(Paragraph::new(lines).block(block), bottom);
     frame.render_widget(Line::raw("q ends").dim(), keys);
+}
+
+/// Draws operations, clients, exports, files and failures: beside each other where there is room.
+fn draw_tables(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
+    let [left, right]: [Rect; 2] = match area.width >= WIDE {
+        true => Layout::horizontal([Constraint::Fill(1); 2]).areas(area),
+        false => Layout::vertical([Constraint::Fill(3), Constraint::Fill(4)]).areas(area),
+    };
+    let [operations, failures]: [Rect; 2] = match area.width >= WIDE {
+        true => Layout::vertical([Constraint::Fill(3), Constraint::Fill(2)]).areas(left),
+        false => Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).areas(left),
+    };
+    let [clients, exports, files] =
+        Layout::vertical([Constraint::Fill(3), Constraint::Fill(2), Constraint::Fill(2)]).areas(right);
+    let rows = rates.operations();
+    let widths = [0, 10, 8, 8];
+    draw_table(frame, operations, "Operations", &OPERATION_TITLES, rows.iter().map(operation_cells), &widths);
+    let rows = rates.failures();
+    let titles = ["STATUS", "PER SECOND"];
+    draw_table(frame, failures, "Failed operations", &titles, rows.iter().map(failure_cells), &[0, 10]);
+    let rows = rates.clients();
+    let widths = [20, 0, 10, 5, 5, 11, 6];
+    draw_table(frame, clients, "Clients", &CLIENT_TITLES, rows.iter().map(client_cells), &widths);
+    let rows = rates.exports();
+    draw_table(frame, exports, "Exports", &EXPORT_TITLES, rows.iter().map(export_cells), &[0, 10, 9, 9]);
+    let rows = rates.files();
+    draw_table(frame, files, "Files", &FILE_TITLES, rows.iter().map(file_cells), &[0, 14]);
 }
 
 /// Returns the warnings, the fault of the connection first.
@@ -85,18 +109,23 @@ fn framed(title: &str) -> Block<'_> {
     Block::new().borders(Borders::ALL).border_style(Style::new().dim()).title(title.bold())
 }
 
-fn text_row(cells: Vec<String>) -> Row<'static> {
-    Row::new(cells.into_iter().map(|cell| Cell::new(escape(&cell))))
-}
-
-fn table<'t, const N: usize>(
-    title: &'t str,
-    titles: &[&'t str; N],
-    rows: impl Iterator<Item = Row<'t>>,
-    widths: [Constraint; N],
-) -> Table<'t> {
+/// Draws a table with columns of these widths; a width of 0 takes the rest.
+fn draw_table(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: &str,
+    titles: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    widths: &[u16],
+) {
+    let row = |cells: Vec<String>| Row::new(cells.into_iter().map(|cell| Cell::new(escape(&cell))));
+    let widths = widths.iter().map(|width| match width {
+        0 => Constraint::Fill(1),
+        width => Constraint::Length(*width),
+    });
     let head = Row::new(titles.iter().map(|title| Cell::new(*title))).style(Modifier::DIM);
-    Table::new(rows.collect::<Vec<_>>(), widths).header(head).column_spacing(2).block(framed(title))
+    let table = Table::new(rows.map(row).collect::<Vec<_>>(), widths).header(head).column_spacing(2);
+    frame.render_widget(table.block(framed(title)), area);
 }
 
 fn draw_curves(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>, history: &StatusHistory) {
@@ -113,34 +142,6 @@ fn draw_curves(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>, histo
         let curve = Sparkline::default().data(newest.collect::<Vec<_>>()).style(color);
         frame.render_widget(curve.block(framed(&title)), area);
     }
-}
-
-fn draw_counters(frame: &mut Frame<'_>, area: Rect, title: &str, rates: &[(&str, f64)]) {
-    let rows = rates.iter().map(|(name, rate)| text_row(vec![(*name).to_owned(), format!("{rate:.0}")]));
-    let widths = [Constraint::Fill(1), Constraint::Length(12)];
-    let table = Table::new(rows.collect::<Vec<_>>(), widths).block(framed(title));
-    frame.render_widget(table, area);
-}
-
-fn draw_clients(frame: &mut Frame<'_>, area: Rect, rates: &StatusRates<'_>) {
-    let rows = rates.clients().into_iter().map(|(client, rate)| {
-        let counts = [client.opens, client.locks, client.delegations].map(|count| count.to_string());
-        let [opens, locks, delegations] = counts;
-        text_row(vec![
-            client.address.clone(),
-            client.principal.clone(),
-            format!("{rate:.0}"),
-            opens,
-            locks,
-            delegations,
-            format!("{} s", client.silent),
-        ])
-    });
-    let titles = ["CLIENT", "PRINCIPAL", "REQUESTS/S", "OPENS", "LOCKS", "DELEG.", "SILENT"];
-    let numbers = [10, 7, 7, 7, 8].map(Constraint::Length);
-    let [requests, opens, locks, delegations, silent] = numbers;
-    let widths = [Constraint::Max(24), Constraint::Fill(1), requests, opens, locks, delegations, silent];
-    frame.render_widget(table("Clients", &titles, rows, widths), area);
 }
 
 #[cfg(test)]
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_terminal_of_usual_size_shows_each_part() {
-        let screen = shown(100, 40, None);
+        let screen = shown(100, 50, None);
         for part in [
             "orthrus 1.2.3, up 1 min 42 s, serving",
             "Requests a second: 1000",
@@ -174,12 +175,15 @@ mod tests {
             "READ",
             "10.0.0.2",
             "host/node@R",
+            "/data",
+            "/srv/data/busy",
             "1 defects of the server closed connections",
             "q ends",
         ] {
             assert!(screen.contains(part), "{part} is missing:\n{screen}");
         }
         assert!(!screen.contains("not up to date"), "{screen}");
+        assert!(shown(160, 40, None).contains("/srv/data/busy"));
         assert!(shown(100, 40, Some("no server runs")).contains("not up to date: no server runs"));
     }
 

@@ -1,11 +1,20 @@
 //! The status as text, for pipes and `--once`.
 
-use super::rates::{FlavorRates, StatusRates, duration};
+use super::rates::{FlavorRates, NamedRates, StatusRates, duration};
+use crate::api::ClientRow;
 use crate::cli::table::table;
 use std::fmt;
 
-/// Rows of the operations, of the statuses of failed ones, and of the clients.
+/// Rows of each table but that of the flavors.
 const ROWS: usize = 8;
+
+pub(super) const FLAVOR_TITLES: [&str; 7] =
+    ["FLAVOR", "REQUESTS/S", "TIME US", "PROTECTION US", "WAITING US", "MEDIAN", "P99"];
+pub(super) const OPERATION_TITLES: [&str; 4] = ["OPERATION", "PER SECOND", "MEDIAN", "P99"];
+pub(super) const EXPORT_TITLES: [&str; 4] = ["EXPORT", "REQUESTS/S", "MB/S IN", "MB/S OUT"];
+pub(super) const FILE_TITLES: [&str; 2] = ["FILE", "REQUESTS/S"];
+pub(super) const CLIENT_TITLES: [&str; 7] =
+    ["CLIENT", "PRINCIPAL", "REQUESTS/S", "OPENS", "LOCKS", "DELEGATIONS", "SILENT"];
 
 /// The text of a status.
 pub(super) struct StatusText<'a>(pub(super) &'a StatusRates<'a>);
@@ -14,9 +23,11 @@ impl fmt::Display for StatusText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rates = self.0;
         write!(f, "{}\n{}\n{}\n{}", head(rates), held(rates), load(rates), flavors(rates))?;
-        f.write_str(&counters("OPERATION", &rates.operations()))?;
-        f.write_str(&counters("FAILED WITH", &rates.failures()))?;
-        f.write_str(&clients(rates))?;
+        f.write_str(&section(&OPERATION_TITLES, rates.operations().iter().map(operation_cells)))?;
+        f.write_str(&section(&["FAILED WITH", "PER SECOND"], rates.failures().iter().map(failure_cells)))?;
+        f.write_str(&section(&EXPORT_TITLES, rates.exports().iter().map(export_cells)))?;
+        f.write_str(&section(&FILE_TITLES, rates.files().iter().map(file_cells)))?;
+        f.write_str(&section(&CLIENT_TITLES, rates.clients().iter().map(client_cells)))?;
         let warnings = rates.warnings();
         if !warnings.is_empty() {
             f.write_str("\nsince the start:\n")?;
@@ -67,7 +78,7 @@ pub(super) fn load(rates: &StatusRates<'_>) -> String {
 }
 
 fn flavors(rates: &StatusRates<'_>) -> String {
-    let head = ["FLAVOR", "REQUESTS/S", "TIME US", "PROTECTION US", "WAITING US"].map(str::to_owned).to_vec();
+    let head = FLAVOR_TITLES.map(str::to_owned).to_vec();
     let flavors = rates.flavors();
     match flavors.is_empty() {
         true => "no requests yet\n".to_owned(),
@@ -83,43 +94,69 @@ pub(super) fn flavor_cells(flavor: &FlavorRates) -> Vec<String> {
         _ => "-".to_owned(),
     };
     let requests = format!("{:.0}", flavor.requests);
-    vec![flavor.name.clone(), requests, cell(flavor.time), share, cell(flavor.waiting)]
+    let (median, p99) = (time(flavor.latency.median), time(flavor.latency.p99));
+    vec![flavor.name.clone(), requests, cell(flavor.time), share, cell(flavor.waiting), median, p99]
 }
 
-fn counters(title: &str, rates: &[(&str, f64)]) -> String {
-    if rates.is_empty() {
+/// Formats a latency in its unit.
+fn time(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "-".to_owned(),
+        Some(seconds) if seconds < 0.001 => format!("{:.0} us", seconds * 1e6),
+        Some(seconds) if seconds < 1.0 => format!("{:.0} ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.0} s"),
+    }
+}
+
+/// Returns the columns of an operation.
+pub(super) fn operation_cells(named: &NamedRates<'_>) -> Vec<String> {
+    let (median, p99) = (time(named.latency.median), time(named.latency.p99));
+    vec![named.name.to_owned(), format!("{:.0}", named.rate), median, p99]
+}
+
+/// Returns the columns of a status of failed operations.
+pub(super) fn failure_cells((status, rate): &(&str, f64)) -> Vec<String> {
+    vec![(*status).to_owned(), format!("{rate:.0}")]
+}
+
+/// Returns the columns of an export.
+pub(super) fn export_cells(named: &NamedRates<'_>) -> Vec<String> {
+    let (received, sent) = named.megabytes;
+    vec![named.name.to_owned(), format!("{:.0}", named.rate), format!("{received:.1}"), format!("{sent:.1}")]
+}
+
+/// Returns the columns of a file.
+pub(super) fn file_cells(named: &NamedRates<'_>) -> Vec<String> {
+    vec![named.name.to_owned(), format!("about {:.0}", named.rate)]
+}
+
+/// Returns the columns of a client.
+pub(super) fn client_cells((row, rate): &(&ClientRow, f64)) -> Vec<String> {
+    vec![
+        row.address.clone(),
+        row.principal.clone(),
+        format!("{rate:.0}"),
+        row.opens.to_string(),
+        row.locks.to_string(),
+        row.delegations.to_string(),
+        format!("{} s", row.silent),
+    ]
+}
+
+/// Returns a table of at most [`ROWS`] rows behind an empty line; nothing without rows.
+fn section(titles: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut rows = rows.take(ROWS).peekable();
+    if rows.peek().is_none() {
         return String::new();
     }
-    let head = vec![title.to_owned(), "PER SECOND".to_owned()];
-    let rows = rates.iter().take(ROWS).map(|(name, rate)| vec![(*name).to_owned(), format!("{rate:.0}")]);
+    let head = titles.iter().map(|title| (*title).to_owned()).collect();
     format!("\n{}", table(std::iter::once(head).chain(rows)))
-}
-
-fn clients(rates: &StatusRates<'_>) -> String {
-    let clients = rates.clients();
-    if clients.is_empty() {
-        return String::new();
-    }
-    let head = ["CLIENT", "PRINCIPAL", "REQUESTS/S", "OPENS", "LOCKS", "DELEGATIONS", "SILENT"];
-    let row = |(row, rate): &(&crate::api::ClientRow, f64)| {
-        vec![
-            row.address.clone(),
-            row.principal.clone(),
-            format!("{rate:.0}"),
-            row.opens.to_string(),
-            row.locks.to_string(),
-            row.delegations.to_string(),
-            format!("{} s", row.silent),
-        ]
-    };
-    let rows = std::iter::once(head.map(str::to_owned).to_vec()).chain(clients.iter().take(ROWS).map(row));
-    format!("\n{}", table(rows))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::api::{ClientRow, FlavorStatus, StatusReport};
+    use crate::api::{ExportStatus, FileStatus, FlavorStatus, StatusReport};
 
     fn client(id: &str, requests: u64) -> ClientRow {
         ClientRow {
@@ -148,6 +185,16 @@ pub(super) mod tests {
             flavors: vec![FlavorStatus { name: "krb5p".to_owned(), requests, stages: stages.into() }],
             operations: [("READ".to_owned(), requests), ("CLOSE".to_owned(), requests / 2)].into(),
             clients: vec![client("1", 7), client("2", requests)],
+            exports: vec![ExportStatus { export: "/data".to_owned(), requests, received: 0, sent: requests }],
+            files: vec![FileStatus {
+                export: "/data".to_owned(),
+                file: "/srv/data/busy".to_owned(),
+                samples: requests / 61,
+            }],
+            sampled_one_in: 61,
+            latency_bounds: vec![0.000_02, 0.005, 5.0],
+            latency_by_operation: [("READ".to_owned(), vec![requests / 2 + 1, requests / 2, 0, 0])].into(),
+            latency_by_flavor: [("krb5p".to_owned(), vec![0, requests, 0, requests])].into(),
             received: requests * 1_000_000,
             ..StatusReport::default()
         }
@@ -163,8 +210,14 @@ pub(super) mod tests {
         assert!(text.starts_with("orthrus 1.2.3, up 1 min 42 s, serving\n"), "{text}");
         assert!(text.contains("network 1000.0 MB/s in, 0.0 MB/s out"), "{text}");
         assert!(text.contains("encryption 0.01 cores, 50 % of the threads' time\n"), "{text}");
-        assert!(text.contains("krb5p   1000        10.0     5.0 (50 %)     1.0"), "{text}");
-        assert!(text.find("READ       1000") < text.find("CLOSE      500"), "{text}");
+        assert!(
+            text.contains("krb5p   1000        10.0     5.0 (50 %)     1.0         5 ms    5 s"),
+            "{text}"
+        );
+        assert!(text.contains("READ       1000        20 us   5 ms"), "{text}");
+        assert!(text.find("READ ") < text.find("CLOSE      500         -       -"), "{text}");
+        assert!(text.contains("/data   1000        0.0      0.0"), "{text}");
+        assert!(text.contains("/srv/data/busy  about 1006"), "{text}");
         let busy = text.find("10.0.0.2  host/node@R  1000        2");
         assert!(busy.is_some() && busy < text.find("10.0.0.1  host/node@R  0 "), "{text}");
         assert!(!text.contains("since the start"), "{text}");

@@ -3,7 +3,7 @@
 use super::problem::{Answer, Refusal};
 use super::{Api, ApiParts};
 use crate::api::{
-    ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest, UpgradeOutcome, UpgradeRequest,
+    ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest, UpgradeOutcome, UpgradeRequest, WebLink,
 };
 use crate::serve::drain as drains;
 use crate::serve::http::Author;
@@ -39,6 +39,7 @@ pub(super) async fn evict(
             Some(id) if server.engine().evict(id, server.now()) => {
                 let line = format!("client {client} and its state are removed");
                 tracing::warn!("eviction by {author}: {line}");
+                parts.audit(author, "evict", &line);
                 Ok(ChangeReport { lines: vec![line] })
             }
             _ => Err(Refusal::not_found(format!(
@@ -68,6 +69,7 @@ pub(super) async fn revoke(
             RevokeRequest::Principal(principal) => revoke_principal(parts, &principal)?,
         };
         tracing::warn!("revocation by {author}: {line}");
+        parts.audit(author, "revoke", &line);
         Ok(ChangeReport { lines: vec![line] })
     })
     .await
@@ -132,7 +134,7 @@ pub(super) async fn reload(
 
 fn run_reload(parts: &ApiParts, author: Author) -> Result<Vec<String>, Refusal> {
     let outcome = parts.reloads.run(&format!("reload by {author}"));
-    outcome.map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))
+    outcome.map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")).audited())
 }
 
 /// Go on in another process, such as that of a new version, without an interruption for clients.
@@ -185,7 +187,32 @@ pub(super) async fn drain(
                 Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why)
             })?,
         };
+        parts.audit(author, "drain", &line);
         Ok(ChangeReport { lines: vec![line] })
+    })
+    .await
+}
+
+/// Make a link to the web page that is good once, within five minutes.
+#[utoipa::path(
+    post,
+    path = "/v1/web",
+    responses((status = 200, body = WebLink), (status = "default", body = Problem))
+)]
+pub(super) async fn web(State(api): State<Api>, Extension(author): Extension<Author>) -> Answer<WebLink> {
+    api.answer(move |parts| {
+        let Some(links) = &parts.web else {
+            return Err(Refusal::not_found("the server has no web page; set `web` and restart it"));
+        };
+        let link = links.make(parts.service.server().now()).map_err(|error| {
+            Refusal::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("the system gives no random numbers: {error}"),
+            )
+        })?;
+        tracing::info!("a link to the web page was made for {author}");
+        parts.audit(author, "web", "a link was made");
+        Ok(WebLink { link })
     })
     .await
 }

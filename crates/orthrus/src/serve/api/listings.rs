@@ -305,7 +305,7 @@ fn holder(holder: &ListedHolder) -> (String, String, String) {
 }
 
 /// Returns the pseudo path of the file's export, and the file's path on this machine.
-fn place(file: &ListedFile, table: &ExportTable) -> (String, Option<String>) {
+pub(super) fn place(file: &ListedFile, table: &ExportTable) -> (String, Option<String>) {
     let export = table.by_id(file.export).map_or_else(|| "-".to_owned(), |export| export.pseudo_path.clone());
     let path = file.open.as_deref().and_then(vfs_local::path_of);
     (export, path.map(|path| path.to_string_lossy().into_owned()))

@@ -7,19 +7,24 @@ mod problem;
 mod reports;
 mod socket;
 mod status;
+mod traces;
 
 pub(super) use socket::endpoint;
+pub(super) use status::report;
 
 use super::http::{Author, Workers};
+use super::observe::{AuditLog, Traces};
 use super::reload::Reloads;
 use super::upgrade::Upgrades;
+use super::web::WebLinks;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use identity::Mapper;
 use net::Stats;
-use problem::{Answer, Refusal};
+use problem::{Answer, Refusal, RefusalReason};
 use runtime::{Gate, NfsService};
 use std::sync::Arc;
 use utoipa::OpenApi;
@@ -41,6 +46,19 @@ pub(super) struct ApiParts {
     pub(super) upgrades: Arc<Upgrades>,
     /// Closed while the next process takes over.
     pub(super) gate: Arc<Gate>,
+    /// The links to the web page, if it is served.
+    pub(super) web: Option<Arc<WebLinks>>,
+    pub(super) traces: Arc<Traces>,
+    pub(super) audit: Option<AuditLog>,
+}
+
+impl ApiParts {
+    /// Logs a change by an administrator in the audit log, if there is one.
+    fn audit(&self, author: Author, action: &str, result: &str) {
+        if let Some(audit) = &self.audit {
+            audit.admin(&author.to_string(), action, result);
+        }
+    }
 }
 
 /// The state of all handlers.
@@ -96,28 +114,33 @@ fn routes() -> (Router<Api>, Document) {
         .routes(routes!(listings::opens))
         .routes(routes!(listings::locks))
         .routes(routes!(listings::delegations))
+        .routes(routes!(traces::trace))
         .routes(routes!(changes::evict))
         .routes(routes!(changes::revoke))
         .routes(routes!(changes::reload))
         .routes(routes!(changes::upgrade))
         .routes(routes!(changes::drain))
+        .routes(routes!(changes::web))
         .split_for_parts()
 }
 
 /// Makes the answers to all requests.
-fn router(parts: ApiParts) -> Router {
+fn router(parts: Arc<ApiParts>) -> Router {
     let (router, document) = routes();
     let document = Arc::new(document);
     let describe = move || {
         let document = document.clone();
         async move { Json(document.as_ref().clone()) }
     };
+    let audited = parts.clone();
+    let audit = move |author, request: Request, next| audit_refusals(audited.clone(), author, request, next);
     router
         .route("/v1/openapi.json", axum::routing::get(describe))
         .fallback(|request: Request| async move { Refusal::no_route(&request) })
         .method_not_allowed_fallback(|request: Request| async move { Refusal::no_method(&request) })
         .layer(from_fn(only_admitted))
-        .with_state(Api { parts: Arc::new(parts), workers: Workers::new(ADMIN_WORKERS_MAX) })
+        .layer(from_fn(audit))
+        .with_state(Api { parts, workers: Workers::new(ADMIN_WORKERS_MAX) })
 }
 
 /// Answers root and the server's own user, also where the directory is open to others by mistake.
@@ -131,6 +154,24 @@ async fn only_admitted(author: Option<Extension<Author>>, request: Request, next
             Refusal::forbidden().into_response()
         }
     }
+}
+
+/// Logs changes that are refused, and all requests of users who may not ask, in the audit log.
+async fn audit_refusals(
+    parts: Arc<ApiParts>,
+    author: Option<Extension<Author>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (is_change, path) = (!request.method().is_safe(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    if let (Some(Extension(author)), Some(RefusalReason(reason))) = (author, response.extensions().get())
+        && (is_change || response.status() == StatusCode::FORBIDDEN)
+    {
+        let action = path.strip_prefix("/v1/").unwrap_or(&path);
+        parts.audit(author, action, reason);
+    }
+    response
 }
 
 #[cfg(test)]

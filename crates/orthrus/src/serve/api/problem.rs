@@ -16,12 +16,23 @@ pub(super) type Answer<T> = Result<Json<T>, Refusal>;
 pub(super) struct Refusal {
     status: StatusCode,
     detail: String,
+    /// Whether the audit log has it already.
+    is_audited: bool,
 }
+
+/// The reason of an answer for the audit log, among its extensions.
+#[derive(Clone)]
+pub(super) struct RefusalReason(pub(super) String);
 
 impl Refusal {
     /// Refuses with a status; `detail` has the cause and the remedy.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), is_audited: false }
+    }
+
+    /// Keeps it out of the audit log, which has it already.
+    pub(super) fn audited(self) -> Self {
+        Self { is_audited: true, ..self }
     }
 
     pub(super) fn not_found(detail: impl Into<String>) -> Self {
@@ -64,10 +75,14 @@ impl From<QueryRejection> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let title = self.status.canonical_reason().unwrap_or_default().to_owned();
+        let reason = RefusalReason(format!("{title}: {}", self.detail));
         let problem = Problem { status: self.status.as_u16(), title, detail: self.detail };
         let mut response = (self.status, Json(problem)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, kind);
+        if !self.is_audited {
+            response.extensions_mut().insert(reason);
+        }
         response
     }
 }

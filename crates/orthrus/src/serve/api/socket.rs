@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Connections to the administrator's socket at once; a further one takes the place of the oldest.
@@ -19,7 +20,7 @@ const ADMIN_TIME_MAX: Duration = Duration::from_secs(45);
 ///
 /// # Errors
 /// The socket cannot be made.
-pub(in crate::serve) fn endpoint(state_dir: &Path, parts: ApiParts) -> io::Result<HttpEndpoint> {
+pub(in crate::serve) fn endpoint(state_dir: &Path, parts: Arc<ApiParts>) -> io::Result<HttpEndpoint> {
     Ok(HttpEndpoint {
         listener: HttpListener::Unix(bind(state_dir)?),
         router: router(parts),

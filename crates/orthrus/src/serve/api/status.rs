@@ -1,26 +1,31 @@
 //! Answers `orthrus status` from the counters of the server.
 
 use super::ApiParts;
-use super::listings::client_row;
-use crate::api::{ClientRow, FlavorStatus, StatusReport};
+use super::listings::{client_row, place};
+use crate::api::{ClientRow, ExportStatus, FileStatus, FlavorStatus, StatusReport};
 use crate::serve::metrics;
 use crate::serve::process::{processor_time, resident_bytes};
 use net::Stats;
 use runtime::NfsService;
-use server::metrics::{Kind, Stage};
+use server::engine::{BusyFile, ListedFile, hex};
+use server::metrics::{Kind, ServedCounters, ServedRequests, Stage};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use vfs::ExportTable;
 
 /// Time before its end in which a context counts as expiring soon.
 const EXPIRING_SOON: Duration = Duration::from_secs(3600);
 
+/// Busy files of a report.
+const FILES_SHOWN: usize = 20;
 /// Clients of a report.
 const CLIENTS_SHOWN: usize = 50;
 
 /// Reports the server at this moment.
-pub(super) fn report(parts: &ApiParts) -> StatusReport {
+pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
     let ApiParts { identity, exports, service, stats, .. } = parts;
-    let exports = exports.snapshot().iter().count();
+    let table = exports.snapshot();
+    let exports = table.iter().count();
     let server = service.server();
     let (engine, now) = (server.engine(), server.now());
     let network: BTreeMap<&str, u64> = stats.snapshot().into_iter().collect();
@@ -41,6 +46,10 @@ pub(super) fn report(parts: &ApiParts) -> StatusReport {
         received: network("received_bytes"),
         sent: network("sent_bytes"),
         clients: last_active(service),
+        exports: export_requests(service, &table),
+        files: busy_files(service, &table),
+        sampled_one_in: ServedCounters::SAMPLED_ONE_IN,
+        latency_bounds: ServedRequests::bounds().map(|bound| bound.as_secs_f64()).into(),
         flavors: Kind::ALL.iter().map(|kind| flavor(service, stats, *kind)).collect(),
         events: metrics::events(service, stats).map(|(event, count)| (event.to_owned(), count)).collect(),
         refusals: engine.refusals().into_iter().map(|(rule, count)| (rule.to_owned(), count)).collect(),
@@ -50,7 +59,13 @@ pub(super) fn report(parts: &ApiParts) -> StatusReport {
         file_system_errors: engine.outcomes().errors().iter().map(|(.., count)| count).sum(),
         ..StatusReport::default()
     };
-    for (operation, status, count) in engine.outcomes().statuses() {
+    for series in server.metrics().served.requests() {
+        let by_operation = report.latency_by_operation.entry(series.operation.to_owned()).or_default();
+        add_classes(by_operation, &series.classes);
+        let by_flavor = report.latency_by_flavor.entry(series.kind.name().to_owned()).or_default();
+        add_classes(by_flavor, &series.classes);
+    }
+    for (operation, status, count) in engine.outcomes().statuses(&server.metrics().served) {
         *report.operations.entry(operation.to_owned()).or_default() += count;
         if status != "NFS4_OK" {
             *report.failures.entry(status.to_owned()).or_default() += count;
@@ -65,6 +80,39 @@ fn last_active(service: &NfsService) -> Vec<ClientRow> {
     let mut found = server.engine().list_clients(server.now(), usize::MAX).entries;
     found.sort_by_key(|client| (client.silent, std::cmp::Reverse(client.requests)));
     found.iter().take(CLIENTS_SHOWN).map(client_row).collect()
+}
+
+fn add_classes(sums: &mut Vec<u64>, classes: &[u64]) {
+    sums.resize(classes.len(), 0);
+    sums.iter_mut().zip(classes).for_each(|(sum, count)| *sum += count);
+}
+
+/// Sums the requests of each export.
+fn export_requests(service: &NfsService, table: &ExportTable) -> Vec<ExportStatus> {
+    let server = service.server();
+    let names = metrics::ExportNames::new(server.engine(), table);
+    let mut exports: BTreeMap<String, ExportStatus> = BTreeMap::new();
+    for series in server.metrics().served.requests() {
+        let name = names.of(series.place);
+        if name.is_empty() {
+            continue;
+        }
+        let sums = exports.entry(name.to_owned()).or_default();
+        sums.requests += series.count();
+        sums.received += series.received;
+        sums.sent += series.sent;
+    }
+    let named = |(export, sums)| ExportStatus { export, ..sums };
+    exports.into_iter().map(named).collect()
+}
+
+fn busy_files(service: &NfsService, table: &ExportTable) -> Vec<FileStatus> {
+    let status = |file: BusyFile| {
+        let listed = ListedFile { export: file.export, open: file.open };
+        let (export, path) = place(&listed, table);
+        FileStatus { export, file: path.unwrap_or_else(|| hex(&file.handle)), samples: file.samples }
+    };
+    service.server().engine().busy_files(FILES_SHOWN).into_iter().map(status).collect()
 }
 
 fn held(service: &NfsService, connections: u64, exports: usize) -> BTreeMap<String, u64> {

@@ -1,6 +1,7 @@
 //! Sockets of HTTP endpoints, and the places of their connections.
 
 use super::serve_connection;
+use crate::serve::web::{HANDSHAKE_TIME_MAX, TlsFiles};
 use axum::{Extension, Router};
 use net::Admission;
 use nix::unistd::geteuid;
@@ -10,10 +11,14 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 
 /// How long to wait when the system gives no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -37,12 +42,25 @@ impl fmt::Display for Author {
     }
 }
 
+/// A mark of a connection whose answer goes on until the peer has enough.
+#[derive(Clone, Default)]
+pub(crate) struct EndlessAnswer(Arc<AtomicBool>);
+
+impl EndlessAnswer {
+    /// Lifts the limit of the connection's time.
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// The socket of an endpoint.
 pub(crate) enum HttpListener {
-    /// A Unix socket. Requests have an [`Author`] among their extensions.
+    /// A Unix socket. Requests have an [`Author`] and an [`EndlessAnswer`] among their extensions.
     Unix(UnixListener),
     /// A TCP socket, with a rule for peers. Others are closed before anything is read from them.
     Tcp(TcpListener, Option<Box<Admission>>),
+    /// A TCP socket whose connections begin with a TLS handshake.
+    Tls(TcpListener, Arc<TlsFiles>),
 }
 
 /// A bound socket, its requests and its limits.
@@ -73,6 +91,7 @@ impl HttpEndpoint {
         let served = match listener {
             HttpListener::Unix(socket) => serve_unix(socket, &router, places).await,
             HttpListener::Tcp(socket, admission) => serve_tcp(socket, admission, &router, places).await,
+            HttpListener::Tls(socket, files) => serve_tls(socket, &files, &router, places).await,
         };
         if let Err(error) = served {
             tracing::error!("an HTTP endpoint cannot be served: {error}");
@@ -88,8 +107,10 @@ async fn serve_unix(socket: UnixListener, router: &Router, mut places: Connectio
             Ok((stream, _)) => {
                 // The kernel knows the peer of each connection.
                 let Ok(peer) = stream.peer_cred() else { continue };
-                let router = router.clone().layer(Extension(Author { uid: peer.uid() }));
-                places.add(Box::pin(serve_connection(stream, router)));
+                let endless = EndlessAnswer::default();
+                let layer = (Extension(Author { uid: peer.uid() }), Extension(endless.clone()));
+                let router = router.clone().layer(layer);
+                places.add(Box::pin(serve_connection(stream, router)), &endless);
             }
             Err(error) => pause(&error).await,
         }
@@ -109,8 +130,35 @@ async fn serve_tcp(
             Ok((stream, peer)) => {
                 let admits = |own| admission.as_ref().is_none_or(|admission| admission(peer, own));
                 if stream.local_addr().is_ok_and(admits) {
-                    places.add(Box::pin(serve_connection(stream, router.clone())));
+                    places.add(Box::pin(serve_connection(stream, router.clone())), &EndlessAnswer::default());
                 }
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+/// Serves connections of a TCP socket over TLS.
+async fn serve_tls(
+    socket: TcpListener,
+    files: &TlsFiles,
+    router: &Router,
+    mut places: ConnectionPlaces,
+) -> io::Result<()> {
+    let socket = tokio::net::TcpListener::from_std(socket)?;
+    loop {
+        match socket.accept().await {
+            Ok((stream, peer)) => {
+                let acceptor = TlsAcceptor::from(files.current());
+                let router = router.clone();
+                let connection = Box::pin(async move {
+                    match tokio::time::timeout(HANDSHAKE_TIME_MAX, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => serve_connection(stream, router).await,
+                        Ok(Err(error)) => tracing::debug!(%peer, "a TLS handshake failed: {error}"),
+                        Err(_) => {}
+                    }
+                });
+                places.add(connection, &EndlessAnswer::default());
             }
             Err(error) => pause(&error).await,
         }
@@ -140,8 +188,9 @@ struct ConnectionPlaces {
 }
 
 impl ConnectionPlaces {
-    /// Serves a connection for a limited time. Without a place for it, the oldest one is closed.
-    fn add(&mut self, connection: Connection) {
+    /// Serves a connection for a limited time, unless its answer is endless. Without a place for
+    /// it, the oldest one is closed.
+    fn add(&mut self, mut connection: Connection, endless: &EndlessAnswer) {
         while self.connections.try_join_next().is_some() {}
         self.oldest.retain(|handle| !handle.is_finished());
         if self.oldest.len() >= self.connections_max
@@ -149,8 +198,12 @@ impl ConnectionPlaces {
         {
             oldest.abort();
         }
-        let limited = tokio::time::timeout(self.time_max, connection);
-        let serve = async move { drop(limited.await) };
+        let (time_max, endless) = (self.time_max, endless.clone());
+        let serve = async move {
+            if tokio::time::timeout(time_max, &mut connection).await.is_err() && endless.0.load(Relaxed) {
+                connection.await;
+            }
+        };
         self.oldest.push_back(self.connections.spawn(serve));
     }
 }
@@ -161,6 +214,16 @@ impl ConnectionPlaces {
 /// The system's.
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = TcpListener::bind(address)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Takes over the listening socket of another process.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn inherit_tcp(socket: OwnedFd) -> io::Result<TcpListener> {
+    let socket = TcpListener::from(socket);
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

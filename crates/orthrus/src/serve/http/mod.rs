@@ -6,7 +6,7 @@ mod listener;
 mod workers;
 
 pub(super) use host::only_this_machine;
-pub(super) use listener::{Author, HttpEndpoint, HttpListener, bind_tcp};
+pub(super) use listener::{Author, EndlessAnswer, HttpEndpoint, HttpListener, bind_tcp, inherit_tcp};
 pub(super) use workers::Workers;
 
 use axum::Router;

@@ -1,7 +1,9 @@
 //! The metrics endpoint: counters in the text format of Prometheus, and health, over HTTP.
 
-use super::http::{HttpEndpoint, HttpListener, Workers, bind_tcp, only_this_machine};
-use super::process::{processor_time, resident_bytes};
+mod families;
+mod text;
+
+use super::http::{HttpEndpoint, HttpListener, Workers, bind_tcp, inherit_tcp, only_this_machine};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,16 +11,16 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use identity::{LookupCounts, Mapper};
+use identity::Mapper;
 use net::{Admission, Running, Shards, Stats};
 use runtime::NfsService;
-use server::metrics::{Kind, Stage};
-use std::fmt::Write;
+use server::engine::Nfs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use vfs::{ExportTable, Exports};
 
 /// Connections of the metrics endpoint at once; a further one takes the place of the oldest.
 const METRICS_CONNECTIONS_MAX: usize = 16;
@@ -26,9 +28,6 @@ const METRICS_CONNECTIONS_MAX: usize = 16;
 const METRICS_TIME_MAX: Duration = Duration::from_secs(5);
 /// Threads that write the page with all metrics; further requests wait.
 const METRICS_WORKERS_MAX: usize = 2;
-
-/// Time before its end in which a context counts as expiring soon.
-const EXPIRING_SOON: Duration = Duration::from_secs(3600);
 
 /// Time in one loop after which a shard counts as hanging.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
@@ -63,9 +62,7 @@ impl MetricsListener {
     /// # Errors
     /// The system's.
     pub(super) fn inherit(socket: OwnedFd) -> io::Result<Self> {
-        let socket = TcpListener::from(socket);
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, admission: None })
+        Ok(Self { socket: inherit_tcp(socket)?, admission: None })
     }
 
     /// Returns a copy of the listening socket.
@@ -95,17 +92,13 @@ impl MetricsListener {
         service: Arc<NfsService>,
         running: &Running,
         identity: Arc<Mapper>,
+        exports: Arc<Exports>,
     ) -> HttpEndpoint {
         let (stats, shards) = (running.stats().clone(), running.shards().clone());
+        let workers = Workers::new(METRICS_WORKERS_MAX);
         HttpEndpoint {
             listener: HttpListener::Tcp(self.socket, self.admission),
-            router: router(Watched {
-                service,
-                stats,
-                shards,
-                identity,
-                workers: Workers::new(METRICS_WORKERS_MAX),
-            }),
+            router: router(Watched { service, stats, shards, identity, exports, workers }),
             connections_max: METRICS_CONNECTIONS_MAX,
             time_max: METRICS_TIME_MAX,
         }
@@ -119,6 +112,7 @@ struct Watched {
     stats: Arc<Stats>,
     shards: Shards,
     identity: Arc<Mapper>,
+    exports: Arc<Exports>,
     workers: Workers,
 }
 
@@ -135,7 +129,7 @@ fn router(watched: Watched) -> Router {
 
 async fn page(State(watched): State<Watched>) -> Response {
     let workers = watched.workers.clone();
-    match workers.run(move || MetricsPage::render(&watched)).await {
+    match workers.run(move || families::render(&watched)).await {
         Ok(page) => ([(CONTENT_TYPE, PAGE_TYPE)], page).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -194,154 +188,31 @@ fn readiness(health: Health, in_grace: bool, draining: bool) -> Health {
 /// Returns the number of events by name: of connections, of calls and contexts, and of the log.
 pub(super) fn events(service: &NfsService, stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
     let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
-    let log = [("log_lines_dropped", crate::logging::dropped_lines())];
+    let log = [
+        ("log_lines_dropped", crate::logging::dropped_lines()),
+        ("audit_lines_dropped", super::observe::dropped_lines()),
+    ];
     network.chain(service.server().metrics().snapshot()).chain(log)
 }
 
-#[derive(Default)]
-struct MetricsPage(String);
+/// The names of the exports that have counters, by their place.
+pub(super) struct ExportNames(Vec<String>);
 
-impl MetricsPage {
-    fn render(watched: &Watched) -> String {
-        let Watched { service, stats, identity, .. } = watched;
-        let mut page = Self::default();
-        page.process();
-        page.server(service);
-        page.held(service, stats);
-        page.events(service, stats);
-        page.times(service, stats);
-        page.outcomes(service);
-        page.refusals(service);
-        page.lookups(identity.counts());
-        page.0
+impl ExportNames {
+    pub(super) fn new(engine: &Nfs, table: &ExportTable) -> Self {
+        let names = engine.outcomes().export_names().into_iter();
+        // A reload can have given an export another name.
+        let name =
+            |(id, name): (u32, String)| table.by_id(id).map_or(name, |export| export.pseudo_path.clone());
+        Self(names.map(name).collect())
     }
 
-    fn server(&mut self, service: &NfsService) {
-        let server = service.server();
-        let build = format!("orthrus_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
-        self.family("orthrus_build_info", "gauge", "Always 1; the label has the version.");
-        self.value(&build, 1);
-        let help = "Seconds since the start of the server.";
-        self.one("orthrus_uptime_seconds", "gauge", help, server.now().as_secs());
-        let help = "1 in the grace period after a start, in which clients reclaim their state.";
-        let in_grace = u8::from(server.engine().in_grace(server.now()));
-        self.one("orthrus_grace", "gauge", help, in_grace);
-    }
-
-    /// Begins a family of values; `kind` is `counter` or `gauge`.
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn value(&mut self, name: &str, value: impl std::fmt::Display) {
-        let _ = writeln!(self.0, "{name} {value}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
-        self.family(name, kind, help);
-        self.value(name, value);
-    }
-
-    fn process(&mut self) {
-        if let Some(time) = processor_time() {
-            let help = "Processor time of this process, by the operating system.";
-            self.one("process_cpu_seconds_total", "counter", help, time.as_secs_f64());
-        }
-        if let Some(bytes) = resident_bytes() {
-            self.one("process_resident_memory_bytes", "gauge", "Memory of this process.", bytes);
-        }
-    }
-
-    fn held(&mut self, service: &NfsService, stats: &Stats) {
-        let server = service.server();
-        let network = stats.snapshot();
-        let network =
-            |name: &str| network.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
-        let contexts = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
-        let counts = server.engine().counts();
-        self.one("orthrus_connections", "gauge", "Connections open now.", network("connections"));
-        self.one("orthrus_contexts", "gauge", "Kerberos contexts held now.", contexts);
-        let soon = server.now() + EXPIRING_SOON;
-        let expiring = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().expiring(soon));
-        let help = "Kerberos contexts held now whose tickets expire within an hour.";
-        self.one("orthrus_contexts_expiring", "gauge", help, expiring);
-        let delegated = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().delegated());
-        let help = "Kerberos contexts held now whose tickets a service got in the user's name.";
-        self.one("orthrus_contexts_delegated", "gauge", help, delegated);
-        self.one("orthrus_clients", "gauge", "NFS clients known now.", counts.clients);
-        self.one("orthrus_sessions", "gauge", "Sessions held now.", counts.sessions);
-        self.one("orthrus_opens", "gauge", "Opens held now.", counts.opens);
-        self.one("orthrus_received_bytes_total", "counter", "Bytes received.", network("received_bytes"));
-        self.one("orthrus_sent_bytes_total", "counter", "Bytes sent.", network("sent_bytes"));
-    }
-
-    fn events(&mut self, service: &NfsService, stats: &Stats) {
-        let name = "orthrus_events_total";
-        self.family(
-            name,
-            "counter",
-            "What happened to connections, calls and contexts, by the names of the log's counters.",
-        );
-        for (event, count) in events(service, stats) {
-            self.value(&format!("{name}{{event=\"{event}\"}}"), count);
-        }
-    }
-
-    fn outcomes(&mut self, service: &NfsService) {
-        let outcomes = service.server().engine().outcomes();
-        let name = "orthrus_operations_total";
-        self.family(name, "counter", "Operations of COMPOUNDs, by the status when they ran.");
-        for (operation, status, count) in outcomes.statuses() {
-            let labels = format!("operation=\"{operation}\",status=\"{status}\"");
-            self.value(&format!("{name}{{{labels}}}"), count);
-        }
-        let name = "orthrus_file_system_errors_total";
-        self.family(name, "counter", "Errors of exported file systems, by errno.");
-        for (operation, errno, count) in outcomes.errors() {
-            self.value(&format!("{name}{{operation=\"{operation}\",errno=\"{errno}\"}}"), count);
-        }
-        let name = "orthrus_decode_errors_total";
-        self.family(name, "counter", "Arguments of operations that could not be decoded, by the error.");
-        for (error, count) in outcomes.undecodable() {
-            self.value(&format!("{name}{{error=\"{error}\"}}"), count);
-        }
-    }
-
-    fn refusals(&mut self, service: &NfsService) {
-        let name = "orthrus_refusals_total";
-        self.family(name, "counter", "Requests that exports refused, by the key with the rule.");
-        for (rule, count) in service.server().engine().refusals() {
-            self.value(&format!("{name}{{rule=\"{rule}\"}}"), count);
-        }
-    }
-
-    fn lookups(&mut self, LookupCounts { failed, late, stale }: LookupCounts) {
-        let name = "orthrus_identity_lookups_total";
-        self.family(name, "counter", "Lookups of accounts and names without an answer in time, by outcome.");
-        for (outcome, count) in [("failed", failed), ("late", late), ("stale", stale)] {
-            self.value(&format!("{name}{{outcome=\"{outcome}\"}}"), count);
-        }
-    }
-
-    fn times(&mut self, service: &NfsService, stats: &Stats) {
-        let times = &service.server().metrics().times;
-        let name = "orthrus_requests_total";
-        self.family(name, "counter", "Requests received.");
-        for kind in Kind::ALL {
-            self.value(&format!("{name}{{flavor=\"{}\"}}", kind.name()), times.calls(kind));
-        }
-        let name = "orthrus_stage_seconds_total";
-        self.family(
-            name,
-            "counter",
-            "Time of requests: waiting (queue), and threads at work on them (the others).",
-        );
-        for kind in Kind::ALL {
-            let stages = Stage::ALL.map(|stage| (stage.name(), times.spent(kind, stage)));
-            for (stage, time) in stages.into_iter().chain([("send", stats.sending(kind.number()))]) {
-                let labels = format!("flavor=\"{}\",stage=\"{stage}\"", kind.name());
-                self.value(&format!("{name}{{{labels}}}"), time.as_secs_f64());
-            }
+    /// Returns the name at a place: empty for requests without an export, and `other` for all
+    /// exports beyond the limit of counters.
+    pub(super) fn of(&self, place: usize) -> &str {
+        match place.checked_sub(1) {
+            None => "",
+            Some(at) => self.0.get(at).map_or("other", String::as_str),
         }
     }
 }
@@ -357,18 +228,5 @@ mod tests {
         assert!(!readiness(health(false), true, false).good);
         assert!(!readiness(health(true), false, true).good);
         assert!(readiness(health(true), true, false).good);
-    }
-
-    #[test]
-    fn a_family_has_its_help_its_type_and_its_values() {
-        let mut page = MetricsPage::default();
-        page.one("x_total", "counter", "Some.", 2.5);
-        assert_eq!(page.0, "# HELP x_total Some.\n# TYPE x_total counter\nx_total 2.5\n");
-        let mut page = MetricsPage::default();
-        page.process();
-        assert!(
-            page.0.contains("\nprocess_cpu_seconds_total 0.")
-                && page.0.contains("\nprocess_resident_memory_bytes ")
-        );
     }
 }

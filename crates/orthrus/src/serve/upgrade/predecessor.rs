@@ -7,6 +7,7 @@ use super::{GO_TIME_MAX, PREPARE_TIME_MAX, RESTORE_TIME_MAX};
 use crate::api::UpgradeReport;
 use crate::serve::clock::ServerClock;
 use crate::serve::http::Author;
+use crate::serve::http_listeners::HttpSockets;
 use crate::serve::reload::Reloads;
 use crate::service_manager::ServiceManager;
 use anyhow::{Context, bail};
@@ -44,7 +45,8 @@ pub(in crate::serve) struct UpgradeParts {
     /// The addresses as they were configured.
     pub(in crate::serve) listen: SocketAddr,
     pub(in crate::serve) metrics: Option<SocketAddr>,
-    pub(in crate::serve) metrics_socket: Option<OwnedFd>,
+    pub(in crate::serve) web: Option<SocketAddr>,
+    pub(in crate::serve) http_sockets: HttpSockets,
     /// The state folder without symbolic links, and its lock.
     pub(in crate::serve) state_dir: PathBuf,
     pub(in crate::serve) lock: OwnedFd,
@@ -189,6 +191,7 @@ impl Upgrades {
             began: parts.clock.began(),
             listen: parts.listen,
             metrics: parts.metrics,
+            web: parts.web,
             state_dir: parts.state_dir.display().to_string(),
             passed: Some(parts.passed),
         }
@@ -211,7 +214,8 @@ impl Successor<'_> {
         let listener = parts.running.listener()?;
         let input = std::io::stdin();
         let mut fds = vec![listener.as_fd(), parts.lock.as_fd(), input.as_fd()];
-        fds.extend(parts.metrics_socket.as_ref().map(AsFd::as_fd));
+        let HttpSockets { metrics, page } = &parts.http_sockets;
+        fds.extend([metrics, page].into_iter().flatten().map(AsFd::as_fd));
         self.send(&upgrades.hello(), &fds, until)?;
         loop {
             if upgrades.ends.load(Acquire) {

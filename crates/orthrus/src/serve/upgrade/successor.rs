@@ -26,6 +26,7 @@ pub(in crate::serve) struct Inherited {
     pub(in crate::serve) hello: Hello,
     listener: Option<OwnedFd>,
     metrics: Option<OwnedFd>,
+    page: Option<OwnedFd>,
     pub(in crate::serve) lock: OwnedFd,
 }
 
@@ -85,7 +86,9 @@ impl Predecessor {
             hello.major,
             hello.minor
         );
-        Ok(Inherited { hello, listener: Some(listener), metrics: fds.next(), lock })
+        let metrics = hello.metrics.and_then(|_| fds.next());
+        let page = hello.web.and_then(|_| fds.next());
+        Ok(Inherited { hello, listener: Some(listener), metrics, page, lock })
     }
 
     /// Says that everything that can fail is done, and waits for the image.
@@ -174,6 +177,11 @@ impl Inherited {
     /// Takes the socket of the metrics, if the configuration still names its address.
     pub(in crate::serve) fn metrics(&mut self, address: SocketAddr) -> Option<OwnedFd> {
         self.metrics.take().filter(|_| self.hello.metrics == Some(address))
+    }
+
+    /// Takes the socket of the web page, if the configuration still names its address.
+    pub(in crate::serve) fn page(&mut self, address: SocketAddr) -> Option<OwnedFd> {
+        self.page.take().filter(|_| self.hello.web == Some(address))
     }
 
     /// Checks that the state folder is the same.

@@ -237,6 +237,7 @@ impl Server {
             reply_overhead,
             attached: None,
             operation: &AtomicU32::new(0),
+            counters: &orthrus_server::metrics::ServedCounters::unread(),
             now,
         };
         let mut reply = Encoder::from_vec(vec![0xaa; 28]);

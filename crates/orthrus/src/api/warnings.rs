@@ -1,10 +1,10 @@
-//! The warnings of `orthrus status`: counters that should be zero, with their remedies.
+//! The warnings of a status: counters that should be zero, with their remedies.
 
-use crate::api::StatusReport;
+use super::StatusReport;
 use std::fmt;
 
 /// Events that deserve a look: the name of the counter, the meaning, and the remedy.
-const EVENTS: [(&str, &str, &str); 8] = [
+const EVENTS: [(&str, &str, &str); 9] = [
     ("slow_calls", "calls took a second or longer", "the log names operation, user, export and stage"),
     (
         "stalls",
@@ -21,13 +21,18 @@ const EVENTS: [(&str, &str, &str); 8] = [
     ("mic_failures", "calls had a wrong signature", "look for a device that alters packets, or an attacker"),
     ("body_failures", "calls had a wrong body", "look for a device that alters packets, or an attacker"),
     ("log_lines_dropped", "lines of the log were dropped", "look at the reader of standard error"),
+    (
+        "audit_lines_dropped",
+        "lines of the audit log were dropped",
+        "look at the disk of its file, or its reader",
+    ),
 ];
 
 /// A counter that should be zero, with its remedy.
-pub(super) struct Warning {
+pub(crate) struct Warning {
     /// The number and its meaning.
-    pub(super) fact: String,
-    pub(super) remedy: &'static str,
+    pub(crate) fact: String,
+    pub(crate) remedy: &'static str,
 }
 
 impl fmt::Display for Warning {
@@ -37,7 +42,7 @@ impl fmt::Display for Warning {
 }
 
 /// Returns the counters that are not zero.
-pub(super) fn warnings(report: &StatusReport) -> Vec<Warning> {
+pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
     let count = |event: &str| report.events.get(event).copied().unwrap_or_default();
     let events = EVENTS.iter().map(|(event, what, remedy)| (count(event), *what, *remedy));
     let held = |name: &str| report.held.get(name).copied().unwrap_or_default();

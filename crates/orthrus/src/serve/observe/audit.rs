@@ -1,0 +1,352 @@
+//! The audit log: opens, changes, refusals and what administrators do, one JSON object a line.
+//!
+//! A thread writes the lines. Requests only queue them: a full disk or a reader that hangs costs
+//! lines, which are counted, and no request waits.
+
+use super::{named, timestamp};
+use crate::config::{AuditTarget, Settings};
+use crate::journal::{JournalSocket, entry};
+use anyhow::{Context, bail};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use serde_json::{Map, Value, json};
+use server::engine::{ObservedOperation, ObservedRefusal, hex};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Number of lines that wait for the audit log's file; further ones are dropped and counted.
+const AUDIT_LINES_MAX: usize = 8192;
+/// How long the end of the process waits for the lines of the audit log.
+const AUDIT_FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
+/// How often the log says that the audit log drops lines.
+const AUDIT_REPORT_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the server looks for dropped lines.
+const AUDIT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Lines that were dropped.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of lines of the audit log that were dropped.
+pub(in crate::serve) fn dropped_lines() -> u64 {
+    DROPPED.load(Relaxed)
+}
+
+enum AuditMessage {
+    Line(Map<String, Value>),
+    /// Answers when the lines before it are written.
+    Flush(SyncSender<()>),
+}
+
+/// The queue of the audit log, and its file's state.
+#[derive(Clone)]
+pub(in crate::serve) struct AuditLog {
+    queue: SyncSender<AuditMessage>,
+    /// Whether the file must be opened again before the next line.
+    reopen: Arc<AtomicBool>,
+}
+
+impl AuditLog {
+    /// Opens the log and starts its thread; `None` if the settings want none.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or there is no journal.
+    pub(in crate::serve) fn start(settings: &Settings) -> anyhow::Result<Option<Self>> {
+        let Some(target) = &settings.audit else { return Ok(None) };
+        let sink = match target {
+            AuditTarget::Journal => {
+                AuditSink::Journal(JournalSocket::open().context("audit: there is no journal")?)
+            }
+            AuditTarget::File(path) => AuditSink::File(
+                AuditFile::open(path, settings.audit_size_max)
+                    .with_context(|| format!("audit: {} cannot be written", path.display()))?,
+            ),
+        };
+        let (queue, messages) = sync_channel(AUDIT_LINES_MAX);
+        let reopen = Arc::new(AtomicBool::new(false));
+        let drops = Arc::new(DropReport::default());
+        let mut writer = AuditWriter { sink, reopen: reopen.clone(), drops: drops.clone() };
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        thread("audit").spawn(move || writer.run(&messages))?;
+        thread("audit-drops").spawn(move || drops.run())?;
+        Ok(Some(Self { queue, reopen }))
+    }
+
+    /// Has the file opened again before the next line: another program may have renamed it.
+    pub(in crate::serve) fn reopen(&self) {
+        self.reopen.store(true, Relaxed);
+    }
+
+    /// Waits until the lines are written, at most [`AUDIT_FLUSH_TIME_MAX`].
+    pub(in crate::serve) fn flush(&self) {
+        let (done, written) = sync_channel(1);
+        if self.queue.try_send(AuditMessage::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(AUDIT_FLUSH_TIME_MAX);
+        }
+    }
+
+    /// Logs what an administrator has done.
+    pub(in crate::serve) fn admin(&self, author: &str, action: &str, result: &str) {
+        self.add(json!({"event": "admin", "author": author, "action": action, "result": result}));
+    }
+
+    pub(super) fn operation(&self, observed: &ObservedOperation<'_>) {
+        // A trace may want more operations.
+        if !observed.is_change && !observed.is_denied {
+            return;
+        }
+        let event = match observed.operation {
+            "OPEN" => "open",
+            _ if observed.is_change => "change",
+            _ => "refusal",
+        };
+        let names: Vec<_> = observed.names.iter().map(|name| named(name)).collect();
+        self.add(json!({
+            "event": event,
+            "client": observed.peer.to_string(),
+            "principal": observed.principal,
+            "flavor": observed.flavor,
+            "operation": observed.operation,
+            "export": observed.export,
+            "handle": observed.handle.map(hex),
+            "names": names,
+            "object": observed.after.filter(|after| Some(*after) != observed.handle).map(hex),
+            "detail": observed.detail,
+            "result": observed.status,
+        }));
+    }
+
+    pub(super) fn refusal(&self, observed: &ObservedRefusal<'_>) {
+        self.add(json!({
+            "event": "refusal",
+            "client": observed.peer.to_string(),
+            "principal": observed.principal,
+            "flavor": observed.flavor,
+            "export": observed.export,
+            "result": observed.reason,
+        }));
+    }
+
+    /// Queues a line, without the fields that are unknown.
+    fn add(&self, line: Value) {
+        let Value::Object(fields) = line else { return };
+        let is_known = |value: &Value| match value {
+            Value::Null => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(values) => !values.is_empty(),
+            _ => true,
+        };
+        let known = fields.into_iter().filter(|(_, value)| is_known(value));
+        let fields = [("time".to_owned(), timestamp().into())].into_iter().chain(known).collect();
+        if self.queue.try_send(AuditMessage::Line(fields)).is_err() {
+            DROPPED.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The report of dropped lines in the log. A thread of its own makes it, since the thread that
+/// writes lines may hang, and later requests that could make it may not come.
+#[derive(Default)]
+struct DropReport {
+    /// Why the last line could not be written, since the last report.
+    fault: Mutex<Option<String>>,
+}
+
+impl DropReport {
+    /// Counts a line that could not be written.
+    fn failed(&self, error: &io::Error) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        DROPPED.fetch_add(1, Relaxed);
+    }
+
+    /// Logs dropped lines for ever, at once and then at most every [`AUDIT_REPORT_INTERVAL`].
+    fn run(&self) {
+        let mut reported = 0;
+        loop {
+            let lines = dropped_lines() - reported;
+            if lines == 0 {
+                std::thread::sleep(AUDIT_LOOK_INTERVAL);
+                continue;
+            }
+            reported += lines;
+            let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let why = fault.unwrap_or_else(|| "it is written too slowly".to_owned());
+            tracing::error!(lines, "lines of the audit log were dropped: {why}");
+            std::thread::sleep(AUDIT_REPORT_INTERVAL);
+        }
+    }
+}
+
+/// The thread that writes lines.
+struct AuditWriter {
+    sink: AuditSink,
+    reopen: Arc<AtomicBool>,
+    drops: Arc<DropReport>,
+}
+
+impl AuditWriter {
+    fn run(&mut self, messages: &Receiver<AuditMessage>) {
+        for message in messages {
+            match message {
+                AuditMessage::Line(fields) => self.write(fields),
+                AuditMessage::Flush(done) => drop(done.try_send(())),
+            }
+        }
+    }
+
+    fn write(&mut self, fields: Map<String, Value>) {
+        let reopened = match self.reopen.swap(false, Relaxed) {
+            true => self.sink.reopen(),
+            false => Ok(()),
+        };
+        if let Err(error) = reopened.and_then(|()| self.sink.write(fields)) {
+            self.drops.failed(&error);
+        }
+    }
+}
+
+/// Where the lines go.
+enum AuditSink {
+    File(AuditFile),
+    Journal(JournalSocket),
+}
+
+impl AuditSink {
+    fn reopen(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.reopen(),
+            Self::Journal(_) => Ok(()),
+        }
+    }
+
+    fn write(&mut self, fields: Map<String, Value>) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write(format!("{}\n", Value::Object(fields)).as_bytes()),
+            Self::Journal(journal) => {
+                let texts: Vec<_> = fields
+                    .iter()
+                    .map(|(name, value)| {
+                        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                        (format!("ORTHRUS_{}", name.to_uppercase()), text)
+                    })
+                    .collect();
+                let message = Value::Object(fields.clone()).to_string();
+                let own = [
+                    ("SYSLOG_IDENTIFIER", "orthrus-audit"),
+                    ("PRIORITY", "6"),
+                    ("MESSAGE", message.as_str()),
+                ];
+                let fields = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+                journal.send(&entry(own.into_iter().chain(fields)))
+            }
+        }
+    }
+}
+
+/// The file of lines.
+struct AuditFile {
+    path: PathBuf,
+    file: File,
+    /// Whether it has a size, unlike a pipe.
+    is_regular: bool,
+    size: u64,
+    size_max: u64,
+    /// Whether the file ends within a line.
+    is_torn: bool,
+}
+
+impl AuditFile {
+    fn open(path: &Path, size_max: u64) -> anyhow::Result<Self> {
+        let (file, is_regular, size) = open(path)?;
+        Ok(Self { path: path.to_owned(), file, is_regular, size, size_max, is_torn: false })
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let (file, is_regular, size) = open(&self.path).map_err(io::Error::other)?;
+        (self.file, self.is_regular, self.size, self.is_torn) = (file, is_regular, size, false);
+        Ok(())
+    }
+
+    /// Appends a line; a file that it would make too large becomes `FILE.1` before.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_regular && self.size > 0 && self.size + line.len() as u64 > self.size_max {
+            let mut older = self.path.clone().into_os_string();
+            older.push(".1");
+            std::fs::rename(&self.path, older)?;
+            self.reopen()?;
+        }
+        if self.is_torn {
+            self.append(b"\n")?;
+            self.is_torn = false;
+        }
+        self.append(line)
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.file.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.size += written as u64;
+                    bytes = &bytes[written..];
+                    self.is_torn = !bytes.is_empty();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file to append to it, and says whether it is a regular one and how large. A new file is
+/// private.
+fn open(path: &Path) -> anyhow::Result<(File, bool, u64)> {
+    // A pipe without a reader fails at once.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    let kind = metadata.file_type();
+    if !(kind.is_file() || kind.is_fifo() || kind.is_char_device()) {
+        bail!("it is neither a file nor a pipe");
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok((file, kind.is_file(), metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_would_be_too_large_makes_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let mut file = AuditFile::open(&path, 10).unwrap();
+        for line in ["one\n", "two\n", "three\n", "a line beyond the size\n", "four\n"] {
+            file.write(line.as_bytes()).unwrap();
+        }
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!((read("audit.1"), read("audit")), ("a line beyond the size\n".into(), "four\n".into()));
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        file.reopen().unwrap();
+        file.write(b"five\n").unwrap();
+        assert_eq!((read("moved"), read("audit")), ("four\n".into(), "five\n".into()));
+        assert!(AuditFile::open(folder.path(), 10).is_err());
+    }
+
+    #[test]
+    fn a_torn_line_ends_before_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let mut file = AuditFile::open(&path, 1 << 20).unwrap();
+        file.append(b"torn").unwrap();
+        file.is_torn = true;
+        file.write(b"whole\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "torn\nwhole\n");
+    }
+}

@@ -1,0 +1,73 @@
+//! Observers of single operations: the audit log and the traces.
+
+mod audit;
+mod trace;
+
+pub(super) use audit::{AuditLog, dropped_lines};
+pub(super) use trace::{TraceFilter, Traces, TracesFull};
+
+use runtime::NfsService;
+use server::engine::{ObservedOperation, ObservedRefusal, Observer};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// Returns the current time as RFC 3339 writes it.
+fn timestamp() -> String {
+    let mut text = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
+}
+
+/// Bytes of a name that a line has: one that is longer exists in no file system, but in arguments.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Returns a name as text; the rest of a long one is cut.
+fn named(name: &[u8]) -> String {
+    match name.split_at_checked(NAME_BYTES_MAX) {
+        Some((kept, rest)) if !rest.is_empty() => format!("{}…", String::from_utf8_lossy(kept)),
+        _ => String::from_utf8_lossy(name).into_owned(),
+    }
+}
+
+/// The observers of a server.
+pub(super) struct Observers {
+    began: Instant,
+    audit: Option<AuditLog>,
+    traces: Arc<Traces>,
+}
+
+impl Observers {
+    /// Connects the audit log and the traces to the server.
+    pub(super) fn connect(service: &NfsService, audit: Option<AuditLog>) -> Arc<Traces> {
+        let engine = service.server().engine();
+        let traces = Arc::new(Traces::new(audit.is_some()));
+        engine.set_observed(audit.is_some());
+        engine.connect_observer(Box::new(Self { began: Instant::now(), audit, traces: traces.clone() }));
+        traces
+    }
+}
+
+impl Observer for Observers {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn wants(&self, is_change: bool, is_denied: bool) -> bool {
+        self.audit.is_some() && (is_change || is_denied) || self.traces.any()
+    }
+
+    fn operation(&self, observed: &ObservedOperation<'_>) {
+        if let Some(audit) = &self.audit {
+            audit.operation(observed);
+        }
+        self.traces.operation(observed, self.now());
+    }
+
+    fn refusal(&self, observed: &ObservedRefusal<'_>) {
+        if let Some(audit) = &self.audit {
+            audit.refusal(observed);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The files that requests are about most often, from samples.
+
+use super::{Fh, FileKey, Nfs, OpenPayload};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, TryLockError};
+use vfs::OpenFile;
+
+/// Files that are counted at a time. A further one takes the place of the one with the fewest
+/// samples, and its number, so that frequent ones are never missed (the algorithm Space-Saving).
+const BUSY_FILES_MAX: usize = 64;
+
+/// Samples of requests by file.
+#[derive(Debug, Default)]
+pub(crate) struct BusyFiles(Mutex<HashMap<FileKey, u64>>);
+
+/// A file with the number of its sampled requests.
+#[derive(Clone)]
+pub struct BusyFile {
+    /// The number of its export.
+    pub export: u32,
+    /// The handle of its backend.
+    pub handle: Vec<u8>,
+    /// The open file, if a client has it open.
+    pub open: Option<Arc<dyn OpenFile>>,
+    /// Sampled requests: one in [`crate::metrics::ServedCounters::SAMPLED_ONE_IN`].
+    pub samples: u64,
+}
+
+impl BusyFiles {
+    /// Counts a sampled request. While another thread counts, the sample is left out.
+    pub(crate) fn note(&self, fh: &Fh) {
+        let Fh::Object(object) = fh else { return };
+        let mut samples = match self.0.try_lock() {
+            Ok(samples) => samples,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let key = object.key();
+        if let Some(count) = samples.get_mut(&key) {
+            *count += 1;
+            return;
+        }
+        let mut count = 0;
+        if samples.len() >= BUSY_FILES_MAX
+            && let Some((least, samples_of_least)) =
+                samples.iter().min_by_key(|(_, count)| **count).map(|(least, count)| (*least, *count))
+        {
+            samples.remove(&least);
+            count = samples_of_least;
+        }
+        samples.insert(key, count + 1);
+    }
+
+    fn snapshot(&self) -> HashMap<FileKey, u64> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+impl Nfs {
+    /// Returns at most `max` files with the most sampled requests, the busiest first.
+    pub fn busy_files(&self, max: usize) -> Vec<BusyFile> {
+        let mut busiest: Vec<_> = self.busy_files.snapshot().into_iter().collect();
+        busiest.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+        busiest.truncate(max);
+        let mut open = HashMap::new();
+        self.state.each_open(|key, payload: &OpenPayload| {
+            if let Some(file) = payload.any()
+                && busiest.iter().any(|(busy, _)| busy == key)
+            {
+                open.entry(*key).or_insert_with(|| file.clone());
+            }
+        });
+        let file = |(key, samples): (FileKey, u64)| BusyFile {
+            export: key.export,
+            handle: key.handle.as_bytes().to_vec(),
+            open: open.get(&key).cloned(),
+            samples,
+        };
+        busiest.into_iter().map(file).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Object;
+    use std::time::Duration;
+    use vfs::{ClientPeer, Export, MemoryBackend, MemoryLimits, ObjectHandle};
+
+    #[test]
+    fn a_frequent_file_is_found_among_many_rare_ones() {
+        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
+        let export = Arc::new(Export::new("/x", backend).unwrap());
+        let peer = ClientPeer { address: ([127, 0, 0, 1], 900).into(), now: Duration::ZERO };
+        let root = Object::root_of(&export, peer).unwrap().unwrap();
+        let file = |number: u32| {
+            let handle = ObjectHandle::new(&number.to_be_bytes()).unwrap();
+            Fh::Object(Object { handle, ..root.clone() })
+        };
+        let files = BusyFiles::default();
+        for number in 1..10_000 {
+            files.note(&file(number));
+            if number % 4 == 0 {
+                files.note(&file(0));
+            }
+        }
+        files.note(&Fh::Pseudo(1));
+        let samples = files.snapshot();
+        assert_eq!(samples.len(), BUSY_FILES_MAX);
+        let most = samples.iter().max_by_key(|(_, count)| **count).unwrap();
+        assert_eq!(most.0.handle.as_bytes(), 0_u32.to_be_bytes());
+        assert!(*most.1 >= 2499, "{most:?}");
+    }
+}

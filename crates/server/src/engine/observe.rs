@@ -1,0 +1,223 @@
+//! Observation of single operations, for the audit log and for traces. While nobody observes, a
+//! COMPOUND pays for the look at one flag.
+
+use super::{Call, Compound, Fh, Nfs};
+use nfs4::{NfsArgop4, NfsOpnum4, Nfsstat4, OpenClaim4};
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use xdr::{Decode, Decoder};
+
+/// An operation that has run.
+#[derive(Debug)]
+pub struct ObservedOperation<'a> {
+    /// The address and port of the client.
+    pub peer: SocketAddr,
+    /// The caller: `alice@REALM` or `sys:1000`.
+    pub principal: &'a str,
+    /// The name of the flavor: `krb5p`.
+    pub flavor: &'static str,
+    /// The operation's name: `READ`.
+    pub operation: &'static str,
+    /// The status's name: `NFS4_OK`.
+    pub status: &'static str,
+    /// The pseudo path of the current filehandle's export, before the operation.
+    pub export: Option<&'a str>,
+    /// The backend's handle of the current filehandle, before the operation.
+    pub handle: Option<&'a [u8]>,
+    /// The backend's handle of the current filehandle, after the operation.
+    pub after: Option<&'a [u8]>,
+    /// The names in the arguments.
+    pub names: Vec<&'a [u8]>,
+    /// Numbers in the arguments, such as offset and length; never data.
+    pub detail: String,
+    /// Whether it opens a file, or changes a file or a name other than by writing data.
+    pub is_change: bool,
+    /// Whether it fails for want of permission or security.
+    pub is_denied: bool,
+    /// The observer's time before the operation.
+    pub began: Duration,
+}
+
+/// A caller that was refused before or beside an operation.
+#[derive(Debug)]
+pub struct ObservedRefusal<'a> {
+    /// The address and port of the client.
+    pub peer: SocketAddr,
+    /// The caller, if it is known.
+    pub principal: Option<&'a str>,
+    /// The flavor's name, if the call has one.
+    pub flavor: Option<&'static str>,
+    /// The pseudo path of the export, or `any`.
+    pub export: Option<&'a str>,
+    /// The rule of the export, or the auth_stat or the fault of a token.
+    pub reason: &'a str,
+}
+
+/// Sees operations and refusals while it is switched on.
+pub trait Observer: Send + Sync {
+    /// Returns the current time by its own clock.
+    fn now(&self) -> Duration;
+
+    /// Returns whether it wants to see an operation that has run; the conditions are as in
+    /// [`ObservedOperation`].
+    fn wants(&self, is_change: bool, is_denied: bool) -> bool;
+
+    /// Sees an operation that has run. It must not wait.
+    fn operation(&self, observed: &ObservedOperation<'_>);
+
+    /// Sees a refusal. It must not wait.
+    fn refusal(&self, observed: &ObservedRefusal<'_>);
+}
+
+/// The observer of a server, and whether it is switched on.
+#[derive(Default)]
+pub(crate) struct Observation {
+    is_on: AtomicBool,
+    observer: OnceLock<Box<dyn Observer>>,
+}
+
+impl Observation {
+    /// Returns the observer while it is switched on.
+    pub(crate) fn get(&self) -> Option<&dyn Observer> {
+        if self.is_on.load(Relaxed) { self.observer.get().map(|observer| &**observer) } else { None }
+    }
+}
+
+impl Nfs {
+    /// Sets the observer, once. It is switched off at first.
+    pub fn connect_observer(&self, observer: Box<dyn Observer>) {
+        let _ = self.observation.observer.set(observer);
+    }
+
+    /// Switches the observer on or off, for COMPOUNDs that begin from now on.
+    pub fn set_observed(&self, is_on: bool) {
+        self.observation.is_on.store(is_on, Relaxed);
+    }
+
+    /// Reports a refusal to the observer, if it is switched on.
+    pub(crate) fn observe_refusal(&self, refusal: &ObservedRefusal<'_>) {
+        if let Some(observer) = self.observation.get() {
+            observer.refusal(refusal);
+        }
+    }
+}
+
+/// The handle of an object of an export.
+fn handle_of(fh: Option<&Fh>) -> Option<&[u8]> {
+    match fh {
+        Some(Fh::Object(object)) => Some(object.handle.as_bytes()),
+        Some(Fh::Pseudo(_)) | None => None,
+    }
+}
+
+/// Returns the caller without the mark of its flavor.
+pub(crate) fn principal_of(sender: &state::Principal) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(sender.0.strip_prefix(b"gss:").unwrap_or(&sender.0))
+}
+
+impl Compound<'_> {
+    /// Reports an operation; `args` begins with it, and `current` was the filehandle before it.
+    pub(crate) fn observe(
+        &self,
+        observer: &dyn Observer,
+        began: Duration,
+        opnum: NfsOpnum4,
+        mut args: Decoder<'_>,
+        current: Option<&Fh>,
+        status: Nfsstat4,
+    ) {
+        let is_change = is_change(opnum);
+        use Nfsstat4::{NFS4ERR_ACCESS, NFS4ERR_PERM, NFS4ERR_WRONGSEC};
+        let is_denied = matches!(status, NFS4ERR_ACCESS | NFS4ERR_PERM | NFS4ERR_WRONGSEC);
+        if !observer.wants(is_change, is_denied) {
+            return;
+        }
+        let arguments = NfsArgop4::decode(&mut args).ok();
+        let Call { peer, security, .. } = self.call;
+        let principal = principal_of(&security.sender);
+        observer.operation(&ObservedOperation {
+            peer: *peer,
+            principal: &principal,
+            flavor: security.flavor.name(),
+            operation: opnum.name().strip_prefix("OP_").unwrap_or(opnum.name()),
+            status: status.name(),
+            export: current.map(|fh| match fh {
+                Fh::Object(object) => object.export.pseudo_path.as_str(),
+                Fh::Pseudo(_) => "/",
+            }),
+            handle: handle_of(current),
+            after: handle_of(self.progress.current.as_ref()),
+            names: arguments.as_ref().map(names).unwrap_or_default(),
+            detail: arguments.as_ref().map(detail).unwrap_or_default(),
+            is_change,
+            is_denied,
+            began,
+        });
+    }
+}
+
+/// Returns whether an operation opens a file or changes more than data.
+fn is_change(opnum: NfsOpnum4) -> bool {
+    use NfsOpnum4::*;
+    matches!(
+        opnum,
+        OP_OPEN
+            | OP_CREATE
+            | OP_REMOVE
+            | OP_RENAME
+            | OP_LINK
+            | OP_SETATTR
+            | OP_SETXATTR
+            | OP_REMOVEXATTR
+            | OP_COPY
+            | OP_CLONE
+            | OP_ALLOCATE
+            | OP_DEALLOCATE
+    )
+}
+
+/// Returns the names in the arguments of an operation.
+fn names<'a>(arguments: &'a NfsArgop4<'_>) -> Vec<&'a [u8]> {
+    use NfsArgop4::*;
+    match arguments {
+        OP_LOOKUP(args) => vec![&args.objname],
+        OP_REMOVE(args) => vec![&args.target],
+        OP_RENAME(args) => vec![&args.oldname, &args.newname],
+        OP_LINK(args) => vec![&args.newname],
+        OP_CREATE(args) => vec![&args.objname],
+        OP_SECINFO(args) => vec![&args.name],
+        OP_SETXATTR(args) => vec![&args.sxa_key],
+        OP_GETXATTR(args) => vec![&args.gxa_name],
+        OP_REMOVEXATTR(args) => vec![&args.rxa_name],
+        OP_OPEN(args) => match &args.claim {
+            OpenClaim4::CLAIM_NULL(name) | OpenClaim4::CLAIM_DELEGATE_PREV(name) => vec![name],
+            OpenClaim4::CLAIM_DELEGATE_CUR(claim) => vec![&claim.file],
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the numbers in the arguments of an operation, without data.
+fn detail(arguments: &NfsArgop4<'_>) -> String {
+    use NfsArgop4::*;
+    let range = |offset: u64, length: u64| format!("offset {offset}, {length} bytes");
+    match arguments {
+        OP_READ(args) => range(args.offset, args.count.into()),
+        OP_READ_PLUS(args) => range(args.rpa_offset, args.rpa_count.into()),
+        OP_WRITE(args) => range(args.offset, args.data.len() as u64),
+        OP_COMMIT(args) => range(args.offset, args.count.into()),
+        OP_LOCK(args) => format!("{:?}, {}", args.locktype, range(args.offset, args.length)),
+        OP_LOCKU(args) => range(args.offset, args.length),
+        OP_LOCKT(args) => format!("{:?}, {}", args.locktype, range(args.offset, args.length)),
+        OP_COPY(args) => range(args.ca_src_offset, args.ca_count),
+        OP_OPEN(args) => format!("access {}, deny {}", args.share_access & 3, args.share_deny & 3),
+        OP_ACCESS(args) => format!("access {:#x}", args.access),
+        OP_READDIR(args) => format!("cookie {}, {} bytes", args.cookie, args.maxcount),
+        OP_SEQUENCE(args) => format!("slot {}, sequence {}", args.sa_slotid, args.sa_sequenceid),
+        OP_SETXATTR(args) => format!("{} bytes", args.sxa_value.len()),
+        _ => String::new(),
+    }
+}

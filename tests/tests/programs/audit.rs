@@ -1,0 +1,222 @@
+//! The audit log and traces: what they have, what they leave out, and readers and disks that fail.
+
+use e2e::{Serve, empty_folder, in_world, orthrus, run};
+
+use client::{Client, Compound, Filesystem, Flavor, Options, Security};
+use nfs4::{Bitmap4, Fattr4, Stateid4};
+use nix::fcntl::OFlag;
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long something may take that takes no time.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Reads the lines of an audit log once one of them satisfies the condition.
+fn lines_with(path: &Path, what: &str, is_it: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let end = Instant::now() + SOON;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+        if lines.iter().any(&is_it) {
+            return lines;
+        }
+        assert!(Instant::now() < end, "no line with {what}: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_audit_log_has_opens_changes_refusals_and_administrators() {
+    in_world(|world| {
+        let path = world.path("audit.jsonl");
+        let server = world.server().arg("--audit").arg(&path).start();
+        let mut files = world.mount(&server, "alice", Flavor::Krb5p);
+        files.write_file("with \"quotes\"\n", b"the contents").expect("it can be written");
+        files.remove("with \"quotes\"\n").expect("it is there");
+        let lines = lines_with(&path, "REMOVE", |line| line["operation"] == "REMOVE");
+        let open = lines.iter().find(|line| line["event"] == "open").expect("an open");
+        assert!(open["principal"].as_str().is_some_and(|name| name.starts_with("alice@")), "{open:#}");
+        let client = open["client"].as_str().expect("a client");
+        assert!(client.parse::<std::net::SocketAddr>().is_ok(), "{open:#}");
+        for (field, value) in [("export", "/export"), ("flavor", "krb5p"), ("result", "NFS4_OK")] {
+            assert_eq!(open[field], value, "{open:#}");
+        }
+        assert_eq!(open["names"][0], "with \"quotes\"\n");
+        assert!(open["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{open:#}");
+        assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+
+        let renamed = world.path("audit.older");
+        fs::rename(&path, &renamed).expect("both are in one folder");
+        server.signal(Signal::SIGHUP);
+        let lines = lines_with(&path, "a reload", |line| line["action"] == "reload");
+        assert_eq!((lines.len(), &lines[0]["author"]), (1, &Value::from("SIGHUP")));
+        let author = format!("user {}", nix::unistd::geteuid());
+        let evicted = run(orthrus(["evict", "ffffffffffffffff", "--state-dir"]).arg(world.path("state-1")));
+        assert!(!evicted.status.success(), "{evicted:?}");
+        let is_refused = |line: &Value| line["action"] == "evict" && line["author"] == *author;
+        let lines = lines_with(&path, "a refused eviction", is_refused);
+        let refused = lines.into_iter().find(is_refused).expect("it is there");
+        let reason = refused["result"].as_str().expect("a reason");
+        assert!(reason.starts_with("Not Found: there is no client \"ffffffffffffffff\""), "{reason}");
+        let drained = run(orthrus(["drain", "--no-wait", "--state-dir"]).arg(world.path("state-1")));
+        assert!(drained.status.success(), "{drained:?}");
+        let is_drain = |line: &Value| line["action"] == "drain" && line["author"] == *author;
+        lines_with(&path, "a drain", is_drain);
+        let new = Client::connect(world.options(&server, "alice", Flavor::Krb5));
+        assert!(new.is_err(), "the server drains");
+        lines_with(&path, "a refusal", |line| line["event"] == "refusal");
+        let all = fs::read_to_string(&renamed).expect("it is there");
+        assert!(!all.contains("the contents"), "{all}");
+        drop(files);
+    });
+}
+
+/// Starts a server for this machine with an audit log.
+fn audited(state: &Path, audit: &Path) -> Serve {
+    let server = Serve::new(state).args(["--memory", "8", "--sec", "sys", "--secure", "false"]);
+    server.args(["--metrics", "127.0.0.1:0"]).arg("--audit").arg(audit)
+}
+
+fn mounted(server: &e2e::Server) -> Filesystem {
+    let options = Options::new("127.0.0.1", Security::sys()).port(server.port());
+    Filesystem::mount(options, "/memory").expect("it is exported")
+}
+
+fn dropped(server: &e2e::Server) -> f64 {
+    crate::metrics::value(
+        &crate::metrics::page(server),
+        "orthrus_events_total{event=\"audit_lines_dropped\"}",
+    )
+}
+
+#[test]
+fn a_full_disk_costs_lines_and_no_request() {
+    let folder = empty_folder();
+    let server = audited(&folder.path().join("state"), Path::new("/dev/full")).start();
+    let mut files = mounted(&server);
+    files.write_file("file", b"data").expect("it is answered");
+    let end = Instant::now() + SOON;
+    while dropped(&server) == 0.0 {
+        assert!(Instant::now() < end, "no line was dropped");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.wait_for_log("lines of the audit log were dropped: No space left on device");
+    assert_eq!(files.read_file("file").expect("it is answered"), b"data");
+}
+
+/// Adds as many lines to the audit log as a COMPOUND can.
+fn changes_of_nothing(compound: &mut Compound) -> &mut Compound {
+    let nothing = || Fattr4 { attrmask: Bitmap4::default(), attr_vals: b"".into() };
+    let directory = compound.putrootfh().lookup(b"memory");
+    (0..60).fold(directory, |compound, _| compound.setattr(Stateid4::ANONYMOUS, nothing()))
+}
+
+#[test]
+fn a_reader_that_hangs_costs_lines_and_no_request() {
+    let folder = empty_folder();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+    let flags = OFlag::O_NONBLOCK.bits();
+    let reader = fs::File::options().read(true).custom_flags(flags).open(&pipe).expect("it can be read");
+    let mut server = audited(&folder.path().join("state"), &pipe).start();
+    let mut files = mounted(&server);
+    let end = Instant::now() + SOON;
+    while dropped(&server) == 0.0 {
+        assert!(Instant::now() < end, "no line was dropped");
+        for _ in 0..20 {
+            files.client().perform(changes_of_nothing, |_| Ok(())).expect("it is answered");
+        }
+    }
+    server.wait_for_log("lines of the audit log were dropped: it is written too slowly");
+    assert_eq!(files.read_file("file").expect("it is answered"), b"data");
+    files.unmount().expect("the session ends");
+    server.signal(Signal::SIGTERM);
+    let (status, _) = server.wait();
+    assert!(status.success(), "{status}");
+    drop(reader);
+}
+
+/// A trace that runs.
+struct TraceCommand {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl TraceCommand {
+    /// Starts a trace, and returns when it has begun.
+    fn start(state: &Path, arguments: &[&str]) -> Self {
+        let mut command = orthrus(["trace", "--json", "--state-dir"]);
+        let mut child = command.arg(state).args(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        // The first line is a sign of life.
+        let first = lines.next().expect("a line").expect("it is text");
+        assert_eq!(first, r#"{"dropped":0}"#);
+        Self { child, lines }
+    }
+
+    /// Returns the next operation of a name.
+    fn find(&mut self, operation: &str) -> Value {
+        for line in self.lines.by_ref() {
+            let line: Value = serde_json::from_str(&line.expect("it is text")).expect("it is JSON");
+            if line["operation"]["operation"] == operation {
+                return line["operation"].clone();
+            }
+        }
+        panic!("no {operation}");
+    }
+
+    /// Ends it as Ctrl-C does.
+    fn end(mut self) {
+        let child = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(child, Signal::SIGINT).expect("it runs");
+        self.child.wait().expect("it has ended");
+    }
+}
+
+#[test]
+fn a_trace_has_the_operations_of_a_caller_or_a_file_without_names() {
+    in_world(|world| {
+        let server = world.server().start();
+        let state = world.path("state-1");
+        let mut files = world.mount(&server, "alice", Flavor::Krb5i);
+        files.write_file("secret", b"data").expect("it can be written");
+        let principal = format!("alice@{}", world.realm.name());
+        let mut all = TraceCommand::start(&state, &["--principal", &principal]);
+        let mut named = TraceCommand::start(&state, &["--names", "--client", "127.0.0.1"]);
+        let mut other = TraceCommand::start(&state, &["--principal", "nobody@R"]);
+        let mut file = TraceCommand::start(&state, &["--file", "/export/secret"]);
+        let full = run(orthrus(["trace", "--state-dir"]).arg(&state));
+        assert!(full.stderr.contains("four traces run already"), "{full:?}");
+        files.write_file("another", b"data").expect("it can be written");
+        files.write_file("secret", b"different").expect("it can be written");
+
+        let open = all.find("OPEN");
+        assert_eq!((&open["names"][0], &open["status"]), (&"<7 bytes>".into(), &"NFS4_OK".into()));
+        assert_eq!((&open["principal"], &open["flavor"]), (&principal.as_str().into(), &"krb5i".into()));
+        assert!(open["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0 && seconds < 60.0), "{open:#}");
+        assert_eq!(named.find("OPEN")["names"][0], "another");
+        let write = file.find("WRITE");
+        assert_eq!(write["detail"], "offset 0, 9 bytes");
+        assert_eq!(file.child.try_wait().expect("a child"), None);
+        // Signs of life only.
+        assert_eq!(other.lines.next().expect("a line").expect("it is text"), r#"{"dropped":0}"#);
+        for trace in [all, named, other, file] {
+            trace.end();
+        }
+        let missing = run(orthrus(["trace", "--file", "/export/nothing", "--state-dir"]).arg(&state));
+        assert!(missing.stderr.contains("/export/nothing"), "{missing:?}");
+        let end = Instant::now() + SOON;
+        while server.log().matches("a trace ended").count() < 4 {
+            assert!(Instant::now() < end, "{}", server.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
