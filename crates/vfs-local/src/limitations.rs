@@ -11,7 +11,7 @@ use crate::{
 use foreign::ForeignThread;
 use mounts::Mount;
 use nix::fcntl::{FcntlArg, fcntl};
-use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, Statx, openat2};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Statx, fstatvfs, openat2};
 use std::{fmt, mem::MaybeUninit, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 /// Entries of the root among which a file is looked for.
@@ -31,6 +31,8 @@ pub enum Limitation {
     NoLocks(String),
     /// Locks exclude programs of this machine alone, by this option of the mount.
     LocksOfThisMachine(&'static str),
+    /// Nothing can be changed where it is mounted for this process.
+    ReadOnly,
     /// Times have no fractions of a second.
     WholeSeconds,
     /// It is of this type, which comes from other machines or another process.
@@ -70,6 +72,12 @@ impl fmt::Display for Limitation {
                 "it is mounted with {option}, so locks hold on this machine alone: programs and gateways on other \
                  machines can lock the same bytes. Mount it without {option}, or serve each file by one gateway only"
             ),
+            Self::ReadOnly => write!(
+                f,
+                "it is mounted read-only for this process, so each change fails with NFS4ERR_ROFS: set `read_only = \
+                 true`, or mount it for writing. Under systemd the unit decides for /usr, /boot and /etc \
+                 (ProtectSystem=), and hides the folders below /home (ProtectHome=): `systemctl edit orthrus`"
+            ),
             Self::WholeSeconds => write!(
                 f,
                 "its times are whole seconds, so clients do not notice a change by another program or machine \
@@ -98,6 +106,9 @@ pub(crate) fn of(
     let mut found = Vec::new();
     if takes_identities && !opens_handles {
         found.push(Limitation::HandlesNotOpened);
+    }
+    if fstatvfs(root).is_ok_and(|file_system| file_system.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        found.push(Limitation::ReadOnly);
     }
     let mount = mounts::all().unwrap_or_default().into_iter().find(|mount| mount.id == stat.stx_mnt_id);
     let file = if kind == Kind::Foreign { a_file(root) } else { None };

@@ -2,12 +2,15 @@
 //! service goes on.
 
 use client::{CallOptions, Filesystem, OpenHow, Options, Security, write_result};
-use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, pattern, status};
+use e2e::{
+    Disk, Serve, Server, empty_folder, in_own_mounts, is_root, open_folder, orthrus, pattern, run, status,
+};
 use nfs4::Createtype4;
 use nfs4::Nfsstat4::*;
 use nfs4::StableHow4::FILE_SYNC4;
 use nfs4::attributes::{AttributeValues, SETTABLE, fattr4};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A user without rights of its own.
@@ -65,6 +68,32 @@ fn a_full_file_system_says_so_and_keeps_what_it_acknowledged() {
         files.close(&file).expect("it is open");
         files.remove("file").expect("it is there");
         goes_on(&mut files);
+    });
+}
+
+#[test]
+fn an_export_that_cannot_be_written_is_named_at_the_start_unless_it_is_to_be_read_only() {
+    if !is_root() {
+        return println!("skipped: only root can mount");
+    }
+    in_own_mounts(|| {
+        let folder = open_folder();
+        for option in [&["--bind"][..], &["-o", "remount,bind,ro"]] {
+            let mounted = Command::new("mount").args(option).arg(folder.path()).arg(folder.path()).status();
+            assert!(mounted.expect("it is installed").success());
+        }
+        let state = tempfile::tempdir().expect("a folder");
+        let check = |read_only: bool| {
+            let mut command = orthrus(["serve", "--check", "--sec", "sys", "--listen", "127.0.0.1:0"]);
+            command
+                .args(read_only.then_some("--read-only"))
+                .arg("--state-dir")
+                .arg(state.path().join("state"));
+            let ended = run(command.arg(folder.path()));
+            assert!(ended.status.success(), "{ended:?}");
+            ended.stderr.contains("mounted read-only for this process")
+        };
+        assert!(check(false) && !check(true));
     });
 }
 

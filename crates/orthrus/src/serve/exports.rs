@@ -164,7 +164,10 @@ pub(super) fn seen(pseudo: &str, rules: &[ExportRule], caller: Option<&Caller>) 
 
 /// Logs what the file system of an export lacks.
 fn log_limitations(settings: &ExportSettings, limitations: &[Limitation]) {
-    for limitation in limitations {
+    let only_read = settings.terms().iter().all(|terms| terms.read_only);
+    for limitation in
+        limitations.iter().filter(|limitation| !only_read || **limitation != Limitation::ReadOnly)
+    {
         match limitation.has_remedy() {
             true => tracing::warn!("export {}: {limitation}", settings.pseudo),
             false => tracing::info!("export {}: {limitation}", settings.pseudo),
