@@ -65,6 +65,7 @@ struct Deferred {
 }
 
 /// The next step of deferred work.
+#[expect(clippy::large_enum_variant, reason = "nearly all are Execute, and a box costs each call")]
 enum ServiceTask {
     /// Runs the operations of a call.
     Execute(Deferred),

@@ -94,7 +94,7 @@ impl OpenedServer {
             None => ServerClock::start(),
         };
         let clients = ClientRules::new(&settings, clock.instant().unwrap_or_else(Instant::now));
-        // Before the exports: the lock of the state folder says that no other server goes by its name.
+        // Before the exports: the lock of the state folder says that no other server has its name.
         let stored = match inherited {
             None => Some(Store::open(&state_dir(&settings)?)?),
             Some(_) => None,

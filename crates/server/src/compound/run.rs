@@ -250,7 +250,7 @@ impl Compound<'_> {
             let seen = observer.map(|observer| self.look(observer, args));
             status = self.step(args, reply)?;
             if let Some(seen) = seen {
-                self.report(seen, status, reply);
+                self.report(&seen, status, reply);
             }
             if self.progress.position.index == 0 {
                 self.begin_session_reply();
@@ -278,11 +278,11 @@ impl Compound<'_> {
 
     /// Reports an operation that has run to its observer.
     #[cold]
-    fn report(&self, seen: Box<SeenOperation<'_, '_>>, status: Nfsstat4, reply: &Encoder) {
-        let SeenOperation { observer, began, args, current } = *seen;
+    fn report(&self, seen: &SeenOperation<'_, '_>, status: Nfsstat4, reply: &Encoder) {
+        let SeenOperation { observer, began, args, current } = seen;
         let number = Decoder::new(reply.as_slice().get(self.progress.result_at..).unwrap_or_default()).u32();
         let opnum = number.ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        self.observe(observer, began, opnum, args, current.as_ref(), status);
+        self.observe(*observer, *began, opnum, *args, current.as_ref(), status);
     }
 
     /// Runs one operation and writes its number, status and result.
