@@ -14,6 +14,7 @@ mod listing;
 mod locks;
 mod mach_cred;
 mod opens;
+mod quotas;
 mod random;
 mod revocation;
 mod sequence;
