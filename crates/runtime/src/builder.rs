@@ -86,12 +86,12 @@ impl Builder {
 
     /// Builds a server whose caller drives it tick by tick.
     pub fn server(mut self) -> Server<Nfs> {
-        let metrics = Arc::new(Metrics::default());
+        let (metrics, tenants) = (Arc::new(Metrics::default()), self.config.tenants.clone());
         let rpcsec = self.kerberos.take().map(|Kerberos { acceptor, identities, limits }| {
-            Rpcsec::new(acceptor, identities, limits, metrics.clone())
+            Rpcsec::new(acceptor, identities, limits, metrics.clone(), tenants.clone())
         });
         let (engine, environment) = self.parts();
-        Server::new(engine, rpcsec, environment, metrics)
+        Server::new(engine, rpcsec, environment, metrics, tenants)
     }
 
     fn parts(self) -> (Nfs, Environment) {

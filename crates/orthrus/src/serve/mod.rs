@@ -40,6 +40,7 @@ use runtime::{Builder, Callbacks, NfsService, Threads, housekeeping};
 use server::dispatch::Environment;
 use server::engine::{Delegations, NfsConfig, Start};
 use server::rpcsec::{ContextAcceptor, RpcsecLimits};
+use server::tenants::LimitedTenants;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
@@ -400,6 +401,8 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         slots_max: settings.limits.slots_max,
         ..usual
     };
+    let tenants = Arc::<LimitedTenants>::default();
+    tenants.apply(settings.limit_rules());
     let (nfs40, delegations, local_locks) = (settings.nfs40, settings.delegations, settings.local_locks);
     let numeric_owners = settings.numeric_owners;
     NfsConfig {
@@ -411,6 +414,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         local_locks,
         numeric_owners,
         sys_groups: settings.identity.groups,
+        tenants,
         ..NfsConfig::default()
     }
 }

@@ -124,7 +124,8 @@ impl Nfs {
         reply.raw(&kept);
         let status = Decoder::new(&kept).u32().ok().and_then(Nfsstat4::from_u32);
         let status = status.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
-        Some(CompoundOutcome { status, operations: header.count, replayed: true, expensive: false })
+        let operations = header.count;
+        Some(CompoundOutcome { status, operations, replayed: true, expensive: false, export: None })
     }
 
     /// Runs a suspended COMPOUND to its end, and blocks where it has to. `call` has the current
@@ -218,7 +219,7 @@ fn is_sequenced(operation: NfsOpnum4) -> bool {
 /// Answers a COMPOUND without running any operation.
 fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome {
     reply.u32(status as u32).opaque(tag).u32(0);
-    CompoundOutcome { status, operations: 0, replayed: false, expensive: false }
+    CompoundOutcome { status, operations: 0, replayed: false, expensive: false, export: None }
 }
 
 impl Compound<'_> {

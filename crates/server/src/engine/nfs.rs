@@ -13,6 +13,7 @@ use super::{
 use crate::callback::CallbackQueue;
 use crate::metrics::Outcomes;
 use crate::security::Security;
+use crate::tenants::LimitedTenants;
 use identity::Mapper;
 use nfs4::{NfsOpnum4, Verifier4};
 use rpc::ConnectionId;
@@ -104,7 +105,9 @@ impl Nfs {
         random: Box<dyn Fn() -> u64 + Send + Sync>,
         now: Duration,
     ) -> Self {
-        let state = State::new(config.limits.clone(), start.boot.clone(), now).with_views(FileKey::view);
+        let state = State::new(config.limits.clone(), start.boot.clone(), now)
+            .with_views(FileKey::view)
+            .with_quotas(config.tenants.clone());
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
         Self {
             choices: Choices::new(&config),
@@ -163,6 +166,11 @@ impl Nfs {
     /// exist stay as they are.
     pub fn set_client_limits(&self, clients_max: usize, slots_max: u32) {
         self.state.set_max(clients_max, slots_max);
+    }
+
+    /// Returns the principals and clients that share the server.
+    pub fn tenants(&self) -> &Arc<LimitedTenants> {
+        &self.config.tenants
     }
 
     /// Refuses new clients from now on, or admits them again.

@@ -29,8 +29,13 @@ impl WaitsFor for Half {
     }
 }
 
-const OUTCOME: CompoundOutcome =
-    CompoundOutcome { status: Nfsstat4::NFS4_OK, operations: 1, replayed: false, expensive: false };
+const OUTCOME: CompoundOutcome = CompoundOutcome {
+    status: Nfsstat4::NFS4_OK,
+    operations: 1,
+    replayed: false,
+    expensive: false,
+    export: None,
+};
 
 impl Engine for SlowNames {
     type Suspended = Half;

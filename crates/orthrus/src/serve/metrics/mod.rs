@@ -193,6 +193,7 @@ impl MetricsPage {
         page.times(service, stats);
         page.outcomes(service);
         page.refusals(service);
+        page.throttled(service);
         page.lookups(identity.counts());
         page.0
     }
@@ -293,6 +294,15 @@ impl MetricsPage {
         self.family(name, "counter", "Requests that exports refused, by the key with the rule.");
         for (rule, count) in service.server().engine().refusals() {
             self.value(&format!("{name}{{rule=\"{rule}\"}}"), count);
+        }
+    }
+
+    fn throttled(&mut self, service: &NfsService) {
+        let name = "orthrus_throttled_seconds_total";
+        self.family(name, "counter", "Time for which connections waited for a limit, by its kind and unit.");
+        for (kind, unit, time) in service.server().tenants().throttled() {
+            let labels = format!("limit=\"{}\",unit=\"{}\"", kind.name(), unit.name());
+            self.value(&format!("{name}{{{labels}}}"), time.as_secs_f64());
         }
     }
 
