@@ -6,13 +6,14 @@ use super::output::{BenchFigure, BenchOutput, Floor};
 use super::stopped;
 use anyhow::{Context, bail, ensure};
 use bench::measuring::Sample;
-use bench::{ServerProcess, Unit, cpu};
+use bench::{Unit, cpu};
 use client::{Head, Protection, RawConnection};
-use gss::{Acceptor, Initiator, Step};
+use gss::{Acceptor, Credential, Initiator, Step};
 use nfs4::NFSPROC4_NULL;
 use realm::{Enctypes, RealmEnctype, RealmOptions};
 use rpc::gss::{GSS_S_COMPLETE, GssCredential, InitRes, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthFlavor, ReplyHeader};
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use xdr::{Decode, Decoder, Encode, Encoder};
@@ -64,13 +65,13 @@ fn one(
 ) -> anyhow::Result<()> {
     let site =
         KerberosSite::start(&RealmOptions { enctypes: Enctypes::only(enctype), ..RealmOptions::default() })?;
-    let tokens = tokens(&site)?;
+    let tokens = tokens(&site.credential())?;
     let acceptor = Acceptor::from_keytab(&site.realm().server_keytab())?;
     let established = acceptor.accept(tokens.first().context("no token")?)?;
     ensure!(established.enctype == enctype.number(), "the context is of enctype {}", established.enctype);
     let work = private::temporary("orthrus-xtask-")?;
     let server = site.serve(cores, work.path(), &["--memory".into(), "16".into()], None)?;
-    let mut load = InitLoad::new(&server, &tokens)?;
+    let mut load = InitLoad::new(server.pid(), &[server.address()], &tokens)?;
     let (mut program, mut library) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         load.round(LEAD_IN)?;
@@ -95,9 +96,9 @@ fn one(
     Ok(())
 }
 
-fn tokens(site: &KerberosSite) -> anyhow::Result<Vec<Vec<u8>>> {
-    let credential = site.credential();
-    let token = |_| match Initiator::new("nfs@localhost", &credential)?.step(None)? {
+/// Makes tokens of a user for the server.
+pub(crate) fn tokens(credential: &Credential) -> anyhow::Result<Vec<Vec<u8>>> {
+    let token = |_| match Initiator::new("nfs@localhost", credential)?.step(None)? {
         Step::Send(token) => Ok(token),
         Step::Done(_) => bail!("the context needs no answer, so it is not mutual"),
     };
@@ -124,7 +125,7 @@ fn round(contexts: u64, time: Duration, cpu: Duration) -> Sample {
 }
 
 /// The client: one thread, several connections, always enough for the server to do.
-struct InitLoad {
+pub(crate) struct InitLoad {
     server: u32,
     connections: Vec<RawConnection>,
     /// Marked records of [`IN_FLIGHT`] calls each.
@@ -133,19 +134,26 @@ struct InitLoad {
 }
 
 impl InitLoad {
-    fn new(server: &ServerProcess, tokens: &[Vec<u8>]) -> anyhow::Result<Self> {
+    /// Connects to a server, which is the process `server`.
+    pub(crate) fn new(server: u32, addresses: &[SocketAddr], tokens: &[Vec<u8>]) -> anyhow::Result<Self> {
         let mut batches = vec![Vec::new(); TOKENS / IN_FLIGHT];
         for (index, token) in tokens.iter().enumerate() {
             if let Some(batch) = batches.get_mut(index / IN_FLIGHT) {
                 batch.extend(init_call(u32::try_from(index)?, token)?);
             }
         }
-        let connect = |_| RawConnection::connect(&[server.address()], ANSWER_MAX, 1 << 20);
+        let connect = |_| RawConnection::connect(addresses, ANSWER_MAX, 1 << 20);
         let connections = (0..CONNECTIONS).map(connect).collect::<Result<_, _>>()?;
-        Ok(Self { server: server.pid(), connections, batches, next: 0 })
+        Ok(Self { server, connections, batches, next: 0 })
     }
 
-    fn round(&mut self, length: Duration) -> anyhow::Result<Sample> {
+    /// Returns the connections, on which no call is in flight.
+    pub(crate) fn connections(&mut self) -> &mut [RawConnection] {
+        &mut self.connections
+    }
+
+    /// Sets contexts up for a while.
+    pub(crate) fn round(&mut self, length: Duration) -> anyhow::Result<Sample> {
         for at in 0..self.connections.len() {
             self.send(at)?;
         }

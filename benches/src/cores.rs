@@ -3,6 +3,7 @@
 use anyhow::Context;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use std::sync::OnceLock;
 
 /// The assignment of client and server to cores.
 #[derive(Clone, Copy)]
@@ -33,6 +34,16 @@ impl Cores {
         outcome
     }
 
+    /// Runs `work` on all cores, and lets this thread use all of them from now on. Processes that
+    /// `work` starts do so, too.
+    ///
+    /// # Errors
+    /// The errors of `work`, and an error if the kernel refuses.
+    pub(crate) fn on_all<T>(self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        sched_setaffinity(Pid::from_raw(0), &at_start()?).context("the cores cannot be chosen")?;
+        work()
+    }
+
     /// Describes the assignment in words.
     pub(crate) fn describe(self) -> String {
         if self.server == self.client {
@@ -47,9 +58,20 @@ pub(crate) fn pin_to(number: usize) -> anyhow::Result<()> {
     pin(*allowed()?.get(number).context("there are not enough cores")?)
 }
 
-/// Returns the cores that this thread may use.
-fn allowed() -> anyhow::Result<Vec<usize>> {
+/// The cores that this process could use before it chose any.
+static AT_START: OnceLock<CpuSet> = OnceLock::new();
+
+fn at_start() -> anyhow::Result<CpuSet> {
+    if let Some(known) = AT_START.get() {
+        return Ok(*known);
+    }
     let allowed = sched_getaffinity(Pid::from_raw(0)).context("the cores cannot be asked for")?;
+    Ok(*AT_START.get_or_init(|| allowed))
+}
+
+/// Returns the cores that this process may use.
+fn allowed() -> anyhow::Result<Vec<usize>> {
+    let allowed = at_start()?;
     Ok((0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect())
 }
 

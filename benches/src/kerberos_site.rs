@@ -48,6 +48,20 @@ impl KerberosSite {
         Credential::Ccache(format!("FILE:{}", self.ccache.display()))
     }
 
+    /// Gets a ticket of another user.
+    pub(crate) fn login(&self, user: &str) -> anyhow::Result<()> {
+        Ok(self.realm.kinit(user, &self.ccache_of(user))?)
+    }
+
+    /// Returns the ticket of another user who has logged in.
+    pub(crate) fn credential_of(&self, user: &str) -> Credential {
+        Credential::Ccache(format!("FILE:{}", self.ccache_of(user).display()))
+    }
+
+    fn ccache_of(&self, user: &str) -> PathBuf {
+        self.realm.dir().join(format!("ccache-{user}"))
+    }
+
     /// How to connect as alice, or as this user with `sys`.
     pub(crate) fn options(&self, address: SocketAddr, flavor: Flavor) -> Options {
         let security = Security::of(flavor, "localhost", self.credential());
@@ -64,6 +78,7 @@ impl KerberosSite {
             host: address.ip().to_string(),
             service_host: "localhost".to_owned(),
             port: address.port(),
+            source: None,
             export: export.to_owned(),
             credential: self.credential(),
             others: Vec::new(),

@@ -73,7 +73,8 @@ enum Command {
     Shards(Arguments),
     /// One Kerberos context over 1 to 16 connections, in order and reordered (about a minute).
     Nconnect(Arguments),
-    /// The latency of one client beside another's krb5p stream or metadata storm (about a minute).
+    /// One client beside another that floods: requests, contexts, streams, metadata, slow readers
+    /// (about 15 minutes; a kind of flood and of client takes some seconds).
     Fairness(fairness::FairnessArguments),
     /// The processor time of requests with the sandbox beside that without it (about four minutes).
     Sandbox(Arguments),

@@ -31,6 +31,10 @@ impl TestBed {
     /// As [`TestBed::start`]; with another folder, that is exported, too, under its own name. With
     /// `logged` the server's log is kept, so that it can be asked for its counters.
     pub(crate) fn start_with(more: Option<&Path>, logged: bool) -> anyhow::Result<Self> {
+        Self::make(1, more, logged)
+    }
+
+    fn make(shards: u32, more: Option<&Path>, logged: bool) -> anyhow::Result<Self> {
         let cores = Cores::choose()?;
         let site = KerberosSite::start(&RealmOptions::default())?;
         let work = private::temporary("orthrus-xtask-")?;
@@ -41,8 +45,19 @@ impl TestBed {
             vec![export.into(), "--squash".into(), "none".into(), "--memory".into(), MEMORY.into()];
         arguments.extend(more.map(Into::into));
         let log = logged.then(|| File::create(work.path().join("log"))).transpose()?;
-        let server = site.serve(cores, work.path(), &arguments, log)?;
+        let server = match shards {
+            1 => site.serve(cores, work.path(), &arguments, log)?,
+            shards => {
+                arguments.extend(["--shards".into(), shards.to_string().into()]);
+                cores.on_all(|| site.start_server(work.path(), arguments, log, None))?
+            }
+        };
         Ok(Self { server, site, cores, folder, work })
+    }
+
+    /// As [`TestBed::start`], with so many shards. With several, the server may use all cores.
+    pub(crate) fn start_with_shards(shards: u32) -> anyhow::Result<Self> {
+        Self::make(shards, None, false)
     }
 
     /// Returns the server for the bench, as alice.

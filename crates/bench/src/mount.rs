@@ -128,6 +128,14 @@ impl ExportMount {
         self.client.as_mut().context("the session has ended")
     }
 
+    /// Sends the requests that were started, and reads no replies.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub fn flush(&mut self) -> Result<()> {
+        Ok(self.client()?.flush()?)
+    }
+
     /// Renews the lease by a call that does nothing else.
     ///
     /// # Errors

@@ -320,8 +320,8 @@ fn data_max(wanted: u32, size: u32) -> u32 {
 pub(crate) fn raw(options: &Options, addresses: &[SocketAddr]) -> Result<RawConnection, Error> {
     let sys = |security: &Security| matches!(security, Security::Sys(_));
     let low = sys(&options.security) || options.machine.as_ref().is_some_and(sys);
-    let connect = if low { RawConnection::connect_low } else { RawConnection::connect };
-    Ok(connect(addresses, options.connect_timeout, options.record_size_max)?)
+    let (timeout, record_size_max) = (options.connect_timeout, options.record_size_max);
+    Ok(RawConnection::connect_from(options.source, low, addresses, timeout, record_size_max)?)
 }
 
 pub(crate) fn control<'a>(

@@ -12,16 +12,20 @@ use std::time::Duration;
 /// The ports to try, the same as Linux's own client (sunrpc.min_resvport, max_resvport).
 const PORTS: RangeInclusive<u16> = 665..=1023;
 
-/// Connects from a low port, or from any port if this process may not bind low ones or none is
-/// free.
+/// Connects from a low port of `source`, or from any port if this process may not bind low ones or
+/// none is free. Without `source` the kernel chooses the address.
 ///
 /// # Errors
-/// The same as [`TcpStream::connect_timeout`].
-pub(crate) fn connect_low(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+/// The same as [`TcpStream::connect_timeout`], and an error if this machine lacks the address.
+pub(crate) fn connect_low(
+    source: Option<IpAddr>,
+    address: &SocketAddr,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
     let first = u16::try_from(getrandom::u32().unwrap_or_default() % u32::from(count())).unwrap_or_default();
     for step in 0..count() {
         let port = PORTS.start() + (first + step) % count();
-        match connect_from(port, address, timeout) {
+        match connect_from(source, port, address, timeout) {
             Ok(stream) => return Ok(stream),
             // Another socket has the port, or the same pair of port and server.
             Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
@@ -29,7 +33,22 @@ pub(crate) fn connect_low(address: &SocketAddr, timeout: Duration) -> io::Result
             Err(cause) => return Err(cause.into()),
         }
     }
-    TcpStream::connect_timeout(address, timeout)
+    connect_any(source, address, timeout)
+}
+
+/// Connects from any port of `source`.
+///
+/// # Errors
+/// The same as [`connect_low`].
+pub(crate) fn connect_any(
+    source: Option<IpAddr>,
+    address: &SocketAddr,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
+    match source {
+        None => TcpStream::connect_timeout(address, timeout),
+        Some(_) => Ok(connect_from(source, 0, address, timeout)?),
+    }
 }
 
 /// Returns whether this process may bind low ports, so that a server accepts its AUTH_SYS calls.
@@ -51,10 +70,15 @@ fn bound(port: u16, address: IpAddr) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn connect_from(port: u16, address: &SocketAddr, timeout: Duration) -> rustix::io::Result<TcpStream> {
+fn connect_from(
+    source: Option<IpAddr>,
+    port: u16,
+    address: &SocketAddr,
+    timeout: Duration,
+) -> rustix::io::Result<TcpStream> {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = bound(port, any)?;
+    let socket = bound(port, source.unwrap_or(any))?;
     match connect(&socket, address) {
         Err(Errno::INPROGRESS) => finish(&socket, timeout)?,
         other => other?,
@@ -86,7 +110,7 @@ mod tests {
         let mut kept = Vec::new();
         // More connections than ports: the rest come from other ports.
         for index in 0..count() + 20 {
-            let near = connect_low(&address, Duration::from_secs(30)).unwrap();
+            let near = connect_low(None, &address, Duration::from_secs(30)).unwrap();
             let (far, peer) = listener.accept().unwrap();
             assert_eq!(near.local_addr().unwrap(), peer);
             assert!(!low || index > 0 || PORTS.contains(&peer.port()), "{peer}");
@@ -97,11 +121,22 @@ mod tests {
     }
 
     #[test]
+    fn connections_come_from_the_address_that_is_asked_for() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let source = IpAddr::from([127, 0, 0, 2]);
+        for connect in [connect_low, connect_any] {
+            let near = connect(Some(source), &address, Duration::from_secs(30)).unwrap();
+            assert_eq!(near.local_addr().unwrap().ip(), source);
+        }
+    }
+
+    #[test]
     fn a_port_without_listener_refuses() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let error = connect_low(&address, Duration::from_secs(30)).unwrap_err();
+        let error = connect_low(None, &address, Duration::from_secs(30)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -1,6 +1,7 @@
 //! The options of a client: server, credentials, limits and timeouts.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -142,6 +143,8 @@ pub struct Options {
     pub host: String,
     /// TCP port of the server.
     pub port: u16,
+    /// The address of this machine to connect from; `None` leaves it to the kernel.
+    pub source: Option<IpAddr>,
     /// The user: the identity of calls that name no other one.
     pub security: Security,
     /// The machine: the identity of EXCHANGE_ID, CREATE_SESSION and similar calls. Defaults to
@@ -194,6 +197,7 @@ impl Options {
         Self {
             host: host.into(),
             port: NFS_PORT,
+            source: None,
             security,
             machine: None,
             state_protection: StateProtection::None,

@@ -3,13 +3,13 @@
 //! It carries session setup and context creation, and the invalid calls of server tests.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use rpc::{MsgType, RecordLimits, RecordReader, record_mark};
 
 use crate::error::{Error, TransportError};
-use crate::low_port::connect_low;
+use crate::low_port::{connect_any, connect_low};
 
 /// Returns the addresses of a server, in the resolver's order.
 ///
@@ -45,31 +45,25 @@ impl RawConnection {
         timeout: Duration,
         record_size_max: usize,
     ) -> Result<Self, TransportError> {
-        Self::connect_by(TcpStream::connect_timeout, addresses, timeout, record_size_max)
+        Self::connect_from(None, false, addresses, timeout, record_size_max)
     }
 
-    /// Connects like [`RawConnection::connect`], from a port below 1024 if this process may bind
-    /// one: servers require it of AUTH_SYS callers.
+    /// Connects like [`RawConnection::connect`], from `source` if there is one. With `low` it comes
+    /// from a port below 1024 if this process may bind one: servers require it of AUTH_SYS callers.
     ///
     /// # Errors
     /// The same as [`RawConnection::connect`].
-    pub fn connect_low(
+    pub fn connect_from(
+        source: Option<IpAddr>,
+        low: bool,
         addresses: &[SocketAddr],
         timeout: Duration,
         record_size_max: usize,
     ) -> Result<Self, TransportError> {
-        Self::connect_by(connect_low, addresses, timeout, record_size_max)
-    }
-
-    fn connect_by(
-        by: impl Fn(&SocketAddr, Duration) -> std::io::Result<TcpStream>,
-        addresses: &[SocketAddr],
-        timeout: Duration,
-        record_size_max: usize,
-    ) -> Result<Self, TransportError> {
+        let connect = if low { connect_low } else { connect_any };
         let mut last = std::io::ErrorKind::AddrNotAvailable.into();
         for address in addresses {
-            match by(address, timeout) {
+            match connect(source, address, timeout) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_write_timeout(Some(timeout))?;

@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     /// For strangers: the place in the lane, and the unused readiness.
     ticket: Option<TurnTicket>,
     readiness: Readiness,
+    /// The time until which nothing is read or served, since its peer is over a limit.
+    paused: Option<Instant>,
 }
 
 /// Readiness of a stranger since its last turn.
@@ -97,6 +99,7 @@ impl Connection {
             class: 0,
             ticket: None,
             readiness: Readiness::default(),
+            paused: None,
         }
     }
 
@@ -114,6 +117,21 @@ impl Connection {
             // The ledger has condemned it meanwhile.
             false => Ok(()),
         }
+    }
+
+    /// Serves nothing until a time, unless it has to wait longer already. Returns whether that has
+    /// changed.
+    pub(crate) fn pause(&mut self, until: Instant) -> bool {
+        let longer = self.paused.is_none_or(|paused| paused < until);
+        if longer {
+            self.paused = Some(until);
+        }
+        longer
+    }
+
+    /// Ends a pause that is over.
+    pub(crate) fn end_pause(&mut self, now: Instant) {
+        self.paused = self.paused.filter(|until| *until > now);
     }
 
     /// Records that a stranger is ready.
@@ -211,6 +229,7 @@ impl Connection {
         let (trusted, waiting) = (self.account.is_trusted(), self.output.memory());
         let output_max = if trusted { limits.output_bytes_max } else { limits.untrusted_output_bytes_max };
         waiting > output_max
+            || self.paused.is_some()
             // One call at a time; a batch of each connection would exhaust the budget.
             || (waiting > 0 || self.served) && ledger.is_short(Budget::Output)
             || self.away >= limits.away_requests_max
@@ -289,6 +308,8 @@ impl Connection {
             class: _,
             ticket: _,
             readiness: _,
+            // At most a few seconds of a limit, which the next process forgives.
+            paused: _,
         } = self;
         if *served || *away > 0 {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "a call is in progress"));

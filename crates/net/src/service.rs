@@ -37,6 +37,8 @@ pub enum Action {
     /// Serves the connection behind interactive ones for a while, as after a deferred call: its
     /// last call cost several times a cached read.
     Yield,
+    /// Reads and serves nothing for this time: the peer is over a limit of its rate.
+    Pause(Duration),
     /// Defers the call, which must return through the shard's [`CompletionSender`] exactly once.
     /// Until then it holds this many bytes.
     Away(usize),

@@ -13,7 +13,8 @@ use crate::strangers::Strangers;
 use crate::traffic::Lane;
 use crate::{Action, Limits, Reply, Request, Stats};
 use rpc::{ConnectionId, memory};
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,6 +48,8 @@ pub(crate) struct Sockets {
     deferred: HashSet<Ready>,
     /// The lane of connections that are not trusted.
     strangers: Strangers,
+    /// Connections over a limit of a rate, by the end of their pause.
+    sleepers: BinaryHeap<Reverse<(Instant, u64)>>,
     /// Scratch memory for their readiness.
     reports: Vec<Ready>,
     /// Whether a trusted connection has received or sent anything since the last wait.
@@ -83,6 +86,7 @@ impl Sockets {
             paused: HashSet::new(),
             deferred: HashSet::new(),
             strangers: Strangers::new(Instant::now()),
+            sleepers: BinaryHeap::new(),
             reports: Vec::new(),
             active: false,
             spent: Vec::new(),
@@ -97,7 +101,7 @@ impl Sockets {
         if std::mem::take(&mut self.active) {
             self.ledger.note_activity();
         }
-        let timeout = timeout.min(self.hear_strangers());
+        let timeout = timeout.min(self.hear_strangers()).min(self.wake_sleepers());
         let timeout = match (self.deferred.is_empty() && self.releasable.is_empty(), self.paused.is_empty()) {
             (true, true) => timeout,
             (true, false) => timeout.min(SHORT_INTERVAL),
@@ -108,6 +112,25 @@ impl Sockets {
         if !self.paused.is_empty() && !self.ledger.is_short(Budget::Input) {
             std::mem::take(&mut self.paused).into_iter().for_each(|id| self.read_done(id));
         }
+    }
+
+    /// Continues the connections whose pause is over, and returns the time until the next one.
+    fn wake_sleepers(&mut self) -> Duration {
+        if self.sleepers.is_empty() {
+            return Duration::MAX;
+        }
+        let now = Instant::now();
+        while let Some(Reverse((until, id))) = self.sleepers.peek().copied() {
+            if until > now {
+                return until - now;
+            }
+            self.sleepers.pop();
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.end_pause(now);
+                self.write_done(id);
+            }
+        }
+        Duration::MAX
     }
 
     /// Appends current readiness without waiting.
@@ -467,6 +490,12 @@ impl Sockets {
                 }
                 Action::Close => connection.close_when_sent(),
                 Action::Yield => connection.traffic().defer(),
+                Action::Pause(time) => {
+                    let until = Instant::now() + time;
+                    if connection.pause(until) {
+                        self.sleepers.push(Reverse((until, reply.connection.0)));
+                    }
+                }
                 Action::Away(bytes) => {
                     if !connection.is_trusted() && (self.active || self.ledger.is_busy()) {
                         self.strangers.spend_deferred(Instant::now());

@@ -145,6 +145,8 @@ impl Service for EchoService {
                     replies.push(Reply { connection: request.connection, action: Action::Yield, class: 0 });
                     Action::Send(b"\0\0\0\0dear".to_vec())
                 }
+                b"rest" => Action::Pause(Duration::from_secs(3600)),
+                b"nap" => Action::Pause(Duration::from_millis(20)),
                 b"panic" => panic!("a defect, for the test"),
                 record if record.starts_with(b"later") => {
                     let (connection, held) = (request.connection, record.len());
@@ -236,6 +238,29 @@ fn records_of_all_sizes_come_back_in_order() {
         assert_eq!(receive(&mut stream), vec![size as u8; size]);
     }
     sender.join().expect("sender");
+}
+
+#[test]
+fn a_connection_over_a_limit_is_served_after_its_pause_and_others_meanwhile() {
+    let (server, echo) = start(Limits::default());
+    let (mut paused, mut other) = (connect(&server), connect(&server));
+    let handled = |wanted: &[u8]| {
+        let handled = echo.handled.lock().expect("a lock");
+        handled.iter().filter(|record| *record == wanted).count()
+    };
+    // One of these requests arrives with the first, the other comes later.
+    paused.write_all(&[record(b"rest"), record(b"early")].concat()).expect("sent");
+    while handled(b"rest") == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    paused.write_all(&record(b"late")).expect("sent");
+    for _ in 0..3 {
+        other.write_all(&[record(b"nap"), record(b"one")].concat()).expect("sent");
+        assert_eq!(receive(&mut other), b"one");
+        other.write_all(&record(b"two")).expect("sent");
+        assert_eq!(receive(&mut other), b"two");
+    }
+    assert_eq!((handled(b"nap"), handled(b"early"), handled(b"late")), (3, 0, 0));
 }
 
 #[test]

@@ -89,10 +89,10 @@ impl Builder {
 
     /// Builds a server whose caller drives it tick by tick.
     pub fn server(mut self) -> Server<Nfs> {
-        let metrics = Arc::new(Metrics::default());
+        let (metrics, tenants) = (Arc::new(Metrics::default()), self.config.tenants.clone());
         let rpcsec = self.rpcsec(&metrics);
         let (engine, environment) = self.parts();
-        Server::new(engine, rpcsec, environment, metrics)
+        Server::new(engine, rpcsec, environment, metrics, tenants)
     }
 
     /// Builds a server that goes on with images, and the parts that are to be resumed.
@@ -102,14 +102,14 @@ impl Builder {
         contexts: Option<ContextsImage>,
         objects: &mut dyn ObjectsIn,
     ) -> Result<(Server<Nfs>, Resumed), ImageError> {
-        let metrics = Arc::new(Metrics::default());
+        let (metrics, tenants) = (Arc::new(Metrics::default()), self.config.tenants.clone());
         let rpcsec = self.rpcsec(&metrics);
         let (parts, environment) = self.nfs_parts();
         if let (Some(rpcsec), Some(contexts)) = (&rpcsec, contexts) {
             rpcsec.restore(contexts, (environment.clock)())?;
         }
         let (engine, resumed) = Nfs::restore(nfs, parts, objects)?;
-        Ok((Server::new(engine, rpcsec, environment, metrics), resumed))
+        Ok((Server::new(engine, rpcsec, environment, metrics, tenants), resumed))
     }
 
     /// Returns the instant at which the environment's clock started, if it is known.
@@ -119,7 +119,7 @@ impl Builder {
 
     fn rpcsec(&mut self, metrics: &Arc<Metrics>) -> Option<Rpcsec> {
         self.kerberos.take().map(|Kerberos { acceptor, identities, limits }| {
-            Rpcsec::new(acceptor, identities, limits, metrics.clone())
+            Rpcsec::new(acceptor, identities, limits, metrics.clone(), self.config.tenants.clone())
         })
     }
 

@@ -65,7 +65,10 @@ struct Deferred {
 }
 
 /// The next step of deferred work.
-#[expect(clippy::large_enum_variant, reason = "nearly all are Execute, and a box costs each call")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most tasks are calls, which are moved a few times, and allocating for them would cost more"
+)]
 enum ServiceTask {
     /// Runs the operations of a call.
     Execute(Deferred),
@@ -523,6 +526,10 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
 
     fn vouch(&mut self, connection: ConnectionId) {
         self.push(connection, Action::Trust, Kind::Other);
+    }
+
+    fn throttle(&mut self, connection: ConnectionId, time: Duration) {
+        self.push(connection, Action::Pause(time), Kind::Other);
     }
 
     fn note_expensive(&mut self, connection: ConnectionId) {

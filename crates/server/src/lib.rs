@@ -12,6 +12,7 @@
 //! callback            callbacks in flight, their encoding and protection
 //! call                a call during a tick
 //! rpcsec              contexts, and the protection of replies
+//! tenants             the principals and clients that share the server, and their limits
 //! metrics, security   counters and times; the sender of a call
 //! ```
 //!
@@ -28,5 +29,6 @@ pub mod metrics;
 pub mod ops;
 pub mod rpcsec;
 pub mod security;
+pub mod tenants;
 
 pub use log_limit::LogLimit;

@@ -12,9 +12,10 @@ use crate::order::{Before, FileLevel, Guard, Held, Ordered};
 use crate::slab::SlabKey;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::table::Stripes;
-use crate::{ClientKey, Nfsstat4, Result, State};
+use crate::{ClientKey, Nfsstat4, Quotas, Result, State};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A file with at least one open or delegation, or one that is being changed. It may have several
@@ -178,6 +179,16 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// with the name that it was given for. By default all equal names are one.
     pub fn with_views(self, view: fn(&F) -> u64) -> Self {
         Self { view, ..self }
+    }
+
+    /// Sets the limits of single tenants, clients and groups of files.
+    pub fn with_quotas(self, quotas: Arc<dyn Quotas>) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// Returns the group of a file whose opens and locks have a limit together.
+    pub(crate) fn group_of(&self, name: &F) -> u64 {
+        self.quotas.group_of((self.view)(name))
     }
 
     /// Whether a name is the one that something was given for.

@@ -9,16 +9,19 @@ use crate::clients::tenants::Tenants;
 use crate::copies::CopyTable;
 use crate::delegations::DelegationTable;
 use crate::files::{FileView, Files};
+use crate::groups::FileGroups;
 use crate::locks::LockTable;
 use crate::opens::OpenTable;
 use crate::order::Held;
+use crate::quotas::NoQuotas;
 use crate::revocation::RevokedTable;
 use crate::scramble::Scramble;
 use crate::sessions::SessionTable;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::v40::V40Table;
-use crate::{Limits, PrincipalHash};
+use crate::{Limits, PrincipalHash, Quotas};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The parameters of one start of the server.
@@ -94,11 +97,13 @@ pub struct State<F, O> {
     pub(crate) clients_max: AtomicUsize,
     pub(crate) slots_max: AtomicU32,
     pub(crate) view: fn(&F) -> FileView,
+    pub(crate) quotas: Arc<dyn Quotas>,
     pub(crate) epoch: u32,
     pub(crate) scramble: Scramble,
     pub(crate) principal_key: [u8; 16],
     pub(crate) grace: Grace,
     pub(crate) tenants: Tenants,
+    pub(crate) groups: FileGroups,
     pub(crate) clients: ClientTable,
     pub(crate) sessions: SessionTable,
     pub(crate) files: Files<F>,
@@ -127,11 +132,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             slots_max: AtomicU32::new(limits.slots_max),
             limits,
             view: |_| 0,
+            quotas: Arc::new(NoQuotas),
             epoch: boot.epoch,
             scramble: Scramble::new(&boot.hash_key),
             principal_key: boot.principal_key,
             grace,
             tenants: Tenants::default(),
+            groups: FileGroups::default(),
             clients: ClientTable::new(Registry::new(waiting)),
             sessions: SessionTable::new(),
             files: Files::new(boot.hash_key),

@@ -15,6 +15,7 @@ mod listing;
 mod locks;
 mod mach_cred;
 mod opens;
+mod quotas;
 mod random;
 mod revocation;
 mod sequence;

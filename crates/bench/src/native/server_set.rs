@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;
 use nfs4::NFSPROC4_NULL;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long any request of a run may go without an answer before its case has failed.
@@ -34,6 +35,8 @@ pub struct Target {
     pub service_host: String,
     /// TCP port of the server.
     pub port: u16,
+    /// The address of this machine to connect from; `None` leaves it to the kernel.
+    pub source: Option<IpAddr>,
     /// The export, as the server names it.
     pub export: String,
     /// Where tickets come from.
@@ -77,6 +80,7 @@ impl Target {
         let mut options = Options::new(&self.host, security).port(self.port);
         (options.call_timeout, options.reconnect_max) = (self.answer_max, RECONNECT_MAX);
         options.connect_timeout = RECONNECT_MAX;
+        options.source = self.source;
         Ok(options)
     }
 

@@ -72,6 +72,7 @@ impl Arguments {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),
             port: server.address().port(),
+            source: None,
             export: "/data".to_owned(),
             credential: realm.credential(),
             others: Vec::new(),

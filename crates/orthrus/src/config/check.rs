@@ -15,6 +15,11 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Sett
         let message = "nothing is exported; add an [[export]] with path = \"/some/folder\"".to_owned();
         errors.push(ConfigError::Whole { file: file.to_owned(), message });
     }
+    if settings.limits.rules.iter().any(|rule| !rule.names_any()) {
+        let message =
+            "a [[limits.rule]] has neither principals nor clients, so that it applies to nobody".to_owned();
+        errors.push(ConfigError::Whole { file: file.to_owned(), message });
+    }
     let folder = file.parent().unwrap_or(Path::new(""));
     for path in [&mut settings.keytab, &mut settings.state_dir].into_iter().flatten() {
         *path = folder.join(&*path);

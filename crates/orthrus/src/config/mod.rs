@@ -7,6 +7,7 @@ mod check;
 mod clients;
 mod error;
 mod keys;
+mod limits;
 mod locations;
 mod recover;
 mod rules;

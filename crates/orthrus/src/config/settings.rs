@@ -4,6 +4,7 @@
 //! `keys/table.rs` and its row in docs/serve.md; tests compare them.
 
 use super::clients::ClientPattern;
+use super::limits::{ClientLimits, LimitRuleSettings, PrincipalLimits, some};
 use super::rules::RuleSettings;
 use super::sources::SourceSettings;
 use super::values::{bounded, domain, flavors, parsed, pseudo, seconds, seconds_or_none};
@@ -245,6 +246,13 @@ pub(crate) struct Limits {
     /// Objects of the file system kept open for speed.
     #[serde(deserialize_with = "bounded::<_, _, 64, 10_000_000>")]
     pub open_files_max: usize,
+    /// Limits of each principal.
+    pub principal: PrincipalLimits,
+    /// Limits of each client.
+    pub client: ClientLimits,
+    /// Limits of some of them.
+    #[serde(rename = "rule")]
+    pub rules: Vec<LimitRuleSettings>,
 }
 
 impl Default for Limits {
@@ -256,6 +264,9 @@ impl Default for Limits {
             input_bytes_max: 256 << 20,
             slots_max: 128,
             open_files_max: 4096,
+            principal: PrincipalLimits::default(),
+            client: ClientLimits::default(),
+            rules: Vec::new(),
         }
     }
 }
@@ -404,6 +415,19 @@ pub(crate) struct ExportSettings {
     pub nested: Nested,
     /// Whether changes of names and attributes are on stable storage before they are acknowledged.
     pub stable_names: bool,
+    /// Operations of COMPOUNDs in a second, by all clients of the export; 0 or `None` for no limit.
+    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
+    pub operations_max: Option<u64>,
+    /// Bytes of requests and replies in a second, by all clients of the export; 0 or `None` for
+    /// no limit.
+    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000_000>")]
+    pub bytes_max: Option<u64>,
+    /// Opens of all clients of the export.
+    #[serde(deserialize_with = "some::<_, _, 1, 10_000_000>")]
+    pub opens_max: Option<usize>,
+    /// Lock stateids and locked ranges of all clients of the export.
+    #[serde(deserialize_with = "some::<_, _, 16, 10_000_000>")]
+    pub locks_max: Option<usize>,
     /// Other servers that have the same files.
     #[serde(deserialize_with = "super::locations::locations")]
     pub locations: Vec<Location>,
@@ -450,6 +474,10 @@ impl Default for ExportSettings {
             fsid: None,
             nested: Nested::Hide,
             stable_names: true,
+            operations_max: None,
+            bytes_max: None,
+            opens_max: None,
+            locks_max: None,
             locations: Vec::new(),
         }
     }

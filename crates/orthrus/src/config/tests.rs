@@ -333,3 +333,58 @@ fn a_malformed_location_is_refused_with_its_place_and_the_form() {
         "{refusal}"
     );
 }
+
+#[test]
+fn principals_clients_and_exports_have_limits_of_their_own() {
+    let text = r#"
+        [limits]
+        contexts_max = 1000
+
+        [limits.principal]
+        contexts_max = 64
+        opens_max = 100
+
+        [limits.client]
+        bytes_max = 1000000
+
+        [[limits.rule]]
+        principals = ["nfs/*@R"]
+        clients = ["10.1.0.0/16"]
+        operations_max = 7
+        opens_max = 200
+
+        [[export]]
+        memory = 1048576
+        pseudo = "/scratch"
+        fsid = 9
+        locks_max = 16
+
+        [[export]]
+        memory = 1048576
+        pseudo = "/free"
+    "#;
+    let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
+    let rules = settings.limit_rules();
+    let (machine, user) = (rules.of_principal("nfs/a@R"), rules.of_principal("alice@R"));
+    assert_eq!(
+        (machine.operations_max, machine.opens_max, machine.contexts_max),
+        (Some(7), Some(200), Some(64))
+    );
+    assert_eq!((user.operations_max, user.opens_max, user.bytes_max), (None, Some(100), None));
+    let of_client = |address: [u8; 4]| rules.of_client(address.into());
+    let (near, far) = (of_client([10, 1, 2, 3]), of_client([10, 2, 0, 1]));
+    assert_eq!((near.operations_max, near.bytes_max), (Some(7), Some(1_000_000)));
+    assert_eq!((far.operations_max, far.bytes_max, far.opens_max), (None, Some(1_000_000), None));
+    let exports: Vec<_> = rules.exports.iter().map(|export| (export.export, export.locks_max)).collect();
+    assert_eq!(exports, [(9, Some(16))], "an export without limits costs nothing");
+    for (wrong, said) in [
+        ("[[limits.rule]]\nopens_max = 1\n", "neither principals nor clients"),
+        ("[[limits.rule]]\nprincipals = []\n", "[\"*\"] is for all principals"),
+        ("[[limits.rule]]\nclients = [\"host\"]\n", "not an IPv4 or IPv6 address"),
+        ("[limits.client]\nlocks_max = 15\n", "16 to 10000000"),
+        ("[limits.client]\ncontexts_max = 16\n", "unknown field `contexts_max`"),
+    ] {
+        let error = refusal(&format!("{wrong}[[export]]\nmemory = 1048576\n"));
+        assert!(error.contains(said), "{error}");
+    }
+}

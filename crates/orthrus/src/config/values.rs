@@ -30,7 +30,8 @@ where
     Text::deserialize(from).map(|Text(value)| value)
 }
 
-fn parsed_each<'de, D, T: FromStr<Err: Display>>(from: D) -> Result<Vec<T>, D::Error>
+/// Reads values from their text forms.
+pub(super) fn parsed_each<'de, D, T: FromStr<Err: Display>>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
 {

@@ -3,6 +3,7 @@
 use crate::config::Settings;
 use anyhow::{Context, bail};
 use gss::{GssError, KeytabEntry};
+use identity::fits_pattern;
 use rustix::fs::MemfdFlags;
 use server::rpcsec::{AcceptError, Accepted, ContextAcceptor};
 use std::collections::BTreeSet;
@@ -142,16 +143,7 @@ impl Keytab {
 /// Returns whether a host name fits a pattern, in which `*` stands for any characters, without
 /// regard to case.
 fn fits(pattern: &str, host: &str) -> bool {
-    let (pattern, host) = (pattern.to_lowercase(), host.to_lowercase());
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == host };
-    let Some(mut host) = host.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let last = parts.pop().unwrap_or_default();
-    for part in parts {
-        let Some((_, behind)) = host.split_once(part) else { return false };
-        host = behind;
-    }
-    host.ends_with(last)
+    fits_pattern(&pattern.to_lowercase(), &host.to_lowercase())
 }
 
 /// Returns the path by which this process can open a file of its own.

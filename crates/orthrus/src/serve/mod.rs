@@ -38,6 +38,7 @@ use kerberos::Keys;
 use listening::OpenedSockets;
 pub(crate) use preflight::{Preflight, check};
 use server::engine::{Delegations, NfsConfig, Start};
+use server::tenants::LimitedTenants;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
@@ -328,6 +329,8 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         slots_max: settings.limits.slots_max,
         ..usual
     };
+    let tenants = Arc::<LimitedTenants>::default();
+    tenants.apply(settings.limit_rules());
     let (nfs40, delegations, local_locks) = (settings.nfs40, settings.delegations, settings.local_locks);
     let numeric_owners = settings.numeric_owners;
     NfsConfig {
@@ -339,6 +342,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         local_locks,
         numeric_owners,
         sys_groups: settings.identity.groups,
+        tenants,
         ..NfsConfig::default()
     }
 }

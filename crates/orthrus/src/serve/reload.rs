@@ -121,6 +121,7 @@ impl Served {
             rpcsec.set_identity_refresh(settings.identity.refresh);
             rpcsec.contexts().set_max(limits.contexts_max);
         }
+        server.tenants().apply(settings.limit_rules());
         let engine = server.engine();
         engine.set_client_limits(limits.clients_max, limits.slots_max);
         engine.set_choices(

@@ -3,6 +3,7 @@
 use crate::metrics::{Kind, RequestSubject, ServedCall};
 use crate::rpcsec::ReceivedGssCall;
 use crate::security::Security;
+use crate::tenants::{CallUsage, LimitedTenant};
 use krb5::Enctype;
 use pipes::Attachment;
 use rpc::gss::{RpcGssProcT, RpcGssServiceT};
@@ -21,6 +22,8 @@ pub(crate) struct Job {
     pub(crate) connection: ConnectionId,
     pub(crate) peer: SocketAddr,
     pub(crate) record: Vec<u8>,
+    /// The length of the record in bytes, also after it was freed.
+    pub(crate) size: usize,
     pub(crate) xid: u32,
     pub(crate) program: u32,
     pub(crate) version: u32,
@@ -38,6 +41,10 @@ pub(crate) struct Job {
     /// Whether it was expensive: see
     /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
     pub(crate) expensive: Cell<bool>,
+    /// The amounts that the limits of rates count, after it has run.
+    pub(crate) usage: Cell<CallUsage>,
+    /// The client of the call, while clients have limits.
+    pub(crate) client: Option<Arc<LimitedTenant>>,
 }
 
 /// The authentication of a call.
@@ -103,6 +110,7 @@ impl Job {
         Self {
             connection,
             peer,
+            size: record.len(),
             record,
             xid,
             program: 0,
@@ -115,6 +123,8 @@ impl Job {
             attached: RefCell::default(),
             served: Cell::default(),
             expensive: Cell::new(false),
+            usage: Cell::default(),
+            client: None,
         }
     }
 
@@ -130,6 +140,7 @@ impl Job {
             connection,
             peer,
             record: Vec::new(),
+            size: record_len,
             xid: header.xid,
             program: header.program,
             version: header.version,
@@ -141,6 +152,8 @@ impl Job {
             attached: RefCell::default(),
             served: Cell::default(),
             expensive: Cell::new(false),
+            usage: Cell::default(),
+            client: None,
         }
     }
 
@@ -162,6 +175,11 @@ impl Job {
     /// Returns whether the body of this call is still to be opened with this service.
     pub(crate) fn expects_body(&self, service: RpcGssServiceT) -> bool {
         self.runnable_gss().is_some_and(|call| call.body_service() == service)
+    }
+
+    /// Returns the tenant of the principal that has signed the call.
+    pub(crate) fn principal(&self) -> Option<&LimitedTenant> {
+        self.auth.gss()?.context.tenant().map(|tenant| &**tenant)
     }
 
     /// Frees a long record whose arguments are no longer needed.

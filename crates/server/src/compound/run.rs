@@ -126,8 +126,8 @@ impl Nfs {
         reply.raw(&kept);
         let status = Decoder::new(&kept).u32().ok().and_then(Nfsstat4::from_u32);
         let status = status.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
-        let subject = RequestSubject::default();
-        Some(CompoundOutcome { status, operations: header.count, replayed: true, subject, expensive: false })
+        let (operations, subject) = (header.count, RequestSubject::default());
+        Some(CompoundOutcome { status, operations, replayed: true, subject, expensive: false, export: None })
     }
 
     /// Runs a suspended COMPOUND to its end, and blocks where it has to. `call` has the current
@@ -222,7 +222,7 @@ fn is_sequenced(operation: NfsOpnum4) -> bool {
 fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome {
     reply.u32(status as u32).opaque(tag).u32(0);
     let subject = RequestSubject::default();
-    CompoundOutcome { status, operations: 0, replayed: false, subject, expensive: false }
+    CompoundOutcome { status, operations: 0, replayed: false, subject, expensive: false, export: None }
 }
 
 /// An operation that an observer sees, before it runs. It is boxed, so that others pay for one null

@@ -42,6 +42,10 @@ pub trait ReplySink<S> {
     /// Reports that a connection has sent an authenticated call, so that its peer may be served.
     fn vouch(&mut self, _connection: ConnectionId) {}
 
+    /// Reports that a client is over a limit of its rate, and the time for which its connection is
+    /// neither read nor served.
+    fn throttle(&mut self, _connection: ConnectionId, _time: Duration) {}
+
     /// Reports that a call was expensive: see
     /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
     fn note_expensive(&mut self, _connection: ConnectionId) {}
@@ -181,6 +185,8 @@ pub struct CompletedCall {
     connection: ConnectionId,
     /// The reply; `None` after a panic, when the connection closes.
     reply: Option<Outgoing>,
+    /// How long the connection must be paused.
+    pause: Duration,
     /// When the call finished.
     since: Duration,
     /// The memory of the call's record, for the shard to use again.
@@ -200,7 +206,7 @@ pub enum DeferredOutcome<S> {
 impl CompletedCall {
     /// Returns the outcome of a call that panicked: the connection closes.
     pub fn defect(connection: ConnectionId) -> Self {
-        Self { connection, reply: None, since: Duration::ZERO, record: Vec::new() }
+        Self { connection, reply: None, pause: Duration::ZERO, since: Duration::ZERO, record: Vec::new() }
     }
 }
 
@@ -250,6 +256,7 @@ impl<E: Engine> Server<E> {
                     }
                     Some(CompoundStatus::Done(outcome)) => {
                         job.set_subject(outcome.subject);
+                        job.usage.set(outcome.usage());
                         protection
                     }
                     None => protection,
@@ -281,7 +288,10 @@ impl<E: Engine> Server<E> {
                 let settled = self.with_call(&job, self.elsewhere(), now, |call| {
                     self.engine.settled(call, &mut buffer, suspended, outcome)
                 });
-                settled.into_iter().for_each(|outcome| job.set_subject(outcome.subject));
+                settled.into_iter().for_each(|outcome| {
+                    job.set_subject(outcome.subject);
+                    job.usage.set(outcome.usage());
+                });
                 protection
             }
         };
@@ -312,8 +322,9 @@ impl<E: Engine> Server<E> {
         let DoneCall { job, buffer, protection, lane, times } = done;
         let since = self.end_stage(job.kind, began);
         self.note_if_slow(&job, lane, times.ran(since.saturating_sub(began)), since);
-        let (connection, reply) = (job.connection, Some(outgoing(&job, buffer, protection)));
-        CompletedCall { connection, reply, since, record: job.record }
+        let (connection, reply) = (job.connection, outgoing(&job, buffer, protection));
+        let pause = self.charge(&job, &reply, since);
+        CompletedCall { connection, reply: Some(reply), pause, since, record: job.record }
     }
 
     /// Answers a deferred call that no thread has room for, as a tick does.
@@ -322,7 +333,8 @@ impl<E: Engine> Server<E> {
         let now = self.now();
         match self.give_up(away, now) {
             CallAnswer::Ready { reply, .. } => {
-                CompletedCall { connection, reply: Some(reply), since: now, record: Vec::new() }
+                let pause = Duration::ZERO;
+                CompletedCall { connection, reply: Some(reply), pause, since: now, record: Vec::new() }
             }
             CallAnswer::Close(_) | CallAnswer::DeferredCall(_) => CompletedCall::defect(connection),
         }
@@ -331,6 +343,9 @@ impl<E: Engine> Server<E> {
     /// Adds a completed call to the replies of the next tick.
     pub fn take_back(&self, scratch: &mut Scratch, back: CompletedCall) {
         memory::give(back.record);
+        if !back.pause.is_zero() {
+            scratch.pauses.push((back.connection, back.pause));
+        }
         match back.reply {
             Some(reply) => {
                 scratch.watch.came_back(reply.kind, back.since);

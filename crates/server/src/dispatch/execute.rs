@@ -26,7 +26,7 @@ const SYS_OVERHEAD: usize = 6 * 4;
 /// The outcome of a call.
 pub(super) enum CallAnswer<S> {
     /// A reply that lacks only its protection.
-    Ready { reply: Outgoing, expensive: bool },
+    Ready { reply: Outgoing, cost: CallCost },
     /// No reply: the connection closes.
     Close(ConnectionId),
     /// The call would block.
@@ -50,8 +50,18 @@ pub(super) fn outgoing(job: &Job, buffer: Encoder, protection: Option<Protection
 impl<S> CallAnswer<S> {
     /// Makes the answer of a call that cost no work in a file system.
     pub(super) fn cheap(reply: Outgoing) -> Self {
-        Self::Ready { reply, expensive: false }
+        Self::Ready { reply, cost: CallCost::default() }
     }
+}
+
+/// The cost of a call, for the network layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CallCost {
+    /// Whether it was expensive: see
+    /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
+    expensive: bool,
+    /// How long its connection must be paused.
+    pause: Duration,
 }
 
 /// The progress of a call after it was started.
@@ -68,13 +78,16 @@ impl<E: Engine> Server<E> {
     /// [`CompoundOutcome::expensive`](crate::engine::CompoundOutcome).
     pub(super) fn execute(
         &self,
-        job: Job,
+        mut job: Job,
         scratch: &mut Scratch,
         outlet: &mut impl ReplySink<E::Suspended>,
         now: Duration,
     ) -> bool {
         if matches!(job.verdict, Verdict::Close | Verdict::Ignore) {
             return false;
+        }
+        if self.tenants.bounds_clients() {
+            job.client = Some(scratch.clients.find(&self.tenants, job.peer.ip()).clone());
         }
         if scratch.vouched != Some(job.connection) && self.vouches_for(&job, now) {
             scratch.vouched = Some(job.connection);
@@ -91,12 +104,15 @@ impl<E: Engine> Server<E> {
             answer => answer,
         };
         match answer {
-            CallAnswer::Ready { reply, expensive } => {
-                if expensive {
+            CallAnswer::Ready { reply, cost } => {
+                if cost.expensive {
                     outlet.note_expensive(reply.connection);
                 }
+                if !cost.pause.is_zero() {
+                    scratch.pauses.push((reply.connection, cost.pause));
+                }
                 scratch.send(reply);
-                return expensive;
+                return cost.expensive;
             }
             CallAnswer::Close(connection) => scratch.closing.push(connection),
             CallAnswer::DeferredCall(_) => {}
@@ -116,6 +132,16 @@ impl<E: Engine> Server<E> {
                 }
                 Auth::None | Auth::Init => false,
             }
+    }
+
+    /// Charges a call that has been answered to the limits of rates. Returns how long its
+    /// connection must be paused.
+    pub(super) fn charge(&self, job: &Job, reply: &Outgoing, now: Duration) -> Duration {
+        if !self.tenants.bounds_rates() {
+            return Duration::ZERO;
+        }
+        let bytes = job.size + reply.len();
+        self.tenants.charge(job.principal(), job.client.as_deref(), job.usage.get(), bytes, now)
     }
 
     fn answer(
@@ -149,9 +175,10 @@ impl<E: Engine> Server<E> {
                 CallAnswer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now(), times })
             }
             CallProgress::Done(protection) => {
-                let (reply, expensive) = (outgoing(&job, buffer, protection), job.expensive.get());
-                memory::give(job.record);
-                CallAnswer::Ready { reply, expensive }
+                memory::give(std::mem::take(&mut job.record));
+                let reply = outgoing(&job, buffer, protection);
+                let (expensive, pause) = (job.expensive.get(), self.charge(&job, &reply, now));
+                CallAnswer::Ready { reply, cost: CallCost { expensive, pause } }
             }
         }
     }
@@ -225,6 +252,7 @@ impl<E: Engine> Server<E> {
             Some((CompoundStatus::Done(outcome), _)) => {
                 job.expensive.set(outcome.expensive);
                 job.set_subject(outcome.subject);
+                job.usage.set(outcome.usage());
                 CallProgress::Done(protection)
             }
             None => CallProgress::Done(protection),

@@ -23,6 +23,7 @@ use crate::engine::{
 };
 use crate::metrics::{LentCounters, Metrics, Reports, ServedCall, Stage, TickWatch};
 use crate::rpcsec::{ContextTable, Outgoing, PAUSE_WORK, ReplyConfounders, Rpcsec};
+use crate::tenants::{ClientTenants, LimitedTenants};
 use identity::Mapper;
 use nfs4::NfsOpnum4;
 use rpc::ConnectionId;
@@ -252,6 +253,10 @@ pub struct Scratch {
     closing: Vec<ConnectionId>,
     /// The last connection reported to the sink: see [`ReplySink::vouch`].
     vouched: Option<ConnectionId>,
+    /// The tenants of the clients' addresses.
+    clients: ClientTenants,
+    /// Connections to pause after this tick.
+    pauses: Vec<(ConnectionId, Duration)>,
     /// The number of the current operation; 0 for none.
     operation: Arc<AtomicU32>,
     sys: SysCache,
@@ -266,16 +271,23 @@ pub struct Server<E> {
     rpcsec: Option<Rpcsec>,
     environment: Environment,
     metrics: Arc<Metrics>,
+    tenants: Arc<LimitedTenants>,
     reports: Reports,
 }
 
 impl<E: Engine> Server<E> {
     /// Makes a server. Without `rpcsec` it refuses RPCSEC_GSS and serves AUTH_SYS only.
-    pub fn new(engine: E, rpcsec: Option<Rpcsec>, environment: Environment, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        engine: E,
+        rpcsec: Option<Rpcsec>,
+        environment: Environment,
+        metrics: Arc<Metrics>,
+        tenants: Arc<LimitedTenants>,
+    ) -> Self {
         if let Some(rpcsec) = &rpcsec {
             engine.connect_contexts(rpcsec.contexts());
         }
-        Self { engine, rpcsec, environment, metrics, reports: Reports::default() }
+        Self { engine, rpcsec, environment, metrics, tenants, reports: Reports::default() }
     }
 
     /// Returns the engine that runs COMPOUNDs.
@@ -286,6 +298,11 @@ impl<E: Engine> Server<E> {
     /// Returns the server's side of RPCSEC_GSS; `None` if it serves AUTH_SYS only.
     pub fn rpcsec(&self) -> Option<&Rpcsec> {
         self.rpcsec.as_ref()
+    }
+
+    /// Returns the principals and clients that share this server.
+    pub fn tenants(&self) -> &Arc<LimitedTenants> {
+        &self.tenants
     }
 
     /// Returns the counters of this server.
@@ -345,6 +362,9 @@ impl<E: Engine> Server<E> {
         self.flush(scratch, outlet, kind);
         scratch.watch.end(&self.metrics.times);
         scratch.vouched = None;
+        for (connection, time) in scratch.pauses.drain(..) {
+            outlet.throttle(connection, time);
+        }
         for connection in scratch.closing.drain(..) {
             outlet.reply(connection, Action::Close);
         }
@@ -365,6 +385,7 @@ impl<E: Engine> Server<E> {
     pub fn housekeeping(&self) {
         let now = self.now();
         self.engine.housekeeping(now);
+        self.tenants.sweep(now);
         if let Some(rpcsec) = &self.rpcsec {
             rpcsec.contexts().sweep(now);
             rpcsec.refresh_identities(now);

@@ -2,6 +2,7 @@
 
 use crate::metrics::{RequestSubject, ServedCounters};
 use crate::security::Security;
+use crate::tenants::CallUsage;
 use nfs4::Nfsstat4;
 use pipes::Attachment;
 use rpc::ConnectionId;
@@ -49,4 +50,13 @@ pub struct CompoundOutcome {
     pub subject: RequestSubject,
     /// Whether it cost several times a cached read, as lookups and changes of names do.
     pub expensive: bool,
+    /// The number of the export that it ended in, if it did.
+    pub export: Option<u32>,
+}
+
+impl CompoundOutcome {
+    /// Returns what the limits of rates count.
+    pub(crate) fn usage(&self) -> CallUsage {
+        CallUsage { operations: self.operations, export: self.export }
+    }
 }

@@ -1,8 +1,10 @@
 //! The parameters with which a server starts.
 
 use super::{Delegations, NumericOwners, SysGroups};
+use crate::tenants::LimitedTenants;
 use nfs4::Verifier4;
 use state::{Boot, Limits, PrincipalHash};
+use std::sync::Arc;
 use vfs::SecFlavor;
 
 /// Stable storage for the clients that may reclaim after a restart (RFC 8881 section 8.4.2.1).
@@ -78,6 +80,8 @@ pub struct NfsConfig {
     pub sys_groups: SysGroups,
     /// Limits of clients, sessions and locks.
     pub limits: Limits,
+    /// The principals and clients that share the server, with further limits of each.
+    pub tenants: Arc<LimitedTenants>,
 }
 
 impl Default for NfsConfig {
@@ -100,6 +104,7 @@ impl Default for NfsConfig {
             numeric_owners: NumericOwners::default(),
             sys_groups: SysGroups::default(),
             limits: Limits::default(),
+            tenants: Arc::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The end of failed operations, and of COMPOUNDs (RFC 8881 section 16.2.4).
 
-use super::{Compound, CompoundOutcome, ErrorBody, OpError, status};
+use super::{Compound, CompoundOutcome, ErrorBody, Fh, OpError, status};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use xdr::Encoder;
 
@@ -48,7 +48,14 @@ impl Compound<'_> {
         if let Some(cached) = self.progress.replay.take() {
             reply.truncate(start);
             reply.raw(&cached);
-            return CompoundOutcome { status, operations, replayed: true, subject, expensive: false };
+            return CompoundOutcome {
+                status,
+                operations,
+                replayed: true,
+                subject,
+                expensive: false,
+                export: None,
+            };
         }
         if self.call.counters.is_sample()
             && let Some(fh) = &self.progress.current
@@ -65,8 +72,16 @@ impl Compound<'_> {
             self.nfs.keep_reply(self.call, result);
         }
         self.keep(result, status);
-        let expensive = self.progress.expensive.get();
-        CompoundOutcome { status, operations, replayed: false, subject, expensive }
+        let (expensive, export) = (self.progress.expensive.get(), self.export());
+        CompoundOutcome { status, operations, replayed: false, subject, expensive, export }
+    }
+
+    /// Returns the number of the export of the current filehandle.
+    fn export(&self) -> Option<u32> {
+        match self.progress.current.as_ref()? {
+            Fh::Object(object) => Some(object.export.id),
+            Fh::Pseudo(_) => None,
+        }
     }
 
     /// Ends the use of the slot. Caches the reply for a retry if the client has asked for it or it

@@ -235,6 +235,7 @@ impl Nfs {
             limits: parts.config.limits.clone(),
             principal_key: boot.principal_key,
             view: FileKey::view,
+            quotas: parts.config.tenants.clone(),
         };
         let payload = |key: &FileKey, number: u32| {
             let unknown = || ImageError::Inconsistent("the files of an open");

@@ -15,6 +15,7 @@ use super::{
 use crate::callback::CallbackQueue;
 use crate::metrics::Outcomes;
 use crate::security::Security;
+use crate::tenants::LimitedTenants;
 use identity::Mapper;
 use nfs4::{NfsOpnum4, Verifier4};
 use rpc::ConnectionId;
@@ -130,7 +131,8 @@ impl Nfs {
     /// As [`Nfs::new`], of the parts of a server.
     pub fn start(parts: NfsParts, now: Duration) -> Self {
         let state = State::new(parts.config.limits.clone(), parts.start.boot.clone(), now);
-        Self::of_parts(parts, state.with_views(FileKey::view))
+        let quotas = parts.config.tenants.clone();
+        Self::of_parts(parts, state.with_views(FileKey::view).with_quotas(quotas))
     }
 
     /// Makes a server with this state.
@@ -196,6 +198,11 @@ impl Nfs {
     /// exist stay as they are.
     pub fn set_client_limits(&self, clients_max: usize, slots_max: u32) {
         self.state.set_max(clients_max, slots_max);
+    }
+
+    /// Returns the principals and clients that share the server.
+    pub fn tenants(&self) -> &Arc<LimitedTenants> {
+        &self.config.tenants
     }
 
     /// Refuses new clients from now on, or admits them again.

@@ -2,6 +2,7 @@
 
 use super::Accepted;
 use crate::security::Security;
+use crate::tenants::LimitedTenant;
 use arc_swap::{ArcSwap, Guard};
 use identity::Mapped;
 use krb5::ContextKeys;
@@ -10,7 +11,7 @@ use rpc::{MAXSEQ, SequenceWindow, WindowOutcome};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use vfs::{Caller, SecFlavor};
 
@@ -85,6 +86,8 @@ pub struct Context {
     pub(super) security: ArcSwap<ServiceSecurity>,
     /// The time of the next refresh of the identity, in seconds of the clock.
     pub(super) refresh_at: AtomicU64,
+    /// The tenant of the principal, since the context is in the table.
+    pub(super) tenant: OnceLock<Arc<LimitedTenant>>,
 }
 
 /// The identity of the calls of a context, by service.
@@ -149,6 +152,7 @@ impl Context {
             id,
             security,
             refresh_at: AtomicU64::new(u64::MAX),
+            tenant: OnceLock::new(),
         }
     }
 
@@ -165,6 +169,16 @@ impl Context {
     /// Returns the client's principal, such as `alice@REALM`.
     pub fn principal(&self) -> &str {
         &self.principal
+    }
+
+    /// Returns the tenant of the principal; `None` before the context is in the table.
+    pub(crate) fn tenant(&self) -> Option<&Arc<LimitedTenant>> {
+        self.tenant.get()
+    }
+
+    /// Sets the tenant of the principal, once.
+    pub(super) fn set_tenant(&self, tenant: Arc<LimitedTenant>) {
+        let _ = self.tenant.set(tenant);
     }
 
     /// Returns whether a service got the client's ticket in its name.

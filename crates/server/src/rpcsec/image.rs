@@ -10,7 +10,7 @@ use krb5::{ContextKeys, Enctype, Role};
 use minicbor::{Decode, Encode};
 use rpc::{MAXSEQ, SequenceWindow, WindowImage};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The image of one context.
@@ -82,6 +82,7 @@ impl Context {
             id,
             security,
             refresh_at,
+            tenant: _,
         } = self;
         // The services differ in nothing but the flavor.
         let security = security.load();
@@ -135,6 +136,7 @@ impl Context {
             id: image.id,
             security: ArcSwap::from_pointee(security),
             refresh_at: AtomicU64::new(image.refresh_at),
+            tenant: OnceLock::new(),
         })
     }
 }
@@ -171,7 +173,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(100);
 
     fn table() -> ContextTable {
-        ContextTable::new(1000, Arc::new(Metrics::default()))
+        ContextTable::new(1000, Arc::new(Metrics::default()), Arc::default())
     }
 
     fn context(table: &ContextTable, number: u8) -> Arc<Context> {
@@ -223,7 +225,7 @@ mod tests {
     fn the_least_useful_contexts_are_left_out_beyond_a_smaller_limit() {
         let before = table();
         (1..40).for_each(|number| drop(context(&before, number)));
-        let after = ContextTable::new(10, Arc::new(Metrics::default()));
+        let after = ContextTable::new(10, Arc::new(Metrics::default()), Arc::default());
         after.restore(before.image(&[]), NOW).unwrap();
         assert_eq!(after.len(), 10);
     }

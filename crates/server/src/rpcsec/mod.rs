@@ -31,6 +31,7 @@ pub(crate) use egress::{Outgoing, Protection, ReplyConfounders, begin_reply, rep
 pub(crate) use received::ReceivedGssCall;
 
 use crate::metrics::Metrics;
+use crate::tenants::LimitedTenants;
 use krb5::{Pause, Run};
 use refresh::{Nobodies, Refreshes};
 use std::sync::Arc;
@@ -86,17 +87,19 @@ pub struct Rpcsec {
 }
 
 impl Rpcsec {
-    /// Makes the server's side of RPCSEC_GSS; contexts are counted in `metrics`.
+    /// Makes the server's side of RPCSEC_GSS. Contexts are counted in `metrics`, and each for its
+    /// principal in `tenants`.
     pub fn new(
         acceptor: Box<dyn ContextAcceptor>,
         identities: Box<dyn Identities>,
         limits: RpcsecLimits,
         metrics: Arc<Metrics>,
+        tenants: Arc<LimitedTenants>,
     ) -> Self {
         Self {
             acceptor,
             identities,
-            contexts: Arc::new(ContextTable::new(limits.contexts_max, metrics.clone())),
+            contexts: Arc::new(ContextTable::new(limits.contexts_max, metrics.clone(), tenants)),
             refresh_ms: AtomicU64::new(milliseconds(limits.identity_refresh)),
             limits,
             refreshes: Refreshes::default(),

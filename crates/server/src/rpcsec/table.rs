@@ -1,7 +1,8 @@
 //! The table of all established contexts.
 
-use super::context::{Context, Handle, SharedContext};
+use super::context::{Context, HANDLE_LEN, Handle, SharedContext};
 use crate::metrics::Metrics;
+use crate::tenants::{LimitedTenant, LimitedTenants};
 use image::{ImageError, ensure};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -44,9 +45,10 @@ impl Hasher for HandleHasher {
 /// 5.2.3.1).
 ///
 /// Any connection finds a context, not only the one that created it. Idle contexts are removed
-/// after some minutes. When the table is full, the principals with the most contexts lose some:
-/// first contexts that never carried a call, oldest first, then the least recently used. A client
-/// whose context is gone gets RPCSEC_GSS_CREDPROBLEM and creates a new one. Handles are random and
+/// after some minutes. When the table is full, the principals with the most contexts lose some, and
+/// so does a principal with more than it may have: first contexts that never carried a call, oldest
+/// first, then the least recently used. A client whose context is gone gets
+/// RPCSEC_GSS_CREDPROBLEM and creates a new one. Handles are random and
 /// so fill the stripes evenly: with the default limit, eviction begins between 95 % and 100 % of
 /// it, and never later.
 pub struct ContextTable {
@@ -57,11 +59,13 @@ pub struct ContextTable {
     next_refresh: AtomicUsize,
     refresh_everywhere: AtomicBool,
     metrics: Arc<Metrics>,
+    tenants: Arc<LimitedTenants>,
 }
 
 impl ContextTable {
-    /// Makes an empty table for at most `contexts_max` contexts (at least one).
-    pub fn new(contexts_max: usize, metrics: Arc<Metrics>) -> Self {
+    /// Makes an empty table for at most `contexts_max` contexts (at least one). Each counts for its
+    /// principal in `tenants`.
+    pub fn new(contexts_max: usize, metrics: Arc<Metrics>, tenants: Arc<LimitedTenants>) -> Self {
         let contexts_max = contexts_max.max(1);
         let stripes = (contexts_max / STRIPE_CONTEXTS_MIN).clamp(1, STRIPES_MAX);
         Self {
@@ -72,6 +76,7 @@ impl ContextTable {
             next_refresh: AtomicUsize::new(0),
             refresh_everywhere: AtomicBool::new(false),
             metrics,
+            tenants,
         }
     }
 
@@ -86,6 +91,7 @@ impl ContextTable {
         let found = Arc::clone(read(stripe).get(&handle)?);
         if found.is_expired(now) {
             if write(stripe).remove(&handle).is_some() {
+                discount(&found);
                 Metrics::add(&self.metrics.contexts_expired, 1);
             }
             return None;
@@ -109,30 +115,65 @@ impl ContextTable {
 
     /// Stores a context of an image, which was counted when it was created.
     pub(super) fn insert_restored(&self, context: SharedContext, now: Duration) -> Result<(), ImageError> {
-        let stripe = self.stripe(context.handle());
+        let tenant = self.tenants.principal(context.principal());
+        context.set_tenant(tenant.clone());
+        let handle = context.handle();
+        let stripe = self.stripe(handle);
         let mut stripe = write(stripe.ok_or(ImageError::Inconsistent("the handle of a context"))?);
         if stripe.len() >= self.stripe_max.load(Relaxed) {
             self.make_room(&mut stripe, now);
         }
-        let before = stripe.insert(context.handle(), context);
+        let before = stripe.insert(handle, context);
+        // A principal that has too many by now loses some with its next one.
+        tenant.add_context(*handle.as_bytes());
         ensure(before.is_none(), "two contexts of one handle")
     }
 
-    /// Stores a context. From now on every connection finds it.
+    /// Stores a context. From now on every connection finds it. If its principal has more contexts
+    /// than it may have, some of them go.
     pub(crate) fn insert(&self, context: SharedContext, now: Duration) {
-        let Some(stripe) = self.stripe(context.handle()) else { return };
-        let mut stripe = write(stripe);
-        if stripe.len() >= self.stripe_max.load(Relaxed) {
-            self.make_room(&mut stripe, now);
+        let (handle, tenant) = (context.handle(), self.tenants.principal(context.principal()));
+        context.set_tenant(tenant.clone());
+        let Some(stripe) = self.stripe(handle) else { return };
+        {
+            let mut stripe = write(stripe);
+            if stripe.len() >= self.stripe_max.load(Relaxed) {
+                self.make_room(&mut stripe, now);
+            }
+            stripe.insert(handle, context);
         }
-        stripe.insert(context.handle(), context);
         Metrics::add(&self.metrics.contexts_created, 1);
+        if let Some(handles) = tenant.add_context(*handle.as_bytes()) {
+            self.evict_some(&tenant, handle, handles);
+        }
+    }
+
+    /// Evicts the least useful of a principal's contexts, without the `newest`.
+    fn evict_some(&self, tenant: &LimitedTenant, newest: Handle, handles: Vec<[u8; HANDLE_LEN]>) {
+        let mut found = Vec::new();
+        for handle in handles.into_iter().map(Handle::new).filter(|handle| *handle != newest) {
+            match self.stripe(handle).and_then(|stripe| read(stripe).get(&handle).cloned()) {
+                Some(context) => found.push(context),
+                // Another thread has removed it before it was counted.
+                None => tenant.remove_context(*handle.as_bytes()),
+            }
+        }
+        found.sort_by_key(|context| context.usefulness());
+        let count = (found.len() / EVICTED_PART).max(1);
+        for handle in found.iter().take(count).map(|context| context.handle()) {
+            let removed = self.stripe(handle).and_then(|stripe| write(stripe).remove(&handle));
+            if let Some(context) = removed {
+                discount(&context);
+                Metrics::add(&self.metrics.contexts_evicted, 1);
+            }
+        }
     }
 
     /// Removes a context on its owner's demand. Calls in flight finish.
     pub(crate) fn destroy(&self, handle: Handle) {
         let removed = self.stripe(handle).and_then(|stripe| write(stripe).remove(&handle));
-        if removed.is_some() {
+        if let Some(context) = removed {
+            discount(&context);
             Metrics::add(&self.metrics.contexts_destroyed, 1);
         }
     }
@@ -214,7 +255,13 @@ impl ContextTable {
 
     fn remove_expired(&self, stripe: &mut ContextStripe, now: Duration) {
         let before = stripe.len();
-        stripe.retain(|_, context| !context.is_expired(now) && !context.is_idle(now));
+        stripe.retain(|_, context| {
+            let stays = !context.is_expired(now) && !context.is_idle(now);
+            if !stays {
+                discount(context);
+            }
+            stays
+        });
         Metrics::add(&self.metrics.contexts_expired, (before - stripe.len()) as u64);
     }
 
@@ -225,9 +272,16 @@ impl ContextTable {
         }
         let count = (stripe.len() / EVICTED_PART).max(1);
         for handle in least_useful(stripe, count) {
-            stripe.remove(&handle);
+            stripe.remove(&handle).iter().for_each(|context| discount(context));
         }
         Metrics::add(&self.metrics.contexts_evicted, count as u64);
+    }
+}
+
+/// Removes a context from the count of its principal.
+fn discount(context: &Context) {
+    if let Some(tenant) = context.tenant() {
+        tenant.remove_context(*context.handle().as_bytes());
     }
 }
 

@@ -1,10 +1,14 @@
 //! The life of contexts: expiry, eviction, renewal.
 
 use crate::client::{Client, NONE, PRIVACY, denied};
-use crate::server::{Host, LIFETIME};
+use crate::server::{CONNECTION, Host, LIFETIME};
 use krb5::Enctype;
+use orthrus_server::dispatch::{Action, ReplySink};
 use orthrus_server::rpcsec::RpcsecLimits;
-use rpc::{AuthStat, Denied};
+use orthrus_server::tenants::{LimitRule, LimitRules, LimitSubjects, LimitedTenants, TenantLimits};
+use rpc::{AuthStat, ConnectionId, Denied};
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 const ETYPE: Enctype = Enctype::Aes128CtsHmacSha256_128;
@@ -75,6 +79,66 @@ fn there_are_never_more_contexts_than_the_limit() {
         assert!(host.server.rpcsec().unwrap().contexts().len() <= 8);
     }
     assert_eq!(host.count("contexts_evicted"), 92);
+}
+
+/// A server where bob has 3 contexts, 10 operations in a second, or both.
+fn with_limits_for_bob(contexts: Option<usize>, operations: Option<u64>) -> Host {
+    let limits =
+        TenantLimits { contexts_max: contexts, operations_max: operations, ..TenantLimits::default() };
+    let subjects = LimitSubjects::Principals(vec!["bob@*".into()]);
+    let tenants = Arc::<LimitedTenants>::default();
+    tenants.apply(LimitRules { rules: vec![LimitRule { subjects, limits }], ..LimitRules::default() });
+    Host::with_tenants(RpcsecLimits { window_size: 4096, ..RpcsecLimits::default() }, tenants)
+}
+
+#[test]
+fn a_principal_with_more_contexts_than_it_may_have_loses_the_least_used() {
+    let mut host = with_limits_for_bob(Some(3), None);
+    let mut alice: Vec<_> = (0..5).map(|_| Client::establish(&mut host, ETYPE, "alice@TEST")).collect();
+    let mut used = Client::establish(&mut host, ETYPE, "bob@TEST");
+    used.exchange(&mut host, NONE, b"used");
+    let mut bobs: Vec<_> = (0..9).map(|_| Client::establish(&mut host, ETYPE, "bob@TEST")).collect();
+    assert_eq!(host.server.rpcsec().unwrap().contexts().len(), 5 + 3);
+    assert_eq!(host.count("contexts_evicted"), 7);
+    assert!(!is_gone(&mut host, &mut used) && !is_gone(&mut host, &mut bobs[8]));
+    assert!(alice.iter_mut().all(|client| !is_gone(&mut host, client)));
+}
+
+/// Records for how long connections are paused.
+#[derive(Default)]
+struct Pauses(Vec<Duration>);
+
+impl ReplySink<Infallible> for Pauses {
+    fn reply(&mut self, _: ConnectionId, _: Action) {}
+
+    fn throttle(&mut self, connection: ConnectionId, time: Duration) {
+        assert_eq!(connection, CONNECTION);
+        self.0.push(time);
+    }
+}
+
+#[test]
+fn a_principal_over_its_rate_is_paused_and_others_are_not() {
+    let mut host = with_limits_for_bob(None, Some(10));
+    for (principal, pauses) in [("alice@TEST", 0), ("bob@TEST", 10)] {
+        let mut client = Client::establish(&mut host, ETYPE, principal);
+        let mut sink = Pauses::default();
+        // A burst of one second is free.
+        for _ in 0..20 {
+            let record = client.call(NONE, b"read");
+            host.tick_into(vec![(CONNECTION, record)], &mut sink);
+        }
+        assert_eq!(sink.0.len(), pauses, "{principal}");
+        assert!(sink.0.is_sorted() && sink.0.iter().all(|time| *time <= Duration::from_secs(1)));
+    }
+    let throttled: Duration = host.server.tenants().throttled().map(|(_, _, time)| time).sum();
+    assert_eq!(throttled, Duration::from_millis(100 * (1 + 10) * 10 / 2));
+    host.advance(Duration::from_secs(10));
+    let mut sink = Pauses::default();
+    let mut client = Client::establish(&mut host, ETYPE, "bob@TEST");
+    let record = client.call(NONE, b"read");
+    host.tick_into(vec![(CONNECTION, record)], &mut sink);
+    assert!(sink.0.is_empty(), "a pause is over");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use orthrus_server::dispatch::{Action, CompletedCall, Engine, Environment, Reply
 use orthrus_server::engine::{Call, CompoundOutcome, WaitPolicy};
 use orthrus_server::metrics::Metrics;
 use orthrus_server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
+use orthrus_server::tenants::LimitedTenants;
 use rpc::ConnectionId;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -79,6 +80,7 @@ impl Engine for Echo {
             replayed: false,
             subject: orthrus_server::metrics::RequestSubject::NONE,
             expensive: false,
+            export: None,
         })
     }
 
@@ -147,15 +149,22 @@ impl Host {
     }
 
     pub(crate) fn with_limits(limits: RpcsecLimits) -> Self {
+        Self::with_tenants(limits, Arc::default())
+    }
+
+    /// A server with limits of single principals and clients.
+    pub(crate) fn with_tenants(limits: RpcsecLimits, tenants: Arc<LimitedTenants>) -> Self {
         let metrics = Arc::new(Metrics::default());
-        let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
-        Self::build(Echo::default(), Some(rpcsec), metrics)
+        let (accounts, counters) = (Box::new(Accounts), Arc::clone(&metrics));
+        let rpcsec = Rpcsec::new(Box::new(accept), accounts, limits, counters, Arc::clone(&tenants));
+        Self::build_with(Echo::default(), Some(rpcsec), metrics, tenants)
     }
 
     /// A server that asks `identities` for accounts.
     pub(crate) fn with_identities(identities: impl Identities + 'static) -> Self {
         let (metrics, limits) = (Arc::new(Metrics::default()), RpcsecLimits::default());
-        let rpcsec = Rpcsec::new(Box::new(accept), Box::new(identities), limits, Arc::clone(&metrics));
+        let rpcsec =
+            Rpcsec::new(Box::new(accept), Box::new(identities), limits, Arc::clone(&metrics), Arc::default());
         Self::build(Echo::default(), Some(rpcsec), metrics)
     }
 
@@ -177,11 +186,21 @@ impl<E: Engine> Host<E> {
     pub(crate) fn over(engine: E) -> Self {
         let metrics = Arc::new(Metrics::default());
         let limits = RpcsecLimits::default();
-        let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
+        let rpcsec =
+            Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics), Arc::default());
         Self::build(engine, Some(rpcsec), metrics)
     }
 
     fn build(engine: E, rpcsec: Option<Rpcsec>, metrics: Arc<Metrics>) -> Self {
+        Self::build_with(engine, rpcsec, metrics, Arc::default())
+    }
+
+    fn build_with(
+        engine: E,
+        rpcsec: Option<Rpcsec>,
+        metrics: Arc<Metrics>,
+        tenants: Arc<LimitedTenants>,
+    ) -> Self {
         let seconds = Arc::new(AtomicU64::new(100));
         let (time, state) = (Arc::clone(&seconds), AtomicU64::new(0x9E37_79B9_7F4A_7C15));
         let looks = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
@@ -193,7 +212,7 @@ impl<E: Engine> Host<E> {
             }),
             random: Box::new(move |bytes| bytes.iter_mut().for_each(|byte| *byte = random_byte(&state))),
         };
-        let server = Server::new(engine, rpcsec, environment, metrics);
+        let server = Server::new(engine, rpcsec, environment, metrics, tenants);
         Self { server, scratch: Scratch::new(), seconds, looks }
     }
 

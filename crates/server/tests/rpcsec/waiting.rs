@@ -36,6 +36,7 @@ const OUTCOME: CompoundOutcome = CompoundOutcome {
     replayed: false,
     subject: RequestSubject::NONE,
     expensive: false,
+    export: None,
 };
 
 impl Engine for SlowNames {

@@ -13,6 +13,7 @@ use crate::{Caller, Principal, Protection};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A hash of the principal that may reclaim a client's state, under a key that stays over restarts:
 /// equal when the same principal comes again, and useless to a reader of the records who looks for
@@ -54,6 +55,14 @@ pub(crate) struct Creator {
 }
 
 impl Creator {
+    /// Returns the name of the client's tenant.
+    pub(crate) fn tenant(&self) -> TenantName {
+        match self.proved {
+            true => TenantName::Principal(Arc::clone(&self.principal.0)),
+            false => TenantName::of_address(self.address),
+        }
+    }
+
     pub(crate) fn of(key: &[u8; 16], caller: &Caller<'_>) -> Self {
         Self {
             principal: caller.principal.clone(),

@@ -21,8 +21,10 @@ const KEPT_PART: usize = 4;
 
 /// The identity of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TenantName {
+pub enum TenantName {
+    /// A principal that RPCSEC_GSS proved.
     Principal(Arc<[u8]>),
+    /// An address of AUTH_SYS callers; see [`TenantName::of_address`].
     Address(IpAddr),
 }
 
@@ -34,7 +36,12 @@ impl TenantName {
         if caller.protection >= Protection::Authentication {
             return Self::Principal(Arc::clone(&caller.principal.0));
         }
-        Self::Address(match caller.address.to_canonical() {
+        Self::of_address(caller.address)
+    }
+
+    /// Returns the tenant of a client's address: in IPv6, of its /64 network.
+    pub fn of_address(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK_OF_64_BITS)),
             address => address,
         })

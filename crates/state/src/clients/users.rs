@@ -5,11 +5,11 @@
 //! server's.
 
 use crate::Clients;
-use crate::clients::ClientState;
-use crate::clients::tenants::{Tenant, TenantPool, is_of};
+use crate::clients::tenants::{Tenant, TenantName, TenantPool, is_of};
+use crate::clients::{Client, ClientState};
 use crate::order::{Held, NothingHeld};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result};
+use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result, StateQuota};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,11 +64,13 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// NFS4ERR_NOSPC.
     pub(crate) fn check_open_limits(
         &self,
+        record: &Client,
         client_state: &ClientState,
         opener: &Caller<'_>,
         claim: OpenClaim,
     ) -> Result<()> {
-        let client_max = self.state.limits.opens_per_client_max;
+        let of_client = self.state.quotas.of_client(record.creator.address());
+        let client_max = of_client.opens_max.unwrap_or(self.state.limits.opens_per_client_max);
         let of_client = client_state.opens.len();
         if of_client >= client_max || self.state.opens.count() >= self.state.limits.opens_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
@@ -82,7 +84,8 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
             None => (0, self.state.tenants.find(opener).map_or(0, |tenant| tenant.opens.load(Relaxed))),
         };
         let fits = client_state.pool(client_max, of_client, own).admits(own)
-            && self.opens_pool(of_tenant).admits(of_tenant);
+            && self.opens_pool(of_tenant).admits(of_tenant)
+            && self.state.quotas.of_tenant(&TenantName::of(opener)).admits_open(of_tenant);
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
     }
 
@@ -109,20 +112,31 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// NFS4ERR_DELAY.
     pub(crate) fn check_lock_limits(
         &self,
+        record: &Client,
         client_state: &ClientState,
         user: &User,
         more: usize,
         reclaims: bool,
     ) -> Result<()> {
-        let client_max = self.state.limits.locks_per_client_max;
+        let of_client = self.state.quotas.of_client(record.creator.address());
+        let client_max = of_client.locks_max.unwrap_or(self.state.limits.locks_per_client_max);
         if client_state.locks + more > client_max || self.state.locks.count() > self.state.limits.locks_max {
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
         let (own, of_tenant) = (user.locks.load(Relaxed), user.tenant.locks.load(Relaxed));
         let fits = reclaims
             || client_state.pool(client_max, client_state.locks, own).admits(own)
-                && self.locks_pool().admits(of_tenant);
+                && self.locks_pool().admits(of_tenant)
+                && self.quota_of(user).admits_locks(of_tenant, more);
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_DELAY) }
+    }
+
+    /// Returns the limits of a user's tenant.
+    fn quota_of(&self, user: &User) -> StateQuota {
+        match user.principal.is_proved() {
+            true => self.state.quotas.of_tenant(&TenantName::Principal(Arc::clone(&user.principal.0))),
+            false => StateQuota::default(),
+        }
     }
 
     /// As [`crate::Clients::make_room_for_open`], for so many locks.

@@ -4,6 +4,7 @@ use crate::ClientKey;
 use crate::clients::image::RestoredClients;
 use crate::clients::users::User;
 use crate::files::{FileState, Files};
+use crate::groups::FileGroups;
 use crate::locks::ranges::LockRange;
 use crate::locks::waits::{LockNotice, LockWait, NOTICES_MAX, Notices};
 use crate::locks::{LockState, LockTable};
@@ -162,6 +163,20 @@ pub(crate) struct LockBase<'a, F, O> {
     pub(crate) holders: &'a RestoredOwners,
     pub(crate) opens: &'a OpenTable<F, O>,
     pub(crate) files: &'a Files<F>,
+    pub(crate) groups: CountedGroups<'a, F>,
+}
+
+/// The locks of groups of files, which are counted anew.
+pub(crate) struct CountedGroups<'a, F> {
+    pub(crate) groups: &'a FileGroups,
+    /// Returns the group of a file.
+    pub(crate) of: &'a dyn Fn(&F) -> u64,
+}
+
+impl<F> CountedGroups<'_, F> {
+    fn add_locks(&self, file: &F, locks: usize) {
+        self.groups.change_locks((self.of)(file), 0, locks);
+    }
 }
 
 impl<F: Clone + Eq + Hash, O> LockBase<'_, F, O> {
@@ -246,6 +261,7 @@ impl<F: Clone + Eq + Hash> LockTable<F> {
             drop(state);
             base.opens.use_owner(owner);
             base.opens.add_lock(open, key);
+            base.groups.add_locks(&file, 1);
             lockers.entry(file).or_default().insert(owner, client.0);
             Ok(LockState { client, owner, open, user, seqid })
         })?;
@@ -260,7 +276,9 @@ impl<F: Clone + Eq + Hash> LockTable<F> {
                 base.files.take(&file).ok_or(ImageError::Inconsistent("locks of an unknown file"))?;
             let fresh = state.ranges.len() == 0 && state.waits.is_empty();
             ensure(fresh, "a file is listed twice")?;
-            count += base.restore_ranges(&mut state, lockers.get(&file), ranges)?;
+            let ranges = base.restore_ranges(&mut state, lockers.get(&file), ranges)?;
+            base.groups.add_locks(&file, ranges);
+            count += ranges;
             waiting.into_iter().for_each(|wait| state.wait_for_lock(wait));
             base.files.put(file, state);
         }

@@ -159,7 +159,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let mut files = self.state.files.lock(held, request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;
-        self.reserve_locks(client_state, &place.user, request.reclaim)?;
+        self.reserve_locks(&record, client_state, &place, request.reclaim)?;
         if !file.waits.is_empty() {
             let name = self.name_of(request, place.owner);
             file.waits.retain(|wait| wait.client != client || wait.name != name);
@@ -172,7 +172,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             (None, Locker::Existing(_)) => NOBODY,
         };
         let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.write);
-        let locked = self.change_ranges(client_state, &place.user, file, key, lock);
+        let locked = self.change_ranges(client_state, &place, file, key, lock);
         self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // A range that was locked for writing may be free for reading now.
         self.notify_lock_waits(file, effects);
@@ -287,18 +287,18 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let mut client_state = record.lock_any(held);
         let (client_state, held) = client_state.split();
         let key = self.find_lock(client, stateid, file)?;
-        let user = self.lock_of(key)?.user;
+        let place = self.lock_of(key)?;
         // Only a range to the end of the file certainly splits nothing.
         let splits = (offset, length) != (0, u64::MAX);
         // Only the limits refuse a split: a user above its share must be able to unlock.
-        if splits && self.reserve_locks(client_state, &user, true).is_err() {
+        if splits && self.reserve_locks(&record, client_state, &place, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
         let mut files = self.state.files.lock(held, file);
         let unlock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
             Some(state) => {
-                let unlocked = self.change_ranges(client_state, &user, state, key, unlock);
+                let unlocked = self.change_ranges(client_state, &place, state, key, unlock);
                 self.notify_lock_waits(state, effects);
                 self.note_unlocked(state, file, range, effects);
                 unlocked
@@ -383,12 +383,26 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
 
     /// Counts the most that one operation may create, or refuses it; the caller subtracts this
     /// again after the created state was counted by itself.
-    fn reserve_locks(&self, client_state: &ClientState, user: &User, reclaims: bool) -> Result<()> {
-        self.state.locks.count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
-        let checked =
-            self.state.clients().check_lock_limits(client_state, user, LOCKS_PER_LOCK_MAX, reclaims);
+    fn reserve_locks(
+        &self,
+        record: &Client,
+        client_state: &ClientState,
+        place: &LockTarget<F>,
+        reclaims: bool,
+    ) -> Result<()> {
+        const MORE: usize = LOCKS_PER_LOCK_MAX;
+        self.state.locks.count.fetch_add(MORE, Relaxed);
+        let group = self.state.group_of(&place.file);
+        let quota = self.state.quotas.of_group(group);
+        let held = || self.state.groups.locks(group);
+        let fits = reclaims || quota.locks_max.is_none() || quota.admits_locks(held(), MORE);
+        let clients = self.state.clients();
+        let checked = match fits {
+            true => clients.check_lock_limits(record, client_state, &place.user, MORE, reclaims),
+            false => Err(Nfsstat4::NFS4ERR_DELAY),
+        };
         if checked.is_err() {
-            self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
+            self.state.locks.count.fetch_sub(MORE, Relaxed);
         }
         checked
     }
@@ -420,7 +434,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             .table
             .insert(turn, LockState { client, owner, open, user: Arc::clone(&place.user), seqid: 0 });
         client_state.lock_states.insert((owner, open), key);
-        self.count_locks(client_state, &place.user, 0, 1);
+        self.count_locks(client_state, &place.user, &place.file, (0, 1));
         self.state.opens.add_lock(open, key);
         key
     }
@@ -430,7 +444,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     fn change_ranges(
         &self,
         client_state: &mut ClientState,
-        user: &User,
+        place: &LockTarget<F>,
         file: &mut FileState<F>,
         key: SlabKey,
         change: impl FnOnce(&mut RangeTable<SlabKey>, SlabKey),
@@ -442,12 +456,19 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let (seqid, owner) = changed.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let before = file.ranges.len();
         change(&mut file.ranges, owner);
-        self.count_locks(client_state, user, before, file.ranges.len());
+        self.count_locks(client_state, &place.user, &place.file, (before, file.ranges.len()));
         Ok(self.state.stateid(StateRef::Lock(key), seqid))
     }
 
-    /// Counts lock stateids and ranges that were made or went.
-    fn count_locks(&self, client_state: &mut ClientState, user: &User, before: usize, after: usize) {
+    /// Counts lock stateids and ranges of a file that were made or went.
+    fn count_locks(
+        &self,
+        client_state: &mut ClientState,
+        user: &User,
+        file: &F,
+        (before, after): (usize, usize),
+    ) {
+        self.state.groups.change_locks(self.state.group_of(file), before, after);
         client_state.locks = (client_state.locks + after).saturating_sub(before);
         for count in [&self.state.locks.count, &user.locks, &user.tenant.locks] {
             if after >= before {
@@ -479,7 +500,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             gone += file.ranges.unlock_all(lock.owner);
             self.notify_lock_waits(file, effects);
         }
-        self.count_locks(client_state, &lock.user, gone, 0);
+        self.count_locks(client_state, &lock.user, name, (gone, 0));
         self.state.opens().release_owner(client_state, lock.owner);
     }
 

@@ -94,6 +94,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         client_state.opens.remove(&key);
         open.user.opens.fetch_sub(1, Relaxed);
         open.user.tenant.opens.fetch_sub(1, Relaxed);
+        self.state.groups.remove_open(self.state.group_of(&file_name));
         if let Some(file) = files.get_mut(&file_name) {
             for lock in open.locks {
                 self.state.locks().remove_lock_state(client_state, &file_name, file, lock, effects);

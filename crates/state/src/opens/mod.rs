@@ -180,6 +180,20 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         self.check_allowed(now, &record, &client_state, registry, opener, owner, claim)
     }
 
+    /// Checks one more open of a file against the limit of its group, so that OPEN can refuse it
+    /// before creating anything; the directory stands for its files.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOSPC.
+    pub fn group_allowed(&self, file: &F, claim: OpenClaim) -> Result<()> {
+        let group = self.state.group_of(file);
+        let quota = self.state.quotas.of_group(group);
+        let fits = claim == OpenClaim::Previous
+            || quota.opens_max.is_none()
+            || quota.admits_open(self.state.groups.opens(group));
+        if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
+    }
+
     #[allow(
         clippy::too_many_arguments,
         reason = "the client in its three parts, and three of the request's fields"
@@ -202,7 +216,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         if owner.len() > self.state.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
-        self.state.clients().check_open_limits(client_state, opener, claim)
+        self.state.clients().check_open_limits(record, client_state, opener, claim)
     }
 
     fn check_request(
@@ -394,9 +408,17 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         new: NewOpen,
         payload: &mut Option<O>,
     ) -> Result<Stateid4> {
+        let (view, group) = ((self.state.view)(request.file), self.state.group_of(request.file));
+        let reclaims = request.claim == OpenClaim::Previous;
+        let group_max = self.state.quotas.of_group(group).opens_max.filter(|_| !reclaims);
         let given = payload.take().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
         // Counted before it is there: of several threads at the limit none gets beyond it.
         if self.state.opens.count.fetch_add(1, Relaxed) >= self.state.limits.opens_max {
+            self.state.opens.count.fetch_sub(1, Relaxed);
+            *payload = Some(given);
+            return Err(Nfsstat4::NFS4ERR_NOSPC);
+        }
+        if !self.state.groups.add_open(group, group_max.unwrap_or(usize::MAX)) {
             self.state.opens.count.fetch_sub(1, Relaxed);
             *payload = Some(given);
             return Err(Nfsstat4::NFS4ERR_NOSPC);
@@ -432,7 +454,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
                 locks: Vec::new(),
             },
         );
-        file.opens.insert((owner, (self.state.view)(request.file)), key);
+        file.opens.insert((owner, view), key);
         client_state.opens.insert(key);
         Ok(self.state.stateid(StateRef::Open(key), 1))
     }

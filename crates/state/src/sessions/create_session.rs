@@ -4,7 +4,7 @@ pub(crate) mod image;
 
 use crate::Sessions;
 use crate::clients::Client;
-use crate::clients::registry::{Enrolled, RegistryGuard};
+use crate::clients::registry::{Enrolled, Registry, RegistryGuard};
 use crate::clients::tenants::{Tenant, is_of};
 use crate::order::{Held, Leaf, Ordered, RegistryLevel};
 use crate::sessions::callbacks::{BackSlots, PathStatus};
@@ -154,6 +154,30 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(reply)
     }
 
+    /// Checks one more session of a client against its limits and those of its tenant, which it
+    /// returns.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOSPC.
+    fn check_session_limits(&self, registry: &Registry, key: ClientKey) -> Result<Arc<Tenant>> {
+        let client = registry.client(key)?;
+        let tenant = &client.record.tenant;
+        let of_client = self.state.quotas.of_client(client.record.creator.address()).sessions_max;
+        let client_max = of_client.unwrap_or(self.state.limits.sessions_per_client_max);
+        let of_tenant = match client.record.creator.proved {
+            true => self.state.quotas.of_tenant(&client.record.creator.tenant()).sessions_max,
+            false => None,
+        };
+        let is_full = |max: usize| {
+            let own = registry.clients.values().filter(|other| Arc::ptr_eq(&other.record.tenant, tenant));
+            own.map(|client| client.sessions.len()).sum::<usize>() >= max
+        };
+        if client.sessions.len() >= client_max || of_tenant.is_some_and(is_full) {
+            return Err(Nfsstat4::NFS4ERR_NOSPC);
+        }
+        Ok(Arc::clone(tenant))
+    }
+
     #[allow(clippy::too_many_arguments, reason = "the parts of a session, used once")]
     fn new_session(
         &self,
@@ -166,10 +190,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> Result<CreateSessionOk> {
         check_args(args)?;
-        if registry.client(key)?.sessions.len() >= self.state.limits.sessions_per_client_max {
-            return Err(Nfsstat4::NFS4ERR_NOSPC);
-        }
-        let tenant = Arc::clone(&registry.client(key)?.record.tenant);
+        let tenant = self.check_session_limits(registry, key)?;
         let pressure = self.make_room_for_session(registry, now, &tenant, effects)?;
         // Its own lease may have been over.
         registry.client(key).map_err(|_| Nfsstat4::NFS4ERR_STALE_CLIENTID)?;

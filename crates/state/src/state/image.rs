@@ -15,11 +15,13 @@ use crate::copies::image::CopyImage;
 use crate::delegations::DelegationTable;
 use crate::delegations::image::DelegationImage;
 use crate::files::{FileView, Files};
+use crate::groups::FileGroups;
 use crate::locks::LockTable;
-use crate::locks::image::{FileImage, LockBase, LockImage, NoticesImage};
+use crate::locks::image::{CountedGroups, FileImage, LockBase, LockImage, NoticesImage};
 use crate::opens::OpenTable;
 use crate::opens::image::{OpenImage, OwnerImage};
 use crate::order::Held;
+use crate::quotas::Quotas;
 use crate::revocation::RevokedTable;
 use crate::revocation::image::RevokedImage;
 use crate::scramble::Scramble;
@@ -33,6 +35,7 @@ use crate::{Limits, State};
 use image::{ImageError, Secret};
 use minicbor::{Decode, Encode};
 use std::hash::Hash;
+use std::sync::Arc;
 
 /// The image of a state; `F` is the caller's image of a file's name.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -95,6 +98,8 @@ pub struct RestoreParameters<F> {
     pub principal_key: [u8; 16],
     /// The function that is meant by [`State::with_views`].
     pub view: fn(&F) -> FileView,
+    /// The limits of single tenants, clients and groups of files.
+    pub quotas: Arc<dyn Quotas>,
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -127,6 +132,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             copies,
             revoked,
             v40,
+            quotas: _,
+            // Counted again.
+            groups: _,
         } = self;
         let (registry, (tenants, numbers)) = {
             let held = &mut Held::nothing();
@@ -166,7 +174,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         mut name: impl FnMut(G) -> Result<F, ImageError>,
         mut payload: impl FnMut(&F, u32) -> Result<O, ImageError>,
     ) -> Result<Self, ImageError> {
-        let RestoreParameters { limits, principal_key, view } = with;
+        let RestoreParameters { limits, principal_key, view, quotas } = with;
         let hash_key = image.hash_key().ok_or(ImageError::Inconsistent("the key of identifiers"))?;
         let (tenants, all_tenants) = Tenants::restore(image.tenants)?;
         let registry = Registry::restore(image.registry);
@@ -175,7 +183,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let files = Files::new(hash_key);
         let (mut opens, holders) = OpenTable::restore_owners(image.owners, &restored)?;
         opens.restore(image.opens, (&restored, &holders), &files, view, &mut name, &mut payload)?;
-        let base = LockBase { clients: &restored, holders: &holders, opens: &opens, files: &files };
+        let groups = FileGroups::default();
+        let group = |file: &F| quotas.group_of(view(file));
+        opens.each(|_, open| {
+            groups.add_open(group(&open.file), usize::MAX);
+        });
+        let counted = CountedGroups { groups: &groups, of: &group };
+        let base =
+            LockBase { clients: &restored, holders: &holders, opens: &opens, files: &files, groups: counted };
         let delegations = DelegationTable::restore(
             image.delegations,
             &image.contention,
@@ -215,6 +230,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             copies,
             revoked,
             v40,
+            quotas,
+            groups,
         })
     }
 }

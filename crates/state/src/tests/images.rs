@@ -2,10 +2,12 @@
 
 use super::shared::{Shared, TestState};
 use super::world::*;
+use crate::quotas::NoQuotas;
 use crate::state::image::{RestoreParameters, StateImage};
 use crate::*;
 use image::ImageError;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// Makes an image, encodes it, and restores the state.
 pub(super) fn again(state: &TestState) -> TestState {
@@ -32,7 +34,12 @@ fn encoded(state: &TestState) -> (Vec<u8>, Vec<u64>) {
 
 fn restored(bytes: &[u8], payloads: &[u64], limits: &Limits) -> core::result::Result<TestState, ImageError> {
     let image: StateImage<u32> = image::decode(bytes)?;
-    let with = RestoreParameters { limits: limits.clone(), principal_key: PRINCIPAL_KEY, view: |_| 0 };
+    let with = RestoreParameters {
+        limits: limits.clone(),
+        principal_key: PRINCIPAL_KEY,
+        view: |_| 0,
+        quotas: Arc::new(NoQuotas),
+    };
     let payload = |_: &u32, number: u32| {
         payloads.get(number as usize).copied().ok_or(ImageError::Inconsistent("a payload"))
     };

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// A stranger by AUTH_SYS.
-fn stranger(name: &str, last: u8) -> TestClient {
+pub(super) fn stranger(name: &str, last: u8) -> TestClient {
     let address = IpAddr::from([198, 51, 100, last]);
     TestClient { principal: Principal::new("sys:4242"), address, ..TestClient::new(name) }
 }
 
 /// A user by RPCSEC_GSS, from the strangers' first address.
-fn kerberos(name: &str) -> TestClient {
+pub(super) fn kerberos(name: &str) -> TestClient {
     let principal = Principal::new(format!("gss:{name}@R"));
     TestClient { principal, protection: Protection::Privacy, ..stranger(name, 1) }
 }

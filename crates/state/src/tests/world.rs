@@ -79,8 +79,18 @@ impl World {
     }
 
     pub(super) fn with(limits: Limits, boot: Boot) -> Self {
+        Self::with_state(limits, boot, |state| state)
+    }
+
+    /// As [`World::with`], after a change of the state.
+    pub(super) fn with_state(
+        limits: Limits,
+        boot: Boot,
+        change: impl FnOnce(TestState) -> TestState,
+    ) -> Self {
         let now = Duration::from_secs(1000);
-        Self { state: Shared::new(State::new(limits, boot, now)), now, random: SplitMix64(0) }
+        let state = change(State::new(limits, boot, now));
+        Self { state: Shared::new(state), now, random: SplitMix64(0) }
     }
 
     /// Returns the state for several threads, which collect the effects of their calls.

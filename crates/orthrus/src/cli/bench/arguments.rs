@@ -80,6 +80,7 @@ impl TargetArguments {
             service_host: host.clone(),
             host,
             port: self.port,
+            source: None,
             export,
             credential: credentials.next().unwrap_or(Credential::Default),
             others: credentials.collect(),

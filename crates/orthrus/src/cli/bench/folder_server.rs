@@ -139,6 +139,7 @@ pub(super) fn target(server: &ServerProcess, service_host: &str, credential: Cre
         host: server.address().ip().to_string(),
         service_host: service_host.to_owned(),
         port: server.address().port(),
+        source: None,
         export: EXPORT.to_owned(),
         credential,
         others: Vec::new(),

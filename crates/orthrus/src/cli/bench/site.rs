@@ -139,6 +139,7 @@ impl Started<'_> {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),
             port: server.address().port(),
+            source: None,
             export: self.store.export().to_owned(),
             credential: realm.map_or(Credential::Default, OwnRealm::credential),
             others: realm.map(OwnRealm::other).into_iter().collect(),

@@ -36,6 +36,7 @@ pub(super) fn render(watched: &Watched) -> String {
     window(&mut page, service);
     operations(&mut page, service);
     refusals(&mut page, service);
+    throttled(&mut page, service);
     lookups(&mut page, identity);
     page.into_string()
 }
@@ -274,6 +275,14 @@ fn refusals(page: &mut MetricsText, service: &NfsService) {
     page.family(name, Counter, "Calls denied before any operation, by auth_stat.");
     for (status, count) in service.server().metrics().denials.snapshot() {
         page.value(name, &[("status", status)], count);
+    }
+}
+
+fn throttled(page: &mut MetricsText, service: &NfsService) {
+    let name = "orthrus_throttled_seconds_total";
+    page.family(name, Counter, "Time for which connections waited for a limit, by its kind and unit.");
+    for (kind, unit, time) in service.server().tenants().throttled() {
+        page.value(name, &[("limit", kind.name()), ("unit", unit.name())], time.as_secs_f64());
     }
 }
 

@@ -128,6 +128,9 @@ pub(crate) fn open(
             allowed => break allowed?,
         }
     }
+    if let Ok(place) = c.file(Nfsstat4::NFS4ERR_NOFILEHANDLE) {
+        c.state().opens().group_allowed(&place, claim)?;
+    }
     let target = target::find(c, args, share)?;
     let (change, attrset) = (target.change, target.attrset);
     let object = target.object.clone();

@@ -1,25 +1,16 @@
-//! The effect of one client on another client: the latency of metadata operations beside a stream,
-//! and of cached reads beside a metadata storm.
+//! One client beside another of the same principal or address: the latency of metadata operations
+//! beside a stream, and of cached reads beside a metadata storm.
 
-use super::busy::{BusyWork, FLOOR, beside, report};
-use super::load::{self, FILE_SIZE, LoadedSessions, METADATA};
-use super::output::{BenchFigure, BenchOutput, Floor};
-use super::stopped;
-use super::test_bed::TestBed;
+use super::FairnessSelection;
+use crate::busy::{BusyWork, FLOOR, beside, report};
+use crate::load::{self, FILE_SIZE, LoadedSessions, METADATA};
+use crate::output::{BenchFigure, BenchOutput, Floor};
+use crate::stopped;
+use crate::test_bed::TestBed;
 use bench::Flavor;
 use bench::measuring::{ClientLayout, Load};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// The busy clients to measure, and the file for the figures.
-#[derive(clap::Args)]
-pub(crate) struct FairnessArguments {
-    /// Measure only this busy client: `stream` or `storm`.
-    #[arg(long, value_parser = ["stream", "storm"])]
-    only: Option<String>,
-    #[command(flatten)]
-    pub output: super::Arguments,
-}
 
 /// Interleaved rounds, and how long each half of one counts.
 const ROUNDS: u32 = 7;
@@ -64,29 +55,33 @@ const NEIGHBOURS: [NeighbourLoads; 2] = [
 /// Clients that each have one metadata operation in flight.
 const STORM: ClientLayout = ClientLayout { clients: 16, ..ClientLayout::ONE };
 
-/// Runs the benchmark.
-///
-/// # Errors
-/// When realm or server do not work, or the system does not let a thread step back.
-pub(crate) fn run(
-    arguments: &FairnessArguments,
+/// The names of the rows.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    NEIGHBOURS.into_iter().map(|neighbours| neighbours.name)
+}
+
+/// Measures the rows that are asked for, with one shard.
+pub(super) fn run(
+    selection: &FairnessSelection<'_>,
     output: &mut BenchOutput,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
+    if !NEIGHBOURS.iter().any(|neighbours| selection.wants(neighbours.name)) {
+        return Ok(());
+    }
     let test_bed = TestBed::start()?;
-    output.note(&format!("{}; one shard", test_bed.cores().describe()));
+    println!();
+    output.note(&format!("one principal or address: {}; one shard", test_bed.cores().describe()));
     output.note("stream: krb5p, reads of 1 MiB, 16 in flight; the other client: the metadata mix, one operation at a time");
     output.note(
         "storm: sys, the metadata mix of 16 clients; the other client: cached reads of 4 KiB, one at a time",
     );
-    output.note("the busy clients' threads have the scheduling policy SCHED_IDLE: they never keep the other one from the client's core");
     let seconds = LENGTH.as_secs_f64();
     output.note(&format!(
         "median [interval] of {ROUNDS} rounds, each {seconds:.0} s without and {seconds:.0} s with the busy client"
     ));
-    let measured = |name: &str| arguments.only.as_ref().is_none_or(|only| only == name);
-    for neighbours in NEIGHBOURS.iter().filter(|neighbours| measured(neighbours.name)) {
-        for flavor in [Flavor::Sys, Flavor::Krb5p] {
+    for neighbours in NEIGHBOURS.iter().filter(|neighbours| selection.wants(neighbours.name)) {
+        for flavor in selection.flavors() {
             if !stopped(stop) {
                 measure(output, &test_bed, neighbours, flavor, stop)?;
             }
