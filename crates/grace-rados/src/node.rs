@@ -4,6 +4,7 @@ use crate::{GraceStore, StoreError};
 use ceph::rados::WriteStep;
 use grace::{ClientRecord, NodeId, Sessions, record_object};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The attribute with the number of the instance that may change an object.
 const INSTANCE: &str = "instance";
@@ -36,8 +37,8 @@ pub struct NodeSummary {
 
 /// The objects of a member, in the hands of one instance.
 #[derive(Debug)]
-pub struct NodeObjects<'s> {
-    store: &'s GraceStore,
+pub struct NodeObjects {
+    store: Arc<GraceStore>,
     node: NodeId,
     object: String,
     /// The number of the instance as the attribute has it.
@@ -55,7 +56,7 @@ impl GraceStore {
 
     fn read_node(&self, node: &NodeId) -> Result<(Option<u64>, NodeSummary), StoreError> {
         let object = node_object(node);
-        let content = match self.pool().read(&object, 0) {
+        let content = match self.objects_pool().read(&object, 0) {
             Ok(content) => content,
             Err(error) if error.number() == libc::ENOENT => return Ok((None, NodeSummary::default())),
             Err(error) => return Err(self.failed(&object, error)),
@@ -101,7 +102,7 @@ impl GraceStore {
     }
 
     fn read_records(&self, object: &str) -> Result<Vec<ClientRecord>, StoreError> {
-        let entries = match self.pool().read_omap(object, CLIENTS_MAX) {
+        let entries = match self.objects_pool().read_omap(object, CLIENTS_MAX) {
             Ok(entries) => entries,
             Err(error) if error.number() == libc::ENOENT => return Ok(Vec::new()),
             Err(error) => return Err(self.failed(object, error)),
@@ -115,20 +116,25 @@ impl GraceStore {
     ///
     /// # Errors
     /// `Replaced` if a later instance has them, `Damaged`, `Denied`, `Blocklisted`, `Unavailable`.
-    pub fn take(&self, node: &NodeId, instance: u64, host: &str) -> Result<NodeObjects<'_>, StoreError> {
+    pub fn take(
+        self: &Arc<Self>,
+        node: &NodeId,
+        instance: u64,
+        host: &str,
+    ) -> Result<NodeObjects, StoreError> {
         let (object, number) = (node_object(node), instance_value(instance));
         let entry = || vec![(HOST.as_bytes(), host.as_bytes())];
         let own = || [WriteStep::SetXattr(INSTANCE, number.as_bytes()), WriteStep::SetOmap(entry())];
         let new = [&[WriteStep::CreateNew][..], &own()].concat();
-        let taken = match self.pool().write(&object, &new) {
+        let taken = match self.objects_pool().write(&object, &new) {
             Err(error) if error.number() == libc::EEXIST => {
                 let guard = [WriteStep::XattrAtMost(INSTANCE, number.as_bytes())];
-                self.pool().write(&object, &[&guard[..], &own()].concat())
+                self.objects_pool().write(&object, &[&guard[..], &own()].concat())
             }
             taken => taken,
         };
         taken.map_err(|error| self.failed(&object, error))?;
-        Ok(NodeObjects { store: self, node: node.clone(), object, instance: number })
+        Ok(NodeObjects { store: Arc::clone(self), node: node.clone(), object, instance: number })
     }
 
     /// Removes the objects of a member that has left.
@@ -142,14 +148,14 @@ impl GraceStore {
     }
 
     fn remove(&self, object: &str) -> Result<(), StoreError> {
-        match self.pool().write(object, &[WriteStep::Remove]) {
+        match self.objects_pool().write(object, &[WriteStep::Remove]) {
             Err(error) if error.number() != libc::ENOENT => Err(self.failed(object, error)),
             _ => Ok(()),
         }
     }
 }
 
-impl NodeObjects<'_> {
+impl NodeObjects {
     /// Takes over the last records, and reads them.
     ///
     /// # Errors
@@ -163,7 +169,7 @@ impl NodeObjects<'_> {
             WriteStep::XattrAtMost(INSTANCE, number),
             WriteStep::SetXattr(INSTANCE, number),
         ];
-        match self.store.pool().write(&object, &steps) {
+        match self.store.objects_pool().write(&object, &steps) {
             Ok(()) => self.store.read_records(&object),
             Err(error) if error.number() == libc::ENOENT => Ok(Vec::new()),
             Err(error) => Err(self.store.failed(&object, error)),
@@ -180,10 +186,10 @@ impl NodeObjects<'_> {
         let number = self.instance.as_bytes();
         let own = WriteStep::SetXattr(INSTANCE, number);
         let failed = |error| self.store.failed(&object, error);
-        match self.store.pool().write(&object, &[WriteStep::CreateNew, own.clone()]) {
+        match self.store.objects_pool().write(&object, &[WriteStep::CreateNew, own.clone()]) {
             Err(error) if error.number() == libc::EEXIST => {
                 let steps = [WriteStep::XattrAtMost(INSTANCE, number), own, WriteStep::ClearOmap];
-                self.store.pool().write(&object, &steps).map_err(failed)?;
+                self.store.objects_pool().write(&object, &steps).map_err(failed)?;
             }
             made => made.map_err(failed)?,
         }
@@ -233,7 +239,7 @@ impl NodeObjects<'_> {
     fn guarded(&self, object: &str, steps: &[WriteStep<'_>]) -> Result<(), StoreError> {
         let guard = WriteStep::XattrIs(INSTANCE, self.instance.as_bytes());
         let steps = [&[guard][..], steps].concat();
-        self.store.pool().write(object, &steps).map_err(|error| self.store.failed(object, error))
+        self.store.objects_pool().write(object, &steps).map_err(|error| self.store.failed(object, error))
     }
 
     fn change(&self, steps: &[WriteStep<'_>]) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ impl GraceStore {
     /// # Errors
     /// `Damaged`, `Denied`, `Blocklisted`, `Unavailable`.
     pub fn secret(&self) -> Result<Option<[u8; 32]>, StoreError> {
-        let content = match self.pool().read(SECRET, LENGTH + 1) {
+        let content = match self.objects_pool().read(SECRET, LENGTH + 1) {
             Ok(content) => content,
             Err(error) if error.number() == libc::ENOENT => return Ok(None),
             Err(error) => return Err(self.failed(SECRET, error)),
@@ -36,7 +36,7 @@ impl GraceStore {
     /// As [`GraceStore::secret`].
     pub fn secret_or(&self, new: &[u8; 32]) -> Result<[u8; 32], StoreError> {
         let text: String = new.iter().map(|byte| format!("{byte:02x}")).chain(["\n".to_owned()]).collect();
-        match self.pool().write(SECRET, &[WriteStep::CreateNew, WriteStep::Write(text.as_bytes())]) {
+        match self.objects_pool().write(SECRET, &[WriteStep::CreateNew, WriteStep::Write(text.as_bytes())]) {
             Ok(()) => Ok(*new),
             // Another member was faster.
             Err(error) if error.number() == libc::EEXIST => {

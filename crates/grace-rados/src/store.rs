@@ -34,6 +34,8 @@ pub struct GraceStore {
     pub(crate) options: StoreOptions,
     cluster: Arc<RadosCluster>,
     pool: Arc<Pool>,
+    /// For objects of members, which can be large: the database does not wait for them.
+    objects: Pool,
     notifier: Notifier,
 }
 
@@ -42,11 +44,12 @@ impl GraceStore {
     ///
     /// # Errors
     /// `Library` and `Connection`, with the remedy.
-    pub fn open(options: &StoreOptions) -> Result<Self, StoreError> {
+    pub fn open(options: &StoreOptions) -> Result<Arc<Self>, StoreError> {
         let cluster = RadosCluster::connect(Rados::load()?, &options.cluster)?;
         let pool = Arc::new(cluster.pool(&options.pool, &options.namespace)?);
         let notifier = Notifier::start(Arc::clone(&pool), options.object.clone());
-        Ok(Self { options: options.clone(), cluster, pool, notifier })
+        let objects = cluster.pool(&options.pool, &options.namespace)?;
+        Ok(Arc::new(Self { options: options.clone(), cluster, pool, objects, notifier }))
     }
 
     /// Returns the place of the storage.
@@ -59,8 +62,8 @@ impl GraceStore {
         &self.cluster
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
+    pub(crate) fn objects_pool(&self) -> &Pool {
+        &self.objects
     }
 
     /// Explains an error of an operation on an object.

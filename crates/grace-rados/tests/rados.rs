@@ -12,7 +12,7 @@ use orthrus_grace_rados::{FenceError, GraceStore, StoreError, StoreOptions, bloc
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 const POOL: &str = "gateways";
@@ -47,7 +47,7 @@ fn options(cluster: &MiniCeph, namespace: &str) -> StoreOptions {
 }
 
 /// Opens the storage in a namespace that no other test has.
-fn store() -> Option<(GraceStore, &'static MiniCeph)> {
+fn store() -> Option<(Arc<GraceStore>, &'static MiniCeph)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let cluster = cluster()?;
     let store = GraceStore::open(&options(cluster, &format!("test-{}", NEXT.fetch_add(1, Relaxed)))).unwrap();
@@ -254,7 +254,7 @@ fn members_hear_of_changes_and_of_each_other() {
 fn a_user_with_few_rights_is_told_which_ones_are_missing() {
     let Some((store, cluster)) = store() else { return };
     store.create().unwrap();
-    let user = |name: &str, caps: &[&str]| -> GraceStore {
+    let user = |name: &str, caps: &[&str]| -> Arc<GraceStore> {
         let entity = format!("client.{name}");
         let key = cluster.ceph(["auth", "get-or-create", &entity].into_iter().chain(caps.iter().copied()));
         let keyring: PathBuf = cluster.dir().join(format!("{name}.keyring"));

@@ -134,8 +134,8 @@ pub struct Member {
     claiming: u64,
     instance: Option<u64>,
     claimed: Duration,
-    /// Whether the former instance has certainly ended.
-    alone: bool,
+    /// An instance that has certainly ended.
+    ended: Option<u64>,
     /// Whether a former instance has left clients that may reclaim.
     holds: Option<bool>,
     /// Whether the records of the former instance were taken over.
@@ -159,9 +159,9 @@ pub struct Member {
 
 impl Member {
     /// Makes an instance of a member. `number_min` must grow from start to start: the seconds since
-    /// 1970, say. `alone` says that the former instance has certainly ended. The new one refuses new
-    /// state until it has joined.
-    pub fn new(id: NodeId, timing: Timing, number_min: u64, alone: bool) -> Self {
+    /// 1970, say. `ended` is a former instance that has certainly ended, if one is known. The new one
+    /// refuses new state until it has joined.
+    pub fn new(id: NodeId, timing: Timing, number_min: u64, ended: Option<u64>) -> Self {
         Self {
             id,
             timing,
@@ -169,7 +169,7 @@ impl Member {
             claiming: 0,
             instance: None,
             claimed: Duration::ZERO,
-            alone,
+            ended,
             holds: None,
             taken: false,
             released: None,
@@ -265,8 +265,9 @@ impl Member {
             return Action::Peek;
         };
         let mut after = database.clone();
+        let is_alone = self.ended.is_some() && self.ended == database.instance(&self.id);
         self.claiming = after.claim(&self.id, self.number_min);
-        if self.alone {
+        if is_alone {
             after.enforce(&self.id);
         }
         if holds {

@@ -137,9 +137,10 @@ impl Model {
         self.serial += 1;
         // Times of starts can be equal.
         let number_min = self.now.as_secs() / 10;
-        let alone = !self.instances.iter().any(|other| other.member.id() == node) && self.one_in(2);
+        let is_alone = !self.instances.iter().any(|other| other.member.id() == node) && self.one_in(2);
+        let ended = self.storage.database.instance(node).filter(|_| is_alone);
         self.instances.push(Instance {
-            member: Member::new(node.clone(), TIMING, number_min, alone),
+            member: Member::new(node.clone(), TIMING, number_min, ended),
             serial: self.serial,
             read: None,
             next_read: self.now,

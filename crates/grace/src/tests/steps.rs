@@ -23,7 +23,7 @@ struct Walker {
 impl Walker {
     fn new(name: &str, holds: bool) -> Self {
         let local = Local { recovery_over: false, has_clients: holds, ending: false };
-        Self { member: Member::new(node(name), TIMING, 100, true), local, holds }
+        Self { member: Member::new(node(name), TIMING, 100, Some(100)), local, holds }
     }
 
     /// Performs steps until there is nothing to do, and returns their names.
