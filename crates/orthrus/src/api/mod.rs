@@ -17,7 +17,7 @@ pub(crate) use listings::{
     OpenRow, SessionRow,
 };
 pub(crate) use problem::Problem;
-pub(crate) use status::{FlavorStatus, StatusReport};
+pub(crate) use status::{ClusterMember, ClusterReport, FlavorStatus, StatusReport};
 
 use std::fs::File;
 use std::io;

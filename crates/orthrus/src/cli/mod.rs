@@ -5,6 +5,7 @@ mod bench;
 mod config;
 mod control;
 mod doctor;
+mod gateways;
 mod generated;
 mod grants;
 mod id;
@@ -82,6 +83,8 @@ enum Command {
     Reload(control::ReloadArguments),
     Drain(control::Drain),
     #[command(subcommand)]
+    Cluster(gateways::ClusterCommand),
+    #[command(subcommand)]
     Realm(realm::Command),
     #[command(subcommand)]
     Grants(grants::GrantsCommand),
@@ -120,6 +123,7 @@ impl Arguments {
             Command::Revoke(arguments) => arguments.run(),
             Command::Reload(arguments) => arguments.run(),
             Command::Drain(arguments) => arguments.run(),
+            Command::Cluster(command) => command.run(),
             Command::Realm(command) => command.run(),
             Command::Grants(command) => command.run(),
             Command::Bench(command) => command.run(),

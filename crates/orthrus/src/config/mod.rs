@@ -23,7 +23,8 @@ pub(crate) use keys::{
 };
 pub(crate) use rules::ExportTerms;
 pub(crate) use settings::{
-    CephStorage, ExportSettings, IdentitySettings, Limits, NFS_PORT, Nested, Sandbox, Settings, Storage,
+    CephStorage, ClusterSettings, ExportSettings, IdentitySettings, Limits, NFS_PORT, Nested, Sandbox,
+    Settings, Storage,
 };
 pub(crate) use sources::{SourceSettings, StaticTable};
 

@@ -62,7 +62,7 @@ fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
 }
 
 /// Returns each key that a running server cannot change, and whether it differs.
-fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 15] {
+fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 16] {
     [
         ("listen", start.listen != file.listen),
         ("metrics", start.metrics != file.metrics),
@@ -79,6 +79,7 @@ fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 15] {
         ("sandbox", start.sandbox != file.sandbox),
         ("limits.input_bytes_max", start.limits.input_bytes_max != file.limits.input_bytes_max),
         ("limits.open_files_max", start.limits.open_files_max != file.limits.open_files_max),
+        ("[cluster]", start.cluster != file.cluster),
     ]
 }
 

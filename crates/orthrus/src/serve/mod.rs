@@ -11,6 +11,7 @@ mod exports;
 mod http;
 mod kerberos;
 mod listening;
+pub(crate) mod membership;
 mod metrics;
 mod preflight;
 mod process;
@@ -19,23 +20,23 @@ mod reload;
 mod same_user;
 mod sandbox;
 mod state_dir;
+mod storage;
 mod store;
 
 use crate::api::IdReport;
 use crate::config::{ExportSettings, IdentitySettings, Limits, Settings, Storage};
 use crate::logging;
-use crate::output::outln;
+use crate::output::{errln, outln};
 use crate::service_manager::ServiceManager;
 use anyhow::Context;
 use api::ApiParts;
 use clients::ClientRules;
-use exports::{Backends, CephNode};
+use exports::Backends;
 use http::HttpEndpoint;
 use identity::{AccountSource, Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
 pub(crate) use preflight::{Preflight, check};
-use records::Records;
 use runtime::{Builder, Callbacks, NfsService, Threads, housekeeping};
 use server::dispatch::Environment;
 use server::engine::{Delegations, NfsConfig, Start};
@@ -47,7 +48,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use store::{Boot, Store};
+use storage::StateStorage;
+use store::Boot;
 use vfs::{Caller, Exports, SecFlavor};
 
 /// The part of the process's descriptors that the objects of all exports, or connections, may take.
@@ -57,6 +59,9 @@ const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
+/// How long a member of a cluster may take to leave it, until the other members refuse new state and
+/// its file systems are unmounted.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(8);
 /// How long file systems of Ceph may take to write back their data and end their sessions.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -69,6 +74,22 @@ pub(crate) type ReadSettings = dyn Fn() -> anyhow::Result<Settings> + Send;
 /// # Errors
 /// The reason why the server cannot start, with the remedy.
 pub(crate) fn run(
+    settings: Settings,
+    read: Option<Box<ReadSettings>>,
+    end_with_input: bool,
+) -> anyhow::Result<()> {
+    let in_cluster = settings.cluster.is_some();
+    let outcome = serve(settings, read, end_with_input);
+    if in_cluster && let Err(error) = &outcome {
+        errln!("orthrus: {error:#}");
+        logging::flush();
+        // The threads of Ceph's libraries would not survive the destructors.
+        vfs_local::exit_at_once(1);
+    }
+    outcome
+}
+
+fn serve(
     mut settings: Settings,
     read: Option<Box<ReadSettings>>,
     end_with_input: bool,
@@ -87,17 +108,20 @@ pub(crate) fn run(
     let as_started = settings.clone();
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
     settings.limits = shared(&settings, descriptors);
-    // Before the exports: the lock of the state folder says that no other server goes by its name.
-    let (store, boot) = Store::open(&state_dir(&settings)?)?;
-    let ceph = CephNode { identity: Some(server_name(&boot)), recall_time: recall_time(&settings) };
+    // Before the exports: the lock of the state folder says that no other server goes by its name, and
+    // in a cluster the locks of a former instance end first.
     let began = Instant::now();
+    let mut storage = StateStorage::open(&settings, &state_dir(&settings)?, began)?;
     let clients = ClientRules::new(&settings, began);
+    let ceph = storage.ceph_node(&settings);
     let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
     let keys = Keys::open(&settings)?.map(Arc::new);
     admission::check(&exports.snapshot(), keys.is_some())?;
     let (service, running, identity) =
-        start(&settings, keys.clone(), exports.clone(), listener, (store, boot), descriptors, began)?;
+        start(&settings, keys.clone(), exports.clone(), listener, &mut storage, descriptors)?;
+    let member = storage.member.take();
+    let joined = member.as_ref().map(membership::Member::membership);
     let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
     let shards = running.shards().clone();
     let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
@@ -119,10 +143,16 @@ pub(crate) fn run(
     let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
     let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
     let metrics_endpoint =
-        watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone()));
+        watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone(), joined.clone()));
     let (stats, reloader, listed) = (running.stats().clone(), reloads.clone(), exports.clone());
-    let parts =
-        ApiParts { identity: asked, exports: listed, service: service.clone(), reloads: reloader, stats };
+    let parts = ApiParts {
+        identity: asked,
+        exports: listed,
+        service: service.clone(),
+        reloads: reloader,
+        stats,
+        membership: joined,
+    };
     let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
     http::start(endpoints).context("HTTP endpoints cannot be served")?;
     reloads.log_exports();
@@ -132,6 +162,9 @@ pub(crate) fn run(
     manager.stopping();
     tracing::info!("ending");
     running.stop();
+    if let Some(member) = member {
+        leave_cluster(member, &state_dir);
+    }
     leave(&state_dir);
     Ok(())
 }
@@ -170,6 +203,20 @@ fn warn_of_leases(settings: &Settings) {
             "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"
         );
     }
+}
+
+/// Leaves the cluster, and ends the process.
+fn leave_cluster(member: membership::Member, state_dir: &Path) -> ! {
+    if !member.leave(LEAVE_TIME_MAX) {
+        tracing::warn!(
+            "cluster: the file systems stay mounted as after a crash: the next start, here or elsewhere, reclaims \
+             their locks"
+        );
+    }
+    logging::flush();
+    vfs_local::release_to_successor(state_dir);
+    // The threads of Ceph's libraries would not survive the destructors.
+    vfs_local::exit_at_once(0)
 }
 
 /// Reloads and reports as signals ask for it, until one ends the server.
@@ -254,18 +301,18 @@ fn start(
     keys: Option<Arc<Keys>>,
     exports: Arc<Exports>,
     listener: Listener,
-    (store, boot): (Store, Boot),
+    storage: &mut StateStorage,
     descriptors: usize,
-    began: Instant,
 ) -> anyhow::Result<(Arc<NfsService>, Running, Arc<Mapper>)> {
     let (rules, sources) = identities(settings, keys.as_deref())?;
     let identity = Arc::new(Mapper::with_sources(rules, sources));
+    let began = storage.began;
     let limits = RpcsecLimits {
         contexts_max: settings.limits.contexts_max,
         identity_refresh: settings.identity.refresh,
         ..RpcsecLimits::default()
     };
-    let config = nfs_config(settings, spoken(keys.is_some()), &boot, descriptors);
+    let config = nfs_config(settings, spoken(keys.is_some()), storage, descriptors);
     let acceptor: Box<dyn ContextAcceptor> = match keys {
         Some(keys) => Box::new(move |token: &[u8]| keys.accept(token)),
         None => Box::new(NoKeys),
@@ -275,10 +322,10 @@ fn start(
         // Without randomness nothing here is safe, and there is no caller to report to.
         random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
     };
-    let service = Builder::new(exports.clone(), nfs_start(boot)?, environment)
+    let service = Builder::new(exports.clone(), nfs_start(storage.boot.clone())?, environment)
         .config(config)
         .identity(identity.clone())
-        .records(Box::new(Records::new(Arc::new(store))))
+        .records(storage.take_records())
         .kerberos(acceptor, Box::new(identity.clone()), limits)
         .began(began)
         .service(&Threads);
@@ -286,6 +333,10 @@ fn start(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         shards => shards,
     };
+    if let Some(member) = &storage.member {
+        service.server().engine().enforce_grace(true);
+        member.attach(service.clone());
+    }
     let running =
         listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
     service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
@@ -371,19 +422,17 @@ pub(crate) fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Returns the name of this server. Two servers must differ and one must stay itself, so it is
-/// drawn from the secret that a restart keeps.
-fn server_name(boot: &Boot) -> String {
-    boot.secret.iter().take(8).fold("orthrus-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
-}
-
 /// The time in which a client returns a recalled delegation.
 fn recall_time(settings: &Settings) -> Duration {
     settings.recall_time.unwrap_or(settings.lease_time)
 }
 
-fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descriptors: usize) -> NfsConfig {
-    let server_owner = server_name(boot).into_bytes();
+fn nfs_config(
+    settings: &Settings,
+    flavors: Vec<SecFlavor>,
+    storage: &StateStorage,
+    descriptors: usize,
+) -> NfsConfig {
     let usual = state::Limits::default();
     let opens_max = usual.opens_max.min(descriptors / DESCRIPTORS_OPENS_PART);
     // A delegation can hold a descriptor long after the file was closed.
@@ -393,7 +442,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         // No client takes all of them.
         opens_per_client_max: usual.opens_per_client_max.min(opens_max.div_ceil(2)),
         lease: settings.lease_time,
-        grace: settings.grace_time,
+        grace: storage.grace,
         recall_time: recall_time(settings),
         delegations_max,
         delegations_per_client_max: usual.delegations_per_client_max.min(delegations_max.div_ceil(2)),
@@ -406,7 +455,8 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
     let (nfs40, delegations, local_locks) = (settings.nfs40, settings.delegations, settings.local_locks);
     let numeric_owners = settings.numeric_owners;
     NfsConfig {
-        server_owner,
+        server_owner: storage.owner.clone().into_bytes(),
+        server_scope: Some(storage.scope.clone().into_bytes()),
         flavors,
         limits,
         nfs40,

@@ -29,6 +29,7 @@ const FILE_SIZE_MAX: u64 = 4096;
 const SHOWN_MAX: usize = 60;
 
 /// The state that a start reads from the store.
+#[derive(Clone)]
 pub(super) struct Boot {
     /// Counts the starts, from 1.
     pub epoch: u32,
@@ -51,10 +52,34 @@ impl Boot {
     }
 }
 
+/// A state folder that no other server uses while this lives.
+pub(super) struct FolderLock(#[expect(dead_code, reason = "the lock ends with it")] Flock<File>);
+
+impl FolderLock {
+    /// Locks the folder, and makes it where it does not exist.
+    ///
+    /// # Errors
+    /// Names the folder and the remedy: no permission, open to others, in use by another server.
+    pub(super) fn take(directory: &Path) -> anyhow::Result<Self> {
+        state_dir::open_folder(directory)?;
+        let lock = private(&directory.join("lock")).and_then(|file| {
+            Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
+        });
+        match lock {
+            Ok(lock) => Ok(Self(lock)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => bail!(
+                "the state folder {} is in use by another orthrus; give each server its own with --state-dir",
+                directory.display()
+            ),
+            Err(error) => Err(error).with_context(|| format!("{} cannot be locked", directory.display())),
+        }
+    }
+}
+
 /// The store of a running server; the folder is locked for as long as it lives.
 pub(super) struct Store {
     directory: PathBuf,
-    _lock: Flock<File>,
+    _lock: FolderLock,
     journal: Mutex<Journal>,
 }
 
@@ -74,20 +99,7 @@ impl Store {
     /// Names the folder and the remedy: no permission, open to others, in use by another server,
     /// damaged.
     pub(super) fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
-        state_dir::open_folder(directory)?;
-        let lock = private(&directory.join("lock")).and_then(|file| {
-            Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
-        });
-        let lock = match lock {
-            Ok(lock) => lock,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => bail!(
-                "the state folder {} is in use by another orthrus; give each server its own with --state-dir",
-                directory.display()
-            ),
-            Err(error) => {
-                return Err(error).with_context(|| format!("{} cannot be locked", directory.display()));
-            }
-        };
+        let lock = FolderLock::take(directory)?;
         // All of it is looked at before anything is changed.
         let owners = read_journal(&directory.join("clients"))?;
         let epoch = next_epoch(directory, owners.is_some())?;

@@ -1,7 +1,7 @@
 //! The status live in the terminal.
 
 use super::rates::StatusRates;
-use super::text::{flavor_cells, head, held, load};
+use super::text::{about, flavor_cells};
 use crate::cli::table::escape;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -46,10 +46,10 @@ pub(super) fn draw(
     history: &StatusHistory,
     fault: Option<&str>,
 ) {
-    let warnings = warnings(rates, fault);
+    let (about, warnings) = (about(rates), warnings(rates, fault));
     let flavors = rates.flavors();
     let [top, curves, flavor_area, counters, clients, bottom, keys] = Layout::vertical([
-        Constraint::Length(4),
+        Constraint::Length(about.lines().count() as u16),
         Constraint::Length(CURVE_LINES),
         Constraint::Length(flavors.len() as u16 + 3),
         Constraint::Length(COUNTER_LINES),
@@ -58,7 +58,6 @@ pub(super) fn draw(
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    let about = format!("{}\n{}\n{}", head(rates), held(rates), load(rates));
     frame.render_widget(Paragraph::new(Text::raw(about)), top);
     draw_curves(frame, curves, rates, history);
     let rows = flavors.iter().map(|flavor| text_row(flavor_cells(flavor)));

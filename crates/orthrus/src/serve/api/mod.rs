@@ -11,6 +11,7 @@ mod status;
 pub(super) use socket::endpoint;
 
 use super::http::{Author, Workers};
+use super::membership::Membership;
 use super::reload::Reloads;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
@@ -37,6 +38,7 @@ pub(super) struct ApiParts {
     pub(super) service: Arc<NfsService>,
     pub(super) reloads: Arc<Reloads>,
     pub(super) stats: Arc<Stats>,
+    pub(super) membership: Option<Arc<Membership>>,
 }
 
 /// The state of all handlers.

@@ -1,6 +1,7 @@
 //! The metrics endpoint: counters in the text format of Prometheus, and health, over HTTP.
 
 use super::http::{HttpEndpoint, HttpListener, Workers, bind_tcp, only_this_machine};
+use super::membership::Membership;
 use super::process::{processor_time, resident_bytes};
 use axum::Router;
 use axum::extract::State;
@@ -76,6 +77,7 @@ impl MetricsListener {
         service: Arc<NfsService>,
         running: &Running,
         identity: Arc<Mapper>,
+        membership: Option<Arc<Membership>>,
     ) -> HttpEndpoint {
         let (stats, shards) = (running.stats().clone(), running.shards().clone());
         HttpEndpoint {
@@ -85,6 +87,7 @@ impl MetricsListener {
                 stats,
                 shards,
                 identity,
+                membership,
                 workers: Workers::new(METRICS_WORKERS_MAX),
             }),
             connections_max: METRICS_CONNECTIONS_MAX,
@@ -100,6 +103,7 @@ struct Watched {
     stats: Arc<Stats>,
     shards: Shards,
     identity: Arc<Mapper>,
+    membership: Option<Arc<Membership>>,
     workers: Workers,
 }
 
@@ -132,7 +136,8 @@ async fn readyz(State(watched): State<Watched>) -> Health {
     let server = watched.service.server();
     let engine = server.engine();
     let health = health(watched.shards.are_alive(HANGS_AFTER));
-    readiness(health, engine.in_grace(server.now()), engine.is_draining())
+    let in_grace = engine.in_grace(server.now()) || engine.is_grace_enforced();
+    readiness(health, in_grace, engine.is_draining(), watched.service.is_silent())
 }
 
 /// The health of the server, in a line. Without good news the status is 503, so that supervisors
@@ -162,9 +167,10 @@ fn health(alive: bool) -> Health {
 
 /// Tells whether new clients can be served. In the grace period they can: they wait for its end,
 /// and others reclaim their state.
-fn readiness(health: Health, in_grace: bool, draining: bool) -> Health {
+fn readiness(health: Health, in_grace: bool, draining: bool, silent: bool) -> Health {
     let (good, line) = match (draining, in_grace) {
         _ if !health.good => return health,
+        _ if silent => (false, "silent; there is no contact to the cluster of gateways\n"),
         (true, _) => (false, "draining; no new clients are served\n"),
         (false, true) => (true, "ready; in the grace period, new opens wait for its end\n"),
         (false, false) => (true, "ready\n"),
@@ -184,7 +190,7 @@ struct MetricsPage(String);
 
 impl MetricsPage {
     fn render(watched: &Watched) -> String {
-        let Watched { service, stats, identity, .. } = watched;
+        let Watched { service, stats, identity, membership, .. } = watched;
         let mut page = Self::default();
         page.process();
         page.server(service);
@@ -195,6 +201,9 @@ impl MetricsPage {
         page.refusals(service);
         page.throttled(service);
         page.lookups(identity.counts());
+        if let Some(membership) = membership {
+            page.cluster(service, membership);
+        }
         page.0
     }
 
@@ -208,6 +217,25 @@ impl MetricsPage {
         let help = "1 in the grace period after a start, in which clients reclaim their state.";
         let in_grace = u8::from(server.engine().in_grace(server.now()));
         self.one("orthrus_grace", "gauge", help, in_grace);
+    }
+
+    fn cluster(&mut self, service: &NfsService, membership: &Membership) {
+        let report = membership.report();
+        let help = "The epoch in which clients of this member of a cluster are recorded.";
+        self.one("orthrus_cluster_epoch", "gauge", help, report.epoch);
+        let help = "1 while this member refuses new opens and locks, since clients of any member reclaim.";
+        self.one("orthrus_cluster_enforcing", "gauge", help, u8::from(report.enforcing));
+        let help = "Seconds since the last contact with the cluster.";
+        let contact = membership.without_contact().as_secs_f64();
+        self.one("orthrus_cluster_contact_seconds", "gauge", help, contact);
+        let help = "1 while this member answers no client, since it has no contact.";
+        self.one("orthrus_cluster_silent", "gauge", help, u8::from(service.is_silent()));
+        let name = "orthrus_cluster_member";
+        self.family(name, "gauge", "1 while clients of a member have state to reclaim.");
+        for member in report.members {
+            let node = member.node.replace(['"', '\\', '\n'], "?");
+            self.value(&format!("{name}{{node=\"{node}\"}}"), u8::from(member.needs_grace));
+        }
     }
 
     /// Begins a family of values; `kind` is `counter` or `gauge`.
@@ -344,10 +372,11 @@ mod tests {
     #[test]
     fn a_server_with_a_hanging_thread_is_neither_healthy_nor_ready() {
         assert!(!health(false).good);
-        assert!(!readiness(health(false), false, false).good);
-        assert!(!readiness(health(false), true, false).good);
-        assert!(!readiness(health(true), false, true).good);
-        assert!(readiness(health(true), true, false).good);
+        assert!(!readiness(health(false), false, false, false).good);
+        assert!(!readiness(health(false), true, false, false).good);
+        assert!(!readiness(health(true), false, true, false).good);
+        assert!(!readiness(health(true), true, false, true).good);
+        assert!(readiness(health(true), true, false, false).good);
     }
 
     #[test]
