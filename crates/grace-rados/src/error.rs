@@ -2,7 +2,7 @@
 
 use ceph::CephErrno;
 use ceph::rados::RadosError;
-use grace::{DatabaseError, RecordError};
+use grace::{ClientRecordError, DatabaseError};
 
 /// The reason why the shared storage cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +18,9 @@ pub enum StoreError {
         "there is no object {object} in the pool {pool}{namespace}: `orthrus cluster join NODE` makes it"
     )]
     NoDatabase {
-        /// The object.
+        /// The name of the object.
         object: String,
-        /// The pool.
+        /// The name of the pool.
         pool: String,
         /// The namespace with words around it; empty for the default one.
         namespace: String,
@@ -30,15 +30,15 @@ pub enum StoreError {
         "the object {object} is no grace database: {reason}; name another one, or remove it with `rados rm`"
     )]
     Database {
-        /// The object.
+        /// The name of the object.
         object: String,
-        /// The reason.
+        /// The part that is wrong.
         reason: DatabaseError,
     },
     /// An object has content that no member writes.
     #[error("the object {object} is damaged: {reason}")]
     Damaged {
-        /// The object.
+        /// The name of the object.
         object: String,
         /// The reason and a remedy.
         reason: String,
@@ -48,10 +48,10 @@ pub enum StoreError {
         "the object {object} is damaged: {reason}; remove the key with `rados rmomapkey`: that client cannot reclaim then"
     )]
     Record {
-        /// The object.
+        /// The name of the object.
         object: String,
-        /// The reason.
-        reason: RecordError,
+        /// The part that is wrong.
+        reason: ClientRecordError,
     },
     /// Another instance has taken over the objects of the member.
     #[error("another instance has become this member of the cluster")]
@@ -64,19 +64,19 @@ pub enum StoreError {
         "client.{user} may not use the object {object}: give it `osd 'allow rw pool={pool}'` with `ceph auth caps`"
     )]
     Denied {
-        /// The user.
+        /// The user, without `client.`.
         user: String,
-        /// The object.
+        /// The name of the object.
         object: String,
-        /// The pool.
+        /// The name of the pool.
         pool: String,
     },
     /// The cluster does not answer, or has another error.
     #[error("the object {object} cannot be used: {reason}")]
     Unavailable {
-        /// The object.
+        /// The name of the object.
         object: String,
-        /// The library's error.
+        /// The error number of the library.
         reason: CephErrno,
     },
 }

@@ -17,7 +17,7 @@ pub enum FenceError {
         "client.{user} may not change the blocklist: add `allow command \"osd blocklist\"` to its `mon` capabilities with `ceph auth caps`"
     )]
     Denied {
-        /// The user.
+        /// The user, without `client.`.
         user: String,
     },
     /// The monitors do not answer, or have another error.
@@ -50,7 +50,7 @@ pub fn blocklist(cluster: &RadosCluster, user: &str, address: &str) -> Result<()
 
 /// An entry of the blocklist, as the monitors list it.
 #[derive(Clone, Deserialize)]
-struct Entry {
+struct BlocklistEntry {
     addr: String,
 }
 
@@ -62,8 +62,8 @@ pub fn blocklisted(cluster: &RadosCluster, addresses: &[String]) -> Result<Vec<S
     let command = r#"{"prefix": "osd blocklist ls", "format": "json"}"#;
     let output = cluster.command(command).map_err(FenceError::Failed)?;
     // One list of addresses, and in some versions another one of ranges.
-    let lists = serde_json::Deserializer::from_slice(&output).into_iter::<Vec<Entry>>();
-    let lists: Vec<Vec<Entry>> = lists.collect::<Result<_, _>>().map_err(|_| FenceError::Unknown)?;
+    let lists = serde_json::Deserializer::from_slice(&output).into_iter::<Vec<BlocklistEntry>>();
+    let lists: Vec<Vec<BlocklistEntry>> = lists.collect::<Result<_, _>>().map_err(|_| FenceError::Unknown)?;
     let entries = lists.concat();
     let listed = |address: &&String| entries.iter().any(|entry| same(&entry.addr, address));
     Ok(addresses.iter().filter(listed).cloned().collect())

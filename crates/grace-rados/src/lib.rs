@@ -8,9 +8,9 @@
 //! | `orthrus-beats` | signs of life of the members |
 //! | `orthrus-secret` | the secret that all members share |
 //!
-//! The first two are those of ganesha-rados-cluster-design(8). The objects of a member have an extended
-//! attribute with the number of the instance that may change them. A new instance raises the number,
-//! and changes of former ones fail from then on.
+//! The first two are those of ganesha-rados-cluster-design(8). The objects of a member have an
+//! extended attribute with the number of the instance that may change them. A new instance raises
+//! the number, and changes of former ones fail from then on.
 
 mod error;
 mod fence;

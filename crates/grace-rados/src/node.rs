@@ -31,7 +31,7 @@ pub struct NodeSummary {
     pub host: String,
     /// The epoch of its last records.
     pub records: Option<u64>,
-    /// Its sessions.
+    /// Its sessions with the metadata servers.
     pub sessions: Sessions,
 }
 
@@ -176,8 +176,8 @@ impl NodeObjects {
         }
     }
 
-    /// Writes the records of an epoch anew. They are the last ones from then on, and former ones are
-    /// removed.
+    /// Writes the records of an epoch anew. They are the last ones from then on, and former ones
+    /// are removed.
     ///
     /// # Errors
     /// `Replaced`, `Damaged`, `Denied`, `Blocklisted`, `Unavailable`.

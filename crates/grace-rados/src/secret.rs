@@ -1,4 +1,5 @@
-//! The secret that all members share: the source of the keys that must be the same on every gateway.
+//! The secret that all members share: the source of the keys that must be the same on every
+//! gateway.
 
 use crate::{GraceStore, StoreError};
 use ceph::rados::WriteStep;

@@ -3,8 +3,8 @@
 use crate::StoreError;
 use crate::notifier::Notifier;
 use ceph::CephErrno;
-use ceph::rados::{ObjectWatch, Pool, Rados, RadosCluster, RadosOptions, WriteStep};
-use grace::{Change, Database, NodeId, View};
+use ceph::rados::{ObjectWatch, Rados, RadosCluster, RadosOptions, RadosPool, WriteStep};
+use grace::{Database, DatabaseChange, NodeId, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ const BEATS_MAX: usize = 1024;
 /// The place of the shared storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// The Ceph cluster.
+    /// The connection to the Ceph cluster.
     pub cluster: RadosOptions,
-    /// The pool.
+    /// The name of the pool.
     pub pool: String,
     /// The namespace in the pool; empty for the default one.
     pub namespace: String,
@@ -33,9 +33,9 @@ pub struct StoreOptions {
 pub struct GraceStore {
     pub(crate) options: StoreOptions,
     cluster: Arc<RadosCluster>,
-    pool: Arc<Pool>,
+    pool: Arc<RadosPool>,
     /// For objects of members, which can be large: the database does not wait for them.
-    objects: Pool,
+    objects: RadosPool,
     notifier: Notifier,
 }
 
@@ -62,7 +62,7 @@ impl GraceStore {
         &self.cluster
     }
 
-    pub(crate) fn objects_pool(&self) -> &Pool {
+    pub(crate) fn objects_pool(&self) -> &RadosPool {
         &self.objects
     }
 
@@ -130,12 +130,12 @@ impl GraceStore {
         Ok((version, View { database, beats }))
     }
 
-    /// Changes the database, and notifies the members. Returns false if it has changed since `version`
-    /// was read.
+    /// Changes the database, and notifies the members. Returns false if it has changed since
+    /// `version` was read.
     ///
     /// # Errors
     /// `NoDatabase`, `Denied`, `Blocklisted`, and `Unavailable`: the change may have happened.
-    pub fn write(&self, version: u64, change: &Change) -> Result<bool, StoreError> {
+    pub fn write(&self, version: u64, change: &DatabaseChange) -> Result<bool, StoreError> {
         let object = &self.options.object;
         let data = change.epochs.map(grace::Epochs::encode);
         let flags: Vec<(&NodeId, [u8; 1])> =
@@ -161,7 +161,8 @@ impl GraceStore {
         Ok(true)
     }
 
-    /// Has `changed` called, on a thread of the library, when another member has changed the database.
+    /// Has `changed` called, on a thread of the library, when another member has changed the
+    /// database.
     ///
     /// # Errors
     /// `NoDatabase`, `Denied`, `Blocklisted`, `Unavailable`.

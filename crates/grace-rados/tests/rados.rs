@@ -4,9 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use ceph::fs::{CephFs, Mount, MountOptions, reset_session};
+use ceph::fs::{CephFs, CephMount, MountOptions, reset_session};
 use ceph::rados::RadosOptions;
-use grace::{Change, ClientRecord, Database, NodeId, Sessions};
+use grace::{ClientRecord, Database, DatabaseChange, NodeId, Sessions};
 use miniceph::{MiniCeph, MiniCephError, MiniCephOptions};
 use orthrus_grace_rados::{FenceError, GraceStore, StoreError, StoreOptions, blocklist, blocklisted};
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ fn edit(store: &GraceStore, edit: impl Fn(&mut Database)) {
     let (version, before) = store.database().unwrap();
     let mut after = before.clone();
     edit(&mut after);
-    assert!(store.write(version, &Change::between(&before, after).unwrap()).unwrap());
+    assert!(store.write(version, &DatabaseChange::between(&before, after).unwrap()).unwrap());
 }
 
 fn shown(database: &Database) -> String {
@@ -133,7 +133,7 @@ fn a_change_is_made_only_if_nothing_has_changed_since() {
     let with = |name: &str| {
         let mut after = before.clone();
         after.add(node(name));
-        Change::between(&before, after).unwrap()
+        DatabaseChange::between(&before, after).unwrap()
     };
     assert!(store.write(version, &with("a")).unwrap());
     assert!(!store.write(version, &with("b")).unwrap());
@@ -308,7 +308,7 @@ fn a_session_is_ended_by_its_identity_and_its_client_is_put_on_the_blocklist() {
         settings: Vec::new(),
         identity: Some("gateway-1".to_owned()),
     };
-    let mount = Mount::open(library, &options, Box::new(|_, _| ())).unwrap();
+    let mount = CephMount::open(library, &options, Box::new(|_, _| ())).unwrap();
     let address = mount.address().unwrap();
     assert_eq!(blocklisted(store.cluster(), std::slice::from_ref(&address)).unwrap(), Vec::<String>::new());
     assert!(reset_session(library, &options, "gateway-1").unwrap());
@@ -317,6 +317,6 @@ fn a_session_is_ended_by_its_identity_and_its_client_is_put_on_the_blocklist() {
     assert_eq!(blocklisted(store.cluster(), std::slice::from_ref(&address)).unwrap(), [address]);
     let user = ceph::fs::Credentials::new(library, 0, 0, &[].into()).unwrap();
     let root = mount.root().unwrap();
-    let made = root.create(c"new", ceph::fs::NewObject::Directory, 0o755, &user);
+    let made = root.create(c"new", ceph::fs::NewInode::Directory, 0o755, &user);
     assert_eq!(made.err().map(|error| error.number()), Some(libc::ESHUTDOWN));
 }

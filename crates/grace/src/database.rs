@@ -1,10 +1,10 @@
 //! The grace database: two epochs, and flags for each member.
 //!
 //! Its object has 16 bytes of data: the current epoch and the recovery epoch, each as 64 bits in
-//! little-endian order. The recovery epoch is zero outside of a grace period. The omap has a key for
-//! each member, whose value is one byte of flags. `ganesha-rados-grace` reads and changes these. The
-//! extended attributes `orthrus.NODE`, which it ignores, have the number of the instance that is the
-//! member now.
+//! little-endian order. The recovery epoch is zero outside of a grace period. The omap has a key
+//! for each member, whose value is one byte of flags. `ganesha-rados-grace` reads and changes
+//! these. The extended attributes `orthrus.NODE`, which it ignores, have the number of the instance
+//! that is the member now.
 
 use crate::NodeId;
 use std::collections::BTreeMap;
@@ -58,9 +58,9 @@ impl Epochs {
 
 /// The flags of a member.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Flags(u8);
+pub struct NodeFlags(u8);
 
-impl Flags {
+impl NodeFlags {
     /// Clients of the member have state to reclaim.
     const NEED: u8 = 1;
     /// The member grants no new state.
@@ -86,7 +86,7 @@ impl Flags {
     }
 }
 
-impl fmt::Display for Flags {
+impl fmt::Display for NodeFlags {
     /// As `ganesha-rados-grace dump` shows them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = |on, mark| if on { mark } else { ' ' };
@@ -94,7 +94,7 @@ impl fmt::Display for Flags {
     }
 }
 
-impl fmt::Debug for Flags {
+impl fmt::Debug for NodeFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.to_string().trim())
     }
@@ -109,9 +109,9 @@ pub enum DatabaseError {
     /// The epochs contradict each other.
     #[error("its epochs are {current} and {recovery}; the second is 0 or smaller than the first")]
     Epochs {
-        /// The current epoch.
+        /// The number of the current epoch.
         current: u64,
-        /// The recovery epoch.
+        /// The epoch that clients recover from; 0 for none.
         recovery: u64,
     },
     /// There are too many members.
@@ -132,7 +132,7 @@ pub enum DatabaseError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Database {
     pub(crate) epochs: Epochs,
-    pub(crate) nodes: BTreeMap<NodeId, Flags>,
+    pub(crate) nodes: BTreeMap<NodeId, NodeFlags>,
     /// The numbers of the instances that the members are now; also those of former members.
     pub(crate) instances: BTreeMap<NodeId, u64>,
 }
@@ -163,7 +163,7 @@ impl Database {
         for (name, flags) in omap {
             let node = NodeId::foreign(name).ok_or(DatabaseError::Name)?;
             let [bits] = flags[..] else { return Err(DatabaseError::Flags(node)) };
-            nodes.insert(node, Flags(bits));
+            nodes.insert(node, NodeFlags(bits));
         }
         let mut instances = BTreeMap::new();
         for (name, value) in xattrs {
@@ -179,18 +179,18 @@ impl Database {
         Ok(Self { epochs, nodes, instances })
     }
 
-    /// Returns the epochs.
+    /// Returns the current and the recovery epoch.
     pub fn epochs(&self) -> Epochs {
         self.epochs
     }
 
     /// Returns the members with their flags.
-    pub fn nodes(&self) -> impl Iterator<Item = (&NodeId, Flags)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (&NodeId, NodeFlags)> {
         self.nodes.iter().map(|(node, flags)| (node, *flags))
     }
 
     /// Returns the flags of a member; `None` for others.
-    pub fn flags(&self, node: &NodeId) -> Option<Flags> {
+    pub fn flags(&self, node: &NodeId) -> Option<NodeFlags> {
         self.nodes.get(node).copied()
     }
 
@@ -216,7 +216,7 @@ impl Database {
 
     /// Adds a member. It enforces, since it serves nobody yet. A member stays as it is.
     pub fn add(&mut self, node: NodeId) {
-        self.nodes.entry(node).or_insert(Flags(Flags::ENFORCING));
+        self.nodes.entry(node).or_insert(NodeFlags(NodeFlags::ENFORCING));
     }
 
     /// Removes a member. The grace period ends if nobody else needs it.
@@ -229,7 +229,7 @@ impl Database {
     /// Begins a grace period for a member, or joins the one that is.
     pub fn need(&mut self, node: &NodeId) {
         let Some(flags) = self.nodes.get_mut(node) else { return };
-        flags.set(Flags::NEED, true);
+        flags.set(NodeFlags::NEED, true);
         if !self.epochs.is_grace() {
             let Epochs { current, .. } = self.epochs;
             self.epochs = Epochs { current: current + 1, recovery: current };
@@ -238,18 +238,18 @@ impl Database {
 
     /// Notes that a member grants no new state.
     pub fn enforce(&mut self, node: &NodeId) {
-        self.set(node, Flags::ENFORCING, true);
+        self.set(node, NodeFlags::ENFORCING, true);
     }
 
     /// Notes that a member grants new state again, and needs no grace period.
     pub fn relax(&mut self, node: &NodeId) {
-        self.set(node, Flags::NEED | Flags::ENFORCING, false);
+        self.set(node, NodeFlags::NEED | NodeFlags::ENFORCING, false);
     }
 
     /// Notes that clients of a member have nothing more to reclaim. The grace period ends if it was
     /// the last such member.
     pub fn lift(&mut self, node: &NodeId) {
-        self.set(node, Flags::NEED, false);
+        self.set(node, NodeFlags::NEED, false);
         self.end_if_unneeded();
     }
 
@@ -261,8 +261,8 @@ impl Database {
         }
     }
 
-    /// Makes an instance the member, with a number above all earlier ones. `number_min` is the least
-    /// number, which grows with time: after a loss of the database numbers do not come again.
+    /// Makes an instance the member, with a number above all earlier ones. `number_min` is the
+    /// least number, which grows with time: after a loss of the database numbers do not come again.
     /// Returns the number.
     pub fn claim(&mut self, node: &NodeId, number_min: u64) -> u64 {
         let number = self.instance(node).map_or(1, |last| last.saturating_add(1)).max(number_min);

@@ -4,26 +4,27 @@
 //! instance that is still alive, and without a wait for members that are dead:
 //!
 //! 1. An instance claims its member by a number. A former instance that finds another number stops,
-//!    and one that finds nothing stops to answer. Until then it may grant state, so the new instance
-//!    does not say before that the member enforces.
+//!    and one that finds nothing stops to answer. Until then it may grant state, so the new
+//!    instance does not say before that the member enforces.
 //! 2. It takes over the records of the former instance, so that that one can change them no more.
 //! 3. If there are clients that may reclaim, it begins a grace period, or joins it. When all others
 //!    refuse new state, it ends the sessions of the former instance, which frees their locks.
-//! 4. Its clients reclaim. When they have, it lifts its need, and with the last need the period ends.
+//! 4. Its clients reclaim. When they have, it lifts its need, and with the last need the period
+//!    ends.
 //! 5. A member first says that it grants new state, while the database shows no grace period, and
 //!    then does so. It first refuses new state and records its clients in the new epoch, and then
 //!    says so.
 
 use crate::watched::WatchedBeats;
-use crate::{Change, Database, Flags, NodeId};
+use crate::{Database, DatabaseChange, NodeFlags, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The times of a cluster. All members have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a member serves after the last reading of the database. A client of a member that was
-    /// replaced can hold its lease for so long in addition.
+    /// How long a member serves after the last reading of the database. A client of a member that
+    /// was replaced can hold its lease for so long in addition.
     pub contact_max: Duration,
     /// How long a member that gives no sign of life counts as alive: longer than `contact_max`.
     pub silence_max: Duration,
@@ -34,7 +35,7 @@ pub struct Timing {
 /// A reading of the shared storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The grace database.
+    /// The contents of the grace database.
     pub database: Database,
     /// The signs of life of the members: numbers that change while they live.
     pub beats: BTreeMap<NodeId, u64>,
@@ -42,7 +43,7 @@ pub struct View {
 
 /// The facts of the server that a member needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalFacts {
     /// Whether no client of a former instance is waited for any more, and the records say so.
     pub recovery_over: bool,
     /// Whether clients are recorded.
@@ -51,59 +52,59 @@ pub struct Local {
     pub ending: bool,
 }
 
-/// A step for the caller to perform. A method of [`Member`] reports its success; without it the same
-/// step comes again.
+/// A step for the caller to perform. A method of [`GraceMember`] reports its success; without it
+/// the same step comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Look whether a former instance has left clients that may reclaim: [`Member::peeked`].
+pub enum MemberAction {
+    /// Look whether a former instance has left clients that may reclaim: [`GraceMember::peeked`].
     Peek,
     /// Change the database, if it is still as it was read, and notify the members:
-    /// [`Member::written`].
-    Write(Box<Change>),
-    /// Make the last records of the member this instance's, and read them: [`Member::took`].
+    /// [`GraceMember::written`].
+    Write(Box<DatabaseChange>),
+    /// Make the last records of the member this instance's, and read them: [`GraceMember::took`].
     TakeRecords,
-    /// End the sessions of the former instance, which frees their locks, and find out which clients may
-    /// reclaim: [`Member::released`].
+    /// End the sessions of the former instance, which frees their locks, and find out which clients
+    /// may reclaim: [`GraceMember::released`].
     Release {
-        /// The current epoch.
+        /// The number of the current epoch.
         epoch: u64,
         /// Whether it is one of a grace period.
         is_grace: bool,
     },
-    /// Begin sessions, that is mount the file systems: [`Member::mounted`].
+    /// Begin sessions, that is mount the file systems: [`GraceMember::mounted`].
     Mount,
-    /// Record all clients that are known in the object of an epoch: [`Member::recorded`].
+    /// Record all clients that are known in the object of an epoch: [`GraceMember::recorded`].
     Record {
-        /// The epoch.
+        /// The number of the epoch.
         epoch: u64,
     },
-    /// Refuse new state: [`Member::enforces`].
+    /// Refuse new state: [`GraceMember::enforces`].
     Enforce,
-    /// Grant new state: [`Member::relaxed`].
+    /// Grant new state: [`GraceMember::relaxed`].
     Relax,
-    /// Let nobody reclaim any more: [`Member::gave_up`].
+    /// Let nobody reclaim any more: [`GraceMember::gave_up`].
     GiveUp,
-    /// Evict a member that is dead, though it may be alive: [`Member::fenced`].
+    /// Evict a member that is dead, though it may be alive: [`GraceMember::fenced`].
     Fence {
-        /// The member.
+        /// The name of the member.
         node: NodeId,
         /// The current epoch, in which its sessions are released.
         epoch: u64,
     },
-    /// Write back and unmount, which ends the sessions: [`Member::unmounted`].
+    /// Write back and unmount, which ends the sessions: [`GraceMember::unmounted`].
     Unmount {
         /// The current epoch, in which they end.
         epoch: u64,
     },
     /// Nothing, until the next reading.
-    Wait(WaitsFor),
-    /// End.
+    Wait(MemberWait),
+    /// End without further steps.
     Stop(StopReason),
 }
 
 /// The reason for a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitsFor {
+pub enum MemberWait {
     /// Nothing: the member serves, and there is no grace period.
     Nothing,
     /// These members must refuse new state before sessions of a former instance may end.
@@ -125,7 +126,7 @@ pub enum StopReason {
 
 /// A gateway as a member of its cluster.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct GraceMember {
     id: NodeId,
     timing: Timing,
     /// The least number of the instance.
@@ -151,16 +152,16 @@ pub struct Member {
     condemning: Option<(NodeId, u64)>,
     /// Dead members whose instances have lost their names, with the numbers that did it.
     condemned: BTreeMap<NodeId, u64>,
-    /// Those that were evicted since.
+    /// Dead members that were evicted since.
     fenced: BTreeMap<NodeId, u64>,
     watched: WatchedBeats,
     contact: Option<Duration>,
 }
 
-impl Member {
+impl GraceMember {
     /// Makes an instance of a member. `number_min` must grow from start to start: the seconds since
-    /// 1970, say. `ended` is a former instance that has certainly ended, if one is known. The new one
-    /// refuses new state until it has joined.
+    /// 1970, say. `ended` is a former instance that has certainly ended, if one is known. The new
+    /// one refuses new state until it has joined.
     pub fn new(id: NodeId, timing: Timing, number_min: u64, ended: Option<u64>) -> Self {
         Self {
             id,
@@ -195,8 +196,8 @@ impl Member {
         self.instance
     }
 
-    /// Returns whether the server may answer requests: its file systems are mounted, and its clients
-    /// recorded.
+    /// Returns whether the server may answer requests: its file systems are mounted, and its
+    /// clients recorded.
     pub fn may_serve(&self) -> bool {
         self.mounted && self.records.is_some()
     }
@@ -226,15 +227,15 @@ impl Member {
     }
 
     /// Returns the next step, by the last reading.
-    pub fn next(&mut self, now: Duration, view: &View, local: Local) -> Action {
+    pub fn next(&mut self, now: Duration, view: &View, local: LocalFacts) -> MemberAction {
         self.condemning = None;
         let database = &view.database;
         if database.flags(&self.id).is_none() {
-            return Action::Stop(StopReason::NotMember);
+            return MemberAction::Stop(StopReason::NotMember);
         }
         let Some(instance) = self.instance else { return self.begin(database) };
         if database.instance(&self.id) != Some(instance) {
-            return Action::Stop(StopReason::Replaced);
+            return MemberAction::Stop(StopReason::Replaced);
         }
         if local.ending {
             return self.end(database, local);
@@ -242,16 +243,16 @@ impl Member {
         let Some(released) = self.released else { return self.take_over(now, database) };
         // An administrator has ended the period, and others may have got what was not reclaimed.
         if self.recovering && !(database.epochs.is_grace() && database.epochs.current == released) {
-            return Action::GiveUp;
+            return MemberAction::GiveUp;
         }
         if self.records != Some(database.epochs.current) {
             return match self.enforcing {
-                true => Action::Record { epoch: database.epochs.current },
-                false => Action::Enforce,
+                true => MemberAction::Record { epoch: database.epochs.current },
+                false => MemberAction::Enforce,
             };
         }
         if !self.mounted {
-            return Action::Mount;
+            return MemberAction::Mount;
         }
         match database.epochs.is_grace() {
             true => self.in_grace(now, database, local),
@@ -260,9 +261,9 @@ impl Member {
     }
 
     /// Claims the member. A grace period begins with it if clients may reclaim.
-    fn begin(&mut self, database: &Database) -> Action {
+    fn begin(&mut self, database: &Database) -> MemberAction {
         let Some(holds) = self.holds else {
-            return Action::Peek;
+            return MemberAction::Peek;
         };
         let mut after = database.clone();
         let is_alone = self.ended.is_some() && self.ended == database.instance(&self.id);
@@ -277,9 +278,9 @@ impl Member {
     }
 
     /// Takes over the records and ends the sessions of a former instance.
-    fn take_over(&mut self, now: Duration, database: &Database) -> Action {
+    fn take_over(&mut self, now: Duration, database: &Database) -> MemberAction {
         if !self.taken {
-            return Action::TakeRecords;
+            return MemberAction::TakeRecords;
         }
         if self.holds == Some(true) {
             let mut after = database.clone();
@@ -295,17 +296,17 @@ impl Member {
                 return action;
             }
             if !database.others_enforce(&self.id) {
-                return Action::Wait(WaitsFor::Enforcement(lagging(database)));
+                return MemberAction::Wait(MemberWait::Enforcement(lagging(database)));
             }
         }
-        Action::Release { epoch: database.epochs.current, is_grace: database.epochs.is_grace() }
+        MemberAction::Release { epoch: database.epochs.current, is_grace: database.epochs.is_grace() }
     }
 
     /// Serves in a grace period.
-    fn in_grace(&mut self, now: Duration, database: &Database, local: Local) -> Action {
-        let Some(flags) = database.flags(&self.id) else { return Action::Stop(StopReason::NotMember) };
+    fn in_grace(&mut self, now: Duration, database: &Database, local: LocalFacts) -> MemberAction {
+        let Some(flags) = database.flags(&self.id) else { return MemberAction::Stop(StopReason::NotMember) };
         if !self.enforcing {
-            return Action::Enforce;
+            return MemberAction::Enforce;
         }
         let mut after = database.clone();
         if !flags.is_enforcing() {
@@ -323,26 +324,26 @@ impl Member {
             return action;
         }
         if database.all_enforce() {
-            let needing = |(node, flags): (&NodeId, Flags)| flags.needs_grace().then(|| node.clone());
-            return Action::Wait(WaitsFor::Recovery(database.nodes().filter_map(needing).collect()));
+            let needing = |(node, flags): (&NodeId, NodeFlags)| flags.needs_grace().then(|| node.clone());
+            return MemberAction::Wait(MemberWait::Recovery(database.nodes().filter_map(needing).collect()));
         }
-        Action::Wait(WaitsFor::Enforcement(lagging(database)))
+        MemberAction::Wait(MemberWait::Enforcement(lagging(database)))
     }
 
     /// Serves outside of a grace period.
-    fn in_peace(&mut self, database: &Database) -> Action {
+    fn in_peace(&mut self, database: &Database) -> MemberAction {
         let mut after = database.clone();
         after.relax(&self.id);
         if after != *database {
             return write(database, after);
         }
-        if self.enforcing { Action::Relax } else { Action::Wait(WaitsFor::Nothing) }
+        if self.enforcing { MemberAction::Relax } else { MemberAction::Wait(MemberWait::Nothing) }
     }
 
-    /// Deals with members that are dead and hold up the others. First their instances lose their names,
-    /// so that they stop if they come back; then their sessions end; then they count as members that
-    /// refuse new state.
-    fn hold_up(&mut self, now: Duration, database: &Database) -> Option<Action> {
+    /// Deals with members that are dead and hold up the others. First their instances lose their
+    /// names, so that they stop if they come back; then their sessions end; then they count as
+    /// members that refuse new state.
+    fn hold_up(&mut self, now: Duration, database: &Database) -> Option<MemberAction> {
         let dead = self.dead(now, database)?;
         let is_condemned = |node: &NodeId| {
             let number = self.condemned.get(node);
@@ -353,9 +354,9 @@ impl Member {
             self.condemning = Some((node.clone(), after.claim(node, 0)));
             return Some(write(database, after));
         }
-        let fence = |(node, _): &(&NodeId, &Flags)| self.fenced.get(*node) != self.condemned.get(*node);
+        let fence = |(node, _): &(&NodeId, &NodeFlags)| self.fenced.get(*node) != self.condemned.get(*node);
         if let Some((node, _)) = dead.iter().find(fence) {
-            return Some(Action::Fence { node: node.clone(), epoch: database.epochs.current });
+            return Some(MemberAction::Fence { node: node.clone(), epoch: database.epochs.current });
         }
         for (node, flags) in &dead {
             if flags.is_enforcing() {
@@ -369,10 +370,11 @@ impl Member {
         Some(write(database, after))
     }
 
-    /// Returns the members that hold up the others and give no sign of life: those that do not begin
-    /// to refuse new state, and those whose clients do not come back. `None` if there are none, or if
-    /// one that is alive does not refuse new state yet: it could get the locks of those.
-    fn dead(&self, now: Duration, database: &Database) -> Option<BTreeMap<NodeId, Flags>> {
+    /// Returns the members that hold up the others and give no sign of life: those that do not
+    /// begin to refuse new state, and those whose clients do not come back. `None` if there are
+    /// none, or if one that is alive does not refuse new state yet: it could get the locks of
+    /// those.
+    fn dead(&self, now: Duration, database: &Database) -> Option<BTreeMap<NodeId, NodeFlags>> {
         let Timing { silence_max, absence_max, .. } = self.timing;
         let mut dead = BTreeMap::new();
         for (node, flags) in database.nodes() {
@@ -389,12 +391,12 @@ impl Member {
         (!dead.is_empty()).then_some(dead)
     }
 
-    /// Ends: its clients may reclaim after the next start, so that its locks are released only while
-    /// all members refuse new state.
-    fn end(&mut self, database: &Database, local: Local) -> Action {
+    /// Ends: its clients may reclaim after the next start, so that its locks are released only
+    /// while all members refuse new state.
+    fn end(&mut self, database: &Database, local: LocalFacts) -> MemberAction {
         self.enforcing = true;
         if self.released.is_none() {
-            return Action::Stop(StopReason::Ended);
+            return MemberAction::Stop(StopReason::Ended);
         }
         let mut after = database.clone();
         if local.has_clients {
@@ -406,16 +408,16 @@ impl Member {
                 return write(database, after);
             }
             if !database.all_enforce() {
-                return Action::Wait(WaitsFor::Enforcement(lagging(database)));
+                return MemberAction::Wait(MemberWait::Enforcement(lagging(database)));
             }
         }
         if self.mounted {
-            return Action::Unmount { epoch: database.epochs.current };
+            return MemberAction::Unmount { epoch: database.epochs.current };
         }
         if !local.has_clients {
             after.lift(&self.id);
         }
-        if after != *database { write(database, after) } else { Action::Stop(StopReason::Ended) }
+        if after != *database { write(database, after) } else { MemberAction::Stop(StopReason::Ended) }
     }
 
     /// Notes whether a former instance has left clients or sessions.
@@ -437,8 +439,8 @@ impl Member {
         (self.taken, self.holds) = (true, Some(holds));
     }
 
-    /// Notes that the sessions of the former instance have ended in an epoch. Its clients reclaim, or
-    /// wait until leases from before have ended.
+    /// Notes that the sessions of the former instance have ended in an epoch. Its clients reclaim,
+    /// or wait until leases from before have ended.
     pub fn released(&mut self, epoch: u64) {
         self.released = Some(epoch);
         self.recovering = self.holds == Some(true);
@@ -482,15 +484,15 @@ impl Member {
     }
 }
 
-fn write(before: &Database, after: Database) -> Action {
-    match Change::between(before, after) {
-        Some(change) => Action::Write(Box::new(change)),
-        None => Action::Wait(WaitsFor::Nothing),
+fn write(before: &Database, after: Database) -> MemberAction {
+    match DatabaseChange::between(before, after) {
+        Some(change) => MemberAction::Write(Box::new(change)),
+        None => MemberAction::Wait(MemberWait::Nothing),
     }
 }
 
 /// Returns the members that do not refuse new state yet.
 fn lagging(database: &Database) -> BTreeSet<NodeId> {
-    let lags = |(node, flags): (&NodeId, Flags)| (!flags.is_enforcing()).then(|| node.clone());
+    let lags = |(node, flags): (&NodeId, NodeFlags)| (!flags.is_enforcing()).then(|| node.clone());
     database.nodes().filter_map(lags).collect()
 }

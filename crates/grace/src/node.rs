@@ -1,4 +1,4 @@
-//! Names of gateways.
+//! Names of gateways in the database.
 
 use std::fmt;
 use std::str::FromStr;

@@ -7,8 +7,8 @@
 //! follow.
 //!
 //! The state of a client lies in the sessions of its gateway with the metadata servers. As long as
-//! these sessions exist, nobody else can have got it, whatever epochs have passed. When they end, the
-//! grace period of that epoch protects it, and nothing else. [`Sessions`] has the rules.
+//! these sessions exist, nobody else can have got it, whatever epochs have passed. When they end,
+//! the grace period of that epoch protects it, and nothing else. [`Sessions`] has the rules.
 
 use crate::NodeId;
 
@@ -24,7 +24,7 @@ pub fn record_object(epoch: u64, node: &NodeId) -> String {
 
 /// The reason why an entry is no record of a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
+pub enum ClientRecordError {
     /// The key is no owner with escapes.
     #[error("the key {0:?} is no client of this program")]
     Key(String),
@@ -36,18 +36,18 @@ pub enum RecordError {
 /// A client in an object of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRecord {
-    /// The client's owner.
+    /// The `co_ownerid` of the client.
     pub owner: Vec<u8>,
     /// The keyed hash of the principal that created it.
     pub principal: [u8; 16],
-    /// The epoch in which its state was released, until it has reclaimed everything. 0 for state that
-    /// others can have had since: the client must not reclaim it, and may not know yet.
+    /// The epoch in which its state was released, until it has reclaimed everything. 0 for state
+    /// that others can have had since: the client must not reclaim it, and may not know yet.
     pub released: Option<u64>,
 }
 
 /// The protection of the state that a former instance has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protection {
+pub struct ReleaseProtection {
     /// The epoch of the grace period that is; `None` outside of one.
     pub grace: Option<u64>,
     /// Whether all sessions of the former instance existed until they were ended in this period.
@@ -78,20 +78,20 @@ impl ClientRecord {
     /// Reads an entry.
     ///
     /// # Errors
-    /// See [`RecordError`].
-    pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, RecordError> {
+    /// See [`ClientRecordError`].
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, ClientRecordError> {
         let shown = || String::from_utf8_lossy(key).chars().take(64).collect::<String>();
         let owner = (key.len() <= KEY_MAX).then(|| unescape(key)).flatten();
         let owner = owner.filter(|owner| owner.len() <= OWNER_MAX && Self::key(owner) == key);
-        let owner = owner.ok_or_else(|| RecordError::Key(shown()))?;
+        let owner = owner.ok_or_else(|| ClientRecordError::Key(shown()))?;
         let (principal, released) = read_value(value)
             .filter(|(principal, released)| Self::value(*principal, *released) == value)
-            .ok_or_else(|| RecordError::Value(shown()))?;
+            .ok_or_else(|| ClientRecordError::Value(shown()))?;
         Ok(Self { owner, principal, released })
     }
 
     /// Returns whether the client may reclaim: nobody else can have had its state since.
-    pub fn may_reclaim(&self, protection: &Protection) -> bool {
+    pub fn may_reclaim(&self, protection: &ReleaseProtection) -> bool {
         match self.released {
             None => protection.grace.is_some() && protection.sessions_intact,
             released => released == protection.grace,
@@ -99,7 +99,7 @@ impl ClientRecord {
     }
 
     /// Returns the record after the state was released in an epoch.
-    pub fn released_in(self, epoch: u64, protection: &Protection) -> Self {
+    pub fn released_in(self, epoch: u64, protection: &ReleaseProtection) -> Self {
         let released = Some(if self.may_reclaim(protection) { epoch } else { 0 });
         Self { released, ..self }
     }
@@ -155,14 +155,14 @@ mod tests {
         let keys: [&[u8]; 6] = [b"%", b"%4", b"%zz", b"%41", b"\xff", &[b'x'; KEY_MAX + 1]];
         for key in keys {
             let error = ClientRecord::decode(key, &good).unwrap_err();
-            assert!(matches!(&error, RecordError::Key(_)) && error.to_string().len() < 300, "{error}");
+            assert!(matches!(&error, ClientRecordError::Key(_)) && error.to_string().len() < 300, "{error}");
         }
         let marks = ["", "1", "zzzzzzzzzzzzzzzz", "00000000000000001", "+000000000000001"];
         let marked = marks.map(|mark| [&good[..], b" ", mark.as_bytes()].concat());
         let values: [&[u8]; 5] = [b"", b"::ffff:10.0.0.1-(4:name)", &[b'g'; 32], &[b'A'; 32], &[b'0'; 33]];
         for value in values.into_iter().chain(marked.iter().map(|value| &value[..])) {
             let read = ClientRecord::decode(b"name", value);
-            assert!(matches!(read, Err(RecordError::Value(_))), "{value:?}");
+            assert!(matches!(read, Err(ClientRecordError::Value(_))), "{value:?}");
         }
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn state_is_protected_by_its_sessions_and_then_by_the_period_in_which_they_ended() {
         // RFC 8881 section 8.4.3
         let record = |released| ClientRecord { owner: b"a".to_vec(), principal: [0; 16], released };
-        let protection = |grace, sessions_intact| Protection { grace, sessions_intact };
+        let protection = |grace, sessions_intact| ReleaseProtection { grace, sessions_intact };
         assert!(record(None).may_reclaim(&protection(Some(9), true)));
         assert!(!record(None).may_reclaim(&protection(Some(9), false)));
         assert!(!record(None).may_reclaim(&protection(None, true)));

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 /// The sessions that a member has had, as its object in the shared storage has them.
 ///
-/// They are put down before they begin. Whoever ends them, a new instance of the member or another
-/// member, notes each step before the next, and can stop at any of them.
+/// They are put down before they begin. Their end is the work of a new instance of the member or
+/// another member, which notes each step before the next, and can stop at any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sessions {
     /// The sessions by their identities, with the addresses of their clients, which are empty until
@@ -47,7 +47,8 @@ impl Sessions {
         self.lost |= self.open.remove(identity).is_some() && !found;
     }
 
-    /// Returns whether state that they protected is still protected by the grace period of an epoch.
+    /// Returns whether state that they protected is still protected by the grace period of an
+    /// epoch.
     pub fn protect(&self, epoch: u64) -> bool {
         !self.lost && self.open.is_empty() && self.ending == Some(epoch)
     }

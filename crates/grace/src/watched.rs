@@ -29,8 +29,8 @@ impl WatchedBeats {
         }
     }
 
-    /// Returns for how long a member has given no sign of life. A member that never gives any, since
-    /// it is another program, is not silent.
+    /// Returns for how long a member has given no sign of life. A member that never gives any,
+    /// since it is another program, is not silent.
     pub(crate) fn silence(&self, now: Duration, node: &NodeId) -> Duration {
         self.beats.get(node).map_or(Duration::ZERO, |(_, since)| now.saturating_sub(*since))
     }

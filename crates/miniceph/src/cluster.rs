@@ -124,7 +124,7 @@ impl MiniCeph {
             let monitor = free_address(options.address)?;
             match Self::start_at(options, monitor) {
                 // Another process may have taken the port.
-                Err(error @ MiniCephError::CephDaemon { .. }) if TcpListener::bind(monitor).is_err() => {
+                Err(error @ MiniCephError::Daemon { .. }) if TcpListener::bind(monitor).is_err() => {
                     last = Some(error);
                 }
                 started => return started,
@@ -306,7 +306,7 @@ impl MiniCeph {
         let read =
             |ending: &str| fs::read_to_string(self.dir.join(format!("{name}.{ending}"))).unwrap_or_default();
         let log = tail(&(read("log") + &read("out")), LOG_MAX);
-        MiniCephError::CephDaemon { daemon: name, why, log }
+        MiniCephError::Daemon { daemon: name, why, log }
     }
 
     fn daemons(&self) -> MutexGuard<'_, HashMap<CephDaemon, Child>> {

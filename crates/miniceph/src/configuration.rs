@@ -9,8 +9,8 @@ pub(crate) const CONF: &str = "ceph.conf";
 /// The file of all keys.
 pub(crate) const KEYRING: &str = "keyring";
 
-/// Settings of a cluster that can lose a daemon: it is found out in seconds. A monitor that looks more
-/// rarely than the grace period, or began lately, blames itself for the silence.
+/// Settings of a cluster that can lose a daemon: it is found out in seconds. A monitor that looks
+/// more rarely than the grace period, or began lately, blames itself for the silence.
 const FAILURES: &str = "\
 mon_tick_interval = 1
 osd_heartbeat_interval = 1

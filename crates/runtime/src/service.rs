@@ -192,9 +192,9 @@ impl<E: Executor> NfsService<E> {
         }
     }
 
-    /// Answers nothing from a time of the server's clock on, and closes connections on which requests
-    /// arrive. `None` answers for ever. A gateway that has lost contact with its cluster may have been
-    /// replaced: its clients must find the other one.
+    /// Answers nothing from a time of the server's clock on, and closes connections on which
+    /// requests arrive. `None` answers for ever. A gateway that has lost contact with its cluster
+    /// may have been replaced: its clients must find the other one.
     pub fn answer_until(&self, until: Option<Duration>) {
         let nanoseconds = |until: Duration| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         self.silent_from.store(until.map_or(u64::MAX, nanoseconds), Relaxed);

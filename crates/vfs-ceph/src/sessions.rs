@@ -1,4 +1,5 @@
-//! The sessions of a gateway with the metadata servers, which another instance of it may have to end.
+//! The sessions of a gateway with the metadata servers, which another instance of it may have to
+//! end.
 
 use crate::backend::mount_options;
 use crate::mounts::identity_of;
@@ -13,9 +14,9 @@ pub fn identities(options: &CephOptions) -> Vec<String> {
         .collect()
 }
 
-/// Ends the session of a mount by its name: the cluster accepts nothing more from its client, and its
-/// locks are free. `options` lead to the file system, with the user of the session. Returns whether
-/// there was one.
+/// Ends the session of a mount by its name: the cluster accepts nothing more from its client, and
+/// its locks are free. `options` lead to the file system, with the user of the session. Returns
+/// whether there was one.
 ///
 /// # Errors
 /// As [`CephBackend::open`].

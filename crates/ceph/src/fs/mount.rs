@@ -522,8 +522,8 @@ unsafe extern "C" fn no_umask(_: *mut c_void) -> libc::mode_t {
     0
 }
 
-/// Ends the session of a client by its identity, and evicts it: the OSDs and metadata servers accept
-/// nothing more from it, and its locks are free. Returns whether there was one.
+/// Ends the session of a client by its identity, and evicts it: the OSDs and metadata servers
+/// accept nothing more from it, and its locks are free. Returns whether there was one.
 ///
 /// # Errors
 /// As [`CephMount::open`]; `EPERM` for the session of another user.

@@ -1,6 +1,6 @@
 //! A connection to a cluster.
 
-use super::{Pool, Rados, raw};
+use super::{Rados, RadosPool, raw};
 use crate::CephErrno;
 use crate::errno::done;
 use std::ffi::{CStr, CString, c_char};
@@ -39,9 +39,9 @@ pub enum RadosError {
         "{path}: {reason}: name the configuration file of the Ceph cluster (it is usually /etc/ceph/ceph.conf)"
     )]
     Configuration {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The library's error.
+        /// The error number of the library.
         reason: CephErrno,
     },
     /// The cluster does not accept the user.
@@ -49,11 +49,11 @@ pub enum RadosError {
         "the Ceph cluster refuses client.{user}: {reason}: check that `ceph auth get client.{user}` shows the key in {keyring}"
     )]
     Refused {
-        /// The user's name.
+        /// The user, without `client.`.
         user: String,
         /// The file of the key, as the library names it.
         keyring: String,
-        /// The library's error.
+        /// The error number of the library.
         reason: CephErrno,
     },
     /// The cluster does not answer.
@@ -63,7 +63,7 @@ pub enum RadosError {
     Unreachable {
         /// The configuration file of the cluster.
         configuration: PathBuf,
-        /// The library's error.
+        /// The error number of the library.
         reason: CephErrno,
     },
     /// There is no such pool, or the user may not use it.
@@ -71,9 +71,9 @@ pub enum RadosError {
         "the pool {pool:?} cannot be opened: {reason}: `ceph osd pool ls` lists the pools, `ceph osd pool create {pool}` makes one"
     )]
     Pool {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
-        /// The library's error.
+        /// The error number of the library.
         reason: CephErrno,
     },
 }
@@ -149,9 +149,9 @@ impl RadosCluster {
     /// Opens a pool; the empty namespace is the default one.
     ///
     /// # Errors
-    /// `Pool` if there is no such pool.
-    pub fn pool(self: &Arc<Self>, name: &str, namespace: &str) -> Result<Pool, RadosError> {
-        Pool::open(self, name, namespace)
+    /// `RadosPool` if there is no such pool.
+    pub fn pool(self: &Arc<Self>, name: &str, namespace: &str) -> Result<RadosPool, RadosError> {
+        RadosPool::open(self, name, namespace)
     }
 
     /// Returns the address of this connection, as commands of `ceph osd blocklist` take it.
@@ -166,8 +166,8 @@ impl RadosCluster {
         Ok(unsafe { crate::address::take(text) })
     }
 
-    /// Waits until this connection knows the current map of OSDs. Operations that follow reach no OSD
-    /// that has an older one.
+    /// Waits until this connection knows the current map of OSDs. Operations that follow reach no
+    /// OSD that has an older one.
     ///
     /// # Errors
     /// `ETIMEDOUT` and others of the library.

@@ -1,7 +1,7 @@
 //! librados: objects of a pool, and commands for the monitors.
 //!
 //! [`Rados::load`] loads the library, [`RadosCluster::connect`] connects to a cluster, and a
-//! [`Pool`] reads and writes objects in atomic steps. A call waits for the cluster as long as
+//! [`RadosPool`] reads and writes objects in atomic steps. A call waits for the cluster as long as
 //! [`RadosOptions::timeout`] says, and then fails with `ETIMEDOUT`.
 #![allow(unsafe_code, reason = "C functions of Ceph's library")]
 
@@ -11,15 +11,15 @@ mod raw;
 mod watch;
 
 pub use connection::{RadosCluster, RadosError, RadosOptions};
-pub use pool::{ObjectContent, OmapEntry, Pool, WriteStep};
+pub use pool::{ObjectContent, OmapEntry, RadosPool, WriteStep};
 pub use watch::ObjectWatch;
 
 use crate::LibraryError;
 use std::sync::OnceLock;
 
-/// librados, loaded.
+/// librados, loaded at run time.
 #[derive(Clone, Copy, Debug)]
-pub struct Rados(&'static raw::Functions);
+pub struct Rados(&'static raw::RadosFunctions);
 
 impl Rados {
     /// Loads the library, once for the process.
@@ -27,8 +27,8 @@ impl Rados {
     /// # Errors
     /// A library that is missing or too old, with the package to install.
     pub fn load() -> Result<Self, LibraryError> {
-        static LOADED: OnceLock<Result<raw::Functions, LibraryError>> = OnceLock::new();
-        match LOADED.get_or_init(raw::Functions::find) {
+        static LOADED: OnceLock<Result<raw::RadosFunctions, LibraryError>> = OnceLock::new();
+        match LOADED.get_or_init(raw::RadosFunctions::find) {
             Ok(functions) => Ok(Self(functions)),
             Err(error) => Err(error.clone()),
         }

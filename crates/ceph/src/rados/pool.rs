@@ -25,7 +25,7 @@ pub struct ObjectContent {
     pub omap: Vec<OmapEntry>,
     /// Whether the omap has more entries than these.
     pub more: bool,
-    /// Extended attributes.
+    /// Extended attributes of an object.
     pub xattrs: Vec<(String, Vec<u8>)>,
 }
 
@@ -45,23 +45,23 @@ pub enum WriteStep<'a> {
     CreateNew,
     /// Creates the object if it does not exist.
     Create,
-    /// Replaces the data.
+    /// Replaces the data of the object.
     Write(&'a [u8]),
     /// Sets an extended attribute.
     SetXattr(&'a str, &'a [u8]),
-    /// Removes all keys.
+    /// Removes all keys of the object.
     ClearOmap,
     /// Sets keys to values.
     SetOmap(Vec<(&'a [u8], &'a [u8])>),
     /// Removes keys; those that do not exist are ignored.
     RemoveOmap(Vec<&'a [u8]>),
-    /// Removes the object.
+    /// Removes the object with its keys.
     Remove,
 }
 
 /// A pool, and a namespace in it.
 #[derive(Debug)]
-pub struct Pool {
+pub struct RadosPool {
     cluster: Arc<RadosCluster>,
     context: raw::Handle,
     /// Held from an operation until its version is known, which the library keeps for the pool.
@@ -69,11 +69,11 @@ pub struct Pool {
 }
 
 // SAFETY: the library takes its own locks in every call that gets this pointer.
-unsafe impl Send for Pool {}
+unsafe impl Send for RadosPool {}
 // SAFETY: as above.
-unsafe impl Sync for Pool {}
+unsafe impl Sync for RadosPool {}
 
-impl Pool {
+impl RadosPool {
     pub(super) fn open(cluster: &Arc<RadosCluster>, name: &str, namespace: &str) -> Result<Self, RadosError> {
         let (pool, space) = (c_string(name)?, c_string(namespace)?);
         let (functions, mut context) = (cluster.library.0, ptr::null_mut());
@@ -90,7 +90,7 @@ impl Pool {
         &self.cluster
     }
 
-    pub(super) fn parts(&self) -> (&'static raw::Functions, raw::Handle) {
+    pub(super) fn parts(&self) -> (&'static raw::RadosFunctions, raw::Handle) {
         (self.cluster.library.0, self.context)
     }
 
@@ -105,7 +105,7 @@ impl Pool {
     /// Reads the keys and values of an object's omap, of at most `entries_max` entries.
     ///
     /// # Errors
-    /// As [`Pool::read`], and `E2BIG` for more entries.
+    /// As [`RadosPool::read`], and `E2BIG` for more entries.
     pub fn read_omap(&self, object: &str, entries_max: usize) -> Result<Vec<OmapEntry>, CephErrno> {
         let mut all: Vec<OmapEntry> = Vec::new();
         loop {
@@ -221,8 +221,8 @@ impl Pool {
     /// Changes an object; all steps succeed, or none.
     ///
     /// # Errors
-    /// Those of the steps, `EPERM`, `ETIMEDOUT` (the change may happen nevertheless), `ESHUTDOWN` for
-    /// a client that is blocklisted.
+    /// The errors of the steps, `EPERM`, `ETIMEDOUT` (the change may happen nevertheless),
+    /// `ESHUTDOWN` for a client that is blocklisted.
     pub fn write(&self, object: &str, steps: &[WriteStep<'_>]) -> Result<(), CephErrno> {
         let object = object_name(object)?;
         let (functions, context) = self.parts();
@@ -276,7 +276,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for RadosPool {
     fn drop(&mut self) {
         let (functions, context) = self.parts();
         // SAFETY: the context came from the library and is destroyed once; watches own the pool.
@@ -289,7 +289,7 @@ impl Drop for Pool {
 /// # Safety
 /// The operation must not be released yet.
 unsafe fn add(
-    functions: &raw::Functions,
+    functions: &raw::RadosFunctions,
     operation: raw::Handle,
     step: &WriteStep<'_>,
 ) -> Result<(), CephErrno> {
@@ -336,7 +336,7 @@ unsafe fn add(
 ///
 /// # Safety
 /// As [`add`].
-unsafe fn set_omap(functions: &raw::Functions, operation: raw::Handle, entries: &[(&[u8], &[u8])]) {
+unsafe fn set_omap(functions: &raw::RadosFunctions, operation: raw::Handle, entries: &[(&[u8], &[u8])]) {
     let keys: Vec<*const c_char> = entries.iter().map(|(key, _)| key.as_ptr().cast()).collect();
     let values: Vec<*const c_char> = entries.iter().map(|(_, value)| value.as_ptr().cast()).collect();
     let key_lengths: Vec<usize> = entries.iter().map(|(key, _)| key.len()).collect();
@@ -359,7 +359,7 @@ unsafe fn set_omap(functions: &raw::Functions, operation: raw::Handle, entries: 
 ///
 /// # Safety
 /// As [`add`].
-unsafe fn remove_omap(functions: &raw::Functions, operation: raw::Handle, keys: &[&[u8]]) {
+unsafe fn remove_omap(functions: &raw::RadosFunctions, operation: raw::Handle, keys: &[&[u8]]) {
     let all: Vec<*const c_char> = keys.iter().map(|key| key.as_ptr().cast()).collect();
     let lengths: Vec<usize> = keys.iter().map(|key| key.len()).collect();
     // SAFETY: the caller's promise; the library copies the keys.

@@ -5,13 +5,13 @@
 use crate::loading::library;
 use libc::{c_char, c_int, c_void, size_t};
 
-/// `LIBRADOS_CMPXATTR_OP_EQ` and others.
+/// The comparisons `LIBRADOS_CMPXATTR_OP_EQ` and others.
 pub(super) mod compare {
     pub(in crate::rados) const EQUAL: u8 = 1;
     pub(in crate::rados) const GREATER_OR_EQUAL: u8 = 4;
 }
 
-/// `LIBRADOS_CREATE_EXCLUSIVE` and `LIBRADOS_CREATE_IDEMPOTENT`.
+/// The flags `LIBRADOS_CREATE_EXCLUSIVE` and `LIBRADOS_CREATE_IDEMPOTENT`.
 pub(super) mod create {
     use libc::c_int;
     pub(in crate::rados) const EXCLUSIVE: c_int = 1;
@@ -21,14 +21,14 @@ pub(super) mod create {
 /// `rados_t`, `rados_ioctx_t` and the other handles.
 pub(super) type Handle = *mut c_void;
 
-/// `rados_watchcb2_t`.
+/// The callback `rados_watchcb2_t` of notifications.
 pub(super) type Notified = unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut c_void, size_t);
-/// `rados_watcherrcb_t`.
+/// The callback `rados_watcherrcb_t` of lost watches.
 pub(super) type WatchLost = unsafe extern "C" fn(*mut c_void, u64, c_int);
 
 library! {
     /// The functions of librados.
-    struct Functions { file: "librados.so.2", package: "librados2", needed: 16 }
+    struct RadosFunctions { file: "librados.so.2", package: "librados2", needed: 16 }
     required {
         fn rados_create(*mut Handle, *const c_char) -> c_int;
         fn rados_conf_read_file(Handle, *const c_char) -> c_int;

@@ -1,6 +1,6 @@
 //! Watches: an object whose changes others announce.
 
-use super::Pool;
+use super::RadosPool;
 use crate::CephErrno;
 use crate::errno::done;
 use libc::{c_int, c_void, size_t};
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const WATCH_TIMEOUT: u32 = 30;
 
 /// A watch, at an address that the library keeps.
-struct Watched {
-    pool: Arc<Pool>,
+struct WatchedObject {
+    pool: Arc<RadosPool>,
     object: CString,
     notified: Box<dyn Fn() + Send + Sync>,
     is_lost: AtomicBool,
@@ -23,11 +23,11 @@ struct Watched {
 
 /// A watched object; dropping it ends the watch.
 pub struct ObjectWatch {
-    watched: NonNull<Watched>,
+    watched: NonNull<WatchedObject>,
     cookie: u64,
 }
 
-// SAFETY: all fields of `Watched` are Send and Sync, and it is freed once.
+// SAFETY: all fields of `WatchedObject` are Send and Sync, and it is freed once.
 unsafe impl Send for ObjectWatch {}
 // SAFETY: as above.
 unsafe impl Sync for ObjectWatch {}
@@ -40,13 +40,13 @@ impl fmt::Debug for ObjectWatch {
 
 impl ObjectWatch {
     pub(super) fn begin(
-        pool: &Arc<Pool>,
+        pool: &Arc<RadosPool>,
         object: &CString,
         notified: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self, CephErrno> {
         let (functions, context) = pool.parts();
         let is_lost = AtomicBool::new(false);
-        let watched = Watched { pool: Arc::clone(pool), object: object.clone(), notified, is_lost };
+        let watched = WatchedObject { pool: Arc::clone(pool), object: object.clone(), notified, is_lost };
         let watched = NonNull::from(Box::leak(Box::new(watched)));
         let mut cookie = 0;
         // SAFETY: the argument lives until after the end of the watch.
@@ -100,7 +100,7 @@ unsafe extern "C" fn notified_of(
     _: size_t,
 ) {
     // SAFETY: the argument is that of `begin`, which outlives the watch.
-    let watched = unsafe { &*argument.cast::<Watched>() };
+    let watched = unsafe { &*argument.cast::<WatchedObject>() };
     let (functions, context) = watched.pool.parts();
     let object: &CStr = &watched.object;
     // SAFETY: the string lives through the call.
@@ -110,7 +110,7 @@ unsafe extern "C" fn notified_of(
 
 unsafe extern "C" fn lost(argument: *mut c_void, _: u64, _: c_int) {
     // SAFETY: as in `notified_of`.
-    let watched = unsafe { &*argument.cast::<Watched>() };
+    let watched = unsafe { &*argument.cast::<WatchedObject>() };
     watched.is_lost.store(true, Relaxed);
     (watched.notified)();
 }

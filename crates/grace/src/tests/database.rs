@@ -1,6 +1,6 @@
 //! The layout and the transitions of the database.
 
-use crate::{Change, Database, DatabaseError, Epochs, NodeId};
+use crate::{Database, DatabaseChange, DatabaseError, Epochs, NodeId};
 
 fn node(name: &str) -> NodeId {
     name.parse().unwrap()
@@ -97,13 +97,13 @@ fn numbers_of_instances_only_grow() {
 #[test]
 fn a_change_has_only_the_differences() {
     let before = with(&["a", "b"]);
-    assert_eq!(Change::between(&before, before.clone()), None);
+    assert_eq!(DatabaseChange::between(&before, before.clone()), None);
     let mut after = before.clone();
     after.claim(&node("a"), 16);
     after.need(&node("a"));
     after.remove(&node("b"));
     after.add(node("c"));
-    let change = Change::between(&before, after.clone()).unwrap();
+    let change = DatabaseChange::between(&before, after.clone()).unwrap();
     assert_eq!(change.epochs, Some(Epochs { current: 2, recovery: 1 }));
     let set: Vec<_> = change.set.iter().map(|(node, flags)| (node.to_string(), flags.bits())).collect();
     assert_eq!(set, [("a".to_owned(), 3), ("c".to_owned(), 2)]);

@@ -2,8 +2,8 @@
 //! while a former instance is alive, read late and write in vain.
 
 use crate::{
-    Action, ClientRecord, Database, Local, Member, NodeId, Protection, Sessions, StopReason, Timing, View,
-    WaitsFor,
+    ClientRecord, Database, DatabaseChange, GraceMember, LocalFacts, MemberAction, MemberWait, NodeId,
+    ReleaseProtection, Sessions, StopReason, Timing, View,
 };
 use rng::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ const TIMING: Timing = Timing {
     silence_max: Duration::from_secs(30),
     absence_max: Duration::from_secs(75),
 };
-/// The lease of clients. Those of a member may reclaim for so long and `contact_max`.
+/// The lease of clients. Clients of a member may reclaim for so long and `contact_max`.
 const LEASE: Duration = Duration::from_secs(60);
 /// The pause between two readings of an instance with contact.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// A deliberate fault of the caller, which the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum MemberFault {
     None,
     /// Changes are made although the database has changed since.
     WritesBlindly,
@@ -46,7 +46,7 @@ type Clients = BTreeMap<u64, Option<u64>>;
 
 /// The objects of a member besides the database.
 #[derive(Clone, Debug, Default)]
-struct NodeObjects {
+struct ModelObjects {
     /// The instance that may change the records.
     owner: u64,
     clients: Clients,
@@ -55,20 +55,20 @@ struct NodeObjects {
 
 /// The storage that all share.
 #[derive(Default)]
-struct Storage {
+struct ModelStorage {
     version: u64,
     database: Database,
     beats: BTreeMap<NodeId, u64>,
-    nodes: BTreeMap<NodeId, NodeObjects>,
+    nodes: BTreeMap<NodeId, ModelObjects>,
     /// Sessions with the metadata servers, by their instances, with the locks of clients.
     sessions: BTreeMap<u64, BTreeSet<u64>>,
     /// When the metadata servers heard of each session last.
     seen: BTreeMap<u64, Duration>,
 }
 
-/// A running instance.
+/// A running instance of a member.
 struct Instance {
-    member: Member,
+    member: GraceMember,
     serial: u64,
     read: Option<(u64, View)>,
     next_read: Duration,
@@ -83,19 +83,19 @@ struct Instance {
     stopped: bool,
 }
 
-struct Model {
+struct ClusterModel {
     random: SplitMix64,
-    fault: Fault,
+    fault: MemberFault,
     now: Duration,
-    storage: Storage,
+    storage: ModelStorage,
     instances: Vec<Instance>,
     serial: u64,
     /// The member and client that hold the only lock, in the eyes of the client, until its lease
     /// expires.
     believed: Option<(NodeId, u64)>,
     lease_until: Duration,
-    /// Holders with expired leases that try to reclaim when they can, and whether another client has
-    /// had the lock since.
+    /// Holders with expired leases that try to reclaim when they can, and whether another client
+    /// has had the lock since.
     lapsed: BTreeMap<(NodeId, u64), bool>,
     violations: Vec<String>,
     /// Whether no more faults happen.
@@ -106,9 +106,9 @@ fn names() -> Vec<NodeId> {
     ["a", "b", "c"].iter().map(|name| name.parse().unwrap()).collect()
 }
 
-impl Model {
-    fn new(seed: u64, fault: Fault) -> Self {
-        let mut storage = Storage::default();
+impl ClusterModel {
+    fn new(seed: u64, fault: MemberFault) -> Self {
+        let mut storage = ModelStorage::default();
         names().into_iter().for_each(|node| storage.database.add(node));
         Self {
             random: SplitMix64(seed),
@@ -140,7 +140,7 @@ impl Model {
         let is_alone = !self.instances.iter().any(|other| other.member.id() == node) && self.one_in(2);
         let ended = self.storage.database.instance(node).filter(|_| is_alone);
         self.instances.push(Instance {
-            member: Member::new(node.clone(), TIMING, number_min, ended),
+            member: GraceMember::new(node.clone(), TIMING, number_min, ended),
             serial: self.serial,
             read: None,
             next_read: self.now,
@@ -232,7 +232,7 @@ impl Model {
         }
         let Some((version, view)) = self.instances[index].read.clone() else { return };
         let instance = &mut self.instances[index];
-        let local = Local {
+        let local = LocalFacts {
             recovery_over: instance.waiting.is_empty(),
             has_clients: !instance.clients.is_empty(),
             ending: instance.ending,
@@ -241,59 +241,33 @@ impl Model {
         self.perform(index, version, &view, action);
     }
 
-    fn perform(&mut self, index: usize, version: u64, view: &View, action: Action) {
+    fn perform(&mut self, index: usize, version: u64, view: &View, action: MemberAction) {
         let (serial, node) = (self.instances[index].serial, self.instances[index].member.id().clone());
         // Lost on the way, or the instance dies right after it.
         let dies = self.one_in(300) && !self.calm;
-        let now = self.now;
         match action {
-            Action::Peek => {
+            MemberAction::Peek => {
                 let holds = self.storage.nodes.get(&node).is_some_and(|objects| !objects.clients.is_empty());
                 self.instances[index].member.peeked(holds);
             }
-            Action::Write(change) => {
-                if self.storage.version != version && self.fault != Fault::WritesBlindly {
-                    self.instances[index].read = None;
-                    return;
-                }
-                let claims = self.instances[index].member.instance().is_none();
-                self.storage.database = change.into_result();
-                if claims && self.fault == Fault::ClaimsEnforcement {
-                    self.storage.database.enforce(&node);
-                }
-                self.storage.version += 1;
-                // The reply can be lost.
-                if !self.one_in(30) || self.calm {
-                    self.instances[index].member.written(now);
-                }
-                self.instances[index].read = None;
-            }
-            Action::TakeRecords => {
-                let number = self.instances[index].member.instance().unwrap_or_default();
-                let objects = self.storage.nodes.entry(node).or_default();
-                objects.owner = objects.owner.max(number);
-                if let Some(objects) = self.owned(index) {
-                    let clients = objects.clients.clone();
-                    self.instances[index].member.took(!clients.is_empty());
-                    self.instances[index].clients = clients;
-                }
-            }
-            Action::Release { epoch, is_grace } => self.release(index, epoch, is_grace),
-            Action::Record { epoch } => {
+            MemberAction::Write(change) => self.write(index, version, *change),
+            MemberAction::TakeRecords => self.take_records(index),
+            MemberAction::Release { epoch, is_grace } => self.release(index, epoch, is_grace),
+            MemberAction::Record { epoch } => {
                 if self.write_records(index) {
                     self.instances[index].member.recorded(epoch);
                 }
             }
-            Action::Enforce => {
+            MemberAction::Enforce => {
                 let instance = &mut self.instances[index];
-                instance.grants &= self.fault == Fault::EnforcesLater;
+                instance.grants &= self.fault == MemberFault::EnforcesLater;
                 instance.member.enforces();
             }
-            Action::Relax => {
+            MemberAction::Relax => {
                 self.instances[index].grants = true;
                 self.instances[index].member.relaxed();
             }
-            Action::GiveUp => {
+            MemberAction::GiveUp => {
                 let instance = &mut self.instances[index];
                 for client in std::mem::take(&mut instance.waiting) {
                     instance.clients.remove(&client);
@@ -301,7 +275,7 @@ impl Model {
                 instance.member.gave_up();
                 self.write_records(index);
             }
-            Action::Fence { node, epoch } => {
+            MemberAction::Fence { node, epoch } => {
                 let condemned = view.database.instance(&node).unwrap_or_default();
                 let objects = self.storage.nodes.entry(node.clone()).or_default();
                 objects.owner = objects.owner.max(condemned);
@@ -309,8 +283,8 @@ impl Model {
                     self.instances[index].member.fenced(node);
                 }
             }
-            Action::Mount => self.mount(index),
-            Action::Unmount { epoch } => {
+            MemberAction::Mount => self.mount(index),
+            MemberAction::Unmount { epoch } => {
                 let Some(objects) = self.owned(index) else { return };
                 if objects.sessions.closing != Some(epoch) {
                     return objects.sessions.close_in(epoch);
@@ -321,11 +295,11 @@ impl Model {
                     self.instances[index].member.unmounted();
                 }
             }
-            Action::Wait(_) => self.instances[index].read = None,
-            Action::Stop(StopReason::Replaced) if self.fault == Fault::StaysReplaced => {}
-            Action::Stop(_) => self.instances[index].stopped = true,
+            MemberAction::Wait(_) => self.instances[index].read = None,
+            MemberAction::Stop(StopReason::Replaced) if self.fault == MemberFault::StaysReplaced => {}
+            MemberAction::Stop(_) => self.instances[index].stopped = true,
         }
-        if self.fault == Fault::RelaxesEarly
+        if self.fault == MemberFault::RelaxesEarly
             && self.instances[index].read.as_ref().is_some_and(|(_, view)| !view.database.epochs().is_grace())
             && self.instances[index].member.may_serve()
         {
@@ -336,13 +310,46 @@ impl Model {
         }
     }
 
+    /// Changes the database, if it is as it was read.
+    fn write(&mut self, index: usize, version: u64, change: DatabaseChange) {
+        let (node, now) = (self.instances[index].member.id().clone(), self.now);
+        if self.storage.version != version && self.fault != MemberFault::WritesBlindly {
+            self.instances[index].read = None;
+            return;
+        }
+        let claims = self.instances[index].member.instance().is_none();
+        self.storage.database = change.into_result();
+        if claims && self.fault == MemberFault::ClaimsEnforcement {
+            self.storage.database.enforce(&node);
+        }
+        self.storage.version += 1;
+        // The reply can be lost.
+        if !self.one_in(30) || self.calm {
+            self.instances[index].member.written(now);
+        }
+        self.instances[index].read = None;
+    }
+
+    /// Makes the records the instance's own, and reads them.
+    fn take_records(&mut self, index: usize) {
+        let node = self.instances[index].member.id().clone();
+        let number = self.instances[index].member.instance().unwrap_or_default();
+        let objects = self.storage.nodes.entry(node).or_default();
+        objects.owner = objects.owner.max(number);
+        if let Some(objects) = self.owned(index) {
+            let clients = objects.clients.clone();
+            self.instances[index].member.took(!clients.is_empty());
+            self.instances[index].clients = clients;
+        }
+    }
+
     /// Ends one session of a member; true if there is none left.
     fn end_session(&mut self, node: &NodeId, epoch: u64) -> bool {
         let sessions = &mut self.storage.nodes.entry(node.clone()).or_default().sessions;
         sessions.end_in(epoch);
         let Some(identity) = sessions.open.keys().next().cloned() else { return true };
         let found = self.storage.sessions.remove(&identity.parse().unwrap()).is_some();
-        sessions.ended(&identity, found || self.fault == Fault::TrustsLostSessions);
+        sessions.ended(&identity, found || self.fault == MemberFault::TrustsLostSessions);
         false
     }
 
@@ -352,7 +359,7 @@ impl Model {
             return;
         }
         let sessions_intact = self.storage.nodes[&node].sessions.protect(epoch);
-        let protection = Protection { grace: is_grace.then_some(epoch), sessions_intact };
+        let protection = ReleaseProtection { grace: is_grace.then_some(epoch), sessions_intact };
         let instance = &mut self.instances[index];
         for released in instance.clients.values_mut() {
             let record = ClientRecord { owner: Vec::new(), principal: [0; 16], released: *released };
@@ -378,11 +385,11 @@ impl Model {
     }
 
     /// Returns the objects of an instance; `None` if another one has taken them.
-    fn owned(&mut self, index: usize) -> Option<&mut NodeObjects> {
+    fn owned(&mut self, index: usize) -> Option<&mut ModelObjects> {
         let member = &self.instances[index].member;
         let number = member.instance().unwrap_or_default();
         let objects = self.storage.nodes.entry(member.id().clone()).or_default();
-        (objects.owner == number || self.fault == Fault::RecordsAreShared).then_some(objects)
+        (objects.owner == number || self.fault == MemberFault::RecordsAreShared).then_some(objects)
     }
 
     /// Writes the records of an instance; false if another one has taken them.
@@ -397,7 +404,7 @@ impl Model {
         instance.member.may_serve()
             && !instance.ending
             && !instance.stopped
-            && (contact || [Fault::AnswersForEver, Fault::StaysReplaced].contains(&self.fault))
+            && (contact || [MemberFault::AnswersForEver, MemberFault::StaysReplaced].contains(&self.fault))
     }
 
     /// Ends the lease of the client with the lock, and the time of clients that do not come back.
@@ -410,6 +417,26 @@ impl Model {
             let late = std::mem::take(&mut instance.waiting);
             instance.clients.retain(|client, _| !late.contains(client));
             self.write_records(index);
+        }
+    }
+
+    /// A client asks for the lock.
+    fn lock(&mut self, index: usize, client: u64, is_free: bool) {
+        let (serial, node) = (self.instances[index].serial, self.instances[index].member.id().clone());
+        let instance = &mut self.instances[index];
+        self.lapsed.remove(&(node.clone(), client));
+        if instance.clients.insert(client, None) != Some(None) && !self.write_records(index) {
+            self.instances[index].clients.remove(&client);
+            return;
+        }
+        let instance = &self.instances[index];
+        if instance.grants && is_free {
+            self.storage.sessions.get_mut(&serial).unwrap().insert(client);
+            self.lease_until = self.now + LEASE;
+            self.lapsed.values_mut().for_each(|taken| *taken = true);
+            if let Some(other) = self.believed.replace((node.clone(), client)) {
+                self.complain(format!("{node}/{client} got the lock of {}/{}", other.0, other.1));
+            }
         }
     }
 
@@ -429,20 +456,7 @@ impl Model {
         match self.random.below(12) {
             // Its first request records a client.
             0 | 1 if instance.grants && instance.waiting.is_empty() && connected => {
-                self.lapsed.remove(&(node.clone(), client));
-                if instance.clients.insert(client, None) != Some(None) && !self.write_records(index) {
-                    self.instances[index].clients.remove(&client);
-                    return;
-                }
-                let instance = &self.instances[index];
-                if instance.grants && is_free {
-                    self.storage.sessions.get_mut(&serial).unwrap().insert(client);
-                    self.lease_until = self.now + LEASE;
-                    self.lapsed.values_mut().for_each(|taken| *taken = true);
-                    if let Some(other) = self.believed.replace((node.clone(), client)) {
-                        self.complain(format!("{node}/{client} got the lock of {}/{}", other.0, other.1));
-                    }
-                }
+                self.lock(index, client, is_free);
             }
             2..6 if instance.waiting.contains(&client) && instance.clients[&client] != Some(0) => {
                 instance.waiting.remove(&client);
@@ -490,7 +504,7 @@ impl Model {
         }
     }
 
-    /// Nobody grants new state while clients reclaim what was free meanwhile.
+    /// No instance grants new state while clients reclaim what was free meanwhile.
     fn check(&mut self) {
         let connected = |instance: &Instance| {
             self.storage.sessions.contains_key(&instance.serial) && self.answers(instance)
@@ -526,8 +540,8 @@ impl Model {
     }
 }
 
-fn play(seed: u64, fault: Fault) -> Vec<String> {
-    let mut model = Model::new(seed, fault);
+fn play(seed: u64, fault: MemberFault) -> Vec<String> {
+    let mut model = ClusterModel::new(seed, fault);
     let until = Duration::from_secs(60 + model.random.below(900));
     model.run(until);
     model.settle();
@@ -536,7 +550,7 @@ fn play(seed: u64, fault: Fault) -> Vec<String> {
 
 fn all_hold(seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        let violations = play(seed, Fault::None);
+        let violations = play(seed, MemberFault::None);
         assert!(violations.is_empty(), "seed {seed}: {violations:?}");
     }
 }
@@ -554,15 +568,15 @@ fn no_lock_is_held_twice_in_many_orders() {
 }
 
 /// Every fault, with the first seed that shows it.
-const FOUND: [(Fault, u64); 8] = [
-    (Fault::WritesBlindly, 1),
-    (Fault::EnforcesLater, 0),
-    (Fault::RelaxesEarly, 2),
-    (Fault::StaysReplaced, 0),
-    (Fault::AnswersForEver, 189),
-    (Fault::RecordsAreShared, 2599),
-    (Fault::ClaimsEnforcement, 1582),
-    (Fault::TrustsLostSessions, 324),
+const FOUND: [(MemberFault, u64); 8] = [
+    (MemberFault::WritesBlindly, 1),
+    (MemberFault::EnforcesLater, 0),
+    (MemberFault::RelaxesEarly, 2),
+    (MemberFault::StaysReplaced, 0),
+    (MemberFault::AnswersForEver, 189),
+    (MemberFault::RecordsAreShared, 2599),
+    (MemberFault::ClaimsEnforcement, 1582),
+    (MemberFault::TrustsLostSessions, 324),
 ];
 
 #[test]
@@ -570,7 +584,7 @@ fn deliberate_faults_are_found() {
     // After a change of the model `deliberate_faults` with `--ignored` tells the seeds.
     for (fault, seed) in FOUND {
         assert!(!play(seed, fault).is_empty(), "{fault:?}");
-        assert_eq!(play(seed, Fault::None), Vec::<String>::new(), "{fault:?}");
+        assert_eq!(play(seed, MemberFault::None), Vec::<String>::new(), "{fault:?}");
     }
 }
 
@@ -579,14 +593,14 @@ fn deliberate_faults_are_found() {
 fn deliberate_faults_are_found_in_a_few_thousand_orders() {
     for (fault, _) in FOUND {
         let found = (0..10_000).find(|seed| !play(*seed, fault).is_empty());
-        println!("(Fault::{fault:?}, {found:?})");
+        println!("(MemberFault::{fault:?}, {found:?})");
         assert!(found.is_some(), "{fault:?}");
     }
 }
 
 #[test]
 fn waits_name_the_members() {
-    let mut model = Model::new(1, Fault::None);
+    let mut model = ClusterModel::new(1, MemberFault::None);
     model.calm = true;
     model.storage.database = Database::default();
     model.storage.database.add(names()[0].clone());
@@ -599,12 +613,12 @@ fn waits_name_the_members() {
         model.run(until);
     }
     let view = View { database: model.storage.database.clone(), beats: BTreeMap::new() };
-    let local = Local { recovery_over: true, has_clients: false, ending: false };
+    let local = LocalFacts { recovery_over: true, has_clients: false, ending: false };
     let now = model.now;
     let action = model.instances[0].member.next(now, &view, local);
-    assert_eq!(action, Action::Wait(WaitsFor::Nothing));
+    assert_eq!(action, MemberAction::Wait(MemberWait::Nothing));
     let mut other = view;
     other.database.remove(&names()[0]);
     let action = model.instances[0].member.next(now, &other, local);
-    assert_eq!(action, Action::Stop(StopReason::NotMember));
+    assert_eq!(action, MemberAction::Stop(StopReason::NotMember));
 }

@@ -1,6 +1,6 @@
 //! The steps of members, one after another, without faults.
 
-use crate::{Action, Local, Member, NodeId, Timing, View, WaitsFor};
+use crate::{GraceMember, LocalFacts, MemberAction, MemberWait, NodeId, Timing, View};
 use std::time::Duration;
 
 const TIMING: Timing = Timing {
@@ -15,15 +15,15 @@ fn node(name: &str) -> NodeId {
 
 /// A member whose steps all succeed.
 struct Walker {
-    member: Member,
-    local: Local,
+    member: GraceMember,
+    local: LocalFacts,
     holds: bool,
 }
 
 impl Walker {
     fn new(name: &str, holds: bool) -> Self {
-        let local = Local { recovery_over: false, has_clients: holds, ending: false };
-        Self { member: Member::new(node(name), TIMING, 100, Some(100)), local, holds }
+        let local = LocalFacts { recovery_over: false, has_clients: holds, ending: false };
+        Self { member: GraceMember::new(node(name), TIMING, 100, Some(100)), local, holds }
     }
 
     /// Performs steps until there is nothing to do, and returns their names.
@@ -37,21 +37,21 @@ impl Walker {
             steps.push(name.split([' ', '(']).next().unwrap().to_owned());
             let member = &mut self.member;
             match action {
-                Action::Peek => member.peeked(self.holds),
-                Action::Write(change) => {
+                MemberAction::Peek => member.peeked(self.holds),
+                MemberAction::Write(change) => {
                     view.database = change.into_result();
                     member.written(now);
                 }
-                Action::TakeRecords => member.took(self.holds),
-                Action::Release { epoch, .. } => member.released(epoch),
-                Action::Record { epoch } => member.recorded(epoch),
-                Action::Mount => member.mounted(),
-                Action::Enforce => member.enforces(),
-                Action::Relax => member.relaxed(),
-                Action::GiveUp => member.gave_up(),
-                Action::Fence { node, .. } => member.fenced(node),
-                Action::Unmount { .. } => member.unmounted(),
-                Action::Wait(_) | Action::Stop(_) => return steps,
+                MemberAction::TakeRecords => member.took(self.holds),
+                MemberAction::Release { epoch, .. } => member.released(epoch),
+                MemberAction::Record { epoch } => member.recorded(epoch),
+                MemberAction::Mount => member.mounted(),
+                MemberAction::Enforce => member.enforces(),
+                MemberAction::Relax => member.relaxed(),
+                MemberAction::GiveUp => member.gave_up(),
+                MemberAction::Fence { node, .. } => member.fenced(node),
+                MemberAction::Unmount { .. } => member.unmounted(),
+                MemberAction::Wait(_) | MemberAction::Stop(_) => return steps,
             }
         }
     }
@@ -99,7 +99,7 @@ fn a_member_that_ends_with_clients_first_has_the_others_refuse_new_state() {
     let (mut a, mut b) = (Walker::new("a", false), Walker::new("b", false));
     a.walk(&mut view, 1);
     b.walk(&mut view, 1);
-    a.local = Local { has_clients: true, ending: true, recovery_over: true };
+    a.local = LocalFacts { has_clients: true, ending: true, recovery_over: true };
     assert_eq!(a.walk(&mut view, 2), ["Write", "Wait"]);
     assert_eq!(shown(&view), "2 1 a=NE b=");
     b.walk(&mut view, 3);
@@ -110,7 +110,7 @@ fn a_member_that_ends_with_clients_first_has_the_others_refuse_new_state() {
     view.database.add(node("a"));
     let mut a = Walker::new("a", false);
     a.walk(&mut view, 1);
-    a.local = Local { has_clients: false, ending: true, recovery_over: true };
+    a.local = LocalFacts { has_clients: false, ending: true, recovery_over: true };
     assert_eq!(a.walk(&mut view, 2), ["Unmount", "Write", "Stop"]);
     assert_eq!(shown(&view), "1 0 a=E", "nobody waits for it");
 }
@@ -128,7 +128,7 @@ fn a_dead_member_is_evicted_before_it_counts_as_one_that_refuses_new_state() {
     for now in 11..40 {
         assert_eq!(again.walk(&mut view, now), ["Wait"]);
     }
-    let lags = Action::Wait(WaitsFor::Enforcement([node("b")].into()));
+    let lags = MemberAction::Wait(MemberWait::Enforcement([node("b")].into()));
     assert_eq!(again.member.next(Duration::from_secs(39), &view, again.local), lags);
     let taken = ["Write", "Fence", "Write", "Release", "Record", "Mount", "Wait"];
     assert_eq!(again.walk(&mut view, 40), taken);

@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StatusReport {
     pub version: String,
-    /// `serving`, `grace` in the grace period, `draining`, or `silent` for a member of a cluster that
-    /// has no contact to it.
+    /// `serving`, `grace` in the grace period, `draining`, or `silent` for a member of a cluster
+    /// that has no contact to it.
     pub state: String,
     /// The cluster of gateways that the server is a member of.
     #[serde(default)]

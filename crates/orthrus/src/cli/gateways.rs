@@ -5,7 +5,7 @@ use crate::config::{self, ClusterSettings};
 use crate::output::{out, outln};
 use crate::serve::membership::store_options;
 use anyhow::{Context, bail};
-use grace::{Change, Database, NodeId};
+use grace::{Database, DatabaseChange, NodeId};
 use grace_rados::GraceStore;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,9 @@ const RACES_MAX: usize = 50;
 
 /// Show and change the members of a cluster of gateways.
 ///
-/// The members share their grace period through an object of RADOS, which `ganesha-rados-grace` shows
-/// and changes as well. The place comes from the table [cluster] of a configuration, or from options.
+/// The members share their grace period through an object of RADOS, which `ganesha-rados-grace`
+/// shows and changes as well. The place comes from the table [cluster] of a configuration, or from
+/// options.
 #[derive(clap::Subcommand)]
 pub(super) enum ClusterCommand {
     Status(ClusterStatus),
@@ -64,7 +65,11 @@ impl SharedPlace {
         let default = Path::new(DEFAULT_CONFIG);
         let file = self.config.as_deref().or_else(|| default.exists().then_some(default));
         let settings = match file {
-            Some(file) => config::examine(file)?.0.cluster,
+            // Errors elsewhere in the file do not concern the cluster.
+            Some(file) => match config::examine(file)? {
+                (Some(settings), _) => settings.cluster,
+                (None, errors) => errors.into_iter().next().map_or(Ok(None), Err)?,
+            },
             None => None,
         };
         if let (Some(file), None) = (&self.config, &settings) {
@@ -88,8 +93,8 @@ impl SharedPlace {
 
 /// List the members, with their flags, clients and sessions.
 ///
-/// NEED: clients of the member have state to reclaim. ENFORCES: the member refuses new opens and locks
-/// of shared files. ALIVE: it gives signs of life.
+/// NEED: clients of the member have state to reclaim. ENFORCES: the member refuses new opens and
+/// locks of shared files. ALIVE: it gives signs of life.
 #[derive(clap::Args)]
 pub(super) struct ClusterStatus {
     #[command(flatten)]
@@ -153,7 +158,7 @@ fn edit(store: &GraceStore, change: impl Fn(&mut Database)) -> anyhow::Result<bo
         let (version, before) = store.database()?;
         let mut after = before.clone();
         change(&mut after);
-        let Some(change) = Change::between(&before, after) else { return Ok(false) };
+        let Some(change) = DatabaseChange::between(&before, after) else { return Ok(false) };
         if store.write(version, &change)? {
             return Ok(true);
         }

@@ -59,8 +59,8 @@ const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
-/// How long a member of a cluster may take to leave it, until the other members refuse new state and
-/// its file systems are unmounted.
+/// How long a member of a cluster may take to leave it, until the other members refuse new state
+/// and its file systems are unmounted.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(8);
 /// How long file systems of Ceph may take to write back their data and end their sessions.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -108,8 +108,8 @@ fn serve(
     let as_started = settings.clone();
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
     settings.limits = shared(&settings, descriptors);
-    // Before the exports: the lock of the state folder says that no other server goes by its name, and
-    // in a cluster the locks of a former instance end first.
+    // Before the exports: the lock of the state folder says that no other server goes by its name,
+    // and in a cluster the locks of a former instance end first.
     let began = Instant::now();
     let mut storage = StateStorage::open(&settings, &state_dir(&settings)?, began)?;
     let clients = ClientRules::new(&settings, began);
@@ -121,7 +121,6 @@ fn serve(
     let (service, running, identity) =
         start(&settings, keys.clone(), exports.clone(), listener, &mut storage, descriptors)?;
     let member = storage.member.take();
-    let joined = member.as_ref().map(membership::Member::membership);
     let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
     let shards = running.shards().clone();
     let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
@@ -142,8 +141,6 @@ fn serve(
     let reload = reload::Reload::new(read, as_started, backends, keys, served);
     let reloads = Arc::new(reload::Reloads::new(reload, manager.clone(), status));
     let metrics = watched.as_ref().map(metrics::MetricsListener::address).transpose()?;
-    let metrics_endpoint =
-        watched.map(|listener| listener.endpoint(service.clone(), &running, asked.clone(), joined.clone()));
     let (stats, reloader, listed) = (running.stats().clone(), reloads.clone(), exports.clone());
     let parts = ApiParts {
         identity: asked,
@@ -151,22 +148,40 @@ fn serve(
         service: service.clone(),
         reloads: reloader,
         stats,
-        membership: joined,
+        membership: member.as_ref().map(membership::Member::membership),
     };
-    let endpoints = metrics_endpoint.into_iter().chain(admin_endpoint(&state_dir, parts)).collect();
-    http::start(endpoints).context("HTTP endpoints cannot be served")?;
+    start_http(watched, parts, &running, &state_dir)?;
     reloads.log_exports();
     announce(&running, metrics);
     reloads.ready();
     obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
     manager.stopping();
+    end(running, member, &state_dir);
+    Ok(())
+}
+
+/// Serves the metrics and the admin API.
+fn start_http(
+    metrics: Option<metrics::MetricsListener>,
+    parts: ApiParts,
+    running: &Running,
+    state_dir: &Path,
+) -> anyhow::Result<()> {
+    let (service, identity, member) =
+        (parts.service.clone(), parts.identity.clone(), parts.membership.clone());
+    let metrics = metrics.map(|listener| listener.endpoint(service, running, identity, member));
+    let endpoints = metrics.into_iter().chain(admin_endpoint(state_dir, parts)).collect();
+    http::start(endpoints).context("HTTP endpoints cannot be served")
+}
+
+/// Ends the service, and its membership in a cluster.
+fn end(running: Running, member: Option<membership::Member>, state_dir: &Path) {
     tracing::info!("ending");
     running.stop();
     if let Some(member) = member {
-        leave_cluster(member, &state_dir);
+        leave_cluster(member, state_dir);
     }
-    leave(&state_dir);
-    Ok(())
+    leave(state_dir);
 }
 
 /// Binds the addresses for clients and for metrics.

@@ -87,8 +87,8 @@ impl StateStorage {
     }
 }
 
-/// Returns the name of a server, or of a cluster. Two must differ and one must stay itself, so it is
-/// drawn from the secret that a restart keeps.
+/// Returns the name of a server, or of a cluster. Two must differ and one must stay itself, so it
+/// is drawn from the secret that a restart keeps.
 fn server_name(boot: &Boot) -> String {
     boot.secret.iter().take(8).fold("orthrus-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }

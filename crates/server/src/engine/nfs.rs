@@ -213,7 +213,8 @@ impl Nfs {
         self.state.leases().is_enforced()
     }
 
-    /// Returns whether no client of before the start is waited for any more, and the records say so.
+    /// Returns whether no client of before the start is waited for any more, and the records say
+    /// so.
     pub fn has_recovered(&self, now: Duration) -> bool {
         let over = !self.in_grace(now);
         if over {

@@ -13,8 +13,9 @@
 //! The end of the period is one number that requests only read. Reclaims hold the registry, so that
 //! the period does not end between the check and the reclaim.
 //!
-//! Several servers over one file system share a grace period: while clients of one reclaim, the others
-//! grant no new state for its files either. Their caller says when ([`Leases::enforce_grace`]).
+//! Several servers over one file system share a grace period: while clients of one reclaim, the
+//! others grant no new state for its files either. Their caller says when
+//! ([`Leases::enforce_grace`]).
 
 use crate::Leases;
 use crate::clients::registry::{Registry, RegistryGuard, Waiting};
@@ -92,8 +93,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         self.state.grace.enforced.store(false, Release);
     }
 
-    /// Ends the grace period of this server's clients before its time: those that have not reclaimed
-    /// lose the right to.
+    /// Ends the grace period of this server's clients before its time: those that have not
+    /// reclaimed lose the right to.
     pub fn give_up_grace(&self, effects: &mut Effects<O>) {
         self.end_grace(&mut self.state.registry(&mut Held::nothing()), effects);
     }

@@ -9,7 +9,10 @@ use crate::config::CephStorage;
 use crate::serve::store::Boot;
 use anyhow::{Context, bail};
 use ceph::rados::ObjectWatch;
-use grace::{Action, Local, Member, NodeId, Protection, Sessions, StopReason, Timing, View, WaitsFor};
+use grace::{
+    GraceMember, LocalFacts, MemberAction, MemberWait, NodeId, ReleaseProtection, Sessions, StopReason,
+    Timing, View,
+};
 use grace_rados::{GraceStore, NodeObjects, StoreError};
 use runtime::NfsService;
 use server::LogLimit;
@@ -53,8 +56,8 @@ pub(super) struct DriverParts {
 }
 
 /// A long step on another thread.
-struct Job {
-    action: Action,
+struct DriverJob {
+    action: MemberAction,
     outcome: Receiver<anyhow::Result<bool>>,
 }
 
@@ -70,23 +73,23 @@ enum Performed {
     Running,
 }
 
-/// The thread's state.
+/// The state of the thread between two rounds.
 pub(super) struct Driver {
     parts: DriverParts,
-    member: Member,
+    member: GraceMember,
     records: Arc<RecordStore>,
     objects: Option<Arc<NodeObjects>>,
     boot: Option<Boot>,
     read: Option<(u64, View)>,
     beat: u64,
     watch: Option<ObjectWatch>,
-    job: Option<Job>,
+    job: Option<DriverJob>,
     service: Option<Arc<NfsService>>,
     /// Whether the main thread was asked to mount.
     asked: bool,
     settled: bool,
     ending: Option<Instant>,
-    waits: Option<(WaitsFor, Instant)>,
+    waits: Option<(MemberWait, Instant)>,
     was_silent: bool,
     errors: LogLimit,
 }
@@ -104,7 +107,7 @@ impl Driver {
         let former = parts.store.node(&parts.node)?;
         let ended = identity::has_ended(&former.host, &parts.host).then_some(former.instance);
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let member = Member::new(parts.node.clone(), parts.timing, seconds, ended);
+        let member = GraceMember::new(parts.node.clone(), parts.timing, seconds, ended);
         Ok(Self {
             parts,
             member,
@@ -143,8 +146,8 @@ impl Driver {
         }
     }
 
-    /// Reads the database, and performs steps until there is nothing to do. Returns the pause until the
-    /// next round; `None` when the member has ended.
+    /// Reads the database, and performs steps until there is nothing to do. Returns the pause until
+    /// the next round; `None` when the member has ended.
     fn round(&mut self) -> anyhow::Result<Option<Duration>> {
         if vfs_ceph::was_blocklisted() {
             self.evicted();
@@ -155,7 +158,7 @@ impl Driver {
             let view = view.clone();
             let local = self.local();
             let action = self.member.next(self.now(), &view, local);
-            if let Action::Stop(reason) = action {
+            if let MemberAction::Stop(reason) = action {
                 self.stop(reason)?;
                 return Ok(None);
             }
@@ -242,7 +245,7 @@ impl Driver {
         }
     }
 
-    fn local(&mut self) -> Local {
+    fn local(&mut self) -> LocalFacts {
         let now = self.now();
         let recovery_over = match &self.service {
             Some(service) if self.member.is_recovering() => service.server().engine().has_recovered(now),
@@ -253,42 +256,42 @@ impl Driver {
             self.records.settle();
             tracing::info!("cluster: the clients of this gateway have reclaimed what they could");
         }
-        Local { recovery_over, has_clients: self.records.len() > 0, ending: self.ending.is_some() }
+        LocalFacts { recovery_over, has_clients: self.records.len() > 0, ending: self.ending.is_some() }
     }
 
-    fn perform(&mut self, view: &View, action: Action) -> anyhow::Result<Performed> {
+    fn perform(&mut self, view: &View, action: MemberAction) -> anyhow::Result<Performed> {
         match action {
-            Action::Peek => {
+            MemberAction::Peek => {
                 let records = self.parts.store.records(&self.parts.node)?;
                 self.member.peeked(!records.is_empty());
             }
-            Action::Write(change) => {
+            MemberAction::Write(change) => {
                 let Some((version, _)) = self.read.take() else { return Ok(Performed::Reread) };
                 if self.tried(|store| store.write(version, &change))?.is_some_and(|written| written) {
                     self.member.written(self.now());
                 }
                 return Ok(Performed::Reread);
             }
-            Action::TakeRecords => self.take_records()?,
-            Action::Release { .. } | Action::Fence { .. } | Action::Unmount { .. } => {
+            MemberAction::TakeRecords => self.take_records()?,
+            MemberAction::Release { .. } | MemberAction::Fence { .. } | MemberAction::Unmount { .. } => {
                 return self.run_job(action);
             }
-            Action::Record { epoch } => match self.records.begin(epoch) {
+            MemberAction::Record { epoch } => match self.records.begin(epoch) {
                 Ok(()) => self.member.recorded(epoch),
                 Err(error) => return self.retry(error),
             },
-            Action::Mount => return self.mount(),
-            Action::Enforce => {
+            MemberAction::Mount => return self.mount(),
+            MemberAction::Enforce => {
                 self.engine(|service| service.server().engine().enforce_grace(true));
                 tracing::info!("cluster: a grace period begins: new opens and locks of shared files wait");
                 self.member.enforces();
             }
-            Action::Relax => {
+            MemberAction::Relax => {
                 self.engine(|service| service.server().engine().enforce_grace(false));
                 tracing::info!("cluster: no grace period: new opens and locks are granted");
                 self.member.relaxed();
             }
-            Action::GiveUp => {
+            MemberAction::GiveUp => {
                 let now = self.now();
                 self.engine(|service| service.server().engine().give_up_recovery(now));
                 tracing::warn!(
@@ -296,12 +299,12 @@ impl Driver {
                 );
                 self.member.gave_up();
             }
-            Action::Wait(waits) => {
+            MemberAction::Wait(waits) => {
                 self.note_wait(view, waits);
                 return Ok(Performed::Idle);
             }
             // The caller has dealt with it.
-            Action::Stop(_) => return Ok(Performed::Idle),
+            MemberAction::Stop(_) => return Ok(Performed::Idle),
         }
         Ok(Performed::Done)
     }
@@ -347,7 +350,7 @@ impl Driver {
     }
 
     /// Starts a long step, or looks for its end.
-    fn run_job(&mut self, action: Action) -> anyhow::Result<Performed> {
+    fn run_job(&mut self, action: MemberAction) -> anyhow::Result<Performed> {
         let Some(job) = self.job.take() else {
             self.job = Some(self.start_job(action)?);
             return Ok(Performed::Running);
@@ -364,7 +367,7 @@ impl Driver {
             Ok(Err(error)) => {
                 if let Some(error) = error.downcast_ref::<StoreError>()
                     && error.is_final()
-                    && !matches!(action, Action::Fence { .. })
+                    && !matches!(action, MemberAction::Fence { .. })
                 {
                     bail!("{error}");
                 }
@@ -374,11 +377,11 @@ impl Driver {
         }
     }
 
-    fn start_job(&self, action: Action) -> anyhow::Result<Job> {
+    fn start_job(&self, action: MemberAction) -> anyhow::Result<DriverJob> {
         let (send, outcome) = sync_channel(1);
         let (store, storages) = (Arc::clone(&self.parts.store), self.parts.storages.clone());
         let work: Box<dyn FnOnce() -> anyhow::Result<bool> + Send> = match &action {
-            Action::Fence { node, epoch } => {
+            MemberAction::Fence { node, epoch } => {
                 let (node, epoch, host) = (node.clone(), *epoch, self.parts.host.clone());
                 let number = self.read.as_ref().and_then(|(_, view)| view.database.instance(&node));
                 tracing::warn!("cluster: {node} gives no sign of life: its sessions are ended");
@@ -389,11 +392,11 @@ impl Driver {
                     end_sessions(&store, &objects, &storages, epoch)
                 })
             }
-            Action::Unmount { epoch } => {
+            MemberAction::Unmount { epoch } => {
                 let (objects, epoch) = (self.objects()?, *epoch);
                 Box::new(move || unmount(&objects, epoch))
             }
-            Action::Release { epoch, .. } => {
+            MemberAction::Release { epoch, .. } => {
                 let (objects, epoch) = (self.objects()?, *epoch);
                 Box::new(move || end_sessions(&store, &objects, &storages, epoch))
             }
@@ -401,17 +404,18 @@ impl Driver {
         };
         let run = move || _ = send.send(work());
         std::thread::Builder::new().name("cluster-step".into()).spawn(run).context("no thread")?;
-        Ok(Job { action, outcome })
+        Ok(DriverJob { action, outcome })
     }
 
     fn objects(&self) -> anyhow::Result<Arc<NodeObjects>> {
         self.objects.clone().context("the records were not taken over")
     }
 
-    fn job_done(&mut self, action: Action, outcome: bool) -> anyhow::Result<Performed> {
+    fn job_done(&mut self, action: MemberAction, outcome: bool) -> anyhow::Result<Performed> {
         match action {
-            Action::Release { epoch, is_grace } => {
-                let protection = Protection { grace: is_grace.then_some(epoch), sessions_intact: outcome };
+            MemberAction::Release { epoch, is_grace } => {
+                let protection =
+                    ReleaseProtection { grace: is_grace.then_some(epoch), sessions_intact: outcome };
                 let (prior, may) = self.records.release(epoch, &protection);
                 if !prior.is_empty() {
                     tracing::info!(
@@ -427,8 +431,8 @@ impl Driver {
                     prior_clients: prior,
                 });
             }
-            Action::Fence { node, .. } => self.member.fenced(node),
-            Action::Unmount { .. } if outcome => self.member.unmounted(),
+            MemberAction::Fence { node, .. } => self.member.fenced(node),
+            MemberAction::Unmount { .. } if outcome => self.member.unmounted(),
             // They end with the process, as after a crash.
             _ => bail!("a file system of Ceph was not unmounted in time"),
         }
@@ -468,22 +472,22 @@ impl Driver {
     }
 
     /// Logs a wait when it begins, and from time to time.
-    fn note_wait(&mut self, view: &View, waits: WaitsFor) {
+    fn note_wait(&mut self, view: &View, waits: MemberWait) {
         self.parts.membership.note_wait(&waits, self.member.is_enforcing());
         let old = self.waits.as_ref().is_some_and(|(before, logged)| {
-            *before == waits && (waits == WaitsFor::Nothing || logged.elapsed() < WAIT_LOG_INTERVAL)
+            *before == waits && (waits == MemberWait::Nothing || logged.elapsed() < WAIT_LOG_INTERVAL)
         });
         if old {
             return;
         }
         let epochs = view.database.epochs();
         match &waits {
-            WaitsFor::Nothing => {}
-            WaitsFor::Enforcement(_) => tracing::info!(
+            MemberWait::Nothing => {}
+            MemberWait::Enforcement(_) => tracing::info!(
                 "cluster: waiting {} (a member that is gone for good leaves by `orthrus cluster leave NODE`)",
                 explain(&waits)
             ),
-            WaitsFor::Recovery(_) => {
+            MemberWait::Recovery(_) => {
                 tracing::info!(
                     "cluster: grace period of epoch {}: waiting {}",
                     epochs.current,

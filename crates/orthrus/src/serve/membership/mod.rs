@@ -1,9 +1,9 @@
-//! The membership in a cluster of gateways: the shared grace period, the records of clients in RADOS,
-//! and the end of a gateway that another one has replaced.
+//! The membership in a cluster of gateways: the shared grace period, the records of clients in
+//! RADOS, and the end of a gateway that another one has replaced.
 //!
-//! A thread reads the grace database, performs the steps that [`grace::Member`] decides about, and
-//! gives signs of life. The main thread waits for it at the start, until the file systems may be
-//! mounted, and at the end, until they are unmounted. docs/cluster.md describes the whole.
+//! A thread reads the grace database, performs the steps that [`grace::GraceMember`] decides about,
+//! and gives signs of life. The main thread waits for it at the start, until the file systems may
+//! be mounted, and at the end, until they are unmounted. docs/cluster.md describes the whole.
 
 mod driver;
 mod ending;
@@ -31,7 +31,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The parts of a lease for which a gateway serves without contact to its cluster, and their bounds.
+/// The parts of a lease for which a gateway serves without contact to its cluster, and their
+/// bounds.
 const CONTACT_PARTS: u32 = 4;
 const CONTACT_TIME_MIN: Duration = Duration::from_secs(5);
 const CONTACT_TIME_MAX: Duration = Duration::from_secs(15);
@@ -40,8 +41,8 @@ const MESSAGES_MAX: usize = 64;
 
 /// Returns the times of a cluster, and the length of its grace period.
 ///
-/// A gateway that was cut off serves for `contact_max`, and a lease that it has renewed last in that
-/// time must be over before another gateway grants the client's state to others.
+/// A gateway that was cut off serves for `contact_max`, and a lease that it has renewed last in
+/// that time must be over before another gateway grants the client's state to others.
 pub(super) fn timing(settings: &Settings) -> (Timing, Duration) {
     let contact_max = (settings.lease_time / CONTACT_PARTS).clamp(CONTACT_TIME_MIN, CONTACT_TIME_MAX);
     let grace = settings.grace_time.max(settings.lease_time + contact_max);
@@ -106,11 +107,12 @@ pub(super) struct MemberStart {
 }
 
 impl Member {
-    /// Joins the cluster, and waits until the file systems may be mounted. `began` is the start of the
-    /// server's clock.
+    /// Joins the cluster, and waits until the file systems may be mounted. `began` is the start of
+    /// the server's clock.
     ///
     /// # Errors
-    /// The shared state cannot be used, the server is no member, or another instance has replaced it.
+    /// The shared state cannot be used, the server is no member, or another instance has replaced
+    /// it.
     pub(super) fn join(
         settings: &Settings,
         cluster: &ClusterSettings,
@@ -167,8 +169,9 @@ impl Member {
     /// Leaves the file systems, after the server has ceased to answer. Returns whether they are
     /// unmounted.
     ///
-    /// If clients are recorded, the other members refuse new state first. If they do not in time, the
-    /// file systems stay mounted as after a crash, so that nobody gets the locks of these clients.
+    /// If clients are recorded, the other members refuse new state first. If they do not in time,
+    /// the file systems stay mounted as after a crash, so that nobody gets the locks of these
+    /// clients.
     pub(super) fn leave(self, within: Duration) -> bool {
         let until = Instant::now() + within;
         if self.driver.send(ToDriver::End(until)).is_err() {

@@ -1,7 +1,7 @@
 //! The records of clients that may reclaim, in RADOS.
 
 use super::ending;
-use grace::{ClientRecord, Protection};
+use grace::{ClientRecord, ReleaseProtection};
 use grace_rados::{NodeObjects, StoreError};
 use server::LogLimit;
 use server::engine::ClientRecords;
@@ -55,9 +55,9 @@ impl RecordStore {
         Ok(!table.clients.is_empty())
     }
 
-    /// Marks all clients as ones whose state was released in an epoch. Returns those that reclaim or
-    /// have to be waited for, and the number of those that may reclaim.
-    pub(super) fn release(&self, epoch: u64, protection: &Protection) -> (Vec<PriorClient>, usize) {
+    /// Marks all clients as ones whose state was released in an epoch. Returns those that reclaim
+    /// or have to be waited for, and the number of those that may reclaim.
+    pub(super) fn release(&self, epoch: u64, protection: &ReleaseProtection) -> (Vec<PriorClient>, usize) {
         let mut table = self.table();
         let clients = std::mem::take(&mut table.clients).into_values();
         let clients = clients.map(|client| client.released_in(epoch, protection));
@@ -85,8 +85,8 @@ impl RecordStore {
         Ok(())
     }
 
-    /// Notes that all clients that are left have reclaimed their state. Those without RECLAIM_COMPLETE
-    /// have not said so themselves.
+    /// Notes that all clients that are left have reclaimed their state. Those without
+    /// RECLAIM_COMPLETE have not said so themselves.
     pub(super) fn settle(&self) {
         let mut table = self.table();
         let RecordTable { clients, put, .. } = &mut *table;
@@ -121,8 +121,8 @@ impl RecordStore {
         }
     }
 
-    /// Writes all changes. While the storage does not answer it tries again: a client must not hear of
-    /// a record that another instance could not read.
+    /// Writes all changes. While the storage does not answer it tries again: a client must not hear
+    /// of a record that another instance could not read.
     fn write(&self) {
         let Some(objects) = self.objects.get() else { return };
         loop {

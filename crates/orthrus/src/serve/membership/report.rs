@@ -1,22 +1,22 @@
 //! The membership as reports show it.
 
 use crate::api::{ClusterMember, ClusterReport};
-use grace::{NodeId, View, WaitsFor};
+use grace::{MemberWait, NodeId, View};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The membership of a running server.
 pub(in crate::serve) struct Membership {
     node: NodeId,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenView>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenView {
     instance: u64,
     view: View,
     read: Option<Instant>,
-    waits: Option<WaitsFor>,
+    waits: Option<MemberWait>,
     enforcing: bool,
     clients: usize,
 }
@@ -26,11 +26,11 @@ impl Membership {
         Self { node: node.clone(), seen: Mutex::default() }
     }
 
-    fn seen<R>(&self, run: impl FnOnce(&mut Seen) -> R) -> R {
+    fn seen<R>(&self, run: impl FnOnce(&mut SeenView) -> R) -> R {
         run(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes a reading.
+    /// Notes a reading of the database.
     pub(super) fn note_view(&self, instance: Option<u64>, view: &View, clients: usize) {
         self.seen(|seen| {
             (seen.instance, seen.read) = (instance.unwrap_or_default(), Some(Instant::now()));
@@ -39,7 +39,7 @@ impl Membership {
     }
 
     /// Notes the reason for a wait, and whether new state is refused.
-    pub(super) fn note_wait(&self, waits: &WaitsFor, enforcing: bool) {
+    pub(super) fn note_wait(&self, waits: &MemberWait, enforcing: bool) {
         self.seen(|seen| (seen.waits, seen.enforcing) = (Some(waits.clone()), enforcing));
     }
 
@@ -73,14 +73,14 @@ impl Membership {
 }
 
 /// Explains a wait; empty for none.
-pub(super) fn explain(waits: &WaitsFor) -> String {
+pub(super) fn explain(waits: &MemberWait) -> String {
     let list = |nodes: &std::collections::BTreeSet<NodeId>| {
         nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     };
     match waits {
-        WaitsFor::Nothing => String::new(),
-        WaitsFor::Enforcement(nodes) => format!("until new state is refused by {}", list(nodes)),
-        WaitsFor::Recovery(nodes) if nodes.is_empty() => "for the end of the grace period".to_owned(),
-        WaitsFor::Recovery(nodes) => format!("for clients of {} to reclaim", list(nodes)),
+        MemberWait::Nothing => String::new(),
+        MemberWait::Enforcement(nodes) => format!("until new state is refused by {}", list(nodes)),
+        MemberWait::Recovery(nodes) if nodes.is_empty() => "for the end of the grace period".to_owned(),
+        MemberWait::Recovery(nodes) => format!("for clients of {} to reclaim", list(nodes)),
     }
 }

@@ -1,4 +1,5 @@
-//! The sessions of this instance with the metadata servers, as it puts them down for its successors.
+//! The sessions of this instance with the metadata servers, as it puts them down for its
+//! successors.
 
 use anyhow::Context;
 use grace::Sessions;
