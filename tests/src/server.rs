@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStderr, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ pub struct Serve {
     listen: Option<SocketAddr>,
     state: Option<OsString>,
     variables: Vec<(OsString, OsString)>,
+    prefix: Vec<String>,
 }
 
 impl Serve {
@@ -67,6 +68,12 @@ impl Serve {
         self
     }
 
+    /// Starts the server by a program that becomes it, such as `nsenter`.
+    pub fn behind(mut self, prefix: impl IntoIterator<Item = String>) -> Self {
+        self.prefix = prefix.into_iter().collect();
+        self
+    }
+
     /// Leaves the log unread, so that the pipe behind standard error fills up.
     pub fn unread_log(mut self) -> Self {
         self.unread_log = true;
@@ -93,6 +100,9 @@ impl Serve {
             arguments.extend(["--sec", "krb5p,krb5i,krb5,sys"].map(OsString::from));
         }
         let mut command = if self.unprivileged { nobody(arguments) } else { orthrus(arguments) };
+        if let Some((program, words)) = self.prefix.split_first() {
+            command = prefixed(program, words, &command);
+        }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
@@ -125,6 +135,19 @@ impl Serve {
         }
         server
     }
+}
+
+/// Returns a command that another program becomes.
+fn prefixed(program: &str, words: &[String], command: &Command) -> Command {
+    let mut all = Command::new(program);
+    all.args(words).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => all.env(name, value),
+            None => all.env_remove(name),
+        };
+    }
+    all
 }
 
 /// Starts a thread that appends each line of `error` to `log`.
