@@ -224,8 +224,8 @@ fn can_run() -> bool {
 }
 
 /// Fails the first gateway, lets its successor start on the second machine, and checks that all of
-/// its clients continue and none has lost anything. `fail` gets the running gateway. With `strays`, a
-/// further client does not come back, so that the whole grace period passes.
+/// its clients continue and none has lost anything. `fail` gets the running gateway. With `strays`,
+/// a further client does not come back, so that the whole grace period passes.
 fn fail_over(
     site: &mut FailoverSite,
     what: &str,
@@ -300,7 +300,7 @@ fn a_gateway_that_is_killed_is_replaced_by_another_machine_and_its_clients_recla
 }
 
 #[test]
-#[ignore = "takes half a minute: cargo xtask cluster"]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
 fn a_machine_that_is_lost_is_replaced_by_another_and_its_clients_reclaim() {
     // RFC 8881 section 8.4.2.1
     if !can_run() {
@@ -320,7 +320,7 @@ fn a_machine_that_is_lost_is_replaced_by_another_and_its_clients_reclaim() {
 }
 
 #[test]
-#[ignore = "takes half a minute: cargo xtask cluster"]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
 fn a_gateway_that_is_cut_off_is_fenced_before_another_serves_and_ends_when_it_is_back() {
     // RFC 8881 section 8.4.2.1
     if !can_run() {
@@ -411,7 +411,7 @@ fn redundant() -> MiniCephOptions {
 }
 
 #[test]
-#[ignore = "takes half a minute: cargo xtask cluster"]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
 fn clients_only_wait_while_another_metadata_server_takes_over() {
     if !can_run() {
         return;
@@ -424,7 +424,7 @@ fn clients_only_wait_while_another_metadata_server_takes_over() {
 }
 
 #[test]
-#[ignore = "takes half a minute: cargo xtask cluster"]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
 fn clients_only_wait_while_another_osd_takes_over() {
     if !can_run() {
         return;
