@@ -25,6 +25,7 @@ pub struct Serve {
     state: Option<OsString>,
     variables: Vec<(OsString, OsString)>,
     program: Option<PathBuf>,
+    prefix: Vec<String>,
 }
 
 impl Serve {
@@ -75,6 +76,12 @@ impl Serve {
         self
     }
 
+    /// Starts the server by a program that becomes it, such as `nsenter`.
+    pub fn behind(mut self, prefix: impl IntoIterator<Item = String>) -> Self {
+        self.prefix = prefix.into_iter().collect();
+        self
+    }
+
     /// Leaves the log unread, so that the pipe behind standard error fills up.
     pub fn unread_log(mut self) -> Self {
         self.unread_log = true;
@@ -102,6 +109,9 @@ impl Serve {
         }
         let program = self.program.as_deref().unwrap_or_else(|| program());
         let mut command = if self.unprivileged { nobody(arguments) } else { orthrus_at(program, arguments) };
+        if let Some((program, words)) = self.prefix.split_first() {
+            command = prefixed(program, words, &command);
+        }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
@@ -141,6 +151,19 @@ impl Serve {
         }
         server
     }
+}
+
+/// Returns a command that another program becomes.
+fn prefixed(program: &str, words: &[String], command: &Command) -> Command {
+    let mut all = Command::new(program);
+    all.args(words).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => all.env(name, value),
+            None => all.env_remove(name),
+        };
+    }
+    all
 }
 
 /// Starts a thread that appends each line of `error` to `log`.

@@ -82,6 +82,9 @@ enum Command {
     /// Upgrade the server under load with every flavor, to a next version and back, many times in a
     /// row (a second for each upgrade of each flavor).
     Upgrade(upgrade::UpgradeArguments),
+    /// Let gateways of a cluster, and daemons of its file system, fail under clients (a minute and
+    /// a half after the build, as root; docs/cluster.md).
+    Cluster,
     /// Draw the README's chart from a result of `bench krb5 --json`.
     Chart(chart::Arguments),
     /// Write docs/limits.md from the sources.
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
+        Command::Cluster => cluster(),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),
@@ -144,6 +148,13 @@ fn connections(count: u32) -> anyhow::Result<()> {
     cargo.args(["test", "--release", "--package", "e2e", "--test", "programs", "--"]);
     cargo.args(["many::thousands_of", "--nocapture", "--test-threads", "1"]);
     steps::run(cargo.env("ORTHRUS_CONNECTIONS", count.to_string()))
+}
+
+fn cluster() -> anyhow::Result<()> {
+    let cargo = || std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let run = ["--", "--include-ignored", "--nocapture", "--test-threads", "1"];
+    steps::run(cargo().args(["test", "--package", "e2e", "--test", "failover"]).args(run))?;
+    steps::run(cargo().args(["test", "--package", "orthrus-miniceph"]).args(run))
 }
 
 /// Becomes the program of the package `benches`; returns only if that fails.

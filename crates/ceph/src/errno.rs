@@ -1,5 +1,6 @@
 //! Errors of calls into the libraries.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{fmt, io};
 
 /// An errno that a call has returned, as a positive number of this system.
@@ -37,9 +38,24 @@ impl fmt::Debug for CephErrno {
 
 impl std::error::Error for CephErrno {}
 
+/// Whether a call has failed because a client of this process is on the blocklist.
+static BLOCKLISTED: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a call of this process has failed because its client was evicted: the cluster
+/// accepts nothing more from it.
+pub fn was_blocklisted() -> bool {
+    BLOCKLISTED.load(Relaxed)
+}
+
 /// Turns a result of the library, negative for an error, into a count.
 pub(crate) fn count(result: i64) -> Result<u64, CephErrno> {
-    u64::try_from(result).map_err(|_| CephErrno(i32::try_from(-result).unwrap_or(libc::EIO)))
+    u64::try_from(result).map_err(|_| {
+        let error = CephErrno(i32::try_from(-result).unwrap_or(libc::EIO));
+        if error.0 == libc::ESHUTDOWN {
+            BLOCKLISTED.store(true, Relaxed);
+        }
+        error
+    })
 }
 
 /// Turns a result of the library, negative for an error, into success.

@@ -1,13 +1,16 @@
 //! Ceph's client libraries, loaded at run time, so that one program serves sites with and without
 //! Ceph.
 //!
-//! [`fs`] is libcephfs: mounts, inodes, open files. Each C object has one Rust owner that frees it,
-//! and no pointer leaves the crate. All exported functions are safe to call. Another library of
-//! Ceph gets a module beside `fs`: its functions are declared with the macro of `loading`.
+//! [`fs`] is libcephfs: mounts, inodes, open files. [`rados`] is librados: objects, watches and
+//! commands. Each C object has one Rust owner that frees it, and no pointer leaves the crate. All
+//! exported functions are safe to call. The functions of a library are declared with the macro of
+//! `loading`.
 
+mod address;
 mod errno;
 pub mod fs;
 mod loading;
+pub mod rados;
 
-pub use errno::CephErrno;
+pub use errno::{CephErrno, was_blocklisted};
 pub use loading::LibraryError;

@@ -5,7 +5,7 @@
 pub enum LibraryError {
     /// The dynamic loader does not find the library, or one that it depends on.
     #[error(
-        "{file} cannot be loaded ({reason}); exports of Ceph need it: install the package {package} (Debian and RPM have it)"
+        "{file} cannot be loaded ({reason}); exports and clusters over Ceph need it: install the package {package} (Debian and RPM have it)"
     )]
     Missing {
         /// The file name of the library.
@@ -60,6 +60,7 @@ macro_rules! library {
             $(pub(crate) $optional: Option<unsafe extern "C" fn($($more),*) $(-> $returned)?>,)*
         }
 
+        #[allow(dead_code, reason = "not every library tells its version")]
         impl $name {
             pub(crate) const FILE: &'static str = $file;
             pub(crate) const PACKAGE: &'static str = $package;

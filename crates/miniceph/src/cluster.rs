@@ -4,8 +4,9 @@ use crate::configuration::{self, CONF, KEYRING};
 use crate::programs::{self, AUTHTOOL, CephProgram, MDS, MON, MONMAPTOOL, OSD, ceph, tail};
 use crate::watch::Watch;
 use crate::{MiniCephError, error};
-use ceph::fs::{CephFs, CephMount, Credentials, MountOptions, NewInode, XattrFlag};
+use ceph::fs::{CephFs, CephMount, Credentials, MountOptions, NewInode, XattrFlag, wait_for_unmounts};
 use rustix::process::{Pid, Signal, kill_process};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -26,24 +27,38 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const END_MAX: Duration = Duration::from_secs(10);
 /// Bytes at the end of a daemon's log that an error repeats.
 const LOG_MAX: usize = 600;
+/// How long the mount of a call may take to end.
+const UNMOUNT_MAX: Duration = Duration::from_secs(5);
 /// The name of the file system that a new cluster has.
 const FILE_SYSTEM: &str = "cephfs";
+/// The name of a metadata server that waits for the failure of another.
+const STANDBY: &str = "standby";
 
 /// The parts and limits of a cluster.
 #[derive(Clone, Debug)]
 pub struct MiniCephOptions {
     /// The address of all daemons; ports are free ones.
     pub address: IpAddr,
-    /// Bytes that the OSD holds at most, in memory as they are written.
+    /// Bytes that an OSD holds at most, in memory as they are written.
     pub store_bytes_max: u64,
+    /// OSDs, each with a copy of every object. One of several can be lost.
+    pub osds: u32,
     /// Further file systems, each with a metadata server of its own.
     pub file_systems: Vec<String>,
+    /// Whether a further metadata server, `standby`, takes the place of one that is lost.
+    pub standby: bool,
 }
 
 impl Default for MiniCephOptions {
-    /// Loopback, 4 GiB, one file system.
+    /// Loopback, one OSD of 4 GiB, one file system, no standby.
     fn default() -> Self {
-        Self { address: Ipv4Addr::LOCALHOST.into(), store_bytes_max: 4 << 30, file_systems: Vec::new() }
+        Self {
+            address: Ipv4Addr::LOCALHOST.into(),
+            store_bytes_max: 4 << 30,
+            osds: 1,
+            file_systems: Vec::new(),
+            standby: false,
+        }
     }
 }
 
@@ -52,8 +67,8 @@ impl Default for MiniCephOptions {
 pub enum CephDaemon {
     /// The monitor of the cluster.
     Monitor,
-    /// The OSD. Its objects survive a stop, but not a kill.
-    Osd,
+    /// The OSD with this number, from 0. Its objects survive a stop, but not a kill.
+    Osd(u32),
     /// The metadata server with this name: `cephfs` for that of the first file system.
     Mds(String),
 }
@@ -62,16 +77,16 @@ impl CephDaemon {
     fn program(&self) -> CephProgram {
         match self {
             Self::Monitor => MON,
-            Self::Osd => OSD,
+            Self::Osd(_) => OSD,
             Self::Mds(_) => MDS,
         }
     }
 
-    fn id(&self) -> &str {
+    fn id(&self) -> Cow<'_, str> {
         match self {
-            Self::Monitor => "a",
-            Self::Osd => "0",
-            Self::Mds(name) => name,
+            Self::Monitor => "a".into(),
+            Self::Osd(number) => number.to_string().into(),
+            Self::Mds(name) => name.into(),
         }
     }
 
@@ -79,7 +94,7 @@ impl CephDaemon {
     fn name(&self) -> String {
         let kind = match self {
             Self::Monitor => "mon",
-            Self::Osd => "osd",
+            Self::Osd(_) => "osd",
             Self::Mds(_) => "mds",
         };
         format!("{kind}.{}", self.id())
@@ -132,18 +147,21 @@ impl MiniCeph {
 
     fn make(&self, options: &MiniCephOptions) -> Result<(), MiniCephError> {
         let fsid = uuid()?;
-        let text = configuration::text(&self.dir, &fsid, self.monitor, options.store_bytes_max);
+        let text = configuration::text(&self.dir, &fsid, self.monitor, options);
         write(&self.dir.join(CONF), &text)?;
         let names = || [FILE_SYSTEM].into_iter().chain(options.file_systems.iter().map(String::as_str));
-        self.make_keys(names())?;
+        let standby = options.standby.then_some(STANDBY);
+        self.make_keys(options.osds, names().chain(standby))?;
         let (dir, address) = (&self.dir, format!("[v2:{}]", self.monitor));
         MONMAPTOOL.run(dir, ["--create", "--addv", "a", &address, "--fsid", &fsid, "monmap"])?;
         self.run_daemon(&CephDaemon::Monitor, &["--mkfs", "--monmap", "monmap", "--keyring", KEYRING])?;
         self.start_daemon(&CephDaemon::Monitor)?;
-        let osd = uuid()?;
-        self.ceph(["osd", "new", &osd])?;
-        self.run_daemon(&CephDaemon::Osd, &["--mkfs", "--osd-uuid", &osd])?;
-        self.start_daemon(&CephDaemon::Osd)?;
+        for osd in (0..options.osds).map(CephDaemon::Osd) {
+            let id = uuid()?;
+            self.ceph(["osd", "new", &id])?;
+            self.run_daemon(&osd, &["--mkfs", "--osd-uuid", &id])?;
+            self.start_daemon(&osd)?;
+        }
         for name in names() {
             self.start_daemon(&CephDaemon::Mds(name.to_owned()))?;
             let pools = ["metadata", "data"].map(|pool| format!("{name}.{pool}"));
@@ -151,11 +169,16 @@ impl MiniCeph {
             let [metadata, data] = &pools;
             self.ceph(["fs", "new", name, metadata, data])?;
         }
-        names().try_for_each(|name| self.wait_for_file_system(name))
+        names().try_for_each(|name| self.wait_for_file_system(name))?;
+        standby.map_or(Ok(()), |name| self.start_daemon(&CephDaemon::Mds(name.to_owned())))
     }
 
     /// Makes the keys of all daemons and of `client.admin`.
-    fn make_keys<'n>(&self, file_systems: impl Iterator<Item = &'n str>) -> Result<(), MiniCephError> {
+    fn make_keys<'n>(
+        &self,
+        osds: u32,
+        metadata_servers: impl Iterator<Item = &'n str>,
+    ) -> Result<(), MiniCephError> {
         let mds = |name: &str| {
             let caps = [
                 ("mon", "allow profile mds"),
@@ -168,13 +191,13 @@ impl MiniCeph {
         let entities = [
             ("mon.".to_owned(), vec![("mon", "allow *")]),
             ("client.admin".to_owned(), ["mon", "osd", "mds", "mgr"].map(|kind| (kind, "allow *")).to_vec()),
-            (
-                "osd.0".to_owned(),
-                vec![("mon", "allow profile osd"), ("osd", "allow *"), ("mgr", "allow profile osd")],
-            ),
         ];
+        let osd = |number: u32| {
+            let caps = [("mon", "allow profile osd"), ("osd", "allow *"), ("mgr", "allow profile osd")];
+            (format!("osd.{number}"), caps.to_vec())
+        };
         write(&self.dir.join(KEYRING), "")?;
-        for (name, caps) in entities.into_iter().chain(file_systems.map(mds)) {
+        for (name, caps) in entities.into_iter().chain((0..osds).map(osd)).chain(metadata_servers.map(mds)) {
             let mut arguments = vec![KEYRING, "--gen-key", "-n", &name];
             caps.iter().for_each(|(kind, cap)| arguments.extend(["--cap", kind, cap]));
             AUTHTOOL.run(&self.dir, arguments)?;
@@ -183,7 +206,12 @@ impl MiniCeph {
     }
 
     fn arguments(&self, daemon: &CephDaemon) -> [String; 4] {
-        ["-i".to_owned(), daemon.id().to_owned(), "-c".to_owned(), self.configuration().display().to_string()]
+        [
+            "-i".to_owned(),
+            daemon.id().into_owned(),
+            "-c".to_owned(),
+            self.configuration().display().to_string(),
+        ]
     }
 
     /// Runs the program of a daemon to its end.
@@ -244,7 +272,7 @@ impl MiniCeph {
     /// Waits until a file system has an active metadata server.
     ///
     /// # Errors
-    /// `Daemon` if one has ended, or the time is over.
+    /// `CephDaemon` if one has ended, or the time is over.
     pub fn wait_for_file_system(&self, name: &str) -> Result<(), MiniCephError> {
         let end = Instant::now() + READY_MAX;
         loop {
@@ -334,7 +362,11 @@ impl MiniCeph {
         let (directory, _) = root.create(&name, NewInode::Directory, 0o777, &user).map_err(failed)?;
         let quota = bytes.to_string();
         let set = directory.set_xattr(c"ceph.quota.max_bytes", quota.as_bytes(), XattrFlag::Either, &user);
-        set.and_then(|()| root.sync()).map_err(failed)
+        set.and_then(|()| root.sync()).map_err(failed)?;
+        drop((directory, root, mount));
+        // A session that is left behind would hold up the next metadata server.
+        wait_for_unmounts(UNMOUNT_MAX);
+        Ok(())
     }
 
     /// Returns how a native client mounts the first file system as `client.admin`.
@@ -446,7 +478,7 @@ mod tests {
         };
         assert_eq!(processes_of(cluster.dir()), 3);
         assert!(cluster.ceph(["fs", "ls"]).unwrap().contains("name: cephfs"));
-        cluster.signal(&CephDaemon::Osd, Signal::STOP);
+        cluster.signal(&CephDaemon::Osd(0), Signal::STOP);
         // SIGKILL of this process closes the pipe in the same way.
         cluster.watch.end();
         let tries = (0..1000).take_while(|_| {
@@ -456,5 +488,22 @@ mod tests {
         });
         assert!(tries.count() < 1000, "a daemon runs on");
         assert!(!cluster.dir().parent().unwrap().exists());
+    }
+
+    #[test]
+    #[ignore = "takes 12 seconds: cargo test -p orthrus-miniceph -- --ignored"]
+    fn a_cluster_of_three_osds_and_a_standby_outlives_one_of_each() {
+        let options = MiniCephOptions { osds: 3, standby: true, ..MiniCephOptions::default() };
+        let cluster = match MiniCeph::start(&options) {
+            Ok(cluster) => cluster,
+            Err(error @ MiniCephError::Missing { .. }) => return eprintln!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        };
+        cluster.make_directory("before", 1 << 20).unwrap();
+        cluster.stop_daemon(&CephDaemon::Osd(1), Signal::KILL);
+        cluster.stop_daemon(&CephDaemon::Mds(FILE_SYSTEM.to_owned()), Signal::KILL);
+        // The mount waits until the standby is active.
+        cluster.make_directory("after", 1 << 20).unwrap();
+        assert!(cluster.ceph(["mds", "stat"]).unwrap().contains("0=standby=up:active"));
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration of a cluster.
 
+use crate::MiniCephOptions;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -8,11 +9,28 @@ pub(crate) const CONF: &str = "ceph.conf";
 /// The file of all keys.
 pub(crate) const KEYRING: &str = "keyring";
 
-/// Returns the configuration: one replica, short intervals, and everything in the folder.
+/// Settings of a cluster that can lose a daemon: it is found out in seconds. A monitor that looks
+/// more rarely than the grace period, or began lately, blames itself for the silence.
+const FAILURES: &str = "\
+mon_tick_interval = 1
+osd_heartbeat_interval = 1
+osd_heartbeat_grace = 4
+mon_osd_adjust_heartbeat_grace = false
+mon_osd_min_down_reporters = 1
+mds_beacon_interval = 1
+mds_beacon_grace = 5
+mds_beacon_mon_down_grace = 1
+mds_reconnect_timeout = 10";
+
+/// Returns the configuration: short intervals, and everything in the folder.
 ///
 /// Paths of daemons are given on their command lines, so that the same file serves clients.
-pub(crate) fn text(dir: &Path, fsid: &str, monitor: SocketAddr, store_bytes: u64) -> String {
+pub(crate) fn text(dir: &Path, fsid: &str, monitor: SocketAddr, options: &MiniCephOptions) -> String {
     let (dir, ip) = (dir.display(), monitor.ip());
+    let (store_bytes, size) = (options.store_bytes_max, options.osds);
+    let min_size = size.saturating_sub(1).max(1);
+    // On a busy machine a single daemon may take its time.
+    let failures = if size > 1 || options.standby { FAILURES } else { "" };
     let bits = if ip.is_ipv4() { 32 } else { 128 };
     format!(
         "[global]
@@ -34,8 +52,8 @@ log_to_stderr = false
 err_to_stderr = false
 mon_cluster_log_to_file = false
 osd_crush_chooseleaf_type = 0
-osd_pool_default_size = 1
-osd_pool_default_min_size = 1
+osd_pool_default_size = {size}
+osd_pool_default_min_size = {min_size}
 osd_pool_default_pg_num = 8
 osd_pool_default_pg_autoscale_mode = off
 mon_allow_pool_size_one = true
@@ -43,6 +61,7 @@ mon_allow_pool_delete = true
 mon_warn_on_pool_no_redundancy = false
 mon_data_avail_crit = 1
 mon_data_avail_warn = 1
+{failures}
 
 [mon]
 mon_data = {dir}/$name

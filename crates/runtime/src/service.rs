@@ -99,6 +99,8 @@ pub struct NfsService<E: Executor = Threads> {
     gate: Arc<CopyGate>,
     /// The times of steps on the threads of shards.
     lanes: LaneTimes,
+    /// The time of the server's clock, in nanoseconds, from which on nothing is answered.
+    silent_from: AtomicU64,
 }
 
 /// The part of the service that tasks share.
@@ -145,7 +147,9 @@ impl<E: Executor> NfsService<E> {
         let submitter = Copies::<E> { pool: Arc::downgrade(&copies), gate: gate.clone() };
         runner.server.engine().connect_copies(Box::new(submitter));
         let (parked, lanes) = (Parked::default(), LaneTimes::default());
-        let service = Arc::new(Self { runner, began, disk, contexts, parked, copies, gate, lanes });
+        let silent_from = AtomicU64::new(u64::MAX);
+        let service =
+            Arc::new(Self { runner, began, disk, contexts, parked, copies, gate, lanes, silent_from });
         service.listen_for_answers();
         service
     }
@@ -258,6 +262,20 @@ impl<E: Executor> NfsService<E> {
             names.push("accounts".to_owned());
         }
         names
+    }
+
+    /// Answers nothing from a time of the server's clock on, and closes connections on which
+    /// requests arrive. `None` answers for ever. A gateway that has lost contact with its cluster
+    /// may have been replaced: its clients must find the other one.
+    pub fn answer_until(&self, until: Option<Duration>) {
+        let nanoseconds = |until: Duration| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+        self.silent_from.store(until.map_or(u64::MAX, nanoseconds), Relaxed);
+    }
+
+    /// Returns whether nothing is answered.
+    pub fn is_silent(&self) -> bool {
+        let from = self.silent_from.load(Relaxed);
+        from != u64::MAX && self.server().now() >= Duration::from_nanos(from)
     }
 
     /// Returns the server behind the service.
@@ -447,6 +465,15 @@ impl<E: Executor> Service for NfsService<E> {
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
+        if self.is_silent() {
+            let arrived = requests.drain(..).map(|request| request.connection);
+            let closed = arrived.chain(late.drain(..).map(|late| late.connection));
+            return replies.extend(closed.map(|connection| Reply {
+                connection,
+                action: Action::Close,
+                class: Kind::Other.number(),
+            }));
+        }
         let (ShardMemory { scratch, steps, sink }, server) = (shard, self.server());
         // Overload reduces the slots of sessions instead of refusing calls.
         server.engine().set_overloaded(self.disk.is_crowded());

@@ -143,7 +143,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// NFS4ERR_LOCKED (an open denies the access), NFS4ERR_GRACE.
     pub fn anonymous_access(&self, now: Duration, file: &F, access: u32) -> Result<()> {
         let held = &mut Held::nothing();
-        if self.state.leases().in_grace(now) {
+        if self.state.leases().refuses_new(now, (self.state.is_shared)(file)) {
             return Err(Nfsstat4::NFS4ERR_GRACE);
         }
         let files = self.state.files.read(held, file);
@@ -189,6 +189,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Returns the group of a file whose opens and locks have a limit together.
     pub(crate) fn group_of(&self, name: &F) -> u64 {
         self.quotas.group_of((self.view)(name))
+    }
+
+    /// Tells which files other servers serve as well (see [`crate::Leases::enforce_grace`]). By
+    /// default all are such files.
+    pub fn with_shared(self, is_shared: fn(&F) -> bool) -> Self {
+        Self { is_shared, ..self }
     }
 
     /// Whether a name is the one that something was given for.

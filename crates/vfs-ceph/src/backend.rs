@@ -82,6 +82,9 @@ pub enum CephError {
     /// The path is not a directory.
     #[error("{0} is not a directory of the file system")]
     NotADirectory(String),
+    /// The address of a mount is unknown.
+    #[error("a mount has ended: {0}")]
+    Address(ceph::CephErrno),
 }
 
 /// A directory of CephFS as a file system to serve.
@@ -319,7 +322,7 @@ fn release_request(objects: Weak<ObjectCache<CephObject>>) -> ceph::fs::ReleaseR
     })
 }
 
-fn mount_options(options: &CephOptions) -> MountOptions {
+pub(crate) fn mount_options(options: &CephOptions) -> MountOptions {
     let fixed = [
         // The library checks the caller's permissions, with access control lists.
         ("client_permissions", "true"),

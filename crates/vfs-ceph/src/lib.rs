@@ -24,8 +24,11 @@ mod object;
 mod operations;
 mod quota;
 mod readdir;
+mod sessions;
 mod setattr;
 mod xattrs;
 
 pub use backend::{CephBackend, CephError, CephOptions};
 pub use ceph::fs::{unmount_all, wait_for_unmounts};
+pub use ceph::was_blocklisted;
+pub use sessions::{end_session, identities};

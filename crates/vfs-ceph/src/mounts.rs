@@ -5,9 +5,15 @@
 //! second mount. An object that is in use stays with its mount. Ceph keeps the mounts coherent, as
 //! it does with those of other gateways.
 
+use ceph::CephErrno;
 use ceph::fs::{CephFs, CephMount, MountError, MountOptions, ReleaseRequest};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Returns the name of a mount for the metadata servers.
+pub(crate) fn identity_of(identity: &str, number: usize) -> String {
+    format!("{identity}-{number}")
+}
 
 /// One or several mounts of one directory.
 #[derive(Debug)]
@@ -25,10 +31,15 @@ impl CephMounts {
         release: impl Fn() -> ReleaseRequest,
     ) -> Result<Self, MountError> {
         let open = |number: usize| {
-            let identity = options.identity.as_ref().map(|identity| format!("{identity}-{number}"));
+            let identity = options.identity.as_ref().map(|identity| identity_of(identity, number));
             CephMount::open(library, &MountOptions { identity, ..options.clone() }, release())
         };
         (0..count.max(1)).map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns the addresses of all mounts, in order.
+    pub(crate) fn addresses(&self) -> Result<Vec<String>, CephErrno> {
+        self.0.iter().map(|mount| mount.address()).collect()
     }
 
     /// Returns the mount for an object that is in use nowhere.

@@ -51,7 +51,7 @@ impl Backend for CephBackend {
 
     fn identity(&self, _: &ObjectHandle) -> Option<Identity> {
         // The numbers of an object are the same in every export of its file system.
-        Some(Identity { device: self.device, skip: 0 })
+        Some(Identity { device: self.device, skip: 0, shared: true })
     }
 
     fn may_wait(&self) -> bool {

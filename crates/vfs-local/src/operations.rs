@@ -54,7 +54,7 @@ impl Backend for LocalBackend {
 
     fn identity(&self, _: &ObjectHandle) -> Option<Identity> {
         // The handles are the kernel's, whichever folder is exported.
-        Some(Identity { device: self.device, skip: 0 })
+        Some(Identity { device: self.device, skip: 0, shared: false })
     }
 
     fn may_wait(&self) -> bool {

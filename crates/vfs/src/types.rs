@@ -61,6 +61,8 @@ pub struct Identity {
     pub device: u64,
     /// Bytes at the start of the handle that say by which way the backend reaches the file.
     pub skip: usize,
+    /// Whether other servers serve the file as well.
+    pub shared: bool,
 }
 
 /// The user on whose behalf an operation runs, after mapping and squashing.

@@ -25,7 +25,8 @@ pub use directory::{CephEntry, DirectoryStream};
 pub use file::{CephLockRange, CephOpenFile, HeldLock, LockType};
 pub use inode::{CephInode, NewInode, XattrFlag};
 pub use mount::{
-    CephMount, MissingFeatures, MountError, MountOptions, ReleaseRequest, unmount_all, wait_for_unmounts,
+    CephMount, MissingFeatures, MountError, MountOptions, ReleaseRequest, reset_session, unmount_all,
+    wait_for_unmounts,
 };
 pub use stat::{CephSetTime, FileSystemSize, SetStat, Stat, Time};
 

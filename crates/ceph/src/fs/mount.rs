@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// to give up, on a thread of the library. It may drop a [`CephInode`], but must not wait.
 pub type ReleaseRequest = Box<dyn Fn(u64, u64) + Send + Sync>;
 
+/// Seconds for which the metadata servers keep the state of a client with an identity that does not
+/// answer: another start has so long to reclaim it.
+const SESSION_TIMEOUT: u32 = 300;
 /// Bytes of a setting that are read; longer ones are cut.
 const SETTING_MAX: usize = 4096;
 
@@ -323,6 +326,18 @@ impl CephMount {
         self.library
     }
 
+    /// Returns the address of this client, as commands of `ceph osd blocklist` take it.
+    ///
+    /// # Errors
+    /// The library's, when the mount has ended.
+    pub fn address(&self) -> Result<String, CephErrno> {
+        let mut text = ptr::null_mut();
+        // SAFETY: it is mounted; on success the pointer is a string that the caller frees.
+        done(self.call(|library, info| unsafe { (library.ceph_getaddrs)(info, &mut text) })?)?;
+        // SAFETY: as above.
+        Ok(unsafe { crate::address::take(text) })
+    }
+
     /// Returns the id of the file system in its cluster.
     pub fn file_system_id(&self) -> i64 {
         self.fscid
@@ -507,25 +522,49 @@ unsafe extern "C" fn no_umask(_: *mut c_void) -> libc::mode_t {
     0
 }
 
+/// Ends the session of a client by its identity, and evicts it: the OSDs and metadata servers
+/// accept nothing more from it, and its locks are free. Returns whether there was one.
+///
+/// # Errors
+/// As [`CephMount::open`]; `EPERM` for the session of another user.
+pub fn reset_session(library: CephFs, options: &MountOptions, identity: &str) -> Result<bool, MountError> {
+    let user = c_string(&options.user)?;
+    let created = CreatedMount::new(library, &user)?;
+    created.initialise(&MountOptions { identity: None, ..options.clone() })?;
+    let ended = end_session(&created, identity).map_err(|reason| refuse(&created, options, reason));
+    // It closes this client's own session, which the metadata servers would otherwise wait for.
+    // SAFETY: the client is initialised and has not mounted anything.
+    unsafe { (library.0.ceph_set_uuid)(created.info.as_ptr(), c"ended".as_ptr()) };
+    ended
+}
+
 /// Ends the state of a predecessor, and takes its name.
 fn reclaim(created: &CreatedMount, identity: &str) -> Result<(), MountError> {
-    let functions = created.library.0;
+    end_session(created, identity).map_err(MountError::Start)?;
+    let (functions, info) = (created.library.0, created.info.as_ptr());
     let name = c_string(identity)?;
-    // SAFETY: the mount is initialised and not mounted yet; the string lives through the calls.
-    let begun =
-        unsafe { (functions.ceph_start_reclaim)(created.info.as_ptr(), name.as_ptr(), raw::RECLAIM_RESET) };
-    match done(begun) {
-        Ok(()) => {}
-        // There was no predecessor, or the metadata server is too old to end its state.
-        Err(error) if [libc::ENOENT, libc::EOPNOTSUPP].contains(&error.number()) => {}
-        Err(error) => return Err(MountError::Start(error)),
-    }
-    // SAFETY: as above.
+    // SAFETY: the mount is initialised and not mounted yet; the string lives through the call.
     unsafe {
-        (functions.ceph_finish_reclaim)(created.info.as_ptr());
-        (functions.ceph_set_uuid)(created.info.as_ptr(), name.as_ptr());
+        (functions.ceph_set_session_timeout)(info, SESSION_TIMEOUT);
+        (functions.ceph_set_uuid)(info, name.as_ptr());
     }
     Ok(())
+}
+
+/// Evicts the client with an identity; returns whether there was one.
+fn end_session(created: &CreatedMount, identity: &str) -> Result<bool, CephErrno> {
+    let (functions, info) = (created.library.0, created.info.as_ptr());
+    let name = CString::new(identity).map_err(|_| CephErrno::new(libc::EINVAL))?;
+    // SAFETY: the mount is initialised and not mounted yet; the string lives through the call.
+    let begun = unsafe { (functions.ceph_start_reclaim)(info, name.as_ptr(), raw::RECLAIM_RESET) };
+    // SAFETY: as above.
+    unsafe { (functions.ceph_finish_reclaim)(info) };
+    match done(begun) {
+        Ok(()) => Ok(true),
+        // There was no such session, or the metadata server is too old to end it.
+        Err(error) if [libc::ENOENT, libc::EOPNOTSUPP].contains(&error.number()) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Explains why the library could not connect or mount.

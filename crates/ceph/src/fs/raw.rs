@@ -158,11 +158,13 @@ library! {
         fn ceph_conf_get(*mut MountInfo, *const c_char, *mut c_char, size_t) -> c_int;
         fn ceph_select_filesystem(*mut MountInfo, *const c_char) -> c_int;
         fn ceph_ll_register_callbacks(*mut MountInfo, *mut CallbackArgs);
+        fn ceph_set_session_timeout(*mut MountInfo, c_uint);
         fn ceph_set_uuid(*mut MountInfo, *const c_char);
         fn ceph_init(*mut MountInfo) -> c_int;
         fn ceph_start_reclaim(*mut MountInfo, *const c_char, c_uint) -> c_int;
         fn ceph_finish_reclaim(*mut MountInfo);
         fn ceph_mount(*mut MountInfo, *const c_char) -> c_int;
+        fn ceph_getaddrs(*mut MountInfo, *mut *mut c_char) -> c_int;
         fn ceph_get_fs_cid(*mut MountInfo) -> i64;
         fn ceph_unmount(*mut MountInfo) -> c_int;
         fn ceph_release(*mut MountInfo) -> c_int;

@@ -9,8 +9,12 @@ use utoipa::ToSchema;
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StatusReport {
     pub version: String,
-    /// `serving`, `grace` in the grace period, or `draining`.
+    /// `serving`, `grace` in the grace period, `draining`, or `silent` for a member of a cluster
+    /// that has no contact to it.
     pub state: String,
+    /// The cluster of gateways that the server is a member of.
+    #[serde(default)]
+    pub cluster: Option<ClusterReport>,
     /// Seconds since the start.
     pub uptime: f64,
     /// Objects held now: connections, contexts, clients and others.
@@ -51,6 +55,38 @@ pub(crate) struct StatusReport {
     pub lookups: BTreeMap<String, u64>,
     /// Errors of exported file systems.
     pub file_system_errors: u64,
+}
+
+/// A cluster of gateways, as a member of it sees it.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ClusterReport {
+    /// The name of this member.
+    pub node: String,
+    /// The number of its start.
+    pub instance: u64,
+    /// The epoch in which clients are recorded.
+    pub epoch: u64,
+    /// The epoch whose clients reclaim; 0 outside of a grace period.
+    pub recovery: u64,
+    /// Whether this member refuses new opens and locks of shared files.
+    pub enforcing: bool,
+    /// The reason for a wait; empty for none.
+    pub waits: String,
+    /// Seconds since the last contact with the cluster.
+    pub contact: f64,
+    /// Clients of this member that may reclaim after its next start.
+    pub clients: usize,
+    pub members: Vec<ClusterMember>,
+}
+
+/// A member of a cluster.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ClusterMember {
+    pub node: String,
+    /// Whether its clients have state to reclaim.
+    pub needs_grace: bool,
+    /// Whether it refuses new opens and locks.
+    pub enforcing: bool,
 }
 
 /// The requests of a flavor.

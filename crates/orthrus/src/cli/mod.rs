@@ -5,6 +5,7 @@ mod bench;
 mod config;
 mod control;
 mod doctor;
+mod gateways;
 mod generated;
 mod grants;
 mod id;
@@ -90,6 +91,8 @@ enum Command {
     Starter(upgrade::StarterArguments),
     Drain(control::Drain),
     #[command(subcommand)]
+    Cluster(gateways::ClusterCommand),
+    #[command(subcommand)]
     Realm(realm::Command),
     #[command(subcommand)]
     Grants(grants::GrantsCommand),
@@ -132,6 +135,7 @@ impl Arguments {
             Command::Upgrade(arguments) => arguments.run(),
             Command::Starter(arguments) => arguments.run(),
             Command::Drain(arguments) => arguments.run(),
+            Command::Cluster(command) => command.run(),
             Command::Realm(command) => command.run(),
             Command::Grants(command) => command.run(),
             Command::Bench(command) => command.run(),

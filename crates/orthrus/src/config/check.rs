@@ -1,7 +1,7 @@
 //! Completes the settings of a file: paths, storage and names of exports.
 
 use super::locations::check_referral;
-use super::{CephStorage, ConfigError, ExportSettings, Nested, Settings, Storage};
+use super::{CephStorage, ClusterSettings, ConfigError, ExportSettings, Nested, Settings, Storage};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -25,12 +25,36 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Sett
         *path = folder.join(&*path);
     }
     settings.identity.sources.iter_mut().for_each(|source| source.resolve(folder));
+    if let Some(cluster) = &mut settings.cluster {
+        cluster.ceph_conf = folder.join(&cluster.ceph_conf);
+        cluster.ceph_keyring = cluster.ceph_keyring.as_ref().map(|keyring| folder.join(keyring));
+        let faults = cluster_faults(cluster, &settings.exports);
+        errors.extend(faults.map(|message| ConfigError::Whole { file: file.to_owned(), message }));
+    }
     settings.exports.retain_mut(|export| {
         let completed = complete_export(export, folder);
         let wrong = |(key, message)| ConfigError::at_key(file, text, export.offset, key, message);
         completed.map_err(|error| errors.push(wrong(error))).is_ok()
     });
     (settings, errors)
+}
+
+/// Checks the table of the cluster.
+fn cluster_faults(
+    cluster: &ClusterSettings,
+    exports: &[ExportSettings],
+) -> impl Iterator<Item = String> + use<> {
+    let node = match cluster.node.as_str() {
+        "" => Some("[cluster] needs `node`, the name of this member, such as node = \"gw1\"".to_owned()),
+        node => node.parse::<grace::NodeId>().err().map(|error| format!("[cluster] node: {error}")),
+    };
+    let empty = [("pool", &cluster.pool), ("object", &cluster.object), ("ceph_user", &cluster.ceph_user)];
+    let empty = empty.map(|(key, value)| value.is_empty().then(|| format!("[cluster] {key} is empty")));
+    let shares = exports.iter().any(|export| export.ceph.is_some());
+    let alone = (!shares).then(|| {
+        "[cluster] is for exports of CephFS: add an [[export]] with `ceph`, or remove [cluster]".to_owned()
+    });
+    node.into_iter().chain(empty.into_iter().flatten()).chain(alone)
 }
 
 /// Fills in storage and name of an export, or returns the key that is wrong and the reason.

@@ -23,8 +23,8 @@ pub(crate) use keys::{
 };
 pub(crate) use rules::ExportTerms;
 pub(crate) use settings::{
-    AuditTarget, CephStorage, ExportSettings, IdentitySettings, Limits, NFS_PORT, Nested, Sandbox, Settings,
-    Storage, WebTls,
+    AuditTarget, CephStorage, ClusterSettings, ExportSettings, IdentitySettings, Limits, NFS_PORT, Nested,
+    Sandbox, Settings, Storage, WebTls,
 };
 pub(crate) use sources::{SourceSettings, StaticTable};
 

@@ -22,6 +22,11 @@ use vfs::{ANON_ID, Location, SecFlavor, ServerAddress, Squash};
 /// The port of NFS (RFC 8881 section 2.9.3).
 pub(crate) const NFS_PORT: u16 = 2049;
 
+/// The user of Ceph, without `client.`.
+const CEPH_USER: &str = "orthrus";
+/// The configuration file of the Ceph cluster.
+const CEPH_CONF: &str = "/etc/ceph/ceph.conf";
+
 /// The files of the web page's certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct WebTls {
@@ -133,6 +138,8 @@ pub(crate) struct Settings {
     pub sandbox: Sandbox,
     /// Limits of memory, connections and state.
     pub limits: Limits,
+    /// The cluster of gateways that the server is a member of.
+    pub cluster: Option<ClusterSettings>,
     /// The exports; at least one.
     #[serde(rename = "export", deserialize_with = "super::values::exports")]
     pub exports: Vec<ExportSettings>,
@@ -171,6 +178,7 @@ impl Default for Settings {
             numeric_owners: NumericOwners::default(),
             sandbox: Sandbox::On,
             limits: Limits::default(),
+            cluster: None,
             exports: Vec::new(),
         }
     }
@@ -267,6 +275,40 @@ impl Default for Limits {
             principal: PrincipalLimits::default(),
             client: ClientLimits::default(),
             rules: Vec::new(),
+        }
+    }
+}
+
+/// The membership in a cluster of gateways, and where these keep their shared state.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ClusterSettings {
+    /// The name of this member; empty in a file that lacks it, which is an error.
+    pub node: String,
+    /// The pool of the shared state.
+    pub pool: String,
+    /// The namespace in the pool.
+    pub namespace: String,
+    /// The object of the grace database.
+    pub object: String,
+    /// The user's name without `client.`.
+    pub ceph_user: String,
+    /// The configuration file of the Ceph cluster.
+    pub ceph_conf: PathBuf,
+    /// The file with the user's key; `None`: as the configuration says.
+    pub ceph_keyring: Option<PathBuf>,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            pool: "orthrus".to_owned(),
+            namespace: String::new(),
+            object: grace_rados::DEFAULT_OBJECT.to_owned(),
+            ceph_user: CEPH_USER.to_owned(),
+            ceph_conf: CEPH_CONF.into(),
+            ceph_keyring: None,
         }
     }
 }
@@ -453,8 +495,8 @@ impl Default for ExportSettings {
             refer: Vec::new(),
             ceph: None,
             ceph_fs: None,
-            ceph_user: "orthrus".to_owned(),
-            ceph_conf: "/etc/ceph/ceph.conf".into(),
+            ceph_user: CEPH_USER.to_owned(),
+            ceph_conf: CEPH_CONF.into(),
             ceph_keyring: None,
             ceph_snapshots: false,
             ceph_mounts: 0,

@@ -256,6 +256,25 @@ fn errors_of_an_export_name_its_own_lines() {
 }
 
 #[test]
+fn a_cluster_needs_a_name_and_an_export_of_ceph() {
+    let ceph = "[[export]]\nceph = \"/data\"\n";
+    for (table, part) in [
+        ("[cluster]\n", "node = \"gw1\""),
+        ("[cluster]\nnode = \"gw 1\"\n", "\"gw 1\" is no name of a gateway"),
+        ("[cluster]\nnode = \"gw1\"\npool = \"\"\n", "pool is empty"),
+        ("[cluster]\nnode = \"gw1\"\nnodes = \"gw1\"\n", "unknown field"),
+    ] {
+        let said = refusal(&format!("{table}{ceph}"));
+        assert!(said.starts_with("/etc/orthrus.toml") && said.contains(part), "{said}");
+    }
+    let said = refusal("[cluster]\nnode = \"gw1\"\n[[export]]\npath = \"/tmp\"\n");
+    assert!(said.contains("add an [[export]] with `ceph`"), "{said}");
+    let text = format!("[cluster]\nnode = \"gw1\"\nceph_keyring = \"key\"\n{ceph}");
+    let cluster = parse(Path::new("/etc/orthrus.toml"), &text).unwrap().cluster.unwrap();
+    assert_eq!(cluster.ceph_keyring.as_deref(), Some(Path::new("/etc/key")));
+}
+
+#[test]
 fn a_configuration_without_export_says_how_to_add_one() {
     assert!(refusal("shards = 1\n").contains("[[export]]"));
 }

@@ -1,6 +1,6 @@
 //! The difference that a reload makes.
 
-use crate::config::{ExportSettings, Settings};
+use crate::config::{ClusterSettings, ExportSettings, Settings};
 
 /// The differences between the settings in force and those of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,8 @@ fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
 }
 
 /// Returns each key that a running server cannot change, and whether it differs.
-fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 20] {
+fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 27] {
+    let cluster = differs_in(start.cluster.as_ref(), file.cluster.as_ref());
     [
         ("listen", start.listen != file.listen),
         ("metrics", start.metrics != file.metrics),
@@ -84,7 +85,23 @@ fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 20] {
         ("sandbox", start.sandbox != file.sandbox),
         ("limits.input_bytes_max", start.limits.input_bytes_max != file.limits.input_bytes_max),
         ("limits.open_files_max", start.limits.open_files_max != file.limits.open_files_max),
+        ("cluster.node", cluster(|one, other| one.node != other.node)),
+        ("cluster.pool", cluster(|one, other| one.pool != other.pool)),
+        ("cluster.namespace", cluster(|one, other| one.namespace != other.namespace)),
+        ("cluster.object", cluster(|one, other| one.object != other.object)),
+        ("cluster.ceph_user", cluster(|one, other| one.ceph_user != other.ceph_user)),
+        ("cluster.ceph_conf", cluster(|one, other| one.ceph_conf != other.ceph_conf)),
+        ("cluster.ceph_keyring", cluster(|one, other| one.ceph_keyring != other.ceph_keyring)),
     ]
+}
+
+/// Returns a comparison of two tables `[cluster]`. If only one of them exists, its name differs.
+fn differs_in(
+    start: Option<&ClusterSettings>,
+    file: Option<&ClusterSettings>,
+) -> impl Fn(fn(&ClusterSettings, &ClusterSettings) -> bool) -> bool {
+    let (start, file) = (start.cloned().unwrap_or_default(), file.cloned().unwrap_or_default());
+    move |differ| differ(&start, &file)
 }
 
 #[cfg(test)]

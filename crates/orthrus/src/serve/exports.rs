@@ -1,6 +1,7 @@
 //! Backends for the configured exports, kept over a reload where they did not change.
 
 use super::clients::ClientRules;
+use super::membership::SessionLog;
 use crate::config::{CephStorage, ExportSettings, Nested, Storage};
 use anyhow::Context;
 use std::sync::Arc;
@@ -24,11 +25,13 @@ fn place(settings: &ExportSettings) -> BackendKey {
 const CORES_PER_MOUNT: usize = 8;
 
 /// The facts about this server that backends of Ceph need.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct CephNode {
     /// The name of the server for the metadata servers, by which a new start ends the state of the
     /// last one; `None` if it must not.
     pub(super) identity: Option<String>,
+    /// As a member of a cluster: the log of sessions, which have names of their own then.
+    pub(super) sessions: Option<Arc<SessionLog>>,
     /// The time in which clients return recalled delegations.
     pub(super) recall_time: Duration,
 }
@@ -40,12 +43,16 @@ pub(super) struct Backends {
     /// Objects that one backend keeps open.
     objects_max: usize,
     ceph: CephNode,
+    /// The names of sessions of backends, as a member of a cluster.
+    sessions: Vec<(BackendKey, Vec<String>)>,
+    /// The number of backends of Ceph that were opened.
+    opened: u32,
 }
 
 impl Backends {
     /// Starts without backends; `objects_max` bounds the objects of each to come.
     pub(super) fn new(clients: ClientRules, objects_max: usize, ceph: CephNode) -> Self {
-        Self { clients, used: Vec::new(), objects_max, ceph }
+        Self { clients, used: Vec::new(), objects_max, ceph, sessions: Vec::new(), opened: 0 }
     }
 
     /// Returns the maker of the rules.
@@ -59,6 +66,16 @@ impl Backends {
     /// # Errors
     /// Names the export whose folder cannot be served, or the two that clash.
     pub(super) fn table(
+        &mut self,
+        exports: &[ExportSettings],
+        addresses: &[ServerAddress],
+    ) -> anyhow::Result<ExportTable> {
+        let table = self.open_all(exports, addresses);
+        self.forget_sessions();
+        table
+    }
+
+    fn open_all(
         &mut self,
         exports: &[ExportSettings],
         addresses: &[ServerAddress],
@@ -84,11 +101,26 @@ impl Backends {
         let table = ExportTable::new(table, wall_clock())?.with_addresses(addresses.to_vec())?;
         self.used = used;
         // A backend that a reload opens must not end the state of the one that it replaces.
-        self.ceph.identity = None;
+        if self.ceph.sessions.is_none() {
+            self.ceph.identity = None;
+        }
         Ok(table)
     }
 
-    fn backend(&self, settings: &ExportSettings) -> anyhow::Result<Arc<dyn Backend>> {
+    /// Strikes out the sessions of backends that are not in use any more.
+    fn forget_sessions(&mut self) {
+        let Some(log) = &self.ceph.sessions else { return };
+        let is_used = |(key, _): &(BackendKey, _)| self.used.iter().any(|(used, _)| used == key);
+        let (kept, gone): (Vec<_>, Vec<_>) = self.sessions.drain(..).partition(is_used);
+        self.sessions = kept;
+        for (_, identities) in gone {
+            if let Err(error) = log.forget(&identities) {
+                tracing::warn!("cluster: {error:#}");
+            }
+        }
+    }
+
+    fn backend(&mut self, settings: &ExportSettings) -> anyhow::Result<Arc<dyn Backend>> {
         let wanted = place(settings);
         if let Some((_, backend)) = self.used.iter().find(|(place, _)| *place == wanted) {
             return Ok(backend.clone());
@@ -129,9 +161,15 @@ impl Backends {
         }
     }
 
-    fn ceph(&self, settings: &ExportSettings, storage: &CephStorage) -> anyhow::Result<Arc<dyn Backend>> {
+    fn ceph(&mut self, settings: &ExportSettings, storage: &CephStorage) -> anyhow::Result<Arc<dyn Backend>> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let identity = self.ceph.identity.as_ref().map(|identity| format!("{identity}{}", settings.pseudo));
+        let number = match self.ceph.sessions {
+            Some(_) => format!("#{}", self.opened),
+            None => String::new(),
+        };
+        self.opened += 1;
+        let identity = self.ceph.identity.as_ref();
+        let identity = identity.map(|identity| format!("{identity}{}{number}", settings.pseudo));
         let options = CephOptions {
             configuration: storage.configuration.clone(),
             user: storage.user.clone(),
@@ -146,7 +184,15 @@ impl Backends {
             identity,
         };
         let named = || format!("export {} of ceph:{}", settings.pseudo, storage.path);
-        Ok(Arc::new(CephBackend::open(&options).with_context(named)?))
+        let Some(log) = self.ceph.sessions.clone() else {
+            return Ok(Arc::new(CephBackend::open(&options).with_context(named)?));
+        };
+        let identities = vfs_ceph::identities(&options);
+        self.sessions.push((place(settings), identities.clone()));
+        log.begin(&identities, &storage.user, storage.file_system.as_deref())?;
+        let backend = CephBackend::open(&options).with_context(named)?;
+        log.began(&identities, &backend.addresses()?)?;
+        Ok(Arc::new(backend))
     }
 }
 

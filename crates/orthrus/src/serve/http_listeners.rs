@@ -81,7 +81,9 @@ impl HttpListeners {
         let address = self.metrics.as_ref().map(MetricsListener::address).transpose()?;
         let parts = Arc::new(parts);
         let metrics = self.metrics.map(|listener| {
-            listener.endpoint(parts.service.clone(), running, parts.identity.clone(), parts.exports.clone())
+            let member = parts.membership.clone();
+            let (service, identity) = (parts.service.clone(), parts.identity.clone());
+            listener.endpoint(service, running, identity, parts.exports.clone(), member)
         });
         let page =
             self.page.zip(parts.web.clone()).map(|(listener, links)| listener.endpoint(links, parts.clone()));

@@ -13,6 +13,7 @@ mod http;
 mod http_listeners;
 mod kerberos;
 mod listening;
+pub(crate) mod membership;
 mod metrics;
 mod observe;
 mod opened;
@@ -23,6 +24,7 @@ mod reload;
 mod same_user;
 mod sandbox;
 mod state_dir;
+mod storage;
 mod store;
 mod upgrade;
 mod web;
@@ -30,6 +32,7 @@ mod web;
 use crate::api::IdReport;
 use crate::config::{ExportSettings, IdentitySettings, Limits, Settings, Storage};
 use crate::logging;
+use crate::output::errln;
 use crate::service_manager::ServiceManager;
 use anyhow::Context;
 use clients::ClientRules;
@@ -44,6 +47,7 @@ use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use storage::StateStorage;
 use store::Boot;
 use upgrade::{Inherited, Predecessor, Starter};
 pub(crate) use upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX, STARTER, obey, tell_predecessor};
@@ -57,6 +61,9 @@ const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
+/// How long a member of a cluster may take to leave it, until the other members refuse new state
+/// and its file systems are unmounted.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(8);
 /// How long file systems of Ceph may take to write back their data and end their sessions.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -74,6 +81,18 @@ pub(crate) fn run(
     read: Option<Box<ReadSettings>>,
     end_with_input: bool,
 ) -> anyhow::Result<()> {
+    let in_cluster = settings.cluster.is_some();
+    let outcome = serve(settings, read, end_with_input);
+    if in_cluster && let Err(error) = &outcome {
+        errln!("orthrus: {error:#}");
+        logging::flush();
+        // The threads of Ceph's libraries would not survive the destructors.
+        vfs_local::exit_at_once(1);
+    }
+    outcome
+}
+
+fn serve(settings: Settings, read: Option<Box<ReadSettings>>, end_with_input: bool) -> anyhow::Result<()> {
     logging::set_filter(&settings.log);
     let Some(predecessor) = Predecessor::of_environment()? else {
         let process = OwnProcess::begin(&settings, None)?;
@@ -171,6 +190,20 @@ fn warn_of_leases(settings: &Settings) {
             "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"
         );
     }
+}
+
+/// Leaves the cluster, and ends the process.
+fn leave_cluster(member: membership::Member, state_dir: &Path) -> ! {
+    if !member.leave(LEAVE_TIME_MAX) {
+        tracing::warn!(
+            "cluster: the file systems stay mounted as after a crash: the next start, here or elsewhere, reclaims \
+             their locks"
+        );
+    }
+    logging::flush();
+    vfs_local::release_to_successor(state_dir);
+    // The threads of Ceph's libraries would not survive the destructors.
+    vfs_local::exit_at_once(0)
 }
 
 /// Reloads and reports as signals ask for it, until one ends the server.
@@ -299,19 +332,17 @@ pub(crate) fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Returns the name of this server. Two servers must differ and one must stay itself, so it is
-/// drawn from the secret that a restart keeps.
-fn server_name(boot: &Boot) -> String {
-    boot.secret.iter().take(8).fold("orthrus-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
-}
-
 /// The time in which a client returns a recalled delegation.
 fn recall_time(settings: &Settings) -> Duration {
     settings.recall_time.unwrap_or(settings.lease_time)
 }
 
-fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descriptors: usize) -> NfsConfig {
-    let server_owner = server_name(boot).into_bytes();
+fn nfs_config(
+    settings: &Settings,
+    flavors: Vec<SecFlavor>,
+    storage: &StateStorage,
+    descriptors: usize,
+) -> NfsConfig {
     let usual = state::Limits::default();
     let opens_max = usual.opens_max.min(descriptors / DESCRIPTORS_OPENS_PART);
     // A delegation can hold a descriptor long after the file was closed.
@@ -321,7 +352,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         // No client takes all of them.
         opens_per_client_max: usual.opens_per_client_max.min(opens_max.div_ceil(2)),
         lease: settings.lease_time,
-        grace: settings.grace_time,
+        grace: storage.grace,
         recall_time: recall_time(settings),
         delegations_max,
         delegations_per_client_max: usual.delegations_per_client_max.min(delegations_max.div_ceil(2)),
@@ -334,7 +365,8 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
     let (nfs40, delegations, local_locks) = (settings.nfs40, settings.delegations, settings.local_locks);
     let numeric_owners = settings.numeric_owners;
     NfsConfig {
-        server_owner,
+        server_owner: storage.owner.clone().into_bytes(),
+        server_scope: Some(storage.scope.clone().into_bytes()),
         flavors,
         limits,
         nfs40,

@@ -7,14 +7,15 @@ use super::exports::{Backends, CephNode};
 use super::http_listeners::HttpListeners;
 use super::kerberos::{Keys, NoKeys};
 use super::listening::OpenedSockets;
+use super::membership::Member;
 use super::observe::{AuditLog, Observers};
-use super::records::Records;
 use super::reload::{self, Reloads};
-use super::store::{Boot, Store};
+use super::storage::StateStorage;
+use super::store::Store;
 use super::upgrade::{Estate, Inherited, Predecessor, UpgradeParts, Upgrades, binary};
 use super::{
     OwnProcess, ReadSettings, RunningProcess, admission, drain, end_when_input_ends, ending, identities,
-    leave, metrics, net_limits, nfs_config, nfs_start, obey_signals, recall_time, server_name, shared,
+    leave, leave_cluster, metrics, net_limits, nfs_config, nfs_start, obey_signals, recall_time, shared,
     spoken, state_dir,
 };
 use crate::config::{Settings, Storage};
@@ -58,8 +59,9 @@ struct ServerParts {
 pub(super) struct OpenedServer {
     parts: ServerParts,
     listener: Listener,
-    /// The state folder; that of a process that is taken over is opened when it changes no more.
-    stored: Option<(Store, Boot)>,
+    /// The storage of the state; that of a process that is taken over is opened when that one is
+    /// at a standstill.
+    storage: Option<StateStorage>,
 }
 
 /// A server with its threads.
@@ -71,6 +73,8 @@ pub(super) struct StartedServer {
     /// The state folder without symbolic links, and its lock.
     state_dir: PathBuf,
     lock: OwnedFd,
+    /// The membership in a cluster.
+    member: Option<Member>,
 }
 
 impl OpenedServer {
@@ -93,17 +97,16 @@ impl OpenedServer {
             Some(inherited) => ServerClock::continued(inherited.hello.began),
             None => ServerClock::start(),
         };
-        let clients = ClientRules::new(&settings, clock.instant().unwrap_or_else(Instant::now));
-        // Before the exports: the lock of the state folder says that no other server has its name.
-        let stored = match inherited {
-            None => Some(Store::open(&state_dir(&settings)?)?),
-            Some(_) => None,
+        let began = clock.instant().unwrap_or_else(Instant::now);
+        let clients = ClientRules::new(&settings, began);
+        // Before the exports: the lock of the state folder says that no other server has its name,
+        // and in a cluster the locks of a former instance end first.
+        let storage = match inherited {
+            None => Some(StateStorage::open(&settings, &state_dir(&settings)?, began)?),
+            Some(_) => refuse_ceph(&settings).map(|()| None)?,
         };
-        let name = stored.as_ref().map(|(_, boot)| server_name(boot));
-        let ceph = CephNode { identity: name, recall_time: recall_time(&settings) };
-        if inherited.is_some() {
-            refuse_ceph(&settings)?;
-        }
+        let alone = || CephNode { identity: None, sessions: None, recall_time: recall_time(&settings) };
+        let ceph = storage.as_ref().map_or_else(alone, |storage| storage.ceph_node(&settings));
         let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
         let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
         let audit = AuditLog::start(&settings)?;
@@ -129,7 +132,7 @@ impl OpenedServer {
             clock,
             descriptors,
         };
-        Ok((Self { parts, listener, stored }, running))
+        Ok((Self { parts, listener, storage }, running))
     }
 
     /// Starts a server without clients. It serves at once.
@@ -137,13 +140,16 @@ impl OpenedServer {
     /// # Errors
     /// The fault of the state folder, or the system has no threads left.
     pub(super) fn start(mut self) -> anyhow::Result<StartedServer> {
-        let (store, boot) = self.stored.take().context("the state folder is not open")?;
-        let lock = store.lock()?;
-        let service = self.builder(store, boot)?.service(&Threads);
+        let mut storage = self.storage.take().context("the state folder is not open")?;
+        let service = self.builder(&mut storage)?.service(&Threads);
+        if let Some(member) = &storage.member {
+            service.server().engine().enforce_grace(true);
+            member.attach(service.clone());
+        }
         let (shards, limits) = (self.shards(), net_limits(&self.parts.settings));
         let running = self.listener.start(service.clone(), shards, limits);
         let running = running.context("threads cannot be started")?;
-        let server = StartedServer::new(self.parts, service, running, lock)?;
+        let server = StartedServer::new(self.parts, service, running, storage)?;
         server.start_housekeeping()?;
         Ok(server)
     }
@@ -154,9 +160,9 @@ impl OpenedServer {
     /// The part of the image that is inconsistent, or the system has no threads left.
     pub(super) fn inherit(self, estate: Estate, inherited: Inherited) -> anyhow::Result<StartedServer> {
         let Estate { image, sockets, objects } = estate;
-        let (store, boot) = Store::inherit(&state_dir(&self.parts.settings)?, inherited.lock)?;
-        let lock = store.lock()?;
-        let builder = self.builder(store, boot)?;
+        let settings = &self.parts.settings;
+        let mut storage = StateStorage::inherit(settings, &state_dir(settings)?, inherited.lock)?;
+        let builder = self.builder(&mut storage)?;
         let (table, orphans) = (self.parts.exports.snapshot(), Orphans::default());
         let fds = InboundFds::new(objects);
         let mut objects = InboundObjects::new(&table, &orphans, image.objects, fds)?;
@@ -168,7 +174,7 @@ impl OpenedServer {
         let running = running.context("threads cannot be started")?;
         let counters = image.net_counters.iter();
         running.stats().resume(counters.map(|(name, count)| (name.as_str(), *count)));
-        let server = StartedServer::new(self.parts, service, running, lock)?;
+        let server = StartedServer::new(self.parts, service, running, storage)?;
         // Nothing changes before it is decided which process serves.
         server.gate.close(std::time::Instant::now());
         server.start_housekeeping()?;
@@ -182,7 +188,7 @@ impl OpenedServer {
         }
     }
 
-    fn builder(&self, store: Store, boot: Boot) -> anyhow::Result<Builder> {
+    fn builder(&self, storage: &mut StateStorage) -> anyhow::Result<Builder> {
         let ServerParts { settings, exports, keys, identity, clock, .. } = &self.parts;
         let clock = *clock;
         let limits = RpcsecLimits {
@@ -190,7 +196,7 @@ impl OpenedServer {
             identity_refresh: settings.identity.refresh,
             ..RpcsecLimits::default()
         };
-        let config = nfs_config(settings, spoken(keys.is_some()), &boot, self.parts.descriptors);
+        let config = nfs_config(settings, spoken(keys.is_some()), storage, self.parts.descriptors);
         let acceptor: Box<dyn ContextAcceptor> = match keys.clone() {
             Some(keys) => Box::new(move |token: &[u8]| keys.accept(token)),
             None => Box::new(NoKeys),
@@ -200,10 +206,10 @@ impl OpenedServer {
             // Without randomness nothing here is safe, and there is no caller to report to.
             random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
         };
-        let builder = Builder::new(exports.clone(), nfs_start(boot)?, environment)
+        let builder = Builder::new(exports.clone(), nfs_start(storage.boot.clone())?, environment)
             .config(config)
             .identity(identity.clone())
-            .records(Box::new(Records::new(Arc::new(store))))
+            .records(storage.take_records())
             .kerberos(acceptor, Box::new(identity.clone()), limits);
         Ok(match clock.instant() {
             Some(began) => builder.began(began),
@@ -217,12 +223,13 @@ impl StartedServer {
         parts: ServerParts,
         service: Arc<NfsService>,
         running: Running,
-        lock: OwnedFd,
+        storage: StateStorage,
     ) -> anyhow::Result<Self> {
         service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
         let state_dir = state_dir(&parts.settings)?.canonicalize().context("the state folder")?;
         let (running, gate) = (Arc::new(running), Arc::default());
-        Ok(Self { parts, service, running, gate, state_dir, lock })
+        let StateStorage { member, lock, .. } = storage;
+        Ok(Self { parts, service, running, gate, state_dir, lock, member })
     }
 
     fn start_housekeeping(&self) -> std::io::Result<()> {
@@ -259,7 +266,7 @@ impl StartedServer {
     ) -> anyhow::Result<()> {
         self.introduce(&process);
         let status = self.status();
-        let Self { parts, service, running, gate, state_dir, lock } = self;
+        let Self { parts, service, running, gate, state_dir, lock, member } = self;
         let ServerParts { as_started, exports, http, audit, identity, .. } = parts;
         let RunningProcess { starter, manager, signals, .. } = process;
         let http_sockets = http.sockets()?;
@@ -307,13 +314,14 @@ impl StartedServer {
             web: http.links()?,
             traces: Observers::connect(&service, audit.clone()),
             audit: audit.clone(),
+            membership: member.as_ref().map(Member::membership),
         };
         let metrics_address = http.serve(&state_dir, parts, &running)?;
         reloads.log_exports();
         let ready = tell_ready(manager.clone(), &running, reloads.clone());
         announce(&running, metrics_address, predecessor, ready);
         obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
-        end(&upgrades, &manager, &running, audit.as_ref(), &state_dir);
+        end(&upgrades, &manager, &running, (audit.as_ref(), member), &state_dir);
         Ok(())
     }
 
@@ -330,6 +338,9 @@ impl StartedServer {
 /// Refuses exports of CephFS to a process that takes over: the cluster knows each process by a
 /// session of its own, with all opens and locks.
 fn refuse_ceph(settings: &Settings) -> anyhow::Result<()> {
+    if settings.cluster.is_some() {
+        bail!("a member of a cluster cannot be taken over; restart the server instead");
+    }
     let export = settings.exports.iter().find(|export| matches!(export.storage, Storage::Ceph(_)));
     let Some(export) = export else { return Ok(()) };
     bail!(
@@ -343,7 +354,7 @@ fn end(
     upgrades: &Upgrades,
     manager: &ServiceManager,
     running: &Running,
-    audit: Option<&AuditLog>,
+    (audit, member): (Option<&AuditLog>, Option<Member>),
     state_dir: &Path,
 ) {
     if upgrades.end() {
@@ -356,6 +367,9 @@ fn end(
     tracing::info!("ending");
     running.stop();
     audit.into_iter().for_each(AuditLog::flush);
+    if let Some(member) = member {
+        leave_cluster(member, state_dir);
+    }
     leave(state_dir);
 }
 

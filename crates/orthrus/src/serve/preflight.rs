@@ -6,7 +6,7 @@ use super::http_listeners::bind_metrics;
 use super::kerberos::Keys;
 use super::store::Store;
 use super::web::WebListener;
-use super::{admission, identities, process, recall_time, sandbox, state_dir};
+use super::{admission, identities, membership, process, recall_time, sandbox, state_dir};
 use crate::config::Settings;
 use anyhow::{Context, anyhow};
 use identity::Mapper;
@@ -41,6 +41,9 @@ pub(crate) fn check(settings: &Settings) -> Preflight {
         check.keep(admission::check(&table, keys.is_some()));
     }
     check.keep(state_dir(settings).and_then(|folder| try_state_folder(&folder)));
+    if let Some(cluster) = &settings.cluster {
+        check.keep(membership::examine(cluster));
+    }
     if let Some((rules, sources)) = check.keep(identities(settings, keys.flatten().as_ref())) {
         check.principals(settings, &Mapper::with_sources(rules, sources));
     }
@@ -59,7 +62,7 @@ impl Preflight {
         let clients = ClientRules::new(settings, Instant::now());
         self.faults.extend(clients.examine(settings).into_iter().map(anyhow::Error::msg));
         // The server may be running.
-        let ceph = CephNode { identity: None, recall_time: recall_time(settings) };
+        let ceph = CephNode { identity: None, sessions: None, recall_time: recall_time(settings) };
         let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
         let (mut served, mut table) = (Vec::new(), None);
         for export in &settings.exports {

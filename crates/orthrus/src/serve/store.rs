@@ -30,6 +30,7 @@ const FILE_SIZE_MAX: u64 = 4096;
 const SHOWN_MAX: usize = 60;
 
 /// The state that a start reads from the store.
+#[derive(Clone)]
 pub(super) struct Boot {
     /// Counts the starts, from 1.
     pub epoch: u32,
@@ -52,12 +53,44 @@ impl Boot {
     }
 }
 
+/// A state folder that no other server uses. The lock ends with the last copy of this descriptor,
+/// which the next process may have.
+pub(super) struct FolderLock(OwnedFd);
+
+impl FolderLock {
+    /// Locks the folder, and makes it where it does not exist.
+    ///
+    /// # Errors
+    /// Names the folder and the remedy: no permission, open to others, in use by another server.
+    pub(super) fn take(directory: &Path) -> anyhow::Result<Self> {
+        state_dir::open_folder(directory)?;
+        let lock = private(&directory.join("lock")).and_then(|file| {
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(OwnedFd::from(file))
+        });
+        match lock {
+            Ok(lock) => Ok(Self(lock)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => bail!(
+                "the state folder {} is in use by another orthrus; give each server its own with --state-dir",
+                directory.display()
+            ),
+            Err(error) => Err(error).with_context(|| format!("{} cannot be locked", directory.display())),
+        }
+    }
+
+    /// Returns a copy of the descriptor, for the next process.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(super) fn copy(&self) -> std::io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+}
+
 /// The store of a running server; the folder is locked for as long as it lives.
 pub(super) struct Store {
     directory: PathBuf,
-    /// A descriptor of the locked file. The lock ends with its last copy, which the next process
-    /// may have.
-    lock: OwnedFd,
+    lock: FolderLock,
     journal: Mutex<Journal>,
 }
 
@@ -77,21 +110,7 @@ impl Store {
     /// Names the folder and the remedy: no permission, open to others, in use by another server,
     /// damaged.
     pub(super) fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
-        state_dir::open_folder(directory)?;
-        let lock = private(&directory.join("lock")).and_then(|file| {
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            Ok(OwnedFd::from(file))
-        });
-        let lock = match lock {
-            Ok(lock) => lock,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => bail!(
-                "the state folder {} is in use by another orthrus; give each server its own with --state-dir",
-                directory.display()
-            ),
-            Err(error) => {
-                return Err(error).with_context(|| format!("{} cannot be locked", directory.display()));
-            }
-        };
+        let lock = FolderLock::take(directory)?;
         // All of it is looked at before anything is changed.
         let owners = read_journal(&directory.join("clients"))?;
         let epoch = next_epoch(directory, owners.is_some())?;
@@ -124,6 +143,7 @@ impl Store {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         // The lines that were overwritten are not known: it is as if there were none.
         let journal = Journal { file, lines: owners.len(), size, owners, dirty: true };
+        let lock = FolderLock(lock);
         let store = Self { directory: directory.to_owned(), lock, journal: Mutex::new(journal) };
         Ok((store, Boot { epoch: 0, secret, prior_clients: Vec::new() }))
     }
@@ -133,7 +153,7 @@ impl Store {
     /// # Errors
     /// No descriptor is left.
     pub(super) fn lock(&self) -> std::io::Result<OwnedFd> {
-        self.lock.try_clone()
+        self.lock.copy()
     }
 
     /// Reads the store as [`Store::open`] does, and changes nothing but that the folder is made

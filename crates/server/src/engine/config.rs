@@ -41,8 +41,11 @@ impl ClientRecords for NoRecords {
 /// The names and limits of one server. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct NfsConfig {
-    /// so_major_id and the server scope (RFC 8881 section 2.10.4): the same after a restart.
+    /// so_major_id (RFC 8881 section 2.10.4): the same after a restart.
     pub server_owner: Vec<u8>,
+    /// The server scope (RFC 8881 section 2.10.4), if it is not the owner: the same on all servers
+    /// that can take over from each other.
+    pub server_scope: Option<Vec<u8>>,
     /// Flavors that the RPC layer accepts. SECINFO returns no others.
     pub flavors: Vec<SecFlavor>,
     /// Largest count of one READ, in bytes (attribute maxread).
@@ -88,6 +91,7 @@ impl Default for NfsConfig {
     fn default() -> Self {
         Self {
             server_owner: b"orthrus".to_vec(),
+            server_scope: None,
             flavors: SecFlavor::ALL.to_vec(),
             read_max: 1 << 20,
             read_protected_max: 128 << 10,

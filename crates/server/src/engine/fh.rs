@@ -29,7 +29,7 @@ impl FileKey {
     fn file(&self) -> (Option<u64>, u32, &[u8]) {
         let bytes = self.handle.as_bytes();
         match self.identity {
-            Some(Identity { device, skip }) => (Some(device), 0, bytes.get(skip..).unwrap_or(bytes)),
+            Some(Identity { device, skip, .. }) => (Some(device), 0, bytes.get(skip..).unwrap_or(bytes)),
             None => (None, self.export, bytes),
         }
     }
@@ -40,6 +40,11 @@ impl FileKey {
             (Some(own), Some(other)) => own.device == other.device,
             _ => self.export == other.export,
         }
+    }
+
+    /// Returns whether other servers serve the file as well.
+    pub fn is_shared(&self) -> bool {
+        self.identity.is_some_and(|identity| identity.shared)
     }
 
     /// Returns the path by which the client has reached the file. To the client, each path leads to

@@ -21,6 +21,7 @@ use image::{ImageError, ensure};
 use minicbor::{Decode, Encode};
 use state::StateImage;
 use std::sync::Arc;
+use std::time::Duration;
 use vfs::{Broken, Lease, OpenFile, RangeLocks};
 
 /// Keeps the objects of backends for the next process, and numbers them. The same object has one
@@ -125,6 +126,7 @@ impl Nfs {
             start: _,
             filehandle_key: _,
             state,
+            started: _,
             recording: _,
             sync_failures: _,
             callbacks,
@@ -249,7 +251,7 @@ impl Nfs {
             payload.restore(key, broken, objects)
         };
         let state = state::State::restore(image.state, with, FileKey::try_from, payload)?;
-        let mut nfs = Self::of_parts(parts, state);
+        let mut nfs = Self::of_parts(parts, state.with_shared(FileKey::is_shared), Duration::ZERO);
         nfs.breaks = breaks;
         nfs.local_locks = LocalLocks::restore(image.local_locks, objects)?;
         nfs.program_waits = ProgramWaits::restore(image.program_waits, objects)?;

@@ -327,6 +327,9 @@ impl Compound<'_> {
         let way = self.raise(&**locks, &before, range, request.write);
         let locked = match way {
             Ok(Way::Free) => lock(),
+            Ok(Way::Taken(_)) if request.reclaim && self.nfs.awaits_release(self.now()) => {
+                Err(Nfsstat4::NFS4ERR_DELAY.into())
+            }
             Ok(Way::Taken(_)) if request.reclaim => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into()),
             Ok(Way::Taken(found)) => {
                 if self.state().locks().wait_for_program(client, request) {

@@ -36,6 +36,10 @@ use vfs::{Exports, Lease, OpenFile, VfsError, VfsResult};
 /// request on the slot. A retry repeats all of them, and consecutive WRITEs differ within them.
 const FINGERPRINT_MAX: usize = 256;
 
+/// How long after the start a reclaim may meet a lock that is about to be released: of a former
+/// instance of this server, or of another server that has just begun to refuse new locks.
+const RELEASE_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// The files of an open: one of the backend for each kind of access granted to its owner, so that a
 /// later OPEN for more access needs no permission for the access that it already has.
 #[derive(Clone, Default)]
@@ -78,6 +82,8 @@ pub struct Nfs {
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     pub(crate) state: NfsState,
+    /// The time of the start.
+    pub(super) started: Duration,
     /// Held while client records are written, by a thread that holds no lock of `state`.
     pub(super) recording: Mutex<()>,
     /// The number of failed syncs, which is part of the write verifier.
@@ -132,11 +138,15 @@ impl Nfs {
     pub fn start(parts: NfsParts, now: Duration) -> Self {
         let state = State::new(parts.config.limits.clone(), parts.start.boot.clone(), now);
         let quotas = parts.config.tenants.clone();
-        Self::of_parts(parts, state.with_views(FileKey::view).with_quotas(quotas))
+        Self::of_parts(
+            parts,
+            state.with_views(FileKey::view).with_shared(FileKey::is_shared).with_quotas(quotas),
+            now,
+        )
     }
 
     /// Makes a server with this state.
-    pub(super) fn of_parts(parts: NfsParts, state: NfsState) -> Self {
+    pub(super) fn of_parts(parts: NfsParts, state: NfsState, started: Duration) -> Self {
         let NfsParts { config, start, exports, identity, records, random } = parts;
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
         Self {
@@ -147,6 +157,7 @@ impl Nfs {
             start,
             filehandle_key,
             state,
+            started,
             recording: Mutex::default(),
             sync_failures: AtomicU64::new(0),
             callbacks: CallbackQueue::default(),
@@ -223,6 +234,40 @@ impl Nfs {
     /// Returns whether the server is in its grace period (RFC 8881 section 8.4.2.1).
     pub fn in_grace(&self, now: Duration) -> bool {
         self.state.leases().in_grace(now)
+    }
+
+    /// Refuses new state for shared files, or grants it again (see
+    /// [`state::Leases::enforce_grace`]).
+    pub fn enforce_grace(&self, enforced: bool) {
+        let leases = self.state.leases();
+        if enforced { leases.enforce_grace() } else { leases.relax_grace() }
+    }
+
+    /// Returns whether new state is refused for shared files.
+    pub fn is_grace_enforced(&self) -> bool {
+        self.state.leases().is_enforced()
+    }
+
+    /// Returns whether no client of before the start is waited for any more, and the records say
+    /// so.
+    pub fn has_recovered(&self, now: Duration) -> bool {
+        let over = !self.in_grace(now);
+        if over {
+            // The end of the period may not be in the records yet.
+            self.handle_queue();
+        }
+        over
+    }
+
+    /// Ends the server's own grace period before its time.
+    pub fn give_up_recovery(&self, now: Duration) {
+        self.with_effects(now, |state, effects| state.leases().give_up_grace(effects));
+    }
+
+    /// Returns whether locks of a former instance of this server may not have been released
+    /// everywhere yet: a conflict with a reclaim may pass.
+    pub(crate) fn awaits_release(&self, now: Duration) -> bool {
+        self.is_grace_enforced() && now < self.started.saturating_add(RELEASE_TIME_MAX)
     }
 
     /// Applies or ends back-pressure: while overloaded, clients are asked to use fewer slots.

@@ -46,7 +46,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     reply.u64(ok.clientid).u32(ok.sequenceid).u32(ok.flags);
     encode_protect(&ok.protect, reply);
     let owner = &c.nfs.config.server_owner;
-    reply.u64(0).opaque(owner).opaque(owner);
+    let scope = c.nfs.config.server_scope.as_ref().unwrap_or(owner);
+    reply.u64(0).opaque(owner).opaque(scope);
     reply.u32(1).opaque(IMPLEMENTATION_DOMAIN).opaque(IMPLEMENTATION_NAME).i64(0).u32(0);
     Ok(())
 }

@@ -184,6 +184,25 @@ fn an_open_and_the_return_of_a_delegation_never_leave_both() {
 }
 
 #[test]
+fn when_a_server_says_that_it_enforces_a_grace_period_nothing_is_granted_any_more() {
+    // RFC 8881 section 8.4.2.1
+    race(
+        |_| (),
+        |world, ()| {
+            world.state.leases().enforce_grace();
+            world.state.counts()
+        },
+        |world, ()| {
+            let opened = world.open(0, WRITE, 0, &mut Effects::default());
+            let locked = opened.map(|open| world.lock(0, open, false).is_ok());
+            let delegated = world.delegate(1, &mut Effects::default());
+            (locked, delegated)
+        },
+        |world, (), then, _| assert_eq!(world.state.counts(), then),
+    );
+}
+
+#[test]
 fn a_delegation_is_granted_or_another_client_opens_but_not_both() {
     // RFC 8881 section 10.4
     race(

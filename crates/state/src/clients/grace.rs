@@ -12,6 +12,10 @@
 //!
 //! The end of the period is one number that requests only read. Reclaims hold the registry, so that
 //! the period does not end between the check and the reclaim.
+//!
+//! Several servers over one file system share a grace period: while clients of one reclaim, the
+//! others grant no new state for its files either. Their caller says when
+//! ([`Leases::enforce_grace`]).
 
 pub(crate) mod image;
 
@@ -21,8 +25,8 @@ use crate::clients::{Client, ClientState};
 use crate::order::{Held, NothingHeld};
 use crate::sessions::nanoseconds;
 use crate::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Release},
+    AtomicBool, AtomicU64,
+    Ordering::{AcqRel, Acquire, Release, SeqCst},
 };
 use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, PriorClient, Result};
 use std::hash::Hash;
@@ -45,26 +49,61 @@ pub(crate) struct Grace {
     until: AtomicU64,
     /// Nanoseconds beyond which reclaims do not extend it.
     latest: u64,
+    /// Whether no new state is granted for shared files, since clients of another server reclaim.
+    enforced: AtomicBool,
 }
 
 impl Grace {
     /// Begins the grace period if there are clients that may reclaim.
     pub(crate) fn new(begins: bool, now: Duration, limits: &Limits) -> Self {
+        let enforced = AtomicBool::new(false);
         if !begins {
-            return Self { until: AtomicU64::new(0), latest: 0 };
+            return Self { until: AtomicU64::new(0), latest: 0, enforced };
         }
         let after = |grace| nanoseconds(now.saturating_add(grace));
         // Zero means that there is none.
         let until = AtomicU64::new(after(limits.grace).max(1));
-        Self { until, latest: after(limits.grace.saturating_mul(2)) }
+        Self { until, latest: after(limits.grace.saturating_mul(2)), enforced }
     }
 }
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
-    /// Returns whether the grace period is in effect: operations that may conflict with unreclaimed
-    /// state then answer NFS4ERR_GRACE.
+    /// Returns whether clients of this server may reclaim: operations that may conflict with
+    /// unreclaimed state then answer NFS4ERR_GRACE.
     pub fn in_grace(&self, now: Duration) -> bool {
         nanoseconds(now) < self.state.grace.until.load(Acquire)
+    }
+
+    /// Returns whether new state is refused because clients of another server reclaim.
+    pub fn is_enforced(&self) -> bool {
+        self.state.grace.enforced.load(Acquire)
+    }
+
+    /// Refuses new state for shared files until [`Leases::relax_grace`], since clients of another
+    /// server reclaim. When this returns, no request grants any more.
+    pub fn enforce_grace(&self) {
+        self.state.grace.enforced.store(true, SeqCst);
+        // Requests check and grant under the lock of their client.
+        let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        let (registry, held) = registry.split();
+        registry.clients.values().for_each(|client| drop(client.record.lock_any(held)));
+    }
+
+    /// Grants new state for shared files again.
+    pub fn relax_grace(&self) {
+        self.state.grace.enforced.store(false, Release);
+    }
+
+    /// Ends the grace period of this server's clients before its time: those that have not
+    /// reclaimed lose the right to.
+    pub fn give_up_grace(&self, effects: &mut Effects<O>) {
+        self.end_grace(&mut self.state.registry(&mut Held::nothing()), effects);
+    }
+
+    /// Returns whether new state is refused, for a file that is shared or not.
+    pub(crate) fn refuses_new(&self, now: Duration, shared: bool) -> bool {
+        self.in_grace(now) || shared && self.state.grace.enforced.load(SeqCst)
     }
 
     pub(crate) fn grace_deadline(&self) -> Option<Duration> {
@@ -130,9 +169,10 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         client: &Client,
         client_state: &ClientState,
         reclaim: Option<&Registry>,
+        shared: bool,
     ) -> Result<()> {
         match reclaim {
-            None if self.in_grace(now) => Err(Nfsstat4::NFS4ERR_GRACE),
+            None if self.refuses_new(now, shared) => Err(Nfsstat4::NFS4ERR_GRACE),
             // NFSv4.0 has no RECLAIM_COMPLETE.
             None if !client_state.reclaim_complete && client.v40.is_none() => Err(Nfsstat4::NFS4ERR_GRACE),
             None => Ok(()),

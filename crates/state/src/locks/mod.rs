@@ -190,7 +190,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         request: &Lock<'_, F>,
     ) -> Result<LockTarget<F>> {
         let place = self.resolve_locker(client_state, client, request)?;
-        self.state.leases().check_grace(now, record, client_state, registry)?;
+        let shared = (self.state.is_shared)(request.file);
+        self.state.leases().check_grace(now, record, client_state, registry, shared)?;
         // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section
         // 18.10.3).
         match place.access & if request.write { WRITE } else { READ } {
@@ -257,7 +258,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let record = self.state.client(client)?;
         let held = &mut Held::nothing();
         let owner = record.lock(held)?.lock_owners.get(owner).copied().unwrap_or(NOBODY);
-        if self.state.leases().in_grace(now) {
+        if self.state.leases().refuses_new(now, (self.state.is_shared)(file)) {
             return Err(Nfsstat4::NFS4ERR_GRACE.into());
         }
         let files = self.state.files.read(held, file);

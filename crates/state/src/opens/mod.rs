@@ -158,8 +158,8 @@ struct Granted {
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// Checks everything that does not depend on the file, so that OPEN can refuse before it
-    /// creates anything: grace, claim, limits. On NFS4ERR_NOSPC
-    /// [`crate::Clients::make_room_for_open`] may help.
+    /// creates anything: grace, claim, limits. `shared` is the file's (see [`State::with_shared`]).
+    /// On NFS4ERR_NOSPC [`crate::Clients::make_room_for_open`] may help.
     ///
     /// # Errors
     /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC,
@@ -171,13 +171,14 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         opener: &Caller<'_>,
         owner: &[u8],
         claim: OpenClaim,
+        shared: bool,
     ) -> Result<()> {
         let held = &mut Held::nothing();
         let mut registry = self.state.registry_if(held, claim == OpenClaim::Previous);
         let (registry, held) = registry.split_if();
         let record = self.state.client(client)?;
         let client_state = record.lock(held)?;
-        self.check_allowed(now, &record, &client_state, registry, opener, owner, claim)
+        self.check_allowed(now, &record, &client_state, registry, opener, owner, claim, shared)
     }
 
     /// Checks one more open of a file against the limit of its group, so that OPEN can refuse it
@@ -196,7 +197,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
 
     #[allow(
         clippy::too_many_arguments,
-        reason = "the client in its three parts, and three of the request's fields"
+        reason = "the client in its three parts, and four of the request's fields"
     )]
     fn check_allowed(
         &self,
@@ -207,11 +208,12 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         opener: &Caller<'_>,
         owner: &[u8],
         claim: OpenClaim,
+        shared: bool,
     ) -> Result<()> {
         // The delegation covers the opens that a client has made under it, also in the grace
         // period.
         if !matches!(claim, OpenClaim::Delegated(_)) {
-            self.state.leases().check_grace(now, record, client_state, reclaim)?;
+            self.state.leases().check_grace(now, record, client_state, reclaim, shared)?;
         }
         if owner.len() > self.state.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
@@ -228,7 +230,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         request: &OpenRequest<'_, F>,
     ) -> Result<()> {
         let OpenRequest { opener, owner, claim, .. } = request;
-        self.check_allowed(now, record, client_state, reclaim, opener, owner, *claim)
+        let shared = (self.state.is_shared)(request.file);
+        self.check_allowed(now, record, client_state, reclaim, opener, owner, *claim, shared)
     }
 
     /// Does the checks of [`crate::Opens::open`]. Returns the access bits with which the payload

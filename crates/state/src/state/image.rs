@@ -133,6 +133,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             revoked,
             v40,
             quotas: _,
+            is_shared: _,
             // Counted again.
             groups: _,
         } = self;
@@ -232,6 +233,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             v40,
             quotas,
             groups,
+            is_shared: |_| true,
         })
     }
 }

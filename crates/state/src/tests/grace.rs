@@ -273,6 +273,73 @@ fn a_reclaim_against_anothers_share_or_lock_conflicts() {
     assert_eq!(conflict, Err(LockError::Status(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT)));
 }
 
+#[test]
+fn while_clients_of_another_server_reclaim_no_new_state_is_granted_for_shared_files() {
+    // RFC 8881 section 8.4.2.1
+    let mut world = World::new().with_shared(|file| *file < 100);
+    let client = world.ready("a");
+    let (open, private) =
+        (world.open(&client, "o", 1, 3, 0).unwrap(), world.open(&client, "o", 101, 3, 0).unwrap());
+    let locker = |open_stateid| Locker::New { open_stateid, owner: b"p" };
+    let held = world.lock(&client, locker(open), 1, true, (0, 10)).unwrap();
+    world.records();
+
+    world.state.leases().enforce_grace();
+    let key = world.key(&client);
+    let grace = Err(Nfsstat4::NFS4ERR_GRACE);
+    assert!(world.state.leases().is_enforced() && !world.state.leases().in_grace(world.now));
+    assert_eq!(world.open(&client, "o", 2, 3, 0), grace);
+    assert_eq!(world.open(&client, "o", 1, 1, 0), grace, "also of a file that it has open");
+    let locked = world.lock(&client, Locker::Existing(held), 1, true, (20, 10));
+    assert_eq!(locked, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
+    let tested = world.state.locks().lockt(world.now, key, &1, b"q", true, 90, 1);
+    assert_eq!(tested, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
+    assert_eq!(world.state.opens().anonymous_access(world.now, &1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
+    // Its own clients have nothing to reclaim.
+    assert_eq!(reclaim(&mut world, &client, 3), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+    // Files that no other server has are not concerned.
+    world.open(&client, "o", 102, 3, 0).unwrap();
+    world.lock(&client, locker(private), 101, true, (0, 10)).unwrap();
+    // State from before is good, and can be given back.
+    world.state.access(key, &open, &1, 3).unwrap();
+    world.state.locku(key, &held, &1, 0, 10).unwrap();
+    world.state.close(key, &open, &1).unwrap();
+
+    world.state.leases().relax_grace();
+    world.open(&client, "o", 1, 3, 0).unwrap();
+    assert_eq!(world.records(), []);
+}
+
+#[test]
+fn after_the_clients_of_this_server_have_reclaimed_those_of_others_are_waited_for() {
+    // RFC 8881 section 8.4.2.1
+    let mut world = restarted(&[b"a"]);
+    world.state.leases().enforce_grace();
+    let mut client = TestClient::new("a");
+    world.mount(&mut client);
+    reclaim(&mut world, &client, 1).unwrap();
+    complete(&mut world, &client).unwrap();
+    assert!(!world.state.leases().in_grace(world.now));
+    assert_eq!(world.open(&client, "o", 2, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
+    assert_eq!(reclaim(&mut world, &client, 2), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+    world.state.leases().relax_grace();
+    world.open(&client, "o", 2, 3, 0).unwrap();
+}
+
+#[test]
+fn a_grace_period_that_is_given_up_leaves_nothing_to_reclaim() {
+    // RFC 8881 section 8.4.3
+    let mut world = restarted(&[b"a", b"b"]);
+    let mut a = TestClient::new("a");
+    world.mount(&mut a);
+    reclaim(&mut world, &a, 1).unwrap();
+    world.state.with(|state, effects| state.leases().give_up_grace(effects));
+    assert_eq!(world.records(), [forget("a"), forget("b"), Effect::GraceEnded]);
+    assert_eq!(reclaim(&mut world, &a, 2), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+    world.state.with(|state, effects| state.leases().give_up_grace(effects));
+    assert_eq!(world.records(), []);
+}
+
 /// A client of the same owner and another creator.
 fn impostors() -> Vec<TestClient> {
     let elsewhere = TestClient { address: [198, 51, 100, 1].into(), ..TestClient::new("a") };

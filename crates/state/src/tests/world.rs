@@ -93,6 +93,13 @@ impl World {
         Self { state: Shared::new(state), now, random: SplitMix64(0) }
     }
 
+    /// Lets only some files be shared with other servers.
+    pub(super) fn with_shared(mut self, is_shared: fn(&u32) -> bool) -> Self {
+        let state = State::new(Limits::default(), boot(1, &[]), self.now);
+        self.state = Shared::new(state.with_shared(is_shared));
+        self
+    }
+
     /// Returns the state for several threads, which collect the effects of their calls.
     pub(super) fn shared(&self) -> &TestState {
         &self.state
@@ -194,8 +201,9 @@ impl World {
         let make_room = || {
             self.state.with(|state, effects| state.clients().make_room_for_open(self.now, &opener, effects))
         };
+        let shared = (self.state.is_shared)(&file);
         while let Err(status) =
-            self.state.opens().open_allowed(self.now, key, &opener, owner.as_bytes(), claim)
+            self.state.opens().open_allowed(self.now, key, &opener, owner.as_bytes(), claim, shared)
         {
             if status != Nfsstat4::NFS4ERR_NOSPC || !make_room() {
                 return Err(status);

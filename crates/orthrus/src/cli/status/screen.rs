@@ -2,8 +2,8 @@
 
 use super::rates::StatusRates;
 use super::text::{
-    CLIENT_TITLES, EXPORT_TITLES, FILE_TITLES, FLAVOR_TITLES, OPERATION_TITLES, client_cells, export_cells,
-    failure_cells, file_cells, flavor_cells, head, held, load, operation_cells,
+    CLIENT_TITLES, EXPORT_TITLES, FILE_TITLES, FLAVOR_TITLES, OPERATION_TITLES, about, client_cells,
+    export_cells, failure_cells, file_cells, flavor_cells, operation_cells,
 };
 use crate::cli::table::escape;
 use ratatui::Frame;
@@ -49,10 +49,10 @@ pub(super) fn draw(
     history: &StatusHistory,
     fault: Option<&str>,
 ) {
-    let warnings = warnings(rates, fault);
+    let (about, warnings) = (about(rates), warnings(rates, fault));
     let flavors = rates.flavors();
     let [top, curves, flavor_area, middle, bottom, keys] = Layout::vertical([
-        Constraint::Length(4),
+        Constraint::Length(about.lines().count() as u16),
         Constraint::Length(CURVE_LINES),
         Constraint::Length(flavors.len() as u16 + 3),
         Constraint::Min(4),
@@ -60,7 +60,6 @@ pub(super) fn draw(
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    let about = format!("{}\n{}\n{}", head(rates), held(rates), load(rates));
     frame.render_widget(Paragraph::new(Text::raw(about)), top);
     draw_curves(frame, curves, rates, history);
     let widths = [8, 10, 8, 14, 10, 8, 8];

@@ -1,7 +1,7 @@
 //! The status as text, for pipes and `--once`.
 
 use super::rates::{FlavorRates, NamedRates, StatusRates, duration};
-use crate::api::ClientRow;
+use crate::api::{ClientRow, ClusterReport};
 use crate::cli::table::table;
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(super) struct StatusText<'a>(pub(super) &'a StatusRates<'a>);
 impl fmt::Display for StatusText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rates = self.0;
-        write!(f, "{}\n{}\n{}\n{}", head(rates), held(rates), load(rates), flavors(rates))?;
+        write!(f, "{}\n{}", about(rates), flavors(rates))?;
         f.write_str(&section(&OPERATION_TITLES, rates.operations().iter().map(operation_cells)))?;
         f.write_str(&section(&["FAILED WITH", "PER SECOND"], rates.failures().iter().map(failure_cells)))?;
         f.write_str(&section(&EXPORT_TITLES, rates.exports().iter().map(export_cells)))?;
@@ -36,14 +36,37 @@ impl fmt::Display for StatusText<'_> {
     }
 }
 
+/// Returns the lines about the server as a whole.
+pub(super) fn about(rates: &StatusRates<'_>) -> String {
+    let cluster = rates.now.cluster.as_ref().map(cluster);
+    let lines = std::iter::once(head(rates)).chain(cluster).chain([held(rates), load(rates)]);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Returns version, time since the start, and state.
-pub(super) fn head(rates: &StatusRates<'_>) -> String {
+fn head(rates: &StatusRates<'_>) -> String {
     let (version, up) = (&rates.now.version, duration(rates.now.uptime));
     format!("orthrus {version}, up {up}, {}", rates.state())
 }
 
+/// Returns the membership in a cluster of gateways.
+fn cluster(cluster: &ClusterReport) -> String {
+    let ClusterReport { node, epoch, clients, contact, .. } = cluster;
+    let gateways = cluster.members.len();
+    let mut text = format!(
+        "{node} of {gateways} gateways, epoch {epoch}, {clients} clients on record, last contact {contact:.0} s ago"
+    );
+    if cluster.enforcing {
+        text += ", refuses new opens and locks";
+    }
+    if !cluster.waits.is_empty() {
+        text += &format!(", waits {}", cluster.waits);
+    }
+    text
+}
+
 /// Returns the numbers of objects.
-pub(super) fn held(rates: &StatusRates<'_>) -> String {
+fn held(rates: &StatusRates<'_>) -> String {
     let held = |name: &str, what: &str| {
         let count = rates.held(name);
         format!("{count} {what}{}", if count == 1 { "" } else { "s" })
@@ -64,7 +87,7 @@ pub(super) fn held(rates: &StatusRates<'_>) -> String {
 }
 
 /// Returns processor, memory and network, and the cost of protection.
-pub(super) fn load(rates: &StatusRates<'_>) -> String {
+fn load(rates: &StatusRates<'_>) -> String {
     let cores = rates.cores().map_or("unknown".to_owned(), |cores| format!("{cores:.2} cores"));
     let memory = rates.now.resident.map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
     let (received, sent) = rates.network();
@@ -156,7 +179,7 @@ fn section(titles: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::api::{ExportStatus, FileStatus, FlavorStatus, StatusReport};
+    use crate::api::{ClusterMember, ExportStatus, FileStatus, FlavorStatus, StatusReport};
 
     fn client(id: &str, requests: u64) -> ClientRow {
         ClientRow {
@@ -230,6 +253,23 @@ pub(super) mod tests {
         assert!(restarted.contains("krb5p   5           10.0"), "{restarted}");
         let idle = text(&now, &now);
         assert!(idle.contains("krb5p   0           -") && idle.contains("encryption none"), "{idle}");
+    }
+
+    #[test]
+    fn a_member_of_a_cluster_says_what_it_waits_for() {
+        let mut now = report(10.0, 0, 0.0);
+        now.cluster = Some(ClusterReport {
+            node: "gw1".to_owned(),
+            epoch: 7,
+            enforcing: true,
+            waits: "for clients of gw2 to reclaim".to_owned(),
+            members: vec![ClusterMember::default(), ClusterMember::default()],
+            ..ClusterReport::default()
+        });
+        let text = text(&now, &now);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.starts_with("gw1 of 2 gateways, epoch 7, 0 clients"), "{text}");
+        assert!(line.ends_with("refuses new opens and locks, waits for clients of gw2 to reclaim"), "{text}");
     }
 
     #[test]

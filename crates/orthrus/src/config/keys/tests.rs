@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 const SERVE: &str = include_str!("../../../../../docs/serve.md");
+const CLUSTER: &str = include_str!("../../../../../docs/cluster.md");
 const IDENTITIES: &str = include_str!("../../../../../docs/identities.md");
 
 /// Returns a file with one table that has some lines.
@@ -108,6 +109,7 @@ fn the_pages_and_the_table_name_the_same_keys() {
         ("export.rule.", rows(exports, "key of a rule | default | meaning")),
         ("identity.", rows(IDENTITIES, "key | default | meaning")),
         ("identity.source.", rows(IDENTITIES, "key of `\"ldap\"` | default | meaning")),
+        ("cluster.", rows(CLUSTER, "key | default | meaning")),
     ] {
         for row in rows {
             let cells: Vec<_> = row.split('|').collect();

@@ -13,6 +13,7 @@ pub(super) use socket::endpoint;
 pub(super) use status::report;
 
 use super::http::{Author, Workers};
+use super::membership::Membership;
 use super::observe::{AuditLog, Traces};
 use super::reload::Reloads;
 use super::upgrade::Upgrades;
@@ -50,6 +51,7 @@ pub(super) struct ApiParts {
     pub(super) web: Option<Arc<WebLinks>>,
     pub(super) traces: Arc<Traces>,
     pub(super) audit: Option<AuditLog>,
+    pub(super) membership: Option<Arc<Membership>>,
 }
 
 impl ApiParts {

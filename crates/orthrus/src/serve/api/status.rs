@@ -23,7 +23,7 @@ const CLIENTS_SHOWN: usize = 50;
 
 /// Reports the server at this moment.
 pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
-    let ApiParts { identity, exports, service, stats, .. } = parts;
+    let ApiParts { identity, exports, service, stats, membership, .. } = parts;
     let table = exports.snapshot();
     let exports = table.iter().count();
     let server = service.server();
@@ -33,12 +33,14 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
     let lookups = identity.counts();
     let mut report = StatusReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        state: match (engine.is_draining(), engine.in_grace(now)) {
+        state: match (engine.is_draining(), engine.in_grace(now) || engine.is_grace_enforced()) {
+            _ if service.is_silent() => "silent",
             (true, _) => "draining",
             (false, true) => "grace",
             (false, false) => "serving",
         }
         .to_owned(),
+        cluster: membership.as_ref().map(|membership| membership.report()),
         uptime: now.as_secs_f64(),
         held: held(service, network("connections"), exports),
         processor: processor_time().map(|time| time.as_secs_f64()),

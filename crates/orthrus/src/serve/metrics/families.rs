@@ -2,6 +2,7 @@
 
 use super::text::{MetricKind, MetricsText, seconds};
 use super::{ExportNames, Watched, events};
+use crate::serve::membership::Membership;
 use crate::serve::process::{processor_time, resident_bytes, thread_times};
 use MetricKind::{Counter, Gauge, Histogram};
 use identity::{LookupCounts, LookupKind, Mapper};
@@ -37,6 +38,9 @@ pub(super) fn render(watched: &Watched) -> String {
     operations(&mut page, service);
     refusals(&mut page, service);
     throttled(&mut page, service);
+    if let Some(membership) = &watched.membership {
+        cluster(&mut page, service, membership);
+    }
     lookups(&mut page, identity);
     page.into_string()
 }
@@ -283,6 +287,24 @@ fn throttled(page: &mut MetricsText, service: &NfsService) {
     page.family(name, Counter, "Time for which connections waited for a limit, by its kind and unit.");
     for (kind, unit, time) in service.server().tenants().throttled() {
         page.value(name, &[("limit", kind.name()), ("unit", unit.name())], time.as_secs_f64());
+    }
+}
+
+fn cluster(page: &mut MetricsText, service: &NfsService, membership: &Membership) {
+    let report = membership.report();
+    let help = "The epoch in which clients of this member of a cluster are recorded.";
+    page.single("orthrus_cluster_epoch", Gauge, help, report.epoch);
+    let help = "1 while this member refuses new opens and locks, since clients of any member reclaim.";
+    page.single("orthrus_cluster_enforcing", Gauge, help, u8::from(report.enforcing));
+    let help = "Seconds since the last contact with the cluster.";
+    let contact = membership.without_contact().as_secs_f64();
+    page.single("orthrus_cluster_contact_seconds", Gauge, help, contact);
+    let help = "1 while this member answers no client, since it has no contact.";
+    page.single("orthrus_cluster_silent", Gauge, help, u8::from(service.is_silent()));
+    let name = "orthrus_cluster_member";
+    page.family(name, Gauge, "1 while clients of a member have state to reclaim.");
+    for member in report.members {
+        page.value(name, &[("node", &member.node)], u8::from(member.needs_grace));
     }
 }
 

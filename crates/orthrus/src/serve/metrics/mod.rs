@@ -4,6 +4,7 @@ mod families;
 mod text;
 
 use super::http::{HttpEndpoint, HttpListener, Workers, bind_tcp, inherit_tcp, only_this_machine};
+use super::membership::Membership;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -93,12 +94,13 @@ impl MetricsListener {
         running: &Running,
         identity: Arc<Mapper>,
         exports: Arc<Exports>,
+        membership: Option<Arc<Membership>>,
     ) -> HttpEndpoint {
         let (stats, shards) = (running.stats().clone(), running.shards().clone());
         let workers = Workers::new(METRICS_WORKERS_MAX);
         HttpEndpoint {
             listener: HttpListener::Tcp(self.socket, self.admission),
-            router: router(Watched { service, stats, shards, identity, exports, workers }),
+            router: router(Watched { service, stats, shards, identity, exports, membership, workers }),
             connections_max: METRICS_CONNECTIONS_MAX,
             time_max: METRICS_TIME_MAX,
         }
@@ -113,6 +115,7 @@ struct Watched {
     shards: Shards,
     identity: Arc<Mapper>,
     exports: Arc<Exports>,
+    membership: Option<Arc<Membership>>,
     workers: Workers,
 }
 
@@ -145,7 +148,8 @@ async fn readyz(State(watched): State<Watched>) -> Health {
     let server = watched.service.server();
     let engine = server.engine();
     let health = health(watched.shards.are_alive(HANGS_AFTER));
-    readiness(health, engine.in_grace(server.now()), engine.is_draining())
+    let in_grace = engine.in_grace(server.now()) || engine.is_grace_enforced();
+    readiness(health, in_grace, engine.is_draining(), watched.service.is_silent())
 }
 
 /// The health of the server, in a line. Without good news the status is 503, so that supervisors
@@ -175,9 +179,10 @@ fn health(alive: bool) -> Health {
 
 /// Tells whether new clients can be served. In the grace period they can: they wait for its end,
 /// and others reclaim their state.
-fn readiness(health: Health, in_grace: bool, draining: bool) -> Health {
+fn readiness(health: Health, in_grace: bool, draining: bool, silent: bool) -> Health {
     let (good, line) = match (draining, in_grace) {
         _ if !health.good => return health,
+        _ if silent => (false, "silent; there is no contact to the cluster of gateways\n"),
         (true, _) => (false, "draining; no new clients are served\n"),
         (false, true) => (true, "ready; in the grace period, new opens wait for its end\n"),
         (false, false) => (true, "ready\n"),
@@ -224,9 +229,10 @@ mod tests {
     #[test]
     fn a_server_with_a_hanging_thread_is_neither_healthy_nor_ready() {
         assert!(!health(false).good);
-        assert!(!readiness(health(false), false, false).good);
-        assert!(!readiness(health(false), true, false).good);
-        assert!(!readiness(health(true), false, true).good);
-        assert!(readiness(health(true), true, false).good);
+        assert!(!readiness(health(false), false, false, false).good);
+        assert!(!readiness(health(false), true, false, false).good);
+        assert!(!readiness(health(true), false, true, false).good);
+        assert!(!readiness(health(true), true, false, true).good);
+        assert!(readiness(health(true), true, false, false).good);
     }
 }

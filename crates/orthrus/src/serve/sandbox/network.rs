@@ -61,7 +61,7 @@ fn apply(settings: &Settings, abstract_sockets: bool) -> Result<landlock::Restri
 /// Returns whether the process is a client of a Ceph cluster.
 pub(super) fn uses_ceph(settings: &Settings) -> bool {
     let is_ceph = |export: &ExportSettings| matches!(export.storage, Storage::Ceph(_));
-    settings.exports.iter().any(is_ceph)
+    settings.cluster.is_some() || settings.exports.iter().any(is_ceph)
 }
 
 /// Returns the TCP ports that the process may connect to.

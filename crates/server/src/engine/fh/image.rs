@@ -12,15 +12,15 @@ pub struct FileKeyImage {
     export: u32,
     #[n(1)]
     handle: SharedBytes,
-    /// The number of the file system, and the bytes to skip.
+    /// The number of the file system, the bytes to skip, and whether other servers have it, too.
     #[n(2)]
-    identity: Option<(u64, u32)>,
+    identity: Option<(u64, u32, bool)>,
 }
 
 impl From<&FileKey> for FileKeyImage {
     fn from(key: &FileKey) -> Self {
         let FileKey { export, handle, identity } = key;
-        let identity = identity.map(|Identity { device, skip }| (device, skip as u32));
+        let identity = identity.map(|Identity { device, skip, shared }| (device, skip as u32, shared));
         Self { export: *export, handle: SharedBytes::from(handle.as_bytes()), identity }
     }
 }
@@ -30,7 +30,8 @@ impl TryFrom<FileKeyImage> for FileKey {
 
     fn try_from(FileKeyImage { export, handle, identity }: FileKeyImage) -> Result<Self, ImageError> {
         let handle = ObjectHandle::new(&handle.0).ok_or(ImageError::Inconsistent("the handle of a file"))?;
-        let identity = identity.map(|(device, skip)| Identity { device, skip: skip as usize });
+        let identity =
+            identity.map(|(device, skip, shared)| Identity { device, skip: skip as usize, shared });
         Ok(Self { export, handle, identity })
     }
 }

@@ -122,8 +122,9 @@ pub(crate) fn open(
     claim: OpenClaim,
 ) -> OpResult<Opened> {
     let (client, owner) = (c.client()?, &args.owner.owner);
+    let shared = c.object(Nfsstat4::NFS4ERR_ROFS).is_ok_and(|current| current.key().is_shared());
     loop {
-        match c.state().opens().open_allowed(c.now(), client, &c.sender(), owner, claim) {
+        match c.state().opens().open_allowed(c.now(), client, &c.sender(), owner, claim, shared) {
             Err(Nfsstat4::NFS4ERR_NOSPC) if c.expired_make_room_for_open()? => {}
             allowed => break allowed?,
         }

@@ -1,7 +1,7 @@
 //! The image of the grace period.
 
 use super::Grace;
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use minicbor::{Decode, Encode};
 
 /// When the grace period ends, in nanoseconds; zeros when there is none.
@@ -15,11 +15,12 @@ pub(crate) struct GraceImage {
 
 impl Grace {
     pub(crate) fn image(&self) -> GraceImage {
-        let Self { until, latest } = self;
+        // A member of a cluster is not handed over.
+        let Self { until, latest, enforced: _ } = self;
         GraceImage { until: until.load(Relaxed), latest: *latest }
     }
 
     pub(crate) fn restore(GraceImage { until, latest }: GraceImage) -> Self {
-        Self { until: AtomicU64::new(until), latest }
+        Self { until: AtomicU64::new(until), latest, enforced: AtomicBool::new(false) }
     }
 }

@@ -1,0 +1,435 @@
+//! Gateways of a cluster that fail, on machines of their own: what a client was promised holds, and
+//! another machine goes on.
+//!
+//! `cargo xtask cluster` runs all of it. Skipped, with the reason, where Ceph is not installed or
+//! the process is not root.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod clients;
+mod machines;
+
+use ceph::fs::{CephFs, CephLockRange, CephMount, CephOpenFile, Credentials, LockType, wait_for_unmounts};
+use client::{Client, Flavor, Options, Security};
+use clients::{Holder, HolderProgress, RECORD, Rival};
+use e2e::{Serve, Server, World, in_world, is_root, orthrus, run};
+use machines::{SITE, SiteMachine, enter_site};
+use miniceph::{CephDaemon, MiniCeph, MiniCephError, MiniCephOptions};
+use nfs4::{Bitmap4, FATTR4_SIZE};
+use rustix::process::Signal;
+use std::ffi::CString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// The addresses of the machines, and of the gateways that run on them.
+const MACHINES: [(&str, &str); 2] = [("orthrus-gw-a", "10.79.0.11"), ("orthrus-gw-b", "10.79.0.12")];
+const GATEWAYS: [(&str, &str); 2] = [("gw1", "10.79.0.101"), ("gw2", "10.79.0.102")];
+const PORT: u16 = 2049;
+const POOL: &str = "gateways";
+/// Seconds of a lease, the shortest that there is, and of the grace period that follows from it.
+const LEASE: u64 = 5;
+const GRACE: Duration = Duration::from_secs(LEASE + 5);
+/// The time in addition to the grace period after which every client continues.
+const MARGIN: Duration = Duration::from_secs(10);
+/// How long an observer waits for a gateway to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Clients of the gateway that fails, and connections of each.
+const HOLDERS: usize = 3;
+const CONNECTIONS: usize = 4;
+
+/// Two machines, a Ceph cluster and the KDC of a world.
+struct FailoverSite<'w> {
+    world: &'w World,
+    cluster: MiniCeph,
+    machines: [Option<SiteMachine>; 2],
+}
+
+impl<'w> FailoverSite<'w> {
+    fn new(world: &'w World, options: MiniCephOptions) -> Option<Self> {
+        if let Err(error) = CephFs::load() {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+        let options = MiniCephOptions { address: SITE.parse().unwrap(), ..options };
+        let cluster = match MiniCeph::start(&options) {
+            Ok(cluster) => cluster,
+            Err(error @ MiniCephError::Missing { .. }) => {
+                eprintln!("skipped: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        cluster.make_directory("data", 1 << 30).unwrap();
+        cluster.ceph(["osd", "pool", "create", POOL]).unwrap();
+        let site =
+            Self { world, cluster, machines: MACHINES.map(|(name, at)| Some(SiteMachine::new(name, at))) };
+        let conf = site.cluster.configuration();
+        let mut join = orthrus(["cluster", "join", "--pool", POOL, "--ceph-user", "admin", "--ceph-conf"]);
+        let joined = run(join.arg(conf).args(["gw1", "gw2"]));
+        assert!(joined.status.success(), "{}", joined.stderr);
+        Some(site)
+    }
+
+    fn machine(&self, index: usize) -> &SiteMachine {
+        self.machines[index].as_ref().expect("it is there")
+    }
+
+    /// The configuration of a gateway: all have the same keytab.
+    fn configuration(&self, gateway: usize) -> PathBuf {
+        let (node, _) = GATEWAYS[gateway];
+        let conf = self.cluster.configuration();
+        let realm = &self.world.realm;
+        let maps = ["alice", "bob"].map(|user| {
+            format!("{:?} = {:?}\n", format!("{user}@{}", realm.name()), e2e::account(user).name)
+        });
+        let text = format!(
+            "keytab = {:?}\nlease_time = {LEASE}\ngrace_time = {LEASE}\n[principals]\n{}\
+             [cluster]\nnode = {node:?}\npool = {POOL:?}\nceph_user = \"admin\"\nceph_conf = {conf:?}\n\
+             [[export]]\nceph = \"/data\"\nceph_user = \"admin\"\nceph_conf = {conf:?}\n\
+             sec = [\"krb5p\", \"sys\"]\nsecure = false\nsquash = \"none\"\n",
+            realm.server_keytab(),
+            maps.concat(),
+        );
+        let file = self.world.path(&format!("{node}.toml"));
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// Starts a gateway on a machine, which has its address already.
+    fn start(&self, gateway: usize, machine: usize) -> Server {
+        let (node, address) = GATEWAYS[gateway];
+        let state = self.world.path(&format!("{}-{node}", MACHINES[machine].0));
+        Serve::new(state)
+            .behind(self.machine(machine).prefix())
+            .for_everybody()
+            .listen(SocketAddr::new(address.parse().unwrap(), PORT))
+            .arg("--config")
+            .arg(self.configuration(gateway))
+            .start()
+    }
+
+    fn options(&self, gateway: usize, user: &str, name: &str) -> Options {
+        Options {
+            owner: Some(name.as_bytes().to_vec()),
+            call_timeout: Duration::from_secs(20),
+            connect_timeout: Duration::from_secs(2),
+            reconnect_max: Duration::from_secs(3),
+            backoff_max: Duration::from_millis(200),
+            ..Options::new(GATEWAYS[gateway].1, self.world.identity(user, Flavor::Krb5p)).port(PORT)
+        }
+    }
+
+    /// Starts clients of the first gateway with several connections each.
+    fn holders(&self) -> Vec<Holder> {
+        let start = |number: usize| {
+            let name = format!("holder{number}");
+            Holder::start(self.options(0, "alice", &name).connections(CONNECTIONS), name)
+        };
+        (0..HOLDERS).map(start).collect()
+    }
+
+    fn rival(&self, holders: &[Holder]) -> Rival {
+        let options = Options { delay_max: Duration::ZERO, ..self.options(1, "alice", "rival") };
+        Rival::start(options, "holder0", Arc::clone(&holders[0].progress))
+    }
+
+    /// Reads as a client of Ceph what the holders were promised.
+    fn check_files(&self, promised: &[Promise]) {
+        let outside = Outside::new(&self.cluster);
+        for (number, promise) in promised.iter().enumerate() {
+            let file = outside.open(&format!("holder{number}"));
+            let (mut data, wanted) = (Vec::new(), promise.written * RECORD);
+            while (data.len() as u64) < wanted {
+                let at = data.len() as u64;
+                assert!(file.read(&mut data, 1 << 20, at).unwrap() > 0, "{at} of {wanted} bytes");
+            }
+            let records = data.chunks(RECORD as usize).take(promise.written as usize);
+            records.zip(1_u64..).for_each(|(record, number)| assert_eq!(record, number.to_be_bytes()));
+            for made in 0..promise.made {
+                outside.find(&format!("holder{number}-{made}"));
+            }
+        }
+    }
+}
+
+impl Drop for FailoverSite<'_> {
+    /// Ends the mounts of observers before the cluster, which they would wait for.
+    fn drop(&mut self) {
+        wait_for_unmounts(PATIENCE);
+    }
+}
+
+/// The acknowledgements that a client has got.
+struct Promise {
+    written: u64,
+    made: u64,
+}
+
+impl Promise {
+    fn of(progress: &HolderProgress) -> Self {
+        Self { written: progress.written.load(SeqCst), made: progress.made.load(SeqCst) }
+    }
+}
+
+/// A client of Ceph, which sees what gateways do.
+struct Outside {
+    mount: Arc<CephMount>,
+    user: Credentials,
+}
+
+impl Outside {
+    fn new(cluster: &MiniCeph) -> Self {
+        let library = CephFs::load().unwrap();
+        let mount = CephMount::open(library, &cluster.mount_options(), Box::new(|_, _| ())).unwrap();
+        Self { mount, user: Credentials::new(library, 0, 0, &[].into()).unwrap() }
+    }
+
+    fn find(&self, name: &str) -> ceph::fs::CephInode {
+        let (data, _) = self.mount.root().unwrap().lookup(c"data", &self.user).unwrap();
+        let found = data.lookup(&CString::new(name).unwrap(), &self.user);
+        found.unwrap_or_else(|error| panic!("{name}: {error}")).0
+    }
+
+    fn open(&self, name: &str) -> CephOpenFile {
+        // O_RDONLY
+        self.find(name).open(0, &self.user).unwrap()
+    }
+
+    fn is_locked(&self, name: &str) -> bool {
+        let range = CephLockRange { first: 0, last: 9 };
+        self.open(name).find_lock(range, LockType::Read, 1).unwrap().is_some()
+    }
+}
+
+/// Makes a site; skipped, with the reason, where that is not possible.
+fn in_site(options: MiniCephOptions, body: impl FnOnce(&World, &mut FailoverSite)) -> impl FnOnce(&World) {
+    move |world| {
+        if let Some(mut site) = FailoverSite::new(world, options) {
+            let site = &mut site;
+            body(world, site);
+        }
+    }
+}
+
+fn can_run() -> bool {
+    if !is_root() {
+        eprintln!("skipped: network namespaces and accounts of others need root");
+        return false;
+    }
+    enter_site().map_err(|reason| eprintln!("skipped: {reason}")).is_ok()
+}
+
+/// Fails the first gateway, lets its successor start on the second machine, and checks that all of
+/// its clients continue and none has lost anything. `fail` gets the running gateway. With `strays`,
+/// a further client does not come back, so that the whole grace period passes.
+fn fail_over(
+    site: &mut FailoverSite,
+    what: &str,
+    strays: bool,
+    fail: impl FnOnce(&mut FailoverSite, &mut Server),
+) -> Server {
+    for (machine, (_, address)) in GATEWAYS.iter().enumerate() {
+        site.machine(machine).take_address(address);
+    }
+    let mut first = site.start(0, 0);
+    let second = site.start(1, 1);
+    let holders = site.holders();
+    let rival = site.rival(&holders);
+    holders.iter().for_each(|holder| _ = holder.progress.wait_beyond(20));
+
+    fail(site, &mut first);
+    let failed = Instant::now();
+    site.machine(1).take_address(GATEWAYS[0].1);
+    let successor = site.start(0, 1);
+    let served = failed.elapsed();
+    let reclaim = |holder: &Holder| {
+        let before = holder.progress.written.load(SeqCst);
+        holder.progress.wait_beyond(before)
+    };
+    let last = holders.iter().map(reclaim).max().unwrap() - failed;
+    for holder in &holders {
+        assert_eq!(holder.progress.reclaimed.load(SeqCst), 1, "{}", successor.log());
+    }
+    let outside = Outside::new(&site.cluster);
+    (0..HOLDERS).for_each(|number| assert!(outside.is_locked(&format!("holder{number}")), "holder{number}"));
+    let promised: Vec<Promise> = holders.iter().map(|holder| Promise::of(&holder.progress)).collect();
+    let reclaimed = Instant::now();
+    holders.into_iter().for_each(Holder::stop);
+    let report = rival.stop(PATIENCE);
+    let granted = report.granted.expect("the lock is free") - reclaimed;
+    let granted_max = if strays { GRACE + MARGIN } else { MARGIN };
+    site.check_files(&promised);
+    eprintln!(
+        "{what}: the successor serves after {:.1} s, the last of {HOLDERS} clients continues after {:.1} s \
+         (at most {} s), new locks are granted {:.1} s after all have reclaimed (at most {} s); \
+         the rival was denied {} times and waited for the grace period {} times",
+        served.as_secs_f64(),
+        last.as_secs_f64(),
+        (GRACE + MARGIN).as_secs(),
+        granted.as_secs_f64(),
+        granted_max.as_secs(),
+        report.denied,
+        report.grace,
+    );
+    assert!(report.denied > 0, "the rival has asked while the lock was held");
+    assert!(last <= GRACE + MARGIN, "{last:?}\n{}\n{}", successor.log(), second.log());
+    assert!(granted <= granted_max, "{granted:?}\n{}", second.log());
+    drop(successor);
+    first
+}
+
+#[test]
+fn a_gateway_that_is_killed_is_replaced_by_another_machine_and_its_clients_reclaim() {
+    // RFC 8881 section 8.4.2.1
+    if !can_run() {
+        return;
+    }
+    in_world(|world| {
+        in_site(MiniCephOptions::default(), |_, site| {
+            let kill = |site: &mut FailoverSite, gateway: &mut Server| {
+                gateway.kill();
+                site.machine(0).give_address(GATEWAYS[0].1);
+            };
+            drop(fail_over(site, "kill -9", false, kill));
+        })(world);
+    });
+}
+
+#[test]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
+fn a_machine_that_is_lost_is_replaced_by_another_and_its_clients_reclaim() {
+    // RFC 8881 section 8.4.2.1
+    if !can_run() {
+        return;
+    }
+    in_world(|world| {
+        in_site(MiniCephOptions::default(), |_, site| {
+            let lose = |site: &mut FailoverSite, gateway: &mut Server| {
+                // No packet tells of the end.
+                site.machine(0).cut();
+                gateway.kill();
+                site.machines[0] = None;
+            };
+            drop(fail_over(site, "loss of a machine", false, lose));
+        })(world);
+    });
+}
+
+#[test]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
+fn a_gateway_that_is_cut_off_is_fenced_before_another_serves_and_ends_when_it_is_back() {
+    // RFC 8881 section 8.4.2.1
+    if !can_run() {
+        return;
+    }
+    in_world(|world| {
+        in_site(MiniCephOptions::default(), |_, site| {
+            let answered = Arc::<std::sync::Mutex<Option<Instant>>>::default();
+            let ends = Arc::<AtomicBool>::default();
+            let (noted, asked) = (Arc::clone(&answered), Arc::clone(&ends));
+            let mut local = None;
+            let cut = |site: &mut FailoverSite, _: &mut Server| {
+                // A client on the same machine still reaches the gateway.
+                let machine = site.machine(0);
+                let ask = || {
+                    machine.enter();
+                    let options = Options {
+                        call_timeout: Duration::from_secs(2),
+                        ..Options::new(GATEWAYS[0].1, Security::sys_as(0, 0)).port(PORT)
+                    };
+                    let mut client = Client::connect(options).expect("the gateway serves");
+                    let (root, _) = client.lookup_path("/data").expect("it is exported");
+                    std::thread::spawn(move || {
+                        while !asked.load(SeqCst) {
+                            if client.getattr(&root, Bitmap4::of(&[FATTR4_SIZE])).is_ok() {
+                                *noted.lock().unwrap() = Some(Instant::now());
+                            }
+                            std::thread::sleep(Duration::from_millis(20));
+                        }
+                    })
+                };
+                local = Some(std::thread::scope(|scope| scope.spawn(ask).join().unwrap()));
+                site.machine(0).cut();
+            };
+            let began = Instant::now();
+            let mut first = fail_over(site, "network cut", true, cut);
+            ends.store(true, SeqCst);
+            local.expect("it was started").join().unwrap();
+            assert!(first.is_running());
+            first.wait_for_log("answers no client");
+            let last = answered.lock().unwrap().expect("the gateway has answered");
+            eprintln!(
+                "network cut: the gateway gave its last answer {:.1} s after the start",
+                (last - began).as_secs_f64()
+            );
+            let listed = site.cluster.ceph(["osd", "blocklist", "ls"]).unwrap();
+            assert!(listed.contains(MACHINES[0].1), "{listed}");
+            site.machine(0).heal();
+            let (status, _) = first.wait();
+            // Replaced, or evicted: it does not matter what it hears first.
+            assert!([Some(75), Some(76)].contains(&status.code()), "{status}: {}", first.log());
+        })(world);
+    });
+}
+
+/// Lets a daemon fail while clients work, and checks that they only wait.
+fn daemon_fails(site: &FailoverSite, what: &str, daemon: &CephDaemon) {
+    for (machine, (_, address)) in GATEWAYS.iter().enumerate() {
+        site.machine(machine).take_address(address);
+    }
+    let _gateways = [site.start(0, 0), site.start(1, 1)];
+    let holders = site.holders();
+    let rival = site.rival(&holders);
+    holders.iter().for_each(|holder| _ = holder.progress.wait_beyond(20));
+    site.cluster.stop_daemon(daemon, Signal::KILL);
+    let failed = Instant::now();
+    std::thread::sleep(Duration::from_secs(1));
+    let continues = |holder: &Holder| {
+        let before = holder.progress.written.load(SeqCst).max(holder.progress.made.load(SeqCst));
+        holder.progress.wait_beyond(before + 20)
+    };
+    let last = holders.iter().map(continues).max().unwrap() - failed;
+    let promised: Vec<Promise> = holders.iter().map(|holder| Promise::of(&holder.progress)).collect();
+    let outside = Outside::new(&site.cluster);
+    (0..HOLDERS).for_each(|number| assert!(outside.is_locked(&format!("holder{number}")), "holder{number}"));
+    for holder in &holders {
+        assert_eq!(holder.progress.reclaimed.load(SeqCst), 0, "the gateway has kept its state");
+    }
+    holders.into_iter().for_each(Holder::stop);
+    let report = rival.stop(PATIENCE);
+    assert!(report.denied > 0 && report.granted.is_some());
+    site.check_files(&promised);
+    eprintln!("{what}: the last of {HOLDERS} clients has continued after {:.1} s", last.as_secs_f64());
+}
+
+fn redundant() -> MiniCephOptions {
+    MiniCephOptions { osds: 3, standby: true, ..MiniCephOptions::default() }
+}
+
+#[test]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
+fn clients_only_wait_while_another_metadata_server_takes_over() {
+    if !can_run() {
+        return;
+    }
+    in_world(|world| {
+        in_site(redundant(), |_, site| {
+            daemon_fails(site, "failure of a metadata server", &CephDaemon::Mds("cephfs".to_owned()));
+        })(world);
+    });
+}
+
+#[test]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
+fn clients_only_wait_while_another_osd_takes_over() {
+    if !can_run() {
+        return;
+    }
+    in_world(|world| {
+        in_site(redundant(), |_, site| daemon_fails(site, "failure of an OSD", &CephDaemon::Osd(1)))(world);
+    });
+}
