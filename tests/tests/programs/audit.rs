@@ -128,6 +128,7 @@ fn a_reader_that_hangs_costs_lines_and_no_request() {
     let reader = fs::File::options().read(true).custom_flags(flags).open(&pipe).expect("it can be read");
     let mut server = audited(&folder.path().join("state"), &pipe).start();
     let mut files = mounted(&server);
+    files.write_file("file", b"data").expect("it is answered");
     let end = Instant::now() + SOON;
     while dropped(&server) == 0.0 {
         assert!(Instant::now() < end, "no line was dropped");
