@@ -12,26 +12,30 @@ pub struct FileKeyImage {
     export: u32,
     #[n(1)]
     handle: SharedBytes,
-    /// The number of the file system, the bytes to skip, and whether other servers have it, too.
+    /// The number of the file system, and the bytes to skip.
     #[n(2)]
-    identity: Option<(u64, u32, bool)>,
+    identity: Option<(u64, u32)>,
+    /// Whether other servers serve the file system, too.
+    #[n(3)]
+    shared: Option<bool>,
 }
 
 impl From<&FileKey> for FileKeyImage {
     fn from(key: &FileKey) -> Self {
         let FileKey { export, handle, identity } = key;
-        let identity = identity.map(|Identity { device, skip, shared }| (device, skip as u32, shared));
-        Self { export: *export, handle: SharedBytes::from(handle.as_bytes()), identity }
+        let shared = identity.map(|identity| identity.shared);
+        let identity = identity.map(|Identity { device, skip, shared: _ }| (device, skip as u32));
+        Self { export: *export, handle: SharedBytes::from(handle.as_bytes()), identity, shared }
     }
 }
 
 impl TryFrom<FileKeyImage> for FileKey {
     type Error = ImageError;
 
-    fn try_from(FileKeyImage { export, handle, identity }: FileKeyImage) -> Result<Self, ImageError> {
+    fn try_from(FileKeyImage { export, handle, identity, shared }: FileKeyImage) -> Result<Self, ImageError> {
         let handle = ObjectHandle::new(&handle.0).ok_or(ImageError::Inconsistent("the handle of a file"))?;
-        let identity =
-            identity.map(|(device, skip, shared)| Identity { device, skip: skip as usize, shared });
+        let shared = shared.unwrap_or_default();
+        let identity = identity.map(|(device, skip)| Identity { device, skip: skip as usize, shared });
         Ok(Self { export, handle, identity })
     }
 }
