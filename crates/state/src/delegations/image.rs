@@ -12,7 +12,7 @@ use crate::order::{Held, Leaf};
 use crate::sessions::nanoseconds;
 use crate::slab::SlabKey;
 use crate::sync::Mutex;
-use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::table::Table;
 use crate::table::image::{KeyImage, TableImage};
 use crate::{ClientKey, Principal};
@@ -80,7 +80,7 @@ impl<F, O> DelegationTable<F, O> {
         name: impl Fn(&F) -> G,
         mut payload: impl FnMut(&F, &O) -> u32,
     ) -> TableImage<DelegationImage<G>> {
-        // Recalls and numbers are counted from the entries; totals begin again with the process.
+        // Recalls and numbers are counted from the entries; totals have an image of their own.
         let Self { table, recalls: _, contention: _, count: _, writers: _, totals: _ } = self;
         table.image(|_, delegation| {
             let Delegation {
@@ -117,6 +117,22 @@ impl<F, O> DelegationTable<F, O> {
     /// Returns the places of recently contended files.
     pub(crate) fn contention_image(&self) -> Vec<(u32, u64)> {
         self.contention.image()
+    }
+}
+
+impl DelegationTotals {
+    /// Returns the delegations granted, recalled and revoked.
+    pub(crate) fn image(&self) -> (u64, u64, u64) {
+        let Self { granted, recalled, revoked } = self;
+        (granted.load(Relaxed), recalled.load(Relaxed), revoked.load(Relaxed))
+    }
+
+    pub(crate) fn restore((granted, recalled, revoked): (u64, u64, u64)) -> Self {
+        Self {
+            granted: AtomicU64::new(granted),
+            recalled: AtomicU64::new(recalled),
+            revoked: AtomicU64::new(revoked),
+        }
     }
 }
 

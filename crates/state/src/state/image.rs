@@ -12,8 +12,8 @@ use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenants;
 use crate::copies::CopyTable;
 use crate::copies::image::CopyImage;
-use crate::delegations::DelegationTable;
 use crate::delegations::image::DelegationImage;
+use crate::delegations::{DelegationTable, DelegationTotals};
 use crate::files::{FileView, Files};
 use crate::groups::FileGroups;
 use crate::locks::LockTable;
@@ -75,6 +75,9 @@ pub struct StateImage<F> {
     gone: GoneImage,
     #[n(16)]
     revoked: Vec<RevokedImage>,
+    /// Delegations granted, recalled and revoked since the start.
+    #[n(17)]
+    delegation_totals: Option<(u64, u64, u64)>,
 }
 
 impl<F> StateImage<F> {
@@ -161,6 +164,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             copies: copies.image(&name)?,
             gone: v40.image(),
             revoked: revoked.image(),
+            delegation_totals: Some(delegations.totals.image()),
         })
     }
 
@@ -186,13 +190,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         opens.restore(image.opens, (&restored, &holders), &files, view, &mut name, &mut payload)?;
         let groups = FileGroups::default();
         let group = |file: &F| quotas.group_of(view(file));
-        opens.each(|_, open| {
-            groups.add_open(group(&open.file), usize::MAX);
-        });
+        let mut opened = Vec::new();
+        opens.each(|_, open| opened.push(group(&open.file)));
+        opened.into_iter().for_each(|group| _ = groups.add_open(group, usize::MAX));
         let counted = CountedGroups { groups: &groups, of: &group };
         let base =
             LockBase { clients: &restored, holders: &holders, opens: &opens, files: &files, groups: counted };
-        let delegations = DelegationTable::restore(
+        let mut delegations = DelegationTable::restore(
             image.delegations,
             &image.contention,
             &restored,
@@ -201,6 +205,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             &mut name,
             &mut payload,
         )?;
+        delegations.totals = DelegationTotals::restore(image.delegation_totals.unwrap_or_default());
         let locks = LockTable::restore(image.locks, image.files, image.notices, &base, &mut name)?;
         opens.check_owners()?;
         let copies = CopyTable::restore(image.copies, &restored, &mut name)?;
