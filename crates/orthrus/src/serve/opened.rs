@@ -99,6 +99,7 @@ impl OpenedServer {
         };
         let began = clock.instant().unwrap_or_else(Instant::now);
         let clients = ClientRules::new(&settings, began);
+        let keys = Keys::open(&settings)?.map(Arc::new);
         // Before the exports: the lock of the state folder says that no other server has its name,
         // and in a cluster the locks of a former instance end first.
         let storage = match inherited {
@@ -110,7 +111,6 @@ impl OpenedServer {
         let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
         let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
         let audit = AuditLog::start(&settings)?;
-        let keys = Keys::open(&settings)?.map(Arc::new);
         admission::check(&exports.snapshot(), keys.is_some())?;
         let (rules, sources) = identities(&settings, keys.as_deref())?;
         let identity = Arc::new(Mapper::with_sources(rules, sources));
