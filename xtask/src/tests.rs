@@ -132,7 +132,10 @@ fn run_tests(targets: &[&str], arguments: &[&str], tally: &mut TestTally) -> any
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["test", "--locked", "--no-fail-fast"]).args(targets);
     command.args(["--", "--show-output"]).args(arguments);
-    command.env("ORTHRUS", steps::target().join("release/orthrus"));
+    let program = steps::target().join("release/orthrus");
+    // Upgrades here are to the same version; `cargo xtask upgrade` builds another one, which takes
+    // minutes.
+    command.env("ORTHRUS", &program).env("ORTHRUS_NEXT", program);
     let child = command.current_dir(steps::root()).stdout(Stdio::piped()).spawn();
     let mut child = child.context("cargo test did not start")?;
     let output = child.stdout.take().context("cargo test has no output")?;
