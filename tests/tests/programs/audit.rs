@@ -174,10 +174,10 @@ impl TraceCommand {
         panic!("no {operation}");
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Ends it. A test may run where SIGINT is ignored.
     fn end(mut self) {
         let child = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
-        nix::sys::signal::kill(child, Signal::SIGINT).expect("it runs");
+        nix::sys::signal::kill(child, Signal::SIGTERM).expect("it runs");
         self.child.wait().expect("it has ended");
     }
 }
