@@ -16,7 +16,7 @@ use state::Boot;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vfs::{
     Backend, Broken, Caller, Export, ExportTable, Exports, Lease, LocalLock, LockKind, LockOutcome,
     MemoryBackend, MemoryLimits, OpenAccess, OpenFile, RangeLocks, SetAttributes, Timestamp, VfsResult,
@@ -89,7 +89,7 @@ fn restored(
 }
 
 fn image_of(service: &Service, files: &ImageFiles) -> Result<ServerImage, ImageError> {
-    let _ = service.pause_copies(Instant::now());
+    service.pause_copies();
     service.image(&mut files.clone())
 }
 
