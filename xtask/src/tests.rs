@@ -12,9 +12,9 @@ use std::process::{Command, ExitStatus, Stdio};
 /// proves nothing.
 const UNSTEADY_MAX: usize = 5;
 
-/// Guests with the Linux client at once. Each has one processor and a GiB of memory, and waits for
-/// leases, tickets and timeouts more than half of the time.
-const GUESTS: &str = "3";
+/// Guests with the Linux client at once, beside the other tests. Each has one processor and a GiB of
+/// memory, and waits for leases, tickets and timeouts more than half of the time.
+const GUESTS: &str = "2";
 
 /// Sums over all test programs of a run.
 #[derive(Default)]
@@ -30,6 +30,8 @@ struct TestTally {
     /// A test that cannot run here passes, and prints a line `skipped: REASON`.
     skipped: Vec<String>,
     section: OutputPart,
+    /// Lines to show; a run beside another one keeps them until it ends.
+    kept: Option<Vec<String>>,
 }
 
 /// Parts of the output of a test program.
@@ -73,6 +75,23 @@ impl TestTally {
             self.failed += count(" failed");
         }
         self.section != OutputPart::Successes
+    }
+
+    fn show(&mut self, line: String) {
+        match &mut self.kept {
+            Some(kept) => kept.push(line),
+            None => println!("{line}"),
+        }
+    }
+
+    /// Takes in the sums of a run that has ended.
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.unfinished += other.unfinished;
+        self.failures.extend(other.failures);
+        self.messages.extend(other.messages);
+        self.skipped.extend(other.skipped);
     }
 }
 
@@ -120,28 +139,49 @@ fn repeat(first: &mut TestTally, status: ExitStatus) -> anyhow::Result<Vec<Strin
     Ok(failures)
 }
 
-/// Runs the tests of the workspace with the arguments `own`, then those with the Linux client with
-/// `guests`. Returns the status of a run that failed, if there is one.
+/// Runs the tests of the workspace with the arguments `own`, and beside them those with the Linux
+/// client with `guests`: both wait more than they compute. Returns the status of a run that failed,
+/// if there is one.
 fn cargo_test(own: &[&str], guests: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
-    let workspace = run_tests(&["--workspace"], own, tally)?;
-    let linux = run_tests(&["--workspace", "--test", "linux_client"], guests, tally)?;
+    const WORKSPACE: &[&str] = &["--workspace"];
+    const LINUX: &[&str] = &["--workspace", "--test", "linux_client"];
+    for targets in [WORKSPACE, LINUX] {
+        let built = cargo(targets).arg("--no-run").status().context("cargo test did not start")?;
+        if !built.success() {
+            return Ok(built);
+        }
+    }
+    let mut beside = TestTally { kept: Some(Vec::new()), ..TestTally::default() };
+    let (workspace, linux) = std::thread::scope(|scope| {
+        let linux = scope.spawn(|| run_tests(LINUX, guests, &mut beside));
+        (run_tests(WORKSPACE, own, tally), linux.join())
+    });
+    beside.kept.iter().flatten().for_each(|line| println!("{line}"));
+    tally.add(beside);
+    let linux = linux.map_err(|_| anyhow::anyhow!("the output of the Linux client was not read"))??;
+    let workspace = workspace?;
     Ok(if workspace.success() { linux } else { workspace })
 }
 
-fn run_tests(targets: &[&str], arguments: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
+/// `cargo test` of some targets, against the release build of the program.
+fn cargo(targets: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["test", "--locked", "--no-fail-fast"]).args(targets);
-    command.args(["--", "--show-output"]).args(arguments);
     let program = steps::target().join("release/orthrus");
     // Upgrades here are to the same version; `cargo xtask upgrade` builds another one, which takes
     // minutes.
-    command.env("ORTHRUS", &program).env("ORTHRUS_NEXT", program);
-    let child = command.current_dir(steps::root()).stdout(Stdio::piped()).spawn();
-    let mut child = child.context("cargo test did not start")?;
+    command.env("ORTHRUS", &program).env("ORTHRUS_NEXT", program).current_dir(steps::root());
+    command
+}
+
+fn run_tests(targets: &[&str], arguments: &[&str], tally: &mut TestTally) -> anyhow::Result<ExitStatus> {
+    let mut command = cargo(targets);
+    command.args(["--", "--show-output"]).args(arguments);
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test did not start")?;
     let output = child.stdout.take().context("cargo test has no output")?;
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         if tally.take(&line) {
-            println!("{line}");
+            tally.show(line);
         }
     }
     Ok(child.wait()?)
