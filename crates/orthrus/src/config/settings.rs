@@ -1,7 +1,7 @@
 //! The settings of `orthrus serve`: their names in the file, types, ranges and defaults.
 //!
 //! A field is a key of the file. To add a setting, add a field, its default, its entry in
-//! `keys/table.rs` and its row in docs/serve.md; tests compare them.
+//! `keys/tables/` and its row in docs/serve.md; tests compare them.
 
 use super::clients::ClientPattern;
 use super::limits::{ClientLimits, LimitRuleSettings, PrincipalLimits, some};

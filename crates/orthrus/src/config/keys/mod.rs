@@ -3,11 +3,10 @@
 //! Tests compare the table with the parser: the names of keys, defaults, ranges, and the keys that
 //! a reload applies.
 
-mod table;
+mod tables;
 
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
-use table::TABLES;
 
 /// A table of the file.
 pub(crate) struct ConfigTable {
@@ -84,7 +83,7 @@ pub(crate) type FoundKey = (&'static ConfigTable, &'static ConfigKey);
 
 /// Returns all keys in the order of the example.
 pub(crate) fn all() -> impl Iterator<Item = FoundKey> {
-    TABLES.iter().flat_map(|table| table.keys.iter().map(move |key| (table, key)))
+    tables::all().flat_map(|table| table.keys.iter().map(move |key| (table, key)))
 }
 
 /// Returns the key with a full name, or else all keys with this last part, such as `sec`.
@@ -130,7 +129,7 @@ pub(crate) fn example() -> String {
          # `orthrus config explain KEY` explains a key, `orthrus serve --check --config FILE` tries the file,\n\
          # and SIGHUP (systemctl reload orthrus) applies changes, except those marked \"restart\".\n",
     );
-    for table in &TABLES {
+    for table in tables::all() {
         if !table.heading.is_empty() {
             text.push('\n');
             comment(&mut text, table.about);

@@ -39,13 +39,13 @@ fn parsers_keys(table: &ConfigTable) -> BTreeSet<String> {
 #[test]
 fn the_table_has_each_key_of_the_parser_and_no_other() {
     let mut read = BTreeSet::new();
-    for table in TABLES.iter().filter(|table| table.heading != "[principals]") {
+    for table in tables::all().filter(|table| table.heading != "[principals]") {
         let inner = table.prefix == "identity.source";
         // The tag of the enumeration is no field.
         let tag = inner.then(|| "kind".to_owned());
         for key in parsers_keys(table).into_iter().chain(tag) {
             // Tables have rows of their own.
-            let is_table = TABLES.iter().any(|other| {
+            let is_table = tables::all().any(|other| {
                 !other.prefix.is_empty()
                     && other.prefix == format!("{}.{key}", table.prefix).trim_matches('.')
             });
