@@ -10,15 +10,14 @@ use arc_swap::ArcSwap;
 
 use crate::cache::Cache;
 use crate::chain::{AccountSource, Chain, Explanation, LookupStep};
-use crate::lookup_times::{LookupHistogram, LookupKind, LookupTimes};
+use crate::directories::{Directories, is_machine};
+use crate::lookup_times::{LookupHistogram, LookupKind};
 use crate::lookups::{
     Account, Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
 };
+use crate::name_caches::{Counters, NameCaches, plain};
 use crate::owner::Owner;
-use crate::{
-    AccountAnswer, Identity, IdentitySource, LocalRule, NoAccount, OwnerError, Principal, Rules, SourceError,
-    Unknown,
-};
+use crate::{Identity, IdentitySource, NoAccount, OwnerError, Rules, SourceError, Unknown};
 
 /// The account of a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,14 +50,6 @@ pub struct LookupCounts {
     pub stale: u64,
 }
 
-#[derive(Default)]
-struct Counters {
-    failed: AtomicU64,
-    late: AtomicU64,
-    stale: AtomicU64,
-    times: Arc<LookupTimes>,
-}
-
 /// Maps principals and owners by the site's rules, which can be replaced. Threads share it, and no
 /// lock is held during a lookup.
 pub struct Mapper {
@@ -77,254 +68,6 @@ struct SiteMapping {
     names: Arc<NameCaches>,
     owner_lookups: AccountLookups,
     principal_lookups: AccountLookups,
-}
-
-/// The rules and the sources behind them.
-struct Directories {
-    rules: Rules,
-    source: Chain,
-}
-
-/// The local user of a principal by the rules alone.
-struct LocalUser {
-    name: String,
-    /// The realm whose sources have the account; `None` for a name from `[principals]`, which all
-    /// sources may have, and which may be uid 0.
-    realm: Option<String>,
-    /// The rule that applies.
-    rule: String,
-}
-
-impl Directories {
-    /// Returns the local user of a principal by the rules alone.
-    fn local_user(&self, text: &str) -> Result<LocalUser, NoAccount> {
-        let principal = Principal::parse(text).ok_or(NoAccount::Malformed)?;
-        if let Some(local) = self.rules.principals.get(text) {
-            let rule = format!("[principals] {text:?} = {local:?}");
-            return Ok(LocalUser { name: local.clone(), realm: None, rule });
-        }
-        let realm = principal.realm.clone().unwrap_or_default();
-        let applies = |rule: &LocalRule| Some((rule.user(&principal)?, rule.to_string()));
-        let accepted = self.rules.realms.contains(&realm);
-        let found = self.rules.local.iter().filter(|_| accepted).find_map(applies);
-        let Some((name, rule)) = found else {
-            return Err(match (principal.is_machine(), accepted) {
-                (true, _) => NoAccount::Machine,
-                (false, true) => NoAccount::Rule,
-                (false, false) => NoAccount::Realm(realm),
-            });
-        };
-        let fits = !name.is_empty() && name.len() <= self.rules.name_max;
-        if !fits || name.contains(['\0', '@', '/', ':', '\n']) {
-            return Err(NoAccount::Name);
-        }
-        Ok(LocalUser { name, realm: Some(realm), rule })
-    }
-
-    /// Looks up the account of a principal, without a time limit, and records each step.
-    fn explain(&self, text: &str) -> Explanation {
-        let (mut steps, local) = self.by_rules(text);
-        let account = match local {
-            Ok(local) => {
-                let found = self.source.find(local.realm.as_deref(), text, &local.name, &mut steps);
-                found.map(|found| local.checked(found))
-            }
-            Err(why) => Ok(Err(why)),
-        };
-        Explanation { steps, machine: is_machine(text), account, cached: None }
-    }
-
-    /// Returns the local user of a principal, and the steps that lead to it.
-    fn by_rules(&self, text: &str) -> (Vec<LookupStep>, Result<LocalUser, NoAccount>) {
-        let mut steps = Vec::new();
-        if let Some(realm) = Principal::parse(text).and_then(|principal| principal.realm) {
-            let accepted = self.rules.realms.contains(&realm);
-            let said = if accepted { "is in `realms`" } else { "is not in `realms`" };
-            steps.push(LookupStep { kind: "realm", text: format!("{realm} {said}") });
-        }
-        let local = self.local_user(text);
-        let text = match &local {
-            Ok(local) => format!("{} gives user {:?}", local.rule, local.name),
-            Err(why) => why.to_string(),
-        };
-        steps.push(LookupStep { kind: "rule", text });
-        (steps, local)
-    }
-
-    /// Looks up a key, without a time limit.
-    fn look_up(&self, key: &LookupKey) -> LookupAnswer {
-        match key {
-            LookupKey::User(uid) => LookupAnswer::Name(self.source.user(*uid)),
-            LookupKey::Group(gid) => LookupAnswer::Name(self.source.group(*gid)),
-            LookupKey::Uid(name) => LookupAnswer::Id(self.source.uid(name)),
-            LookupKey::Gid(name) => LookupAnswer::Id(self.source.gid(name)),
-            LookupKey::Principal(text) => {
-                let Explanation { steps, account, .. } = self.explain(text);
-                LookupAnswer::Account(account.map(|found| Account { found, steps: steps.into() }))
-            }
-            LookupKey::Account(uid) => {
-                let found = self.source.account(*uid);
-                let found = found.map(|found| found.ok_or(NoAccount::UnknownUid(*uid)));
-                LookupAnswer::Account(found.map(|found| Account { found, steps: [].into() }))
-            }
-        }
-    }
-}
-
-impl LocalUser {
-    /// Refuses an account of uid 0 that `[principals]` does not name.
-    fn checked(&self, found: AccountAnswer) -> Result<Identity, NoAccount> {
-        match found {
-            AccountAnswer::Absent => Err(NoAccount::Unknown(self.name.clone())),
-            AccountAnswer::Unusable(why) => Err(NoAccount::Unusable(self.name.clone(), why)),
-            AccountAnswer::Account(identity) if identity.uid == 0 && self.realm.is_some() => {
-                Err(NoAccount::Superuser)
-            }
-            AccountAnswer::Account(identity) => Ok(identity),
-        }
-    }
-}
-
-/// The caches of accounts and names.
-struct NameCaches {
-    principals: Cache<String, Account>,
-    accounts: Cache<u32, Account>,
-    uids: Cache<String, Option<u32>>,
-    gids: Cache<String, Option<u32>>,
-    users: Cache<u32, Option<String>>,
-    groups: Cache<u32, Option<String>>,
-    expiry: Duration,
-    absence_expiry: Duration,
-    stale_expiry: Duration,
-    counters: Arc<Counters>,
-}
-
-impl NameCaches {
-    fn new(rules: &Rules, counters: Arc<Counters>) -> Self {
-        let max = rules.cache_max;
-        Self {
-            principals: Cache::new(max),
-            accounts: Cache::new(max),
-            uids: Cache::new(max),
-            gids: Cache::new(max),
-            users: Cache::new(max),
-            groups: Cache::new(max),
-            expiry: rules.expiry,
-            absence_expiry: rules.absence_expiry,
-            stale_expiry: rules.stale_expiry,
-            counters,
-        }
-    }
-
-    /// Caches an answer that arrived at `now`. After a failure, the previous answer counts as fresh
-    /// for a short time, so that not every caller repeats the lookup.
-    fn learn(&self, key: &LookupKey, answer: &LookupAnswer, now: Duration) {
-        let retry = now.saturating_add(self.absence_expiry);
-        let (failed, postponed) = match (key, answer) {
-            (LookupKey::User(id), LookupAnswer::Name(name)) => self.learn_name(&self.users, *id, name, now),
-            (LookupKey::Group(id), LookupAnswer::Name(name)) => self.learn_name(&self.groups, *id, name, now),
-            (LookupKey::Uid(name), LookupAnswer::Id(Ok(id))) => {
-                self.put(&self.uids, name.clone(), *id, id.is_some(), now);
-                (false, false)
-            }
-            (LookupKey::Gid(name), LookupAnswer::Id(Ok(id))) => {
-                self.put(&self.gids, name.clone(), *id, id.is_some(), now);
-                (false, false)
-            }
-            (LookupKey::Principal(text), LookupAnswer::Account(Ok(account))) => {
-                self.put(&self.principals, text.clone(), account.clone(), account.found.is_ok(), now);
-                (false, false)
-            }
-            (LookupKey::Account(uid), LookupAnswer::Account(Ok(account))) => {
-                self.put(&self.accounts, *uid, account.clone(), account.found.is_ok(), now);
-                (false, false)
-            }
-            (LookupKey::Account(uid), _) => (true, self.accounts.postpone(uid, now, retry)),
-            (LookupKey::Uid(name), _) => (true, self.uids.postpone(name, now, retry)),
-            (LookupKey::Gid(name), _) => (true, self.gids.postpone(name, now, retry)),
-            (LookupKey::Principal(text), _) => (true, self.principals.postpone(text, now, retry)),
-            _ => (true, false),
-        };
-        self.counters.failed.fetch_add(failed.into(), Relaxed);
-        self.counters.stale.fetch_add(postponed.into(), Relaxed);
-    }
-
-    /// Caches the name of an id. Without a previous name, a failure is cached as the absence of a
-    /// name: a directory listing must not repeat the lookup for each entry. Returns whether the
-    /// lookup failed, and whether a previous name stands in.
-    fn learn_name(
-        &self,
-        cache: &Cache<u32, Option<String>>,
-        id: u32,
-        name: &Result<Option<String>, SourceError>,
-        now: Duration,
-    ) -> (bool, bool) {
-        let failed = name.is_err();
-        let retry = now.saturating_add(self.absence_expiry);
-        if failed && cache.postpone(&id, now, retry) {
-            return (true, true);
-        }
-        let name = plain(name);
-        let found = name.is_some();
-        self.put(cache, id, name, found, now);
-        (failed, false)
-    }
-
-    /// Caches an answer. Only a positive one outlives its expiry.
-    fn put<K: Eq + Hash + Clone, V: Clone>(
-        &self,
-        cache: &Cache<K, V>,
-        key: K,
-        value: V,
-        found: bool,
-        now: Duration,
-    ) {
-        let fresh = now.saturating_add(if found { self.expiry } else { self.absence_expiry });
-        let kept = if found { now.saturating_add(self.stale_expiry) } else { fresh };
-        cache.put(key, value, now, fresh, kept);
-    }
-
-    /// Returns a cached answer that has not expired at `now`.
-    fn known(&self, key: &LookupKey, now: Duration) -> Option<LookupAnswer> {
-        match key {
-            LookupKey::User(id) => self.users.get(id, now).map(|name| LookupAnswer::Name(Ok(name))),
-            LookupKey::Group(id) => self.groups.get(id, now).map(|name| LookupAnswer::Name(Ok(name))),
-            LookupKey::Uid(name) => self.uids.get(name, now).map(|id| LookupAnswer::Id(Ok(id))),
-            LookupKey::Gid(name) => self.gids.get(name, now).map(|id| LookupAnswer::Id(Ok(id))),
-            LookupKey::Principal(text) => {
-                self.principals.get(text, now).map(|account| LookupAnswer::Account(Ok(account)))
-            }
-            LookupKey::Account(uid) => {
-                self.accounts.get(uid, now).map(|account| LookupAnswer::Account(Ok(account)))
-            }
-        }
-    }
-
-    /// Returns a value that stands in for a late or failed lookup.
-    fn stale<K, Q, V>(&self, cache: &Cache<K, V>, key: &Q, now: Duration) -> Option<V>
-    where
-        K: Eq + Hash + Clone + std::borrow::Borrow<Q>,
-        Q: ?Sized + Eq + Hash,
-        V: Clone,
-    {
-        let value = cache.get_stale(key, now);
-        self.counters.stale.fetch_add(value.is_some().into(), Relaxed);
-        value
-    }
-
-    fn expire(&self) {
-        self.principals.expire();
-        self.accounts.expire();
-        self.uids.expire();
-        self.gids.expire();
-        self.users.expire();
-        self.groups.expire();
-    }
-}
-
-/// Returns a name that may precede `@domain`, and none if the source failed.
-fn plain(name: &Result<Option<String>, SourceError>) -> Option<String> {
-    name.as_ref().ok().cloned().flatten().filter(|name| !name.contains('@'))
 }
 
 impl Mapper {
@@ -696,11 +439,6 @@ impl SiteMapping {
         let id = id.or_else(|error| self.names.stale(cache, name, now).ok_or(error));
         Some(id.map_err(OwnerError::from).and_then(|id| id.ok_or(OwnerError::Unknown)))
     }
-}
-
-/// Returns whether a principal belongs to a machine or a service.
-fn is_machine(text: &str) -> bool {
-    Principal::parse(text).is_some_and(|principal| principal.is_machine())
 }
 
 /// Returns the error of a lookup that takes too long.
