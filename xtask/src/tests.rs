@@ -12,8 +12,8 @@ use std::process::{Command, ExitStatus, Stdio};
 /// proves nothing.
 const UNSTEADY_MAX: usize = 5;
 
-/// Guests with the Linux client at once, beside the other tests. Each has one processor and a GiB of
-/// memory, and waits for leases, tickets and timeouts more than half of the time.
+/// Guests with the Linux client at once, beside the other tests. Each has one processor and a GiB
+/// of memory, and waits for leases, tickets and timeouts more than half of the time.
 const GUESTS: &str = "2";
 
 /// Sums over all test programs of a run.
