@@ -113,7 +113,7 @@ impl CephBackend {
         let parent = self.resolve_to_change(directory)?;
         let name = self.old_name(name)?;
         let user = self.credentials(caller)?;
-        let is_directory = match found {
+        let removes_directory = match found {
             Some((_, attributes)) => attributes.file_type == FileType::Directory,
             None => {
                 let looked = parent.inode.lookup(name.as_c_str(), &user);
@@ -121,7 +121,7 @@ impl CephBackend {
                 file_type(stat.mode) == FileType::Directory
             }
         };
-        let removed = match is_directory {
+        let removed = match removes_directory {
             true => parent.inode.remove_directory(name.as_c_str(), &user),
             false => parent.inode.unlink(name.as_c_str(), &user),
         };
@@ -152,6 +152,8 @@ impl CephBackend {
             // One is a directory and the other not: RFC 8881 section 18.26.3 calls that
             // NFS4ERR_EXIST.
             libc::EISDIR | libc::ENOTDIR => VfsError::Exist,
+            // The metadata server looks at the entries of the target before it compares types.
+            libc::ENOTEMPTY if !is_directory(&from_parent, &from_name, &user) => VfsError::Exist,
             _ if self.is_gone(&to_parent) => self.error_in(&to_parent, error),
             _ => self.error_in(&from_parent, error),
         })?;
@@ -205,4 +207,10 @@ impl CephBackend {
             _ => Err(VfsError::WrongType),
         }
     }
+}
+
+/// Says whether a name leads to a directory; no when it leads nowhere.
+fn is_directory(parent: &CephObject, name: &EntryName, user: &Credentials) -> bool {
+    let found = parent.inode.lookup(name.as_c_str(), user);
+    found.is_ok_and(|(_, stat)| file_type(stat.mode) == FileType::Directory)
 }

@@ -212,6 +212,8 @@ impl LocalBackend {
             // One is a directory and the other not: RFC 8881 section 18.26.3 calls that
             // NFS4ERR_EXIST.
             Errno::ISDIR | Errno::NOTDIR => VfsError::Exist,
+            // The kernel says so for the directory that has the source, before it compares types.
+            Errno::NOTEMPTY if source.as_ref().is_ok_and(|source| !source.is_directory) => VfsError::Exist,
             other if self.is_gone(&to_parent) => self.error_in(&to_parent, other),
             other => self.error_in(&from_parent, other),
         })?;

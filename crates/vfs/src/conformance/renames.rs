@@ -1,7 +1,7 @@
 //! RENAME (RFC 8881 section 18.26).
 
 use super::{Fixture, assert_refused, mode, user};
-use crate::VfsError;
+use crate::{NewObject, VfsError};
 
 /// The object stays the same one.
 pub fn a_name_moves_within_and_between_directories(t: &Fixture) {
@@ -53,20 +53,32 @@ pub fn renaming_over_a_directory_that_is_not_empty_is_notempty(t: &Fixture) {
     assert_eq!(t.lookup(&root, "to"), Ok(to));
 }
 
-/// NFS4ERR_EXIST: the types must agree.
+/// NFS4ERR_EXIST: the types must agree, whether the directory has entries or not.
 pub fn renaming_a_file_over_a_directory_is_exist(t: &Fixture) {
     let root = t.root();
     t.file(&root, "file");
-    t.directory(&root, "directory");
+    t.backend.create(&t.owner, &root, b"link", NewObject::Symlink(b"file"), &mode(0o777)).unwrap();
+    let directory = t.directory(&root, "directory");
     assert_eq!(t.rename((&root, "file"), (&root, "directory")), Err(VfsError::Exist));
+    assert_eq!(t.rename((&root, "link"), (&root, "directory")), Err(VfsError::Exist));
+    t.file(&directory, "inside");
+    assert_eq!(t.rename((&root, "file"), (&root, "directory")), Err(VfsError::Exist));
+    assert_eq!(t.rename((&root, "link"), (&root, "directory")), Err(VfsError::Exist));
+    assert_eq!(t.rename((&directory, "inside"), (&root, "directory")), Err(VfsError::Exist));
+    assert_eq!(t.lookup(&root, "directory"), Ok(directory));
+    assert!(t.lookup(&directory, "inside").is_ok());
 }
 
-/// NFS4ERR_EXIST: the types must agree.
+/// NFS4ERR_EXIST: the types must agree, whether the directory has entries or not.
 pub fn renaming_a_directory_over_a_file_is_exist(t: &Fixture) {
     let root = t.root();
     t.file(&root, "file");
-    t.directory(&root, "directory");
+    let directory = t.directory(&root, "directory");
     assert_eq!(t.rename((&root, "directory"), (&root, "file")), Err(VfsError::Exist));
+    let below = t.directory(&directory, "below");
+    assert_eq!(t.rename((&root, "directory"), (&root, "file")), Err(VfsError::Exist));
+    assert_eq!(t.rename((&directory, "below"), (&root, "file")), Err(VfsError::Exist));
+    assert_eq!(t.lookup(&directory, "below"), Ok(below));
 }
 
 /// `Inval`, into itself and into its descendants.
