@@ -31,6 +31,8 @@ const LOG_MAX: usize = 600;
 const UNMOUNT_MAX: Duration = Duration::from_secs(5);
 /// The name of the file system that a new cluster has.
 const FILE_SYSTEM: &str = "cephfs";
+/// Bytes of the largest file. Ceph's own default, 1 TiB, is less than clients of NFS try.
+pub const FILE_SIZE_MAX: u64 = 16 << 40;
 /// The name of a metadata server that waits for the failure of another.
 const STANDBY: &str = "standby";
 
@@ -168,6 +170,7 @@ impl MiniCeph {
             pools.iter().try_for_each(|pool| self.ceph(["osd", "pool", "create", pool]).map(drop))?;
             let [metadata, data] = &pools;
             self.ceph(["fs", "new", name, metadata, data])?;
+            self.ceph(["fs", "set", name, "max_file_size", &FILE_SIZE_MAX.to_string()])?;
         }
         names().try_for_each(|name| self.wait_for_file_system(name))?;
         standby.map_or(Ok(()), |name| self.start_daemon(&CephDaemon::Mds(name.to_owned())))

@@ -14,5 +14,5 @@ mod error;
 mod programs;
 mod watch;
 
-pub use cluster::{CephDaemon, MiniCeph, MiniCephOptions};
+pub use cluster::{CephDaemon, FILE_SIZE_MAX, MiniCeph, MiniCephOptions};
 pub use error::MiniCephError;

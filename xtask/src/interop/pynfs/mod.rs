@@ -17,6 +17,7 @@ use super::SuiteEnd;
 use anyhow::{Context, bail};
 use checkout::Checkout;
 use expect::Expectations;
+use miniceph::{MiniCeph, MiniCephError, MiniCephOptions};
 use outcome::TestResult;
 use report::SuiteReport;
 use site::SuiteSite;
@@ -37,6 +38,10 @@ pub(crate) struct Arguments {
     /// Flavors to run, at the same time.
     #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',', default_value = "sys,krb5,krb5i,krb5p")]
     flavor: Vec<SuiteFlavor>,
+    /// Export directories of CephFS of a throw-away one-node cluster, not folders; differences are
+    /// in specs/interop/pynfs42-ceph.txt.
+    #[arg(long)]
+    ceph: bool,
     /// Write the results to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -124,7 +129,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<SuiteEnd> {
     let checkout = Checkout::open(suite, &arguments.python, kerberos)?;
     checkout.remarks().iter().for_each(|remark| println!("{remark}"));
     let program = build()?;
-    let (site, flavors) = site(&arguments.flavor)?;
+    let (mut site, flavors) = site(&arguments.flavor)?;
+    if arguments.ceph {
+        match MiniCeph::start(&MiniCephOptions::default()) {
+            Err(error @ MiniCephError::Missing { .. }) => return Ok(SuiteEnd::Skipped(error.to_string())),
+            cluster => site.use_ceph(cluster?),
+        }
+    }
     let time_max = Duration::from_secs(arguments.timeout);
     let (mut unexpected, mut results) = (0, Vec::new());
     for suite in &arguments.minor {
@@ -155,7 +166,11 @@ fn run_suite(
     let suite = session.suite;
     let path = suite.expectations();
     let text = std::fs::read_to_string(steps::root().join(path)).context(path)?;
-    let expectations = Expectations::parse(&text).context(path)?;
+    let mut expectations = Expectations::parse(&text).context(path)?;
+    if let Some(path) = suite.ceph_expectations().filter(|_| arguments.ceph) {
+        let text = std::fs::read_to_string(steps::root().join(path)).context(path)?;
+        expectations.override_by(Expectations::parse(&text).context(path)?);
+    }
     println!("\npynfs {} in {} flavors; about {} minutes", suite.name(), flavors.len(), suite.minutes());
     let runs = at_once(flavors, &suite.groups(&arguments.tests), |flavor, group| {
         session.run(flavor, group, arguments.keep.as_deref(), stop)

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use bench::ServerProcess;
+use miniceph::MiniCeph;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use realm::{RealmOptions, TemporaryRealm};
@@ -10,20 +11,26 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Seconds until a delegation is revoked: the test of that does not renew its lease for so long,
 /// and is itself too slow when both are the same.
 const RECALL_TIME: &str = "5";
 
+/// Bytes that an export of CephFS holds.
+const CEPH_SIZE: u64 = 1 << 30;
+
 /// The realm and folders that all flavors share.
 pub(super) struct SuiteSite {
     realm: Option<(TemporaryRealm, PathBuf)>,
+    /// The cluster whose directories are exported; without one, exports are folders.
+    cluster: Option<MiniCeph>,
 }
 
 impl SuiteSite {
     /// Makes a site for `sys` only.
     pub(super) fn without_realm() -> Self {
-        Self { realm: None }
+        Self { realm: None, cluster: None }
     }
 
     /// With a throw-away realm and a ticket.
@@ -34,7 +41,27 @@ impl SuiteSite {
         let realm = TemporaryRealm::create(&RealmOptions::default())?;
         let ccache = realm.dir().join("ccache");
         realm.kinit("alice", &ccache)?;
-        Ok(Self { realm: Some((realm, ccache)) })
+        Ok(Self { realm: Some((realm, ccache)), cluster: None })
+    }
+
+    /// Exports directories of a cluster from now on.
+    pub(super) fn use_ceph(&mut self, cluster: MiniCeph) {
+        self.cluster = Some(cluster);
+    }
+
+    /// Makes what a server exports as `/export`, and returns the arguments that name it.
+    fn export(&self, work: &Path) -> anyhow::Result<Vec<OsString>> {
+        let Some(cluster) = &self.cluster else {
+            let folder = work.join("export");
+            std::fs::create_dir(&folder)?;
+            return Ok(vec![folder.into()]);
+        };
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("export{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        cluster.make_directory(&name, CEPH_SIZE)?;
+        let path = format!("/{name}=/export");
+        let named = ["--ceph", &path, "--ceph-user", "admin", "--ceph-conf"].map(OsString::from);
+        Ok(named.into_iter().chain([cluster.configuration().into()]).collect())
     }
 
     /// Returns the environment for programs that use the realm and the ticket.
@@ -48,15 +75,15 @@ impl SuiteSite {
 
     /// As root, the suite's user and alice are both root, since the suite makes devices. Otherwise
     /// both are the current user.
-    fn arguments(&self, work: &Path, lease: u32, listen: SocketAddr) -> Vec<OsString> {
-        let lease = lease.to_string();
-        let mut arguments: Vec<OsString> = vec![work.join("export").into()];
+    fn arguments(&self, server: &Server<'_>) -> Vec<OsString> {
+        let (work, lease) = (server.work, server.lease.to_string());
+        let mut arguments = server.export.clone();
         arguments
             .extend(["--squash", "none", "--lease-time", &lease, "--grace-time", &lease].map(OsString::from));
         arguments.extend(["--delegations", "all", "--recall-time", RECALL_TIME].map(OsString::from));
         // The suite takes any port.
         arguments.extend(["--sec", "krb5p,krb5i,krb5,sys", "--secure", "false"].map(OsString::from));
-        arguments.extend(["--listen".into(), listen.to_string().into()]);
+        arguments.extend(["--listen".into(), server.address.to_string().into()]);
         arguments.extend(["--state-dir".into(), work.join("state").into()]);
         if let Some((realm, _)) = &self.realm {
             arguments.extend(["--keytab".into(), realm.server_keytab().into()]);
@@ -73,6 +100,8 @@ pub(super) struct Server<'a> {
     site: &'a SuiteSite,
     program: &'a Path,
     work: &'a Path,
+    /// The arguments that name the export.
+    export: Vec<OsString>,
     lease: u32,
     process: Option<ServerProcess>,
     address: SocketAddr,
@@ -89,9 +118,8 @@ impl<'a> Server<'a> {
         work: &'a Path,
         lease: u32,
     ) -> anyhow::Result<Self> {
-        std::fs::create_dir(work.join("export"))?;
-        let mut server =
-            Self { site, program, work, lease, process: None, address: ([127, 0, 0, 1], 0).into() };
+        let (export, address) = (site.export(work)?, ([127, 0, 0, 1], 0).into());
+        let mut server = Self { site, program, work, export, lease, process: None, address };
         server.serve()?;
         Ok(server)
     }
@@ -148,7 +176,7 @@ impl<'a> Server<'a> {
 
     fn serve(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(self.work.join("server.log"))?;
-        let arguments = self.site.arguments(self.work, self.lease, self.address);
+        let arguments = self.site.arguments(self);
         let process =
             ServerProcess::start_with_log(self.program, arguments, &self.site.environment(), Some(log))?;
         self.address = process.address();

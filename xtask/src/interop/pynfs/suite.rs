@@ -67,6 +67,12 @@ impl PynfsSuite {
         }
     }
 
+    /// Returns the file of the tests whose results differ where the export is on CephFS, if there
+    /// are such.
+    pub(super) fn ceph_expectations(self) -> Option<&'static str> {
+        (self == Self::Minor2).then_some("specs/interop/pynfs42-ceph.txt")
+    }
+
     /// How long it takes, in minutes.
     pub(super) fn minutes(self) -> u32 {
         match self {
