@@ -12,7 +12,7 @@ guest() {
     [ -z "$file" ] || { order=$((order + 1)); cp "$file" "$RUN/share/jobs/$(printf %02d $order)-$(basename "$file")"; }
   done <<<"$JOBS"
   case $SERVER in orthrus|ganesha) local kind=$SERVER ;; *) local kind=other ;; esac
-  printf 'SERVER_KIND=%s\nENCTYPES=%s\n%s' "$kind" "$ENCTYPES" "$SETTINGS" >"$RUN/share/settings"
+  printf 'SERVER_KIND=%s\nexport EXPORT_ON=%s\nENCTYPES=%s\n%s' "$kind" "$EXPORT_ON" "$ENCTYPES" "$SETTINGS" >"$RUN/share/settings"
   eval "$SETTINGS"
   . "$LAB/repository.sh"
   repository "$RUN/share/repository.git"

@@ -18,7 +18,8 @@ vanish with it, and runs each JOB (a name in tests/linux/jobs, or a script) in t
                      CONNECTIONS=alternate (1 and 8, in turn over the flavors), or FILES_IN_REPOSITORY=600 (default 2400)
   --stable-names     commit names to the disk before each reply, as the server does by default; the lab kills processes
                      and cuts no power, so that its own server leaves it out otherwise
-  --export-on WHERE  disk (default), tmpfs, xfs, btrfs or ext4 (each in a file): what the exported folders lie on
+  --export-on WHERE  disk (default), tmpfs, xfs, btrfs or ext4 (each in a file), or ceph (a throw-away one-node cluster;
+                     "cargo build --release -p orthrus-miniceph" first): what the exported folders lie on
   --kernel WHICH     6.12 or 7 (of newer Debians, see scripts/debian.sh), or the file of another user-mode kernel, with
                      --modules FOLDER for its modules
   --memory SIZE      the guest's memory (default 1024M)
@@ -49,7 +50,7 @@ options() {
       --enctypes) ENCTYPES=$2 ;;
       --set) SETTINGS="$SETTINGS${2%%=*}=$(printf %q "${2#*=}")"$'\n' ;;
       --export-on)
-        case $2 in disk|tmpfs|xfs|btrfs|ext4) EXPORT_ON=$2 ;; *) echo "lab: --export-on takes disk, tmpfs, xfs, btrfs or ext4" >&2; exit 2 ;; esac ;;
+        case $2 in disk|tmpfs|xfs|btrfs|ext4|ceph) EXPORT_ON=$2 ;; *) echo "lab: --export-on takes disk, tmpfs, xfs, btrfs, ext4 or ceph" >&2; exit 2 ;; esac ;;
       --kernel) KERNEL=$2 ;;
       --modules) MODULES=$2 ;;
       --memory) MEMORY=$2 ;;
@@ -114,6 +115,11 @@ requirements() {
   case $JOBS in *grants*.sh*) need kdb5_ldap_util krb5-kdc-ldap; need slapd slapd; need ldapmodify ldap-utils ;; esac
   case $JOBS in *grants-slurm.sh*) need slurmctld slurmctld; need slurmd slurmd; need sbatch slurm-client; need munged munge ;; esac
   case $EXPORT_ON in xfs) need mkfs.xfs xfsprogs ;; btrfs) need mkfs.btrfs btrfs-progs ;; ext4) need mkfs.ext4 e2fsprogs ;; esac
+  if [ "$EXPORT_ON" = ceph ]; then
+    case $JOBS in *local-locks.sh*|*many.sh*|*upgrade.sh*) need ceph-fuse ceph-fuse ;; esac
+    need ceph-mon ceph-mon; need ceph-osd ceph-osd; need ceph-mds ceph-mds; need ceph ceph-common
+    [ -x "$(dirname "$ORTHRUS")/miniceph" ] || { echo "miniceph is not beside the program: cargo build --release -p orthrus-miniceph"; return; }
+  fi
   need setpriv util-linux
   need insmod kmod
   [ "$SERVER" != ganesha ] || [ -n "$GANESHA_ROOT" ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"

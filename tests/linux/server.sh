@@ -3,15 +3,44 @@
 # Two exports: /export for all flavors and /private for krb5p only; a folder for each user in both.
 exports() {
   export LAB_EXPORT=$RUN/export LAB_PRIVATE=$RUN/private LAB_KEYTAB=$RUN/realm/server.keytab
+  if [ "$EXPORT_ON" = ceph ]; then ceph_exports; else folder_exports; fi
+  # What servers keep in these folders is not the machine's.
+  mount -t tmpfs tmpfs /run
+  [ ! -d /var/lib/nfs ] || mount -t tmpfs tmpfs /var/lib/nfs
+}
+
+folder_exports() {
   for folder in "$LAB_EXPORT" "$LAB_PRIVATE"; do
     export_on "$folder"
     mkdir -p "$folder"/{alice,bob}
     chown 5001:5001 "$folder/alice"; chown 5002:5002 "$folder/bob"
     chmod 755 "$folder" "$folder/alice" "$folder/bob"
   done
-  # What servers keep in these folders is not the machine's.
-  mount -t tmpfs tmpfs /run
-  [ ! -d /var/lib/nfs ] || mount -t tmpfs tmpfs /var/lib/nfs
+}
+
+# Starts a one-node cluster with the directories /export and /private. It ends with these namespaces.
+ceph_exports() {
+  mkfifo "$RUN/ceph.end"
+  : >"$RUN/ceph.conf.name"
+  "$(dirname "$ORTHRUS")/miniceph" export export/alice:5001 export/bob:5002 private private/alice:5001 private/bob:5002 \
+    <>"$RUN/ceph.end" >"$RUN/ceph.conf.name" 2>"$RUN/ceph.log" &
+  local i
+  for i in $(seq 1200); do
+    CEPH_CONF=$(cat "$RUN/ceph.conf.name")
+    [ -z "$CEPH_CONF" ] || return 0
+    kill -0 $! 2>/dev/null || break
+    sleep 0.05
+  done
+  echo "lab: cannot run here: no cluster: $(cat "$RUN/ceph.log")" >&2
+  exit "$CANNOT_RUN"
+}
+
+# Mounts the cluster's /export for programs of this machine: a native client beside the server.
+ceph_client() {
+  mountpoint -q "$LAB_EXPORT" && return
+  mkdir -p "$LAB_EXPORT"
+  ceph-fuse -c "$CEPH_CONF" -n client.admin -r /export --client_acl_type=posix_acl --client_permissions=true \
+    -o allow_other,default_permissions "$LAB_EXPORT" >>"$RUN/ceph.log" 2>&1
 }
 
 # Mounts what the exports are to lie on: nothing, tmpfs, or a file system of 600 MB in a file.
@@ -66,6 +95,7 @@ spent() {
 # again.
 many_names() {
   local folder=$LAB_EXPORT/alice/many
+  [ "$EXPORT_ON" != ceph ] || ceph_client || return
   perl -e '
     my ($folder, $count) = @ARGV;
     mkdir $folder or die "mkdir: $!";
@@ -83,6 +113,7 @@ many_names() {
 local_lock() { setpriv --reuid 5001 --regid 5001 --clear-groups perl /run/lock.pl /run/alice/locked "$@"; }
 local_program() {
   [ ! -d /run/alice ] || return 0
+  [ "$EXPORT_ON" != ceph ] || ceph_client || return
   cp "$LAB/guest/lock.pl" /run/lock.pl
   mkdir /run/alice && mount --bind "$LAB_EXPORT/alice" /run/alice
 }
@@ -131,7 +162,7 @@ server_control() {
       "names "*) many_names "${ask#names }" && echo done || echo "they cannot be made" ;;
       upgrade) upgrade && echo done || tail -n 1 "$RUN/upgrade.error" ;;
       identity) identity && echo done || echo "it does not answer" ;;
-      "sum "*) sha256sum <"$LAB_EXPORT/${ask#sum }" >"$RUN/share/server.sum" && echo done || echo "it cannot be read" ;;
+      "sum "*) { [ "$EXPORT_ON" != ceph ] || ceph_client; } && sha256sum <"$LAB_EXPORT/${ask#sum }" >"$RUN/share/server.sum" && echo done || echo "it cannot be read" ;;
       hold) hold && echo done || echo "it gets no lock: $(cat "$RUN/holder")" ;;
       release) release && echo done || echo "it keeps its lock" ;;
       try) local_lock try write 100 100 >/dev/null && echo done || echo "it gets no lock" ;;

@@ -131,14 +131,18 @@ check 'a sparse file of 7 TiB: both clients find its data, its holes and its siz
     closed($file);
     my ($size, $blocks) = (stat "$second/sparse")[7, 12];
     $size == 7 * $TEBI or die "$size bytes";
-    $blocks < 1024 or die "$blocks blocks";
+    # CephFS knows no holes: the size counts as used, and all is data.
+    my $holes = $ENV{EXPORT_ON} ne 'ceph';
+    !$holes || $blocks < 1024 or die "$blocks blocks";
     $file = opened("$second/sparse", O_RDONLY);
     same("at $_", get($file, $_, length "at $_"), "at $_") for @places;
     same('in a hole', get($file, 6 * $TEBI, 100), "\0" x 100);
     my $data = sysseek($file, $TEBI, $SEEK_DATA) or die "SEEK_DATA: $!";
-    $data <= $places[2] && $places[2] - $data < 1 << 20 or die "data at $data";
+    my $known = $holes ? $places[2] : $TEBI;
+    $data <= $known && $known - $data < 1 << 20 or die "data at $data";
     my $hole = sysseek($file, $data, $SEEK_HOLE) or die "SEEK_HOLE: $!";
-    $hole > $places[2] && $hole - $places[2] < 1 << 20 or die "a hole at $hole";
+    $known = $holes ? $places[2] : 7 * $TEBI - 1;
+    $hole > $known && $hole - $known < 1 << 20 or die "a hole at $hole";
     closed($file);
 };
 

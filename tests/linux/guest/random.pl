@@ -2,8 +2,11 @@
 #
 #   random.pl THEIRS OURS SEED OPERATIONS          so many operations
 #   random.pl THEIRS OURS SEED 0 STOP              until the file STOP exists
+#
+# CephFS has no ALLOCATE: it must be refused, and changes nothing.
 use strict;
 use warnings;
+use Errno qw(EOPNOTSUPP);
 use Fcntl;
 use IO::Handle;
 
@@ -51,6 +54,10 @@ until (defined $stop ? -e $stop : $round++ >= $operations) {
   if ($kind <= 2) { my $data = data($length); put($_, $at, $data) for @files; push @log, "write $at $length" }
   elsif ($kind == 3) { truncate($_, $at) or die "truncate: $!" for @files; push @log, "truncate $at" }
   elsif ($kind == 4) { allocate($_, $KEEP_SIZE | $PUNCH_HOLE, $at, $length) for @files; push @log, "punch $at $length" }
+  elsif ($kind == 5 && $ENV{EXPORT_ON} eq 'ceph') {
+    syscall($FALLOCATE, fileno $files[0], 0, $at, $length) < 0 && $! == EOPNOTSUPP or die "fallocate is not refused: $!";
+    push @log, "no allocate $at $length";
+  }
   elsif ($kind == 5) { allocate($_, 0, $at, $length) for @files; push @log, "allocate $at $length" }
   elsif ($kind == 6) { my $target = int rand $SIZE; copy($sources[$_], $files[$_], $at, $target, $length) for 0, 1; push @log, "copy $at $target $length" }
   elsif ($kind == 7) { close $_ for @files, @sources; opened(); push @log, 'open' }

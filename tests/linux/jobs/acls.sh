@@ -44,8 +44,14 @@ for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   simple 3 >/tmp/simple
   set_from /tmp/simple $FILE && told $FILE >/tmp/before
   simple "$TOO_LONG" >/tmp/simple
-  refused "acls: a list that the file system has no room for is refused $case" "no space" set_from /tmp/simple $FILE
-  check "acls: and the one before stays $case" exactly /tmp/before $FILE
+  if [ "$EXPORT_ON" = ceph ]; then
+    # 64 KiB of extended attributes are more than a client can send as one list.
+    check "acls: a list of $TOO_LONG users has room on CephFS $case" set_from /tmp/simple $FILE
+    check "acls: each user has what was set $case" as_was_set
+  else
+    refused "acls: a list that the file system has no room for is refused $case" "no space" set_from /tmp/simple $FILE
+    check "acls: and the one before stays $case" exactly /tmp/before $FILE
+  fi
   as alice mkdir $FOLDER
   simple 120 | sed 's/^A:g:/A:fdg:/; s/^A::/A:fd:/; s/OWNER@:RW/OWNER@:RWX/' >/tmp/simple
   check "acls: a folder passes on a list of 120 users $case" set_from /tmp/simple $FOLDER

@@ -2,6 +2,14 @@
 listen=$SERVER_ADDRESS:2049
 # Clients reach it at two addresses.
 case $JOBS in *referrals.sh*) listen=:2049 ;; esac
+# lies_on NAME FOLDER: the keys that say where an export lies.
+lies_on() {
+  if [ "$EXPORT_ON" = ceph ]; then
+    printf 'ceph = "/%s"\nceph_user = "admin"\nceph_conf = "%s"\n' "$1" "$CEPH_CONF"
+  else
+    printf 'path = "%s"\n' "$2"
+  fi
+}
 cat >"$RUN/orthrus.toml" <<C
 listen = "$listen"
 $(referring_settings)
@@ -14,13 +22,13 @@ grace_time = 10
 delegations = "all"
 
 [[export]]
-path = "$LAB_EXPORT"
+$(lies_on export "$LAB_EXPORT")
 pseudo = "/export"
 sec = ["krb5p", "krb5i", "krb5", "sys"]
 stable_names = $STABLE_NAMES
 
 [[export]]
-path = "$LAB_PRIVATE"
+$(lies_on private "$LAB_PRIVATE")
 pseudo = "/private"
 sec = ["krb5p"]
 stable_names = $STABLE_NAMES

@@ -2,7 +2,7 @@
 #
 # Variables, from `run.sh --set`: FLAVORS, CONNECTIONS (values of nconnect, or `alternate`),
 # VERSION, FILES, OPTIONS (more mount options). SERVER_KIND says what serves: orthrus, ganesha or
-# another; ENCTYPES is that of run.sh.
+# another; EXPORT_ON and ENCTYPES are those of run.sh.
 set -u
 FLAVORS="sys krb5 krb5i krb5p" CONNECTIONS="1 8" VERSION=4.2 FILES=10000 OPTIONS=
 . /lab/settings
