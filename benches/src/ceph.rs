@@ -37,9 +37,9 @@ pub(crate) struct CephArguments {
 /// How long each counts.
 const LENGTH: Duration = Duration::from_millis(500);
 /// The directory that both servers export.
-const PATH: &str = "/data";
+pub(crate) const PATH: &str = "/data";
 /// The size of that directory.
-const SIZE: u64 = 64 << 30;
+pub(crate) const SIZE: u64 = 64 << 30;
 /// Requests in flight of random rows, and of sequential ones.
 const DEPTHS: [u32; 2] = [64, 8];
 /// The rows in their order. Files fit the caches of both libraries.
@@ -84,7 +84,7 @@ pub(crate) fn run(
     let cluster = start_cluster()?;
     cluster.make_directory(PATH.trim_start_matches('/'), SIZE)?;
     let program = with_libraries(&package, work.path())?;
-    let stable = serve(&site, cores, &program, (work.path(), "stable"), &cluster)?;
+    let stable = start_gateway(&site, cores, &program, (work.path(), "stable"), &cluster)?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let configuration = cluster.configuration();
     let export = GaneshaExport::Ceph { configuration: &configuration, path: PATH };
@@ -154,7 +154,7 @@ fn with_libraries(package: &Package, work: &Path) -> anyhow::Result<PathBuf> {
 
 /// Starts the program with the export `/data`, on the server's core and with one thread that
 /// serves.
-fn serve(
+pub(crate) fn start_gateway(
     site: &KerberosSite,
     cores: Cores,
     program: &Path,

@@ -11,6 +11,7 @@ mod evaluations;
 mod fairness;
 mod flow;
 mod ganesha;
+mod gateways;
 mod identities;
 mod kerberos_site;
 mod krb5;
@@ -64,8 +65,9 @@ enum Command {
     Contexts(Arguments),
     /// Wrap and MIC tokens on one core, beside MIT's library and others (about 2 minutes).
     Krb5(krb5::Arguments),
-    /// Resident memory: idle, and with 2,000 idle connections (about 30 seconds).
-    Memory(Arguments),
+    /// Resident memory: idle, with idle clients, and with clients that hold a file open (about 30
+    /// seconds; 10,000 clients: about two minutes).
+    Memory(memory::MemoryArguments),
     /// The data path: each flavor beside sys, NFS-Ganesha and a bare loop (about 4 minutes; Ganesha
     /// as root).
     Path(path::Arguments),
@@ -95,6 +97,9 @@ enum Command {
     /// CephFS of a one-node cluster: the server's processor time and creates beside NFS-Ganesha's
     /// Ceph back end with the same library (about 5 minutes, as root).
     Ceph(ceph::CephArguments),
+    /// One and two gateways over CephFS of a one-node cluster: processor time of an operation and
+    /// of a gigabyte, four flavors (about 3 minutes).
+    Cluster(gateways::GatewayArguments),
     /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the
     /// tables of docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),
@@ -154,7 +159,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Trees(trees) => ("trees", &trees.output, Box::new(|to, stop| trees::run(trees, to, stop))),
         Command::Contexts(arguments) => ("contexts", arguments, Box::new(contexts::run)),
         Command::Krb5(krb5) => ("krb5", &krb5.output, Box::new(|to, stop| krb5::run(krb5, to, stop))),
-        Command::Memory(arguments) => ("memory", arguments, Box::new(memory::run)),
+        Command::Memory(memory) => {
+            ("memory", &memory.output, Box::new(|to, stop| memory::run(memory, to, stop)))
+        }
         Command::Path(path) => ("path", &path.output, Box::new(|to, stop| path::run(path, to, stop))),
         Command::Shards(arguments) => ("shards", arguments, Box::new(shards::run)),
         Command::Nconnect(arguments) => ("nconnect", arguments, Box::new(nconnect::run)),
@@ -170,6 +177,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
             ("metadata", &metadata.output, Box::new(|to, stop| metadata::run(metadata, to, stop)))
         }
         Command::Ceph(ceph) => ("ceph", &ceph.output, Box::new(|to, stop| ceph::run(ceph, to, stop))),
+        Command::Cluster(cluster) => {
+            ("cluster", &cluster.output, Box::new(|to, stop| gateways::run(cluster, to, stop)))
+        }
         // The program itself writes their reports.
         Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),
     };

@@ -1,18 +1,38 @@
-//! The memory of an idle server and of an idle connection.
+//! The memory of an idle server, of an idle client, and of a client that holds a file open.
 
+use super::ceph::{PATH, SIZE, start_cluster, start_gateway};
 use super::cores::Cores;
-use super::kerberos_site::KerberosSite;
+use super::kerberos_site::{KerberosSite, make_export};
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
 use anyhow::{Context, bail};
-use client::{Client, Flavor};
+use bench::ServerProcess;
+use client::{Client, Flavor, OpenHow};
+use miniceph::MiniCeph;
+use nfs4::StableHow4::FILE_SYNC4;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use realm::RealmOptions;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Idle connections, each with a context, a client and a session of its own.
-const CONNECTIONS: usize = 2000;
+/// The clients, and the export.
+#[derive(clap::Args)]
+pub(crate) struct MemoryArguments {
+    /// Clients, each with a connection, a context and a session of its own.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=30_000))]
+    clients: u32,
+    /// Export CephFS of a one-node cluster instead of a folder.
+    #[arg(long)]
+    ceph: bool,
+    #[command(flatten)]
+    pub output: super::Arguments,
+}
+
+/// Descriptors of this process besides one for each client.
+const DESCRIPTORS: u64 = 100;
+/// Bytes that each client reads of its file.
+const READ: u32 = 4096;
 
 /// How long the server is left alone before its memory is read: housekeeping runs once a second.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -20,25 +40,30 @@ const SETTLE: Duration = Duration::from_secs(4);
 /// Resident memory of the idle program at most, in MiB.
 const IDLE_FLOOR: f64 = 50.0;
 
-/// Resident memory of each idle connection at most, in KiB.
-const CONNECTION_FLOOR: f64 = 64.0;
+/// Resident memory of each idle client at most, in KiB.
+const CLIENT_FLOOR: f64 = 64.0;
 
 /// Measures the server idle, with the connections, and after they were cut.
-pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(
+    arguments: &MemoryArguments,
+    output: &mut BenchOutput,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if hard < CONNECTIONS as u64 + 100 {
+    let count = arguments.clients;
+    if hard < u64::from(count) + DESCRIPTORS {
         bail!(Skipped(format!("only {hard} files may be open at once (ulimit -Hn)")));
     }
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(65_536)), hard)?;
     let cores = Cores::choose()?;
     let site = KerberosSite::start(&RealmOptions::default())?;
     let work = private::temporary("orthrus-xtask-")?;
-    let folder = work.path().join("data");
-    std::fs::create_dir(&folder)?;
-    // The clients do nothing after their set-up, not even renew a lease.
-    let server =
-        site.serve(cores, work.path(), &[folder.into(), "--lease-time".into(), "600".into()], None)?;
-    output.note("one export of a folder, four flavors, one shard; figures are VmRSS of the server's process");
+    let cluster = arguments.ceph.then(start_cluster).transpose()?;
+    let server = start(&site, cores, work.path(), cluster.as_ref())?;
+    let kind = if arguments.ceph { "a directory of CephFS" } else { "a folder" };
+    output.note(&format!(
+        "one export of {kind}, four flavors, one shard; figures are VmRSS of the server's process"
+    ));
 
     std::thread::sleep(SETTLE);
     let idle = resident(server.pid())?;
@@ -47,7 +72,7 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
 
     let options = site.options(server.address(), Flavor::Krb5p);
     let mut clients = Vec::new();
-    for number in 0..CONNECTIONS {
+    for number in 0..count {
         if stopped(stop) {
             return Ok(());
         }
@@ -55,21 +80,67 @@ pub(crate) fn run(output: &mut BenchOutput, stop: &AtomicBool) -> anyhow::Result
     }
     std::thread::sleep(SETTLE);
     let full = resident(server.pid())?;
-    let each = full.saturating_sub(idle) as f64 / CONNECTIONS as f64;
+    let each = full.saturating_sub(idle) as f64 / f64::from(count);
     let slots = clients.first().map_or(0, Client::slots);
     output.note(&format!(
-        "each of {CONNECTIONS} connections: krb5p, a context and a session of {slots} slots of its own"
+        "each of {count} clients: krb5p, a context and a session of {slots} slots of its own"
     ));
-    let with = figure("with idle connections", "MiB", full as f64 / 1024.0);
-    output.line(&format!("with {CONNECTIONS} idle connections"), [with]);
-    let each = figure("each idle connection", "KiB", each).floor(Floor::AtMost(CONNECTION_FLOOR));
-    output.line("each idle connection", [each]);
+    let with = figure("with idle clients", "MiB", full as f64 / 1024.0);
+    output.line(&format!("with {count} idle clients"), [with]);
+    let each = figure("each idle client", "KiB", each).floor(Floor::AtMost(CLIENT_FLOOR));
+    output.line("each idle client", [each]);
+
+    open_files(&mut clients, stop)?;
+    if stopped(stop) {
+        return Ok(());
+    }
+    std::thread::sleep(SETTLE);
+    let open = resident(server.pid())?;
+    let each = open.saturating_sub(idle) as f64 / f64::from(count);
+    output.line(
+        &format!("with {count} clients that hold a file open"),
+        [figure("with open files", "MiB", open as f64 / 1024.0)],
+    );
+    output.line("each client with an open file", [figure("each with an open file", "KiB", each)]);
 
     drop(clients);
     std::thread::sleep(SETTLE);
     let after = resident(server.pid())? as f64 / 1024.0;
     // Their leases still run.
     output.line("after they were cut", [figure("after they were cut", "MiB", after)]);
+    Ok(())
+}
+
+/// Starts the server with an export of the cluster or of a folder.
+fn start(
+    site: &KerberosSite,
+    cores: Cores,
+    work: &Path,
+    cluster: Option<&MiniCeph>,
+) -> anyhow::Result<ServerProcess> {
+    if let Some(cluster) = cluster {
+        cluster.make_directory(PATH.trim_start_matches('/'), SIZE)?;
+        let program = super::kerberos_site::program()?;
+        return start_gateway(site, cores, &program, (work, "state"), cluster);
+    }
+    let folder = work.join("data");
+    make_export(&folder)?;
+    // The clients do nothing after their set-up, not even renew a lease.
+    site.serve(cores, work, &[folder.into(), "--lease-time".into(), "600".into()], None)
+}
+
+/// Has each client open one file and read of it.
+fn open_files(clients: &mut [Client], stop: &AtomicBool) -> anyhow::Result<()> {
+    let Some(first) = clients.first_mut() else { return Ok(()) };
+    let file = first.open_path("/data/file", &OpenHow::create(0o666))?;
+    first.write(&file.handle, file.stateid, 0, FILE_SYNC4, &[7; READ as usize])?;
+    for client in clients {
+        if stopped(stop) {
+            return Ok(());
+        }
+        let file = client.open_path("/data/file", &OpenHow::read())?;
+        client.read(&file.handle, file.stateid, 0, READ)?;
+    }
     Ok(())
 }
 
