@@ -3,7 +3,7 @@
 use crate::{GraceStore, StoreError};
 use ceph::rados::WriteStep;
 use grace::{ClientRecord, NodeId, Sessions, record_object};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The attribute with the number of the instance that may change an object.
@@ -179,29 +179,43 @@ impl NodeObjects {
     /// Writes the records of an epoch anew. They are the last ones from then on, and former ones
     /// are removed.
     ///
+    /// An instance can die at any step, and its successor finds the clients: the object that has
+    /// the last records is never without them.
+    ///
     /// # Errors
-    /// `Replaced`, `Damaged`, `Denied`, `Blocklisted`, `Unavailable`.
+    /// `Replaced`, `Damaged`, `Record`, `Denied`, `Blocklisted`, `Unavailable`.
     pub fn begin_records(&self, epoch: u64, clients: &[ClientRecord]) -> Result<(), StoreError> {
+        let former = self.store.node(&self.node)?.records;
         let object = record_object(epoch, &self.node);
-        let number = self.instance.as_bytes();
-        let own = WriteStep::SetXattr(INSTANCE, number);
-        let failed = |error| self.store.failed(&object, error);
-        match self.store.objects_pool().write(&object, &[WriteStep::CreateNew, own.clone()]) {
-            Err(error) if error.number() == libc::EEXIST => {
-                let steps = [WriteStep::XattrAtMost(INSTANCE, number), own, WriteStep::ClearOmap];
-                self.store.objects_pool().write(&object, &steps).map_err(failed)?;
-            }
-            made => made.map_err(failed)?,
+        self.begin_object(&object, former != Some(epoch))?;
+        self.change_records(epoch, clients, &[])?;
+        if former == Some(epoch) {
+            let kept: BTreeSet<&[u8]> = clients.iter().map(|client| &client.owner[..]).collect();
+            let owners = self.store.read_records(&object)?.into_iter().map(|client| client.owner);
+            let stale: Vec<Vec<u8>> = owners.filter(|owner| !kept.contains(&owner[..])).collect();
+            return self.change_records(epoch, &[], &stale);
         }
-        for some in clients.chunks(RECORDS_STEP) {
-            self.put_all(&object, some)?;
-        }
-        let former = self.store.node(&self.node)?.records.filter(|former| *former != epoch);
         let value = instance_value(epoch);
         self.change(&[WriteStep::SetOmap(vec![(RECORDS.as_bytes(), value.as_bytes())])])?;
         // One that stays behind does no harm.
         let _ = former.map(|former| self.store.remove(&record_object(former, &self.node)));
         Ok(())
+    }
+
+    /// Makes an object for records, or makes one this instance's and perhaps empties it.
+    fn begin_object(&self, object: &str, empties: bool) -> Result<(), StoreError> {
+        let number = self.instance.as_bytes();
+        let own = WriteStep::SetXattr(INSTANCE, number);
+        let failed = |error| self.store.failed(object, error);
+        match self.store.objects_pool().write(object, &[WriteStep::CreateNew, own.clone()]) {
+            Err(error) if error.number() == libc::EEXIST => {
+                let guard = WriteStep::XattrAtMost(INSTANCE, number);
+                let clear = empties.then_some(WriteStep::ClearOmap);
+                let steps: Vec<WriteStep<'_>> = [guard, own].into_iter().chain(clear).collect();
+                self.store.objects_pool().write(object, &steps).map_err(failed)
+            }
+            made => made.map_err(failed),
+        }
     }
 
     /// Changes records of an epoch: puts some down, and removes others by their owners.

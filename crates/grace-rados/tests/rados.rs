@@ -182,6 +182,24 @@ fn client(owner: &str, released: Option<u64>) -> ClientRecord {
 }
 
 #[test]
+fn records_that_are_written_anew_are_never_missing() {
+    // RFC 8881 section 8.4.2.1: an instance can die at any step.
+    let Some((store, _)) = store() else { return };
+    let name = node("gw1");
+    let objects = store.take(&name, 1, "here").unwrap();
+    let clients: Vec<ClientRecord> = (0..2500).map(|number| client(&format!("c{number}"), None)).collect();
+    objects.begin_records(4, &[&clients[..], &[client("stale", None)]].concat()).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..10).for_each(|_| objects.begin_records(4, &clients).unwrap()));
+        while !writer.is_finished() {
+            let found = store.records(&name).unwrap().len();
+            assert!(found >= clients.len(), "{found} records");
+        }
+    });
+    assert_eq!(store.records(&name).unwrap().len(), clients.len(), "a stale one is left");
+}
+
+#[test]
 fn a_former_instance_changes_neither_records_nor_sessions() {
     // RFC 8881 section 8.4.2.1
     let Some((store, _)) = store() else { return };
