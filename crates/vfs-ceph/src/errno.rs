@@ -26,6 +26,9 @@ pub(crate) fn vfs_error(error: CephErrno) -> VfsError {
         libc::ELOOP => VfsError::Symlink,
         libc::ENOMEM => VfsError::Exhausted,
         libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT => VfsError::Delay,
+        // The cluster has evicted this gateway, which ends soon. An error would cost a client the
+        // state that it reclaims, and its program the data that it writes.
+        libc::ESHUTDOWN => VfsError::Delay,
         other => VfsError::Os(other),
     }
 }
