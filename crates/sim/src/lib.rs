@@ -8,6 +8,7 @@
 
 mod check;
 mod client;
+mod cluster;
 mod disk;
 mod faults;
 mod gateway;
@@ -28,6 +29,7 @@ mod upgrade;
 mod work;
 mod world;
 
+pub use cluster::{ClusterFault, ClusterOutcome, run_cluster};
 pub use history::Violation;
 pub use mutation::Mutation;
 pub use run::{Outcome, run};

@@ -58,7 +58,7 @@ impl Step {
 }
 
 /// A running server with its pools.
-struct Running {
+pub(crate) struct Running {
     service: Arc<NfsService<Deterministic>>,
     executor: Deterministic,
     exports: Arc<Exports>,
@@ -70,7 +70,12 @@ struct Running {
 }
 
 impl Running {
-    fn of(service: Arc<NfsService<Deterministic>>, executor: Deterministic, exports: Arc<Exports>) -> Self {
+    /// Wires a server with the pools of `executor`.
+    pub(crate) fn of(
+        service: Arc<NfsService<Deterministic>>,
+        executor: Deterministic,
+        exports: Arc<Exports>,
+    ) -> Self {
         let wire = Wire::default();
         service.server().engine().connect_callbacks(Box::new(wire.clone()));
         let completed = Arc::new(AtomicBool::new(false));
@@ -103,6 +108,21 @@ impl Running {
             Action::Trust | Action::Yield | Action::Pause(_) | Action::Away(_) => None,
         });
         out.collect()
+    }
+
+    /// Returns the server with its pools.
+    pub(crate) fn service(&self) -> &NfsService<Deterministic> {
+        &self.service
+    }
+
+    /// Executes a call to its end.
+    pub(crate) fn execute(&mut self, request: Request) -> Vec<Out> {
+        let mut out = self.tick(vec![request]);
+        while self.executor.waiting() > 0 || self.completed.load(Relaxed) {
+            self.executor.step();
+            out.append(&mut self.tick(Vec::new()));
+        }
+        out
     }
 
     /// Has all calls end, and background copies pause.

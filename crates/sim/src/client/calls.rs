@@ -22,7 +22,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// Decodes the results of a COMPOUND.
-    fn parse(results: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(results: &[u8]) -> Option<Self> {
         let results = Compound4Res::decode(&mut Decoder::new(results)).ok()?.into_owned();
         Some(Self { status: results.status, results: results.resarray })
     }

@@ -10,14 +10,14 @@ use xdr::{Encode, Encoder};
 pub(crate) type Op = NfsArgop4<'static>;
 
 /// Encodes the arguments of a COMPOUND of a minor version.
-pub(super) fn arguments(minor: u32, operations: &[Op]) -> Vec<u8> {
+pub(crate) fn arguments(minor: u32, operations: &[Op]) -> Vec<u8> {
     let mut arguments = Encoder::new();
     arguments.opaque(b"").u32(minor).array(operations);
     arguments.into_vec()
 }
 
 /// Encodes a COMPOUND call by AUTH_SYS.
-pub(super) fn sys_call(host: usize, xid: u32, arguments: &[u8]) -> Vec<u8> {
+pub(crate) fn sys_call(host: usize, xid: u32, arguments: &[u8]) -> Vec<u8> {
     let mut credential = Encoder::new();
     let uid = kerberos::uid(host);
     AuthSys::new(0, b"client", uid, uid, &[]).encode(&mut credential);
@@ -45,7 +45,7 @@ pub(crate) fn exchange_id(host: usize, life: u32) -> Op {
 }
 
 /// Makes CREATE_SESSION (RFC 8881 section 18.36) with security parameters for callbacks.
-pub(super) fn create_session(
+pub(crate) fn create_session(
     clientid: Clientid4,
     sequence: u32,
     slots: u32,
