@@ -124,6 +124,12 @@ hold() {
   says_soon held
 }
 release() { : >/run/release; says_soon released; }
+try_lock() {
+  local status=0
+  local_program || return
+  local_lock try write 100 100 >"$RUN/holder" 2>&1 || status=$?
+  case $status in 0) echo done ;; 1) echo "it gets no lock" ;; *) echo "it cannot try: $(cat "$RUN/holder")" ;; esac
+}
 says_soon() {
   local i
   for i in $(seq 400); do grep -qs "$1" "$RUN/holder" && return; sleep 0.05; done
@@ -165,7 +171,7 @@ server_control() {
       "sum "*) { [ "$EXPORT_ON" != ceph ] || ceph_client; } && sha256sum <"$LAB_EXPORT/${ask#sum }" >"$RUN/share/server.sum" && echo done || echo "it cannot be read" ;;
       hold) hold && echo done || echo "it gets no lock: $(cat "$RUN/holder")" ;;
       release) release && echo done || echo "it keeps its lock" ;;
-      try) local_lock try write 100 100 >/dev/null && echo done || echo "it gets no lock" ;;
+      try) try_lock ;;
       cpu) spent && echo done || echo "it is not there" ;;
       start) if server_start; then echo done; else echo "it does not start"; fi ;;
       *) echo "unknown: $ask" ;;

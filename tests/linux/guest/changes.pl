@@ -20,11 +20,16 @@ sub change {
     $changes++;
 }
 
+sub create {
+    sysopen(my $file, $_[0], O_WRONLY | O_CREAT | O_EXCL) or return 0;
+    return syswrite($file, "content") == 7 && close $file;
+}
+
 until (-e $stop) {
     my $n = $changes;
     change("mkdir", sub { mkdir "a$n" });
     change("rename", sub { rename "a$n", "b$n" });
-    change("create", sub { sysopen(my $file, "b$n/file", O_WRONLY | O_CREAT | O_EXCL) and syswrite($file, "content") == 7 and close $file });
+    change("create", sub { create("b$n/file") });
     change("link", sub { link "b$n/file", "c$n" });
     change("unlink", sub { unlink "b$n/file" });
     change("unlink of the link", sub { unlink "c$n" });

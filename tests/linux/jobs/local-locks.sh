@@ -7,7 +7,7 @@ RELEASE="server release"
 ticket alice
 # The errno of a refused F_SETLK is EAGAIN or EACCES; EIO and the like are another exit status.
 refused_lock() { denied "$@" || { lock try "$@"; return 1; }; }
-kept_out() { ! server try; }
+kept_out() { ! server try && [ "$(cat /lab/server.answer)" = "it gets no lock" ]; }
 
 for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections" begin=$(seconds)

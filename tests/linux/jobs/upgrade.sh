@@ -16,7 +16,8 @@ as alice sh -c 'head -c 20000000 /dev/urandom >/tmp/large'
 connections() { awk '$1 == "xprt:" { print $2, $3, $5 }' /proc/self/mountstats; }
 identity() { server identity && cat /lab/server.identity; }
 
-# work NAME COMMAND...: a program in the background. It ends by itself once /tmp/stop is there.
+# work NAME COMMAND...: a program in the background, which ends by itself once /tmp/stop is there. `check` runs in a
+# subshell, so programs begin and are waited for outside of it.
 work() {
   local name=$1; shift
   as alice timeout -s KILL $((ROUNDS * 20 + 120)) "$@" >"/tmp/work.$name" 2>&1 &
@@ -33,24 +34,29 @@ copies() {
 }
 export -f copies
 start_work() {
-  rm -f /tmp/stop /tmp/random /tmp/random.source /n/alice/random*
+  rm -f /tmp/stop /tmp/random /tmp/random.source
+  as alice sh -c "rm -f /n/alice/random*"
   WORK=
   work names perl /run/changes.pl /n/alice /tmp/stop
   work random perl /run/random.pl /n/alice/random /tmp/random "$SEED" 0 /tmp/stop
   work copies bash -c copies
   work lock perl /run/lock.pl /n/alice/locked hold write 100 100 /tmp/stop
+}
+lock_held() {
   local i
   for i in $(seq 200); do grep -q held /tmp/work.lock && return; sleep 0.05; done
   echo "the lock is not granted"; return 1
 }
-ended_well() { wait "${1#*:}" || { cat "/tmp/work.${1%%:*}"; return 1; }; }
+# ended_well NAME STATUS
+ended_well() { [ "$2" = 0 ] || { echo "status $2"; cat "/tmp/work.$1"; return 1; }; }
 
+kept_out() { ! server try && same "it gets no lock" "$(cat /lab/server.answer)"; }
 upgrades() {
   local round
   for round in $(seq "$ROUNDS"); do
     server upgrade || { echo "round $round: $(cat /lab/server.answer)"; return 1; }
     sleep "0.$((RANDOM % 900 + 100))"
-    ! server try || { echo "round $round: a program on the server has the range that alice has locked"; return 1; }
+    kept_out || { echo "round $round: the range that alice has locked: $(cat /lab/server.answer)"; return 1; }
     for work in $WORK; do
       kill -0 "${work#*:}" 2>/dev/null || { echo "round $round: ${work%%:*} ended: $(cat "/tmp/work.${work%%:*}")"; return 1; }
     done
@@ -69,14 +75,17 @@ for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections"
   check "upgrade: mount $case" mounted "$flavor" "$connections" || continue
   rm -f /lab/server.pauses
-  check "upgrade: programs work $case" start_work || continue
+  start_work
+  check "upgrade: programs work $case" lock_held || continue
   connected=$(connections) known=$(identity)
   check "upgrade: $ROUNDS upgrades while they work $case" upgrades
   check "upgrade: the same connections $case" same "$connected" "$(connections)"
   check "upgrade: the same client and session $case" same "$known" "$(identity)"
   : >/tmp/stop
   for work in $WORK; do
-    check "upgrade: ${work%%:*} went through $case" ended_well "$work" && echo "# ${work%%:*}: $(tail -n 1 "/tmp/work.${work%%:*}")"
+    name=${work%%:*} status=0
+    wait "${work#*:}" || status=$?
+    check "upgrade: $name went through $case" ended_well "$name" "$status" && sed -n "\$s/^/# $name: /p" "/tmp/work.$name"
   done
   unmounted
   check "upgrade: what is on the server's disk is what alice wrote $case" on_the_disk
