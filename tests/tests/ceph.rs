@@ -292,6 +292,32 @@ fn a_gateway_that_ends_gives_its_session_back() {
 }
 
 #[test]
+fn a_gateway_that_the_cluster_has_evicted_ends_and_its_client_goes_on_with_the_next() {
+    // A cluster of its own, since all clients of its metadata server are evicted.
+    let Some(cluster) = start() else { return };
+    cluster.make_directory("data", SIZE).unwrap();
+    let folder = empty_folder();
+    let serve = || Serve::new(folder.path().join("state")).args(["--sec", "sys", "--squash", "none"]);
+    let mut server = CephGateway(gateway(&cluster, "data", serve()).start());
+    mount(&server).write_file("file", b"data").unwrap();
+    let socket = cluster.socket("mds.cephfs").display().to_string();
+    let mds = |arguments: &[&str]| {
+        let said = std::process::Command::new("ceph").args(["daemon", &socket]).args(arguments).output();
+        String::from_utf8(said.unwrap().stdout).unwrap()
+    };
+    let sessions: serde_json::Value = serde_json::from_str(&mds(&["session", "ls"])).unwrap();
+    for session in sessions.as_array().unwrap() {
+        mds(&["session", "evict", &session["id"].to_string()]);
+    }
+    let options = options(&server);
+    // Its answer does not matter: the server ends before.
+    std::thread::spawn(move || Filesystem::mount(options, "/data")?.write_file("other", b"data"));
+    assert_eq!(server.wait().0.code(), Some(75), "{}", server.log());
+    let server = CephGateway(gateway(&cluster, "data", serve()).start());
+    assert_eq!(mount(&server).read_file("file").unwrap(), b"data");
+}
+
+#[test]
 fn other_exports_are_served_while_the_metadata_server_hangs() {
     // A cluster of its own, since its metadata server stops.
     let Some(cluster) = start() else { return };

@@ -1,5 +1,6 @@
 //! Errors of calls into the libraries.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{fmt, io};
 
@@ -47,12 +48,24 @@ pub fn was_blocklisted() -> bool {
     BLOCKLISTED.load(Relaxed)
 }
 
+/// The function that [`on_blocklisted`] has set.
+static ON_BLOCKLISTED: OnceLock<fn()> = OnceLock::new();
+
+/// Sets the function that runs, once, in the thread of the first call that fails because its client
+/// was evicted. Only the first function of a process counts.
+pub fn on_blocklisted(act: fn()) {
+    let _ = ON_BLOCKLISTED.set(act);
+}
+
 /// Turns a result of the library, negative for an error, into a count.
 pub(crate) fn count(result: i64) -> Result<u64, CephErrno> {
     u64::try_from(result).map_err(|_| {
         let error = CephErrno(i32::try_from(-result).unwrap_or(libc::EIO));
-        if error.0 == libc::ESHUTDOWN {
-            BLOCKLISTED.store(true, Relaxed);
+        if error.0 == libc::ESHUTDOWN
+            && !BLOCKLISTED.swap(true, Relaxed)
+            && let Some(act) = ON_BLOCKLISTED.get()
+        {
+            act();
         }
         error
     })

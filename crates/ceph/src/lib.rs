@@ -12,5 +12,5 @@ pub mod fs;
 mod loading;
 pub mod rados;
 
-pub use errno::{CephErrno, was_blocklisted};
+pub use errno::{CephErrno, on_blocklisted, was_blocklisted};
 pub use loading::LibraryError;

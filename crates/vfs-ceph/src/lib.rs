@@ -30,5 +30,5 @@ mod xattrs;
 
 pub use backend::{CephBackend, CephError, CephOptions};
 pub use ceph::fs::{unmount_all, wait_for_unmounts};
-pub use ceph::was_blocklisted;
+pub use ceph::{on_blocklisted, was_blocklisted};
 pub use sessions::{end_session, identities};

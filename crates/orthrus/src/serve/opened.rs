@@ -7,7 +7,7 @@ use super::exports::{Backends, CephNode};
 use super::http_listeners::HttpListeners;
 use super::kerberos::{Keys, NoKeys};
 use super::listening::OpenedSockets;
-use super::membership::Member;
+use super::membership::{self, Member};
 use super::observe::{AuditLog, Observers};
 use super::reload::{self, Reloads};
 use super::storage::StateStorage;
@@ -142,9 +142,12 @@ impl OpenedServer {
     pub(super) fn start(mut self) -> anyhow::Result<StartedServer> {
         let mut storage = self.storage.take().context("the state folder is not open")?;
         let service = self.builder(&mut storage)?.service(&Threads);
-        if let Some(member) = &storage.member {
-            service.server().engine().enforce_grace(true);
-            member.attach(service.clone());
+        match &storage.member {
+            Some(member) => {
+                service.server().engine().enforce_grace(true);
+                member.attach(service.clone());
+            }
+            None => vfs_ceph::on_blocklisted(membership::end_evicted),
         }
         let (shards, limits) = (self.shards(), net_limits(&self.parts.settings));
         let running = self.listener.start(service.clone(), shards, limits);

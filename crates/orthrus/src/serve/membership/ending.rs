@@ -16,6 +16,12 @@ pub(super) fn end_with(status: i32, reason: &str) -> ! {
     vfs_local::exit_at_once(status)
 }
 
+/// Ends a server that is in no cluster after the Ceph cluster has evicted it. Its clients wait, and
+/// go on with the process that the service manager starts next.
+pub(in crate::serve) fn end_evicted() {
+    end_with(EVICTED_STATUS, &StoreError::Blocklisted.to_string());
+}
+
 /// Ends the process for a final error of the storage.
 pub(super) fn end_now(error: &StoreError) -> ! {
     match error {

@@ -13,6 +13,7 @@ mod records;
 mod report;
 mod session_log;
 
+pub(super) use ending::end_evicted;
 pub(super) use records::ClusterRecords;
 pub(super) use report::Membership;
 pub(super) use session_log::SessionLog;
