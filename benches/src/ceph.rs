@@ -5,7 +5,7 @@ use super::cores::Cores;
 use super::ganesha::{self, Ganesha, GaneshaExport, Package};
 use super::kerberos_site::KerberosSite;
 use super::load;
-use super::names::churn::{ChurnKind, Crowd};
+use super::names::churn::Crowd;
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::peers::{PeerRow, Peers};
 use super::{Skipped, stopped};
@@ -110,10 +110,10 @@ pub(crate) fn run(
     let sides = [("orthrus", stable.pid(), stable.address()), (&*package.name(), peer.pid(), free)];
     for (clients, depth) in CREATES {
         let mut crowds = Vec::new();
-        for (_, _, address) in sides {
+        for (name, _, address) in sides {
             let options = site.options(address, Flavor::Sys);
             let crowd = Crowd::connect(&options, &["/data".to_owned()], (clients, depth))?;
-            crowds.push(crowd.make(ChurnKind::Creates));
+            crowds.push(crowd.only_creating(&format!("{name}-{}", clients * depth)));
         }
         let mut rounds = [Vec::new(), Vec::new()];
         for _ in 0..arguments.rounds {

@@ -150,7 +150,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         return Err(again_as_release());
     }
     if !matches!(command, Command::Krb5(_) | Command::Shards(_)) {
-        steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
+        steps::cargo(&["build", "--release", "--package", "orthrus"])?;
     }
     let stop = steps::stop_flag()?;
     let (name, arguments, run): (_, _, Run<'_>) = match command {

@@ -12,7 +12,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// The changes that each request makes in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChurnKind {
+enum ChurnKind {
     /// It makes a file, renames it and removes it.
     All,
     /// It makes files, each with a name of its own. They stay.
@@ -29,7 +29,9 @@ struct ChurnWorker {
     lanes: Vec<ChurnLane>,
     completions: Vec<Completion>,
     kind: ChurnKind,
-    /// The number of the last file.
+    /// The first part of the names of files that stay.
+    series: String,
+    /// The number of the last file that stays.
     made: u64,
 }
 
@@ -78,9 +80,13 @@ impl Crowd {
         Ok(Self((0..clients).map(worker).collect::<anyhow::Result<_>>()?))
     }
 
-    /// Makes other changes from now on.
-    pub(crate) fn make(mut self, kind: ChurnKind) -> Self {
-        self.0.iter_mut().for_each(|worker| worker.kind = kind);
+    /// Only makes files from now on, with names that begin with `series`. No other crowd in the
+    /// directories may use it: a create would open the file of the other.
+    pub(crate) fn only_creating(mut self, series: &str) -> Self {
+        for (number, worker) in self.0.iter_mut().enumerate() {
+            worker.kind = ChurnKind::Creates;
+            worker.series = format!("{series}-{number}");
+        }
         self
     }
 
@@ -122,7 +128,7 @@ impl ChurnWorker {
         };
         let lanes = (0..depth).map(lane).collect();
         let (completions, kind) = (Vec::new(), ChurnKind::All);
-        Ok(Self { client, directories, lanes, completions, kind, made: 0 })
+        Ok(Self { client, directories, lanes, completions, kind, series: String::new(), made: 0 })
     }
 
     fn work(&mut self, end: Instant) -> anyhow::Result<ChurnTimes> {
@@ -165,8 +171,7 @@ impl ChurnWorker {
         lane.since = Instant::now();
         if self.kind == ChurnKind::Creates {
             self.made += 1;
-            let stem = lane.name[1].as_str();
-            lane.name[0] = format!("{stem}-{}", self.made);
+            lane.name[0] = format!("{}-{}", self.series, self.made);
         }
         let [name, renamed] = &lane.name;
         let mut compound = self.client.compound();

@@ -60,7 +60,7 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// As [`Compound::begin_change`], for the object of a name in a directory that is held (see
+    /// As [`Compound::begin_change`], for the object of a name that is held (see
     /// [`Compound::hold_names`]). Returns the object; a name without one is left to the operation
     /// itself.
     ///

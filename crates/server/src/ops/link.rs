@@ -25,7 +25,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if backend.getattr(&object.handle)?.file_type == FileType::Directory {
         return Err(Nfsstat4::NFS4ERR_ISDIR.into());
     }
-    let held = c.hold_names(&[&directory])?;
+    let held = c.hold_names(&[(&directory, name)])?;
     c.begin_change(&object)?;
     let change = Change::before(&directory)?;
     backend.link(&c.caller(&directory), &object.handle, &directory.handle, name)?;

@@ -15,7 +15,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if c.lookup_pseudo(c.fh()?, name)?.is_some() {
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
-    let held = c.hold_names(&[&directory])?;
+    let held = c.hold_names(&[(&directory, name)])?;
     let found = c.begin_change_of_name(&directory, name)?;
     let change = Change::before(&directory)?;
     let backend = &directory.export.backend;

@@ -26,7 +26,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
             return Err(Nfsstat4::NFS4ERR_XDEV.into());
         }
     }
-    let held = c.hold_names(&[&from, &to])?;
+    let held = c.hold_names(&[(&from, from_name), (&to, to_name)])?;
     let source = c.begin_change_of_name(&from, from_name)?;
     let target = c.begin_change_of_name(&to, to_name)?;
     let found = source.map(|source| RenamedObjects { source, target });

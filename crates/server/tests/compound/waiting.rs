@@ -496,7 +496,7 @@ fn a_name_stands_for_one_file_while_delegations_on_that_are_recalled() // RFC 88
             let other = Client::with(&site, b"other", sys(ALICE), FORE);
             let waiting = try_on(&other, 0, other.sequence + 1, intrusion()).waits();
             seen.store(true, Ordering::SeqCst);
-            // The test's own thread holds the directory: it would wait for itself.
+            // The test's own thread holds the name: it would wait for itself.
             waiting.give_up(&other);
         });
         client.run(operation()).ok();
@@ -504,6 +504,25 @@ fn a_name_stands_for_one_file_while_delegations_on_that_are_recalled() // RFC 88
         let mut other = Client::with(&server, b"another", sys(ALICE), FORE);
         other.at("export", vec![open_create("new", 3)]).ok();
     }
+}
+
+#[test]
+fn other_names_of_a_directory_change_while_one_is_held() {
+    let disk = Slow::new();
+    let export = all_flavors(Export::new("/export", disk.clone()).expect("an export"));
+    let server = Arc::new(Setup::with_exports(vec![export]).start());
+    let mut client = Client::new(&server);
+    drop(client.make_file("export", "f", b"x"));
+    let (made, site) = (Arc::new(AtomicBool::new(false)), server.clone());
+    let seen = made.clone();
+    disk.during_lookup(move || {
+        let other = Client::with(&site, b"other", sys(ALICE), FORE);
+        let making = [at_export(), vec![open_create("new", 3)]].concat();
+        try_on(&other, 0, other.sequence + 1, making).answered(NFS4_OK);
+        seen.store(true, Ordering::SeqCst);
+    });
+    client.run([at_export(), vec![remove("f")]].concat()).ok();
+    assert!(made.load(Ordering::SeqCst), "a file was made while the other was removed");
 }
 
 fn at_export() -> Vec<Op> {

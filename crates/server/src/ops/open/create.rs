@@ -109,7 +109,7 @@ fn create(
     share: OpenShare,
 ) -> OpResult<Target> {
     c.check_writable(directory)?;
-    let held = c.hold_names(&[directory])?;
+    let held = c.hold_names(&[(directory, name)])?;
     let backend = &directory.export.backend;
     let before = backend.getattr(&directory.handle)?.change;
     // The holder of a write delegation may read as well, and then the file need not be opened
