@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Fields that calls return.
 const WANTED: u32 = raw::statx::ALL_STATS;
@@ -61,11 +62,12 @@ impl CephInode {
         &self.mount
     }
 
-    /// Runs a call with the library, the mount and this object.
+    /// Runs a request to a metadata server with the library, the mount and this object.
     fn call<R>(
         &self,
         call: impl FnOnce(&'static raw::Functions, *mut raw::MountInfo, *mut raw::RawInode) -> R,
     ) -> Result<R, CephErrno> {
+        let _request = self.mount.requests.begin(Instant::now());
         self.mount.call(|library, info| call(library, info, self.as_ptr()))
     }
 
@@ -368,7 +370,11 @@ impl CephInode {
     /// The error of a write that failed.
     pub fn sync(&self) -> Result<(), CephErrno> {
         // SAFETY: all pointers are valid.
-        done(self.call(|library, info, own| unsafe { (library.ceph_ll_sync_inode)(info, own, 0) })?)
+        let sync = |library: &raw::Functions, info| unsafe {
+            // It asks for the journal by itself, and its data may take long.
+            (library.ceph_ll_sync_inode)(info, self.as_ptr(), 0)
+        };
+        done(self.mount.call(sync)?)
     }
 
     /// Opens a directory for listing.

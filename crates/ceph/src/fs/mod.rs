@@ -17,6 +17,7 @@ mod file;
 mod inode;
 mod mount;
 mod raw;
+mod requests;
 mod stat;
 
 pub use credentials::Credentials;

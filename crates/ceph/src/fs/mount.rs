@@ -1,5 +1,6 @@
 //! A mounted file system.
 
+use super::requests::{self, Requests};
 use super::{CephFs, CephInode, raw};
 use crate::CephErrno;
 use crate::errno::done;
@@ -136,6 +137,7 @@ pub struct CephMount {
     /// The id of the file system in its cluster.
     fscid: i64,
     deleg_timeout: AtomicU32,
+    pub(super) requests: Arc<Requests>,
     /// Freed after the library is done with it.
     callbacks: NonNull<MountCallbacks>,
 }
@@ -268,8 +270,11 @@ impl CephMount {
             closing: AtomicBool::new(false),
             fscid,
             deleg_timeout: AtomicU32::new(0),
+            requests: Arc::new(Requests::new(Instant::now())),
             callbacks,
         });
+        // Without the thread, requests are slower at times.
+        let _ = requests::hurry(&mount);
         let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
         live.retain(|mount| mount.strong_count() > 0);
         live.push(Arc::downgrade(&mount));
@@ -343,6 +348,15 @@ impl CephMount {
         self.fscid
     }
 
+    /// Writes all data back, and has the metadata servers write their journals.
+    ///
+    /// # Errors
+    /// The error of a write that failed.
+    pub(super) fn sync(&self) -> Result<(), CephErrno> {
+        // SAFETY: it is mounted.
+        done(self.call(|library, info| unsafe { (library.ceph_sync_fs)(info) })?)
+    }
+
     /// Returns what this library lacks.
     pub fn missing(&self) -> MissingFeatures {
         MissingFeatures { nonblocking: self.library.0.ceph_ll_nonblocking_readv_writev.is_none() }
@@ -364,6 +378,7 @@ impl CephMount {
     /// # Errors
     /// `ESTALE` or `ENOENT` for one that does not exist.
     pub fn find(self: &Arc<Self>, ino: u64, snapshot: u64) -> Result<CephInode, CephErrno> {
+        let _request = self.requests.begin(Instant::now());
         let mut inode = ptr::null_mut();
         let vinode = raw::Vinode { ino, snapid: snapshot };
         // SAFETY: on success the pointer is set and its reference is ours.
@@ -397,6 +412,7 @@ impl Drop for CephMount {
     /// Unmounts on a thread of its own: the last owner may be a callback of the library, which
     /// would wait for itself, or a thread that must not wait for the network.
     fn drop(&mut self) {
+        self.requests.wake();
         let is_mounted = !*self.unmounted.get_mut().unwrap_or_else(PoisonError::into_inner);
         let ending = Ending { library: self.library, info: self.info, callbacks: self.callbacks, is_mounted };
         ENDINGS.begin();

@@ -211,6 +211,7 @@ library! {
         ) -> c_int;
         fn ceph_ll_unlink(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
         fn ceph_ll_rmdir(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
+        fn ceph_sync_fs(*mut MountInfo) -> c_int;
         fn ceph_ll_statfs(*mut MountInfo, *mut RawInode, *mut statvfs) -> c_int;
         fn ceph_ll_sync_inode(*mut MountInfo, *mut RawInode, c_int) -> c_int;
         fn ceph_ll_opendir(*mut MountInfo, *mut RawInode, *mut *mut DirResult, *const UserPerm) -> c_int;

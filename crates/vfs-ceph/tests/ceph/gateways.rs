@@ -2,7 +2,9 @@
 
 use crate::common::{OTHER, content, directory, file, folder, lookup, open, shared_native};
 use miniceph::{MiniCeph, MiniCephOptions};
+use orthrus_vfs_ceph::CephBackend;
 use std::sync::Arc;
+use std::time::Instant;
 use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess, RangeLocks};
 
 const BOTH: OpenAccess = OpenAccess { read: true, write: true };
@@ -118,4 +120,34 @@ fn exports_of_several_file_systems_and_clusters_are_told_apart() {
     assert_eq!(lookup(&beside, &beside.root(), "file"), Err(vfs::VfsError::Noent));
     drop(far);
     assert!(orthrus_vfs_ceph::wait_for_unmounts(std::time::Duration::from_secs(30)));
+}
+
+#[test]
+fn gateways_that_open_a_file_at_once_all_go_on() {
+    let Some((path, cluster)) = directory() else { return };
+    let gateways = [(); 2].map(|()| open(cluster, &path, |_| ()));
+    let [first, _] = &gateways;
+    let longest = (0..20).map(|number| {
+        let name = format!("file-{number}");
+        let handle = file(first, &first.root(), &name, b"shared");
+        first.settle(&first.root()).unwrap();
+        let opens = |gateway: &CephBackend| {
+            let rounds = (0..10).map(|_| {
+                let start = Instant::now();
+                assert_eq!(lookup(gateway, &gateway.root(), &name), Ok(handle));
+                drop(gateway.open(&Caller::root(), &handle, BOTH).unwrap());
+                start.elapsed()
+            });
+            rounds.max().unwrap()
+        };
+        let longest = std::thread::scope(|scope| {
+            let [first, second] = &gateways;
+            let threads = [first, second, first, second].map(|gateway| scope.spawn(|| opens(gateway)));
+            threads.map(|thread| thread.join().unwrap()).into_iter().max()
+        });
+        longest.unwrap()
+    });
+    println!("the longest lookup and open: {:?}", longest.max().unwrap());
+    let last = lookup(first, &first.root(), "file-19").unwrap();
+    assert_eq!(content(first, &last), Ok(b"shared".to_vec()));
 }
