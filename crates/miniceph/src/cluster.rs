@@ -381,6 +381,7 @@ impl MiniCeph {
             file_system: None,
             path: "/".to_owned(),
             settings: vec![("client_acl_type", "posix_acl".to_owned())],
+            defaults: Vec::new(),
             identity: None,
         }
     }

@@ -37,6 +37,8 @@ pub struct MountOptions {
     pub path: String,
     /// Settings of the library, which come before the configuration's.
     pub settings: Vec<(&'static str, String)>,
+    /// Settings that the configuration file may change.
+    pub defaults: Vec<(&'static str, String)>,
     /// The name of this client for the metadata servers. A predecessor of this name loses its
     /// state at once.
     pub identity: Option<String>,
@@ -175,18 +177,31 @@ impl CreatedMount {
         done(set).map_err(|reason| MountError::Setting { name, value: value.to_owned(), reason })
     }
 
-    /// Reads the configuration and makes the mount ready.
-    fn initialise(&self, options: &MountOptions) -> Result<(), MountError> {
-        let (functions, info) = (self.library.0, self.info.as_ptr());
+    /// Reads the configuration.
+    fn configure(&self, options: &MountOptions) -> Result<(), MountError> {
         let configuration = c_string(&options.configuration.to_string_lossy())?;
+        let values = || options.defaults.iter().map(|(name, _)| self.get(name)).collect::<Vec<_>>();
+        let built_in = values();
         // SAFETY: the string lives through the call.
-        let read = unsafe { (functions.ceph_conf_read_file)(info, configuration.as_ptr()) };
+        let read = unsafe { (self.library.0.ceph_conf_read_file)(self.info.as_ptr(), configuration.as_ptr()) };
         done(read)
             .map_err(|reason| MountError::Configuration { path: options.configuration.clone(), reason })?;
         if let Some(keyring) = &options.keyring {
             self.set("keyring", &keyring.to_string_lossy())?;
         }
         options.settings.iter().try_for_each(|(name, value)| self.set(name, value))?;
+        // A value that is set comes before the file's, so set only those that the file leaves alone.
+        for ((name, value), (before, after)) in options.defaults.iter().zip(built_in.iter().zip(values())) {
+            if *before == after {
+                self.set(name, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the mount ready.
+    fn initialise(&self, options: &MountOptions) -> Result<(), MountError> {
+        let (functions, info) = (self.library.0, self.info.as_ptr());
         let failed = |error: i32| done(error).map_err(|reason| refuse(self, options, reason));
         // SAFETY: the mount is not initialised yet.
         failed(unsafe { (functions.ceph_init)(info) })?;
@@ -201,7 +216,8 @@ impl CreatedMount {
         Ok(())
     }
 
-    fn get(&self, name: &CStr) -> String {
+    fn get(&self, name: &str) -> String {
+        let Ok(name) = CString::new(name) else { return String::new() };
         let mut value = vec![0_u8; SETTING_MAX];
         // SAFETY: the library writes a string of at most this length.
         let got = unsafe {
@@ -235,6 +251,7 @@ impl CephMount {
         let created = CreatedMount::new(library, &user)?;
         let functions = library.0;
         let info = created.info.as_ptr();
+        created.configure(options)?;
         created.initialise(options)?;
         let callbacks = NonNull::from(Box::leak(Box::new(MountCallbacks { release })));
         let mut arguments = raw::CallbackArgs {
@@ -546,6 +563,7 @@ unsafe extern "C" fn no_umask(_: *mut c_void) -> libc::mode_t {
 pub fn reset_session(library: CephFs, options: &MountOptions, identity: &str) -> Result<bool, MountError> {
     let user = c_string(&options.user)?;
     let created = CreatedMount::new(library, &user)?;
+    created.configure(options)?;
     created.initialise(&MountOptions { identity: None, ..options.clone() })?;
     let ended = end_session(&created, identity).map_err(|reason| refuse(&created, options, reason));
     // It closes this client's own session, which the metadata servers would otherwise wait for.
@@ -589,7 +607,7 @@ fn refuse(created: &CreatedMount, options: &MountOptions, reason: CephErrno) -> 
     let what = format!("{} of {named}", options.path);
     match reason.number() {
         libc::EPERM | libc::EACCES | libc::EKEYREJECTED => {
-            MountError::Refused { user: options.user.clone(), keyring: created.get(c"keyring"), reason }
+            MountError::Refused { user: options.user.clone(), keyring: created.get("keyring"), reason }
         }
         libc::ETIMEDOUT | libc::ENOTCONN | libc::EHOSTUNREACH | libc::EHOSTDOWN => {
             MountError::Unreachable { configuration: options.configuration.clone(), reason }
@@ -601,4 +619,35 @@ fn refuse(created: &CreatedMount, options: &MountOptions, reason: CephErrno) -> 
 
 fn c_string(text: &str) -> Result<CString, MountError> {
     CString::new(text).map_err(|_| MountError::Nul(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_gives_way_to_the_configuration_file_and_a_setting_does_not() {
+        let library = match CephFs::load() {
+            Ok(library) => library,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let configuration = folder.path().join("ceph.conf");
+        std::fs::write(&configuration, "[client]\ndebug_client = 3/7\nlog_to_stderr = true\n").unwrap();
+        let options = MountOptions {
+            configuration,
+            user: "orthrus".to_owned(),
+            keyring: None,
+            file_system: None,
+            path: "/".to_owned(),
+            settings: vec![("log_to_stderr", "false".to_owned())],
+            defaults: ["debug_client", "debug_objecter"].map(|name| (name, "0/0".to_owned())).to_vec(),
+            identity: None,
+        };
+        let created = CreatedMount::new(library, c"orthrus").unwrap();
+        created.configure(&options).unwrap();
+        assert_eq!(created.get("debug_client"), "3/7");
+        assert_eq!(created.get("debug_objecter"), "0/0");
+        assert_eq!(created.get("log_to_stderr"), "false");
+    }
 }

@@ -53,6 +53,7 @@ pub(crate) fn native(cluster: &MiniCeph) -> Native {
         file_system: None,
         path: "/".to_owned(),
         settings: vec![("client_acl_type", "posix_acl".to_owned())],
+        defaults: Vec::new(),
         identity: None,
     };
     let mount = CephMount::open(library, &options, Box::new(|_, _| ())).unwrap();

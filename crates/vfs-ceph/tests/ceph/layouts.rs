@@ -176,6 +176,7 @@ fn options(cluster: &miniceph::MiniCeph) -> MountOptions {
             ("client_acl_type", "posix_acl".to_owned()),
             ("fuse_default_permissions", "false".to_owned()),
         ],
+        defaults: Vec::new(),
         identity: None,
     }
 }
