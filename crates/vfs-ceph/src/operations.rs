@@ -79,6 +79,11 @@ impl Backend for CephBackend {
         Ok(attributes(&self.stat(&object)?, self.device))
     }
 
+    fn change_before(&self, directory: &ObjectHandle) -> VfsResult<u64> {
+        let directory = self.resolve(directory)?;
+        directory.inode.known_stat(&self.server).map(|stat| stat.version).map_err(vfs_error)
+    }
+
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
         self.set_attributes(caller, object, set)
     }

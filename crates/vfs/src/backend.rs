@@ -84,6 +84,13 @@ pub trait Backend: Send + Sync {
     /// Returns an object's attributes.
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes>;
 
+    /// Returns the change attribute of a directory before an operation changes it. It may be the
+    /// one that was last known, where a newer one would take a request to other machines: a
+    /// `change_info4` that is not atomic promises no more (RFC 8881 section 3.3.5).
+    fn change_before(&self, directory: &ObjectHandle) -> VfsResult<u64> {
+        self.getattr(directory).map(|attributes| attributes.change)
+    }
+
     /// Changes attributes and returns the new ones. `size` needs write permission, times that are
     /// given need ownership, as for POSIX.
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes>;

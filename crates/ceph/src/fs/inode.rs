@@ -108,7 +108,15 @@ impl CephInode {
     /// # Errors
     /// The library's.
     pub fn stat(&self, user: &Credentials) -> Result<Stat, CephErrno> {
-        self.statx(WANTED, user).map(|stat| Stat::of(&stat))
+        self.statx(WANTED, 0, user).map(|stat| Stat::of(&stat))
+    }
+
+    /// Returns the attributes that the library last knew, without a request.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn known_stat(&self, user: &Credentials) -> Result<Stat, CephErrno> {
+        self.statx(WANTED, raw::statx::DONT_SYNC, user).map(|stat| Stat::of(&stat))
     }
 
     /// Returns the length in bytes.
@@ -116,14 +124,14 @@ impl CephInode {
     /// # Errors
     /// The library's.
     pub fn size(&self, user: &Credentials) -> Result<u64, CephErrno> {
-        self.statx(raw::statx::SIZE, user).map(|stat| stat.size)
+        self.statx(raw::statx::SIZE, 0, user).map(|stat| stat.size)
     }
 
-    fn statx(&self, wanted: u32, user: &Credentials) -> Result<raw::Statx, CephErrno> {
+    fn statx(&self, wanted: u32, flags: u32, user: &Credentials) -> Result<raw::Statx, CephErrno> {
         let (mut stat, user) = (raw::Statx::EMPTY, user.as_ptr());
         // SAFETY: all pointers are valid.
         done(self.call(|library, info, own| unsafe {
-            (library.ceph_ll_getattr)(info, own, &mut stat, wanted, 0, user)
+            (library.ceph_ll_getattr)(info, own, &mut stat, wanted, flags, user)
         })?)?;
         Ok(stat)
     }

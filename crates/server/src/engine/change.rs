@@ -3,7 +3,6 @@
 
 use super::{Object, OpError};
 use nfs4::ChangeInfo4;
-use vfs::Attributes;
 
 /// The change attribute of a directory before an operation.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +16,7 @@ impl Change {
     /// # Errors
     /// The error of the backend.
     pub fn before(directory: &Object) -> Result<Self, OpError> {
-        let attributes: Attributes = directory.export.backend.getattr(&directory.handle)?;
-        Ok(Self { before: attributes.change })
+        Ok(Self { before: directory.export.backend.change_before(&directory.handle)? })
     }
 
     /// Reads the attribute after the operation. It is never atomic: other processes may have

@@ -111,7 +111,7 @@ fn create(
     c.check_writable(directory)?;
     let held = c.hold_names(&[(directory, name)])?;
     let backend = &directory.export.backend;
-    let before = backend.getattr(&directory.handle)?.change;
+    let before = backend.change_before(&directory.handle)?;
     // The holder of a write delegation may read as well, and then the file need not be opened
     // again.
     let access = OpenAccess { read: true, write: share.access & SHARE_WRITE != 0 };
