@@ -30,26 +30,42 @@ pub enum CallbackAnswer {
 /// The client's side of a backchannel.
 pub(crate) struct ClientBackChannel {
     handler: Box<Handler>,
-    /// The last sequence id of each slot.
-    slots: [u32; BACK_SLOTS as usize],
+    slots: [BackSlot; BACK_SLOTS as usize],
     /// Sequence numbers of callbacks by RPCSEC_GSS, once the first has arrived.
     window: Option<SequenceWindow>,
     /// The deliberate damage to answers, for tests.
     damage: Damage,
 }
 
+/// A slot of the backchannel.
+#[derive(Debug, Default)]
+struct BackSlot {
+    /// The last sequence id.
+    sequence: u32,
+    /// The reply to it, which a repeated callback gets, too, so that none is executed twice (RFC
+    /// 8881 section 2.10.6.1.3). `None` if the handler was silent.
+    reply: Option<CbCompound4Res<'static>>,
+}
+
+/// The place of a callback in its slot.
+enum CallbackTurn {
+    New(CbSequence4Resok),
+    Repeated,
+    Refused(Nfsstat4),
+}
+
 impl Default for ClientBackChannel {
     /// Accepts recalls, which [`Client::take_recalls`] returns.
     fn default() -> Self {
         let handler = Box::new(|_: &NfsCbArgop4<'_>| CallbackAnswer::Status(Nfsstat4::NFS4_OK));
-        Self { handler, slots: [0; BACK_SLOTS as usize], window: None, damage: Damage::None }
+        Self { handler, slots: Default::default(), window: None, damage: Damage::None }
     }
 }
 
 impl ClientBackChannel {
     /// Resets the slots for a new session.
     pub(crate) fn reset(&mut self) {
-        (self.slots, self.window) = ([0; BACK_SLOTS as usize], None);
+        (self.slots, self.window) = (Default::default(), None);
     }
 }
 
@@ -151,21 +167,41 @@ impl Client {
         }
         let mut decoder = Decoder::new(arguments);
         let args = CbCompound4Args::decode(&mut decoder).map_err(|_| Accepted::GarbageArgs)?;
-        let mut resarray = Vec::with_capacity(args.argarray.len());
-        let mut status = Nfsstat4::NFS4_OK;
-        for (index, operation) in args.argarray.iter().enumerate() {
-            let result = match operation {
-                NfsCbArgop4::OP_CB_SEQUENCE(sequence) if index == 0 => {
-                    NfsCbResop4::OP_CB_SEQUENCE(self.cb_sequence(sequence))
-                }
-                _ if index == 0 => failed(operation, Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION),
-                operation => match (self.back.handler)(operation) {
-                    CallbackAnswer::Silence => return Ok(None),
-                    CallbackAnswer::Status(status) => failed(operation, status),
-                    CallbackAnswer::Result(result) => result,
-                },
+        let mut operations = args.argarray.iter();
+        let Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) = operations.next() else {
+            let refused = args.argarray.first().map(|first| failed(first, Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION));
+            return Ok(Some(compound(refused.into_iter().collect())));
+        };
+        let accepted = match self.turn(sequence) {
+            CallbackTurn::New(accepted) => NfsCbResop4::OP_CB_SEQUENCE(CbSequence4Res::NFS4_OK(accepted)),
+            CallbackTurn::Repeated => return Ok(self.slot(sequence).and_then(|slot| slot.reply.clone())),
+            CallbackTurn::Refused(status) => {
+                let refused = NfsCbResop4::OP_CB_SEQUENCE(CbSequence4Res::Default(status));
+                return Ok(Some(compound(vec![refused])));
+            }
+        };
+        let reply = self.execute(accepted, operations);
+        if let Some(slot) = self.slot(sequence) {
+            slot.reply.clone_from(&reply);
+        }
+        Ok(reply)
+    }
+
+    /// Executes the operations behind CB_SEQUENCE up to the first that fails; `None` if the handler
+    /// is silent.
+    fn execute<'a>(
+        &mut self,
+        accepted: NfsCbResop4<'static>,
+        operations: impl Iterator<Item = &'a NfsCbArgop4<'a>>,
+    ) -> Option<CbCompound4Res<'static>> {
+        let mut resarray = vec![accepted];
+        for operation in operations {
+            let result = match (self.back.handler)(operation) {
+                CallbackAnswer::Silence => return None,
+                CallbackAnswer::Status(status) => failed(operation, status),
+                CallbackAnswer::Result(result) => result,
             };
-            status = status_of(&result);
+            let status = status_of(&result);
             resarray.push(result);
             if status != Nfsstat4::NFS4_OK {
                 break;
@@ -174,31 +210,41 @@ impl Client {
                 self.recalls.push(recall.stateid);
             }
         }
-        Ok(Some(CbCompound4Res { status, tag: b"".into(), resarray }))
+        Some(compound(resarray))
     }
 
-    fn cb_sequence(&mut self, args: &CbSequence4Args) -> CbSequence4Res {
-        let (session, slot) = (self.session.id, self.back.slots.get_mut(args.csa_slotid as usize));
-        let status = match slot {
-            _ if args.csa_sessionid != session => Nfsstat4::NFS4ERR_BADSESSION,
-            None => Nfsstat4::NFS4ERR_BADSLOT,
-            // The client caches no answer. It returns a delegation once even if the recall is
-            // repeated.
-            Some(last) if args.csa_sequenceid == *last => Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP,
-            Some(last) if args.csa_sequenceid != last.wrapping_add(1) => Nfsstat4::NFS4ERR_SEQ_MISORDERED,
-            Some(last) => {
-                *last = args.csa_sequenceid;
-                return CbSequence4Res::NFS4_OK(CbSequence4Resok {
-                    csr_sessionid: session,
-                    csr_sequenceid: args.csa_sequenceid,
-                    csr_slotid: args.csa_slotid,
-                    csr_highest_slotid: BACK_SLOTS - 1,
-                    csr_target_highest_slotid: BACK_SLOTS - 1,
-                });
-            }
-        };
-        CbSequence4Res::Default(status)
+    fn slot(&mut self, args: &CbSequence4Args) -> Option<&mut BackSlot> {
+        self.back.slots.get_mut(args.csa_slotid as usize)
     }
+
+    /// Begins a callback in its slot.
+    fn turn(&mut self, args: &CbSequence4Args) -> CallbackTurn {
+        let session = self.session.id;
+        if args.csa_sessionid != session {
+            return CallbackTurn::Refused(Nfsstat4::NFS4ERR_BADSESSION);
+        }
+        let Some(slot) = self.slot(args) else { return CallbackTurn::Refused(Nfsstat4::NFS4ERR_BADSLOT) };
+        if args.csa_sequenceid == slot.sequence {
+            return CallbackTurn::Repeated;
+        }
+        if args.csa_sequenceid != slot.sequence.wrapping_add(1) {
+            return CallbackTurn::Refused(Nfsstat4::NFS4ERR_SEQ_MISORDERED);
+        }
+        *slot = BackSlot { sequence: args.csa_sequenceid, reply: None };
+        CallbackTurn::New(CbSequence4Resok {
+            csr_sessionid: session,
+            csr_sequenceid: args.csa_sequenceid,
+            csr_slotid: args.csa_slotid,
+            csr_highest_slotid: BACK_SLOTS - 1,
+            csr_target_highest_slotid: BACK_SLOTS - 1,
+        })
+    }
+}
+
+/// Returns the reply with these results, whose status is that of the last.
+fn compound(resarray: Vec<NfsCbResop4<'static>>) -> CbCompound4Res<'static> {
+    let status = resarray.last().map_or(Nfsstat4::NFS4_OK, status_of);
+    CbCompound4Res { status, tag: b"".into(), resarray }
 }
 
 /// Returns the result of a failed operation, which is only a status.

@@ -18,14 +18,8 @@ use vfs::{Caller, FileType, ObjectHandle, VfsError, VfsResult};
 pub(crate) const SNAPSHOTS: &[u8] = b".snap";
 /// Parts of the library that by default keep a log in memory for the case that the process
 /// crashes. Its thread is woken for each call, which takes 40 % of the time of a small read.
-const QUIET: [&str; 6] = [
-    "debug_client",
-    "debug_objectcacher",
-    "debug_objecter",
-    "debug_monc",
-    "debug_finisher",
-    "debug_timer",
-];
+const QUIET: [&str; 6] =
+    ["debug_client", "debug_objectcacher", "debug_objecter", "debug_monc", "debug_finisher", "debug_timer"];
 /// Seconds in which the cluster must answer at the start.
 const MOUNT_TIMEOUT: &str = "30";
 

@@ -84,6 +84,12 @@ impl Backend for CephBackend {
         directory.inode.known_stat(&self.server).map(|stat| stat.version).map_err(vfs_error)
     }
 
+    /// The answer to a change of names brings the attributes of the directory.
+    fn change_after(&self, directory: &ObjectHandle, before: u64) -> VfsResult<u64> {
+        let known = self.change_before(directory)?;
+        if known == before { self.getattr(directory).map(|now| now.change) } else { Ok(known) }
+    }
+
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
         self.set_attributes(caller, object, set)
     }

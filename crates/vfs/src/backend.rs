@@ -91,6 +91,12 @@ pub trait Backend: Send + Sync {
         self.getattr(directory).map(|attributes| attributes.change)
     }
 
+    /// As [`Backend::change_before`], after an operation has changed the directory.
+    fn change_after(&self, directory: &ObjectHandle, before: u64) -> VfsResult<u64> {
+        let _ = before;
+        self.getattr(directory).map(|attributes| attributes.change)
+    }
+
     /// Changes attributes and returns the new ones. `size` needs write permission, times that are
     /// given need ownership, as for POSIX.
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes>;

@@ -183,7 +183,8 @@ impl CreatedMount {
         let values = || options.defaults.iter().map(|(name, _)| self.get(name)).collect::<Vec<_>>();
         let built_in = values();
         // SAFETY: the string lives through the call.
-        let read = unsafe { (self.library.0.ceph_conf_read_file)(self.info.as_ptr(), configuration.as_ptr()) };
+        let read =
+            unsafe { (self.library.0.ceph_conf_read_file)(self.info.as_ptr(), configuration.as_ptr()) };
         done(read)
             .map_err(|reason| MountError::Configuration { path: options.configuration.clone(), reason })?;
         if let Some(keyring) = &options.keyring {

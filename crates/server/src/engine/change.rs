@@ -22,8 +22,8 @@ impl Change {
     /// Reads the attribute after the operation. It is never atomic: other processes may have
     /// changed the directory in between, and the operation stays done even if this read fails.
     pub fn after(self, directory: &Object) -> ChangeInfo4 {
-        let after = directory.export.backend.getattr(&directory.handle);
-        let after = after.map_or(self.before.wrapping_add(1), |attributes| attributes.change);
+        let after = directory.export.backend.change_after(&directory.handle, self.before);
+        let after = after.unwrap_or(self.before.wrapping_add(1));
         ChangeInfo4 { atomic: false, before: self.before, after }
     }
 }

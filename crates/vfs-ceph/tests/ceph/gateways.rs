@@ -151,3 +151,22 @@ fn gateways_that_open_a_file_at_once_all_go_on() {
     let last = lookup(first, &first.root(), "file-19").unwrap();
     assert_eq!(content(first, &last), Ok(b"shared".to_vec()));
 }
+
+#[test]
+fn the_answer_to_a_change_of_names_brings_the_change_attribute() // RFC 8881 section 3.3.5
+{
+    let Some((path, cluster)) = directory() else { return };
+    let gateways = [(); 2].map(|()| open(cluster, &path, |_| ()));
+    for (number, gateway) in gateways.iter().cycle().take(6).enumerate() {
+        let (root, name) = (gateway.root(), format!("file-{number}"));
+        let before = gateway.change_before(&root).unwrap();
+        file(gateway, &root, &name, b"");
+        let after = gateway.change_after(&root, before).unwrap();
+        assert!(before < after, "{before} {after}");
+        assert_eq!(after, gateway.getattr(&root).unwrap().change);
+        gateway.remove(&Caller::root(), &root, name.as_bytes(), None).unwrap();
+        let removed = gateway.change_after(&root, after).unwrap();
+        assert_eq!(removed, gateway.getattr(&root).unwrap().change);
+        assert!(after < removed, "{after} {removed}");
+    }
+}

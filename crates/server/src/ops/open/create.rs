@@ -118,7 +118,7 @@ fn create(
     let caller = c.caller(directory);
     let (handle, file) =
         backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;
-    let after = backend.getattr(&directory.handle).map_or(before.wrapping_add(1), |dir| dir.change);
+    let after = backend.change_after(&directory.handle, before).unwrap_or(before.wrapping_add(1));
     drop(held);
     c.settle(directory)?;
     Ok(Target {
