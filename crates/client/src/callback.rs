@@ -169,7 +169,8 @@ impl Client {
         let args = CbCompound4Args::decode(&mut decoder).map_err(|_| Accepted::GarbageArgs)?;
         let mut operations = args.argarray.iter();
         let Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) = operations.next() else {
-            let refused = args.argarray.first().map(|first| failed(first, Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION));
+            let refused =
+                args.argarray.first().map(|first| failed(first, Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION));
             return Ok(Some(compound(refused.into_iter().collect())));
         };
         let accepted = match self.turn(sequence) {
