@@ -26,6 +26,7 @@ mod lacking;
 mod lanl;
 mod lanl_ssh;
 mod large;
+mod limits;
 mod link;
 mod listings;
 mod load;

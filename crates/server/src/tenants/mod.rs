@@ -177,7 +177,7 @@ impl LimitedTenants {
             let keys = if kind == LimitedKind::Export.name() {
                 "limits of the export"
             } else {
-                "[limits] and [[limit]]"
+                "[limits.principal], [limits.client] and [[limits.rule]]"
             };
             tracing::warn!(
                 suppressed,
@@ -193,14 +193,6 @@ impl LimitedTenants {
             let units = RateUnit::ALL.into_iter().zip(units);
             units.map(move |(unit, sum)| (kind, unit, Duration::from_nanos(sum.load(Relaxed))))
         })
-    }
-
-    /// Returns the time for which connections of a principal and of a client's address were paused.
-    pub fn throttled_of(&self, principal: Option<&str>, address: IpAddr) -> Duration {
-        let names = principal.map(|name| TenantName::Principal(name.as_bytes().into()));
-        let table = self.table();
-        let names = names.into_iter().chain([TenantName::of_address(address)]);
-        names.filter_map(|name| table.get(&name)).map(|tenant| tenant.rates.throttled()).sum()
     }
 }
 

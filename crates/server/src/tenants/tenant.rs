@@ -51,8 +51,6 @@ pub(super) struct RateWait {
 pub(super) struct TenantRates {
     operations: RateBucket,
     bytes: RateBucket,
-    /// The sum of the pauses, in nanoseconds.
-    throttled: AtomicU64,
     /// The end of the quiet period of the log, in seconds of the server's clock.
     quiet_until: AtomicU64,
 }
@@ -74,7 +72,6 @@ impl TenantRates {
             is_news: false,
         });
         let wait = waits.into_iter().filter(|wait| !wait.time.is_zero()).max_by_key(|wait| wait.time)?;
-        self.throttled.fetch_add(u64::try_from(wait.time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         Some(RateWait { is_news: self.is_news(now), ..wait })
     }
 
@@ -82,11 +79,6 @@ impl TenantRates {
         let (now, quiet_until) = (now.as_secs(), self.quiet_until.load(Relaxed));
         let next = now + LOG_INTERVAL.as_secs();
         now >= quiet_until && self.quiet_until.compare_exchange(quiet_until, next, Relaxed, Relaxed).is_ok()
-    }
-
-    /// Returns the sum of the pauses.
-    pub(super) fn throttled(&self) -> Duration {
-        Duration::from_nanos(self.throttled.load(Relaxed))
     }
 
     /// Returns whether nothing is left to pay for.
@@ -160,7 +152,6 @@ mod tests {
         let wait = rates.charge(50, 2000, at(0)).unwrap();
         assert_eq!((wait.time, wait.unit, wait.rate), (Duration::from_secs(2), RateUnit::Bytes, 1000));
         assert!(wait.is_news);
-        assert_eq!(rates.throttled(), Duration::from_secs(2));
         assert!(!rates.charge(500, 0, at(1)).unwrap().is_news);
         assert!(rates.charge(5000, 0, at(60)).unwrap().is_news);
     }
