@@ -321,6 +321,10 @@ impl StartedServer {
         };
         let metrics_address = http.serve(&state_dir, parts, &running)?;
         reloads.log_exports();
+        if predecessor.is_some() {
+            // The predecessor may have made room in the file since this process opened it.
+            audit.iter().for_each(AuditLog::reopen);
+        }
         let ready = tell_ready(manager.clone(), &running, reloads.clone());
         announce(&running, metrics_address, predecessor, ready);
         obey_signals(signals, &reloads, || housekeeping::report(&service, &running));

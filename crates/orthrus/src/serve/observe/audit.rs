@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use server::engine::{ObservedOperation, ObservedRefusal, hex};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -274,9 +274,12 @@ impl AuditFile {
     /// Appends a line; a file that it would make too large becomes `FILE.1` before.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.is_regular && self.size > 0 && self.size + line.len() as u64 > self.size_max {
-            let mut older = self.path.clone().into_os_string();
-            older.push(".1");
-            std::fs::rename(&self.path, older)?;
+            // Both processes of an upgrade have the file open, and one may have made room already.
+            if self.is_at_its_path() {
+                let mut older = self.path.clone().into_os_string();
+                older.push(".1");
+                std::fs::rename(&self.path, older)?;
+            }
             self.reopen()?;
         }
         if self.is_torn {
@@ -284,6 +287,12 @@ impl AuditFile {
             self.is_torn = false;
         }
         self.append(line)
+    }
+
+    fn is_at_its_path(&self) -> bool {
+        let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let there = std::fs::symlink_metadata(&self.path).map(number).ok();
+        there.is_some() && there == self.file.metadata().map(number).ok()
     }
 
     fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -337,6 +346,23 @@ mod tests {
         file.write(b"five\n").unwrap();
         assert_eq!((read("moved"), read("audit")), ("four\n".into(), "five\n".into()));
         assert!(AuditFile::open(folder.path(), 10).is_err());
+    }
+
+    #[test]
+    fn two_processes_make_room_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let [mut former, mut next] = [(); 2].map(|()| AuditFile::open(&path, 10).unwrap());
+        next.write(b"one\n").unwrap();
+        for line in ["two\n", "three\n", "four\n"] {
+            former.write(line.as_bytes()).unwrap();
+        }
+        next.write(b"a long line\n").unwrap();
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(
+            (read("audit.1"), read("audit")),
+            ("one\ntwo\nthree\n".into(), "four\na long line\n".into())
+        );
     }
 
     #[test]
