@@ -10,6 +10,7 @@
 //! writes back its data.
 #![allow(unsafe_code, reason = "C functions of Ceph's library")]
 
+mod connecting;
 mod credentials;
 mod delegation;
 mod directory;
@@ -19,17 +20,17 @@ mod mount;
 mod raw;
 mod requests;
 mod stat;
+mod unmounting;
 
+pub use connecting::{MountError, MountOptions, reset_session};
 pub use credentials::Credentials;
 pub use delegation::{CephDelegation, DelegationKind};
 pub use directory::{CephEntry, DirectoryStream};
 pub use file::{CephLockRange, CephOpenFile, HeldLock, LockType};
 pub use inode::{CephInode, NewInode, XattrFlag};
-pub use mount::{
-    CephMount, MissingFeatures, MountError, MountOptions, ReleaseRequest, reset_session, unmount_all,
-    wait_for_unmounts,
-};
+pub use mount::{CephMount, MissingFeatures, ReleaseRequest};
 pub use stat::{CephSetTime, FileSystemSize, SetStat, Stat, Time};
+pub use unmounting::{unmount_all, wait_for_unmounts};
 
 use crate::LibraryError;
 use std::ffi::CStr;
