@@ -277,6 +277,30 @@ fn a_revoked_lock_is_free_for_others_and_its_client_learns_that_an_administrator
     assert!(!again.status.success() && again.stderr.contains("no opens"), "{again:?}");
 }
 
+#[test]
+fn a_revocation_gives_back_the_space_of_a_removed_file() {
+    let folder = empty_folder();
+    let (state, export) = (folder.path().join("state"), folder.path().join("export"));
+    fs::create_dir(&export).expect("the folder is ours");
+    let server = Serve::new(&state).args(["--sec", "sys", "--secure", "false"]).arg(&export).start();
+    fs::write(export.join("file"), b"large").expect("the folder is ours");
+    let mut client =
+        Client::connect(Options::new("127.0.0.1", Security::sys()).port(server.port())).expect("it is there");
+    let open = client.open_path("/export/file", &OpenHow::new(1)).expect("it is there");
+    client.read(&open.handle, open.stateid, 0, 5).expect("it is open");
+    fs::remove_file(export.join("file")).expect("the folder is ours");
+    let deleted = || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("the server runs");
+        let targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        targets.filter(|target| target.to_string_lossy().ends_with("export/file (deleted)")).count()
+    };
+    assert!(deleted() > 0);
+    let rows = rows(&state, "opens");
+    let ended = ask(&state, &["revoke", rows[0]["stateid"].as_str().expect("a stateid")]);
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(deleted(), 0);
+}
+
 /// Starts a command in a terminal of 100 columns and 40 lines.
 fn in_terminal(command: &str) -> std::process::Child {
     let command = format!("stty cols 100 rows 40 && exec {command}");
