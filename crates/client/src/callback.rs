@@ -50,7 +50,7 @@ struct BackSlot {
 /// The place of a callback in its slot.
 enum CallbackTurn {
     New(CbSequence4Resok),
-    Repeated,
+    Repeated(CbCompound4Res<'static>),
     Refused(Nfsstat4),
 }
 
@@ -175,7 +175,7 @@ impl Client {
         };
         let accepted = match self.turn(sequence) {
             CallbackTurn::New(accepted) => NfsCbResop4::OP_CB_SEQUENCE(CbSequence4Res::NFS4_OK(accepted)),
-            CallbackTurn::Repeated => return Ok(self.slot(sequence).and_then(|slot| slot.reply.clone())),
+            CallbackTurn::Repeated(reply) => return Ok(Some(reply)),
             CallbackTurn::Refused(status) => {
                 let refused = NfsCbResop4::OP_CB_SEQUENCE(CbSequence4Res::Default(status));
                 return Ok(Some(compound(vec![refused])));
@@ -226,7 +226,8 @@ impl Client {
         }
         let Some(slot) = self.slot(args) else { return CallbackTurn::Refused(Nfsstat4::NFS4ERR_BADSLOT) };
         if args.csa_sequenceid == slot.sequence {
-            return CallbackTurn::Repeated;
+            let uncached = CallbackTurn::Refused(Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP);
+            return slot.reply.clone().map_or(uncached, CallbackTurn::Repeated);
         }
         if args.csa_sequenceid != slot.sequence.wrapping_add(1) {
             return CallbackTurn::Refused(Nfsstat4::NFS4ERR_SEQ_MISORDERED);
