@@ -30,7 +30,7 @@ pub enum CallbackAnswer {
 /// The client's side of a backchannel.
 pub(crate) struct ClientBackChannel {
     handler: Box<Handler>,
-    slots: [BackSlot; BACK_SLOTS as usize],
+    slots: [CallbackSlot; BACK_SLOTS as usize],
     /// Sequence numbers of callbacks by RPCSEC_GSS, once the first has arrived.
     window: Option<SequenceWindow>,
     /// The deliberate damage to answers, for tests.
@@ -39,7 +39,7 @@ pub(crate) struct ClientBackChannel {
 
 /// A slot of the backchannel.
 #[derive(Debug, Default)]
-struct BackSlot {
+struct CallbackSlot {
     /// The last sequence id.
     sequence: u32,
     /// The reply to it, which a repeated callback gets, too, so that none is executed twice (RFC
@@ -214,7 +214,7 @@ impl Client {
         Some(compound(resarray))
     }
 
-    fn slot(&mut self, args: &CbSequence4Args) -> Option<&mut BackSlot> {
+    fn slot(&mut self, args: &CbSequence4Args) -> Option<&mut CallbackSlot> {
         self.back.slots.get_mut(args.csa_slotid as usize)
     }
 
@@ -232,7 +232,7 @@ impl Client {
         if args.csa_sequenceid != slot.sequence.wrapping_add(1) {
             return CallbackTurn::Refused(Nfsstat4::NFS4ERR_SEQ_MISORDERED);
         }
-        *slot = BackSlot { sequence: args.csa_sequenceid, reply: None };
+        *slot = CallbackSlot { sequence: args.csa_sequenceid, reply: None };
         CallbackTurn::New(CbSequence4Resok {
             csr_sessionid: session,
             csr_sequenceid: args.csa_sequenceid,

@@ -8,8 +8,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 
 #[test]
-fn a_client_at_its_limit_of_opens_is_refused_alone_until_a_reload_raises_it() // RFC 8881 section 18.16.3
-{
+fn a_client_at_its_limit_of_opens_is_refused_alone_until_a_reload_raises_it() {
+    // RFC 8881 section 18.16.3
     let folder = empty_folder();
     let path = folder.path().join("data");
     fs::create_dir(&path).expect("the folder is ours");
@@ -26,7 +26,7 @@ fn a_client_at_its_limit_of_opens_is_refused_alone_until_a_reload_raises_it() //
         options.source = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
         Filesystem::mount(options, "/data").expect("it is exported")
     };
-    // Opens other files until the client may have no more. One user gets half of the client's opens.
+    // Opens other files until the client may have no more. A user gets half of a client's opens.
     let open_all = |files: &mut Filesystem, opened: &mut Vec<OpenFile>| loop {
         let name = opened.len().to_string();
         match files.open(&name, &OpenHow::new(OPEN4_SHARE_ACCESS_READ)) {

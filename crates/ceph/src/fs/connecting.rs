@@ -128,7 +128,7 @@ impl CreatedMount {
         done(set).map_err(|reason| MountError::Setting { name, value: value.to_owned(), reason })
     }
 
-    /// Reads the configuration.
+    /// Reads the configuration file, and sets the options that come before it.
     pub(super) fn configure(&self, options: &MountOptions) -> Result<(), MountError> {
         let configuration = c_string(&options.configuration.to_string_lossy())?;
         let values = || options.defaults.iter().map(|(name, _)| self.get(name)).collect::<Vec<_>>();
@@ -142,7 +142,7 @@ impl CreatedMount {
             self.set("keyring", &keyring.to_string_lossy())?;
         }
         options.settings.iter().try_for_each(|(name, value)| self.set(name, value))?;
-        // A value that is set comes before the file's, so set only those that the file leaves alone.
+        // A value that is set comes before the file's, so only those that it leaves alone are set.
         for ((name, value), (before, after)) in options.defaults.iter().zip(built_in.iter().zip(values())) {
             if *before == after {
                 self.set(name, value)?;

@@ -34,9 +34,9 @@ pub(super) struct Requests {
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Request<'r>(Option<&'r AtomicU64>);
+pub(super) struct RequestInFlight<'r>(Option<&'r AtomicU64>);
 
-impl Drop for Request<'_> {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         if let Some(start) = self.0 {
             start.store(0, Relaxed);
@@ -56,16 +56,16 @@ impl Requests {
     }
 
     /// Notes the start of a request.
-    pub(super) fn begin(&self, now: Instant) -> Request<'_> {
+    pub(super) fn begin(&self, now: Instant) -> RequestInFlight<'_> {
         let start = &self.starts[self.next.fetch_add(1, Relaxed) % WATCHED_MAX];
         let since = u64::try_from(now.duration_since(self.opened).as_micros()).unwrap_or(u64::MAX).max(1);
         if start.compare_exchange(0, since, SeqCst, Relaxed).is_err() {
-            return Request(None);
+            return RequestInFlight(None);
         }
         if self.sleeps.load(SeqCst) {
             self.wake();
         }
-        Request(Some(start))
+        RequestInFlight(Some(start))
     }
 
     /// Returns for how long the oldest request has been in flight.

@@ -321,10 +321,8 @@ impl StartedServer {
         };
         let metrics_address = http.serve(&state_dir, parts, &running)?;
         reloads.log_exports();
-        if predecessor.is_some() {
-            // The predecessor may have made room in the file since this process opened it.
-            audit.iter().for_each(AuditLog::reopen);
-        }
+        // The predecessor may have made room in the file since this process opened it.
+        predecessor.as_ref().and(audit.as_ref()).into_iter().for_each(AuditLog::reopen);
         let ready = tell_ready(manager.clone(), &running, reloads.clone());
         announce(&running, metrics_address, predecessor, ready);
         obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
