@@ -40,8 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "mutation")]
     cluster: bool,
     /// Build a deliberate fault into a cluster: writes-blindly, enforces-never, answers-forever,
-    /// stays-replaced, fences-nobody, trusts-lost-sessions, records-lost or
-    /// releases-early.
+    /// stays-replaced, fences-nobody, trusts-lost-sessions, records-lost or releases-early.
     #[arg(long, default_value = "none", requires = "cluster")]
     fault: ClusterFault,
     /// Threads; as many as there are cores if not given.
@@ -213,7 +212,8 @@ fn write_json(path: &Path, arguments: &Arguments, summary: &Summary, took: Durat
         "from": arguments.seed.unwrap_or(arguments.from),
         "seeds": summary.played,
         "cluster": arguments.cluster,
-        "mutation": if arguments.cluster { arguments.fault.name() } else { arguments.mutation.name() },
+        "mutation": arguments.mutation.name(),
+        "fault": arguments.fault.name(),
         "events": summary.events,
         "crashes": summary.crashes,
         "upgrades": summary.upgrades,
