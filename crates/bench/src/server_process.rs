@@ -115,17 +115,23 @@ impl ServerProcess {
 }
 
 /// A server on loopback is for this user alone: it shows folders of this user's, and sys proves
-/// nothing. Others do not get to one at the other end of a link, in a network namespace of this
-/// run's.
+/// nothing. Without sys a caller needs a ticket. Others do not get to a server at the other end of
+/// a link, in a network namespace of this run's.
 fn same_user_argument(arguments: &[OsString]) -> Option<&'static str> {
-    listens_on(arguments).filter(|ip| ip.is_loopback()).map(|_| "--same-user")
+    let offers_sys =
+        value_of(arguments, "--sec").is_none_or(|flavors| flavors.split(',').any(|sec| sec == "sys"));
+    listens_on(arguments).filter(|ip| ip.is_loopback() && offers_sys).map(|_| "--same-user")
 }
 
 /// Returns the address that a server listens on.
 fn listens_on(arguments: &[OsString]) -> Option<IpAddr> {
-    let at = arguments.iter().position(|argument| argument == "--listen")?;
-    let listen: SocketAddr = arguments.get(at + 1)?.to_str()?.parse().ok()?;
+    let listen: SocketAddr = value_of(arguments, "--listen")?.parse().ok()?;
     Some(listen.ip())
+}
+
+fn value_of<'a>(arguments: &'a [OsString], option: &str) -> Option<&'a str> {
+    let at = arguments.iter().position(|argument| argument == option)?;
+    arguments.get(at + 1)?.to_str()
 }
 
 /// The server tells its metrics where it serves, at a port that is free: it may be on an interface
