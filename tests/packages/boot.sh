@@ -2,10 +2,12 @@
 # boot.sh: what roots.sh runs as root in a booted root with systemd, with both packages in /. Prints `ok` or `FAIL` for
 # each step, and ends the machine.
 set -u
-step() { # NAME COMMAND: the command is a line for the shell. `denied COMMAND` succeeds if the command fails.
+# NAME COMMAND: the command is a line for the shell. `denied COMMAND` succeeds if the command fails, and `logged LINE` if
+# the log of the service has such a line.
+step() {
   # The steps start the service more often than systemd allows in ten seconds.
   systemctl reset-failed orthrus.service orthrus.socket 2>/dev/null
-  if sh -ec "denied() { ! \"\$@\"; }; $2" >/tmp/step 2>&1; then echo "ok $1"; return; fi
+  if sh -ec "denied() { ! \"\$@\"; }; logged() { journalctl --sync; journalctl --unit orthrus | grep \"\$1\"; }; $2" >/tmp/step 2>&1; then echo "ok $1"; return; fi
   journalctl --no-pager --output=cat --unit orthrus --lines 5 >>/tmp/step 2>&1
   echo "FAIL $1: $(tail -n 12 /tmp/step | tr '\n' ' ')"
 }
@@ -24,7 +26,7 @@ step "enable and start" 'systemctl enable --now orthrus && systemctl is-active o
 step "the watchdog" "[ \$($unit WatchdogUSec orthrus) = 1min ]"
 step "the status" "$unit StatusText orthrus | grep '1 exports at'"
 step "the state directory is private" "[ \$(stat -c %a:%U /var/lib/orthrus) = 700:root ]"
-step "it acts as its callers, in its sandbox" 'journalctl --unit orthrus | grep "with the caller.s own identity" && journalctl --unit orthrus | grep "sandbox: .* system calls"'
+step "it acts as its callers, in its sandbox" 'logged "with the caller.s own identity" && logged "sandbox: .* system calls"'
 step "its capabilities" "grep 'CapPrm:.*00000000100000ce' /proc/$main/status"
 step "reload" 'printf "[[export]]\npath = \"/srv/more\"\nsec = [\"sys\"]\n" >>/etc/orthrus/orthrus.toml; systemctl reload orthrus; orthrus exports | grep /more'
 step "a broken file changes nothing" 'cp /etc/orthrus/orthrus.toml /tmp/right; echo nonsense >>/etc/orthrus/orthrus.toml; denied systemctl reload orthrus; cp /tmp/right /etc/orthrus/orthrus.toml; orthrus exports | grep /more'
@@ -35,16 +37,16 @@ for folder in /etc /usr /boot; do
   step "it cannot write to $folder" "$inside true; denied $inside touch $folder/file; test ! -e $folder/file"
 done
 step "it does not see /home" "touch /home/secret; $inside true; denied $inside cat /home/secret; rm /home/secret"
-step "an export below /home is named with the remedy" 'sed -i "s|/srv/more|/home|" /etc/orthrus/orthrus.toml; systemctl reload orthrus; journalctl --unit orthrus | grep "mounted read-only for this process"'
+step "an export below /home is named with the remedy" 'sed -i "s|/srv/more|/home|" /etc/orthrus/orthrus.toml; systemctl reload orthrus; logged "mounted read-only for this process"'
 step "an export below /home with ProtectHome=no" "mkdir -p /run/systemd/system/orthrus.service.d; printf '[Service]\nProtectHome=no\n' >/run/systemd/system/orthrus.service.d/home.conf; systemctl daemon-reload; systemctl restart orthrus; $inside touch /home/file; rm /home/file /run/systemd/system/orthrus.service.d/home.conf; sed -i 's|/home|/srv/more|' /etc/orthrus/orthrus.toml; systemctl daemon-reload; systemctl restart orthrus"
 step "it does not see /root" "touch /root/secret; $inside true; denied $inside cat /root/secret; rm /root/secret"
 step "it executes no file of an export" "cp /bin/true /srv/data/program; /srv/data/program; $inside /bin/true; denied $inside /srv/data/program; rm /srv/data/program"
-step "the port of the socket unit" 'systemctl stop orthrus && systemctl start orthrus.socket && systemctl start orthrus && journalctl --unit orthrus | grep "the service manager listens"'
+step "the port of the socket unit" 'systemctl stop orthrus && systemctl start orthrus.socket && systemctl start orthrus && logged "the service manager listens"'
 # Connections wait while the server restarts, and none is refused.
 step "connections while it restarts" 'systemctl restart orthrus & for i in $(seq 50); do bash -c "exec 3<>/dev/tcp/127.0.0.1/2049" || exit 1; sleep 0.02; done; wait; systemctl is-active orthrus'
 step "a connection starts it" 'systemctl stop orthrus; bash -c "exec 3<>/dev/tcp/127.0.0.1/2049"; for i in $(seq 50); do systemctl is-active orthrus && break; sleep 0.1; done; orthrus exports'
 step "without the socket unit" 'systemctl stop orthrus.socket orthrus; systemctl start orthrus; orthrus exports'
-step "upgrade of a running server" "before=$main; apt-get install -y -q=2 --allow-downgrades /orthrus_0.1.1_*.deb; systemctl is-active orthrus; [ \$before != $main ]; [ \$($unit NRestarts orthrus) = 0 ]; journalctl --unit orthrus | grep 'clients paused for'; orthrus exports"
+step "upgrade of a running server" "before=$main; apt-get install -y -q=2 --allow-downgrades /orthrus_0.1.1_*.deb; systemctl is-active orthrus; [ \$before != $main ]; [ \$($unit NRestarts orthrus) = 0 ]; logged 'clients paused for'; orthrus exports"
 step "purge of a running server" 'apt-get purge -y -q=2 orthrus; denied systemctl is-active orthrus; denied systemctl cat orthrus; test ! -e /var/lib/orthrus'
 echo end
 systemctl --no-block exit 0
