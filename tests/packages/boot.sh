@@ -37,7 +37,7 @@ for folder in /etc /usr /boot; do
   step "it cannot write to $folder" "$inside true; denied $inside touch $folder/file; test ! -e $folder/file"
 done
 step "it does not see /home" "touch /home/secret; $inside true; denied $inside cat /home/secret; rm /home/secret"
-step "an export below /home is named with the remedy" 'sed -i "s|/srv/more|/home|" /etc/orthrus/orthrus.toml; systemctl reload orthrus; logged "mounted read-only for this process"'
+step "an export below /home is named with the remedy" 'sed -i "s|/srv/more|/home|" /etc/orthrus/orthrus.toml; systemctl reload orthrus; logged "export /home: .*systemctl edit orthrus"'
 step "an export below /home with ProtectHome=no" "mkdir -p /run/systemd/system/orthrus.service.d; printf '[Service]\nProtectHome=no\n' >/run/systemd/system/orthrus.service.d/home.conf; systemctl daemon-reload; systemctl restart orthrus; $inside touch /home/file; rm /home/file /run/systemd/system/orthrus.service.d/home.conf; sed -i 's|/home|/srv/more|' /etc/orthrus/orthrus.toml; systemctl daemon-reload; systemctl restart orthrus"
 step "it does not see /root" "touch /root/secret; $inside true; denied $inside cat /root/secret; rm /root/secret"
 step "it executes no file of an export" "cp /bin/true /srv/data/program; /srv/data/program; $inside /bin/true; denied $inside /srv/data/program; rm /srv/data/program"

@@ -12,7 +12,7 @@ use foreign::ForeignThread;
 use mounts::Mount;
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Statx, fstatvfs, openat2};
-use std::{fmt, mem::MaybeUninit, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{fmt, mem::MaybeUninit, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
 
 /// Entries of the root among which a file is looked for.
 const PROBED_ENTRIES_MAX: usize = 64;
@@ -33,6 +33,8 @@ pub enum Limitation {
     LocksOfThisMachine(&'static str),
     /// Nothing can be changed where it is mounted for this process.
     ReadOnly,
+    /// The service manager shows this folder in memory in place of the real one.
+    Hidden(&'static str),
     /// Times have no fractions of a second.
     WholeSeconds,
     /// It is of this type, which comes from other machines or another process.
@@ -78,6 +80,12 @@ impl fmt::Display for Limitation {
                  true`, or mount it for writing. Under systemd the unit decides for /usr, /boot and /etc \
                  (ProtectSystem=), and hides the folders below /home (ProtectHome=): `systemctl edit orthrus`"
             ),
+            Self::Hidden(folder) => write!(
+                f,
+                "it is in memory, in a tmpfs at {folder}, as systemd shows {folder} to services (ProtectHome=): \
+                 clients do not see the real files, and theirs are lost when the service ends. To export the real \
+                 folder, set ProtectHome=no: `systemctl edit orthrus`"
+            ),
             Self::WholeSeconds => write!(
                 f,
                 "its times are whole seconds, so clients do not notice a change by another program or machine \
@@ -111,6 +119,7 @@ pub(crate) fn of(
         found.push(Limitation::ReadOnly);
     }
     let mount = mounts::all().unwrap_or_default().into_iter().find(|mount| mount.id == stat.stx_mnt_id);
+    found.extend(mount.as_ref().and_then(hidden).map(Limitation::Hidden));
     let file = if kind == Kind::Foreign { a_file(root) } else { None };
     if let (Kind::Foreign, Some(mount)) = (kind, &mount) {
         found.push(Limitation::Foreign(mount.fs_type.clone()));
@@ -129,6 +138,12 @@ pub(crate) fn of(
         found.push(Limitation::NoLocks(error));
     }
     found
+}
+
+/// Returns the folder that ProtectHome= of systemd hides by a mount.
+fn hidden(mount: &Mount) -> Option<&'static str> {
+    let folders = ["/home", "/root", "/run/user"].into_iter();
+    folders.filter(|_| mount.fs_type == "tmpfs").find(|folder| mount.point == Path::new(folder))
 }
 
 /// Returns the option of a mount by which locks stay on this machine.
@@ -200,6 +215,20 @@ mod tests {
     fn mount(fs_type: &str, options: &str) -> Mount {
         let line = format!("40 21 0:45 / /mnt rw,relatime - {fs_type} source {options}");
         Mount::parse(line.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn folders_that_a_unit_hides_are_known() {
+        for (point, fs_type, found) in [
+            ("/home", "tmpfs", Some("/home")),
+            ("/run/user", "tmpfs", Some("/run/user")),
+            ("/home", "ext4", None),
+            ("/home/data", "tmpfs", None),
+            ("/srv", "tmpfs", None),
+        ] {
+            let line = format!("40 21 0:45 / {point} rw,relatime - {fs_type} source rw");
+            assert_eq!(hidden(&Mount::parse(line.as_bytes()).unwrap()), found, "{line}");
+        }
     }
 
     #[test]
