@@ -243,7 +243,7 @@ impl Client {
     }
 }
 
-/// Returns the reply with these results, whose status is that of the last.
+/// Returns the reply with these results and the status of the last.
 fn compound(resarray: Vec<NfsCbResop4<'static>>) -> CbCompound4Res<'static> {
     let status = resarray.last().map_or(Nfsstat4::NFS4_OK, status_of);
     CbCompound4Res { status, tag: b"".into(), resarray }

@@ -91,7 +91,7 @@ pub(super) mod statx {
     pub(in crate::fs) const SIZE: c_uint = 0x200;
     pub(in crate::fs) const BTIME: c_uint = 0x800;
     pub(in crate::fs) const ALL_STATS: c_uint = 0x1fff;
-    /// The flag `AT_STATX_DONT_SYNC`: what the library has is good enough.
+    /// The flag `AT_STATX_DONT_SYNC`: attributes that the library has are good enough.
     pub(in crate::fs) const DONT_SYNC: c_uint = 0x4000;
 }
 

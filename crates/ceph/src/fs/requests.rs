@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{Builder, Thread, park, park_timeout};
 use std::time::{Duration, Instant};
 
-/// Requests whose start is known. Further ones are not hurried by themselves.
+/// Requests that are watched at once. Further ones are not hurried by themselves.
 const WATCHED_MAX: usize = 64;
 /// The time after which a request is hurried: several times that of an ordinary one. It doubles
 /// each time, as a metadata server that is slow or gone has no use for more requests.
@@ -106,23 +106,44 @@ pub(super) fn hurry(mount: &Arc<CephMount>) -> std::io::Result<()> {
 }
 
 fn run(requests: &Requests, mount: &Weak<CephMount>) {
-    let mut patience = PATIENCE;
+    let mut patience = Patience::default();
     while mount.strong_count() > 0 {
-        let Some(waited) = requests.longest(Instant::now()) else {
-            patience = PATIENCE;
-            requests.sleep(Instant::now());
-            continue;
-        };
-        if waited < PATIENCE {
-            patience = PATIENCE;
-        } else if waited >= patience
+        let waited = requests.longest(Instant::now());
+        if patience.is_over(waited)
             && let Some(mount) = mount.upgrade()
         {
             // The request has the error, if there is one.
             let _ = mount.sync();
-            patience = (patience * 2).min(waited + PATIENCE_MAX);
         }
-        park_timeout(PATIENCE / 2);
+        match waited {
+            Some(_) => park_timeout(PATIENCE / 2),
+            None => requests.sleep(Instant::now()),
+        }
+    }
+}
+
+/// The time that the oldest request may take until it is hurried again.
+#[derive(Debug)]
+struct Patience(Duration);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(PATIENCE)
+    }
+}
+
+impl Patience {
+    /// Returns whether a request that has waited so long is to be hurried now.
+    fn is_over(&mut self, waited: Option<Duration>) -> bool {
+        let Some(waited) = waited.filter(|waited| *waited >= PATIENCE) else {
+            *self = Self::default();
+            return false;
+        };
+        let over = waited >= self.0;
+        if over {
+            self.0 = (self.0 * 2).min(waited + PATIENCE_MAX);
+        }
+        over
     }
 }
 
@@ -146,5 +167,14 @@ mod tests {
         drop((second, others));
         assert_eq!(requests.longest(at(5)), None);
         assert!(requests.begin(at(6)).0.is_some());
+    }
+    #[test]
+    fn a_request_is_hurried_at_growing_intervals_and_the_next_one_soon_again() {
+        let mut patience = Patience::default();
+        let times = [0, 50, 99, 100, 150, 199, 200, 399, 400, 30, 100, 20_000, 24_999, 25_000];
+        let hurried = times.into_iter().filter(|ms| patience.is_over(Some(Duration::from_millis(*ms))));
+        assert_eq!(hurried.collect::<Vec<_>>(), [100, 200, 400, 100, 20_000, 24_999, 25_000]);
+        assert!(!patience.is_over(None));
+        assert!(patience.is_over(Some(PATIENCE)));
     }
 }

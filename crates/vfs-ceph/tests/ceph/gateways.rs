@@ -147,6 +147,7 @@ fn gateways_that_open_a_file_at_once_all_go_on() {
         });
         longest.unwrap()
     });
+    // Without the thread that asks for the journal it is five seconds now and then.
     println!("the longest lookup and open: {:?}", longest.max().unwrap());
     let last = lookup(first, &first.root(), "file-19").unwrap();
     assert_eq!(content(first, &last), Ok(b"shared".to_vec()));
