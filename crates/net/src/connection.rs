@@ -8,6 +8,7 @@ use crate::image::ConnectionImage;
 use crate::input::Input;
 use crate::ledger::{Budget, ConnectionAccount, Ledger, address};
 use crate::output::Output;
+use crate::shares::TenantIndex;
 use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
 use crate::{Limits, Request, Stats};
@@ -54,6 +55,8 @@ pub(crate) struct Connection {
     away_bytes: usize,
     closing: bool,
     traffic: Traffic,
+    /// The tenant that it counts for, once it is trusted.
+    tenant: Option<TenantIndex>,
     /// Class of the last reply.
     class: u8,
     /// For strangers: the place in the lane, and the unused readiness.
@@ -96,6 +99,7 @@ impl Connection {
             away_bytes: 0,
             closing: false,
             traffic: Traffic::default(),
+            tenant: None,
             class: 0,
             ticket: None,
             readiness: Readiness::default(),
@@ -305,6 +309,8 @@ impl Connection {
             away_bytes: _,
             closing,
             traffic: _,
+            // The next process learns it from the next call.
+            tenant: _,
             class: _,
             ticket: _,
             readiness: _,
@@ -454,6 +460,11 @@ impl Connection {
     /// served.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
+    }
+
+    /// Returns the tenant that it counts for.
+    pub(crate) fn tenant(&mut self) -> &mut Option<TenantIndex> {
+        &mut self.tenant
     }
 
     /// Returns the recent traffic.

@@ -71,6 +71,11 @@ impl<S: Service> InteractiveLane<S> {
         self.since
     }
 
+    /// Returns the time that turns have taken since the start.
+    pub(crate) fn spent(&self) -> Duration {
+        self.spent
+    }
+
     /// Lets turns serve the lanes before `lane`, and interactive connections in any case.
     pub(crate) fn enter(&mut self, lane: Lane) {
         self.last = if lane == Lane::Bulk { Lane::Deferring } else { Lane::Interactive };
@@ -143,6 +148,7 @@ impl<S: Service> InteractiveLane<S> {
         if batch.is_empty() {
             return;
         }
+        let start = sockets.shares.is_contended().then(Instant::now);
         let mut served: Vec<u64> = batch.iter().map(|request| request.connection.0).collect();
         sockets.count_records(served.len());
         let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink, &self.operation));
@@ -160,6 +166,7 @@ impl<S: Service> InteractiveLane<S> {
             return;
         }
         sockets.queue(self.replies.drain(..));
-        served.into_iter().for_each(|id| sockets.write(id));
+        served.iter().for_each(|id| sockets.write(*id));
+        start.into_iter().for_each(|start| sockets.charge_batch(&served, start.elapsed()));
     }
 }

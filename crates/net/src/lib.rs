@@ -18,6 +18,8 @@
 //! 3. strangers, for which the service has not vouched. They have a bounded share of the time
 //!    (`strangers.rs`, `allowance.rs`) and of the memory (`ledger.rs`).
 //!
+//! While several tenants have work, each gets a share of the time by its weight (`shares.rs`).
+//!
 //! This crate never reads the content of a record.
 
 mod activity;
@@ -38,6 +40,7 @@ mod owner;
 mod relief;
 mod service;
 mod shard;
+mod shares;
 mod sockets;
 mod stats;
 mod stillness;
@@ -53,6 +56,7 @@ pub use listener::{Admission, ListenError, Listener, Running};
 pub use outgoing::Outgoing;
 pub use owner::owner;
 pub use service::{Action, Reply, Request, Service};
+pub use shares::{WEIGHT_DEFAULT, WeightedTenant};
 pub use stats::{CLASSES_MAX, Stats};
 pub use watchdog::Shards;
 

@@ -52,6 +52,10 @@ impl Service for Listening {
         match step {}
     }
 
+    fn connection(&self, step: &Infallible) -> Option<ConnectionId> {
+        match *step {}
+    }
+
     fn hand_over(&self, step: Infallible) -> Result<(), Infallible> {
         match step {}
     }

@@ -1,6 +1,6 @@
 //! The interface to the layer above: requests, replies, and the [`Service`] trait.
 
-use crate::{CompletionEvent, CompletionSender};
+use crate::{CompletionEvent, CompletionSender, WeightedTenant};
 use pipes::Attachment;
 use rpc::ConnectionId;
 use std::collections::VecDeque;
@@ -32,8 +32,8 @@ pub enum Action {
     Close,
     /// Marks the connection as trusted: the peer has proved its identity, or an export admits its
     /// address. Trusted connections are served before others, and closed last if memory or the
-    /// connection table is short.
-    Trust,
+    /// connection table is short. The first tenant of a connection is the one that it counts for.
+    Trust(WeightedTenant),
     /// Serves the connection behind interactive ones for a while, as after a deferred call: its
     /// last call cost several times a cached read.
     Yield,
@@ -105,6 +105,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// Runs a step, and returns the step that follows it. It may block the calling thread.
     fn run_step(&self, step: Self::Step) -> Option<Self::Step>;
+
+    /// Returns the connection of the call that a step is for, if it is for one alone.
+    fn connection(&self, step: &Self::Step) -> Option<ConnectionId>;
 
     /// Runs a step and the steps that follow it on another thread.
     ///

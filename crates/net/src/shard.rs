@@ -3,7 +3,8 @@
 //!
 //! Each loop serves interactive connections first, then those with deferred calls, then bulk
 //! connections and strangers. Then it runs one brief step of a deferred call, with the shard in its
-//! seat: see `relief.rs`.
+//! seat: see `relief.rs`. While several tenants have work, a loop puts off connections of tenants
+//! that have had more than their share: see `shares.rs`.
 
 use crate::activity::{Activity, Step};
 use crate::driver::Ready;
@@ -35,6 +36,9 @@ const REQUESTS_BYTES_MAX: usize = 16 << 20;
 const STEPS_WAITING_MAX: usize = 64;
 /// The time in which a shard begins further steps before it serves its connections again.
 const STEPS_TIME_MAX: Duration = Duration::from_micros(50);
+/// Requests of interactive connections that a shard serves together while several tenants have
+/// work: enough to fill the lanes of the cipher.
+const SHARED_REQUESTS_MAX: usize = 16;
 /// Waits without a request of an interactive connection after which a shard runs several steps in a
 /// row: their replies are protected together and nothing waits for them.
 const CALM_WAITS: u32 = 16;
@@ -92,8 +96,16 @@ impl<S: Service> ShardHandle<S> {
 #[derive(Default)]
 struct ReadyLanes {
     arrived: Vec<Ready>,
+    interactive: Vec<Ready>,
     deferring: Vec<Ready>,
     bulk: Vec<Ready>,
+}
+
+/// The start of work that is charged to tenants, if it is, and the time of turns until then.
+#[derive(Clone, Copy)]
+struct ChargedWork {
+    start: Option<Instant>,
+    turns: Duration,
 }
 
 /// The parts that all shards share.
@@ -265,33 +277,31 @@ impl<S: Service> Shard<S> {
         let wait = if self.steps.is_empty() { SWEEP_INTERVAL } else { Duration::ZERO };
         self.sockets.wait(wait, &mut ready.arrived);
         self.activity.wake();
-        self.service.woke(&mut self.scratch, self.interactive.begin());
-        self.calm = self.calm.saturating_add(1);
-        for event in ready.arrived.drain(..) {
-            let lane = match event {
-                Ready::Input(id) | Ready::Output(id) => self.sockets.lane(id),
-                Ready::Mail | Ready::Over(_) => Lane::Interactive,
-            };
-            match lane {
-                Lane::Interactive => {
-                    self.calm = if event == Ready::Mail { self.calm } else { 0 };
-                    self.dispatch(event);
-                }
-                Lane::Deferring => ready.deferring.push(event),
-                Lane::Bulk => ready.bulk.push(event),
+        let woken = self.interactive.begin();
+        self.service.woke(&mut self.scratch, woken);
+        self.sockets.begin_round(woken);
+        self.sort(ready);
+        for event in ready.interactive.drain(..) {
+            self.dispatch_fairly(event);
+            if self.sockets.requests() >= SHARED_REQUESTS_MAX && self.sockets.shares.is_contended() {
+                self.tick();
             }
         }
         self.tick();
         // Interactive connections do not wait for a whole batch of expensive calls.
         self.interactive.enter(Lane::Deferring);
         for event in ready.deferring.drain(..) {
-            self.dispatch(event);
+            self.dispatch_fairly(event);
             self.tick();
             self.interactive.turn(&mut self.sockets);
         }
         self.interactive.enter(Lane::Bulk);
         for event in ready.bulk.drain(..) {
-            self.dispatch(event);
+            self.dispatch_fairly(event);
+            // Work that is charged at once leaves the rest of the round to other tenants.
+            if self.sockets.shares.is_contended() {
+                self.tick();
+            }
         }
         self.tick();
         self.serve_strangers();
@@ -303,6 +313,45 @@ impl<S: Service> Shard<S> {
         }
     }
 
+    /// Sorts the events that have arrived by lane.
+    fn sort(&mut self, ready: &mut ReadyLanes) {
+        self.calm = self.calm.saturating_add(1);
+        for event in ready.arrived.drain(..) {
+            let lane = match event {
+                Ready::Input(id) | Ready::Output(id) => self.sockets.present(id),
+                Ready::Mail | Ready::Over(_) => Lane::Interactive,
+            };
+            match lane {
+                Lane::Interactive => {
+                    self.calm = if event == Ready::Mail { self.calm } else { 0 };
+                    ready.interactive.push(event);
+                }
+                Lane::Deferring => ready.deferring.push(event),
+                Lane::Bulk => ready.bulk.push(event),
+            }
+        }
+    }
+
+    /// Serves an event, or puts it off to a later round if its tenant is ahead of its share.
+    fn dispatch_fairly(&mut self, event: Ready) {
+        match event {
+            Ready::Input(id) | Ready::Output(id) if !self.sockets.admits(id) => self.sockets.defer(event),
+            event => self.dispatch(event),
+        }
+    }
+
+    /// Starts to measure work for tenants.
+    fn charged_work(&self) -> ChargedWork {
+        let start = self.sockets.shares.is_contended().then(Instant::now);
+        ChargedWork { start, turns: self.interactive.spent() }
+    }
+
+    /// Returns the time of work without that of turns, if it is charged.
+    fn time_of(&self, work: ChargedWork) -> Option<Duration> {
+        let turns = self.interactive.spent().saturating_sub(work.turns);
+        work.start.map(|start| start.elapsed().saturating_sub(turns))
+    }
+
     /// Runs the first of the waiting steps, further ones if no interactive connection waits for
     /// them, and sends the replies that they complete. Returns `None` if a step blocked and another
     /// thread has taken the shard over.
@@ -312,12 +361,20 @@ impl<S: Service> Shard<S> {
         let end = (self.calm >= CALM_WAITS).then(|| Instant::now() + STEPS_TIME_MAX);
         self.activity.step(Step::Serving, 0);
         let (service, seat, bell) = (self.service.clone(), self.seat.clone(), self.bell.clone());
+        let is_charged = self.sockets.shares.is_contended();
         self.sink.attend(true);
         let mut turn = seat.leave(self);
         bell.ring();
         loop {
+            let charged = service
+                .connection(&step)
+                .filter(|_| is_charged)
+                .map(|connection| (connection, Instant::now()));
             let mut next = service.run_step(step);
             let further = |shard: &mut Box<Self>| {
+                if let Some((connection, start)) = charged {
+                    shard.sockets.charge(connection.0, start.elapsed());
+                }
                 shard.steps.extend(next.take());
                 end.filter(|end| Instant::now() < *end).and_then(|_| shard.next_step())
             };
@@ -339,8 +396,17 @@ impl<S: Service> Shard<S> {
     }
 
     /// Takes the first of the waiting steps, unless it is not brief and another thread runs it.
+    /// While several tenants have work, it is that of the tenant with the least virtual time.
     fn next_step(&mut self) -> Option<S::Step> {
-        let step = self.steps.pop_front()?;
+        let Self { service, sockets, steps, .. } = self;
+        let is_contended = sockets.shares.is_contended();
+        let mut used =
+            |step| service.connection(step).map_or(Duration::ZERO, |connection| sockets.used(connection.0));
+        let first = match is_contended {
+            true => (0..steps.len()).min_by_key(|at| steps.get(*at).map(&mut used))?,
+            false => 0,
+        };
+        let step = steps.remove(first)?;
         if self.service.is_brief(&step) { Some(step) } else { self.service.hand_over(step).err() }
     }
 
@@ -377,6 +443,7 @@ impl<S: Service> Shard<S> {
     fn read(&mut self, id: u64) {
         let mut budget = self.limits.tick_bytes_max;
         self.activity.step(Step::Reading, id);
+        let work = self.charged_work();
         while let Some(count) = self.sockets.read_step(id) {
             if count >= budget || self.sockets.requests_bytes() > REQUESTS_BYTES_MAX {
                 break;
@@ -387,6 +454,7 @@ impl<S: Service> Shard<S> {
             }
         }
         self.sockets.read_done(id);
+        self.time_of(work).into_iter().for_each(|time| self.sockets.charge(id, time));
         if self.sockets.requests_bytes() > REQUESTS_BYTES_MAX {
             self.tick();
         }
@@ -459,6 +527,7 @@ impl<S: Service> Shard<S> {
         if self.batch.is_empty() && self.late.is_empty() {
             return;
         }
+        let work = self.charged_work();
         let mut served: Vec<u64> = self.batch.iter().map(|request| request.connection.0).collect();
         self.sockets.count_records(served.len());
         self.activity.step(Step::Serving, served.first().copied().unwrap_or_default());
@@ -483,7 +552,8 @@ impl<S: Service> Shard<S> {
             return;
         }
         self.sockets.queue(self.replies.drain(..));
-        served.into_iter().for_each(|id| self.write(id));
+        served.iter().for_each(|id| self.write(*id));
+        self.time_of(work).into_iter().for_each(|time| self.sockets.charge_batch(&served, time));
     }
 
     /// Reports closed connections to the service, after the last of their requests.

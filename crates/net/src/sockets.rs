@@ -8,6 +8,7 @@ use crate::driver::{EpollDriver, Ready};
 use crate::ledger::{BUSY_TIME, Budget, Ledger};
 use crate::mailbox::{Arrival, Mailbox};
 use crate::outgoing::Routes;
+use crate::shares::{TenantIndex, TenantShares};
 use crate::stillness::Exported;
 use crate::strangers::Strangers;
 use crate::traffic::Lane;
@@ -48,6 +49,8 @@ pub(crate) struct Sockets {
     deferred: HashSet<Ready>,
     /// The lane of connections that are not trusted.
     strangers: Strangers,
+    /// The shares of tenants in the time of this shard.
+    pub(crate) shares: TenantShares,
     /// Connections over a limit of a rate, by the end of their pause.
     sleepers: BinaryHeap<Reverse<(Instant, u64)>>,
     /// Scratch memory for their readiness.
@@ -86,6 +89,7 @@ impl Sockets {
             paused: HashSet::new(),
             deferred: HashSet::new(),
             strangers: Strangers::new(Instant::now()),
+            shares: TenantShares::new(Instant::now()),
             sleepers: BinaryHeap::new(),
             reports: Vec::new(),
             active: false,
@@ -277,18 +281,75 @@ impl Sockets {
         self.connections.len()
     }
 
+    /// Begins a round of the tenants at `now`.
+    pub(crate) fn begin_round(&mut self, now: Instant) {
+        self.shares.begin_round(now);
+        for id in &self.releasable {
+            let tenant = self.connections.get_mut(id).and_then(|connection| *connection.tenant());
+            tenant.into_iter().for_each(|tenant| self.shares.present(tenant));
+        }
+    }
+
+    /// Records that a connection has work in this round, and returns its lane.
+    pub(crate) fn present(&mut self, id: u64) -> Lane {
+        let Some(connection) = self.connections.get_mut(&id) else { return Lane::Interactive };
+        if !self.shares.is_contended() {
+            connection.traffic().take_work();
+        }
+        if let Some(tenant) = *connection.tenant() {
+            self.shares.present(tenant);
+        }
+        connection.traffic().lane()
+    }
+
+    /// Returns whether this round serves a connection.
+    pub(crate) fn admits(&mut self, id: u64) -> bool {
+        self.tenant(id).is_none_or(|tenant| self.shares.admits(tenant))
+    }
+
+    fn tenant(&mut self, id: u64) -> Option<TenantIndex> {
+        *self.connections.get_mut(&id)?.tenant()
+    }
+
+    /// Returns the virtual time of the tenant of a connection: the least has the next turn.
+    pub(crate) fn used(&mut self, id: u64) -> Duration {
+        self.tenant(id).map_or(Duration::ZERO, |tenant| self.shares.used(tenant))
+    }
+
+    /// Charges time to the tenant of a connection.
+    pub(crate) fn charge(&mut self, id: u64, time: Duration) {
+        let tenant = self.tenant(id);
+        tenant.into_iter().for_each(|tenant| self.shares.charge(tenant, time));
+    }
+
+    /// Charges the time of a batch to the tenants of its connections, in proportion to their work.
+    pub(crate) fn charge_batch(&mut self, served: &[u64], time: Duration) {
+        let Self { connections, shares, .. } = self;
+        let mut work = |id: &u64| connections.get_mut(id).map_or(0, |connection| connection.traffic().work());
+        let all: usize = served.iter().map(&mut work).sum();
+        for id in served {
+            let Some(connection) = connections.get_mut(id) else { continue };
+            let (work, tenant) = (connection.traffic().take_work(), *connection.tenant());
+            let part = time.as_nanos() * work as u128 / all.max(1) as u128;
+            let part = Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX));
+            tenant.into_iter().for_each(|tenant| shares.charge(tenant, part));
+        }
+    }
+
     /// Returns the lane of a connection.
     pub(crate) fn lane(&mut self, id: u64) -> Lane {
         let connection = self.connections.get_mut(&id);
         connection.map_or(Lane::Interactive, |connection| connection.traffic().lane())
     }
 
-    /// Returns whether a connection may be served during other work: its lane is at most `last`,
-    /// and it has no other request in progress.
+    /// Returns whether a connection may be served during other work: its lane is at most `last`, it
+    /// has no other request in progress, and its tenant is behind the others.
     pub(crate) fn may_pass(&mut self, id: u64, last: Lane) -> bool {
-        self.connections.get_mut(&id).is_some_and(|connection| {
+        let Self { connections, shares, .. } = self;
+        connections.get_mut(&id).is_some_and(|connection| {
+            let is_behind = connection.tenant().is_none_or(|tenant| shares.may_pass(tenant));
             let traffic = connection.traffic();
-            traffic.is_idle() && traffic.lane() <= last
+            is_behind && traffic.is_idle() && traffic.lane() <= last
         })
     }
 
@@ -407,18 +468,23 @@ impl Sockets {
         self.connections.values_mut().map(Connection::export).collect()
     }
 
-    /// Releases held requests of trusted connections.
+    /// Releases held requests of trusted connections, unless their tenants are put off.
     pub(crate) fn release(&mut self) {
         if self.draining {
             return;
         }
-        let Self { releasable, connections, limits, ledger, requests, .. } = self;
-        for id in releasable.drain() {
-            let Some(connection) = connections.get_mut(&id) else { continue };
-            if connection.has_held(limits, ledger) {
-                connection.release_held(ledger, requests);
+        let Self { releasable, connections, limits, ledger, requests, shares, .. } = self;
+        releasable.retain(|id| {
+            let Some(connection) = connections.get_mut(id) else { return false };
+            if !connection.has_held(limits, ledger) {
+                return false;
             }
-        }
+            if connection.tenant().is_some_and(|tenant| !shares.admits(tenant)) {
+                return true;
+            }
+            connection.release_held(ledger, requests);
+            false
+        });
     }
 
     /// Takes the requests in the order of their arrival.
@@ -433,6 +499,11 @@ impl Sockets {
             taken.shrink_to(REQUESTS_KEPT_MAX);
             self.requests = taken;
         }
+    }
+
+    /// Returns the number of requests that have arrived.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.len()
     }
 
     pub(crate) fn has_requests(&self) -> bool {
@@ -476,8 +547,11 @@ impl Sockets {
                 Action::SendAttached(record, data) => {
                     connection.queue(record, Some(data), reply.class, &self.ledger);
                 }
-                Action::Trust => {
+                Action::Trust(tenant) => {
+                    let shares = &mut self.shares;
+                    let index = *connection.tenant().get_or_insert_with(|| shares.join(tenant));
                     if connection.is_trusted() {
+                        shares.weigh(index, tenant);
                         continue;
                     }
                     if let Err(error) = connection.trust(&mut self.driver, &self.ledger) {
@@ -557,9 +631,10 @@ impl Sockets {
         }
     }
 
-    /// Closes connections with slow peers, and silent strangers.
+    /// Closes connections with slow peers and silent strangers, and forgets tenants that have left.
     pub(crate) fn close_overdue(&mut self) {
         let now = Instant::now();
+        self.shares.sweep(now);
         let overdue =
             self.connections.iter().filter(|(_, connection)| connection.is_overdue(now, &self.limits));
         let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
@@ -579,6 +654,9 @@ impl Sockets {
         if let Some(mut connection) = self.connections.remove(&id) {
             if let Some(ticket) = connection.ticket().take() {
                 self.strangers.remove(ticket);
+            }
+            if let Some(tenant) = connection.tenant().take() {
+                self.shares.leave(tenant);
             }
             connection.close(&self.ledger, &self.stats);
             self.routes.remove(id);

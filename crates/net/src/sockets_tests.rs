@@ -1,6 +1,7 @@
 //! Strangers beside trusted connections, on one shard without a thread.
 
 use super::*;
+use crate::WeightedTenant;
 use crate::mailbox::Arrival;
 use crate::stillness::ShardPhase;
 use rpc::record_mark;
@@ -44,7 +45,11 @@ impl Neighbours {
 
     /// Marks a connection as trusted by the service.
     fn trust(&mut self, id: u64) {
-        let trust = Reply { connection: ConnectionId(id), action: Action::Trust, class: 0 };
+        let trust = Reply {
+            connection: ConnectionId(id),
+            action: Action::Trust(WeightedTenant { id, weight: 1 }),
+            class: 0,
+        };
         self.sockets.queue(std::iter::once(trust));
     }
 

@@ -1,6 +1,9 @@
 //! Tests with an echo service over real sockets.
 
-use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
+use crate::{
+    Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service,
+    WEIGHT_DEFAULT, WeightedTenant,
+};
 use pipes::{Attachment, FileData};
 use rpc::{ConnectionId, record_mark};
 use std::collections::VecDeque;
@@ -85,6 +88,12 @@ const BIG: usize = 1 << 20;
 const ROOMY: usize = 64 << 10;
 const ROOMY_LEN: usize = 300;
 
+/// Trusts a connection, whose peer is a tenant of its own.
+fn trust(request: &Request) -> Reply {
+    let tenant = WeightedTenant { id: u64::from(request.peer.port()), weight: WEIGHT_DEFAULT };
+    Reply { connection: request.connection, action: Action::Trust(tenant), class: 0 }
+}
+
 impl Service for EchoService {
     type Shard = (CompletionSender<Vec<u8>>, Vec<DeferredEcho>);
     type Completed = Vec<u8>;
@@ -108,7 +117,7 @@ impl Service for EchoService {
         }
         for request in requests.drain(..) {
             if !self.distrusts.load(Ordering::SeqCst) {
-                replies.push(Reply { connection: request.connection, action: Action::Trust, class: 0 });
+                replies.push(trust(&request));
             }
             if self.closed.load(Ordering::SeqCst) > 0 {
                 self.late.fetch_add(1, Ordering::SeqCst);
@@ -179,6 +188,10 @@ impl Service for EchoService {
         }
         sink.send(late);
         None
+    }
+
+    fn connection(&self, (_, late): &DeferredEcho) -> Option<ConnectionId> {
+        Some(late.connection)
     }
 
     fn hand_over(&self, (sink, late): DeferredEcho) -> Result<(), DeferredEcho> {

@@ -4,6 +4,8 @@
 const BULK_SIZE_MIN: usize = 64 << 10;
 /// Short replies after which a connection leaves the lane of bulk or of deferred calls.
 const LANE_MEMORY: u8 = 16;
+/// Fixed work of a request, in bytes.
+const REQUEST_WORK: usize = 16 << 10;
 
 /// The order in which a shard serves connections that are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,12 +28,15 @@ pub(crate) struct Traffic {
     deferring: u8,
     /// Requests that were read and not handled yet.
     pending: usize,
+    /// Work in bytes since it was last taken: that of requests and of replies.
+    work: usize,
 }
 
 impl Traffic {
     /// Counts a request of `size` bytes.
     pub(crate) fn request(&mut self, size: usize) {
         self.pending += 1;
+        self.work = self.work.saturating_add(size + REQUEST_WORK);
         if size >= BULK_SIZE_MIN {
             self.bulk = LANE_MEMORY;
         }
@@ -46,6 +51,17 @@ impl Traffic {
     pub(crate) fn reply(&mut self, size: usize) {
         self.bulk = if size >= BULK_SIZE_MIN { LANE_MEMORY } else { self.bulk.saturating_sub(1) };
         self.deferring = self.deferring.saturating_sub(1);
+        self.work = self.work.saturating_add(size);
+    }
+
+    /// Returns the work since [`Traffic::take_work`].
+    pub(crate) fn work(&self) -> usize {
+        self.work
+    }
+
+    /// Returns the work since the last call.
+    pub(crate) fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
     }
 
     /// Counts a request that the service has handled.

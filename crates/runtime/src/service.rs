@@ -5,7 +5,7 @@ use crate::lane_times::LaneTimes;
 use crate::parked::Parked;
 use crate::quiet::{CallFlight, CopyGate, Flights, PausedCopies};
 use crate::{Executor, PoolLimits, TaskPool, Threads};
-use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service};
+use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service, WeightedTenant};
 use pipes::Attachment;
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
@@ -14,6 +14,7 @@ use server::dispatch::{
 };
 use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
 use server::metrics::Kind;
+use server::tenants::TenantShare;
 use state::GetattrWait;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -503,6 +504,14 @@ impl<E: Executor> Service for NfsService<E> {
         next.map(CallStep)
     }
 
+    fn connection(&self, step: &CallStep) -> Option<ConnectionId> {
+        if let CallStep(ServiceTask::Execute(deferred)) = step {
+            Some(deferred.call.connection())
+        } else {
+            None
+        }
+    }
+
     fn hand_over(&self, step: CallStep) -> Result<(), CallStep> {
         match step {
             CallStep(ServiceTask::Execute(deferred)) => {
@@ -551,8 +560,8 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
         self.push(connection, Action::SendAttached(record, data), kind);
     }
 
-    fn vouch(&mut self, connection: ConnectionId) {
-        self.push(connection, Action::Trust, Kind::Other);
+    fn vouch(&mut self, connection: ConnectionId, TenantShare { id, weight }: TenantShare) {
+        self.push(connection, Action::Trust(WeightedTenant { id, weight }), Kind::Other);
     }
 
     fn throttle(&mut self, connection: ConnectionId, time: Duration) {

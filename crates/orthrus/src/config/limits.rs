@@ -12,6 +12,9 @@ use vfs::Network;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PrincipalLimits {
+    /// Share of the time of threads that serve, relative to those of others with work.
+    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    pub weight: Option<u32>,
     /// Operations of COMPOUNDs in a second; 0 for no limit.
     #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
     pub operations_max: Option<u64>,
@@ -36,6 +39,9 @@ pub(crate) struct PrincipalLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ClientLimits {
+    /// The same as for principals.
+    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    pub weight: Option<u32>,
     /// The same as for principals.
     #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
     pub operations_max: Option<u64>,
@@ -63,6 +69,9 @@ pub(crate) struct LimitRuleSettings {
     /// Addresses and networks of clients.
     #[serde(deserialize_with = "networks")]
     pub clients: Vec<Network>,
+    /// The same as for principals.
+    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    pub weight: Option<u32>,
     /// The same as for principals.
     #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
     pub operations_max: Option<u64>,
@@ -117,6 +126,7 @@ impl LimitRuleSettings {
 
     fn rules(&self) -> impl Iterator<Item = LimitRule> {
         let limits = TenantLimits {
+            weight: self.weight,
             operations_max: self.operations_max,
             bytes_max: self.bytes_max,
             contexts_max: self.contexts_max,
@@ -134,15 +144,26 @@ impl LimitRuleSettings {
 impl Settings {
     /// Returns the limits of principals, clients and exports.
     pub(crate) fn limit_rules(&self) -> LimitRules {
-        let PrincipalLimits { operations_max, bytes_max, contexts_max, sessions_max, opens_max, locks_max } =
-            self.limits.principal;
-        let principal =
-            TenantLimits { operations_max, bytes_max, contexts_max, sessions_max, opens_max, locks_max };
-        let ClientLimits { operations_max, bytes_max, sessions_max, opens_max, locks_max } =
-            self.limits.client;
-        let contexts_max = None;
-        let client =
-            TenantLimits { operations_max, bytes_max, contexts_max, sessions_max, opens_max, locks_max };
+        let of_principal = self.limits.principal;
+        let principal = TenantLimits {
+            weight: of_principal.weight,
+            operations_max: of_principal.operations_max,
+            bytes_max: of_principal.bytes_max,
+            contexts_max: of_principal.contexts_max,
+            sessions_max: of_principal.sessions_max,
+            opens_max: of_principal.opens_max,
+            locks_max: of_principal.locks_max,
+        };
+        let of_client = self.limits.client;
+        let client = TenantLimits {
+            weight: of_client.weight,
+            operations_max: of_client.operations_max,
+            bytes_max: of_client.bytes_max,
+            contexts_max: None,
+            sessions_max: of_client.sessions_max,
+            opens_max: of_client.opens_max,
+            locks_max: of_client.locks_max,
+        };
         let exports = self.exports.iter().map(|export| ExportLimits {
             export: export.fsid.unwrap_or_else(|| vfs::export_id(&export.pseudo)),
             name: export.pseudo.clone(),

@@ -371,6 +371,7 @@ fn principals_clients_and_exports_have_limits_of_their_own() {
         clients = ["10.1.0.0/16"]
         operations_max = 7
         opens_max = 200
+        weight = 300
 
         [[export]]
         memory = 1048576
@@ -389,6 +390,7 @@ fn principals_clients_and_exports_have_limits_of_their_own() {
         (machine.operations_max, machine.opens_max, machine.contexts_max),
         (Some(7), Some(200), Some(64))
     );
+    assert_eq!((machine.weight, user.weight), (Some(300), None));
     assert_eq!((user.operations_max, user.opens_max, user.bytes_max), (None, Some(100), None));
     let of_client = |address: [u8; 4]| rules.of_client(address.into());
     let (near, far) = (of_client([10, 1, 2, 3]), of_client([10, 2, 0, 1]));
@@ -401,6 +403,7 @@ fn principals_clients_and_exports_have_limits_of_their_own() {
         ("[[limits.rule]]\nprincipals = []\n", "[\"*\"] is for all principals"),
         ("[[limits.rule]]\nclients = [\"host\"]\n", "not an IPv4 or IPv6 address"),
         ("[limits.client]\nlocks_max = 15\n", "16 to 10000000"),
+        ("[limits.principal]\nweight = 0\n", "1 to 10000"),
         ("[limits.client]\ncontexts_max = 16\n", "unknown field `contexts_max`"),
     ] {
         let error = refusal(&format!("{wrong}[[export]]\nmemory = 1048576\n"));

@@ -9,6 +9,7 @@ use crate::compound::CompoundStatus;
 use crate::engine::{FileKey, NAMES_LANE, WaitPolicy, WaitsFor};
 use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
+use crate::tenants::TenantShare;
 use pipes::Attachment;
 use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
 use state::GetattrWait;
@@ -39,8 +40,9 @@ pub trait ReplySink<S> {
         }
     }
 
-    /// Reports that a connection has sent an authenticated call, so that its peer may be served.
-    fn vouch(&mut self, _connection: ConnectionId) {}
+    /// Reports that a connection has sent an authenticated call, so that its peer may be served,
+    /// and the tenant of the call.
+    fn vouch(&mut self, _connection: ConnectionId, _tenant: TenantShare) {}
 
     /// Reports that a client is over a limit of its rate, and the time for which its connection is
     /// neither read nor served.
@@ -300,7 +302,7 @@ impl<E: Engine> Server<E> {
 
     /// Returns the thread of calls that no shard runs.
     fn elsewhere(&self) -> CallThread<'_> {
-        CallThread { operation: &ELSEWHERE, counters: self.metrics.served.shared() }
+        CallThread { operation: &ELSEWHERE, counters: self.metrics.served.shared(), pause: None }
     }
 
     /// Records the time that a call has waited, and returns the current time.

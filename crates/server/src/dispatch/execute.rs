@@ -11,6 +11,7 @@ use crate::rpcsec::{Created, Outgoing, Protection, ReceivedGssCall, begin_reply,
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthStat, ConnectionId, Denied, OpaqueAuth, RECORD_MARK_LEN, memory};
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(super) struct CallThread<'t> {
     /// Receives the number of the current operation; 0 for none.
     pub(super) operation: &'t AtomicU32,
     pub(super) counters: &'t ServedCounters,
+    /// Lets the thread serve others: see [`Call::pause`].
+    pub(super) pause: Option<&'t dyn Fn()>,
 }
 
 /// Makes the reply to a call that has run.
@@ -91,12 +94,20 @@ impl<E: Engine> Server<E> {
         }
         if scratch.vouched != Some(job.connection) && self.vouches_for(&job, now) {
             scratch.vouched = Some(job.connection);
-            outlet.vouch(job.connection);
+            let share = match job.principal() {
+                Some(principal) => principal.share(),
+                None => scratch.clients.find(&self.tenants, job.peer.ip()).share(),
+            };
+            outlet.vouch(job.connection, share);
         }
         let counters = scratch.counters.as_deref().unwrap_or(self.metrics.served.shared());
-        let thread = CallThread { operation: &scratch.operation, counters };
         let patience = if outlet.has_elsewhere() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
-        let answer = match self.answer(job, patience, thread, now) {
+        let (paused, pausing) = (Cell::new(Duration::ZERO), RefCell::new(&mut *outlet));
+        let pause = || paused.set(paused.get() + pausing.borrow_mut().pause());
+        let thread = CallThread { operation: &scratch.operation, counters, pause: Some(&pause) };
+        let answer = self.answer(job, patience, thread, now);
+        scratch.watch.skip(paused.get());
+        let answer = match answer {
             CallAnswer::DeferredCall(away) => match outlet.send_away(away) {
                 Ok(()) => return false,
                 Err(away) => self.give_up(away, now),
@@ -287,6 +298,7 @@ impl<E: Engine> Server<E> {
             attached: job.attached(),
             operation: thread.operation,
             counters: thread.counters,
+            pause: thread.pause,
             now,
         });
         thread.operation.store(0, Relaxed);

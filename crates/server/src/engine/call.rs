@@ -33,6 +33,9 @@ pub struct Call<'a> {
     pub operation: &'a AtomicU32,
     /// The counters of the thread that runs it.
     pub counters: &'a ServedCounters,
+    /// Runs between the parts of long work that holds no lock. `None` if nothing waits for the
+    /// thread.
+    pub pause: Option<&'a dyn Fn()>,
     /// Monotonic time since the server's start.
     pub now: Duration,
 }

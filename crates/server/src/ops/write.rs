@@ -2,10 +2,14 @@
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, StableHow4, Write4Args};
+use vfs::{OpenFile, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// The largest offset of a file, in bytes. WRITEs beyond it fail.
 const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// Data in bytes that is written at once: other clients of the thread wait for no more.
+const PIECE: usize = 128 << 10;
 
 /// Writes data, and syncs it if the client asks for that.
 ///
@@ -22,7 +26,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     // Taken before the data is written, so that a failure in between changes the next verifier.
     let verifier = c.nfs.write_verifier();
-    let written = if data.is_empty() { 0 } else { file.write_at(data, args.offset)? };
+    let written = if data.is_empty() { 0 } else { write_in_pieces(c, &*file, data, args.offset)? };
     if written == 0 && !data.is_empty() {
         return Err(Nfsstat4::NFS4ERR_NOSPC.into());
     }
@@ -36,4 +40,29 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     reply.u32(u32::try_from(written).unwrap_or(u32::MAX)).u32(committed as u32);
     reply.opaque_fixed(&verifier);
     Ok(())
+}
+
+/// Writes all of `data`, and lets the thread serve others in between. Returns the bytes written,
+/// fewer only when space ran out half-way.
+///
+/// # Errors
+/// The backend's, if nothing was written.
+fn write_in_pieces(c: &Compound<'_>, file: &dyn OpenFile, data: &[u8], offset: u64) -> VfsResult<usize> {
+    let Some(pause) = c.call.pause else { return file.write_at(data, offset) };
+    let mut written = 0;
+    for piece in data.chunks(PIECE) {
+        if written > 0 {
+            pause();
+        }
+        match file.write_at(piece, offset.saturating_add(written as u64)) {
+            Ok(count) => written += count,
+            Err(error) if written == 0 => return Err(error),
+            // The client writes the rest again, and gets the error.
+            Err(_) => break,
+        }
+        if !written.is_multiple_of(PIECE) {
+            break;
+        }
+    }
+    Ok(written)
 }

@@ -10,13 +10,14 @@ mod rules;
 mod tenant;
 
 pub use bucket::PAUSE_TIME_MAX;
-pub use rules::{ExportLimits, LimitRule, LimitRules, LimitSubjects, TenantLimits};
-pub use tenant::{LimitedTenant, RateUnit};
+pub use rules::{ExportLimits, LimitRule, LimitRules, LimitSubjects, TenantLimits, WEIGHT_DEFAULT};
+pub use tenant::{LimitedTenant, RateUnit, TenantShare};
 
 use crate::log_limit::LogLimit;
 use arc_swap::ArcSwap;
 use state::{Quotas, StateQuota, TenantName};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,7 +121,7 @@ impl LimitedTenants {
             return known.clone();
         }
         let limits = limits_of(&self.rules.load(), &name);
-        let tenant = Arc::new(LimitedTenant::new(text(), limits));
+        let tenant = Arc::new(LimitedTenant::new(share_id(&name), text(), limits));
         table.insert(name, tenant.clone());
         tenant
     }
@@ -202,6 +203,13 @@ impl LimitedExport {
         rates.set(limits.operations_max, limits.bytes_max);
         Self { limits, rates }
     }
+}
+
+/// Makes the id of a tenant from its name, so that one that is forgotten and made again keeps it.
+fn share_id(name: &TenantName) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn limits_of(rules: &LimitRules, name: &TenantName) -> TenantLimits {

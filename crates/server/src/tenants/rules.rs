@@ -4,9 +4,14 @@ use identity::fits_pattern;
 use std::net::IpAddr;
 use vfs::Network;
 
+/// The weight of a tenant that no rule names.
+pub const WEIGHT_DEFAULT: u32 = 100;
+
 /// Limits of one principal or client. `None` leaves a limit to the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantLimits {
+    /// The share of the time of threads that serve, relative to the weights of others with work.
+    pub weight: Option<u32>,
     /// Operations of COMPOUNDs in a second; 0 for no limit.
     pub operations_max: Option<u64>,
     /// Bytes of requests and replies in a second; 0 for no limit.
@@ -25,6 +30,7 @@ impl TenantLimits {
     /// Returns these limits, and others where these have none.
     fn or(self, other: Self) -> Self {
         Self {
+            weight: self.weight.or(other.weight),
             operations_max: self.operations_max.or(other.operations_max),
             bytes_max: self.bytes_max.or(other.bytes_max),
             contexts_max: self.contexts_max.or(other.contexts_max),

@@ -1,9 +1,9 @@
 //! One tenant: its rates and its contexts.
 
 use super::bucket::RateBucket;
-use super::rules::TenantLimits;
+use super::rules::{TenantLimits, WEIGHT_DEFAULT};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -87,19 +87,32 @@ impl TenantRates {
     }
 }
 
+/// The part of a tenant in the time of threads that serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantShare {
+    /// Identifies the tenant as long as the server runs.
+    pub id: u64,
+    /// Its weight relative to the weights of others.
+    pub weight: u32,
+}
+
 /// A Kerberos principal, or the client with an address.
 #[derive(Debug)]
 pub struct LimitedTenant {
+    id: u64,
     name: String,
+    weight: AtomicU32,
     pub(super) rates: TenantRates,
     contexts_max: AtomicUsize,
     contexts: Mutex<BTreeSet<HandleBytes>>,
 }
 
 impl LimitedTenant {
-    pub(super) fn new(name: String, limits: TenantLimits) -> Self {
+    pub(super) fn new(id: u64, name: String, limits: TenantLimits) -> Self {
         let tenant = Self {
+            id,
             name,
+            weight: AtomicU32::new(WEIGHT_DEFAULT),
             rates: TenantRates::default(),
             contexts_max: AtomicUsize::new(usize::MAX),
             contexts: Mutex::default(),
@@ -111,7 +124,13 @@ impl LimitedTenant {
     /// Applies limits from now on.
     pub(super) fn limit(&self, limits: TenantLimits) {
         self.rates.set(limits.operations_max.unwrap_or(0), limits.bytes_max.unwrap_or(0));
+        self.weight.store(limits.weight.unwrap_or(WEIGHT_DEFAULT), Relaxed);
         self.contexts_max.store(limits.contexts_max.unwrap_or(usize::MAX), Relaxed);
+    }
+
+    /// Returns its part in the time of threads that serve.
+    pub(crate) fn share(&self) -> TenantShare {
+        TenantShare { id: self.id, weight: self.weight.load(Relaxed) }
     }
 
     /// Returns the principal or the address.

@@ -30,6 +30,16 @@ pub(crate) enum Tried {
 }
 
 fn with_call<R>(client: &Client<'_>, args: &[u8], now: Duration, with: impl FnOnce(&Call<'_>) -> R) -> R {
+    with_pauses(client, args, now, None, with)
+}
+
+fn with_pauses<R>(
+    client: &Client<'_>,
+    args: &[u8],
+    now: Duration,
+    pause: Option<&dyn Fn()>,
+    with: impl FnOnce(&Call<'_>) -> R,
+) -> R {
     with(&Call {
         connection: ConnectionId(client.connection),
         peer: ([192, 0, 2, 1], 800).into(),
@@ -41,6 +51,7 @@ fn with_call<R>(client: &Client<'_>, args: &[u8], now: Duration, with: impl FnOn
         attached: None,
         operation: &AtomicU32::new(0),
         counters: &orthrus_server::metrics::ServedCounters::unread(),
+        pause,
         now,
     })
 }
@@ -182,6 +193,34 @@ fn cached_data_is_read_at_once_and_the_rest_is_waited_for_elsewhere() {
     assert!(waiting.reply.len() < BEFORE + 100);
     let reply = waiting.resume(&client);
     assert_eq!(data(&reply.resarray[2]), (b"hello world".to_vec(), true));
+}
+
+#[test]
+fn a_long_write_lets_the_thread_serve_others_in_between() {
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let reply = client.at("export", vec![open_create("f", 3), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    let written: Vec<u8> = (0..(512 << 10) + 1).map(|at: u32| (at / 1000) as u8).collect();
+    let begin = NfsArgop4::OP_SEQUENCE(Sequence4Args {
+        sa_sessionid: client.session,
+        sa_sequenceid: 1,
+        sa_slotid: 1,
+        sa_highest_slotid: 1,
+        sa_cachethis: false,
+    });
+    let args = encode(client.minor, &[begin, put(&fh), write(stateid, 7, &written)]);
+    let pauses = AtomicU32::new(0);
+    let pause = || {
+        let sequence = pauses.fetch_add(1, Ordering::Relaxed) + 1;
+        try_on(&client, 2, sequence, vec![put(&fh), getattr(&[FATTR4_SIZE])]).answered(NFS4_OK);
+    };
+    let mut reply = Encoder::from_vec(vec![0xaa; BEFORE]);
+    with_pauses(&client, &args, client.now, Some(&pause), |call| server.nfs.compound(call, &mut reply));
+    assert_eq!(decoded(reply).status, NFS4_OK);
+    assert_eq!(pauses.into_inner(), 4, "after each 128 KiB but the last");
+    let reply = try_on(&client, 1, 2, vec![put(&fh), read(stateid, 7, 1 << 20)]).answered(NFS4_OK);
+    assert_eq!(data(&reply.resarray[2]).0, written);
 }
 
 #[test]

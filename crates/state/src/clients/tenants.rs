@@ -20,7 +20,7 @@ use std::time::Duration;
 const KEPT_PART: usize = 4;
 
 /// The identity of a tenant.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TenantName {
     /// A principal that RPCSEC_GSS proved.
     Principal(Arc<[u8]>),

@@ -238,6 +238,7 @@ impl Server {
             attached: None,
             operation: &AtomicU32::new(0),
             counters: &orthrus_server::metrics::ServedCounters::unread(),
+            pause: None,
             now,
         };
         let mut reply = Encoder::from_vec(vec![0xaa; 28]);

@@ -67,6 +67,14 @@ pub(super) const LIMITS: &[ConfigTable] = &[
         first: "",
         keys: &[
             ConfigKey {
+                name: "weight",
+                meaning: "Share of the time of threads that serve, relative to the weights of others that have work.",
+                allowed: "1 to 10000",
+                default: Literal("100"),
+                example: "300",
+                reloads: true,
+            },
+            ConfigKey {
                 name: "operations_max",
                 meaning: "Operations of COMPOUNDs in a second of a principal. Above it, connections wait up to 5 seconds.",
                 allowed: "0 to 1000000000 operations, 0 for no limit",
@@ -122,6 +130,14 @@ pub(super) const LIMITS: &[ConfigTable] = &[
         about: "Limits of each client, by the address that it comes from.",
         first: "",
         keys: &[
+            ConfigKey {
+                name: "weight",
+                meaning: "Share of the time of threads that serve, relative to the weights of others that have work.",
+                allowed: "1 to 10000",
+                default: Literal("100"),
+                example: "300",
+                reloads: true,
+            },
             ConfigKey {
                 name: "operations_max",
                 meaning: "Operations of COMPOUNDs in a second of a client. Above it, connections wait up to 5 seconds.",
@@ -184,6 +200,14 @@ pub(super) const LIMITS: &[ConfigTable] = &[
                 allowed: "addresses and networks",
                 default: Absent("none"),
                 example: r#"["10.1.0.0/16"]"#,
+                reloads: true,
+            },
+            ConfigKey {
+                name: "weight",
+                meaning: "Share of the time of threads that serve, relative to the weights of others that have work.",
+                allowed: "1 to 10000",
+                default: Absent("that of [limits.principal] or [limits.client]"),
+                example: "300",
                 reloads: true,
             },
             ConfigKey {
