@@ -273,3 +273,41 @@ fn systemd_accepts_the_units() {
     let ours = ended.stderr.lines().filter(|line| line.contains("orthrus")).count();
     assert!(ended.status.success() && ours == 0, "{}{}", ended.stdout, ended.stderr);
 }
+
+/// Writes the units of systemd that docs/cluster.md shows, by the paths in their first lines.
+fn write_units_of_members(folder: &Path) {
+    let unit = fs::read_to_string(packaging().join("orthrus.service")).expect("it is there");
+    let page = fs::read_to_string(packaging().join("../../docs/cluster.md")).expect("it is there");
+    let drop_ins = folder.join("orthrus@.service.d");
+    fs::create_dir(&drop_ins).expect("the folder is ours");
+    // It checks that the programs exist.
+    let write = |path: PathBuf, text: &str| {
+        fs::write(path, text.replace("/usr/bin/orthrus", &program().display().to_string())).expect("ours");
+    };
+    write(folder.join("orthrus@.service"), &unit);
+    let blocks = page.split("```ini\n# /etc/systemd/system/orthrus@.service.d/").skip(1);
+    let blocks: Vec<_> = blocks.filter_map(|block| block.split("```").next()?.split_once('\n')).collect();
+    assert_eq!(blocks.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["member.conf", "address.conf"]);
+    blocks.into_iter().for_each(|(name, text)| write(drop_ins.join(name), text));
+}
+
+#[test]
+fn systemd_accepts_the_units_of_cluster_members() {
+    if !is_installed("systemd-analyze", "systemd") {
+        return;
+    }
+    let folder = empty_folder();
+    write_units_of_members(folder.path());
+    let complaints = || {
+        let mut command = Command::new("systemd-analyze");
+        let ended = run(command.args(["verify", "--man=no"]).arg(folder.path().join("orthrus@.service")));
+        let ours = ended.stderr.lines().filter(|line| line.contains("orthrus@")).collect::<Vec<_>>();
+        (ended.status.success(), ours.join("\n"))
+    };
+    assert_eq!(complaints(), (true, String::new()));
+    // It reads the drop-ins: a key that does not exist is found.
+    let unknown = folder.path().join("orthrus@.service.d/unknown.conf");
+    fs::write(unknown, "[Service]\nNoSuchKey=1\n").expect("the folder is ours");
+    let (_, complaint) = complaints();
+    assert!(complaint.contains("NoSuchKey"), "{complaint}");
+}
