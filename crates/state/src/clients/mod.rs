@@ -151,6 +151,11 @@ impl Client {
         protected && self.creator.is(caller)
     }
 
+    /// Returns whether the client has not completed its reclaims.
+    pub(crate) fn reclaims(&self, held: &mut Held<impl Before<ClientLevel>>) -> bool {
+        !self.lock_any(held).reclaim_complete
+    }
+
     /// Locks the state, whether or not the record is still there.
     pub(crate) fn lock_any<'g>(&'g self, held: &'g mut Held<impl Before<ClientLevel>>) -> ClientGuard<'g> {
         self.state.lock(held)

@@ -85,7 +85,7 @@ pub enum Sequenced {
 
 impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles SEQUENCE: checks the slot, renews the lease, associates the connection where the
-    /// client's state protection lets it.
+    /// client's state protection lets it, and until its RECLAIM_COMPLETE in any case.
     ///
     /// # Errors
     /// NFS4ERR_BADSESSION, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_BADSLOT,
@@ -105,7 +105,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let held = &mut Held::nothing();
         self.state.leases().end_grace_in_time(held, now, effects);
         let session = self.session(&args.sessionid)?;
-        session.check_connection(held, caller.connection)?;
+        // Linux binds its connections only after a first NFS4ERR_CONN_NOT_BOUND_TO_SESSION. If that
+        // answers the reclaim of an open, Linux 6.1 never repeats it and goes on without the locks.
+        let bound = session.check_connection(held, caller.connection);
+        bound.or_else(|status| if session.record.reclaims(held) { Ok(()) } else { Err(status) })?;
         if args.slotid >= session.fore.requests {
             return Err(Nfsstat4::NFS4ERR_BADSLOT);
         }

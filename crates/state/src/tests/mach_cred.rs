@@ -9,7 +9,13 @@ const CREATE_SESSION: u32 = 43;
 fn mounted(world: &mut World) -> TestClient {
     let mut client = TestClient::machine("a");
     world.mount(&mut client);
+    complete_reclaims(world, &client);
     client
+}
+
+fn complete_reclaims(world: &mut World, client: &TestClient) {
+    let key = world.key(client);
+    world.state.reclaim_complete(world.now, key, false).unwrap();
 }
 
 /// A user of the same client machine.
@@ -102,6 +108,24 @@ fn connections_are_not_bound_by_themselves() {
     world.renew(&mut client);
     let alice = TestClient { connection: 3, slot: client.slot, ..user(&client) };
     assert!(world.sequence(&alice, alice.args()).is_ok(), "users send over bound connections");
+}
+
+#[test]
+fn a_client_that_reclaims_may_do_so_over_each_of_its_connections() {
+    // RFC 8881 sections 8.4.2.1 and 18.46.3
+    let mut world = World::new();
+    let mut client = TestClient::machine("a");
+    world.mount(&mut client);
+    client.connection = 2;
+    world.renew(&mut client);
+    let destroyed = world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None);
+    assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION));
+    complete_reclaims(&mut world, &client);
+    for connection in [2, 3] {
+        client.connection = connection;
+        let refused = world.sequence(&client, client.args());
+        assert_eq!(refused.unwrap_err(), Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
+    }
 }
 
 #[test]
