@@ -82,8 +82,8 @@ enum Command {
     /// Upgrade the server under load with every flavor, to a next version and back, many times in a
     /// row (a second for each upgrade of each flavor).
     Upgrade(upgrade::UpgradeArguments),
-    /// Let gateways of a cluster, and daemons of its file system, fail under clients (a minute and
-    /// a half after the build, as root; docs/cluster.md).
+    /// Let gateways of a cluster, and daemons of its file system, fail under native clients and a
+    /// Linux client (two minutes after the build, as root; docs/cluster.md).
     Cluster,
     /// Draw the README's chart from a result of `bench krb5 --json`.
     Chart(chart::Arguments),

@@ -4,8 +4,8 @@ use client::{Client, Error, Lock, OpenFile, OpenHow, Options, TransportError};
 use nfs4::NfsLockType4::WRITE_LT;
 use nfs4::StableHow4::FILE_SYNC4;
 use nfs4::{Lock4Args, Locker4, Nfsstat4, OPEN4_SHARE_ACCESS_BOTH, OpenToLockOwner4, StateOwner4};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -52,17 +52,15 @@ pub(crate) struct HolderProgress {
     pub(crate) made: AtomicU64,
     /// Reclaims of open and lock.
     pub(crate) reclaimed: AtomicU64,
-    /// The time of the last acknowledgement.
-    last: Mutex<Option<Instant>>,
     /// Whether the client believes that it holds its lock.
     pub(crate) holds: AtomicBool,
     ends: AtomicBool,
 }
 
 impl HolderProgress {
-    fn note(&self, count: &AtomicU64) {
+    /// Counts an acknowledgement; `count` is one of the counters above.
+    pub(crate) fn note(&self, count: &AtomicU64) {
         count.fetch_add(1, SeqCst);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Waits until more writes than `before` are acknowledged; returns when the first of them was
@@ -224,7 +222,7 @@ impl Rival {
             while !asked.load(SeqCst) {
                 match client.lock(&file, b"rival", WRITE_LT, 0, 10) {
                     Ok(Ok(_)) => {
-                        assert!(!holder.holds.load(SeqCst), "the lock is held twice");
+                        assert!(!holder.holds.load(SeqCst), "{path}: the lock is held twice");
                         report.granted = Some(Instant::now());
                         break;
                     }

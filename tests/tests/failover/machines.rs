@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 pub(crate) const SITE: &str = "10.79.0.1";
 /// The bridge that all machines are on.
 const SWITCH: &str = "orthrus-sw";
+/// The link address of the bridge.
+const SWITCH_ADDRESS: &str = "02:00:0a:4f:00:01";
+/// An address that no machine has.
+const NOBODY: &str = "10.79.0.250";
 /// The interface of a machine.
 const INTERFACE: &str = "eth0";
 /// How long a new namespace may take.
@@ -37,10 +41,17 @@ pub(crate) fn enter_site() -> Result<(), String> {
     }
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("no network namespace: {error}"))?;
     ip("link set lo up");
-    ip(&format!("link add {SWITCH} type bridge"));
+    // Without an address of its own it has that of a machine, which goes with the machine.
+    ip(&format!("link add {SWITCH} address {SWITCH_ADDRESS} type bridge"));
     ip(&format!("addr add {SITE}/24 dev {SWITCH}"));
     ip(&format!("link set {SWITCH} up"));
     Ok(())
+}
+
+/// Adds a tap device to the switch, for the network card of a guest.
+pub(crate) fn plug_tap(name: &str) {
+    ip(&format!("tuntap add dev {name} mode tap"));
+    ip(&format!("link set {name} master {SWITCH} up"));
 }
 
 /// A machine. Its namespace ends with the value and with the last process in it.
@@ -97,12 +108,12 @@ impl SiteMachine {
     /// Takes an address in addition, and shows the switch where it is now, as keepalived does.
     pub(crate) fn take_address(&self, address: &str) {
         self.ip(&format!("addr add {address}/24 dev {INTERFACE}"));
-        self.ip(&format!("neigh flush dev {INTERFACE}"));
-        // The request for the site's link address comes from the new address.
+        // The request for a link address comes from the new address, and everybody hears it;
+        // nothing else of this machine has asked for that address.
         let announce = || {
             self.enter();
             let socket = UdpSocket::bind((address, 0)).expect("it is ours");
-            socket.send_to(&[0], (SITE, 9)).expect("the site is on the switch");
+            socket.send_to(&[0], (NOBODY, 9)).expect("it has a network");
         };
         std::thread::scope(|scope| scope.spawn(announce).join()).expect("it ends");
     }
