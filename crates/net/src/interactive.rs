@@ -113,10 +113,10 @@ impl<S: Service> InteractiveLane<S> {
         sockets.poll(&mut self.ready);
         for ready in self.ready.drain(..) {
             match ready {
-                Ready::Input(id) if sockets.may_pass(id, self.last) => {
+                Ready::Input(id) if sockets.may_pass(id, self.last, start) => {
                     sockets.read_interactive(id, &mut self.requests)
                 }
-                Ready::Output(id) if sockets.may_pass(id, self.last) => sockets.write(id),
+                Ready::Output(id) if sockets.may_pass(id, self.last, start) => sockets.write(id),
                 ready => sockets.defer(ready),
             }
         }

@@ -336,7 +336,10 @@ impl<S: Service> Shard<S> {
     fn dispatch_fairly(&mut self, event: Ready) {
         match event {
             Ready::Input(id) | Ready::Output(id) if !self.sockets.admits(id) => self.sockets.defer(event),
-            event => self.dispatch(event),
+            event => {
+                self.sockets.run(event.connection());
+                self.dispatch(event);
+            }
         }
     }
 

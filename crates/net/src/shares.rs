@@ -62,6 +62,8 @@ pub(crate) struct TenantShares {
     /// The tenant that had work last, and when it was another one before.
     last: Option<TenantIndex>,
     switched: Option<Instant>,
+    /// The tenant that is served, and since when.
+    running: Option<(TenantIndex, Instant)>,
     /// The present virtual time: the largest of the least ones of the rounds.
     clock: Duration,
     /// The least virtual time of the tenants with work in this round.
@@ -77,6 +79,7 @@ impl TenantShares {
             now,
             last: None,
             switched: None,
+            running: None,
             clock: Duration::ZERO,
             least: Duration::MAX,
         }
@@ -141,6 +144,7 @@ impl TenantShares {
             self.clock = self.clock.max(self.least);
         }
         self.least = Duration::MAX;
+        self.running = None;
     }
 
     /// Records that a tenant has work in this round.
@@ -173,10 +177,24 @@ impl TenantShares {
         admits
     }
 
-    /// Returns whether a tenant is behind all that have work in this round, so that its requests
-    /// may pass theirs.
-    pub(crate) fn may_pass(&self, index: TenantIndex) -> bool {
-        !self.is_contended() || self.used(index) < self.least
+    /// Records that work for a tenant begins.
+    pub(crate) fn run(&mut self, tenant: Option<TenantIndex>, now: Instant) {
+        self.running = tenant.map(|tenant| (tenant, now));
+    }
+
+    /// Returns whether requests of a tenant may pass the work that is running: it is for another
+    /// tenant, which is ahead by now.
+    pub(crate) fn may_pass(&self, index: TenantIndex, now: Instant) -> bool {
+        let Some((running, since)) = self.running.filter(|_| self.is_contended()) else { return true };
+        let uncharged = self.weighted(running, now.saturating_duration_since(since));
+        running != index && self.used(index) < self.used(running).saturating_add(uncharged)
+    }
+
+    /// Returns the virtual time of an amount of time for a tenant.
+    fn weighted(&self, index: TenantIndex, time: Duration) -> Duration {
+        let share = self.shares.get(index.0).and_then(Option::as_ref);
+        let weight = share.map_or(WEIGHT_DEFAULT, |share| share.tenant.weight.max(1));
+        time.saturating_mul(WEIGHT_DEFAULT) / weight
     }
 
     /// Returns the virtual time of a tenant.
@@ -186,8 +204,8 @@ impl TenantShares {
 
     /// Charges the time of work for a tenant.
     pub(crate) fn charge(&mut self, index: TenantIndex, time: Duration) {
+        let time = self.weighted(index, time);
         let Some(share) = self.share(index) else { return };
-        let time = time.saturating_mul(WEIGHT_DEFAULT) / share.tenant.weight.max(1);
         share.used = share.used.saturating_add(time);
     }
 }
@@ -276,9 +294,12 @@ mod tests {
             }
             shares.begin_round(now);
             shares.present(flood);
-            assert!(shares.may_pass(other) && !shares.may_pass(flood));
+            shares.run(Some(flood), now);
+            assert!(shares.may_pass(other, now) && !shares.may_pass(flood, now + STEP));
             shares.present(other);
             assert!(shares.admits(other) && !shares.admits(flood));
+            shares.run(Some(other), now);
+            assert!(!shares.may_pass(flood, now), "it is ahead");
             shares.charge(other, STEP / 10);
         }
     }
@@ -294,6 +315,19 @@ mod tests {
         let ran = play(&mut shares, &[light, heavy], 20_000);
         let seconds = (shares.now - before).as_secs_f64();
         assert!(f64::from(ran[0]) >= seconds - 1.0, "{} in {seconds} s", ran[0]);
+    }
+
+    #[test]
+    fn long_work_is_passed_by_a_tenant_that_was_ahead_when_it_began() {
+        let mut shares = TenantShares::new(Instant::now());
+        let [bulk, other] = [1, 2].map(|id| shares.join(tenant(id, 100)));
+        play(&mut shares, &[bulk, other], 10);
+        shares.charge(other, STEP);
+        let start = shares.now;
+        shares.run(Some(bulk), start);
+        assert!(!shares.may_pass(other, start));
+        assert!(shares.may_pass(other, start + STEP * 3));
+        assert!(!shares.may_pass(bulk, start + STEP * 3), "its own work");
     }
 
     #[test]

@@ -307,6 +307,14 @@ impl Sockets {
         self.tenant(id).is_none_or(|tenant| self.shares.admits(tenant))
     }
 
+    /// Records that work for a connection begins.
+    pub(crate) fn run(&mut self, id: Option<u64>) {
+        if self.shares.is_contended() {
+            let tenant = id.and_then(|id| self.tenant(id));
+            self.shares.run(tenant, Instant::now());
+        }
+    }
+
     fn tenant(&mut self, id: u64) -> Option<TenantIndex> {
         *self.connections.get_mut(&id)?.tenant()
     }
@@ -343,11 +351,11 @@ impl Sockets {
     }
 
     /// Returns whether a connection may be served during other work: its lane is at most `last`, it
-    /// has no other request in progress, and its tenant is behind the others.
-    pub(crate) fn may_pass(&mut self, id: u64, last: Lane) -> bool {
+    /// has no other request in progress, and its tenant is behind that of the work.
+    pub(crate) fn may_pass(&mut self, id: u64, last: Lane, now: Instant) -> bool {
         let Self { connections, shares, .. } = self;
         connections.get_mut(&id).is_some_and(|connection| {
-            let is_behind = connection.tenant().is_none_or(|tenant| shares.may_pass(tenant));
+            let is_behind = connection.tenant().is_none_or(|tenant| shares.may_pass(tenant, now));
             let traffic = connection.traffic();
             is_behind && traffic.is_idle() && traffic.lane() <= last
         })
