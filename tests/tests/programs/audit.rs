@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long something may take that takes no time.
@@ -220,4 +221,81 @@ fn a_trace_has_the_operations_of_a_caller_or_a_file_without_names() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
+}
+
+/// The smallest size at which the audit log rotates.
+const ROTATION_SIZE: usize = 1 << 20;
+/// Directories that a client makes at least and at most; their lines fit the log after rotation.
+const DIRECTORIES: [usize; 2] = [800, 2000];
+/// The first line of a log before rotation.
+const FIRST_LINE: &str = r#"{"event":"first"}"#;
+
+/// Writes an audit log that has so much room before it rotates.
+fn nearly_full_log(path: &Path, room: usize) {
+    let line = format!("{}\n", r#"{"event":"older"}"#);
+    let lines = (ROTATION_SIZE - room - FIRST_LINE.len() - 1) / line.len();
+    fs::write(path, format!("{FIRST_LINE}\n{}", line.repeat(lines))).expect("the folder is ours");
+}
+
+/// Returns the names of the directories that a log says were made.
+fn made_directories(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let values = lines.map(|line| serde_json::from_str::<Value>(line).expect("a line is whole"));
+    let made = values.filter(|line| line["operation"] == "CREATE");
+    made.map(|line| line["names"][0].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn the_audit_log_rotates_once_around_an_upgrade_and_loses_no_line() {
+    // The first log rotates before the upgrade, the others during or after it.
+    for room in [100, 64 << 10, 200 << 10] {
+        let folder = empty_folder();
+        let (export, config) = (folder.path().join("export"), folder.path().join("orthrus.toml"));
+        let (log, older) = (folder.path().join("audit"), folder.path().join("audit.1"));
+        fs::create_dir(&export).expect("the folder is ours");
+        nearly_full_log(&log, room);
+        let text = format!(
+            "audit = {log:?}\naudit_size_max = {ROTATION_SIZE}\n\n[[export]]\npath = {export:?}\n\
+             pseudo = \"/memory\"\nsec = [\"sys\"]\nsecure = false\nsquash = \"none\"\n"
+        );
+        fs::write(&config, text).expect("the folder is ours");
+        let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+        let mut files = mounted(&server);
+        let is_upgraded = AtomicBool::new(false);
+        let expected: Vec<String> = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let [least, most] = DIRECTORIES;
+                let names = (0..most).map(|number| format!("{number:0>120}"));
+                let mut made = Vec::new();
+                for name in names.take_while(|_| !is_upgraded.load(Relaxed)) {
+                    files.mkdir(&name).expect("it is answered");
+                    made.push(name);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                for name in (made.len()..least).map(|number| format!("{number:0>120}")) {
+                    files.mkdir(&name).expect("it is answered");
+                    made.push(name);
+                }
+                made
+            });
+            server.upgrade(None);
+            is_upgraded.store(true, Relaxed);
+            worker.join().expect("no request fails")
+        });
+        let end = Instant::now() + SOON;
+        let logged = || [&older, &log].map(|path| made_directories(path)).concat();
+        while logged().len() < expected.len() {
+            assert!(Instant::now() < end, "{} of {} lines, room {room}", logged().len(), expected.len());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut names = logged();
+        names.sort();
+        assert_eq!(names, expected, "room {room}");
+        // A second rotation would replace the older file.
+        let text = fs::read_to_string(&older).expect("the log has rotated");
+        assert!(text.starts_with(FIRST_LINE), "it rotated more than once, room {room}");
+        assert!(!folder.path().join("audit.2").exists());
+        assert!(!made_directories(&log).is_empty(), "room {room}");
+    }
 }

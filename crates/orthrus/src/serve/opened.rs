@@ -8,7 +8,7 @@ use super::http_listeners::HttpListeners;
 use super::kerberos::{Keys, NoKeys};
 use super::listening::OpenedSockets;
 use super::membership::{self, Member};
-use super::observe::{AuditLog, Observers};
+use super::observe::{AuditLog, Observers, Traces};
 use super::reload::{self, Reloads};
 use super::storage::StateStorage;
 use super::store::Store;
@@ -75,6 +75,8 @@ pub(super) struct StartedServer {
     lock: OwnedFd,
     /// The membership in a cluster.
     member: Option<Member>,
+    /// The observer of all calls, connected before the first one.
+    traces: Arc<Traces>,
 }
 
 impl OpenedServer {
@@ -150,9 +152,10 @@ impl OpenedServer {
             None => vfs_ceph::on_blocklisted(membership::end_evicted),
         }
         let (shards, limits) = (self.shards(), net_limits(&self.parts.settings));
+        let traces = Observers::connect(&service, self.parts.audit.clone());
         let running = self.listener.start(service.clone(), shards, limits);
         let running = running.context("threads cannot be started")?;
-        let server = StartedServer::new(self.parts, service, running, storage)?;
+        let server = StartedServer::new(self.parts, service, running, storage, traces)?;
         server.start_housekeeping()?;
         Ok(server)
     }
@@ -173,11 +176,12 @@ impl OpenedServer {
         let connections = net::InheritedConnections { image: image.net, sockets };
         connections.check()?;
         let (shards, limits) = (self.shards(), net_limits(&self.parts.settings));
+        let traces = Observers::connect(&service, self.parts.audit.clone());
         let running = self.listener.start_parked(service.clone(), shards, limits, connections);
         let running = running.context("threads cannot be started")?;
         let counters = image.net_counters.iter();
         running.stats().resume(counters.map(|(name, count)| (name.as_str(), *count)));
-        let server = StartedServer::new(self.parts, service, running, storage)?;
+        let server = StartedServer::new(self.parts, service, running, storage, traces)?;
         // Nothing changes before it is decided which process serves.
         server.gate.close(std::time::Instant::now());
         server.start_housekeeping()?;
@@ -227,12 +231,13 @@ impl StartedServer {
         service: Arc<NfsService>,
         running: Running,
         storage: StateStorage,
+        traces: Arc<Traces>,
     ) -> anyhow::Result<Self> {
         service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
         let state_dir = state_dir(&parts.settings)?.canonicalize().context("the state folder")?;
         let (running, gate) = (Arc::new(running), Arc::default());
         let StateStorage { member, lock, .. } = storage;
-        Ok(Self { parts, service, running, gate, state_dir, lock, member })
+        Ok(Self { parts, service, running, gate, state_dir, lock, member, traces })
     }
 
     fn start_housekeeping(&self) -> std::io::Result<()> {
@@ -244,6 +249,8 @@ impl StartedServer {
     /// Begins to serve the clients of the process before. That one has ended, or does nothing any
     /// more.
     pub(super) fn begin(&self) {
+        // The predecessor may have made room in the file since this process opened it.
+        self.parts.audit.iter().for_each(AuditLog::reopen);
         self.running.thaw();
         vfs_local::take_over_leases();
         self.service.resume_copies();
@@ -269,7 +276,7 @@ impl StartedServer {
     ) -> anyhow::Result<()> {
         self.introduce(&process);
         let status = self.status();
-        let Self { parts, service, running, gate, state_dir, lock, member } = self;
+        let Self { parts, service, running, gate, state_dir, lock, member, traces } = self;
         let ServerParts { as_started, exports, http, audit, identity, .. } = parts;
         let RunningProcess { starter, manager, signals, .. } = process;
         let http_sockets = http.sockets()?;
@@ -294,6 +301,7 @@ impl StartedServer {
             gate: gate.clone(),
             reloads: reloads.clone(),
             manager: manager.clone(),
+            audit: audit.clone(),
             clock: parts.clock,
             listen,
             metrics,
@@ -315,14 +323,12 @@ impl StartedServer {
             upgrades: upgrades.clone(),
             gate,
             web: http.links()?,
-            traces: Observers::connect(&service, audit.clone()),
+            traces,
             audit: audit.clone(),
             membership: member.as_ref().map(Member::membership),
         };
         let metrics_address = http.serve(&state_dir, parts, &running)?;
         reloads.log_exports();
-        // The predecessor may have made room in the file since this process opened it.
-        predecessor.as_ref().and(audit.as_ref()).into_iter().for_each(AuditLog::reopen);
         let ready = tell_ready(manager.clone(), &running, reloads.clone());
         announce(&running, metrics_address, predecessor, ready);
         obey_signals(signals, &reloads, || housekeeping::report(&service, &running));

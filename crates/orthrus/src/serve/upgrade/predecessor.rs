@@ -8,6 +8,7 @@ use crate::api::UpgradeReport;
 use crate::serve::clock::ServerClock;
 use crate::serve::http::Author;
 use crate::serve::http_listeners::HttpSockets;
+use crate::serve::observe::AuditLog;
 use crate::serve::reload::Reloads;
 use crate::service_manager::ServiceManager;
 use anyhow::{Context, bail};
@@ -41,6 +42,7 @@ pub(in crate::serve) struct UpgradeParts {
     pub(in crate::serve) gate: Arc<Gate>,
     pub(in crate::serve) reloads: Arc<Reloads>,
     pub(in crate::serve) manager: Arc<ServiceManager>,
+    pub(in crate::serve) audit: Option<AuditLog>,
     pub(in crate::serve) clock: ServerClock,
     /// The addresses as they were configured.
     pub(in crate::serve) listen: SocketAddr,
@@ -110,13 +112,15 @@ impl Upgrades {
             Ok(report) => {
                 *serves = true;
                 tracing::warn!("{report}; this process ends");
-                let leave = || {
+                let audit = self.parts.audit.clone();
+                let leave = move || {
                     std::thread::sleep(LAST_WORDS_TIME);
+                    audit.iter().for_each(AuditLog::flush);
                     crate::logging::flush();
                     // No lock is released and no file is touched: the next process has them.
                     vfs_local::exit_at_once(0);
                 };
-                if std::thread::Builder::new().name("leave".into()).spawn(leave).is_err() {
+                if std::thread::Builder::new().name("leave".into()).spawn(leave.clone()).is_err() {
                     leave();
                 }
             }
