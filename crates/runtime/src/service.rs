@@ -52,6 +52,9 @@ const COPY_THREADS_MAX: usize = 8;
 /// lane takes only its share.
 const COPIES_WAITING_MAX: usize = 1024;
 
+// The network layer and the server name the same default.
+const _: () = assert!(net::WEIGHT_DEFAULT == server::tenants::WEIGHT_DEFAULT);
+
 /// A suspended COMPOUND of the server.
 type Suspended = <Nfs as Engine>::Suspended;
 

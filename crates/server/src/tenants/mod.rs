@@ -266,7 +266,7 @@ pub(crate) struct ClientTenants {
 }
 
 /// Addresses that one thread remembers. When the table is full, it is emptied.
-const CLIENTS_REMEMBERED_MAX: usize = 256;
+const CLIENTS_REMEMBERED_MAX: usize = 4096;
 
 impl ClientTenants {
     /// Returns the tenant of a client.
