@@ -47,11 +47,28 @@ pub(crate) fn beside<T>(
     })
 }
 
-/// Gives the calling thread the policy SCHED_IDLE, by util-linux' chrt.
+/// Gives the calling thread the policy SCHED_IDLE.
 fn step_back() -> anyhow::Result<()> {
+    schedule(["--idle", "0"])
+}
+
+/// Runs `work` under the policy SCHED_RR: the calling thread takes a core from others at once, as
+/// if it had one of its own.
+///
+/// # Errors
+/// Those of the work, and an error if the system does not let a thread step forward.
+pub(crate) fn ahead<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    schedule(["--rr", "1"])?;
+    let done = work();
+    schedule(["--other", "0"])?;
+    done
+}
+
+/// Gives the calling thread a policy and a priority, by util-linux' chrt.
+fn schedule([policy, priority]: [&str; 2]) -> anyhow::Result<()> {
     let thread = gettid().to_string();
-    let status = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status();
-    ensure!(status.context("chrt did not start")?.success(), "chrt --idle failed");
+    let status = Command::new("chrt").args([policy, "--pid", priority, &thread]).status();
+    ensure!(status.context("chrt did not start")?.success(), "chrt {policy} failed");
     Ok(())
 }
 

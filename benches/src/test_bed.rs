@@ -8,6 +8,7 @@ use bench::native::{Counters, Target};
 use realm::RealmOptions;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Size of the memory export in MiB: the files of all mounts, and room for files that are made and
 /// removed.
@@ -16,7 +17,7 @@ const MEMORY: &str = "512";
 /// See the module; all of it goes with the value.
 pub(crate) struct TestBed {
     server: ServerProcess,
-    site: KerberosSite,
+    site: Arc<KerberosSite>,
     cores: Cores,
     folder: tempfile::TempDir,
     work: tempfile::TempDir,
@@ -31,12 +32,15 @@ impl TestBed {
     /// As [`TestBed::start`]; with another folder, that is exported, too, under its own name. With
     /// `logged` the server's log is kept, so that it can be asked for its counters.
     pub(crate) fn start_with(more: Option<&Path>, logged: bool) -> anyhow::Result<Self> {
-        Self::make(1, more, logged)
+        Self::make(Self::new_site()?, 1, more, logged)
     }
 
-    fn make(shards: u32, more: Option<&Path>, logged: bool) -> anyhow::Result<Self> {
+    fn new_site() -> anyhow::Result<Arc<KerberosSite>> {
+        Ok(Arc::new(KerberosSite::start(&RealmOptions::default())?))
+    }
+
+    fn make(site: Arc<KerberosSite>, shards: u32, more: Option<&Path>, logged: bool) -> anyhow::Result<Self> {
         let cores = Cores::choose()?;
-        let site = KerberosSite::start(&RealmOptions::default())?;
         let work = private::temporary("orthrus-xtask-")?;
         let folder = private::temporary_in("orthrus-path-", "/dev/shm".as_ref())?;
         let export = folder.path().join("data");
@@ -57,7 +61,12 @@ impl TestBed {
 
     /// As [`TestBed::start`], with so many shards. With several, the server may use all cores.
     pub(crate) fn start_with_shards(shards: u32) -> anyhow::Result<Self> {
-        Self::make(shards, None, false)
+        Self::make(Self::new_site()?, shards, None, false)
+    }
+
+    /// Starts another server of the same realm, with so many shards.
+    pub(crate) fn start_another(&self, shards: u32) -> anyhow::Result<Self> {
+        Self::make(Arc::clone(&self.site), shards, None, false)
     }
 
     /// Returns the server for the bench, as alice.

@@ -2,7 +2,7 @@
 
 use super::FairnessSelection;
 use super::floods::{FloodKind, RunningFlood, floods};
-use crate::busy::{FLOOR, beside};
+use crate::busy::{FLOOR, ahead, beside};
 use crate::contexts::tokens;
 use crate::load::{self, FILE_SIZE, LoadedSessions, METADATA};
 use crate::output::{BenchFigure, BenchOutput, Floor};
@@ -51,23 +51,27 @@ pub(super) fn victims() -> impl Iterator<Item = FloodVictim> {
 /// A server, the other client's way to it and the flood's.
 struct FloodBed {
     test_bed: TestBed,
+    /// The server that is flooded instead.
+    apart: Option<TestBed>,
     shards: u32,
     /// Valid tokens of the flooding user.
     tokens: Vec<Vec<u8>>,
 }
 
 impl FloodBed {
-    fn start(shards: u32) -> anyhow::Result<Self> {
+    fn start(shards: u32, is_apart: bool) -> anyhow::Result<Self> {
         let test_bed = TestBed::start_with_shards(shards)?;
+        let apart = is_apart.then(|| test_bed.start_another(shards)).transpose()?;
         test_bed.site().login(USER)?;
         let tokens = tokens(&test_bed.site().credential_of(USER))?;
-        Ok(Self { test_bed, shards, tokens })
+        Ok(Self { test_bed, apart, shards, tokens })
     }
 
     /// The flood's way to the server: as another user, and from another address.
     fn flood_target(&self) -> Target {
-        let credential = self.test_bed.site().credential_of(USER);
-        Target { credential, source: Some(SOURCE), ..self.test_bed.target("/data") }
+        let flooded = self.apart.as_ref().unwrap_or(&self.test_bed);
+        let credential = flooded.site().credential_of(USER);
+        Target { credential, source: Some(SOURCE), ..flooded.target("/data") }
     }
 }
 
@@ -79,7 +83,7 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let floods: Vec<FloodKind> = floods().into_iter().filter(|flood| selection.wants(flood.name)).collect();
     for shards in selection.0.shards.iter().filter(|_| !floods.is_empty()) {
-        let bed = FloodBed::start(*shards)?;
+        let bed = FloodBed::start(*shards, selection.0.apart)?;
         introduce(output, &bed, &floods, selection);
         for flood in &floods {
             for victim in victims().filter(|victim| selection.wants_victim(victim.name)) {
@@ -103,10 +107,13 @@ fn introduce(
     println!();
     let cores = match bed.shards {
         1 => format!("one shard, {}", bed.test_bed.cores().describe()),
-        shards => format!("{shards} shards, clients and server on all cores"),
+        shards => format!("{shards} shards on all cores, the other client's thread has the policy SCHED_RR"),
     };
     output
         .note(&format!("floods by {USER} or from {SOURCE}, the other client is alice or 127.0.0.1: {cores}"));
+    if bed.apart.is_some() {
+        output.note("the floods go to another server on the same cores");
+    }
     floods.iter().for_each(|flood| output.note(&format!("flood {}: {}", flood.name, flood.about)));
     let victims = victims().filter(|victim| selection.wants_victim(victim.name));
     victims.for_each(|victim| output.note(&format!("other client, {}: {}", victim.name, victim.about)));
@@ -131,8 +138,11 @@ fn measure(
     let load = (flavor, victim.load.clone());
     let mut other = LoadedSessions::prepare(&mut target, "other", load, FILE_SIZE, stop)?;
     for round in 0..rounds {
-        let mut measure = || other.repeat(round, LENGTH);
-        let alone = measure()?;
+        let measure = |other: &mut LoadedSessions<'_>| match bed.shards {
+            1 => other.repeat(round, LENGTH),
+            _ => ahead(|| other.repeat(round, LENGTH)),
+        };
+        let alone = measure(&mut other)?;
         // Connected anew, so that nothing of it is there without it.
         let mut running = RunningFlood::prepare(flood, &mut flood_target, &bed.tokens, stop)?;
         let (mut amount, mut seconds) = (0.0, 0.0);
@@ -140,7 +150,7 @@ fn measure(
             amount += more;
             seconds += took;
         });
-        let second = beside(vec![work], LEAD_IN, measure)?;
+        let second = beside(vec![work], LEAD_IN, || measure(&mut other))?;
         running.finish()?;
         if stopped(stop) {
             return Ok(());

@@ -28,6 +28,9 @@ pub(crate) struct FairnessArguments {
     /// Interleaved rounds of each row, for the floods.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Flood another server on the same cores, which shows the part of the cores in the effect.
+    #[arg(long)]
+    apart: bool,
     #[command(flatten)]
     pub output: super::Arguments,
 }

@@ -123,10 +123,10 @@ impl<S: Service> InteractiveLane<S> {
         if !self.requests.is_empty() {
             let sending = sockets.sending;
             self.serve(sockets, start);
-            self.spent += start.elapsed();
             // `spent` includes the time that these replies took to send.
             sockets.sending = sending;
         }
+        self.spent += start.elapsed();
     }
 
     /// Serves the requests in batches. The replies of one batch decide which requests the next

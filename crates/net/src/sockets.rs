@@ -111,8 +111,12 @@ impl Sockets {
             (true, false) => timeout.min(SHORT_INTERVAL),
             (false, _) => Duration::ZERO,
         };
-        ready.extend(self.deferred.drain());
         self.poll_for(timeout, ready);
+        // The kernel reports most of them again.
+        if !self.deferred.is_empty() {
+            ready.iter().for_each(|event| _ = self.deferred.remove(event));
+            ready.extend(self.deferred.drain());
+        }
         if !self.paused.is_empty() && !self.ledger.is_short(Budget::Input) {
             std::mem::take(&mut self.paused).into_iter().for_each(|id| self.read_done(id));
         }

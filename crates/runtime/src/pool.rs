@@ -209,6 +209,11 @@ impl<T: Send + 'static, L: QueueKey> PoolState<T, L> {
                 if catch_unwind(AssertUnwindSafe(run)).is_err() {
                     tracing::error!("a defect of the server in {}", this.name);
                 }
+                // The kernel preempts even a nice thread only after milliseconds, so it offers its
+                // processor to a shard that waits for one.
+                if this.limits.niceness > 0 {
+                    std::thread::yield_now();
+                }
             }
         })?;
         Ok(())

@@ -17,6 +17,9 @@ use crate::raw::RawConnection;
 
 /// Buffers per system call; Linux accepts 1,024.
 const SLICES_MAX: usize = 256;
+/// The most bytes of one system call: a kernel without preemption runs nothing else on the
+/// processor until it ends.
+const SEND_BYTES_MAX: usize = 64 << 10;
 
 /// One of the session's connections.
 #[derive(Debug)]
@@ -167,13 +170,18 @@ impl Connection {
     /// Writes as much as the socket accepts.
     pub(crate) fn write(&mut self, calls: &Calls) -> Result<(), TransportError> {
         while self.write_answers()? && !self.outbox.is_empty() {
-            let mut slices = Vec::with_capacity(self.outbox.len().min(SLICES_MAX));
+            let (mut slices, mut total) = (Vec::with_capacity(self.outbox.len().min(SLICES_MAX)), 0);
             for (at, place) in self.outbox.iter().take(SLICES_MAX).enumerate() {
                 let record = calls.get(*place).map(|call| call.message.record()).unwrap_or_default();
                 let from = if at == 0 { self.written } else { 0 };
-                slices.push(IoSlice::new(record.get(from..).unwrap_or_default()));
+                let rest = record.get(from..).unwrap_or_default();
+                let slice = rest.get(..SEND_BYTES_MAX - total).unwrap_or(rest);
+                slices.push(IoSlice::new(slice));
+                total += slice.len();
+                if total == SEND_BYTES_MAX {
+                    break;
+                }
             }
-            let total: usize = slices.iter().map(|slice| slice.len()).sum();
             let mut control = SendAncillaryBuffer::default();
             let sent = match rustix::net::sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL) {
                 Ok(sent) => sent,
