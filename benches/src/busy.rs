@@ -56,7 +56,7 @@ fn step_back() -> anyhow::Result<()> {
 /// if it had one of its own.
 ///
 /// # Errors
-/// Those of the work, and an error if the system does not let a thread step forward.
+/// The errors of the work, and an error if the system does not let a thread step forward.
 pub(crate) fn ahead<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     schedule(["--rr", "1"])?;
     let done = work();
