@@ -31,13 +31,13 @@ pub(crate) struct Arguments {
     /// Folder for a copy of the Markdown tables, relative to the repository.
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
     tables: PathBuf,
-    /// Servers to measure.
+    /// Servers to measure, in this order.
     #[arg(long, value_delimiter = ',', default_value = "orthrus,ganesha")]
     servers: Vec<ServerName>,
     /// The NFS-Ganesha to measure; its version is part of the reports' names.
     #[arg(long = "ganesha", value_enum, default_value = "installed")]
     peer: ganesha::Which,
-    /// Evaluations to run.
+    /// Evaluations to run on each server.
     #[arg(long, value_delimiter = ',', default_value = "anf,ontap,nconnect,lanl")]
     evaluations: Vec<Published>,
     /// About how long each takes, but for lanl.

@@ -23,7 +23,7 @@ const LEAD_IN: Duration = Duration::from_millis(50);
 /// Bytes that the receiver reads beside the record in progress: as the client library.
 const SCRATCH_LEN: usize = 256 << 10;
 
-/// The sender's counts.
+/// The calls and bytes that the sender counts.
 struct SentCalls {
     bytes: u64,
     seconds: f64,

@@ -43,7 +43,7 @@ impl KerberosSite {
         &self.realm
     }
 
-    /// Returns alice's ticket.
+    /// Returns the cache with alice's ticket.
     pub(crate) fn credential(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.ccache.display()))
     }

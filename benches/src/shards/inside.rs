@@ -39,7 +39,7 @@ pub(super) enum ShardWork {
     ReadKrb5,
     /// OPEN and CLOSE by name.
     OpenClose,
-    /// LOCK and LOCKU.
+    /// LOCK and LOCKU of one byte.
     Lock,
 }
 

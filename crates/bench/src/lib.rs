@@ -2,8 +2,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`workload`] | loads on an [`Endpoint`]: closed and open loop, the operations of git; every byte is checked |
-//! | [`measuring`] | the order of repetitions, samples, intervals, noise of the machine, the record of a run |
+//! | [`workload`] | loads on an [`Endpoint`]; every byte is checked |
+//! | [`measuring`] | the order of repetitions, samples, intervals, the record of a run |
 //! | `machine_limits` | the limits of the machine, measured in the run that they explain |
 //! | [`link`] | a network of a stated rate between a run's client and server |
 //! | [`native`] | the driver that makes loads by the project's own client |

@@ -18,7 +18,7 @@ const FILES_MAX: usize = 100_000;
 pub struct Tracked {
     /// Where in the working copy.
     pub path: String,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
 }
 

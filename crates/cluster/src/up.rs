@@ -92,8 +92,8 @@ fn start(
     child.stdin.take().context("no pipe")?.write_all(b"s").context("the lab has ended")
 }
 
-/// Starts the supervisor as the first process of a namespace. The namespace is for the children of one
-/// thread, which has no others.
+/// Starts the supervisor as the first process of a namespace. The namespace is for the children of
+/// one thread, which has no others.
 fn spawn(folder: &Folder) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("this program is not where it was")?;
     let log = File::create(folder.log("supervisor"))?;

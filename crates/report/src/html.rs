@@ -18,7 +18,7 @@ impl Section {
         Self(())
     }
 
-    /// Ends the section.
+    /// Writes the end of the section.
     pub(crate) fn end(self, out: &mut String) {
         out.push_str("</section>\n");
     }
@@ -33,7 +33,7 @@ pub(crate) fn open(out: &mut String, title: &str, class: &str) {
     );
 }
 
-/// Closes the table.
+/// Writes the end of the table.
 pub(crate) fn close(out: &mut String) {
     out.push_str("</tbody></table></div>");
 }

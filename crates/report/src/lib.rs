@@ -5,10 +5,10 @@
 //! |---|---|
 //! | `pages` | one file for each evaluation declares its page; [`view`] makes a [`PageView`] |
 //! | `comparison` | two records side by side |
-//! | `cost`, `cpu_attribution`, `server_stages`, `generator` | sentences and tables that several pages share |
+//! | `cost`, `cpu_attribution`, `server_stages`, `generator` | parts that several pages share |
 //! | `chart`, `table` | charts and tables as data |
 //! | `lines`, `bars`, `spans`, `ratios`, `parts`, `stacks` | each draws one kind of chart as SVG |
-//! | `page`, `html`, `text`, `csv` | the output formats; they do not know which evaluation they write |
+//! | `page`, `html`, `text`, `csv` | the output formats, the same for each evaluation |
 //!
 //! This crate reads records and measures nothing; `bench` measures and knows no page.
 

@@ -19,7 +19,7 @@ pub enum RowKind {
     /// Measured in this run.
     #[default]
     Measured,
-    /// Published by others.
+    /// Published by others, not measured here.
     Published,
     /// A heading of the rows below, without cells.
     Head,

@@ -77,7 +77,7 @@ enum CopyPhase {
     Ended(Nfsstat4),
 }
 
-/// One asynchronous copy.
+/// A copy that continues after its reply.
 #[derive(Debug)]
 pub(crate) struct Copy<F> {
     client: ClientKey,

@@ -37,7 +37,7 @@ pub enum CallbackTask {
     Recall {
         /// The client that holds the delegation.
         client: ClientKey,
-        /// The recalled delegation.
+        /// The delegation that the client must return.
         delegation: DelegationKey,
     },
     /// CB_GETATTR: another client asks for attributes that the holder of a delegation for writing

@@ -55,9 +55,9 @@ pub struct PriorClient {
 pub struct Counts {
     /// Client records, unconfirmed ones included.
     pub clients: usize,
-    /// Number of sessions.
+    /// Number of sessions of all clients.
     pub sessions: usize,
-    /// Number of opens.
+    /// Number of opens of all clients.
     pub opens: usize,
     /// Number of lock stateids.
     pub lock_stateids: usize,

@@ -14,8 +14,8 @@ pub fn release_memory() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Shuts down all sockets of the process except its standard streams, and lets go of them and of all
-/// files below `folder`, with their locks.
+/// Shuts down all sockets of the process except its standard streams, and lets go of them and of
+/// all files below `folder`, with their locks.
 ///
 /// For a process that is to end at once: Linux keeps its descriptors open while one of its threads
 /// waits for a file system that cannot be interrupted, and a successor needs these. Their numbers

@@ -122,8 +122,8 @@ fn mounted_what_is_hidden_does_not_exist() {
 }
 
 #[test]
-fn mounted_what_is_shown_is_another_file_system_of_the_same_export() // RFC 8881 sections 5.8.1.9 and 5.8.2.23
-{
+// RFC 8881 sections 5.8.1.9 and 5.8.2.23
+fn mounted_what_is_shown_is_another_file_system_of_the_same_export() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let root = backend.root();
@@ -185,8 +185,8 @@ fn mounted_handles_survive_a_restart() // RFC 8881 section 4.2.3
 }
 
 #[test]
-fn mounted_what_is_unmounted_is_stale_and_what_comes_in_its_place_is_another() // RFC 8881 section 15.1.2.9
-{
+// RFC 8881 section 15.1.2.9
+fn mounted_what_is_unmounted_is_stale_and_what_comes_in_its_place_is_another() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"first");
@@ -221,8 +221,8 @@ fn mounted_what_is_not_used_can_be_unmounted() {
 }
 
 #[test]
-fn mounted_names_do_not_move_from_one_file_system_to_another() // RFC 8881 sections 18.26.3 and 18.9.3
-{
+// RFC 8881 sections 18.26.3 and 18.9.3
+fn mounted_names_do_not_move_from_one_file_system_to_another() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let (root, inner) = (backend.root(), walk(&backend, "inner").unwrap());

@@ -37,7 +37,8 @@ pub trait OpenFile: Send + Sync {
     fn set_size(&self, size: u64) -> VfsResult<()>;
 
     /// Finds where data or a hole begins at or behind `offset`; the end of the file is a hole (RFC
-    /// 7862 section 15.11.3). `None`: nothing but holes follow. A file without known holes is all data.
+    /// 7862 section 15.11.3). `None`: nothing but holes follow. A file without known holes is all
+    /// data.
     ///
     /// # Errors
     /// `Nxio` for an offset that is not before the end of the file.

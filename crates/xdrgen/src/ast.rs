@@ -41,7 +41,7 @@ pub enum Shape {
     Fixed(Value),
     /// A variable length, `<n>` or `<>`.
     Variable(Option<Value>),
-    /// An optional value, `*`.
+    /// A value that may be absent, `*`.
     Optional,
 }
 

@@ -48,7 +48,7 @@ pub enum Token {
     Word(String),
     /// A decimal, hexadecimal or octal constant.
     Number(i128),
-    /// One character of `{}[]()<>;,:=*`.
+    /// A sign, one of `{}[]()<>;,:=*`.
     Sign(char),
     /// The end of the file.
     End,

@@ -57,8 +57,8 @@ fn assert_expired(files: &mut Filesystem, file: &OpenFile) {
     assert!(lost.as_ref().is_err_and(client::Error::is_session_lost), "{lost:?}");
 }
 
-/// Continues to write at `offset` until the file is complete or the disk is full, and returns how far
-/// it came.
+/// Continues to write at `offset` until the file is complete or the disk is full, and returns the
+/// end of the written data.
 fn fill(files: &mut Filesystem, file: &OpenFile, mut offset: u64) -> u64 {
     while offset < FILE {
         match files.client().write(&file.handle, file.stateid, offset, FILE_SYNC4, &[2; BLOCK]) {

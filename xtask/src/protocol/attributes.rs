@@ -14,7 +14,7 @@ const GRAMMARS: [&str; 3] = ["specs/nfs41.x", "specs/nfs42.x", "specs/xattr.x"];
 pub(super) struct Attribute {
     /// The name of the constant, such as `FATTR4_SIZE`.
     constant: String,
-    /// The attribute's number.
+    /// The number of the attribute (RFC 8881 section 5.6).
     pub number: u32,
 }
 

@@ -4,7 +4,7 @@ use anyhow::Context;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Folders with tests.
+/// The folders that contain tests.
 const FOLDERS: [&str; 2] = ["crates", "tests"];
 
 /// A test and its citations.

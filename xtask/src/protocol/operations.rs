@@ -21,7 +21,7 @@ const GONE: [&str; 5] = ["OPEN_CONFIRM", "RENEW", "SETCLIENTID", "SETCLIENTID_CO
 pub(super) struct Operation {
     /// As in the RFC: `OPEN_DOWNGRADE`.
     pub name: String,
-    /// The operation's number.
+    /// The number of the operation in nfs_opnum4.
     pub number: u32,
     /// The first minor version that has it.
     pub since: u32,

@@ -47,7 +47,7 @@ pub struct PlanCase {
     pub depth: u32,
     /// Requests a second of all clients, on a fixed schedule.
     pub rate: Option<f64>,
-    /// Number of clients.
+    /// Number of clients, each with its own session.
     #[serde(default = "one")]
     pub clients: u32,
     /// Principals that the clients are in turn.

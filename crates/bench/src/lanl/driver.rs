@@ -36,7 +36,7 @@ pub struct CopyWay {
 /// The way to empty the server's cache of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServerCache {
-    /// The cache stays.
+    /// The cache stays as the last copy left it.
     #[default]
     Unknown,
     /// Its file beneath the server is known: the system is asked to forget that one

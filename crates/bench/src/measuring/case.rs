@@ -13,7 +13,7 @@ pub enum Unit {
     /// Megabytes (10^6) a second.
     #[serde(rename = "MB/s")]
     MegabytesPerSecond,
-    /// Operations a second.
+    /// Operations a second, of any size.
     #[serde(rename = "IOPS")]
     OperationsPerSecond,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Files that are copied to the server, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
-    /// Number of files.
+    /// Number of files of one copy.
     pub files: u64,
     /// Bytes of each file.
     pub size: u64,
@@ -26,7 +26,7 @@ impl Copy {
 /// A file that is read from the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetch {
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
     /// Whether the client forgets it before each time. The project's client keeps nothing in any
     /// case.

@@ -45,7 +45,7 @@ impl Histogram {
         stored
     }
 
-    /// Adds one latency.
+    /// Adds the latency of one operation.
     pub fn count(&mut self, latency: Duration) {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }

@@ -19,7 +19,7 @@ pub struct Settings {
     pub seconds: f64,
     /// Total bytes of the files that all clients of a case read and write.
     pub file_size: u64,
-    /// The compared variants.
+    /// The compared variants, in the order of the tables.
     #[serde(rename = "sides")]
     pub variants: Vec<String>,
     /// The variant that the others are compared with.
@@ -45,7 +45,7 @@ impl Settings {
 /// A case with its samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseRecord {
-    /// The measured case.
+    /// The case that was measured.
     #[serde(flatten)]
     pub case: Case,
     /// All its repetitions, warm-ups among them, in the order in which they were made.
@@ -83,7 +83,7 @@ impl CaseRecord {
 /// All of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The schema, [`SCHEMA`].
+    /// Identifies the schema: [`SCHEMA`].
     pub schema: String,
     /// The name of the evaluation: `anf`, `ontap`, `nconnect`, …
     pub evaluation: String,

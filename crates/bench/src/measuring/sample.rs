@@ -51,17 +51,17 @@ fn is_zero(count: &u64) -> bool {
 /// How long operations took, in microseconds; with a fixed schedule from when they were due.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Mean latency.
+    /// Mean latency in microseconds.
     pub mean_us: f64,
-    /// Median latency.
+    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// 90th percentile.
+    /// 90th percentile in microseconds.
     pub p90_us: f64,
-    /// 99th percentile.
+    /// 99th percentile in microseconds.
     pub p99_us: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile in microseconds.
     pub p999_us: f64,
-    /// Maximum latency.
+    /// Maximum latency in microseconds.
     pub max_us: f64,
     /// The distribution of all latencies.
     pub histogram: Histogram,

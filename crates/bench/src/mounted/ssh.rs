@@ -18,10 +18,10 @@ const OPTIONS: [&str; 4] =
 /// The program that copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyProgram {
-    /// The program scp.
+    /// The program scp of OpenSSH.
     #[default]
     Scp,
-    /// The program sftp.
+    /// The program sftp of OpenSSH.
     Sftp,
 }
 

@@ -41,7 +41,7 @@ pub const FIO: SystemTool = SystemTool { name: "fio", package: "fio" };
 pub const GIT: SystemTool = SystemTool { name: "git", package: "git" };
 /// cp, for copies on a mount.
 pub const CP: SystemTool = SystemTool { name: "cp", package: "coreutils" };
-/// scp, the client.
+/// The client of OpenSSH that copies files.
 pub const SCP: SystemTool = SystemTool { name: "scp", package: "openssh-client" };
 /// sftp, the client; scp's preparation at the other end uses it, too.
 pub const SFTP: SystemTool = SystemTool { name: "sftp", package: "openssh-client" };
@@ -112,7 +112,7 @@ pub fn fed(command: &mut Command, input: &str) -> Result<String> {
 /// The output of a program.
 #[derive(Debug)]
 pub struct Ran {
-    /// Its standard output.
+    /// The standard output of the command.
     pub stdout: String,
     /// How long it took.
     pub time: Duration,

@@ -196,7 +196,7 @@ impl Drop for Chromium {
     }
 }
 
-/// Decodes Base64 text.
+/// Decodes the Base64 text of a screenshot.
 fn decoded(text: &str) -> Vec<u8> {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',

@@ -73,8 +73,8 @@ fn a_callback_without_an_answer_takes_the_path_down_until_the_connection_is_boun
 }
 
 #[test]
-fn a_callback_whose_connection_is_cut_is_repeated_in_its_slot_on_another() // RFC 8881 section 2.10.6.2
-{
+// RFC 8881 section 2.10.6.2
+fn a_callback_whose_connection_is_cut_is_repeated_in_its_slot_on_another() {
     let server = Setup::default().start();
     let wire = Wire::under(&server);
     let mut client = Client::called_back(&server, b"a", 3, none());

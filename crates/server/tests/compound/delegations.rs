@@ -43,8 +43,8 @@ fn open_op_again() -> Op {
 }
 
 #[test]
-fn every_conflict_recalls_a_delegation_for_reading_and_waits_for_it() // RFC 8881 sections 10.4 and 18.16.4
-{
+// RFC 8881 sections 10.4 and 18.16.4
+fn every_conflict_recalls_a_delegation_for_reading_and_waits_for_it() {
     type Ops = fn(&[u8]) -> Vec<Op>;
     let conflicts: [(&str, Ops); 10] = [
         ("OPEN for writing", |_| vec![open("f", WRITE)]),
@@ -78,8 +78,8 @@ fn every_conflict_recalls_a_delegation_for_reading_and_waits_for_it() // RFC 888
 }
 
 #[test]
-fn a_delegation_for_writing_is_recalled_for_whoever_looks_as_well() // RFC 8881 sections 10.4 and 10.4.3
-{
+// RFC 8881 sections 10.4 and 10.4.3
+fn a_delegation_for_writing_is_recalled_for_whoever_looks_as_well() {
     type Ops = fn(&[u8]) -> Vec<Op>;
     let conflicts: [(&str, Ops); 4] = [
         ("OPEN", |_| vec![open("f", READ)]),

@@ -41,8 +41,8 @@ fn previous(access: u32) -> Op {
 }
 
 #[test]
-fn an_open_is_reclaimed_after_a_restart_even_if_the_mode_forbids_it_by_now() // RFC 8881 section 8.4.2
-{
+// RFC 8881 section 8.4.2
+fn an_open_is_reclaimed_after_a_restart_even_if_the_mode_forbids_it_by_now() {
     let (backend, kept) = (memory(), Kept::default());
     let setup = |epoch| Setup {
         epoch,
@@ -173,8 +173,8 @@ fn who_has_lost_an_open_to_another_does_not_reclaim_it_after_a_crash()
 }
 
 #[test]
-fn another_principal_with_the_owner_neither_reclaims_nor_ends_the_grace_period() // RFC 8881 section 8.4.2.1
-{
+// RFC 8881 section 8.4.2.1
+fn another_principal_with_the_owner_neither_reclaims_nor_ends_the_grace_period() {
     let alice = || krb5(SecFlavor::Krb5p, "alice", ALICE);
     for stranger in [sys(4242), sys(ALICE), krb5(SecFlavor::Krb5p, "bob", BOB)] {
         let (backend, kept) = (memory(), Kept::default());

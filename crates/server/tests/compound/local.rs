@@ -219,8 +219,8 @@ fn a_local_program_that_writes_waits_until_the_delegation_is_back() // RFC 8881 
 }
 
 #[test]
-fn a_delegation_that_does_not_come_back_is_revoked_before_the_kernel_gives_up() // RFC 8881 section 10.4.6
-{
+// RFC 8881 section 10.4.6
+fn a_delegation_that_does_not_come_back_is_revoked_before_the_kernel_gives_up() {
     let Some((place, server)) = leasing() else { return };
     let mut leased = Leased::new(&server);
     let fh = leased.make("f");
@@ -257,8 +257,8 @@ fn a_file_that_a_local_program_has_open_against_it_is_not_delegated() // RFC 888
 }
 
 #[test]
-fn under_a_delegation_for_writing_the_holder_is_not_in_its_own_way() // RFC 8881 sections 10.4.2 and 18.16.3
-{
+// RFC 8881 sections 10.4.2 and 18.16.3
+fn under_a_delegation_for_writing_the_holder_is_not_in_its_own_way() {
     let Some((place, server)) = leasing() else { return };
     let mut leased = Leased::new(&server);
     let fh = leased.make("f");

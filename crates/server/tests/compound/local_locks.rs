@@ -212,8 +212,8 @@ fn stateid_of(stateid: Stateid4) -> Stateid4 {
 }
 
 #[test]
-fn a_file_that_was_locked_for_reading_alone_can_be_locked_for_writing_by_another() // RFC 8881 section 18.10.3
-{
+// RFC 8881 section 18.10.3
+fn a_file_that_was_locked_for_reading_alone_can_be_locked_for_writing_by_another() {
     let (place, server) = server();
     let mut world = LockWorld::new(&place, &server);
     let reader = open_how(NOCREATE, by_name("f"), 1, 0, b"reader");
@@ -225,8 +225,8 @@ fn a_file_that_was_locked_for_reading_alone_can_be_locked_for_writing_by_another
 }
 
 #[test]
-fn what_lies_behind_the_kernels_largest_offset_is_locked_between_clients_alone() // RFC 8881 section 18.10.3
-{
+// RFC 8881 section 18.10.3
+fn what_lies_behind_the_kernels_largest_offset_is_locked_between_clients_alone() {
     let (place, server) = server();
     let mut world = LockWorld::new(&place, &server);
     let largest = i64::MAX.unsigned_abs();

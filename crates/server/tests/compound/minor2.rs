@@ -170,8 +170,8 @@ fn a_copy_is_done_when_it_is_answered() // RFC 7862 section 15.2.3
 }
 
 #[test]
-fn a_copy_needs_opens_that_allow_it_and_the_saved_stateid_is_the_sources() // RFC 7862 section 15.2.3
-{
+// RFC 7862 section 15.2.3
+fn a_copy_needs_opens_that_allow_it_and_the_saved_stateid_is_the_sources() {
     let server = Setup::default().start();
     let (mut client, from) = with_hole(&server);
     let to = client.make_file("export", "to", b"");

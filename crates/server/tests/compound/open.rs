@@ -56,8 +56,8 @@ fn guarded_takes_only_what_is_new() // RFC 8881 section 18.16.3
 }
 
 #[test]
-fn an_exclusive_create_is_recognised_when_repeated_even_after_a_restart() // RFC 8881 section 18.16.3
-{
+// RFC 8881 section 18.16.3
+fn an_exclusive_create_is_recognised_when_repeated_even_after_a_restart() {
     let backend = memory();
     let server = Setup::with_exports(vec![export("/export", &backend)]).start();
     let mut client = Client::new(&server);

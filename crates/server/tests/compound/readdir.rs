@@ -182,8 +182,8 @@ fn exports_on_the_root_of_another_are_listed_with_it() // RFC 8881 section 7.3
 }
 
 #[test]
-fn an_export_closed_to_the_flavor_is_listed_with_its_error() // RFC 8881 sections 2.6.3.1 and 18.23.3
-{
+// RFC 8881 sections 2.6.3.1 and 18.23.3
+fn an_export_closed_to_the_flavor_is_listed_with_its_error() {
     let private = for_flavors(export("/private", &memory()), &[SecFlavor::Krb5p]);
     let server = Setup::with_exports(vec![private, export("/public", &memory())]).start();
     let mut client = Client::new(&server);

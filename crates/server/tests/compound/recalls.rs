@@ -26,8 +26,8 @@ fn a_recall_names_the_open_that_it_must_not_overtake() // RFC 8881 section 2.10.
 }
 
 #[test]
-fn a_recall_goes_on_when_its_connection_is_cut_and_when_the_client_comes_back() // RFC 8881 section 2.10.6.2
-{
+// RFC 8881 section 2.10.6.2
+fn a_recall_goes_on_when_its_connection_is_cut_and_when_the_client_comes_back() {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);
     let (stateid, _) = pair.delegate(READ);

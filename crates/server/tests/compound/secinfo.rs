@@ -175,8 +175,8 @@ fn before_anything_else_the_put_filehandle_operation_complains() // RFC 8881 sec
 }
 
 #[test]
-fn the_root_is_no_exception() // RFC 8881 sections 2.6.3.1.1 and 18.21.3, 18.20.3 (PUTROOTFH, PUTPUBFH)
-{
+// RFC 8881 sections 2.6.3.1.1 and 18.21.3, 18.20.3 (PUTROOTFH, PUTPUBFH)
+fn the_root_is_no_exception() {
     let only = for_flavors(export("/", &memory()), &[SecFlavor::Krb5p]);
     let server = Setup::with_exports(vec![only]).start();
     let mut weak = Client::new(&server);

@@ -84,8 +84,8 @@ fn an_export_is_entered_only_with_its_flavors() // RFC 8881 section 2.6.3.1
 }
 
 #[test]
-fn a_filehandle_is_put_with_the_wrong_flavor_only_on_the_way_to_another() // RFC 8881 section 2.6.3.1.1
-{
+// RFC 8881 section 2.6.3.1.1
+fn a_filehandle_is_put_with_the_wrong_flavor_only_on_the_way_to_another() {
     let server = server();
     let mut krb5 = Client::with(&server, b"k", krb5(SecFlavor::Krb5p, "alice", ALICE), FORE);
     let (root, f) = (krb5.fh_of("private"), krb5.fh_of("private/f"));
@@ -122,8 +122,8 @@ fn a_filehandle_is_put_with_the_wrong_flavor_only_on_the_way_to_another() // RFC
 }
 
 #[test]
-fn secinfo_tells_flavors_in_the_exports_order_and_consumes_the_filehandle() // RFC 8881 section 18.29.3
-{
+// RFC 8881 section 18.29.3
+fn secinfo_tells_flavors_in_the_exports_order_and_consumes_the_filehandle() {
     let server = server();
     let mut client = Client::new(&server);
     assert_eq!(flavors(&client.at("", vec![secinfo("private")]).ok()), ["krb5p", "krb5i"]);
@@ -261,8 +261,8 @@ fn operations_that_must_be_the_machines_are_nobody_elses() // RFC 8881 section 2
 }
 
 #[test]
-fn a_client_owner_in_use_is_not_taken_over_by_another_principal() // RFC 8881 section 18.35.4, case 3
-{
+// RFC 8881 section 18.35.4, case 3
+fn a_client_owner_in_use_is_not_taken_over_by_another_principal() {
     let server = Setup::default().start();
     let mut client = Client::with(&server, b"c", krb5(SecFlavor::Krb5i, "host/one", 65534), FORE);
     client.at("export", vec![open_create("f", 3)]).ok();
@@ -275,8 +275,8 @@ fn a_client_owner_in_use_is_not_taken_over_by_another_principal() // RFC 8881 se
 }
 
 #[test]
-fn a_stateid_in_the_wrong_hands_opens_nothing() // RFC 8881 section 2.10.8.1: only the RPC proves who sends
-{
+// RFC 8881 section 2.10.8.1: only the RPC proves who sends
+fn a_stateid_in_the_wrong_hands_opens_nothing() {
     let server = Setup::default().start();
     let mut alice = Client::with(&server, b"host", sys(ALICE), FORE);
     let private = AttributeValues { mode: Some(0o600), ..AttributeValues::default() };

@@ -36,8 +36,8 @@ fn a_tag_that_is_not_utf8_is_invalid() // RFC 8881 section 16.2.3
 }
 
 #[test]
-fn only_minor_versions_that_are_configured_are_spoken() // RFC 8881 section 2.7, RFC 7530 section 15.2.3
-{
+// RFC 8881 section 2.7, RFC 7530 section 15.2.3
+fn only_minor_versions_that_are_configured_are_spoken() {
     let server = Setup::default().start();
     server.call(&sys(ALICE), 1, NOW, 0, &[put_root()]).ok();
     let config = NfsConfig { nfs40: false, ..NfsConfig::default() };
@@ -58,8 +58,8 @@ fn an_operation_outside_a_session_is_refused() // RFC 8881 section 18.46.3
 }
 
 #[test]
-fn session_operations_without_sequence_stand_alone() // RFC 8881 sections 18.35.3, 18.36.3, 18.37.3, 18.50.3
-{
+// RFC 8881 sections 18.35.3, 18.36.3, 18.37.3, 18.50.3
+fn session_operations_without_sequence_stand_alone() {
     let server = Setup::default().start();
     let alone = [
         exchange_id(b"c", StateProtect4A::SP4_NONE),
@@ -230,8 +230,8 @@ fn an_ssv_is_set_by_nobody_since_no_client_has_one() // RFC 8881 section 18.47.3
 }
 
 #[test]
-fn a_flag_of_4_2_in_exchange_id_is_unknown_to_4_1() // RFC 8881 section 18.35.3, RFC 7862 section 14.1
-{
+// RFC 8881 section 18.35.3, RFC 7862 section 14.1
+fn a_flag_of_4_2_in_exchange_id_is_unknown_to_4_1() {
     let server = Setup::default().start();
     let NfsArgop4::OP_EXCHANGE_ID(args) = exchange_id(b"c", StateProtect4A::SP4_NONE) else { panic!() };
     let op = NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args { eia_flags: EXCHGID4_FLAG_SUPP_FENCE_OPS, ..args });
@@ -275,8 +275,8 @@ impl Client<'_> {
 }
 
 #[test]
-fn a_different_request_on_the_same_slot_and_sequence_is_a_false_retry() // RFC 8881 section 2.10.6.1.3.1
-{
+// RFC 8881 section 2.10.6.1.3.1
+fn a_different_request_on_the_same_slot_and_sequence_is_a_false_retry() {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
     client.cache_this = true;

@@ -235,8 +235,8 @@ fn while_one_slot_waits_the_session_and_its_connection_go_on() {
 }
 
 #[test]
-fn a_retry_of_what_waits_is_told_to_come_again_and_then_gets_the_reply() // RFC 8881 section 2.10.6.2
-{
+// RFC 8881 section 2.10.6.2
+fn a_retry_of_what_waits_is_told_to_come_again_and_then_gets_the_reply() {
     let site = Site::new();
     let (mut client, fh, _) = site.client();
     client.cache_this = true;
@@ -249,8 +249,8 @@ fn a_retry_of_what_waits_is_told_to_come_again_and_then_gets_the_reply() // RFC 
 }
 
 #[test]
-fn what_nobody_has_room_for_is_answered_with_delay_and_its_slot_goes_on() // RFC 8881 section 15.1.1.3
-{
+// RFC 8881 section 15.1.1.3
+fn what_nobody_has_room_for_is_answered_with_delay_and_its_slot_goes_on() {
     let site = Site::new();
     let (client, fh, stateid) = site.client();
     let operations = vec![put(&fh), getfh(), write(stateid, 0, b"HELLO"), getfh()];
@@ -392,8 +392,8 @@ fn what_cannot_succeed_does_not_wait() // RFC 8881 section 15.1.2
 }
 
 #[test]
-fn extents_are_looked_up_where_waiting_is_allowed_and_full_files_need_none() // RFC 7862 section 15.10
-{
+// RFC 7862 section 15.10
+fn extents_are_looked_up_where_waiting_is_allowed_and_full_files_need_none() {
     let site = Site::new();
     let (mut client, fh, stateid) = site.client();
     client.minor = 2;
@@ -413,8 +413,8 @@ fn extents_are_looked_up_where_waiting_is_allowed_and_full_files_need_none() // 
 }
 
 #[test]
-fn quotas_are_told_to_whom_they_concern_and_waited_for_elsewhere() // RFC 8881 sections 5.8.2.28 to 5.8.2.30
-{
+// RFC 8881 sections 5.8.2.28 to 5.8.2.30
+fn quotas_are_told_to_whom_they_concern_and_waited_for_elsewhere() {
     let site = Site::new();
     let (client, fh, _) = site.client();
     let all = [FATTR4_QUOTA_AVAIL_HARD, FATTR4_QUOTA_AVAIL_SOFT, FATTR4_QUOTA_USED, FATTR4_SUPPORTED_ATTRS];

@@ -191,8 +191,8 @@ fn header(record: &[u8]) -> CallHeader<'_> {
 }
 
 #[test]
-fn callbacks_go_by_the_clients_context_with_the_service_that_it_asked_for() // RFC 8881 section 18.36.3
-{
+// RFC 8881 section 18.36.3
+fn callbacks_go_by_the_clients_context_with_the_service_that_it_asked_for() {
     for service in SERVICES {
         let mut mount = BackchannelClient::new(service);
         mount.run(vec![]);
@@ -308,8 +308,8 @@ fn a_repeated_create_session_is_answered_from_memory_though_its_context_has_ende
 }
 
 #[test]
-fn without_its_context_a_callback_goes_by_the_next_way_or_the_client_is_told() // RFC 8881 section 18.46.3
-{
+// RFC 8881 section 18.46.3
+fn without_its_context_a_callback_goes_by_the_next_way_or_the_client_is_told() {
     for fallback in [false, true] {
         let others = if fallback { vec![CallbackSecParms4::AUTH_NONE] } else { vec![] };
         let mut mount =

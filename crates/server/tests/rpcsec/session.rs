@@ -154,8 +154,8 @@ impl SessionClient {
 }
 
 #[test]
-fn one_session_is_used_with_every_service_of_one_context() // RFC 8881 section 2.10.3, RFC 2203 section 5.3.1
-{
+// RFC 8881 section 2.10.3, RFC 2203 section 5.3.1
+fn one_session_is_used_with_every_service_of_one_context() {
     let mut mount = SessionClient::new();
     for service in [PRIVACY, NONE, INTEGRITY, PRIVACY] {
         mount.succeeds(service);
@@ -216,8 +216,8 @@ fn another_principal_never_gets_a_cached_reply() // RFC 8881 section 2.10.6.1.3
 }
 
 #[test]
-fn misused_sequence_numbers_leave_the_slot_as_it_was() // RFC 8881 section 2.10.6.1, RFC 2203 section 5.3.3.1
-{
+// RFC 8881 section 2.10.6.1, RFC 2203 section 5.3.3.1
+fn misused_sequence_numbers_leave_the_slot_as_it_was() {
     let mut mount = SessionClient::new();
     mount.succeeds(PRIVACY);
     let arguments = mount.on_slot(Vec::new());

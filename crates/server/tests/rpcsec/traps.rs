@@ -70,8 +70,8 @@ fn a_replayed_call_is_discarded_in_silence_and_its_connection_closed()
 }
 
 #[test]
-fn a_call_below_the_window_is_discarded_in_silence_and_one_at_its_edge_is_not() // RFC 2203 section 5.3.3.1
-{
+// RFC 2203 section 5.3.3.1
+fn a_call_below_the_window_is_discarded_in_silence_and_one_at_its_edge_is_not() {
     let (mut host, mut client) = alice();
     client.sequence = 9_999;
     client.exchange(&mut host, NONE, b"high");

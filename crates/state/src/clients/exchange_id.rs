@@ -129,10 +129,12 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         }
         let unconfirmed = (Arc::from(args.owner), creator.hash);
         if let Some(key) = registry.unconfirmed.get(&unconfirmed).copied() {
-            self.remove_client(&mut registry, key, false, effects); // case 4, or a leftover of case 5
+            // Case 4, or a leftover of case 5.
+            self.remove_client(&mut registry, key, false, effects);
         }
         let tenant = self.state.sessions().make_room_for_client(&mut registry, now, caller, effects)?;
-        Ok(self.new_client(&mut registry, now, creator, args, random as u32 >> 1, tenant)) // cases 1, 3, 4, 5
+        // Cases 1, 3, 4 and 5.
+        Ok(self.new_client(&mut registry, now, creator, args, random as u32 >> 1, tenant))
     }
 
     fn check_exchange_id(&self, caller: &Caller<'_>, args: &ExchangeId<'_>) -> Result<()> {

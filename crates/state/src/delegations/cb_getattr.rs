@@ -40,7 +40,7 @@ pub struct HeldAttributes {
 /// The result of asking for a file's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HolderReply {
-    /// The holder's report.
+    /// The size and change attribute that the holder reports.
     pub held: HeldAttributes,
     /// The change attribute when the delegation was granted.
     pub granted: u64,

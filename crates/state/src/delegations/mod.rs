@@ -75,7 +75,7 @@ pub struct ReferringCall {
     pub sessionid: Sessionid4,
     /// rc_sequenceid: its sequence number.
     pub sequenceid: u32,
-    /// rc_slotid: its slot.
+    /// rc_slotid: the slot of the request.
     pub slotid: u32,
 }
 

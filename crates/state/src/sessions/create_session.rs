@@ -36,13 +36,13 @@ const CB_OPERATIONS_MIN: u32 = 2;
 /// channel_attrs4: the requested or granted limits of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAttrs {
-    /// ca_headerpadsize, in bytes.
+    /// ca_headerpadsize: padding of headers, in bytes.
     pub header_pad_size: u32,
-    /// ca_maxrequestsize, in bytes.
+    /// ca_maxrequestsize: the largest request, in bytes.
     pub request_size: u32,
-    /// ca_maxresponsesize, in bytes.
+    /// ca_maxresponsesize: the largest reply, in bytes.
     pub response_size: u32,
-    /// ca_maxresponsesize_cached, in bytes.
+    /// ca_maxresponsesize_cached: the largest reply that is cached, in bytes.
     pub response_cached: u32,
     /// ca_maxoperations of one COMPOUND.
     pub operations: u32,

@@ -25,7 +25,7 @@ const BROKEN: &str = "Exception in thread PollingThread";
 enum SuiteExit {
     /// It ended with this status.
     By(ExitStatus),
-    /// It printed [`BROKEN`].
+    /// The session ended: pynfs printed [`BROKEN`].
     Broken,
 }
 

@@ -12,7 +12,7 @@ pub(super) enum PynfsSuite {
     /// `nfs4.1` with minor version 1
     #[value(name = "4.1")]
     Minor1,
-    /// The suite `nfs4.0`.
+    /// The suite `nfs4.0` of pynfs.
     #[value(name = "4.0")]
     Minor0,
 }

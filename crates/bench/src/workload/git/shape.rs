@@ -28,7 +28,7 @@ const LOOSE: usize = 24;
 pub struct Blob {
     /// Path in the repository.
     pub path: String,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: usize,
     /// Seed of its contents.
     pub seed: u64,

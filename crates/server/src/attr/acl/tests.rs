@@ -91,16 +91,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_posix_list_comes_back_as_it_was(access in posix(), default in proptest::option::of(posix())) // section 6.4.1
-    {
+    // section 6.4.1
+    fn a_posix_list_comes_back_as_it_was(access in posix(), default in proptest::option::of(posix())) {
         let acls = Acls { access: Some(access), default };
         let aces = from_posix(&acls, 0, true);
         prop_assert_eq!(to_posix(&aces, true, Some(OWNER), Some(GROUP)), Ok(acls));
     }
 
     #[test]
-    fn the_list_that_is_told_gives_what_the_kernel_gives(acl in posix(), somebody in somebody(), directory: bool) // section 6.2.1
-    {
+    // section 6.2.1
+    fn the_list_that_is_told_gives_what_the_kernel_gives(acl in posix(), somebody in somebody(), directory: bool) {
         let aces = from_posix(&Acls { access: Some(acl.clone()), default: None }, 0, directory);
         prop_assert_eq!(by_nfs4(&aces, &somebody, directory), by_posix(&acl, &somebody));
     }

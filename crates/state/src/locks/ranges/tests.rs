@@ -99,7 +99,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn the_table_locks_the_same_bytes_as_a_model_of_single_bytes(steps in prop::collection::vec(step(), 1..40)) { // RFC 8881 section 9.3
+    // RFC 8881 section 9.3
+    fn the_table_locks_the_same_bytes_as_a_model_of_single_bytes(steps in prop::collection::vec(step(), 1..40)) {
         let (mut table, mut model) = (RangeTable::default(), BytewiseModel::new());
         for step in steps {
             apply(&mut table, &mut model, step);
