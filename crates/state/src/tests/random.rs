@@ -330,41 +330,14 @@ impl RandomRun {
                 self.ended.insert(given.other);
             }
             RandomStep::OpenUnder { stateid, owner, access, deny } => {
-                let (key, file, given) = self.stateid(stateid)?;
-                let (client, ..) = *self.stateids.iter().rev().nth(stateid)?;
-                let claim = OpenClaim::Delegated(given);
-                let request = OpenRequest {
-                    owner: &[owner],
-                    file: &file,
-                    access,
-                    deny,
-                    claim,
-                    opener: anyone(),
-                    truncates: false,
-                };
-                self.opened += 1;
-                let opened = self.world.state.open(now, key, &request, 1, 3).ok()?;
-                assert!(!self.ended.contains(&given.other), "what is revoked opens nothing");
-                if let OpenOutcome::Opened(stateid) = opened {
-                    self.stateids.push((client, file, stateid));
-                }
+                self.open_under(stateid, owner, access, deny)?;
             }
             RandomStep::Use { stateid, access } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 self.world.state.access(key, &given, &file, access).ok()?;
                 assert!(!self.ended.contains(&given.other), "what is revoked cannot be used");
             }
-            RandomStep::BeginChange { client, file } => {
-                let key = self.key(client)?;
-                self.world.state.begin_change(now, key, &file).ok()?;
-                self.changing.push(file);
-                let mut others = 0;
-                self.world.state.delegations.each(|_, held| {
-                    let stands = held.file == file && held.client != key;
-                    others += usize::from(stands && held.phase != DelegationPhase::Revoked);
-                });
-                assert_eq!(others, 0, "a change waits for all delegations of others");
-            }
+            RandomStep::BeginChange { client, file } => self.begin_change(client, file)?,
             RandomStep::EndChange => self.world.state.delegations().end_change(&self.changing.pop()?),
             RandomStep::Look { client, file } => {
                 let _ = self.world.state.check_unopened_read(now, self.key(client)?, &file);
@@ -376,20 +349,7 @@ impl RandomRun {
                 let _ =
                     self.world.state.sessions().bind_conn_to_session(&caller, &client.sessionid, direction);
             }
-            RandomStep::Callback { answered } => {
-                let Some(CallbackTask::Recall { client, delegation }) =
-                    self.world.state.delegations().unanswered_recalls().pop()
-                else {
-                    return None;
-                };
-                assert!(self.world.state.delegations().recall(delegation).is_some());
-                let call = self.world.state.callbacks().begin_callback(client).ok()?;
-                if answered {
-                    self.world.state.delegations().recall_answered(delegation);
-                    assert_eq!(self.world.state.delegations().recall(delegation), None);
-                }
-                self.world.state.callbacks().end_callback(call, CallbackEnd::Answered);
-            }
+            RandomStep::Callback { answered } => self.call_back(answered)?,
             RandomStep::Revoke { stateid } => {
                 let (_, _, given) = self.stateid(stateid)?;
                 let revoke = |state: &TestState, effects: &mut Effects<u64>| {
@@ -401,6 +361,49 @@ impl RandomRun {
             RandomStep::Upgrade => self.upgrade(),
             _ => self.session_step(step),
         }
+        Some(())
+    }
+
+    /// Opens a file by the delegation of another stateid.
+    fn open_under(&mut self, stateid: usize, owner: u8, access: u32, deny: u32) -> Option<()> {
+        let (key, file, given) = self.stateid(stateid)?;
+        let (client, ..) = *self.stateids.iter().rev().nth(stateid)?;
+        let claim = OpenClaim::Delegated(given);
+        let (owner, opener) = (&[owner], anyone());
+        let request = OpenRequest { owner, file: &file, access, deny, claim, opener, truncates: false };
+        self.opened += 1;
+        let opened = self.world.state.open(self.world.now, key, &request, 1, 3).ok()?;
+        assert!(!self.ended.contains(&given.other), "what is revoked opens nothing");
+        if let OpenOutcome::Opened(stateid) = opened {
+            self.stateids.push((client, file, stateid));
+        }
+        Some(())
+    }
+
+    fn begin_change(&mut self, client: usize, file: u32) -> Option<()> {
+        let key = self.key(client)?;
+        self.world.state.begin_change(self.world.now, key, &file).ok()?;
+        self.changing.push(file);
+        let mut others = 0;
+        self.world.state.delegations.each(|_, held| {
+            let stands = held.file == file && held.client != key;
+            others += usize::from(stands && held.phase != DelegationPhase::Revoked);
+        });
+        assert_eq!(others, 0, "a change waits for all delegations of others");
+        Some(())
+    }
+
+    /// Sends the recall that has no answer yet, which its client answers or not.
+    fn call_back(&mut self, answered: bool) -> Option<()> {
+        let unanswered = self.world.state.delegations().unanswered_recalls().pop();
+        let Some(CallbackTask::Recall { client, delegation }) = unanswered else { return None };
+        assert!(self.world.state.delegations().recall(delegation).is_some());
+        let call = self.world.state.callbacks().begin_callback(client).ok()?;
+        if answered {
+            self.world.state.delegations().recall_answered(delegation);
+            assert_eq!(self.world.state.delegations().recall(delegation), None);
+        }
+        self.world.state.callbacks().end_callback(call, CallbackEnd::Answered);
         Some(())
     }
 
