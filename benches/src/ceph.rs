@@ -81,7 +81,7 @@ pub(crate) fn run(
     let cores = Cores::choose()?;
     let site = KerberosSite::start(&RealmOptions::default())?;
     let work = private::temporary("orthrus-xtask-")?;
-    let cluster = start_cluster()?;
+    let cluster = start_cluster(stop)?;
     cluster.make_directory(PATH.trim_start_matches('/'), SIZE)?;
     let program = with_libraries(&package, work.path())?;
     let stable = start_gateway(&site, cores, &program, (work.path(), "stable"), &cluster)?;
@@ -132,9 +132,9 @@ pub(crate) fn run(
 /// Starts the cluster where this process runs: on the client's core.
 ///
 /// # Errors
-/// `Skipped` with the package where Ceph is not installed.
-pub(crate) fn start_cluster() -> anyhow::Result<MiniCeph> {
-    match MiniCeph::start(&MiniCephOptions::default()) {
+/// `Skipped` with the package where Ceph is not installed; `Interrupted` after a signal.
+pub(crate) fn start_cluster(stop: &AtomicBool) -> anyhow::Result<MiniCeph> {
+    match MiniCeph::start_unless(&MiniCephOptions::default(), stop) {
         Err(error @ MiniCephError::Missing { .. }) => Err(Skipped(error.to_string()).into()),
         cluster => Ok(cluster?),
     }

@@ -51,7 +51,7 @@ pub(crate) fn run(
     let cores = Cores::choose()?;
     let site = KerberosSite::start(&RealmOptions::default())?;
     let work = private::temporary("orthrus-xtask-")?;
-    let cluster = start_cluster()?;
+    let cluster = start_cluster(stop)?;
     cluster.make_directory(PATH.trim_start_matches('/'), SIZE)?;
     let program = super::kerberos_site::program()?;
     let mut servers = Vec::new();

@@ -59,7 +59,7 @@ pub(crate) fn run(
     let cores = Cores::choose()?;
     let site = KerberosSite::start(&RealmOptions::default())?;
     let work = private::temporary("orthrus-xtask-")?;
-    let cluster = arguments.ceph.then(start_cluster).transpose()?;
+    let cluster = arguments.ceph.then(|| start_cluster(stop)).transpose()?;
     let server = start(&site, cores, work.path(), cluster.as_ref())?;
     let kind = if arguments.ceph { "a directory of CephFS" } else { "a folder" };
     output

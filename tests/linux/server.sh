@@ -18,11 +18,12 @@ folder_exports() {
   done
 }
 
-# Starts a one-node cluster with the directories /export and /private. It ends with these namespaces.
+# Starts a one-node cluster with the directories /export and /private. It ends with these namespaces, and its folder with
+# that of the run.
 ceph_exports() {
   mkfifo "$RUN/ceph.end"
   : >"$RUN/ceph.conf.name"
-  "$(dirname "$ORTHRUS")/miniceph" export export/alice:5001 export/bob:5002 private private/alice:5001 private/bob:5002 \
+  TMPDIR=$RUN "$(dirname "$ORTHRUS")/miniceph" export export/alice:5001 export/bob:5002 private private/alice:5001 private/bob:5002 \
     <>"$RUN/ceph.end" >"$RUN/ceph.conf.name" 2>"$RUN/ceph.log" &
   local i
   for i in $(seq 1200); do

@@ -15,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -120,11 +121,19 @@ impl MiniCeph {
     /// # Errors
     /// `Missing` names the package to install. A failure leaves nothing behind.
     pub fn start(options: &MiniCephOptions) -> Result<Self, MiniCephError> {
+        Self::start_unless(options, &AtomicBool::new(false))
+    }
+
+    /// As [`MiniCeph::start`], but gives up soon after `stop` is set, as a signal handler does.
+    ///
+    /// # Errors
+    /// `Interrupted` in that case, and those of [`MiniCeph::start`].
+    pub fn start_unless(options: &MiniCephOptions, stop: &AtomicBool) -> Result<Self, MiniCephError> {
         programs::ALL.into_iter().try_for_each(|program| program.find().map(drop))?;
         let mut last = None;
         for _ in 0..PORT_TRIES_MAX {
             let monitor = free_address(options.address)?;
-            match Self::start_at(options, monitor) {
+            match Self::start_at(options, monitor, stop) {
                 // Another process may have taken the port.
                 Err(error @ MiniCephError::Daemon { .. }) if TcpListener::bind(monitor).is_err() => {
                     last = Some(error);
@@ -137,17 +146,27 @@ impl MiniCeph {
         }))
     }
 
-    fn start_at(options: &MiniCephOptions, monitor: SocketAddr) -> Result<Self, MiniCephError> {
+    fn start_at(
+        options: &MiniCephOptions,
+        monitor: SocketAddr,
+        stop: &AtomicBool,
+    ) -> Result<Self, MiniCephError> {
+        let cluster = Self::without_daemons(monitor)?;
+        cluster.make(options, stop)?;
+        Ok(cluster)
+    }
+
+    fn without_daemons(monitor: SocketAddr) -> Result<Self, MiniCephError> {
         let folder = private::temporary("orthrus-ceph-")?;
         let dir = folder.path().join("cluster");
         fs::create_dir(&dir).map_err(MiniCephError::io(&dir))?;
         let watch = Watch::start(folder.path())?;
-        let cluster = Self { daemons: Mutex::default(), watch, dir, monitor, _folder: folder };
-        cluster.make(options)?;
-        Ok(cluster)
+        Ok(Self { daemons: Mutex::default(), watch, dir, monitor, _folder: folder })
     }
 
-    fn make(&self, options: &MiniCephOptions) -> Result<(), MiniCephError> {
+    /// Makes the cluster in the folder. Between two steps, of a second at most, it looks at `stop`.
+    fn make(&self, options: &MiniCephOptions, stop: &AtomicBool) -> Result<(), MiniCephError> {
+        let go_on = || if stop.load(Relaxed) { Err(MiniCephError::Interrupted) } else { Ok(()) };
         let fsid = uuid()?;
         let text = configuration::text(&self.dir, &fsid, self.monitor, options);
         write(&self.dir.join(CONF), &text)?;
@@ -155,10 +174,12 @@ impl MiniCeph {
         let standby = options.standby.then_some(STANDBY);
         self.make_keys(options.osds, names().chain(standby))?;
         let (dir, address) = (&self.dir, format!("[v2:{}]", self.monitor));
-        MONMAPTOOL.run(dir, ["--create", "--addv", "a", &address, "--fsid", &fsid, "monmap"])?;
+        let monmap = ["--create", "--addv", "a", &address, "--fsid", &fsid, "monmap"];
+        MONMAPTOOL.run(dir, self.watch.group(), monmap)?;
         self.run_daemon(&CephDaemon::Monitor, &["--mkfs", "--monmap", "monmap", "--keyring", KEYRING])?;
         self.start_daemon(&CephDaemon::Monitor)?;
         for osd in (0..options.osds).map(CephDaemon::Osd) {
+            go_on()?;
             let id = uuid()?;
             self.ceph(["osd", "new", &id])?;
             self.run_daemon(&osd, &["--mkfs", "--osd-uuid", &id])?;
@@ -167,12 +188,15 @@ impl MiniCeph {
         for name in names() {
             self.start_daemon(&CephDaemon::Mds(name.to_owned()))?;
             let pools = ["metadata", "data"].map(|pool| format!("{name}.{pool}"));
-            pools.iter().try_for_each(|pool| self.ceph(["osd", "pool", "create", pool]).map(drop))?;
+            for pool in &pools {
+                go_on()?;
+                self.ceph(["osd", "pool", "create", pool])?;
+            }
             let [metadata, data] = &pools;
             self.ceph(["fs", "new", name, metadata, data])?;
             self.ceph(["fs", "set", name, "max_file_size", &FILE_SIZE_MAX.to_string()])?;
         }
-        names().try_for_each(|name| self.wait_for_file_system(name))?;
+        names().try_for_each(|name| self.wait_until_active(name, go_on))?;
         standby.map_or(Ok(()), |name| self.start_daemon(&CephDaemon::Mds(name.to_owned())))
     }
 
@@ -203,7 +227,7 @@ impl MiniCeph {
         for (name, caps) in entities.into_iter().chain((0..osds).map(osd)).chain(metadata_servers.map(mds)) {
             let mut arguments = vec![KEYRING, "--gen-key", "-n", &name];
             caps.iter().for_each(|(kind, cap)| arguments.extend(["--cap", kind, cap]));
-            AUTHTOOL.run(&self.dir, arguments)?;
+            AUTHTOOL.run(&self.dir, self.watch.group(), arguments)?;
         }
         Ok(())
     }
@@ -223,7 +247,7 @@ impl MiniCeph {
         fs::create_dir_all(&data).map_err(MiniCephError::io(&data))?;
         let fixed = self.arguments(daemon);
         let all = fixed.iter().map(String::as_str).chain(arguments.iter().copied());
-        daemon.program().run(&self.dir, all).map(drop)
+        daemon.program().run(&self.dir, self.watch.group(), all).map(drop)
     }
 
     /// Starts a daemon that does not run.
@@ -277,8 +301,17 @@ impl MiniCeph {
     /// # Errors
     /// `CephDaemon` if one has ended, or the time is over.
     pub fn wait_for_file_system(&self, name: &str) -> Result<(), MiniCephError> {
+        self.wait_until_active(name, || Ok(()))
+    }
+
+    fn wait_until_active(
+        &self,
+        name: &str,
+        go_on: impl Fn() -> Result<(), MiniCephError>,
+    ) -> Result<(), MiniCephError> {
         let end = Instant::now() + READY_MAX;
         loop {
+            go_on()?;
             self.check_daemons()?;
             let stat = self.ceph(["mds", "stat"])?;
             if is_active(&stat, name) {
@@ -321,7 +354,7 @@ impl MiniCeph {
     /// # Errors
     /// `Program` with the message of the cluster.
     pub fn ceph<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, MiniCephError> {
-        match ceph(&self.dir, arguments) {
+        match ceph(&self.dir, self.watch.group(), arguments) {
             // The reason is in the log of a daemon that has ended.
             Err(error) => self.check_daemons().and(Err(error)),
             output => output,
@@ -454,6 +487,7 @@ fn uuid() -> Result<String, MiniCephError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::kill_process_group;
 
     fn processes_of(dir: &Path) -> usize {
         let conf = dir.join(CONF);
@@ -492,6 +526,52 @@ mod tests {
         });
         assert!(tries.count() < 1000, "a daemon runs on");
         assert!(!cluster.dir().parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_start_that_is_stopped_ends_and_leaves_nothing() {
+        let stop = AtomicBool::new(false);
+        let cluster = MiniCeph::without_daemons(free_address(Ipv4Addr::LOCALHOST.into()).unwrap()).unwrap();
+        let dir = cluster.dir().to_owned();
+        let monitor_runs = || cluster.daemons().contains_key(&CephDaemon::Monitor);
+        let made = std::thread::scope(|scope| {
+            let making = scope.spawn(|| cluster.make(&MiniCephOptions::default(), &stop));
+            while !monitor_runs() && !making.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Relaxed);
+            making.join().unwrap()
+        });
+        if let Err(error @ MiniCephError::Missing { .. }) = made {
+            return eprintln!("skipped: {error}");
+        }
+        assert!(matches!(made, Err(MiniCephError::Interrupted)), "{made:?}");
+        drop(cluster);
+        assert_eq!(processes_of(&dir), 0);
+        assert!(!dir.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn signals_to_all_processes_leave_the_cleanup_to_the_end_of_the_creator() {
+        let mut cluster =
+            MiniCeph::without_daemons(free_address(Ipv4Addr::LOCALHOST.into()).unwrap()).unwrap();
+        let (watch, folder) = (cluster.watch.group(), cluster.dir().parent().unwrap().to_owned());
+        let ignores_signals = || {
+            let status = fs::read_to_string(format!("/proc/{watch}/status")).unwrap();
+            let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+            u64::from_str_radix(ignored, 16).unwrap() & 1 << (Signal::TERM.as_raw() - 1) != 0
+        };
+        let tries = (0..1000).take_while(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !ignores_signals()
+        });
+        assert!(tries.count() < 1000, "the watch ends by a signal");
+        for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+            kill_process_group(Pid::from_raw(watch).unwrap(), signal).unwrap();
+        }
+        cluster.watch.end();
+        // The value itself has removed nothing yet.
+        assert!(!folder.exists());
     }
 
     #[test]

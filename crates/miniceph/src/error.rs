@@ -35,6 +35,9 @@ pub enum MiniCephError {
         /// The last lines of its log.
         log: String,
     },
+    /// The caller wanted the start to end.
+    #[error("interrupted while the cluster started")]
+    Interrupted,
     /// Ceph's library cannot be loaded.
     #[error(transparent)]
     Library(#[from] ceph::LibraryError),

@@ -2,7 +2,7 @@
 
 use crate::MiniCephError;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -48,30 +48,17 @@ impl CephProgram {
         Ok(command)
     }
 
-    /// Runs the program and returns its output.
+    /// Runs the program in a process group and returns its output. It ends with the group, and not
+    /// by a signal of the terminal.
     pub(crate) fn run<S: AsRef<OsStr>>(
         self,
         dir: &Path,
+        group: i32,
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<String, MiniCephError> {
-        self.run_with_input(dir, arguments, "")
-    }
-
-    fn run_with_input<S: AsRef<OsStr>>(
-        self,
-        dir: &Path,
-        arguments: impl IntoIterator<Item = S>,
-        input: &str,
-    ) -> Result<String, MiniCephError> {
-        let failed = || MiniCephError::io(Path::new(self.name));
         let mut command = self.command(dir)?;
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(failed())?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // A program that ends early closes its input; its status is more useful than EPIPE.
-            let _ = stdin.write_all(input.as_bytes());
-        }
-        self.finished(&child.wait_with_output().map_err(failed())?)
+        let output = command.args(arguments).process_group(group).output();
+        self.finished(&output.map_err(MiniCephError::io(Path::new(self.name)))?)
     }
 
     fn finished(self, output: &Output) -> Result<String, MiniCephError> {
@@ -87,11 +74,12 @@ impl CephProgram {
 /// Runs a command of `ceph` against the cluster in a folder, and returns its output.
 pub(crate) fn ceph<S: Into<OsString>>(
     dir: &Path,
+    group: i32,
     arguments: impl IntoIterator<Item = S>,
 ) -> Result<String, MiniCephError> {
     let conf = dir.join(crate::configuration::CONF);
     let fixed: [OsString; 4] = ["--connect-timeout".into(), CONNECT_TIMEOUT.into(), "-c".into(), conf.into()];
-    CEPH.run(dir, fixed.into_iter().chain(arguments.into_iter().map(Into::into)))
+    CEPH.run(dir, group, fixed.into_iter().chain(arguments.into_iter().map(Into::into)))
 }
 
 /// Returns the end of a text.

@@ -6,12 +6,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Ends the daemons and removes the folder when its input ends, which means that the creating
-/// process has ended, even by SIGKILL. The daemons are in its process group. They end by a signal
-/// that the shell ignores, so that the folder can be removed, and stopped ones by the last.
-const WATCH: &str = r#"cat >/dev/null
-trap "" VTALRM
+/// process has ended, even by SIGKILL; other signals, to all processes of a session, do not end it
+/// before. The daemons are in its process group. They end by a signal that the shell ignores, so
+/// that the folder can be removed, and stopped ones by the last. One that has not ended yet can
+/// still make a file while the folder is removed.
+const WATCH: &str = r#"trap "" HUP INT TERM VTALRM
+cat >/dev/null
 kill -VTALRM 0
-rm -rf "$0"
+for try in 1 2 3 4 5; do
+    rm -rf "$0" && break
+    sleep 0.2
+done
 kill -KILL 0"#;
 
 /// The watch of a cluster; dropping it ends the daemons.

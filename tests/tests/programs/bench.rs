@@ -310,3 +310,31 @@ fn try_does_everything_once_and_leaves_only_its_report() {
     assert_eq!(fs::read_dir(&temporary).expect("it is there").count(), 0, "temporary files stay");
     assert_eq!(processes_with(&mark), [""; 0], "processes stay");
 }
+
+#[test]
+fn a_trial_that_is_ended_while_its_cluster_starts_leaves_nothing() {
+    let programs = [("krb5kdc", "krb5-kdc"), ("ceph-mon", "ceph-mon"), ("ceph", "ceph-common")];
+    if !programs.iter().all(|(program, package)| is_installed(program, package)) {
+        return;
+    }
+    let folder = empty_folder();
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).expect("the folder is ours");
+    let mark = format!("ORTHRUS_E2E_MARK={}", folder.path().display());
+    let mut command = orthrus(["try", "--ceph", "--once"]);
+    command.args(QUICK).arg("--output").arg(folder.path().join("report"));
+    command.env("TMPDIR", &temporary).env("ORTHRUS_E2E_MARK", folder.path());
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let names = || fs::read_dir(&temporary).expect("it is there").flatten().map(|entry| entry.file_name());
+    while !names().any(|name| name.to_string_lossy().starts_with("orthrus-ceph-")) {
+        assert!(child.try_wait().expect("it is a child").is_none(), "it ends without a cluster");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
+    let ended = run_within(child, Duration::from_secs(40));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("interrupted while the cluster started"), "{}", ended.stderr);
+    assert_eq!(names().collect::<Vec<_>>(), [""; 0], "temporary files stay");
+    assert_eq!(processes_with(&mark), [""; 0], "processes stay");
+}

@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// Try everything at once: a throw-away realm, a server on FOLDER with all four flavors, a
 /// comparison and its report.
@@ -60,10 +61,10 @@ impl Arguments {
         let mut record = Record::begin(request.name, request.title, request.settings.clone());
         // Before the threads of Ceph's library.
         let realm = OwnRealm::start()?;
-        let served = self.served(temporary.path())?;
+        let stop = stop_flag()?;
+        let served = self.served(temporary.path(), &stop)?;
         record.target = format!("this machine, orthrus serving {}", served.name());
         let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;
-        let stop = stop_flag()?;
         let program = std::env::current_exe().context("this program cannot find itself")?;
         let arguments = self.server_arguments(&served, &realm, temporary.path())?;
         let server = ServerProcess::start(&program, arguments, &realm.environment())?;
@@ -90,10 +91,10 @@ impl Arguments {
     }
 
     /// Makes or opens the files to serve.
-    fn served(&self, temporary: &Path) -> anyhow::Result<ServedFiles> {
+    fn served(&self, temporary: &Path, stop: &AtomicBool) -> anyhow::Result<ServedFiles> {
         if self.ceph {
             errln!("starting a one-node Ceph cluster");
-            let cluster = MiniCeph::start(&MiniCephOptions::default())?;
+            let cluster = MiniCeph::start_unless(&MiniCephOptions::default(), stop)?;
             cluster.make_directory(CEPH_DIRECTORY, CEPH_SIZE)?;
             return Ok(ServedFiles::Ceph(cluster));
         }
