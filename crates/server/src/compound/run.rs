@@ -2,13 +2,12 @@
 
 use super::table::{self, Operation};
 use crate::engine::{
-    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, Observer, OpResult,
-    OpStop, PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
+    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, OpResult, OpStop,
+    PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
 };
 use crate::metrics::RequestSubject;
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use xdr::{Decoder, Encoder};
 
 /// The header of COMPOUND4args, before its operations.
@@ -225,16 +224,6 @@ fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome 
     CompoundOutcome { status, operations: 0, replayed: false, subject, expensive: false, export: None }
 }
 
-/// An operation that an observer sees, before it runs. It is boxed, so that others pay for one null
-/// pointer.
-struct SeenOperation<'a, 'o> {
-    observer: &'o dyn Observer,
-    began: Duration,
-    /// Begins with the operation.
-    args: Decoder<'a>,
-    current: Option<Fh>,
-}
-
 impl Compound<'_> {
     /// Runs operations until one fails. Returns the last status.
     ///
@@ -242,15 +231,15 @@ impl Compound<'_> {
     /// The reason why the next operation is deferred. Then `args` begins with that operation.
     fn run(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Result<Nfsstat4, DeferReason> {
         let mut status = Nfsstat4::NFS4_OK;
-        let observer = self.nfs.observation.get();
+        let observer = self.observer();
         while status == Nfsstat4::NFS4_OK
             && self.progress.position.index < self.progress.position.count
             && self.progress.replay.is_none()
         {
-            let seen = observer.map(|observer| self.look(observer, args));
+            let seen = observer.map(|observer| (observer, self.look(observer, args)));
             status = self.step(args, reply)?;
-            if let Some(seen) = seen {
-                self.report(&seen, status, reply);
+            if let Some((observer, seen)) = seen {
+                self.report(observer, seen, status, reply);
             }
             if self.progress.position.index == 0 {
                 self.begin_session_reply();
@@ -267,22 +256,6 @@ impl Compound<'_> {
         {
             self.limit_reply(&fore, cache_this, self.progress.reply_start);
         }
-    }
-
-    /// Notes the next operation for an observer.
-    #[cold]
-    fn look<'a, 'o>(&self, observer: &'o dyn Observer, args: &Decoder<'a>) -> Box<SeenOperation<'a, 'o>> {
-        let (args, current) = (*args, self.progress.current.clone());
-        Box::new(SeenOperation { observer, began: observer.now(), args, current })
-    }
-
-    /// Reports an operation that has run to its observer.
-    #[cold]
-    fn report(&self, seen: &SeenOperation<'_, '_>, status: Nfsstat4, reply: &Encoder) {
-        let SeenOperation { observer, began, args, current } = seen;
-        let number = Decoder::new(reply.as_slice().get(self.progress.result_at..).unwrap_or_default()).u32();
-        let opnum = number.ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        self.observe(*observer, *began, opnum, *args, current.as_ref(), status);
     }
 
     /// Runs one operation and writes its number, status and result.

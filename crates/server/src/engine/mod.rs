@@ -64,7 +64,7 @@ pub use namespace::regular_file;
 pub use nfs::{Nfs, NfsParts, NfsState, OpenPayload};
 pub use numeric_owners::NumericOwners;
 pub(crate) use observe::{Observation, principal_of};
-pub use observe::{ObservedOperation, ObservedRefusal, Observer};
+pub use observe::{ObservedOperation, ObservedRefusal, Observer, WantedOperations};
 pub use offload::{BackgroundCopy, CopyRunner, OffloadCounts};
 pub(crate) use offload::{CopyRange, Offloads};
 pub(crate) use owners::NAMES_LANE;

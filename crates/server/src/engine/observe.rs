@@ -1,5 +1,6 @@
 //! Observation of single operations, for the audit log and for traces. While nobody observes, a
-//! COMPOUND pays for the look at one flag.
+//! COMPOUND pays for the look at one flag; while all observers want other callers, for one question
+//! more.
 
 use super::{Call, Compound, Fh, Nfs};
 use nfs4::{NfsArgop4, NfsOpnum4, Nfsstat4, OpenClaim4};
@@ -7,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use xdr::{Decode, Decoder};
+use xdr::{Decode, Decoder, Encoder};
 
 /// An operation that has run.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub struct ObservedOperation<'a> {
     pub is_change: bool,
     /// Whether it fails for want of permission or security.
     pub is_denied: bool,
-    /// The observer's time before the operation.
+    /// The observer's time before the operation, or after it if the observer wants no reads.
     pub began: Duration,
 }
 
@@ -55,14 +56,23 @@ pub struct ObservedRefusal<'a> {
     pub reason: &'a str,
 }
 
+/// The operations of a COMPOUND that an observer wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedOperations {
+    /// Those that open a file, change more than data, or fail for want of permission.
+    ChangesAndDenials,
+    /// All of them.
+    All,
+}
+
 /// Sees operations and refusals while it is switched on.
 pub trait Observer: Send + Sync {
     /// Returns the current time by its own clock.
     fn now(&self) -> Duration;
 
-    /// Returns whether it wants to see an operation that has run; the conditions are as in
-    /// [`ObservedOperation`].
-    fn wants(&self, is_change: bool, is_denied: bool) -> bool;
+    /// Returns the operations that it wants to see of a caller's COMPOUND, if any; the arguments
+    /// are as in [`ObservedOperation`].
+    fn wants(&self, peer: SocketAddr, principal: &str) -> Option<WantedOperations>;
 
     /// Sees an operation that has run. It must not wait.
     fn operation(&self, observed: &ObservedOperation<'_>);
@@ -117,23 +127,75 @@ pub(crate) fn principal_of(sender: &state::Principal) -> std::borrow::Cow<'_, st
     String::from_utf8_lossy(sender.0.strip_prefix(b"gss:").unwrap_or(&sender.0))
 }
 
-impl Compound<'_> {
-    /// Reports an operation; `args` begins with it, and `current` was the filehandle before it.
-    pub(crate) fn observe(
+/// The observer of a COMPOUND.
+#[derive(Clone, Copy)]
+pub(crate) struct CompoundObserver<'o> {
+    observer: &'o dyn Observer,
+    wanted: WantedOperations,
+}
+
+/// An operation that an observer may see.
+pub(crate) struct SeenOperation<'a> {
+    /// Begins with the operation.
+    args: Decoder<'a>,
+    /// Absent if the observer wants to see it only when it is denied.
+    start: Option<Box<OperationStart>>,
+}
+
+/// The conditions before an operation.
+struct OperationStart {
+    began: Duration,
+    current: Option<Fh>,
+}
+
+impl<'c> Compound<'c> {
+    /// Returns the observer of the COMPOUND, if one is switched on and wants any of it.
+    pub(crate) fn observer(&self) -> Option<CompoundObserver<'c>> {
+        self.nfs.observation.get().and_then(|observer| self.wanted_by(observer))
+    }
+
+    #[cold]
+    fn wanted_by(&self, observer: &'c dyn Observer) -> Option<CompoundObserver<'c>> {
+        let wanted = observer.wants(self.call.peer, &principal_of(&self.call.security.sender))?;
+        Some(CompoundObserver { observer, wanted })
+    }
+
+    /// Notes the next operation for an observer. `args` begins with it.
+    #[cold]
+    pub(crate) fn look<'a>(&self, observer: CompoundObserver<'_>, args: &Decoder<'a>) -> SeenOperation<'a> {
+        let CompoundObserver { observer, wanted } = observer;
+        let mut rest = *args;
+        let mut next = || rest.u32().ok().and_then(NfsOpnum4::from_u32);
+        let is_wanted = wanted == WantedOperations::All || next().is_some_and(is_change);
+        let start = || OperationStart { began: observer.now(), current: self.progress.current.clone() };
+        SeenOperation { args: *args, start: is_wanted.then(|| Box::new(start())) }
+    }
+
+    /// Reports an operation that has run to an observer, if that one wants it.
+    #[cold]
+    pub(crate) fn report(
         &self,
-        observer: &dyn Observer,
-        began: Duration,
-        opnum: NfsOpnum4,
-        mut args: Decoder<'_>,
-        current: Option<&Fh>,
+        observer: CompoundObserver<'_>,
+        seen: SeenOperation<'_>,
         status: Nfsstat4,
+        reply: &Encoder,
     ) {
-        let is_change = is_change(opnum);
         use Nfsstat4::{NFS4ERR_ACCESS, NFS4ERR_PERM, NFS4ERR_WRONGSEC};
+        let SeenOperation { mut args, start } = seen;
         let is_denied = matches!(status, NFS4ERR_ACCESS | NFS4ERR_PERM | NFS4ERR_WRONGSEC);
-        if !observer.wants(is_change, is_denied) {
+        if start.is_none() && !is_denied {
             return;
         }
+        let observer = observer.observer;
+        let result = reply.as_slice().get(self.progress.result_at..).unwrap_or_default();
+        let number = Decoder::new(result).u32();
+        let opnum = number.ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
+        let after = self.progress.current.as_ref();
+        // An operation that is denied has left the filehandle as it was.
+        let (began, current) = match &start {
+            Some(start) => (start.began, start.current.as_ref()),
+            None => (observer.now(), after),
+        };
         let arguments = NfsArgop4::decode(&mut args).ok();
         let Call { peer, security, .. } = self.call;
         let principal = principal_of(&security.sender);
@@ -148,10 +210,10 @@ impl Compound<'_> {
                 Fh::Pseudo(_) => "/",
             }),
             handle: handle_of(current),
-            after: handle_of(self.progress.current.as_ref()),
+            after: handle_of(after),
             names: arguments.as_ref().map(names).unwrap_or_default(),
             detail: arguments.as_ref().map(detail).unwrap_or_default(),
-            is_change,
+            is_change: is_change(opnum),
             is_denied,
             began,
         });

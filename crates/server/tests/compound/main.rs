@@ -25,6 +25,7 @@ mod metadata;
 mod minor2;
 mod names;
 mod namespace;
+mod observers;
 mod open;
 mod policy;
 mod races;

@@ -7,7 +7,8 @@ pub(super) use audit::{AuditLog, dropped_lines};
 pub(super) use trace::{TraceFilter, Traces, TracesFull};
 
 use runtime::NfsService;
-use server::engine::{ObservedOperation, ObservedRefusal, Observer};
+use server::engine::{ObservedOperation, ObservedRefusal, Observer, WantedOperations};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::format::Writer;
@@ -54,8 +55,9 @@ impl Observer for Observers {
         self.began.elapsed()
     }
 
-    fn wants(&self, is_change: bool, is_denied: bool) -> bool {
-        self.audit.is_some() && (is_change || is_denied) || self.traces.any()
+    fn wants(&self, peer: SocketAddr, principal: &str) -> Option<WantedOperations> {
+        let changes = self.audit.as_ref().map(|_| WantedOperations::ChangesAndDenials);
+        if self.traces.want(peer.ip(), principal) { Some(WantedOperations::All) } else { changes }
     }
 
     fn operation(&self, observed: &ObservedOperation<'_>) {

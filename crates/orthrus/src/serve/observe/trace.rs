@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -33,14 +33,17 @@ pub(in crate::serve) struct TraceFilter {
 }
 
 impl TraceFilter {
+    fn admits_caller(&self, client: IpAddr, principal: &str) -> bool {
+        self.client.is_none_or(|admitted| admitted == client.to_canonical())
+            && self.principal.as_ref().is_none_or(|admitted| admitted == principal)
+    }
+
     fn admits(&self, observed: &ObservedOperation<'_>) -> bool {
         let is_file = |(export, handle): &(String, Vec<u8>)| {
             let (before, after) = (observed.handle, observed.after);
             before == Some(handle) && observed.export == Some(export) || after == Some(handle)
         };
-        self.client.is_none_or(|client| client == observed.peer.ip().to_canonical())
-            && self.principal.as_ref().is_none_or(|principal| principal == observed.principal)
-            && self.file.as_ref().is_none_or(is_file)
+        self.admits_caller(observed.peer.ip(), observed.principal) && self.file.as_ref().is_none_or(is_file)
     }
 }
 
@@ -66,16 +69,19 @@ impl Traces {
         Self { running: RwLock::default(), any: AtomicBool::new(false), is_audited }
     }
 
-    /// Returns whether a trace runs.
-    pub(super) fn any(&self) -> bool {
-        self.any.load(Relaxed)
+    /// Returns the running traces, if there are any.
+    fn running(&self) -> Option<RwLockReadGuard<'_, Vec<Arc<RunningTrace>>>> {
+        self.any.load(Relaxed).then(|| self.running.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns whether a trace may show operations of a caller.
+    pub(super) fn want(&self, client: IpAddr, principal: &str) -> bool {
+        let admits = |trace: &Arc<RunningTrace>| trace.filter.admits_caller(client, principal);
+        self.running().is_some_and(|running| running.iter().any(admits))
     }
 
     pub(super) fn operation(&self, observed: &ObservedOperation<'_>, now: Duration) {
-        if !self.any() {
-            return;
-        }
-        let running = self.running.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = self.running() else { return };
         for trace in running.iter().filter(|trace| trace.filter.admits(observed)) {
             let name = |name: &&[u8]| match trace.filter.names {
                 true => named(name),
@@ -217,7 +223,7 @@ mod tests {
         drop(more);
         assert!(switched.load(Relaxed));
         drop(lines);
-        assert!(!switched.load(Relaxed) && !traces.any());
+        assert!(!switched.load(Relaxed) && traces.running().is_none());
     }
 
     #[test]
@@ -228,6 +234,9 @@ mod tests {
         let principal =
             |name: &str| TraceFilter { principal: Some(name.to_owned()), ..TraceFilter::default() };
         assert!(principal("alice@R").admits(&seen) && !principal("alice").admits(&seen));
+        let admits_caller = |filter: TraceFilter| filter.admits_caller(seen.peer.ip(), seen.principal);
+        assert!(admits_caller(client("10.0.0.7")) && admits_caller(principal("alice@R")));
+        assert!(!admits_caller(client("10.0.0.8")) && !admits_caller(principal("bob@R")));
         let file = |export: &str, handle: &[u8]| TraceFilter {
             file: Some((export.to_owned(), handle.to_owned())),
             ..TraceFilter::default()

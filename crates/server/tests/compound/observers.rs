@@ -1,0 +1,72 @@
+//! Observers of operations, as the audit log and the traces are.
+
+use crate::helper::*;
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+use orthrus_server::engine::{ObservedOperation, ObservedRefusal, Observer, WantedOperations};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Writes a line for each operation, for what it wants of each user.
+struct LinesOf {
+    lines: Arc<Mutex<Vec<String>>>,
+    wanted: fn(&str) -> Option<WantedOperations>,
+}
+
+impl Observer for LinesOf {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wants(&self, _peer: SocketAddr, principal: &str) -> Option<WantedOperations> {
+        (self.wanted)(principal)
+    }
+
+    fn operation(&self, seen: &ObservedOperation<'_>) {
+        let names: Vec<_> = seen.names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        let has_moved = seen.handle != seen.after;
+        let ObservedOperation { principal, operation, status, export, .. } = seen;
+        let place = export.unwrap_or("nowhere");
+        self.lines
+            .lock()
+            .unwrap()
+            .push(format!("{principal} {operation} {} {place} {status} {has_moved}", names.join(" ")));
+    }
+
+    fn refusal(&self, _: &ObservedRefusal<'_>) {}
+}
+
+/// Returns the lines of a client that creates a file, and of one that may not write to it.
+fn lines_of(wanted: fn(&str) -> Option<WantedOperations>) -> Vec<String> {
+    let server = Setup::default().start();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let (mut alice, mut bob) = (Client::new(&server), Client::with(&server, b"bob", sys(BOB), FORE));
+    server.nfs.connect_observer(Box::new(LinesOf { lines: lines.clone(), wanted }));
+    alice.make_file("export", "unseen", b"data");
+    server.nfs.set_observed(true);
+    alice.make_file("export", "f", b"data");
+    bob.at("export/f", vec![write(Stateid4::ANONYMOUS, 0, b"x")]).expect(NFS4ERR_ACCESS);
+    let lines = lines.lock().unwrap();
+    lines.clone()
+}
+
+#[test]
+fn an_observer_of_changes_sees_opens_changes_and_denials_alone() {
+    let lines = lines_of(|_| Some(WantedOperations::ChangesAndDenials));
+    let open = "sys:1000 OPEN f /export NFS4_OK true";
+    assert_eq!(lines, [open, "sys:1001 WRITE  /export NFS4ERR_ACCESS false"]);
+}
+
+#[test]
+fn an_observer_of_one_caller_sees_all_of_its_operations_and_no_others() {
+    let lines = lines_of(|principal| (principal == "sys:1001").then_some(WantedOperations::All));
+    let operations = [
+        "sys:1001 SEQUENCE  nowhere NFS4_OK false",
+        "sys:1001 PUTROOTFH  nowhere NFS4_OK false",
+        "sys:1001 LOOKUP export / NFS4_OK true",
+        "sys:1001 LOOKUP f /export NFS4_OK true",
+        "sys:1001 WRITE  /export NFS4ERR_ACCESS false",
+    ];
+    assert_eq!(lines, operations);
+}
