@@ -78,6 +78,9 @@ pub enum StarterOrder {
     /// Ask the process that was started last to end.
     #[n(2)]
     Terminate,
+    /// Ask the process that was started last to apply its configuration file.
+    #[n(3)]
+    Reload,
 }
 
 /// The answer to a [`StarterOrder`].

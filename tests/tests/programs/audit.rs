@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -298,4 +298,66 @@ fn the_audit_log_rotates_once_around_an_upgrade_and_loses_no_line() {
         assert!(!folder.path().join("audit.2").exists());
         assert!(!made_directories(&log).is_empty(), "room {room}");
     }
+}
+
+/// Opens a pipe for writing once a process reads it.
+fn writer_of(pipe: &Path) -> fs::File {
+    let end = Instant::now() + SOON;
+    loop {
+        match fs::File::options().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(pipe) {
+            Ok(file) => return file,
+            Err(error) => assert!(Instant::now() < end, "nothing reads {}: {error}", pipe.display()),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_rotation_and_a_reload_in_the_middle_of_an_upgrade_reach_the_next_process() {
+    let folder = empty_folder();
+    let path = |name: &str| folder.path().join(name);
+    let (config, log, renamed) = (path("orthrus.toml"), path("audit"), path("audit.older"));
+    let export = path("export");
+    fs::create_dir(&export).expect("the folder is ours");
+    let export = |pseudo: &str| {
+        format!(
+            "[[export]]\npath = {export:?}\npseudo = {pseudo:?}\nsec = [\"sys\"]\nsecure = false\n\
+             squash = \"none\"\n"
+        )
+    };
+    let older_text = format!("audit = {log:?}\n\n{}", export("/memory"));
+    let newer_text = format!("{older_text}\n{}", export("/newer"));
+    fs::write(&config, &older_text).expect("the folder is ours");
+    let mut server = Serve::new(path("state")).arg("--config").arg(&config).start();
+    let mut files = mounted(&server);
+    files.mkdir("before").expect("it is answered");
+    lines_with(&log, "a directory", |line| line["names"][0] == "before");
+
+    // The next process reads the older file until the test lets it go on.
+    fs::remove_file(&config).expect("the folder is ours");
+    nix::unistd::mkfifo(&config, Mode::S_IRWXU).expect("a pipe");
+    let process = nix::unistd::Pid::from_raw(server.pid().cast_signed());
+    std::thread::scope(|scope| {
+        let upgrade = scope.spawn(|| server.upgrade(None));
+        let mut pipe = writer_of(&config);
+        fs::rename(&log, &renamed).expect("both are in one folder");
+        fs::write(path("orthrus.new"), &newer_text).expect("the folder is ours");
+        fs::rename(path("orthrus.new"), &config).expect("both are in one folder");
+        nix::sys::signal::kill(process, Signal::SIGHUP).expect("it serves");
+        files.mkdir("meanwhile").expect("it is answered");
+        pipe.write_all(older_text.as_bytes()).expect("the next process reads it");
+        drop(pipe);
+        upgrade.join().expect("the upgrade succeeds");
+    });
+    files.mkdir("after").expect("it is answered");
+    let lines = lines_with(&log, "the reload", |line| {
+        line["result"].as_str().is_some_and(|result| result.contains("are in force"))
+    });
+    assert!(lines.iter().any(|line| line["names"][0] == "after"), "{lines:?}");
+    assert_eq!(
+        [&renamed, &log].map(|path| made_directories(path)).concat(),
+        ["before", "meanwhile", "after"]
+    );
+    let options = Options::new("127.0.0.1", Security::sys()).port(server.port());
+    Filesystem::mount(options, "/newer").expect("the newer file has it");
 }

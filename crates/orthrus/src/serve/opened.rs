@@ -310,7 +310,7 @@ impl StartedServer {
             state_dir: state_dir.clone(),
             lock,
             passed: parts.passed,
-            starter,
+            starter: starter.map(Arc::new),
             binary: binary::started(),
         }));
         drain::resume(&service, &gate)?;

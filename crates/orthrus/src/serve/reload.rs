@@ -40,6 +40,8 @@ pub(super) struct Reload {
     /// The realms in force when `settings` has none.
     realms: Vec<String>,
     served: Served,
+    /// Has the next process reload, once that one serves.
+    next: Option<Box<dyn Fn() + Send>>,
 }
 
 impl Reload {
@@ -53,7 +55,12 @@ impl Reload {
         served: Served,
     ) -> Self {
         let realms = keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
-        Self { read, start: settings.clone(), settings, backends, keys, realms, served }
+        Self { read, start: settings.clone(), settings, backends, keys, realms, served, next: None }
+    }
+
+    /// Leaves reloads to the next process, which `next` asks for one.
+    pub(super) fn leave_to(&mut self, next: impl Fn() + Send + 'static) {
+        self.next = Some(Box::new(next));
     }
 
     /// Applies the settings of the file, and looks all accounts up again, also those of live
@@ -171,12 +178,17 @@ impl Reloads {
     }
 
     /// Reloads as `asker` asks for it, and logs the outcome. Returns a line for each kind of
-    /// change.
+    /// change. One that an upgrade has kept waiting is for the next process, which may have read
+    /// an older file.
     ///
     /// # Errors
     /// The fault in the configuration file.
     pub(super) fn run(&self, asker: &str) -> anyhow::Result<Vec<String>> {
         let mut reload = self.hold();
+        if let Some(next) = &reload.next {
+            next();
+            return Ok(vec![self.log_left(asker)]);
+        }
         let _inside = self.gate.enter();
         self.manager.reloading();
         let outcome = reload.run();
@@ -198,6 +210,17 @@ impl Reloads {
         };
         self.manager.ready(&format!("{}{kept}", (self.status)()));
         outcome
+    }
+
+    /// Logs a reload that the next process makes.
+    fn log_left(&self, asker: &str) -> String {
+        let line = "another process has taken over, and applies the settings of the file";
+        if let Some(audit) = &self.audit {
+            audit.reopen();
+            audit.admin(asker, "reload", line);
+        }
+        tracing::info!("{asker}: {line}");
+        line.to_owned()
     }
 }
 

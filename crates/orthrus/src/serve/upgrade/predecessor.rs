@@ -55,7 +55,7 @@ pub(in crate::serve) struct UpgradeParts {
     /// Whether the service manager passed the listening socket.
     pub(in crate::serve) passed: bool,
     /// The process that starts the next one, if there is one.
-    pub(in crate::serve) starter: Option<Starter>,
+    pub(in crate::serve) starter: Option<Arc<Starter>>,
     /// The program as it was started.
     pub(in crate::serve) binary: PathBuf,
 }
@@ -143,7 +143,7 @@ impl Upgrades {
             bail!("it is the first process of its container, which would end with it; start it with an init");
         }
         // The next process reads the same file.
-        let _settings = reloads.hold();
+        let mut settings = reloads.hold();
         let mut successor = self.start(&path)?;
         let version = successor.prepare(self)?;
         let still = Standstill::begin(service, running, gate, standstill)
@@ -154,6 +154,9 @@ impl Upgrades {
             bail!("the server is to end");
         }
         successor.go()?;
+        if let Some(starter) = self.parts.starter.clone() {
+            settings.leave_to(move || starter.reload());
+        }
         let pause = still.pause();
         still.leave();
         let process = successor.process;
@@ -179,7 +182,7 @@ impl Upgrades {
 
     /// Starts the next process.
     fn start(&self, program: &Path) -> anyhow::Result<Successor<'_>> {
-        let starter = self.parts.starter.as_ref();
+        let starter = self.parts.starter.as_deref();
         let starter = starter.context("the log of the start has the reason why no process can be started")?;
         let (channel, input) = HandoverChannel::pair().context("there is no socket for the next process")?;
         let process = starter.start(program, input)?;

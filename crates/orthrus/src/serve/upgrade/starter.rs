@@ -74,6 +74,11 @@ impl Starter {
         let _ = self.ask(&StarterOrder::Terminate, None);
     }
 
+    /// Asks the process that was started last to apply its configuration file.
+    pub(super) fn reload(&self) {
+        let _ = self.ask(&StarterOrder::Reload, None);
+    }
+
     fn ask(&self, order: &StarterOrder, input: Option<OwnedFd>) -> anyhow::Result<StarterAnswer> {
         let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fds: Vec<_> = input.iter().map(AsFd::as_fd).collect();
@@ -108,7 +113,8 @@ pub(crate) fn obey(program: PathBuf, arguments: Vec<OsString>) -> anyhow::Result
         let answer = match order {
             StarterOrder::Start(path) => orders.start(Path::new(&path), fds),
             StarterOrder::End => orders.end(),
-            StarterOrder::Terminate => orders.terminate(),
+            StarterOrder::Terminate => orders.signal(Signal::TERM),
+            StarterOrder::Reload => orders.signal(Signal::HUP),
         };
         let answer = answer.unwrap_or_else(|why| StarterAnswer::Failed(format!("{why:#}")));
         if channel.send(&answer, &[], Instant::now() + ORDER_TIME_MAX).is_err() {
@@ -153,11 +159,11 @@ impl Orders {
         Ok(StarterAnswer::Done)
     }
 
-    fn terminate(&self) -> anyhow::Result<StarterAnswer> {
+    fn signal(&self, signal: Signal) -> anyhow::Result<StarterAnswer> {
         let process = self.child.as_ref().map(|child| child.id().cast_signed());
         // It is a child of this process, so its number is still its own.
         if let Some(process) = process.and_then(Pid::from_raw) {
-            kill_process(process, Signal::TERM)?;
+            kill_process(process, signal)?;
         }
         Ok(StarterAnswer::Done)
     }
