@@ -3,6 +3,7 @@
 mod beside;
 mod floods;
 mod neighbours;
+mod weights;
 
 use crate::output::BenchOutput;
 use anyhow::ensure;
@@ -12,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 /// The rows to measure, and the file for the figures.
 #[derive(clap::Args)]
 pub(crate) struct FairnessArguments {
-    /// Measure only these busy clients: `stream`, `storm`, or a kind of flood.
+    /// Measure only these busy clients: `stream`, `storm`, or a kind of flood; or `weights`.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
     /// Measure only these clients beside a flood: `reads`, `deep-reads`, `stream` or `metadata`.
@@ -58,7 +59,10 @@ impl FairnessSelection<'_> {
 
     /// Checks that all names are known.
     fn check(&self) -> anyhow::Result<()> {
-        let busy: Vec<_> = neighbours::names().chain(floods::floods().map(|flood| flood.name)).collect();
+        let busy: Vec<_> = neighbours::names()
+            .chain(floods::floods().map(|flood| flood.name))
+            .chain([weights::NAME])
+            .collect();
         let victims: Vec<_> = beside::victims().map(|victim| victim.name).collect();
         for (asked, known) in [(&self.0.only, busy), (&self.0.victims, victims)] {
             let unknown = asked.iter().find(|name| !known.contains(&name.as_str()));
@@ -81,5 +85,6 @@ pub(crate) fn run(
     selection.check()?;
     output.note("the busy clients' threads have the scheduling policy SCHED_IDLE: they never keep the other one from the client's core");
     neighbours::run(&selection, output, stop)?;
-    beside::run(&selection, output, stop)
+    beside::run(&selection, output, stop)?;
+    weights::run(&selection, output, stop)
 }

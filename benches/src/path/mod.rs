@@ -4,6 +4,7 @@
 mod bare;
 mod beside;
 mod flavors;
+mod observers;
 mod rows;
 
 use super::output::BenchOutput;
@@ -17,7 +18,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only the rows of which a part of the name is one of these, such as `seqread` or `memory`;
-    /// `bare` and `ganesha` name the comparisons with them.
+    /// `bare`, `ganesha` and `observers` name the comparisons with them.
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…")]
     only: Vec<String>,
     /// Only these flavors, beside sys: krb5, krb5i, krb5p.
@@ -61,6 +62,9 @@ pub(crate) fn run(arguments: &Arguments, output: &mut BenchOutput, stop: &Atomic
     }
     if !stopped(stop) && arguments.wants("bare") {
         bare::measure(output, &test_bed, arguments.rounds, stop)?;
+    }
+    if !stopped(stop) && arguments.wants("observers") {
+        observers::measure(output, &test_bed, arguments.rounds, stop)?;
     }
     if !stopped(stop) && arguments.wants("ganesha") {
         beside::measure(output, &test_bed, arguments.rounds, stop)?;
