@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
 use std::net::SocketAddr;
 
-/// Bytes of an answer: a socket's numbers and some attributes, 124 with Linux 6.18.
+/// Bytes of an answer about the owner of a local connection, 124 with Linux 6.18.
 const ANSWER_BYTES_MAX: usize = 4096;
 /// The value of a cookie that stands for any socket.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
