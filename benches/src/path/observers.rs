@@ -57,7 +57,7 @@ pub(super) fn measure(
             let [alone, traced, logged] = &mut samples;
             alone.extend(plain.repeat(round, LENGTH)?);
             logged.extend(audited.repeat(round, LENGTH)?);
-            let trace = RunningTrace::start(&test_bed.work().join("state"))?;
+            let trace = AttachedTrace::start(&test_bed.work().join("state"))?;
             traced.extend(plain.repeat(round, LENGTH)?);
             drop(trace);
             if stopped(stop) {
@@ -89,12 +89,12 @@ fn report(
 }
 
 /// A trace of a principal that makes no call; it ends with the value.
-struct RunningTrace {
+struct AttachedTrace {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl RunningTrace {
+impl AttachedTrace {
     /// Starts a trace, and returns when it has begun.
     fn start(state: &Path) -> anyhow::Result<Self> {
         let program: PathBuf = program()?;
@@ -111,7 +111,7 @@ impl RunningTrace {
     }
 }
 
-impl Drop for RunningTrace {
+impl Drop for AttachedTrace {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -30,7 +30,7 @@ pub(super) fn find(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<Known
     read(answer.get(..length).unwrap_or_default(), (peer, own))
 }
 
-/// Encodes the question.
+/// Encodes the question for the socket at `peer`.
 fn question(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
     let (family, interface_id) = match peer {
         SocketAddr::V4(_) => (AF_INET, 0),

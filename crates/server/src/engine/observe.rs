@@ -59,9 +59,9 @@ pub struct ObservedRefusal<'a> {
 /// The operations of a COMPOUND that an observer wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedOperations {
-    /// Those that open a file, change more than data, or fail for want of permission.
+    /// Opens, changes of more than data, and operations that fail for want of permission.
     ChangesAndDenials,
-    /// All of them.
+    /// All operations, reads and writes included.
     All,
 }
 
