@@ -16,9 +16,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Every so many writes a client makes a file.
 const WRITES_PER_NAME: u64 = 10;
 /// Bytes of a write.
-pub(crate) const RECORD: u64 = 8;
+const RECORD: u64 = 8;
 
-fn how() -> OpenHow {
+/// Returns the numbers that records hold.
+pub(crate) fn numbers(data: &[u8]) -> Vec<u64> {
+    let (records, rest) = data.as_chunks();
+    assert!(rest.is_empty(), "{} bytes behind the last record", rest.len());
+    records.iter().map(|record| u64::from_be_bytes(*record)).collect()
+}
+
+pub(crate) fn how() -> OpenHow {
     OpenHow { access: OPEN4_SHARE_ACCESS_BOTH, ..OpenHow::create(0o666) }
 }
 
@@ -202,8 +209,6 @@ pub(crate) struct RivalReport {
     pub(crate) denied: u64,
     /// Answers that a grace period is on.
     pub(crate) grace: u64,
-    /// When the last of them came.
-    pub(crate) grace_last: Option<Instant>,
     /// When the lock was granted at last.
     pub(crate) granted: Option<Instant>,
 }
@@ -218,7 +223,7 @@ impl Rival {
             .open_path(&path, &OpenHow { create: client::Create::No, ..how() })
             .expect("there is no grace period");
         let work = move || {
-            let mut report = RivalReport { denied: 0, grace: 0, grace_last: None, granted: None };
+            let mut report = RivalReport { denied: 0, grace: 0, granted: None };
             while !asked.load(SeqCst) {
                 match client.lock(&file, b"rival", WRITE_LT, 0, 10) {
                     Ok(Ok(_)) => {
@@ -227,10 +232,7 @@ impl Rival {
                         break;
                     }
                     Ok(Err(_)) => report.denied += 1,
-                    Err(error) if error.is(Nfsstat4::NFS4ERR_GRACE) => {
-                        report.grace += 1;
-                        report.grace_last = Some(Instant::now());
-                    }
+                    Err(error) if error.is(Nfsstat4::NFS4ERR_GRACE) => report.grace += 1,
                     Err(error) if error.is(Nfsstat4::NFS4ERR_DELAY) || is_outage(&error) => {}
                     Err(error) => panic!("rival: {error}"),
                 }

@@ -1,38 +1,43 @@
-//! A Linux kernel as a client: a user-mode kernel on the switch, which holds a lock and appends.
+//! Linux kernels as clients: user-mode kernels on the switch, each with one job.
 //!
-//! The files that it runs are in `guest/`; its first process and its Kerberos are those of
+//! The files that they run are in `guest/`; their first process and their Kerberos are those of
 //! `orthrus lab`.
 
-use crate::clients::HolderProgress;
+use crate::machines::{add_tap, plug, unplug};
 use e2e::World;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The address of the guest.
-const ADDRESS: &str = "10.79.0.21";
-/// The names of the guest and of the gateway that it mounts; the realm has keys for them.
-pub(crate) const GUEST_HOST: &str = "guest.orthrus.test";
+/// A machine for a guest.
+#[derive(Clone, Copy)]
+pub(crate) struct GuestMachine {
+    /// Its name; the realm has keys for it.
+    pub(crate) host: &'static str,
+    address: &'static str,
+    /// The tap device of its network card.
+    tap: &'static str,
+}
+
+/// The machine of the guest that holds a lock.
+pub(crate) const HOLDER: GuestMachine =
+    GuestMachine { host: "guest.orthrus.test", address: "10.79.0.21", tap: "orthrus-guest" };
+/// The machine of the guest that wants the lock.
+pub(crate) const RIVAL: GuestMachine =
+    GuestMachine { host: "rival.orthrus.test", address: "10.79.0.22", tap: "orthrus-rival" };
+/// The name of the gateway that a guest mounts; the realm has keys for it.
 pub(crate) const GATEWAY_HOST: &str = "gateway.orthrus.test";
-/// The tap device of the guest's network card.
-const TAP: &str = "orthrus-guest";
-/// The file that it appends to, below the export.
-pub(crate) const FILE: &str = "linux";
-/// Its connections to the gateway.
+/// Connections of a guest to its gateway.
 pub(crate) const CONNECTIONS: usize = 8;
 /// The newest kernel of `scripts/debian.sh`.
 const NEWEST: &str = "linux-7";
 /// How long the guest may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The pause between two looks at its acknowledgements.
-const PAUSE: Duration = Duration::from_millis(2);
+/// The pause between two looks at its notes.
+pub(crate) const PAUSE: Duration = Duration::from_millis(2);
 /// The scripts of this test.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/failover/guest");
 /// The scripts of all guests.
@@ -85,54 +90,102 @@ impl GuestKernel {
     }
 }
 
-/// A Linux client that appends to a file under a lock. It ends with the value and with this thread.
-pub(crate) struct LinuxHolder {
-    pub(crate) progress: Arc<HolderProgress>,
-    guest: Child,
-    share: PathBuf,
-    ends: Arc<AtomicBool>,
-    reader: Option<JoinHandle<()>>,
+/// The job of a guest: `guest/NAME.sh` and `guest/NAME.pl`.
+pub(crate) struct GuestJob<'a> {
+    pub(crate) name: &'static str,
+    /// The address that it mounts.
+    pub(crate) gateway: &'a str,
+    /// Variables of the script in addition to `CONNECTIONS`.
+    pub(crate) settings: String,
 }
 
-impl LinuxHolder {
-    /// Boots the guest, whose network card `plug` connects to the switch; `gateway` is the address
-    /// that it mounts.
-    pub(crate) fn start(world: &World, kernel: &GuestKernel, gateway: &str, plug: impl FnOnce(&str)) -> Self {
-        let share = world.path("guest");
-        prepare(world, &share, gateway);
-        plug(TAP);
+/// A running guest. It ends with the value and with this thread.
+pub(crate) struct LinuxGuest {
+    machine: GuestMachine,
+    process: Child,
+    share: PathBuf,
+}
+
+impl LinuxGuest {
+    /// Boots a guest on the switch.
+    pub(crate) fn boot(world: &World, kernel: &GuestKernel, machine: GuestMachine, job: &GuestJob) -> Self {
+        let share = world.path(machine.host);
+        prepare(world, &share, machine, job);
+        add_tap(machine.tap);
         let console = fs::File::create(share.join("console.log")).expect("the folder is ours");
         let mut command = Command::new("setpriv");
         // All processes of the guest end with `unshare`, and that with this thread.
         command.args("--pdeathsig KILL unshare --pid --fork --kill-child=KILL --mount-proc sh -c".split(' '));
-        command.args([r#""$@"; exit $?"#, "guest"]).args(boot(kernel, &share));
+        command.args([r#""$@"; exit $?"#, "guest"]).args(boot(kernel, machine, &share));
         let errors = console.try_clone().expect("a descriptor is free");
         let command = command.stdin(Stdio::null()).stdout(console).stderr(errors);
-        let guest = command.spawn().expect("it is installed");
-        let (progress, ends) = (Arc::<HolderProgress>::default(), Arc::<AtomicBool>::default());
-        // The lock comes before the first acknowledgement.
-        progress.holds.store(true, SeqCst);
-        let (shared, asked, path) = (Arc::clone(&progress), Arc::clone(&ends), share.join("acknowledged"));
-        let reader = std::thread::spawn(move || read_acknowledgements(&path, &shared, &asked));
-        Self { progress, guest, share, ends, reader: Some(reader) }
+        let process = command.spawn().expect("it is installed");
+        Self { machine, process, share }
     }
 
-    /// Lets it unlock and unmount, and waits for its end.
-    pub(crate) fn stop(mut self) {
-        self.progress.holds.store(false, SeqCst);
-        fs::write(self.share.join("stop"), "").expect("the folder is ours");
+    /// Returns the file of its notes, a letter each.
+    pub(crate) fn notes_file(&self) -> PathBuf {
+        self.share.join("notes")
+    }
+
+    /// Returns how often it has noted a letter.
+    pub(crate) fn noted(&self, letter: u8) -> usize {
+        self.notes().bytes().filter(|note| *note == letter).count()
+    }
+
+    fn notes(&self) -> String {
+        fs::read_to_string(self.notes_file()).unwrap_or_default()
+    }
+
+    /// Waits until it has noted a letter more often than `before`.
+    pub(crate) fn wait_for_note(&mut self, letter: u8, before: usize) -> Instant {
         let end = Instant::now() + PATIENCE;
-        let code = || fs::read_to_string(self.share.join("code")).unwrap_or_default();
-        while !code().ends_with('\n') && self.guest.try_wait().is_ok_and(|ended| ended.is_none()) {
+        while self.noted(letter) <= before {
+            let letter = char::from(letter);
+            assert!(self.runs(), "the guest has ended without {letter:?}\n{}", self.log());
+            let notes = self.notes();
+            assert!(Instant::now() < end, "the guest notes no {letter:?} but {notes}\n{}", self.log());
+            std::thread::sleep(PAUSE);
+        }
+        Instant::now()
+    }
+
+    /// Shows it a file with this name.
+    pub(crate) fn show(&self, name: &str) {
+        fs::write(self.share.join(name), "").expect("the folder is ours");
+    }
+
+    /// Pulls the plug of its network.
+    pub(crate) fn cut(&self) {
+        unplug(self.machine.tap);
+    }
+
+    /// Puts the plug back.
+    pub(crate) fn heal(&self) {
+        plug(self.machine.tap);
+    }
+
+    /// Waits for its end, and checks that its job has succeeded.
+    pub(crate) fn wait(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        while self.runs() {
             assert!(Instant::now() < end, "the guest does not end\n{}", self.log());
             std::thread::sleep(PAUSE);
         }
-        let code = code();
-        assert_eq!(code.trim(), "0", "{}", self.log());
+        assert_eq!(self.code().trim(), "0", "{}", self.log());
+    }
+
+    /// Returns whether its job runs.
+    fn runs(&mut self) -> bool {
+        !self.code().ends_with('\n') && self.process.try_wait().is_ok_and(|ended| ended.is_none())
+    }
+
+    fn code(&self) -> String {
+        fs::read_to_string(self.share.join("code")).unwrap_or_default()
     }
 
     /// Returns the output of the guest.
-    pub(crate) fn log(&self) -> String {
+    fn log(&self) -> String {
         ["out", "gssd.log", "console.log"].map(|name| self.last_lines(name)).concat()
     }
 
@@ -140,39 +193,25 @@ impl LinuxHolder {
         let text = fs::read(self.share.join(name)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
-        format!("== {name}\n{}\n", lines[lines.len().saturating_sub(20)..].join("\n"))
+        format!("== {} {name}\n{}\n", self.machine.host, lines[lines.len().saturating_sub(20)..].join("\n"))
     }
 }
 
-impl Drop for LinuxHolder {
+impl Drop for LinuxGuest {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.log());
         }
-        self.ends.store(true, SeqCst);
-        let _ = self.guest.kill();
-        let _ = self.guest.wait();
-        self.reader.take().map(JoinHandle::join);
-        let _ = Command::new("ip").args(["link", "del", TAP]).stderr(Stdio::null()).status();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = Command::new("ip").args(["link", "del", self.machine.tap]).stderr(Stdio::null()).status();
         let _ = fs::remove_dir_all(&self.share);
     }
 }
 
-/// Counts the acknowledgements that the guest writes down.
-fn read_acknowledgements(path: &Path, progress: &HolderProgress, ends: &AtomicBool) {
-    let mut counted = 0;
-    while !ends.load(SeqCst) {
-        let all = fs::read(path).unwrap_or_default();
-        for kind in &all[counted..] {
-            progress.note(if *kind == b'w' { &progress.written } else { &progress.made });
-        }
-        counted = all.len();
-        std::thread::sleep(PAUSE);
-    }
-}
-
 /// Fills the one folder that the guest shares with this machine.
-fn prepare(world: &World, share: &Path, gateway: &str) {
+fn prepare(world: &World, share: &Path, machine: GuestMachine, job: &GuestJob) {
+    let (GuestMachine { host, address, .. }, gateway) = (machine, job.gateway);
     for folder in ["etc", "jobs", "uml"] {
         fs::create_dir_all(share.join(folder)).expect("a new name");
     }
@@ -182,14 +221,16 @@ fn prepare(world: &World, share: &Path, gateway: &str) {
     copy(Path::new(COMMON).join("kerberos.sh"), "kerberos.sh");
     copy(Path::new(COMMON).join("lib.sh"), "lib.sh");
     copy(Path::new(SCRIPTS).join("setup.sh"), "setup.sh");
-    copy(Path::new(SCRIPTS).join("append.pl"), "append.pl");
-    copy(Path::new(SCRIPTS).join("append.sh"), "jobs/append.sh");
+    copy(Path::new(SCRIPTS).join("lib.pl"), "lib.pl");
+    copy(Path::new(SCRIPTS).join("mount.sh"), "mount.sh");
+    copy(Path::new(SCRIPTS).join(format!("{}.pl", job.name)), "job.pl");
+    copy(Path::new(SCRIPTS).join(format!("{}.sh", job.name)), "jobs/job.sh");
     copy(world.realm.client_keytab(), "client.keytab");
     copy(world.realm.users_keytab(), "users.keytab");
     copy(world.realm.krb5_conf(), "etc/krb5.conf");
     let write = |name: &str, text: String| fs::write(share.join(name), text).expect("the folder is ours");
-    write("settings", format!("FILE={FILE} CONNECTIONS={CONNECTIONS}\n"));
-    write("etc/hosts", format!("127.0.0.1 localhost\n{ADDRESS} {GUEST_HOST}\n{gateway} {GATEWAY_HOST}\n"));
+    write("settings", format!("HOST={host} CONNECTIONS={CONNECTIONS} {}\n", job.settings));
+    write("etc/hosts", format!("127.0.0.1 localhost\n{address} {host}\n{gateway} {GATEWAY_HOST}\n"));
     write("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned());
     let realm = world.realm.name();
     let domain = realm.to_lowercase();
@@ -206,8 +247,8 @@ fn prepare(world: &World, share: &Path, gateway: &str) {
 }
 
 /// Returns the command that boots the guest.
-fn boot(kernel: &GuestKernel, share: &Path) -> Vec<OsString> {
-    let share = share.display();
+fn boot(kernel: &GuestKernel, machine: GuestMachine, share: &Path) -> Vec<OsString> {
+    let (GuestMachine { address, tap, .. }, share) = (machine, share.display());
     let words = [
         kernel.program.display().to_string(),
         "mem=512M".to_owned(),
@@ -217,8 +258,8 @@ fn boot(kernel: &GuestKernel, share: &Path) -> Vec<OsString> {
         format!("init={COMMON}/init.sh"),
         format!("SHARE={share}"),
         format!("MODULES={}", kernel.modules.display()),
-        format!("ADDRESS={ADDRESS}"),
-        format!("vec0:transport=tap,ifname={TAP},depth=128,gro=1"),
+        format!("ADDRESS={address}"),
+        format!("vec0:transport=tap,ifname={tap},depth=128,gro=1"),
         "umid=guest".to_owned(),
         format!("uml_dir={share}/uml"),
         // No consoles but the first, which only writes: a closed input makes the kernel spin.

@@ -49,9 +49,21 @@ pub(crate) fn enter_site() -> Result<(), String> {
 }
 
 /// Adds a tap device to the switch, for the network card of a guest.
-pub(crate) fn plug_tap(name: &str) {
+pub(crate) fn add_tap(name: &str) {
     ip(&format!("tuntap add dev {name} mode tap"));
-    ip(&format!("link set {name} master {SWITCH} up"));
+    ip(&format!("link set {name} up"));
+    plug(name);
+}
+
+/// Puts the plug of a tap device into the switch.
+pub(crate) fn plug(name: &str) {
+    ip(&format!("link set {name} master {SWITCH}"));
+}
+
+/// Pulls the plug of a tap device. The card of a user-mode kernel does not survive that its device
+/// is down.
+pub(crate) fn unplug(name: &str) {
+    ip(&format!("link set {name} nomaster"));
 }
 
 /// A machine. Its namespace ends with the value and with the last process in it.

@@ -7,16 +7,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod clients;
+mod expired;
 mod guest;
+mod linux;
 mod machines;
 mod workload;
 
 use ceph::fs::{CephFs, CephLockRange, CephMount, CephOpenFile, Credentials, LockType, wait_for_unmounts};
 use client::{Client, Flavor, Options, Security};
-use clients::{Holder, HolderProgress, RECORD, Rival};
+use clients::{Holder, HolderProgress, Rival, numbers};
 use e2e::{Serve, Server, World, in_world_with, is_root, orthrus, run};
-use guest::{GATEWAY_HOST, GUEST_HOST, GuestKernel, LinuxHolder};
-use machines::{SITE, SiteMachine, enter_site, plug_tap};
+use guest::{GATEWAY_HOST, GuestKernel, HOLDER, RIVAL};
+use linux::{LinuxHolder, LinuxRival};
+use machines::{SITE, SiteMachine, enter_site};
 use miniceph::{CephDaemon, MiniCeph, MiniCephError, MiniCephOptions};
 use nfs4::{Bitmap4, FATTR4_SIZE};
 use realm::RealmOptions;
@@ -28,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
-use workload::{Promise, Workload, holder_name};
+use workload::{Promise, RivalsReport, Workload, holder_name};
 
 /// The addresses of the machines, and of the gateways that run on them.
 const MACHINES: [(&str, &str); 2] = [("orthrus-gw-a", "10.79.0.11"), ("orthrus-gw-b", "10.79.0.12")];
@@ -54,7 +57,7 @@ struct FailoverSite<'w> {
     world: &'w World,
     cluster: MiniCeph,
     machines: [Option<SiteMachine>; 2],
-    /// The kernel of the Linux client, if there is to be one.
+    /// The kernel of the Linux clients, if there are to be any.
     kernel: Option<GuestKernel>,
 }
 
@@ -139,10 +142,13 @@ impl<'w> FailoverSite<'w> {
         Holder::start(self.options(0, "alice", &name).connections(CONNECTIONS), name)
     }
 
-    /// Starts a Linux client of the first gateway.
-    fn linux_holder(&self) -> Option<LinuxHolder> {
+    /// Starts a Linux client of the first gateway, and its rival at the second.
+    fn linux_clients(&self) -> Option<(LinuxHolder, LinuxRival)> {
         let kernel = self.kernel.as_ref()?;
-        Some(LinuxHolder::start(self.world, kernel, GATEWAYS[0].1, plug_tap))
+        let [(_, first), (_, second)] = GATEWAYS;
+        let holder = LinuxHolder::start(self.world, kernel, first);
+        let rival = LinuxRival::start(self.world, kernel, second, &holder);
+        Some((holder, rival))
     }
 
     /// Starts a client of the second gateway that asks for a lock.
@@ -160,21 +166,21 @@ impl<'w> FailoverSite<'w> {
         }
     }
 
-    /// Reads as a client of Ceph what the holders were promised.
-    fn check_files(&self, promised: &[Promise]) {
+    /// Reads as a client of Ceph what the holders were promised, and the record of the Linux rival.
+    fn check_files(&self, promised: &[Promise], report: &RivalsReport) {
         let outside = Outside::new(&self.cluster);
         for promise in promised {
-            let file = outside.open(&promise.name);
-            let (mut data, wanted) = (Vec::new(), promise.written * RECORD);
-            while (data.len() as u64) < wanted {
-                let at = data.len() as u64;
-                assert!(file.read(&mut data, 1 << 20, at).unwrap() > 0, "{at} of {wanted} bytes");
-            }
-            let records = data.chunks(RECORD as usize).take(promise.written as usize);
-            records.zip(1_u64..).for_each(|(record, number)| assert_eq!(record, number.to_be_bytes()));
+            let (numbers, written) = (outside.numbers(&promise.name), promise.written);
+            assert!(numbers.len() as u64 >= written, "{} of {written} numbers", numbers.len());
+            numbers.iter().zip(1..=written).for_each(|(found, number)| assert_eq!(*found, number));
             for made in 0..promise.made {
                 outside.find(&format!("{}-{made}", promise.name));
             }
+        }
+        if let Some(linux) = &report.linux {
+            // Two holders of the lock would mix their records.
+            let handed_over = (1..=linux.written).chain([0]);
+            assert!(outside.numbers(linux::FILE).into_iter().eq(handed_over), "the lock was held twice");
         }
     }
 }
@@ -210,6 +216,18 @@ impl Outside {
         self.find(name).open(0, &self.user).unwrap()
     }
 
+    /// Reads the numbers in a file.
+    fn numbers(&self, name: &str) -> Vec<u64> {
+        let (file, mut data) = (self.open(name), Vec::new());
+        loop {
+            let at = data.len() as u64;
+            if file.read(&mut data, 1 << 20, at).unwrap() == 0 {
+                break;
+            }
+        }
+        numbers(&data)
+    }
+
     fn is_locked(&self, name: &str) -> bool {
         let range = CephLockRange { first: 0, last: 9 };
         self.open(name).find_lock(range, LockType::Read, 1).unwrap().is_some()
@@ -221,7 +239,11 @@ fn in_site(world: &World, options: MiniCephOptions, has_linux: bool, body: impl 
     if let Some(mut site) = FailoverSite::new(world, options) {
         site.kernel = has_linux.then(GuestKernel::find).flatten();
         if let Some(kernel) = &site.kernel {
-            eprintln!("a client with Linux {} and {} connections", kernel.version(), guest::CONNECTIONS);
+            eprintln!(
+                "two clients with Linux {} and {} connections each",
+                kernel.version(),
+                guest::CONNECTIONS
+            );
         }
         body(&mut site);
     }
@@ -232,7 +254,7 @@ fn realm_options() -> RealmOptions {
     RealmOptions {
         listen: Some(SocketAddr::new(SITE.parse().unwrap(), KDC_PORT)),
         hosts: vec![GATEWAY_HOST.to_owned()],
-        clients: vec![GUEST_HOST.to_owned()],
+        clients: [HOLDER, RIVAL].map(|machine| machine.host.to_owned()).to_vec(),
         ..RealmOptions::default()
     }
 }
@@ -259,8 +281,9 @@ fn fail_over(
     }
     let mut first = site.start(0, 0);
     let second = site.start(1, 1);
-    let workload = Workload::start(site);
+    let mut workload = Workload::start(site);
 
+    workload.note_failure();
     fail(site, &mut first);
     let failed = Instant::now();
     site.machine(1).take_address(GATEWAYS[0].1);
@@ -272,22 +295,19 @@ fn fail_over(
     site.check_locks(&workload);
     let promised = workload.promises();
     let report = workload.stop(PATIENCE);
-    let granted = report.granted.expect("the locks are free") - reclaimed;
+    let granted = report.native.granted.expect("the lock is free") - reclaimed;
     let granted_max = if strays { GRACE + MARGIN } else { MARGIN };
-    site.check_files(&promised);
+    site.check_files(&promised, &report);
     let last = continued.last();
     eprintln!(
         "{what}: the successor serves after {:.1} s, {continued} (at most {} s), new locks are granted \
-         {:.1} s after all have reclaimed (at most {} s); rivals were denied {} times and waited for \
-         the grace period {} times",
+         {:.1} s after all have reclaimed (at most {} s); {report}",
         served.as_secs_f64(),
         (GRACE + MARGIN).as_secs(),
         granted.as_secs_f64(),
         granted_max.as_secs(),
-        report.denied,
-        report.grace,
     );
-    assert!(report.denied > 0, "the rivals have asked while the locks were held");
+    assert!(report.native.denied > 0, "the rival has asked while the lock was held");
     assert!(last <= GRACE + MARGIN, "{last:?}\n{}\n{}", successor.log(), second.log());
     assert!(granted <= granted_max, "{granted:?}\n{}", second.log());
     drop(successor);
@@ -405,7 +425,8 @@ fn daemon_fails(site: &FailoverSite, what: &str, daemon: &CephDaemon) {
         site.machine(machine).take_address(address);
     }
     let _gateways = [site.start(0, 0), site.start(1, 1)];
-    let workload = Workload::start(site);
+    let mut workload = Workload::start(site);
+    workload.note_failure();
     site.cluster.stop_daemon(daemon, Signal::KILL);
     let failed = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
@@ -414,9 +435,9 @@ fn daemon_fails(site: &FailoverSite, what: &str, daemon: &CephDaemon) {
     site.check_locks(&workload);
     assert_eq!(workload.reclaimed(), [0; HOLDERS], "the gateway has kept its state");
     let report = workload.stop(PATIENCE);
-    assert!(report.denied > 0 && report.granted.is_some());
-    site.check_files(&promised);
-    eprintln!("{what}: {continued}");
+    assert!(report.native.denied > 0 && report.native.granted.is_some());
+    site.check_files(&promised, &report);
+    eprintln!("{what}: {continued}; {report}");
 }
 
 fn redundant() -> MiniCephOptions {

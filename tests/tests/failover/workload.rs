@@ -1,8 +1,8 @@
-//! The clients of a failure: native ones and a Linux kernel hold locks and write, and rivals at the
-//! other gateway ask for the locks.
+//! The clients of a failure: native ones and a Linux kernel hold locks and write, and one of each
+//! kind at the other gateway asks for a lock.
 
-use crate::clients::{Holder, HolderProgress, Rival};
-use crate::guest::{self, LinuxHolder};
+use crate::clients::{Holder, HolderProgress, Rival, RivalReport};
+use crate::linux::{self, LinuxHolder, LinuxRival, LinuxRivalReport};
 use crate::{FailoverSite, HOLDERS};
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ const WRITES_BEFORE: u64 = 20;
 /// The clients of a site, at work.
 pub(crate) struct Workload {
     native: Vec<Holder>,
-    linux: Option<LinuxHolder>,
-    rivals: Vec<Rival>,
+    linux: Option<(LinuxHolder, LinuxRival)>,
+    rival: Rival,
 }
 
 /// The acknowledgements that a client has got, and its file.
@@ -64,37 +64,68 @@ impl fmt::Display for Outage {
 }
 
 /// The findings of all rivals.
-#[derive(Default)]
 pub(crate) struct RivalsReport {
-    /// Answers that denied a lock, of the rival with the fewest.
-    pub(crate) denied: u64,
-    /// Answers that a grace period is on.
-    pub(crate) grace: u64,
-    /// When the last lock was granted; `None` if one never was.
-    pub(crate) granted: Option<Instant>,
+    pub(crate) native: RivalReport,
+    pub(crate) linux: Option<LinuxReport>,
+}
+
+/// The findings of the Linux clients.
+pub(crate) struct LinuxReport {
+    /// Acknowledged writes of the holder, all of them.
+    pub(crate) written: u64,
+    pub(crate) rival: LinuxRivalReport,
+    /// From the request to the holder to unlock, to the grant of the lock to the rival.
+    pub(crate) handed_over: Duration,
+}
+
+impl fmt::Display for RivalsReport {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let RivalReport { denied, grace, .. } = self.native;
+        write!(f, "the native rival was denied the lock {denied} times and waited for grace {grace} times")?;
+        self.linux.as_ref().map_or(Ok(()), |linux| write!(f, "; {linux}"))
+    }
+}
+
+impl fmt::Display for LinuxReport {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let LinuxRivalReport { denied: [before, after], .. } = self.rival;
+        write!(
+            f,
+            "the Linux rival was denied the lock {before} times before and {after} times after the failure, \
+             and got it {:.1} s after the holder was asked to unlock",
+            self.handed_over.as_secs_f64()
+        )
+    }
 }
 
 impl Workload {
-    /// Starts all clients, and waits until each has written.
+    /// Starts all clients, and waits until each has written and the rivals have asked.
     pub(crate) fn start(site: &FailoverSite) -> Self {
-        let linux = site.linux_holder();
+        let mut linux = site.linux_clients();
         let native: Vec<_> = (0..HOLDERS).map(|number| site.holder(number)).collect();
-        let mut workload = Self { native, linux, rivals: Vec::new() };
+        let rival = site.rival(&holder_name(0), &native[0].progress);
+        if let Some((_, rival)) = &mut linux {
+            rival.wait_until_denied();
+        }
+        let workload = Self { native, linux, rival };
         for (_, progress) in workload.clients() {
             progress.wait_beyond(WRITES_BEFORE);
         }
-        let contested = [Some((holder_name(0), &workload.native[0].progress))];
-        let linux = workload.linux.as_ref().map(|linux| (guest::FILE.to_owned(), &linux.progress));
-        let contested = contested.into_iter().chain([linux]).flatten();
-        workload.rivals = contested.map(|(name, progress)| site.rival(&name, progress)).collect();
         workload
+    }
+
+    /// Notes that something has failed.
+    pub(crate) fn note_failure(&mut self) {
+        if let Some((_, rival)) = &mut self.linux {
+            rival.note_failure();
+        }
     }
 
     /// Returns all clients with the names of their files.
     pub(crate) fn clients(&self) -> Vec<(String, Arc<HolderProgress>)> {
         let native = (0..HOLDERS).zip(&self.native);
         let native = native.map(|(number, holder)| (holder_name(number), Arc::clone(&holder.progress)));
-        let linux = self.linux.iter().map(|linux| (guest::FILE.to_owned(), Arc::clone(&linux.progress)));
+        let linux = self.linux.iter().map(|(linux, _)| (linux::FILE.to_owned(), Arc::clone(&linux.progress)));
         native.chain(linux).collect()
     }
 
@@ -128,14 +159,16 @@ impl Workload {
     /// Ends the clients, which unlock, and waits until the rivals have got the locks.
     pub(crate) fn stop(self, within: Duration) -> RivalsReport {
         self.native.into_iter().for_each(Holder::stop);
-        self.linux.into_iter().for_each(LinuxHolder::stop);
-        let reports = self.rivals.into_iter().map(|rival| rival.stop(within)).collect::<Vec<_>>();
-        let granted: Option<Vec<_>> = reports.iter().map(|report| report.granted).collect();
-        RivalsReport {
-            denied: reports.iter().map(|report| report.denied).min().unwrap_or_default(),
-            grace: reports.iter().map(|report| report.grace).sum(),
-            granted: granted.and_then(|times| times.into_iter().max()),
-        }
+        let native = self.rival.stop(within);
+        let linux = self.linux.map(|(holder, mut rival)| {
+            // A grace period in between makes no difference: the lock is held.
+            rival.wait_until_denied_again();
+            let asked = Instant::now();
+            let written = holder.stop();
+            let rival = rival.wait();
+            LinuxReport { written, handed_over: rival.granted - asked, rival }
+        });
+        RivalsReport { native, linux }
     }
 }
 
