@@ -20,6 +20,9 @@ use vfs::{
 /// The set-user-ID and set-group-ID bits.
 const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
+/// Tries of a read whose file other clients cut at the same time.
+const READ_TRIES_MAX: u32 = 8;
+
 /// An open file; reading and writing it need no further permission.
 #[derive(Debug)]
 pub(crate) struct CephFile {
@@ -71,24 +74,23 @@ impl CephFile {
 }
 
 impl OpenFile for CephFile {
+    /// Reads no further than the end of the file that the library knows. When a read meets the end
+    /// while another client appends, libcephfs (seen with 16.2.15) can return the appended bytes in
+    /// place of the first ones, and only their number shows it.
     fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Eof> {
         let start = into.len();
-        let mut done = 0;
-        while done < count {
-            match self.file.read(into, count - done, offset.saturating_add(done as u64)) {
-                Ok(0) => return Ok(Eof::Reached),
-                Ok(more) => done += more,
-                Err(error) => {
-                    into.truncate(start);
-                    return Err(vfs_error(error));
-                }
+        for _ in 0..READ_TRIES_MAX {
+            let size = self.object.inode.size(&self.server).map_err(vfs_error)?;
+            let rest = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let wanted = count.min(rest);
+            let read = if wanted > 0 { self.file.read(into, wanted, offset).map_err(vfs_error)? } else { 0 };
+            if read == wanted {
+                return Ok(Eof::reached_if(count >= rest));
             }
-        }
-        let size = self.object.inode.size(&self.server).map_err(|error| {
+            // Another client has cut the file meanwhile.
             into.truncate(start);
-            vfs_error(error)
-        })?;
-        Ok(Eof::reached_if(offset.saturating_add(done as u64) >= size))
+        }
+        Err(VfsError::Delay)
     }
 
     fn read_now(&self, _: &mut Vec<u8>, _: usize, _: u64) -> VfsResult<Option<Eof>> {

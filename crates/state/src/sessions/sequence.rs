@@ -107,8 +107,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.state.leases().end_grace_in_time(held, now, effects);
         let session = self.session(&args.sessionid)?;
         // Linux binds its connections only after a first NFS4ERR_CONN_NOT_BOUND_TO_SESSION. If that
-        // answers the reclaim of an open, or its OPEN after an expired lease, Linux (6.1 and 7.2)
-        // never repeats it and goes on without the locks.
+        // answers the reclaim of an open, or its OPEN after an expired lease, it never repeats that
+        // and goes on without the locks.
         let bound = session.check_connection(held, caller.connection);
         bound.or_else(|status| if session.record.recovers(held, now) { Ok(()) } else { Err(status) })?;
         if args.slotid >= session.fore.requests {

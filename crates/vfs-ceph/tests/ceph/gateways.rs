@@ -4,8 +4,15 @@ use crate::common::{OTHER, content, directory, file, folder, lookup, open, share
 use miniceph::{MiniCeph, MiniCephOptions};
 use orthrus_vfs_ceph::CephBackend;
 use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
 use std::time::Instant;
 use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess, RangeLocks};
+
+/// Appends beside reads, each of which takes milliseconds.
+const APPENDS: u64 = 200;
 
 const BOTH: OpenAccess = OpenAccess { read: true, write: true };
 
@@ -56,6 +63,35 @@ fn what_one_gateway_acknowledged_another_shows() {
     assert_eq!(gone, Ok(()));
     first.settle(&first.root()).unwrap();
     assert_eq!(lookup(second, &second.root(), "file"), Err(vfs::VfsError::Noent));
+}
+
+#[test]
+fn a_read_beside_appends_through_another_gateway_has_each_byte_in_its_place() {
+    let Some((path, cluster)) = directory() else { return };
+    let gateways = [(); 2].map(|()| open(cluster, &path, |_| ()));
+    let [first, second] = &gateways;
+    let handle = file(first, &first.root(), "file", b"");
+    first.settle(&first.root()).unwrap();
+    let appended = AtomicU64::new(0);
+    let append = || {
+        let writer = first.open(&Caller::root(), &handle, BOTH).unwrap();
+        for number in 0..APPENDS {
+            writer.write_at(&number.to_be_bytes(), number * 8).unwrap();
+            writer.sync().unwrap();
+            appended.store(number + 1, Release);
+        }
+    };
+    std::thread::scope(|scope| {
+        let appends = scope.spawn(append);
+        while !appends.is_finished() {
+            let least = appended.load(Acquire) as usize;
+            let data = content(second, &handle).unwrap();
+            let numbers = data.as_chunks::<8>().0.iter().map(|bytes| u64::from_be_bytes(*bytes));
+            let numbers: Vec<u64> = numbers.collect();
+            assert!(numbers.len() >= least, "{} of {least}", numbers.len());
+            assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+        }
+    });
 }
 
 #[test]
