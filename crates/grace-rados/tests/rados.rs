@@ -7,8 +7,9 @@
 use ceph::fs::{CephFs, CephMount, MountOptions, reset_session};
 use ceph::rados::RadosOptions;
 use grace::{ClientRecord, Database, DatabaseChange, NodeId, Sessions};
-use miniceph::{MiniCeph, MiniCephError, MiniCephOptions};
+use miniceph::{CephDaemon, MiniCeph, MiniCephError, MiniCephOptions};
 use orthrus_grace_rados::{FenceError, GraceStore, StoreError, StoreOptions, blocklist, blocklisted};
+use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -298,6 +299,21 @@ fn a_user_with_few_rights_is_told_which_ones_are_missing() {
     let other = "192.0.2.2:0/1".to_owned();
     let listed = blocklisted(writer.cluster(), &[address.to_owned(), other]).unwrap();
     assert_eq!(listed, [address.to_owned()]);
+}
+
+#[test]
+fn a_read_without_an_answer_is_an_error() {
+    let Some((store, cluster)) = store() else { return };
+    store.create().unwrap();
+    let mut options = options(cluster, &namespace(&store));
+    options.cluster.timeout = Duration::from_secs(1);
+    let store = GraceStore::open(&options).unwrap();
+    cluster.signal(&CephDaemon::Osd(0), Signal::STOP);
+    let unanswered = store.database();
+    cluster.signal(&CephDaemon::Osd(0), Signal::CONT);
+    let error = unanswered.unwrap_err();
+    assert!(!error.is_final(), "{error}");
+    store.database().unwrap();
 }
 
 #[test]

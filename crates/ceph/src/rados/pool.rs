@@ -162,11 +162,28 @@ impl RadosPool {
             (result, (functions.rados_get_last_version)(context))
         };
         drop(turn);
-        // Also after an error, so that the iterators are freed.
+        if let Err(error) = done(result) {
+            self.free_unread(keys, attributes);
+            return Err(error);
+        }
         let (omap, xattrs) = (self.take_omap(keys), self.take_xattrs(attributes));
-        done(result)?;
         data.truncate(length);
         Ok(ObjectContent { version, data, omap, more: more != 0, xattrs })
+    }
+
+    /// Frees the iterators of an operation that has failed. They must not be moved: without an
+    /// answer, as after a timeout, the library has given them no place, not even their end.
+    fn free_unread(&self, keys: raw::Handle, attributes: raw::Handle) {
+        let functions = self.cluster.library.0;
+        // SAFETY: the iterators are valid until now.
+        unsafe {
+            if !keys.is_null() {
+                (functions.rados_omap_get_end)(keys);
+            }
+            if !attributes.is_null() {
+                (functions.rados_getxattrs_end)(attributes);
+            }
+        }
     }
 
     /// Copies the entries of an iterator, and frees it.
