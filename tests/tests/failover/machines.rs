@@ -2,7 +2,7 @@
 
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{self, File};
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ pub(crate) const SITE: &str = "10.79.0.1";
 const SWITCH: &str = "orthrus-sw";
 /// The link address of the bridge.
 const SWITCH_ADDRESS: &str = "02:00:0a:4f:00:01";
-/// An address that no machine has.
-const NOBODY: &str = "10.79.0.250";
+/// The difference between an address and the one that is asked for to announce it, which nobody has.
+const NOBODY: u8 = 100;
 /// The interface of a machine.
 const INTERFACE: &str = "eth0";
 /// How long a new namespace may take.
@@ -120,12 +120,14 @@ impl SiteMachine {
     /// Takes an address in addition, and shows the switch where it is now, as keepalived does.
     pub(crate) fn take_address(&self, address: &str) {
         self.ip(&format!("addr add {address}/24 dev {INTERFACE}"));
-        // The request for a link address comes from the new address, and everybody hears it;
-        // nothing else of this machine has asked for that address.
+        // The request for a link address comes from the new address, and everybody hears it. While a
+        // machine waits for an answer it asks again from the address of its first request, so each
+        // announcement asks for another one.
         let announce = || {
             self.enter();
+            let [a, b, c, d] = address.parse::<Ipv4Addr>().expect("it is one").octets();
             let socket = UdpSocket::bind((address, 0)).expect("it is ours");
-            socket.send_to(&[0], (NOBODY, 9)).expect("it has a network");
+            socket.send_to(&[0], (Ipv4Addr::new(a, b, c, d + NOBODY), 9)).expect("it has a network");
         };
         std::thread::scope(|scope| scope.spawn(announce).join()).expect("it ends");
     }
