@@ -1,4 +1,4 @@
-//! Linux clients of gateways: one holds a lock and appends, another wants the lock.
+//! Linux clients of gateways: one holds a lock and appends, another reads and wants the lock.
 
 use crate::clients::HolderProgress;
 use crate::guest::{GuestJob, GuestKernel, HOLDER, LinuxGuest, PAUSE, RIVAL};
