@@ -132,12 +132,10 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         if one_fs {
             return Ok(());
         }
-        let mut client_state = enrolled.record.lock(held)?;
-        if std::mem::replace(&mut client_state.reclaim_complete, true) {
+        let complete = std::mem::replace(&mut enrolled.record.lock(held)?.reclaim_complete, true);
+        if complete {
             return Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY);
         }
-        client_state.recovers_until = now.saturating_add(self.state.limits.lease);
-        drop(client_state);
         let record = Arc::clone(&enrolled.record);
         // An impostor is recorded when the grace period ends and its owner's client has not come.
         if !registry.is_impostor(&record) {

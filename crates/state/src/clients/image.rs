@@ -119,8 +119,6 @@ pub(crate) struct ClientImage {
     recorded: bool,
     #[n(17)]
     v40: Option<V40ClientImage>,
-    #[n(18)]
-    recovers_until: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -185,7 +183,6 @@ impl Client {
             copies: _,
             recall_any_at,
             reclaim_complete,
-            recovers_until,
             turn,
         } = &*state;
         numbers.0.extend((0..).zip(users.values()).map(|(number, user)| (Arc::as_ptr(user), number)));
@@ -221,7 +218,6 @@ impl Client {
             renewed: nanoseconds(*renewed),
             recorded: *recorded,
             v40: v40.as_ref().map(|v40| v40.image()).transpose()?,
-            recovers_until: Some(nanoseconds(*recovers_until)),
         })
     }
 }
@@ -381,7 +377,6 @@ impl ClientImage {
             copies: Default::default(),
             recall_any_at: self.recall_any_at.map(Duration::from_nanos),
             reclaim_complete: self.reclaim_complete,
-            recovers_until: self.recovers_until.map(Duration::from_nanos).unwrap_or_default(),
             turn: self.turn,
         };
         let record = Arc::new(Client {

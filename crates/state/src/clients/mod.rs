@@ -85,8 +85,6 @@ pub(crate) struct ClientState {
     /// When the client was last asked to give delegations of its choice back.
     pub(crate) recall_any_at: Option<Duration>,
     pub(crate) reclaim_complete: bool,
-    /// Until when a client that has completed its reclaims still recovers.
-    pub(crate) recovers_until: Duration,
     /// Spreads the client's new entries over the stripes of the tables.
     turn: u32,
 }
@@ -153,11 +151,9 @@ impl Client {
         protected && self.creator.is(caller)
     }
 
-    /// Returns whether the client may still recover: it reclaims, or has completed that less than a
-    /// lease ago and opens again what it could not reclaim.
-    pub(crate) fn recovers(&self, held: &mut Held<impl Before<ClientLevel>>, now: Duration) -> bool {
-        let client_state = self.lock_any(held);
-        !client_state.reclaim_complete || now < client_state.recovers_until
+    /// Returns whether the client has not completed its reclaims.
+    pub(crate) fn reclaims(&self, held: &mut Held<impl Before<ClientLevel>>) -> bool {
+        !self.lock_any(held).reclaim_complete
     }
 
     /// Locks the state, whether or not the record is still there.
