@@ -12,7 +12,8 @@ pub(crate) const SITE: &str = "10.79.0.1";
 const SWITCH: &str = "orthrus-sw";
 /// The link address of the bridge.
 const SWITCH_ADDRESS: &str = "02:00:0a:4f:00:01";
-/// The difference between an address and the one that is asked for to announce it, which nobody has.
+/// The difference between an address and the one that is asked for to announce it, which no machine
+/// has.
 const NOBODY: u8 = 100;
 /// The interface of a machine.
 const INTERFACE: &str = "eth0";
@@ -120,9 +121,9 @@ impl SiteMachine {
     /// Takes an address in addition, and shows the switch where it is now, as keepalived does.
     pub(crate) fn take_address(&self, address: &str) {
         self.ip(&format!("addr add {address}/24 dev {INTERFACE}"));
-        // The request for a link address comes from the new address, and everybody hears it. While a
-        // machine waits for an answer it asks again from the address of its first request, so each
-        // announcement asks for another one.
+        // The request for a link address comes from the new address, and all machines hear it.
+        // While a machine waits for an answer it asks again from the address of its first request,
+        // so each announcement asks for another one.
         let announce = || {
             self.enter();
             let [a, b, c, d] = address.parse::<Ipv4Addr>().expect("it is one").octets();
