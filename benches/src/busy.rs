@@ -68,7 +68,7 @@ pub(crate) fn ahead<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resu
 fn schedule([policy, priority]: [&str; 2]) -> anyhow::Result<()> {
     let thread = gettid().to_string();
     let status = Command::new("chrt").args([policy, "--pid", priority, &thread]).status();
-    ensure!(status.context("chrt did not start")?.success(), "chrt {policy} failed");
+    ensure!(status.context("chrt did not start")?.success(), "chrt {policy} failed; --rr needs root");
     Ok(())
 }
 

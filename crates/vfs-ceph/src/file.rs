@@ -20,7 +20,7 @@ use vfs::{
 /// The set-user-ID and set-group-ID bits.
 const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
-/// Tries of a read whose file other clients cut at the same time.
+/// Tries of a read of a file that other clients cut at the same time.
 const READ_TRIES_MAX: u32 = 8;
 
 /// An open file; reading and writing it need no further permission.

@@ -166,7 +166,7 @@ impl<'w> FailoverSite<'w> {
         }
     }
 
-    /// Reads as a client of Ceph what the holders were promised, and the record of the Linux rival.
+    /// Reads the promised records of the holders as a client of Ceph, and that of the Linux rival.
     fn check_files(&self, promised: &[Promise], report: &RivalsReport) {
         let outside = Outside::new(&self.cluster);
         for promise in promised {

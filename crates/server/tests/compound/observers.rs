@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Writes a line for each operation, for what it wants of each user.
+/// Writes a line for each operation that it wants of a user.
 struct LinesOf {
     lines: Arc<Mutex<Vec<String>>>,
     wanted: fn(&str) -> Option<WantedOperations>,

@@ -1,7 +1,7 @@
 # append.pl FILE STOP: locks FILE and appends the numbers from 1 to it until the file STOP exists; then it unlocks. After
 # every tenth it makes a folder FILE-0, FILE-1 and so on.
 #
-# It notes what is acknowledged: a `w` for a number once fsync has returned, an `m` for a folder; and a `u` before it
+# It notes acknowledgements: a `w` for a number once fsync has returned, an `m` for a folder; and a `u` before it
 # gives up the lock.
 use strict;
 use warnings;
