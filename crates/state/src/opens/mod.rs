@@ -177,8 +177,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         let mut registry = self.state.registry_if(held, claim == OpenClaim::Previous);
         let (registry, held) = registry.split_if();
         let record = self.state.client(client)?;
-        let client_state = record.lock(held)?;
-        self.check_allowed(now, &record, &client_state, registry, opener, owner, claim, shared)
+        let mut client_state = record.lock(held)?;
+        self.check_allowed(now, &record, &mut client_state, registry, opener, owner, claim, shared)
     }
 
     /// Checks one more open of a file against the limit of its group, so that OPEN can refuse it
@@ -203,7 +203,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         &self,
         now: Duration,
         record: &Client,
-        client_state: &ClientState,
+        client_state: &mut ClientState,
         reclaim: Option<&Registry>,
         opener: &Caller<'_>,
         owner: &[u8],
@@ -225,7 +225,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         &self,
         now: Duration,
         record: &Client,
-        client_state: &ClientState,
+        client_state: &mut ClientState,
         reclaim: Option<&Registry>,
         request: &OpenRequest<'_, F>,
     ) -> Result<()> {

@@ -85,7 +85,8 @@ pub enum Sequenced {
 
 impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles SEQUENCE: checks the slot, renews the lease, associates the connection where the
-    /// client's state protection lets it, and until its RECLAIM_COMPLETE in any case.
+    /// client's state protection lets it. A client that recovers sends over connections that are
+    /// not bound, too.
     ///
     /// # Errors
     /// NFS4ERR_BADSESSION, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_BADSLOT,
@@ -106,10 +107,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.state.leases().end_grace_in_time(held, now, effects);
         let session = self.session(&args.sessionid)?;
         // Linux binds its connections only after a first NFS4ERR_CONN_NOT_BOUND_TO_SESSION. If that
-        // answers the reclaim of an open, Linux (6.1 and 7.2) never repeats it and goes on without
-        // the locks.
+        // answers the reclaim of an open, or the OPEN after a refused reclaim, Linux (6.1 and 7.2)
+        // never repeats it and goes on without the locks.
         let bound = session.check_connection(held, caller.connection);
-        bound.or_else(|status| if session.record.reclaims(held) { Ok(()) } else { Err(status) })?;
+        bound.or_else(|status| if session.record.recovers(held, now) { Ok(()) } else { Err(status) })?;
         if args.slotid >= session.fore.requests {
             return Err(Nfsstat4::NFS4ERR_BADSLOT);
         }

@@ -129,6 +129,30 @@ fn a_client_that_reclaims_may_do_so_over_each_of_its_connections() {
 }
 
 #[test]
+fn a_client_whose_reclaim_is_refused_opens_anew_over_each_of_its_connections() {
+    // RFC 8881 sections 8.4.3 and 18.46.3
+    let mut world = World::new();
+    let mut client = TestClient::machine("a");
+    world.mount(&mut client);
+    let reclaimed = world.open_as(&client, "o", 1, 3, 0, OpenClaim::Previous);
+    assert_eq!(reclaimed, Err(Nfsstat4::NFS4ERR_NO_GRACE));
+    world.upgrade();
+    complete_reclaims(&mut world, &client);
+    client.connection = 2;
+    for seconds in [0, 59] {
+        world.upgrade();
+        world.pass(seconds);
+        world.renew(&mut client);
+        world.open(&client, "o", 1, 3, 0).unwrap();
+    }
+    let destroyed = world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None);
+    assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION));
+    world.pass(1);
+    let refused = world.sequence(&client, client.args());
+    assert_eq!(refused.unwrap_err(), Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
+}
+
+#[test]
 fn a_closed_connection_has_to_be_bound_again() {
     // RFC 8881 section 18.34.4
     let mut world = World::new();
