@@ -14,6 +14,7 @@ mod change;
 mod database;
 mod member;
 mod node;
+mod record_table;
 mod records;
 mod sessions;
 #[cfg(test)]
@@ -24,5 +25,6 @@ pub use change::DatabaseChange;
 pub use database::{Database, DatabaseError, Epochs, NodeFlags};
 pub use member::{GraceMember, LocalFacts, MemberAction, MemberWait, StopReason, Timing, View};
 pub use node::{NODE_ID_MAX, NodeId, NodeIdError};
+pub use record_table::{RecordChanges, RecordTable};
 pub use records::{ClientRecord, ClientRecordError, ReleaseProtection, record_object};
 pub use sessions::Sessions;

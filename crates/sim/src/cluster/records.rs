@@ -4,10 +4,10 @@ use super::fault::ClusterFault;
 use super::storage::{Replaced, SimStorage};
 use crate::disk::Crash;
 use crate::rng::Rng;
-use grace::{ClientRecord, NodeId, ReleaseProtection};
+use grace::{ClientRecord, NodeId, RecordChanges, RecordTable, ReleaseProtection};
 use server::engine::ClientRecords;
 use state::{PrincipalHash, PriorClient};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,17 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A hash that no principal of a simulation has.
 const NOBODY: [u8; 16] = [0xff; 16];
 
-/// The changes that are not in the storage yet: an epoch, records to put down, owners to remove.
-pub(super) type RecordChanges = (u64, Vec<ClientRecord>, Vec<Vec<u8>>);
-
 #[derive(Default)]
 struct GatewayRecordTable {
-    epoch: u64,
-    clients: BTreeMap<Vec<u8>, ClientRecord>,
-    put: BTreeSet<Vec<u8>>,
-    removed: BTreeSet<Vec<u8>>,
+    records: RecordTable,
     /// Whether changes are to be written.
     waits: bool,
+}
+
+impl GatewayRecordTable {
+    fn look(&mut self) {
+        self.waits = self.records.changes().is_some();
+    }
 }
 
 /// One call in this many dies when it writes a record.
@@ -71,18 +71,16 @@ impl GatewayRecords {
     /// Takes over the records of a former instance; returns whether there are any.
     pub(super) fn take(&self, clients: BTreeMap<Vec<u8>, ClientRecord>) -> bool {
         let mut table = self.table();
-        table.clients = clients;
-        !table.clients.is_empty()
+        table.records.take(clients.into_values());
+        table.records.clients().len() > 0
     }
 
     /// Marks all clients as ones whose state was released in an epoch, and returns those that are
     /// waited for.
     pub(super) fn release(&self, epoch: u64, protection: &ReleaseProtection) -> Vec<PriorClient> {
         let mut table = self.table();
-        let clients = std::mem::take(&mut table.clients).into_values();
-        let clients = clients.map(|client| client.released_in(epoch, protection));
-        table.clients = clients.map(|client| (client.owner.clone(), client)).collect();
-        let prior = table.clients.values().map(|client| {
+        table.records.release(epoch, protection);
+        let prior = table.records.clients().map(|client| {
             let hash = if client.released == Some(epoch) { client.principal } else { NOBODY };
             PriorClient { owner: client.owner.clone(), principal: Some(PrincipalHash(hash)) }
         });
@@ -91,34 +89,25 @@ impl GatewayRecords {
 
     /// Returns all clients, for the object of a new epoch.
     pub(super) fn all(&self) -> Vec<ClientRecord> {
-        self.table().clients.values().cloned().collect()
+        self.table().records.clients().cloned().collect()
     }
 
     /// Notes that the object of an epoch has `written`. Changes since then are left to be written.
     pub(super) fn begun(&self, epoch: u64, written: &[ClientRecord]) {
         let mut table = self.table();
-        let written: BTreeMap<_, _> = written.iter().map(|record| (&record.owner, record)).collect();
-        let differs = |(owner, record): &(&Vec<u8>, &ClientRecord)| written.get(owner) != Some(record);
-        let put = table.clients.iter().filter(differs).map(|(owner, _)| owner.clone()).collect();
-        let removed = written.keys().filter(|owner| !table.clients.contains_key(**owner));
-        let removed: BTreeSet<_> = removed.map(|owner| (*owner).clone()).collect();
-        (table.epoch, table.put, table.removed) = (epoch, put, removed);
-        table.waits = !table.put.is_empty() || !table.removed.is_empty();
+        table.records.begun(epoch, written);
+        table.look();
     }
 
     /// Notes that all clients that are left have reclaimed.
     pub(super) fn settle(&self) {
         let mut table = self.table();
-        let GatewayRecordTable { clients, put, waits, .. } = &mut *table;
-        for client in clients.values_mut().filter(|client| client.released.is_some()) {
-            client.released = None;
-            put.insert(client.owner.clone());
-            *waits = true;
-        }
+        table.records.settle();
+        table.look();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.table().clients.is_empty()
+        self.table().records.clients().len() == 0
     }
 
     /// Returns whether replies have to wait.
@@ -129,31 +118,23 @@ impl GatewayRecords {
     /// Returns the changes that are to be written.
     pub(super) fn changes(&self) -> Option<RecordChanges> {
         let table = self.table();
-        let put = table.put.iter().filter_map(|owner| table.clients.get(owner)).cloned().collect();
-        table.waits.then(|| (table.epoch, put, table.removed.iter().cloned().collect()))
+        table.waits.then(|| table.records.changes()).flatten()
     }
 
     /// Notes that changes are in the storage.
-    pub(super) fn flushed(&self, (epoch, put, removed): &RecordChanges) {
+    pub(super) fn flushed(&self, changes: &RecordChanges) {
         let mut table = self.table();
-        if table.epoch != *epoch {
-            return;
-        }
-        for record in
-            put.iter().filter(|record| table.clients.get(&record.owner) == Some(record)).collect::<Vec<_>>()
-        {
-            table.put.remove(&record.owner);
-        }
-        table.removed.retain(|owner| !removed.contains(owner));
-        table.waits = !table.put.is_empty() || !table.removed.is_empty();
+        table.records.written(changes);
+        table.look();
     }
 
     /// Writes changes, in one operation of the storage.
-    pub(super) fn write(&self, (epoch, put, removed): RecordChanges) -> Result<bool, Replaced> {
+    pub(super) fn write(&self, changes: RecordChanges) -> Result<bool, Replaced> {
         if self.fault == ClusterFault::RecordsLost {
             return Ok(true);
         }
         let mut storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        let RecordChanges { epoch, put, removed } = changes;
         storage.change_records(&self.node, self.instance.load(Relaxed), epoch, put, &removed)
     }
 
@@ -170,32 +151,16 @@ impl GatewayRecords {
 
 impl ClientRecords for GatewayRecords {
     fn record(&self, owner: &[u8], principal: PrincipalHash) {
-        let record = ClientRecord { owner: owner.to_vec(), principal: principal.0, released: None };
-        let mut table = self.table();
-        table.removed.remove(owner);
-        if table.clients.get(owner) != Some(&record) {
-            table.clients.insert(owner.to_vec(), record);
-            table.put.insert(owner.to_vec());
-        }
+        self.table().records.record(owner, principal.0);
     }
 
     fn forget(&self, owner: &[u8]) {
-        let mut table = self.table();
-        table.put.remove(owner);
-        if table.clients.remove(owner).is_some() {
-            table.removed.insert(owner.to_vec());
-        }
+        self.table().records.forget(owner);
     }
 
     fn sync(&self) {
-        let waits = |table: &GatewayRecordTable| !table.put.is_empty() || !table.removed.is_empty();
-        let changes = {
-            let mut table = self.table();
-            table.waits = waits(&table);
-            drop(table);
-            self.changes()
-        };
-        let Some(changes) = changes else { return };
+        self.table().look();
+        let Some(changes) = self.changes() else { return };
         // A call waits for the storage, here until its process is killed.
         let dies = self.cut.load(Relaxed) || self.disturbed.load(Relaxed) && self.draw(DIES_ONE_IN);
         if self.dead.load(Relaxed) || dies && (self.cut.load(Relaxed) || self.draw(2)) {

@@ -1,0 +1,182 @@
+//! The clients of a member between its server and the storage.
+
+use crate::{ClientRecord, ReleaseProtection};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The clients of a member, as the storage has them or is to have them.
+#[derive(Debug, Default)]
+pub struct RecordTable {
+    /// The epoch whose object has them.
+    epoch: u64,
+    clients: BTreeMap<Vec<u8>, ClientRecord>,
+    /// Owners with records that are to be written.
+    put: BTreeSet<Vec<u8>>,
+    /// Owners whose records are to be removed.
+    removed: BTreeSet<Vec<u8>>,
+}
+
+/// Changes that the storage does not have yet; they go into it in one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordChanges {
+    /// The epoch whose object changes.
+    pub epoch: u64,
+    /// Records to write.
+    pub put: Vec<ClientRecord>,
+    /// Owners whose records are to be removed.
+    pub removed: Vec<Vec<u8>>,
+}
+
+impl RecordTable {
+    /// Takes over the records of the former instance.
+    pub fn take(&mut self, clients: impl IntoIterator<Item = ClientRecord>) {
+        self.clients = clients.into_iter().map(|client| (client.owner.clone(), client)).collect();
+    }
+
+    /// Marks all clients as ones whose state was released in an epoch.
+    pub fn release(&mut self, epoch: u64, protection: &ReleaseProtection) {
+        let clients = std::mem::take(&mut self.clients).into_values();
+        self.take(clients.map(|client| client.released_in(epoch, protection)));
+    }
+
+    /// Returns all clients, also to write them into the object of a new epoch.
+    pub fn clients(&self) -> impl ExactSizeIterator<Item = &ClientRecord> {
+        self.clients.values()
+    }
+
+    /// Notes that the object of an epoch has these records. Changes since then are left to be
+    /// written.
+    pub fn begun(&mut self, epoch: u64, written: &[ClientRecord]) {
+        let written: BTreeMap<_, _> = written.iter().map(|record| (&record.owner, record)).collect();
+        let differs = |(owner, record): &(&Vec<u8>, &ClientRecord)| written.get(owner) != Some(record);
+        self.put = self.clients.iter().filter(differs).map(|(owner, _)| owner.clone()).collect();
+        let removed = written.keys().filter(|owner| !self.clients.contains_key(**owner));
+        self.removed = removed.map(|owner| (*owner).clone()).collect();
+        self.epoch = epoch;
+    }
+
+    /// Notes that all clients that are left have reclaimed their state. Those without
+    /// RECLAIM_COMPLETE have not said so themselves.
+    pub fn settle(&mut self) {
+        for client in self.clients.values_mut().filter(|client| client.released.is_some()) {
+            client.released = None;
+            self.put.insert(client.owner.clone());
+        }
+    }
+
+    /// Records a client that has reclaimed everything.
+    pub fn record(&mut self, owner: &[u8], principal: [u8; 16]) {
+        let record = ClientRecord { owner: owner.to_vec(), principal, released: None };
+        self.removed.remove(owner);
+        if self.clients.get(owner) != Some(&record) {
+            self.clients.insert(owner.to_vec(), record);
+            self.put.insert(owner.to_vec());
+        }
+    }
+
+    /// Removes a client.
+    pub fn forget(&mut self, owner: &[u8]) {
+        self.put.remove(owner);
+        if self.clients.remove(owner).is_some() {
+            self.removed.insert(owner.to_vec());
+        }
+    }
+
+    /// Returns the changes that the storage does not have yet, if there are any.
+    pub fn changes(&self) -> Option<RecordChanges> {
+        if self.put.is_empty() && self.removed.is_empty() {
+            return None;
+        }
+        let put = self.put.iter().filter_map(|owner| self.clients.get(owner)).cloned().collect();
+        Some(RecordChanges { epoch: self.epoch, put, removed: self.removed.iter().cloned().collect() })
+    }
+
+    /// Notes that the storage has changes of [`RecordTable::changes`]. A client that has changed
+    /// again meanwhile is left to be written.
+    pub fn written(&mut self, changes: &RecordChanges) {
+        if self.epoch != changes.epoch {
+            return;
+        }
+        for record in &changes.put {
+            if self.clients.get(&record.owner) == Some(record) {
+                self.put.remove(&record.owner);
+            }
+        }
+        for owner in &changes.removed {
+            self.removed.remove(owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(owner: &[u8]) -> ClientRecord {
+        ClientRecord { owner: owner.to_vec(), principal: [1; 16], released: None }
+    }
+
+    fn changes(table: &RecordTable) -> (Vec<ClientRecord>, Vec<Vec<u8>>) {
+        table.changes().map(|changes| (changes.put, changes.removed)).unwrap_or_default()
+    }
+
+    #[test]
+    fn only_what_the_storage_does_not_have_is_to_be_written() {
+        let mut table = RecordTable::default();
+        table.take([client(b"a"), client(b"b")]);
+        table.record(b"a", [1; 16]);
+        table.forget(b"stranger");
+        assert_eq!(table.changes(), None);
+        table.record(b"a", [2; 16]);
+        table.forget(b"b");
+        let first = table.changes().unwrap();
+        let changed = ClientRecord { principal: [2; 16], ..client(b"a") };
+        assert_eq!((&first.put[..], &first.removed[..]), (&[changed][..], &[b"b".to_vec()][..]));
+        // While they are written, the clients change again.
+        table.record(b"a", [3; 16]);
+        table.record(b"b", [1; 16]);
+        table.written(&first);
+        let changed = ClientRecord { principal: [3; 16], ..client(b"a") };
+        assert_eq!(changes(&table), (vec![changed, client(b"b")], vec![]));
+        let second = table.changes().unwrap();
+        table.written(&second);
+        assert_eq!(table.changes(), None);
+    }
+
+    #[test]
+    fn a_client_that_returns_and_goes_while_it_is_removed_is_removed_again() {
+        let mut table = RecordTable::default();
+        table.take([client(b"a")]);
+        table.forget(b"a");
+        table.record(b"a", [1; 16]);
+        let written = table.changes().unwrap();
+        table.forget(b"a");
+        table.written(&written);
+        assert_eq!(changes(&table), (vec![], vec![b"a".to_vec()]));
+    }
+
+    #[test]
+    fn a_new_object_has_what_changed_while_it_was_written_as_changes() {
+        let mut table = RecordTable::default();
+        table.take([client(b"a"), client(b"b")]);
+        let before = table.changes();
+        table.release(7, &ReleaseProtection { grace: Some(7), sessions_intact: true });
+        let written: Vec<_> = table.clients().cloned().collect();
+        assert!(before.is_none() && written.iter().all(|client| client.released == Some(7)));
+        table.record(b"a", [1; 16]);
+        table.forget(b"b");
+        table.record(b"c", [1; 16]);
+        let late = table.changes().unwrap();
+        table.begun(7, &written);
+        table.written(&late);
+        assert_eq!(changes(&table), (vec![client(b"a"), client(b"c")], vec![b"b".to_vec()]));
+        assert_eq!(table.changes().unwrap().epoch, 7);
+    }
+
+    #[test]
+    fn clients_that_have_not_said_so_count_as_recovered_in_the_end() {
+        let mut table = RecordTable::default();
+        table.take([ClientRecord { released: Some(7), ..client(b"a") }, client(b"b")]);
+        table.settle();
+        assert_eq!(changes(&table), (vec![client(b"a")], vec![]));
+    }
+}
