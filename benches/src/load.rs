@@ -148,7 +148,12 @@ impl<'a> LoadedSessions<'a> {
 
     /// Returns the file of the first client, below the export.
     pub(crate) fn file(&self) -> PathBuf {
-        self.driver.files().next().unwrap_or_default()
+        self.files().next().unwrap_or_default()
+    }
+
+    /// Returns the files of all clients, below the export.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.driver.files()
     }
 
     /// Removes the files and ends the sessions.

@@ -1,6 +1,7 @@
 //! The effect of one client on another client.
 
 mod beside;
+mod export_weights;
 mod floods;
 mod neighbours;
 mod weights;
@@ -13,7 +14,8 @@ use std::sync::atomic::AtomicBool;
 /// The rows to measure, and the file for the figures.
 #[derive(clap::Args)]
 pub(crate) struct FairnessArguments {
-    /// Measure only these busy clients: `stream`, `storm`, or a kind of flood; or `weights`.
+    /// Measure only these busy clients: `stream`, `storm`, or a kind of flood; or `weights`, or
+    /// of these only `export-weights` (as root).
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
     /// Measure only these clients beside a flood: `reads`, `deep-reads`, `stream` or `metadata`.
@@ -61,7 +63,7 @@ impl FairnessSelection<'_> {
     fn check(&self) -> anyhow::Result<()> {
         let busy: Vec<_> = neighbours::names()
             .chain(floods::floods().map(|flood| flood.name))
-            .chain([weights::NAME])
+            .chain([weights::NAME, export_weights::NAME])
             .collect();
         let victims: Vec<_> = beside::victims().map(|victim| victim.name).collect();
         for (asked, known) in [(&self.0.only, busy), (&self.0.victims, victims)] {
@@ -86,5 +88,6 @@ pub(crate) fn run(
     output.note("the busy clients' threads have the scheduling policy SCHED_IDLE: they never keep the other one from the client's core");
     neighbours::run(&selection, output, stop)?;
     beside::run(&selection, output, stop)?;
-    weights::run(&selection, output, stop)
+    weights::run(&selection, output, stop)?;
+    export_weights::run(&selection, output, stop)
 }

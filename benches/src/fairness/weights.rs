@@ -28,8 +28,11 @@ const FILE_SIZE: u64 = 16 << 20;
 /// How far a share may be from that by weight, as a part of it.
 const FLOOR: Floor = Floor::AtMost(0.2);
 
+/// The weight of principals and exports for which the configuration has no other one.
+pub(super) const FIRST_WEIGHT: u32 = 100;
+
 /// The principal of each pair that has the weight of a principal without a rule.
-const FIRST: (&str, u32) = ("alice", 100);
+const FIRST: (&str, u32) = ("alice", FIRST_WEIGHT);
 /// The other principals of the pairs, with their weights.
 const OTHERS: [(&str, u32); 3] = [("bob", 100), ("carol", 300), ("dave", 1000)];
 
@@ -158,45 +161,55 @@ fn measure(
     let mut rounds = OTHERS.map(|_| Vec::new());
     for round in 0..ROUNDS {
         for (other, samples) in others.iter_mut().zip(&mut rounds) {
-            samples.extend(together(&mut first, other, round)?);
+            samples.extend(together(&mut first, other, round, LENGTH)?);
         }
         if stopped(stop) {
             return Ok(());
         }
     }
     println!("\n{name}");
+    let load = WeightedLoad { name, load: &load.1 };
     for (other, samples) in OTHERS.iter().zip(&rounds) {
-        report(output, name, *other, samples, load);
+        report(output, &load, [FIRST, *other], samples);
     }
     others.into_iter().chain([first]).try_for_each(LoadedSessions::finish)
 }
 
 /// Runs both loads at the same time.
-fn together(
+pub(super) fn together(
     first: &mut LoadedSessions<'_>,
     other: &mut LoadedSessions<'_>,
     round: u32,
+    length: Duration,
 ) -> anyhow::Result<Option<[Sample; 2]>> {
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| other.repeat(round, LENGTH));
-        let one = first.repeat(round, LENGTH)?;
+        let other = scope.spawn(|| other.repeat(round, length));
+        let one = first.repeat(round, length)?;
         let other = other.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
         Ok(one.zip(other).map(<[Sample; 2]>::from))
     })
 }
 
-/// Reports a pair. The lighter principal has the smaller share, which an error changes most.
-fn report(
+/// The load of both parties of each pair.
+pub(super) struct WeightedLoad<'a> {
+    /// Its name in the file of figures.
+    pub(super) name: &'a str,
+    pub(super) load: &'a Load,
+}
+
+/// Reports a pair of principals or exports with their weights. The first one is the lighter one. It
+/// has the smaller share, which an error changes most.
+pub(super) fn report(
     output: &mut BenchOutput,
-    name: &str,
-    other: (&str, u32),
+    WeightedLoad { name, load }: &WeightedLoad<'_>,
+    pair: [(&str, u32); 2],
     samples: &[[Sample; 2]],
-    (_, load): &(Flavor, Load),
 ) {
     let unit = load::unit(load);
-    let title = format!("weights {} and {}", FIRST.1, other.1);
-    for (place, (user, weight)) in [FIRST, other].into_iter().enumerate() {
-        let by_weight = f64::from(weight) / f64::from(FIRST.1 + other.1);
+    let [first, other] = pair.map(|(_, weight)| weight);
+    let title = format!("weights {first} and {other}");
+    for (place, (user, weight)) in pair.into_iter().enumerate() {
+        let by_weight = f64::from(weight) / f64::from(first + other);
         let rate = |pair: &[Sample; 2]| pair.get(place).map(|sample| sample.rate(unit));
         let share =
             |pair: &[Sample; 2]| Some(rate(pair)? / pair.iter().map(|one| one.rate(unit)).sum::<f64>());

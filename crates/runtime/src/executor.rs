@@ -20,11 +20,11 @@ pub trait Executor: Send + Sync + 'static {
 
 /// A bounded pool of tasks.
 pub trait TaskPool<T, L>: Send + Sync + 'static {
-    /// Queues a task that holds `bytes` in a lane.
+    /// Queues a task that holds `bytes` in a lane, which has this weight from now on.
     ///
     /// # Errors
     /// Returns the task if the pool has no space for it.
-    fn submit(&self, lane: L, task: T, bytes: usize) -> Result<(), T>;
+    fn submit(&self, lane: L, weight: u32, task: T, bytes: usize) -> Result<(), T>;
 
     /// Returns whether so many tasks wait that clients should send less.
     fn is_crowded(&self) -> bool;
@@ -54,8 +54,8 @@ impl Executor for Threads {
 }
 
 impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for Pool<T, L> {
-    fn submit(&self, lane: L, task: T, bytes: usize) -> Result<(), T> {
-        Pool::submit(self, lane, task, bytes)
+    fn submit(&self, lane: L, weight: u32, task: T, bytes: usize) -> Result<(), T> {
+        Pool::submit(self, lane, weight, task, bytes)
     }
 
     fn is_crowded(&self) -> bool {
@@ -172,7 +172,7 @@ impl<T: Send> TaskQueue for StepQueue<T> {
 }
 
 impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for StepPool<T> {
-    fn submit(&self, _lane: L, task: T, _bytes: usize) -> Result<(), T> {
+    fn submit(&self, _lane: L, _weight: u32, task: T, _bytes: usize) -> Result<(), T> {
         if self.queue.len() >= self.limits.tasks_max || self.executor.refuses() {
             return Err(task);
         }
@@ -200,6 +200,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::LANE_WEIGHT_DEFAULT;
     use rng::SplitMix64;
     use std::sync::mpsc::channel;
 
@@ -214,7 +215,7 @@ mod tests {
         };
         let pool = executor.pool::<_, u32>("test", PoolLimits::default(), step);
         for task in 0..4 {
-            assert!(TaskPool::<_, u32>::submit(&pool, 0, (task, 0), 0).is_ok());
+            assert!(TaskPool::<_, u32>::submit(&pool, 0, LANE_WEIGHT_DEFAULT, (task, 0), 0).is_ok());
         }
         assert_eq!(executor.waiting(), 4);
         while executor.step() {}
@@ -239,6 +240,6 @@ mod tests {
     fn a_deterministic_pool_refuses_as_often_as_it_is_told_to() {
         let executor = Deterministic::new(|_| 0, 10);
         let pool = executor.pool::<u32, u32>("test", PoolLimits::default(), |_| None);
-        assert_eq!(TaskPool::<_, u32>::submit(&pool, 0, 7, 0), Err(7));
+        assert_eq!(TaskPool::<_, u32>::submit(&pool, 0, LANE_WEIGHT_DEFAULT, 7, 0), Err(7));
     }
 }

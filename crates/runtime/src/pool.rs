@@ -5,12 +5,13 @@ mod fair_queues;
 mod tests;
 
 use fair_queues::FairQueues;
+pub(crate) use fair_queues::LANE_WEIGHT_DEFAULT;
 pub use fair_queues::QueueKey;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an idle thread stays.
 const IDLE_TIME: Duration = Duration::from_secs(10);
@@ -41,7 +42,7 @@ impl Default for PoolLimits {
     }
 }
 
-/// Runs tasks in order, several at once; lanes take turns. Dropping the pool discards the waiting
+/// Runs tasks in order, several at once; lanes share the threads by their weights. Dropping the pool discards the waiting
 /// tasks and does not wait for running ones: a disk that hangs must not keep the server from
 /// ending.
 pub struct Pool<T, L = u32> {
@@ -62,6 +63,8 @@ struct Queue<T, L> {
     queues: FairQueues<T, L>,
     threads: usize,
     idle: usize,
+    /// Whether a thread became idle while tasks waited, which others held back.
+    held_back: bool,
     ended: bool,
 }
 
@@ -74,7 +77,8 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
         limits: PoolLimits,
         step: impl Fn(T) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        let queue = Queue { queues: FairQueues::new(limits), threads: 0, idle: 0, ended: false };
+        let queues = FairQueues::new(limits, Instant::now());
+        let queue = Queue { queues, threads: 0, idle: 0, held_back: false, ended: false };
         let (queue, work) = (Mutex::new(queue), Condvar::new());
         Self {
             shared: Arc::new(PoolState {
@@ -88,11 +92,11 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
         }
     }
 
-    /// Queues a task that holds `bytes` in a lane.
+    /// Queues a task that holds `bytes` in a lane, which has this weight from now on.
     ///
     /// # Errors
     /// Returns the task if its lane is full or the system cannot start a thread.
-    pub fn submit(&self, lane: L, task: T, bytes: usize) -> Result<(), T> {
+    pub fn submit(&self, lane: L, weight: u32, task: T, bytes: usize) -> Result<(), T> {
         let mut queue = self.shared.lock();
         let short = queue.threads < self.shared.limits.threads_max
             && (queue.threads == 0 || queue.queues.runnable() >= queue.idle);
@@ -104,7 +108,7 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
             }
             Err(_) => {}
         }
-        queue.queues.push(lane, task, bytes)?;
+        queue.queues.push(lane, weight, task, bytes)?;
         self.shared.note_crowd(&queue);
         let wake = queue.idle > 0;
         drop(queue);
@@ -137,7 +141,8 @@ impl<T, L> Drop for Pool<T, L> {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         queue.ended = true;
-        let waiting = std::mem::replace(&mut queue.queues, FairQueues::new(self.shared.limits));
+        let waiting =
+            std::mem::replace(&mut queue.queues, FairQueues::new(self.shared.limits, Instant::now()));
         drop(queue);
         self.shared.work.notify_all();
         drop(waiting);
@@ -165,14 +170,19 @@ impl<T, L: QueueKey> PoolState<T, L> {
     /// Marks a task of lane `done` as finished and waits for the next task; `None` ends the thread.
     fn next(&self, done: Option<L>) -> Option<(L, T)> {
         let mut queue = self.lock();
+        let mut now = Instant::now();
         if let Some(lane) = done {
-            queue.queues.done(lane);
+            queue.queues.done(lane, now);
         }
         loop {
-            if let Some(next) = queue.queues.pop() {
+            if let Some(next) = queue.queues.pop(now) {
                 self.note_crowd(&queue);
+                if queue.held_back && queue.idle > 0 && queue.queues.has_next() {
+                    self.work.notify_one();
+                }
                 return Some(next);
             }
+            queue.held_back = queue.queues.waiting() > 0;
             let mut bored = queue.ended;
             if !bored {
                 queue.idle += 1;
@@ -181,6 +191,7 @@ impl<T, L: QueueKey> PoolState<T, L> {
                 queue = held;
                 queue.idle -= 1;
                 bored = timeout.timed_out();
+                now = Instant::now();
             }
             if bored && queue.queues.runnable() == 0 {
                 queue.threads -= 1;

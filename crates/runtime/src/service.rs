@@ -3,6 +3,7 @@
 use crate::group_commit::{GroupCommit, SyncRole};
 use crate::lane_times::LaneTimes;
 use crate::parked::Parked;
+use crate::pool::LANE_WEIGHT_DEFAULT;
 use crate::quiet::{CallFlight, CopyGate, Flights, PausedCopies};
 use crate::{Executor, PoolLimits, TaskPool, Threads};
 use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service, WeightedTenant};
@@ -14,7 +15,7 @@ use server::dispatch::{
 };
 use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
 use server::metrics::Kind;
-use server::tenants::TenantShare;
+use server::tenants::{LimitedTenants, TenantShare};
 use state::GetattrWait;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -28,7 +29,8 @@ use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
 
 /// The most threads that wait for disks at once. An export takes at most half of the threads that
-/// the others leave, so that a file system that hangs does not delay the other exports.
+/// the others leave, so that a file system that hangs does not delay the other exports. Exports
+/// whose calls wait for a thread share them by their weights.
 const DISK_THREADS_MAX: usize = 128;
 /// The most calls that wait for such a thread, with the same shares.
 const DISK_WAITING_MAX: usize = 16384;
@@ -52,8 +54,9 @@ const COPY_THREADS_MAX: usize = 8;
 /// lane takes only its share.
 const COPIES_WAITING_MAX: usize = 1024;
 
-// The network layer and the server name the same default.
+// The network layer, the pools and the server name the same default.
 const _: () = assert!(net::WEIGHT_DEFAULT == server::tenants::WEIGHT_DEFAULT);
+const _: () = assert!(LANE_WEIGHT_DEFAULT == server::tenants::WEIGHT_DEFAULT);
 
 /// A suspended COMPOUND of the server.
 type Suspended = <Nfs as Engine>::Suspended;
@@ -148,7 +151,8 @@ impl<E: Executor> NfsService<E> {
         let copies = executor.pool("copies", limits(COPY_THREADS_MAX, COPIES_WAITING_MAX, 0), copy_on);
         let copies = Arc::new(copies);
         // The pool owns the server, so the server must not own the pool.
-        let submitter = Copies::<E> { pool: Arc::downgrade(&copies), gate: gate.clone() };
+        let (pool, tenants) = (Arc::downgrade(&copies), runner.server.tenants().clone());
+        let submitter = Copies::<E> { pool, gate: gate.clone(), tenants };
         runner.server.engine().connect_copies(Box::new(submitter));
         let (parked, lanes) = (Parked::default(), LaneTimes::default());
         let silent_from = AtomicU64::new(u64::MAX);
@@ -183,6 +187,11 @@ impl<E: Executor> NfsService<E> {
         }
     }
 
+    /// Returns the weight of the export of a lane.
+    fn weight(&self, lane: u32) -> u32 {
+        self.server().tenants().export_weight(lane)
+    }
+
     /// Returns whether steps of a lane are brief enough for the thread of a shard.
     fn is_brief_lane(&self, lane: u32) -> bool {
         self.lanes.is_brief(lane, self.server().now())
@@ -203,8 +212,8 @@ impl<E: Executor> NfsService<E> {
         let address = deferred.call.is_init().then(|| net::address(deferred.call.peer().ip()));
         let task = ServiceTask::Execute(deferred);
         let refused = match address {
-            Some(address) => self.contexts.submit(address, task, held),
-            None => self.disk.submit(lane, task, held),
+            Some(address) => self.contexts.submit(address, LANE_WEIGHT_DEFAULT, task, held),
+            None => self.disk.submit(lane, self.weight(lane), task, held),
         };
         match refused {
             Err(ServiceTask::Execute(deferred)) => Err(deferred),
@@ -400,15 +409,15 @@ fn sync(deferred: &Deferred) -> VfsResult<()> {
 struct Copies<E: Executor> {
     pool: Weak<CopyPool<E>>,
     gate: Arc<CopyGate>,
+    tenants: Arc<LimitedTenants>,
 }
 
 impl<E: Executor> CopyRunner for Copies<E> {
     fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
         let Ok(copy) = self.gate.pass(copy) else { return Ok(()) };
-        match self.pool.upgrade() {
-            Some(pool) => pool.submit(export, (copy, self.gate.flights.begin()), 0).map_err(|(copy, _)| copy),
-            None => Err(copy),
-        }
+        let Some(pool) = self.pool.upgrade() else { return Err(copy) };
+        let (weight, task) = (self.tenants.export_weight(export), (copy, self.gate.flights.begin()));
+        pool.submit(export, weight, task, 0).map_err(|(copy, _)| copy)
     }
 }
 
@@ -522,7 +531,10 @@ impl<E: Executor> Service for NfsService<E> {
                 Ok(())
             }
             // A group must get its answer, so there is nothing to decline.
-            step => self.disk.submit(step.lane(), step.0, 0).map_err(CallStep),
+            step => {
+                let lane = step.lane();
+                self.disk.submit(lane, self.weight(lane), step.0, 0).map_err(CallStep)
+            }
         }
     }
 

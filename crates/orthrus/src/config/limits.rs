@@ -167,6 +167,7 @@ impl Settings {
         let exports = self.exports.iter().map(|export| ExportLimits {
             export: export.fsid.unwrap_or_else(|| vfs::export_id(&export.pseudo)),
             name: export.pseudo.clone(),
+            weight: export.weight,
             operations_max: export.operations_max.unwrap_or(0),
             bytes_max: export.bytes_max.unwrap_or(0),
             opens_max: export.opens_max,

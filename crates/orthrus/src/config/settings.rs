@@ -457,6 +457,9 @@ pub(crate) struct ExportSettings {
     pub nested: Nested,
     /// Whether changes of names and attributes are on stable storage before they are acknowledged.
     pub stable_names: bool,
+    /// Share of the threads that wait for file systems, relative to those of other exports.
+    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    pub weight: Option<u32>,
     /// Operations of COMPOUNDs in a second, by all clients of the export; 0 or `None` for no limit.
     #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
     pub operations_max: Option<u64>,
@@ -516,6 +519,7 @@ impl Default for ExportSettings {
             fsid: None,
             nested: Nested::Hide,
             stable_names: true,
+            weight: None,
             operations_max: None,
             bytes_max: None,
             opens_max: None,

@@ -1,4 +1,5 @@
 use super::*;
+use server::tenants::LimitedTenants;
 use std::time::Duration;
 use vfs::{SecFlavor, Squash};
 
@@ -354,6 +355,19 @@ fn a_malformed_location_is_refused_with_its_place_and_the_form() {
 }
 
 #[test]
+fn the_weight_of_an_export_applies_and_changes_with_the_file() {
+    let tenants = LimitedTenants::default();
+    let apply = |key: &str| {
+        let text = format!("[[export]]\nmemory = 1048576\nfsid = 9\npseudo = \"/heavy\"\n{key}");
+        tenants.apply(parse(Path::new("/etc/orthrus.toml"), &text).expect("it is right").limit_rules());
+        [9, 10].map(|export| tenants.export_weight(export))
+    };
+    for (key, weight) in [("", 100), ("weight = 250", 250), ("weight = 1\nopens_max = 5", 1), ("", 100)] {
+        assert_eq!(apply(key), [weight, 100], "{key}");
+    }
+}
+
+#[test]
 fn principals_clients_and_exports_have_limits_of_their_own() {
     let text = r#"
         [limits]
@@ -381,6 +395,12 @@ fn principals_clients_and_exports_have_limits_of_their_own() {
 
         [[export]]
         memory = 1048576
+        pseudo = "/heavy"
+        fsid = 10
+        weight = 250
+
+        [[export]]
+        memory = 1048576
         pseudo = "/free"
     "#;
     let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
@@ -396,14 +416,16 @@ fn principals_clients_and_exports_have_limits_of_their_own() {
     let (near, far) = (of_client([10, 1, 2, 3]), of_client([10, 2, 0, 1]));
     assert_eq!((near.operations_max, near.bytes_max), (Some(7), Some(1_000_000)));
     assert_eq!((far.operations_max, far.bytes_max, far.opens_max), (None, Some(1_000_000), None));
-    let exports: Vec<_> = rules.exports.iter().map(|export| (export.export, export.locks_max)).collect();
-    assert_eq!(exports, [(9, Some(16))], "an export without limits costs nothing");
+    let exports: Vec<_> = rules.exports.iter().map(|one| (one.export, one.locks_max, one.weight)).collect();
+    let expected = [(9, Some(16), None), (10, None, Some(250))];
+    assert_eq!(exports, expected, "an export without limits costs nothing");
     for (wrong, said) in [
         ("[[limits.rule]]\nopens_max = 1\n", "neither principals nor clients"),
         ("[[limits.rule]]\nprincipals = []\n", "[\"*\"] is for all principals"),
         ("[[limits.rule]]\nclients = [\"host\"]\n", "not an IPv4 or IPv6 address"),
         ("[limits.client]\nlocks_max = 15\n", "16 to 10000000"),
         ("[limits.principal]\nweight = 0\n", "1 to 10000"),
+        ("[[export]]\nmemory = 1048576\npseudo = \"/a\"\nweight = 10001\n", "1 to 10000"),
         ("[limits.client]\ncontexts_max = 16\n", "unknown field `contexts_max`"),
     ] {
         let error = refusal(&format!("{wrong}[[export]]\nmemory = 1048576\n"));

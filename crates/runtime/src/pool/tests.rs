@@ -1,7 +1,7 @@
 //! The pool runs tasks, refuses tasks above its limits, and survives panics.
 
-use super::{Pool, PoolLimits};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use super::{LANE_WEIGHT_DEFAULT, Pool, PoolLimits};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
     let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     for number in [1, 2] {
-        assert!(pool.submit(0, task(number), 60).is_ok());
+        assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(number), 60).is_ok());
         assert_eq!(begins.recv_timeout(SOON), Ok(number));
     }
-    assert!(pool.submit(0, task(3), 60).is_ok());
-    assert_eq!(pool.submit(0, task(4), 0).err().map(|refused| refused.number), Some(4));
+    assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(3), 60).is_ok());
+    assert_eq!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(4), 0).err().map(|refused| refused.number), Some(4));
     assert_eq!(pool.counts(), (2, 1));
     go.send(()).expect("the pool listens");
     assert_eq!(begins.recv_timeout(SOON), Ok(3));
@@ -48,11 +48,11 @@ fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
         PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     for number in 1..=3 {
-        assert!(pool.submit(0, task(number), 1).is_ok());
+        assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(number), 1).is_ok());
     }
     assert_eq!(begins.recv_timeout(SOON), Ok(1));
     assert!(!pool.is_crowded(), "one runs, two wait");
-    assert!(pool.submit(0, task(4), 1).is_ok());
+    assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(4), 1).is_ok());
     assert!(pool.is_crowded());
     go.send(()).expect("the pool listens");
     assert_eq!(begins.recv_timeout(SOON), Ok(2));
@@ -65,11 +65,11 @@ fn the_bytes_that_wait_are_bounded() {
     let limits =
         PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
-    assert!(pool.submit(0, task(1), 60).is_ok());
+    assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(1), 60).is_ok());
     assert_eq!(begins.recv_timeout(SOON), Ok(1));
-    assert!(pool.submit(0, task(2), 60).is_ok());
-    assert!(pool.submit(0, task(3), 60).is_err());
-    assert!(pool.submit(0, task(3), 40).is_ok());
+    assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(2), 60).is_ok());
+    assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(3), 60).is_err());
+    assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(3), 40).is_ok());
     drop(go);
 }
 
@@ -78,7 +78,7 @@ fn a_defect_in_a_task_costs_the_pool_no_thread() {
     let limits = PoolLimits { threads_max: 1, ..PoolLimits::default() };
     let (pool, task, begins, go) = pool(limits);
     for number in [13, 14] {
-        assert!(pool.submit(0, task(number), 0).is_ok());
+        assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(number), 0).is_ok());
         go.send(()).expect("the pool listens");
     }
     assert_eq!(begins.recv_timeout(SOON), Ok(13));
@@ -89,7 +89,10 @@ fn a_defect_in_a_task_costs_the_pool_no_thread() {
 fn a_pool_that_ends_waits_for_no_task() {
     let limits = PoolLimits { threads_max: 1, ..PoolLimits::default() };
     let (pool, task, begins, go) = pool(limits);
-    assert!(pool.submit(0, task(1), 0).is_ok() && pool.submit(0, task(2), 0).is_ok());
+    assert!(
+        pool.submit(0, LANE_WEIGHT_DEFAULT, task(1), 0).is_ok()
+            && pool.submit(0, LANE_WEIGHT_DEFAULT, task(2), 0).is_ok()
+    );
     assert_eq!(begins.recv_timeout(SOON), Ok(1));
     drop((pool, go, task));
     assert_eq!(begins.iter().next(), None, "what waited is discarded");
@@ -100,13 +103,32 @@ fn a_lane_that_hangs_does_not_hold_up_another() {
     let limits = PoolLimits { threads_max: 4, lane_part: 2, ..PoolLimits::default() };
     let (pool, task, begins, go) = pool(limits);
     for number in 1..=10 {
-        assert!(pool.submit(7, task(number), 0).is_ok());
+        assert!(pool.submit(7, LANE_WEIGHT_DEFAULT, task(number), 0).is_ok());
     }
     assert_eq!([(), ()].map(|()| begins.recv_timeout(SOON)), [Ok(1), Ok(2)]);
-    assert!(pool.submit(8, task(20), 0).is_ok());
+    assert!(pool.submit(8, LANE_WEIGHT_DEFAULT, task(20), 0).is_ok());
     assert_eq!(begins.recv_timeout(SOON), Ok(20));
     drop(go);
     drop(task);
     let rest: Vec<u32> = begins.iter().collect();
     assert_eq!(rest, (3..=10).collect::<Vec<u32>>());
+}
+
+#[test]
+fn tasks_that_a_heavier_lane_held_back_begin_when_it_has_no_more_of_its_own() {
+    let limits = PoolLimits { threads_max: 8, lane_part: 2, ..PoolLimits::default() };
+    let (pool, task, begins, go) = pool(limits);
+    let starts = || begins.recv_timeout(SOON / 2).ok();
+    for number in 1..=5 {
+        assert!(pool.submit(7, 10_000, task(number), 0).is_ok());
+        assert_eq!(begins.recv_timeout(SOON / 50).ok(), (number < 5).then_some(number));
+    }
+    for number in [20, 21] {
+        assert!(pool.submit(8, 100, task(number), 0).is_ok());
+    }
+    assert_eq!(starts(), Some(20));
+    assert_eq!(begins.recv_timeout(SOON / 100), Err(RecvTimeoutError::Timeout), "it is held back");
+    go.send(()).expect("the pool listens");
+    assert_eq!([starts(), starts()].map(Option::unwrap), [5, 21]);
+    drop(go);
 }

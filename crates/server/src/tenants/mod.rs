@@ -131,6 +131,11 @@ impl LimitedTenants {
         self.table().retain(|_, tenant| Arc::strong_count(tenant) > 1 || !tenant.rates.is_idle(now));
     }
 
+    /// Returns the weight of an export in the threads that wait for file systems.
+    pub fn export_weight(&self, export: u32) -> u32 {
+        self.exports.load().get(&export).and_then(|export| export.limits.weight).unwrap_or(WEIGHT_DEFAULT)
+    }
+
     /// Returns whether calls need the tenant of their client, besides that of their principal.
     pub(crate) fn bounds_clients(&self) -> bool {
         self.bounds_clients.load(Relaxed)

@@ -4,7 +4,7 @@ use identity::fits_pattern;
 use std::net::IpAddr;
 use vfs::Network;
 
-/// The weight of a tenant that no rule names.
+/// The weight of a tenant that no rule names, and of an export without a weight.
 pub const WEIGHT_DEFAULT: u32 = 100;
 
 /// Limits of one principal or client. `None` leaves a limit to the default.
@@ -66,6 +66,9 @@ pub struct ExportLimits {
     pub export: u32,
     /// Its pseudo path, for the log.
     pub name: String,
+    /// The share of the threads that wait for file systems, relative to the weights of other
+    /// exports whose calls wait for one.
+    pub weight: Option<u32>,
     /// Operations of COMPOUNDs in a second; 0 for no limit.
     pub operations_max: u64,
     /// Bytes of requests and replies in a second; 0 for no limit.
@@ -77,9 +80,10 @@ pub struct ExportLimits {
 }
 
 impl ExportLimits {
-    /// Returns whether there is any limit.
+    /// Returns whether there is any limit or weight.
     pub fn is_any(&self) -> bool {
-        self.operations_max > 0 || self.bytes_max > 0 || self.opens_max.is_some() || self.locks_max.is_some()
+        let bounds_rates = self.operations_max > 0 || self.bytes_max > 0;
+        bounds_rates || self.opens_max.is_some() || self.locks_max.is_some() || self.weight.is_some()
     }
 }
 

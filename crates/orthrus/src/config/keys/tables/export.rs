@@ -125,6 +125,14 @@ pub(super) const EXPORT: &[ConfigTable] = &[
                 reloads: true,
             },
             ConfigKey {
+                name: "weight",
+                meaning: "Share of the threads that wait for files, relative to the weights of other exports whose calls wait for one.",
+                allowed: "1 to 10000",
+                default: Absent("100"),
+                example: "300",
+                reloads: true,
+            },
+            ConfigKey {
                 name: "operations_max",
                 meaning: "Operations of COMPOUNDs in a second of all clients of the export. Above it, connections wait up to 5 seconds.",
                 allowed: "0 to 1000000000 operations, 0 for no limit",
