@@ -77,6 +77,40 @@ impl SlowDisk {
     }
 }
 
+/// An overlayfs on a slow disk. The server cannot know whether a call would wait there, so all
+/// calls use its threads that may wait.
+pub(crate) struct SlowOverlay {
+    path: PathBuf,
+}
+
+impl SlowOverlay {
+    /// Mounts an empty one, which must go before the disk.
+    pub(crate) fn mount(disk: &SlowDisk) -> anyhow::Result<Self> {
+        let path = disk.folder.path().join("overlay");
+        std::fs::create_dir(&path)?;
+        let mut options = "index=on,nfs_export=on".to_owned();
+        for layer in ["lowerdir", "upperdir", "workdir"] {
+            let folder = disk.path().join(layer);
+            std::fs::create_dir(&folder)?;
+            options.push_str(&format!(",{layer}={}", folder.display()));
+        }
+        let place = path.to_str().context("a strange name")?;
+        run("mount", &["-t", "overlay", "-o", &options, "overlay", place])?;
+        Ok(Self { path })
+    }
+
+    /// Returns where it is mounted.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SlowOverlay {
+    fn drop(&mut self) {
+        unmount(&self.path);
+    }
+}
+
 /// A file system that a benchmark makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum FileSystem {

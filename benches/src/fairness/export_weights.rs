@@ -1,10 +1,13 @@
 //! The shares of two exports with the same load on a slow disk, by the weights of a configuration
 //! file.
+//!
+//! The exports are on an overlayfs, so that the server's threads are the limit. On ext4 itself the
+//! kernel begins each read when the server asks whether it would wait, before any thread does.
 
 use super::FairnessSelection;
 use super::weights::{self, FIRST_WEIGHT, WeightedLoad, report, together};
 use crate::cores::Cores;
-use crate::disk::SlowDisk;
+use crate::disk::{SlowDisk, SlowOverlay};
 use crate::kerberos_site::{KerberosSite, make_export, program};
 use crate::load::{self, LoadedSessions};
 use crate::output::BenchOutput;
@@ -22,20 +25,21 @@ use std::time::Duration;
 pub(super) const NAME: &str = "export-weights";
 
 /// Interleaved rounds of each pair, and how long each counts.
-const ROUNDS: u32 = 7;
-const LENGTH: Duration = Duration::from_secs(2);
+const ROUNDS: u32 = 3;
+const LENGTH: Duration = Duration::from_secs(8);
 
 /// Bytes of the disk, and of the files of each export.
 const DISK_SIZE: u64 = 1 << 30;
-const FILE_SIZE: u64 = 128 << 20;
+const FILE_SIZE: u64 = 64 << 20;
 
-/// Reads that the disk does in a second.
-const DISK_SPEED: u32 = 2000;
+/// Reads that the disk does in a second: so few that neither the server nor the clients are the
+/// limit.
+const DISK_SPEED: u32 = 500;
 
 /// Clients of each export, and the reads of each that are in flight: together more than an export
 /// has threads.
 const CLIENTS: u32 = 4;
-const DEPTH: u32 = 64;
+const DEPTH: u32 = 24;
 
 /// The export of each pair that has the weight of an export without one.
 const FIRST: (&str, u32) = ("one", FIRST_WEIGHT);
@@ -48,7 +52,8 @@ struct ExportBed {
     site: KerberosSite,
     cores: Cores,
     _work: tempfile::TempDir,
-    /// Dropped after the server, which has files open on it.
+    /// Dropped after the server, which has files open on it, and before the disk.
+    overlay: SlowOverlay,
     disk: SlowDisk,
 }
 
@@ -57,16 +62,17 @@ impl ExportBed {
         let cores = Cores::choose()?;
         let site = KerberosSite::start(&RealmOptions::default())?;
         let disk = SlowDisk::make(DISK_SIZE)?;
+        let overlay = SlowOverlay::mount(&disk)?;
         let work = private::temporary("orthrus-xtask-")?;
         for (export, _) in exports() {
-            make_export(&disk.path().join(export))?;
+            make_export(&overlay.path().join(export))?;
         }
         let config = work.path().join("orthrus.toml");
-        std::fs::write(&config, configuration(&site, &disk.path(), work.path()))?;
+        std::fs::write(&config, configuration(&site, overlay.path(), work.path()))?;
         let arguments: [OsString; 2] = ["--config".into(), config.into()];
         let start = || ServerProcess::start(&program()?, arguments.to_vec(), &site.environment());
         let server = cores.on_server(start)?;
-        Ok(Self { server, site, cores, _work: work, disk })
+        Ok(Self { server, site, cores, _work: work, overlay, disk })
     }
 
     fn target(&self, export: &str) -> Target {
@@ -75,7 +81,8 @@ impl ExportBed {
 
     /// Drops the pages of the files of a load.
     fn forget(&self, export: &str, load: &LoadedSessions<'_>) -> anyhow::Result<()> {
-        load.files().try_for_each(|file| self.disk.forget(&Path::new(export).join(file)))
+        let folder = self.overlay.path().join(export);
+        load.files().try_for_each(|file| bench::lanl::drop_cache(&folder.join(file)))
     }
 }
 
@@ -83,9 +90,9 @@ fn exports() -> impl Iterator<Item = (&'static str, u32)> {
     std::iter::once(FIRST).chain(OTHERS)
 }
 
-fn configuration(site: &KerberosSite, disk: &Path, work: &Path) -> String {
+fn configuration(site: &KerberosSite, folder: &Path, work: &Path) -> String {
     let export = |(name, weight): (&str, u32)| {
-        let path = disk.join(name);
+        let path = folder.join(name);
         format!("\n[[export]]\npath = {path:?}\nsec = [\"krb5\"]\nsquash = \"none\"\nweight = {weight}\n")
     };
     format!(
@@ -113,7 +120,7 @@ pub(super) fn run(
     let bed = ExportBed::start()?;
     output.note(&format!("two exports with the same load: {}; one shard", bed.cores.describe()));
     output.note(&format!(
-        "disk of both: ext4 on a loop device, held back to {DISK_SPEED} reads a second; files not in memory"
+        "files of both: not in memory, on overlayfs above ext4 on a loop device, held back to {DISK_SPEED} reads a second"
     ));
     output.note(&format!(
         "median [interval] of {ROUNDS} rounds, each {:.1} s of each pair; a share is that of the sum of both rates",

@@ -42,9 +42,9 @@ impl Default for PoolLimits {
     }
 }
 
-/// Runs tasks in order, several at once; lanes share the threads by their weights. Dropping the pool discards the waiting
-/// tasks and does not wait for running ones: a disk that hangs must not keep the server from
-/// ending.
+/// Runs tasks in order, several at once; lanes share the threads by their weights. Dropping the
+/// pool discards the waiting tasks and does not wait for running ones: a disk that hangs must not
+/// keep the server from ending.
 pub struct Pool<T, L = u32> {
     shared: Arc<PoolState<T, L>>,
 }

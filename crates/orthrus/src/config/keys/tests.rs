@@ -91,7 +91,7 @@ fn each_range_is_the_parsers() {
         assert!(error.contains(&range), "{}: {error}", table.full_name(key));
         ranges += 1;
     }
-    assert_eq!(ranges, 43);
+    assert_eq!(ranges, 44);
 }
 
 #[test]
