@@ -87,8 +87,8 @@ impl LocalBackend {
             }
             rustix::fs::ftruncate(&fd, size).map_err(vfs_error)?;
         }
-        let path = self.reopen(&fd, OFlags::PATH);
-        let object = self.adopt(path.map_err(vfs_error)?)?;
+        let path = self.path_only(&fd).map_err(vfs_error)?;
+        let object = self.adopt(path)?;
         self.finish(caller, &object, set, false)?;
         if nameless {
             let linked =
