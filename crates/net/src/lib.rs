@@ -27,6 +27,7 @@ mod allowance;
 mod completion;
 mod connection;
 mod driver;
+mod ids;
 mod image;
 mod input;
 mod interactive;

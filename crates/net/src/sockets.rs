@@ -5,6 +5,7 @@
 
 use crate::connection::{Connection, ReadProgress, memory_of};
 use crate::driver::{EpollDriver, Ready};
+use crate::ids::IdHash;
 use crate::ledger::{BUSY_TIME, Budget, Ledger};
 use crate::mailbox::{Arrival, Mailbox};
 use crate::outgoing::Routes;
@@ -30,7 +31,7 @@ const REQUESTS_KEPT_MAX: usize = 4096;
 pub(crate) struct Sockets {
     driver: EpollDriver,
     mailbox: Arc<Mailbox>,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, Connection, IdHash>,
     limits: Arc<Limits>,
     stats: Arc<Stats>,
     ledger: Arc<Ledger>,
@@ -77,7 +78,7 @@ impl Sockets {
         Ok(Self {
             driver: EpollDriver::new(mailbox)?,
             mailbox: mailbox.clone(),
-            connections: HashMap::new(),
+            connections: HashMap::default(),
             limits,
             stats,
             ledger,
