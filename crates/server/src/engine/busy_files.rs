@@ -11,7 +11,42 @@ const BUSY_FILES_MAX: usize = 64;
 
 /// Samples of requests by file.
 #[derive(Debug, Default)]
-pub(crate) struct BusyFiles(Mutex<HashMap<FileKey, u64>>);
+pub(crate) struct BusyFiles(Mutex<FileSamples>);
+
+/// The counts lie together, because most files of a workload that creates them are new and look for
+/// the least.
+#[derive(Debug, Default)]
+struct FileSamples {
+    index: HashMap<FileKey, usize>,
+    files: Vec<FileKey>,
+    counts: Vec<u64>,
+}
+
+impl FileSamples {
+    fn count(&mut self, key: FileKey) {
+        let known = self.index.get(&key).copied();
+        let at = known.or_else(|| self.place_for(key));
+        if let Some(count) = at.and_then(|at| self.counts.get_mut(at)) {
+            *count += 1;
+        }
+    }
+
+    /// Makes a place for a new file, with the count of the file that it replaces.
+    fn place_for(&mut self, key: FileKey) -> Option<usize> {
+        let at = if self.files.len() < BUSY_FILES_MAX {
+            self.files.push(key);
+            self.counts.push(0);
+            self.files.len() - 1
+        } else {
+            let (at, _) = self.counts.iter().enumerate().min_by_key(|(_, count)| **count)?;
+            let replaced = std::mem::replace(self.files.get_mut(at)?, key);
+            self.index.remove(&replaced);
+            at
+        };
+        self.index.insert(key, at);
+        Some(at)
+    }
+}
 
 /// A file with the number of its sampled requests.
 #[derive(Clone)]
@@ -35,31 +70,19 @@ impl BusyFiles {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let key = object.key();
-        if let Some(count) = samples.get_mut(&key) {
-            *count += 1;
-            return;
-        }
-        let mut count = 0;
-        if samples.len() >= BUSY_FILES_MAX
-            && let Some((least, samples_of_least)) =
-                samples.iter().min_by_key(|(_, count)| **count).map(|(least, count)| (*least, *count))
-        {
-            samples.remove(&least);
-            count = samples_of_least;
-        }
-        samples.insert(key, count + 1);
+        samples.count(object.key());
     }
 
-    fn snapshot(&self) -> HashMap<FileKey, u64> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    fn snapshot(&self) -> Vec<(FileKey, u64)> {
+        let samples = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        samples.files.iter().copied().zip(samples.counts.iter().copied()).collect()
     }
 }
 
 impl Nfs {
     /// Returns at most `max` files with the most sampled requests, the busiest first.
     pub fn busy_files(&self, max: usize) -> Vec<BusyFile> {
-        let mut busiest: Vec<_> = self.busy_files.snapshot().into_iter().collect();
+        let mut busiest = self.busy_files.snapshot();
         busiest.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
         busiest.truncate(max);
         let mut open = HashMap::new();
@@ -107,8 +130,8 @@ mod tests {
         files.note(&Fh::Pseudo(1));
         let samples = files.snapshot();
         assert_eq!(samples.len(), BUSY_FILES_MAX);
-        let most = samples.iter().max_by_key(|(_, count)| **count).unwrap();
+        let most = samples.iter().max_by_key(|(_, count)| *count).unwrap();
         assert_eq!(most.0.handle.as_bytes(), 0_u32.to_be_bytes());
-        assert!(*most.1 >= 2499, "{most:?}");
+        assert!(most.1 >= 2499, "{most:?}");
     }
 }
