@@ -285,7 +285,7 @@ impl OpenFile for DiskFile {
 impl Backend for Disk {
     vfs::forward_backend!(
         files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, access,
-        lookup, lookup_attributes, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, statfs,
+        lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, statfs,
         trim, handle_key, heir,
     );
 
@@ -389,6 +389,16 @@ impl Backend for Disk {
         found: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
         self.change_names(&[from, to], |files| files.rename(caller, from, to, found))
+    }
+
+    fn rename_new(
+        &self,
+        _: &Caller,
+        _: (&ObjectHandle, &[u8]),
+        _: (&ObjectHandle, &[u8]),
+        _: &FoundObject,
+    ) -> VfsResult<bool> {
+        Ok(false)
     }
 
     fn set_xattr(

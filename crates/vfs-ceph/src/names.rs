@@ -113,8 +113,8 @@ impl CephBackend {
         let parent = self.resolve_to_change(directory)?;
         let name = self.old_name(name)?;
         let user = self.credentials(caller)?;
-        let removes_directory = match found {
-            Some((_, attributes)) => attributes.file_type == FileType::Directory,
+        let removes_directory = match found.and_then(|found| found.attributes.as_ref()) {
+            Some(attributes) => attributes.file_type == FileType::Directory,
             None => {
                 let looked = parent.inode.lookup(name.as_c_str(), &user);
                 let (_, stat) = looked.map_err(|error| self.error_in(&parent, error))?;

@@ -113,6 +113,16 @@ impl Backend for CephBackend {
         self.find_attributes(caller, directory, name)
     }
 
+    fn lookup_to_change(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<FoundObject> {
+        let (handle, attributes) = self.find_attributes(caller, directory, name)?;
+        Ok(FoundObject { handle, attributes: Some(attributes) })
+    }
+
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
         self.find_parent(caller, directory)
     }
@@ -202,6 +212,16 @@ impl Backend for CephBackend {
         _: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
         self.rename_name(caller, from, to)
+    }
+
+    fn rename_new(
+        &self,
+        _: &Caller,
+        _: (&ObjectHandle, &[u8]),
+        _: (&ObjectHandle, &[u8]),
+        _: &FoundObject,
+    ) -> VfsResult<bool> {
+        Ok(false)
     }
 
     fn readdir(

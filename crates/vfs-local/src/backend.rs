@@ -136,6 +136,8 @@ pub struct LocalBackend {
     pub(crate) below: mounts::Below,
     objects: ObjectCache<CachedObject>,
     pub(crate) places: Option<Places>,
+    /// Whether a handle tells the inode number without asking for attributes.
+    handles_have_ino: bool,
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,
     pub(crate) kind: Kind,
@@ -168,6 +170,10 @@ impl LocalBackend {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let quarter = usize::try_from(descriptors.unwrap_or(u64::MAX) / 4).unwrap_or(usize::MAX);
         let features = features::of(&fd);
+        let has_mount_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        let has_ino = sys::handles_have_ino(file_system) && fs_handle.ino() == Some(stat.stx_ino);
+        // Places need the types of objects, which handles do not tell.
+        let handles_have_ino = has_mount_id && has_ino && mount.is_some();
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
         let kind = Kind::of(file_system);
         let foreign = descriptor::thread_for(kind);
@@ -192,6 +198,7 @@ impl LocalBackend {
             below: mounts::Below::new().map_err(no_proc)?,
             objects: ObjectCache::new(options.object_cache_max.min(quarter)),
             places,
+            handles_have_ino,
             changes: Arc::new(Changes::new(change::fine_ctime(file_system))),
         })
     }
@@ -292,6 +299,19 @@ impl LocalBackend {
         }
         let fd = self.keep(fd);
         Ok(self.objects.insert(CachedObject::new(handle, stat.stx_ino, file_type, fd)))
+    }
+
+    /// As `adopt`, for a regular file that was just created.
+    pub(crate) fn adopt_new_file(&self, fd: OwnedFd) -> VfsResult<Arc<CachedObject>> {
+        let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(vfs_error)?;
+        let Some(ino) = self.ino_in(&fs_handle) else { return self.adopt(fd) };
+        let handle = handle::encode(ino, &fs_handle)?;
+        Ok(self.objects.insert(CachedObject::new(handle, ino, FileType::RegularFile, self.keep(fd))))
+    }
+
+    /// Returns the inode number in a handle, where the file system is known to put it there.
+    pub(crate) fn ino_in(&self, handle: &sys::FsHandle) -> Option<u64> {
+        handle.ino().filter(|_| self.handles_have_ino)
     }
 
     /// Makes a descriptor safe to drop on any thread.

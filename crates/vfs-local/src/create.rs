@@ -88,7 +88,7 @@ impl LocalBackend {
             rustix::fs::ftruncate(&fd, size).map_err(vfs_error)?;
         }
         let path = self.path_only(&fd).map_err(vfs_error)?;
-        let object = self.adopt(path)?;
+        let object = self.adopt_new_file(path)?;
         self.finish(caller, &object, set, false)?;
         if nameless {
             let linked =

@@ -127,6 +127,15 @@ impl Backend for LocalBackend {
         self.find_attributes(caller, directory, name)
     }
 
+    fn lookup_to_change(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<FoundObject> {
+        self.find_to_change(caller, directory, name)
+    }
+
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
         self.find_parent(caller, directory)
     }
@@ -211,6 +220,16 @@ impl Backend for LocalBackend {
         found: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
         self.rename_name(caller, from, to, found)
+    }
+
+    fn rename_new(
+        &self,
+        caller: &Caller,
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        source: &FoundObject,
+    ) -> VfsResult<bool> {
+        self.rename_to_new_name(caller, from, to, source)
     }
 
     fn readdir(

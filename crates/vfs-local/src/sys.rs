@@ -52,17 +52,18 @@ struct RawHandle {
     f_handle: [u8; FS_HANDLE_MAX],
 }
 
-/// Returns the handle of a name in a directory, not following a symbolic link.
-pub(crate) fn name_to_handle(directory: BorrowedFd<'_>, name: &CStr) -> Result<FsHandle, Errno> {
+/// Returns the handle of a name in a directory, not following a symbolic link, and the number of
+/// the mount that the object is on.
+pub(crate) fn name_to_handle(directory: BorrowedFd<'_>, name: &CStr) -> Result<(FsHandle, i32), Errno> {
     to_handle(directory, name, 0)
 }
 
 /// Returns the handle of the object that a descriptor refers to.
 pub(crate) fn fd_to_handle(fd: BorrowedFd<'_>) -> Result<FsHandle, Errno> {
-    to_handle(fd, c"", libc::AT_EMPTY_PATH)
+    to_handle(fd, c"", libc::AT_EMPTY_PATH).map(|(handle, _)| handle)
 }
 
-fn to_handle(directory: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Result<FsHandle, Errno> {
+fn to_handle(directory: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Result<(FsHandle, i32), Errno> {
     let mut raw =
         RawHandle { handle_bytes: FS_HANDLE_MAX as u32, handle_type: 0, f_handle: [0; FS_HANDLE_MAX] };
     let mut mount_id: libc::c_int = 0;
@@ -81,7 +82,7 @@ fn to_handle(directory: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Resu
     };
     check(result)?;
     let len = (raw.handle_bytes as usize).min(FS_HANDLE_MAX);
-    Ok(FsHandle { kind: raw.handle_type, len, bytes: raw.f_handle })
+    Ok((FsHandle { kind: raw.handle_type, len, bytes: raw.f_handle }, mount_id))
 }
 
 /// Opens a handle's object as an O_PATH descriptor; needs CAP_DAC_READ_SEARCH in the effective set.
@@ -110,6 +111,15 @@ pub(crate) fn open_path(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let fd = check(result)?;
     // SAFETY: the kernel has just given this descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
+/// Returns whether the handles of a file system with this magic number have the inode number where
+/// [`FsHandle::ino`] looks for it.
+pub(crate) fn handles_have_ino(file_system: i64) -> bool {
+    const EXT4: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    const TMPFS: i64 = 0x0102_1994;
+    matches!(file_system, EXT4 | XFS | TMPFS)
 }
 
 /// Appends at most `count` bytes from an offset; returns how many.

@@ -146,6 +146,73 @@ fn a_place_longer_than_any_path_is_still_inside() {
     }
 }
 
+/// Objects that are not open: only their handles are known.
+mod found_by_handle {
+    use super::*;
+    use vfs::{FoundObject, RenamedObjects};
+
+    fn find(backend: &LocalBackend, name: &str) -> FoundObject {
+        backend.trim();
+        backend.trim();
+        backend.lookup_to_change(&me(), &backend.root(), name.as_bytes()).unwrap()
+    }
+
+    fn remove(backend: &LocalBackend, name: &str) -> Result<(), VfsError> {
+        let found = find(backend, name);
+        backend.remove(&me(), &backend.root(), name.as_bytes(), Some(&found))
+    }
+
+    #[test]
+    fn a_name_is_removed_whatever_its_type() {
+        let Some((directory, backend)) = export() else { return };
+        fs::create_dir_all(directory.path().join("folder/inner")).unwrap();
+        fs::write(directory.path().join("file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", directory.path().join("link")).unwrap();
+        assert_eq!(remove(&backend, "folder"), Err(VfsError::Notempty));
+        fs::remove_dir(directory.path().join("folder/inner")).unwrap();
+        for name in ["folder", "file", "link"] {
+            assert_eq!(remove(&backend, name), Ok(()), "{name}");
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_loses_one_of_two_names_is_still_found() {
+        let Some((directory, backend)) = export() else { return };
+        fs::write(directory.path().join("one"), "x").unwrap();
+        fs::hard_link(directory.path().join("one"), directory.path().join("two")).unwrap();
+        let file = walk(&backend, "one").unwrap();
+        let found = backend.lookup_to_change(&me(), &backend.root(), b"one").unwrap();
+        assert_eq!(found.handle, file);
+        backend.remove(&me(), &backend.root(), b"one", Some(&found)).unwrap();
+        assert_eq!(backend.getattr(&file).map(|attributes| attributes.nlink), Ok(1));
+        assert_eq!(remove(&backend, "two"), Ok(()));
+        assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
+    }
+
+    #[test]
+    fn a_file_does_not_replace_a_directory_with_names() // RFC 8881 section 18.26.3
+    {
+        let Some((directory, backend)) = export() else { return };
+        fs::create_dir_all(directory.path().join("folder/inner")).unwrap();
+        fs::create_dir(directory.path().join("other")).unwrap();
+        fs::write(directory.path().join("folder/file"), "x").unwrap();
+        let (root, folder) = (backend.root(), walk(&backend, "folder").unwrap());
+        let rename = |from: (&ObjectHandle, &[u8]), to: (&ObjectHandle, &[u8])| {
+            backend.trim();
+            backend.trim();
+            let find = |of: (&ObjectHandle, &[u8])| backend.lookup_to_change(&me(), of.0, of.1);
+            let source = find(from).unwrap();
+            assert_eq!(backend.rename_new(&me(), from, to, &source), Ok(false));
+            let found = RenamedObjects { source, target: find(to).ok() };
+            backend.rename(&me(), from, to, Some(&found))
+        };
+        assert_eq!(rename((&folder, b"file"), (&root, b"folder")), Err(VfsError::Exist));
+        assert_eq!(rename((&root, b"other"), (&root, b"folder")), Err(VfsError::Notempty));
+        assert_eq!(walk(&backend, "folder"), Ok(folder));
+    }
+}
+
 #[test]
 fn a_mount_point_below_the_export_does_not_exist_for_clients() {
     // Before the capability for it is given up; the mounts are this thread's alone.
@@ -170,6 +237,7 @@ fn a_mount_point_below_the_export_does_not_exist_for_clients() {
     for name in [&b"point"[..], b"bind"] {
         assert_eq!(backend.lookup(&me(), &backend.root(), name), Err(VfsError::Noent));
         assert_eq!(backend.lookup_attributes(&me(), &backend.root(), name).err(), Some(VfsError::Noent));
+        assert_eq!(backend.lookup_to_change(&me(), &backend.root(), name).err(), Some(VfsError::Noent));
         assert!(backend.remove(&me(), &backend.root(), name, None).is_err());
     }
     let inner = open(&point).unwrap();

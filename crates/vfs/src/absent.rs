@@ -141,6 +141,10 @@ impl Backend for AbsentBackend {
         Err(VfsError::Moved)
     }
 
+    fn lookup_to_change(&self, _: &Caller, _: &ObjectHandle, _: &[u8]) -> VfsResult<FoundObject> {
+        Err(VfsError::Moved)
+    }
+
     fn lookup_parent(&self, _: &Caller, _: &ObjectHandle) -> VfsResult<ObjectHandle> {
         Err(VfsError::Moved)
     }
@@ -190,6 +194,16 @@ impl Backend for AbsentBackend {
         _: (&ObjectHandle, &[u8]),
         _: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
+        Err(VfsError::Moved)
+    }
+
+    fn rename_new(
+        &self,
+        _: &Caller,
+        _: (&ObjectHandle, &[u8]),
+        _: (&ObjectHandle, &[u8]),
+        _: &FoundObject,
+    ) -> VfsResult<bool> {
         Err(VfsError::Moved)
     }
 

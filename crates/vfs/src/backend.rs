@@ -6,8 +6,14 @@ use crate::{
 };
 use std::{ops::ControlFlow, sync::Arc};
 
-/// An object, and its attributes when a caller looked it up.
-pub type FoundObject = (ObjectHandle, Attributes);
+/// The object of a name that is about to be removed or renamed.
+#[derive(Clone, Debug)]
+pub struct FoundObject {
+    /// The handle of the object.
+    pub handle: ObjectHandle,
+    /// Its attributes, where the backend has them for nothing.
+    pub attributes: Option<Attributes>,
+}
 
 /// The objects of the two names of a rename when the caller looked them up. The target is `None`
 /// for a name without an object.
@@ -115,6 +121,15 @@ pub trait Backend: Send + Sync {
         name: &[u8],
     ) -> VfsResult<(ObjectHandle, Attributes)>;
 
+    /// Looks up a name that is about to be removed or renamed, for [`Backend::remove`] and
+    /// [`Backend::rename`].
+    fn lookup_to_change(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<FoundObject>;
+
     /// Returns a directory's parent. The root's parent is `Noent`: names above it belong to the
     /// server.
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle>;
@@ -183,6 +198,17 @@ pub trait Backend: Send + Sync {
         to: (&ObjectHandle, &[u8]),
         found: Option<&RenamedObjects>,
     ) -> VfsResult<()>;
+
+    /// As `rename`, unless the new name has an object. Returns false, without an effect, if it has
+    /// one, and also where the backend cannot tell in the same step. `source` is the object that
+    /// the caller has looked up.
+    fn rename_new(
+        &self,
+        caller: &Caller,
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        source: &FoundObject,
+    ) -> VfsResult<bool>;
 
     /// Calls `entry` for each entry after `cookie` (0: from the start) until it breaks or the
     /// directory ends.

@@ -135,6 +135,16 @@ macro_rules! forward_backend_method {
             self.$inner.lookup_attributes(caller, directory, name)
         }
     };
+    (lookup_to_change $inner:ident) => {
+        fn lookup_to_change(
+            &self,
+            caller: &$crate::Caller,
+            directory: &$crate::ObjectHandle,
+            name: &[u8],
+        ) -> $crate::VfsResult<$crate::FoundObject> {
+            self.$inner.lookup_to_change(caller, directory, name)
+        }
+    };
     (lookup_parent $inner:ident) => {
         fn lookup_parent(
             &self,
@@ -218,6 +228,17 @@ macro_rules! forward_backend_method {
             found: Option<&$crate::RenamedObjects>,
         ) -> $crate::VfsResult<()> {
             self.$inner.rename(caller, from, to, found)
+        }
+    };
+    (rename_new $inner:ident) => {
+        fn rename_new(
+            &self,
+            caller: &$crate::Caller,
+            from: (&$crate::ObjectHandle, &[u8]),
+            to: (&$crate::ObjectHandle, &[u8]),
+            source: &$crate::FoundObject,
+        ) -> $crate::VfsResult<bool> {
+            self.$inner.rename_new(caller, from, to, source)
         }
     };
     (readdir $inner:ident) => {

@@ -68,11 +68,11 @@ impl Compound<'_> {
     /// As [`Compound::begin_change`].
     pub fn begin_change_of_name(&self, directory: &Object, name: &[u8]) -> OpResult<Option<FoundObject>> {
         let export = &directory.export;
-        let found = export.backend.lookup_attributes(&self.caller(directory), &directory.handle, name).ok();
-        if let Some((handle, _)) = &found
+        let found = export.backend.lookup_to_change(&self.caller(directory), &directory.handle, name).ok();
+        if let Some(found) = &found
             && self.may_be_delegated()
         {
-            self.begin_change(&directory.other(*handle))?;
+            self.begin_change(&directory.other(found.handle))?;
         }
         Ok(found)
     }

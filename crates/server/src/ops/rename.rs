@@ -28,12 +28,17 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let held = c.hold_names(&[(&from, from_name), (&to, to_name)])?;
     let source = c.begin_change_of_name(&from, from_name)?;
-    let target = c.begin_change_of_name(&to, to_name)?;
-    let found = source.map(|source| RenamedObjects { source, target });
     let from_change = Change::before(&from)?;
     let to_change = if to.handle == from.handle { None } else { Some(Change::before(&to)?) };
+    let (caller, backend) = (c.caller(&to), &to.export.backend);
     let names = ((&from.handle, from_name), (&to.handle, to_name));
-    to.export.backend.rename(&c.caller(&to), names.0, names.1, found.as_ref())?;
+    // Most new names are free. For others, the delegations of the replaced object come first.
+    let renamed = source.as_ref().map(|source| backend.rename_new(&caller, names.0, names.1, source));
+    if !renamed.transpose()?.unwrap_or(false) {
+        let target = c.begin_change_of_name(&to, to_name)?;
+        let found = source.map(|source| RenamedObjects { source, target });
+        backend.rename(&caller, names.0, names.1, found.as_ref())?;
+    }
     let from_info = from_change.after(&from);
     reply.value(&from_info).value(&to_change.map_or(from_info, |change| change.after(&to)));
     drop(held);

@@ -193,6 +193,27 @@ impl Backend for NestedBackend {
         }
     }
 
+    fn lookup_to_change(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<FoundObject> {
+        match self.whose(directory)? {
+            Whose::Outer => match self.outer.lookup_to_change(caller, directory, name) {
+                Err(VfsError::Noent) => {
+                    let handle = self.cross(caller, directory, name)?;
+                    Ok(FoundObject { handle, attributes: Some(self.getattr(&handle)?) })
+                }
+                found => found,
+            },
+            Whose::Submount(inner, own) => {
+                let found = inner.backend.lookup_to_change(caller, &own, name)?;
+                Ok(FoundObject { handle: inner.wrap(&found.handle)?, attributes: found.attributes })
+            }
+        }
+    }
+
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
         match self.whose(directory)? {
             Whose::Outer => self.outer.lookup_parent(caller, directory),
@@ -292,6 +313,20 @@ impl Backend for NestedBackend {
             (Whose::Submount(inner, own), own_to) => {
                 inner.backend.rename(caller, (&own, from.1), (&own_to, to.1), None)
             }
+        }
+    }
+
+    fn rename_new(
+        &self,
+        caller: &Caller,
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+        source: &FoundObject,
+    ) -> VfsResult<bool> {
+        match self.whose_both(from.0, to.0)? {
+            (Whose::Outer, _) => self.outer.rename_new(caller, from, to, source),
+            // The handle that the caller has found is not the submount's own.
+            (Whose::Submount(..), _) => Ok(false),
         }
     }
 

@@ -19,8 +19,8 @@ pub mod sparse;
 pub mod xattrs;
 
 use crate::{
-    Attributes, Backend, Caller, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError,
-    VfsResult,
+    Attributes, Backend, Caller, FoundObject, NewObject, ObjectHandle, OpenAccess, OpenFile, RenamedObjects,
+    SetAttributes, VfsError, VfsResult,
 };
 use std::{any::Any, sync::Arc};
 
@@ -116,14 +116,27 @@ impl Fixture {
         self.backend.setattr(&self.owner, object, set)
     }
 
-    /// Renames as the owner.
-    pub fn rename(&self, from: (&ObjectHandle, &str), to: (&ObjectHandle, &str)) -> VfsResult<()> {
-        self.backend.rename(&self.owner, (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), None)
+    fn found(&self, (directory, name): (&ObjectHandle, &[u8])) -> Option<FoundObject> {
+        self.backend.lookup_to_change(&self.owner, directory, name).ok()
     }
 
-    /// Removes as the owner.
+    /// Renames as the owner, in the steps of the server.
+    pub fn rename(&self, from: (&ObjectHandle, &str), to: (&ObjectHandle, &str)) -> VfsResult<()> {
+        let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+        let Some(source) = self.found(from) else {
+            return self.backend.rename(&self.owner, from, to, None);
+        };
+        if self.backend.rename_new(&self.owner, from, to, &source)? {
+            return Ok(());
+        }
+        let found = RenamedObjects { source, target: self.found(to) };
+        self.backend.rename(&self.owner, from, to, Some(&found))
+    }
+
+    /// Removes as the owner, in the steps of the server.
     pub fn remove(&self, directory: &ObjectHandle, name: &str) -> VfsResult<()> {
-        self.backend.remove(&self.owner, directory, name.as_bytes(), None)
+        let found = self.found((directory, name.as_bytes()));
+        self.backend.remove(&self.owner, directory, name.as_bytes(), found.as_ref())
     }
 
     /// Lists a directory as the owner, in one go: cookie, name, fileid.
@@ -173,6 +186,7 @@ macro_rules! backend_conformance {
             names::lookup_in_a_file_is_notdir,
             names::lookup_in_a_symlink_is_symlink,
             names::lookup_with_attributes_agrees_with_lookup_and_getattr,
+            names::lookup_to_change_agrees_with_lookup,
             names::creating_an_existing_name_is_exist,
             names::only_one_of_many_creators_wins,
             names::a_name_of_255_bytes_works_and_a_longer_one_is_refused,
@@ -259,6 +273,7 @@ macro_rules! backend_conformance {
             links::directories_count_their_subdirectories,
             renames::a_name_moves_within_and_between_directories,
             renames::renaming_over_a_file_replaces_it,
+            renames::a_rename_to_a_free_name_leaves_others_alone,
             renames::renaming_over_an_empty_directory_replaces_it,
             renames::renaming_over_a_directory_that_is_not_empty_is_notempty,
             renames::renaming_a_file_over_a_directory_is_exist,

@@ -52,6 +52,15 @@ pub fn lookup_with_attributes_agrees_with_lookup_and_getattr(t: &Fixture) {
     assert_eq!(t.backend.lookup_attributes(&t.owner, &t.root(), b"no").err(), Some(VfsError::Noent));
 }
 
+/// The object of a name that is about to change is the one that it stands for.
+pub fn lookup_to_change_agrees_with_lookup(t: &Fixture) {
+    let (file, _) = t.file(&t.root(), "file");
+    let found = t.backend.lookup_to_change(&t.owner, &t.root(), b"file").unwrap();
+    assert_eq!(found.handle, file);
+    assert!(found.attributes.is_none_or(|attributes| attributes == t.attributes(&file)));
+    assert_eq!(t.backend.lookup_to_change(&t.owner, &t.root(), b"no").err(), Some(VfsError::Noent));
+}
+
 /// This holds for all types, of the entry and of the new object.
 pub fn creating_an_existing_name_is_exist(t: &Fixture) {
     let root = t.root();

@@ -93,6 +93,20 @@ pub fn a_directory_cannot_move_below_itself(t: &Fixture) {
     assert_eq!(t.lookup(&a, "b"), Ok(b));
 }
 
+/// A backend that cannot tell whether a name is free changes nothing either.
+pub fn a_rename_to_a_free_name_leaves_others_alone(t: &Fixture) {
+    let root = t.root();
+    let (one, _) = t.file(&root, "one");
+    let (two, _) = t.file(&root, "two");
+    let source = t.backend.lookup_to_change(&t.owner, &root, b"one").unwrap();
+    let rename = |to: &[u8]| t.backend.rename_new(&t.owner, (&root, b"one"), (&root, to), &source);
+    assert_eq!((rename(b"two"), rename(b"one")), (Ok(false), Ok(false)));
+    assert_eq!((t.lookup(&root, "one"), t.lookup(&root, "two")), (Ok(one), Ok(two)));
+    let renamed = rename(b"three").unwrap();
+    assert_eq!(t.lookup(&root, "three").ok(), renamed.then_some(one));
+    assert_eq!(t.lookup(&root, "one").is_err(), renamed);
+}
+
 /// Both names stay in place.
 pub fn renaming_between_two_names_of_one_object_does_nothing(t: &Fixture) {
     let root = t.root();

@@ -252,6 +252,15 @@ impl Backend for MemoryBackend {
         Ok((object, self.getattr(&object)?))
     }
 
+    fn lookup_to_change(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<FoundObject> {
+        Ok(FoundObject { handle: self.lookup(caller, directory, name)?, attributes: None })
+    }
+
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
         let node = self.node(directory)?;
         let inner = node.read();
@@ -342,6 +351,16 @@ impl Backend for MemoryBackend {
         _: Option<&RenamedObjects>,
     ) -> VfsResult<()> {
         self.rename_name(caller, from, to)
+    }
+
+    fn rename_new(
+        &self,
+        _: &Caller,
+        _: (&ObjectHandle, &[u8]),
+        _: (&ObjectHandle, &[u8]),
+        _: &FoundObject,
+    ) -> VfsResult<bool> {
+        Ok(false)
     }
 
     fn readdir(

@@ -4,8 +4,8 @@ use super::memory;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs::{
-    Attributes, Backend, Caller, Eof, Features, MemoryBackend, ObjectHandle, OpenAccess, OpenFile, Quota,
-    SetAttributes, VfsError, VfsResult,
+    Attributes, Backend, Caller, Eof, Features, FoundObject, MemoryBackend, ObjectHandle, OpenAccess,
+    OpenFile, Quota, SetAttributes, VfsError, VfsResult,
 };
 
 /// The memory backend, with operations that would block on demand.
@@ -93,7 +93,7 @@ impl OpenFile for SlowFile {
 impl Backend for Slow {
     vfs::forward_backend!(
         inner: root, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, setattr, access, lookup_parent,
-        readlink, create, link, remove, rename, readdir, acls, get_xattr, set_xattr, list_xattrs, remove_xattr, commit, statfs,
+        readlink, create, link, remove, rename, rename_new, readdir, acls, get_xattr, set_xattr, list_xattrs, remove_xattr, commit, statfs,
         trim, handle_key, heir,
     );
 
@@ -142,6 +142,15 @@ impl Backend for Slow {
     ) -> VfsResult<(ObjectHandle, Attributes)> {
         let object = self.lookup(caller, directory, name)?;
         Ok((object, self.inner.getattr(&object)?))
+    }
+
+    fn lookup_to_change(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<FoundObject> {
+        Ok(FoundObject { handle: self.lookup(caller, directory, name)?, attributes: None })
     }
 
     fn open(
