@@ -76,8 +76,8 @@ enum Command {
     /// One Kerberos context over 1 to 16 connections, in order and reordered (about a minute).
     Nconnect(Arguments),
     /// One client beside another that floods: requests, contexts, streams, metadata, slow readers;
-    /// two principals, and two exports, with weights (about 17 minutes; a kind of flood and of
-    /// client takes some seconds, the weights about 2 minutes).
+    /// two principals, and two exports, with weights (about 18 minutes; a kind of flood and of
+    /// client takes some seconds, the weights three minutes).
     Fairness(fairness::FairnessArguments),
     /// The processor time of requests with the sandbox beside that without it (about four minutes).
     Sandbox(Arguments),

@@ -24,9 +24,10 @@ use std::time::Duration;
 /// The name of these rows alone on the command line.
 pub(super) const NAME: &str = "export-weights";
 
-/// Interleaved rounds of each pair, and how long each counts.
+/// Interleaved rounds of each pair, and how long each counts: far longer than the last reads of the
+/// lighter export take after the other one has ended.
 const ROUNDS: u32 = 3;
-const LENGTH: Duration = Duration::from_secs(8);
+const LENGTH: Duration = Duration::from_secs(16);
 
 /// Bytes of the disk, and of the files of each export.
 const DISK_SIZE: u64 = 1 << 30;
@@ -39,7 +40,7 @@ const DISK_SPEED: u32 = 500;
 /// Clients of each export, and the reads of each that are in flight: together more than an export
 /// has threads.
 const CLIENTS: u32 = 4;
-const DEPTH: u32 = 24;
+const DEPTH: u32 = 32;
 
 /// The export of each pair that has the weight of an export without one.
 const FIRST: (&str, u32) = ("one", FIRST_WEIGHT);
