@@ -20,7 +20,7 @@ pub struct RecordTable {
 pub struct RecordChanges {
     /// The epoch whose object changes.
     pub epoch: u64,
-    /// Records to write.
+    /// Records of clients that are new or have changed.
     pub put: Vec<ClientRecord>,
     /// Owners whose records are to be removed.
     pub removed: Vec<Vec<u8>>,
@@ -73,7 +73,7 @@ impl RecordTable {
         }
     }
 
-    /// Removes a client.
+    /// Removes a client, which has no state any more or may not reclaim it.
     pub fn forget(&mut self, owner: &[u8]) {
         self.put.remove(owner);
         if self.clients.remove(owner).is_some() {
