@@ -346,12 +346,6 @@ impl LocalBackend {
         uninterrupted(|| openat(&self.proc, DecInt::from_fd(&fd), flags, Mode::empty()))
     }
 
-    /// Opens the object itself as an O_PATH descriptor. The way through /proc costs more than twice
-    /// as much, but works where the kernel or a container refuses the first call.
-    pub(crate) fn path_only(&self, fd: impl AsFd) -> Result<OwnedFd, Errno> {
-        sys::open_path(fd.as_fd()).or_else(|_| self.reopen(&fd, OFlags::PATH))
-    }
-
     /// Returns a path to the object itself, for system calls that take no path-only descriptor.
     pub(crate) fn path_of(&self, object: impl AsFd) -> String {
         format!("/proc/self/fd/{}", object.as_fd().as_raw_fd())

@@ -87,7 +87,7 @@ impl LocalBackend {
             }
             rustix::fs::ftruncate(&fd, size).map_err(vfs_error)?;
         }
-        let path = self.path_only(&fd).map_err(vfs_error)?;
+        let path = self.reopen(&fd, OFlags::PATH).map_err(vfs_error)?;
         let object = self.adopt_new_file(path)?;
         self.finish(caller, &object, set, false)?;
         if nameless {

@@ -102,17 +102,6 @@ pub(crate) fn open_by_handle(mount: BorrowedFd<'_>, handle: &FsHandle) -> Result
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
-/// Opens the object that a descriptor refers to once more, as an O_PATH descriptor. It needs no
-/// permission and no name of the object (Linux 5.2).
-pub(crate) fn open_path(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let flags = libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as libc::c_uint;
-    // SAFETY: the descriptor is open for the call and the path is a NUL-terminated constant.
-    let result = unsafe { libc::syscall(libc::SYS_open_tree, fd.as_raw_fd(), c"".as_ptr(), flags) };
-    let fd = check(result)?;
-    // SAFETY: the kernel has just given this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
-}
-
 /// Returns whether the handles of a file system with this magic number have the inode number where
 /// [`FsHandle::ino`] looks for it.
 pub(crate) fn handles_have_ino(file_system: i64) -> bool {
@@ -287,19 +276,6 @@ fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
-
-    #[test]
-    fn an_object_without_a_name_is_opened_by_path() {
-        let file = tempfile::tempfile().unwrap();
-        let path = match open_path(file.as_fd()) {
-            Err(Errno::NOSYS | Errno::PERM) => return println!("skipped: no open_tree(2)"),
-            opened => opened.unwrap(),
-        };
-        let ino = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
-        assert_eq!(ino(path.as_fd()), ino(file.as_fd()));
-        assert!(rustix::fs::fcntl_getfl(&path).unwrap().contains(rustix::fs::OFlags::PATH));
-        assert!(rustix::io::fcntl_getfd(&path).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
-    }
 
     #[test]
     fn the_inode_number_in_a_handle_is_that_of_the_object() {

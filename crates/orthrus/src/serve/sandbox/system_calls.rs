@@ -44,8 +44,6 @@ const ALLOWED: &[c_long] = &[
     SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
     SYS_listxattr, SYS_llistxattr, SYS_flistxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
     SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
-    // Opens an object by its descriptor; copies of mounts take a capability that the server lacks.
-    SYS_open_tree,
     // Sockets that exist.
     SYS_accept, SYS_accept4, SYS_bind, SYS_connect, SYS_listen, SYS_shutdown, SYS_getsockname,
     SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_recvfrom,
