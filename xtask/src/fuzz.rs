@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Runs each target long enough to notice a regression, and short enough for every push.
     pub(crate) fn for_ci() -> Self {
-        Self { seconds: 15, targets: Vec::new() }
+        Self { seconds: 10, targets: Vec::new() }
     }
 }
 
