@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
 
 /// The most threads that wait for disks at once. An export takes at most half of the threads that
-/// the others leave, so that a file system that hangs does not delay the other exports. Exports
-/// whose calls wait for a thread share them by their weights.
+/// the others leave, so that a file system that hangs does not delay the other exports. While
+/// calls of several exports wait for a thread, the exports share the threads by weight.
 const DISK_THREADS_MAX: usize = 128;
 /// The most calls that wait for such a thread, with the same shares.
 const DISK_WAITING_MAX: usize = 16384;

@@ -11,7 +11,7 @@ use std::{ops::ControlFlow, sync::Arc};
 pub struct FoundObject {
     /// The handle of the object.
     pub handle: ObjectHandle,
-    /// Its attributes, where the backend has them for nothing.
+    /// Its attributes, where they cost the backend no further call.
     pub attributes: Option<Attributes>,
 }
 

@@ -67,7 +67,7 @@ pub struct ExportLimits {
     /// Its pseudo path, for the log.
     pub name: String,
     /// The share of the threads that wait for file systems, relative to the weights of other
-    /// exports whose calls wait for one.
+    /// exports that have calls waiting for one.
     pub weight: Option<u32>,
     /// Operations of COMPOUNDs in a second; 0 for no limit.
     pub operations_max: u64,
