@@ -32,7 +32,7 @@ fn trusting_realm(world: &World) -> Realm {
 fn serve(world: &World, trusting: &Realm, settings: &str) -> Server {
     let config = world.path("orthrus.toml");
     let text = format!(
-        "keytab = {:?}\n{settings}\n[[identity.source]]\nkind = \"static\"\nusers.alice = {{ uid = 5001, gid = 5001 }}\n\
+        "keytab = {:?}\ngrace_time = 0\n{settings}\n[[identity.source]]\nkind = \"static\"\nusers.alice = {{ uid = 5001, gid = 5001 }}\n\
         [[export]]\npath = {:?}\n",
         trusting.server_keytab(),
         world.export()

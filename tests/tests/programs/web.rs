@@ -231,7 +231,7 @@ fn until(browser: &mut Chromium, expression: &str) {
 #[test]
 fn the_page_shows_a_live_server_and_hostile_names_as_text_on_a_desk_a_phone_and_in_the_dark() {
     in_world(|world| {
-        let server = world.server().args(["--web", "127.0.0.1:0"]).start();
+        let server = world.server().args(["--web", "127.0.0.1:0", "--grace-time", "1"]).start();
         let state = world.path("state-1");
         let Some(mut browser) = Chromium::start() else { return };
         let evil = "<img src=x onerror=alert(1)><script>document.title='owned'<!--\u{202e}gpj.exe\u{7}";

@@ -1,6 +1,7 @@
 //! Memory between inaccessible pages: a read or write one byte outside ends the process.
 #![allow(unsafe_code, reason = "memory with inaccessible pages")]
 
+use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -8,11 +9,22 @@ use crate::model::Place;
 
 /// Bytes that end at an inaccessible page, or (`AT_START`) begin behind one.
 pub(crate) struct Guarded<const AT_START: bool> {
-    /// The start of the mapping. Its first and last pages are inaccessible.
-    pages: NonNull<u8>,
-    mapped: usize,
+    /// Nothing once the value is dropped.
+    pages: Option<Pages>,
     bytes: NonNull<u8>,
     len: usize,
+}
+
+/// A mapping whose first and last pages are inaccessible.
+struct Pages {
+    start: NonNull<u8>,
+    mapped: usize,
+}
+
+thread_local! {
+    /// Mappings to use again: the tests need hundreds of thousands, and each new one costs more than
+    /// the comparison does.
+    static FREE: RefCell<Vec<Pages>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Bytes with an inaccessible page directly behind them.
@@ -26,25 +38,48 @@ fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("a page has a size")
 }
 
+impl Pages {
+    /// Returns a mapping with `inside` accessible bytes, a multiple of the page.
+    fn with(inside: usize) -> Self {
+        let mapped = inside + 2 * page();
+        let free = FREE.with_borrow_mut(|free| {
+            let at = free.iter().rposition(|pages| pages.mapped == mapped)?;
+            Some(free.swap_remove(at))
+        });
+        free.unwrap_or_else(|| Self::map(inside, mapped))
+    }
+
+    fn map(inside: usize, mapped: usize) -> Self {
+        // SAFETY: a new mapping at an address of the kernel's choice, whose middle pages are made
+        // accessible.
+        let start = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let pages = libc::mmap(std::ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0);
+            assert!(pages != libc::MAP_FAILED, "no memory");
+            let opened = libc::mprotect(pages.byte_add(page()), inside, libc::PROT_READ | libc::PROT_WRITE);
+            assert_eq!(opened, 0, "the pages cannot be opened");
+            NonNull::new(pages.cast::<u8>()).expect("not at zero")
+        };
+        Self { start, mapped }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map`, and is unmapped once.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped) };
+    }
+}
+
 impl<const AT_START: bool> Place for Guarded<AT_START> {
     fn of(content: &[u8]) -> Self {
         let page = page();
         let inside = content.len().next_multiple_of(page).max(page);
-        let mapped = inside + 2 * page;
-        // SAFETY: a new mapping at an address of the kernel's choice, whose middle pages are made
-        // accessible.
-        let pages = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let pages = libc::mmap(std::ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0);
-            assert!(pages != libc::MAP_FAILED, "no memory");
-            let opened = libc::mprotect(pages.byte_add(page), inside, libc::PROT_READ | libc::PROT_WRITE);
-            assert_eq!(opened, 0, "the pages cannot be opened");
-            NonNull::new(pages.cast::<u8>()).expect("not at zero")
-        };
+        let pages = Pages::with(inside);
         let offset = if AT_START { page } else { page + inside - content.len() };
         // SAFETY: `offset` lies in the mapping, or at the end of its accessible part.
-        let bytes = unsafe { pages.add(offset) };
-        let mut place = Self { pages, mapped, bytes, len: content.len() };
+        let bytes = unsafe { pages.start.add(offset) };
+        let mut place = Self { pages: Some(pages), bytes, len: content.len() };
         place.copy_from_slice(content);
         place
     }
@@ -68,8 +103,8 @@ impl<const AT_START: bool> DerefMut for Guarded<AT_START> {
 
 impl<const AT_START: bool> Drop for Guarded<AT_START> {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `of`, and is unmapped once.
-        unsafe { libc::munmap(self.pages.as_ptr().cast(), self.mapped) };
+        // A thread that ends unmaps them.
+        let _ = FREE.try_with(|free| free.borrow_mut().extend(self.pages.take()));
     }
 }
 
