@@ -16,8 +16,8 @@ const UNSTEADY_MAX: usize = 5;
 /// of memory, and waits for leases, tickets and timeouts more than half of the time.
 const GUESTS: &str = "2";
 
-/// Tests of a program at once. Those with servers and realms wait more than they compute, so this is
-/// more than the two processors of CI.
+/// Tests of a program at once. Those with servers and realms wait more than they compute, so this
+/// is more than the two processors of CI.
 const AT_ONCE: &str = "4";
 
 /// Sums over all test programs of a run.

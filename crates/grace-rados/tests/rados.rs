@@ -324,6 +324,8 @@ fn a_gateway_on_the_blocklist_notices() {
     victim.database().unwrap();
     let address = victim.cluster().address().unwrap();
     blocklist(store.cluster(), "admin", &address).unwrap();
+    // A storage daemon learns of a new map, at the latest, from an operation that was sent with it.
+    store.beat(&node("gw2"), 1).unwrap();
     let error = victim.beat(&node("gw1"), 1).unwrap_err();
     assert!(matches!(error, StoreError::Blocklisted) && error.is_final(), "{error}");
     assert_eq!(blocklisted(store.cluster(), std::slice::from_ref(&address)).unwrap(), [address]);

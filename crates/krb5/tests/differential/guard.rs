@@ -22,8 +22,8 @@ struct Pages {
 }
 
 thread_local! {
-    /// Mappings to use again: the tests need hundreds of thousands, and each new one costs more than
-    /// the comparison does.
+    /// Mappings to use again: the tests need hundreds of thousands, and each new one costs more
+    /// than the comparison does.
     static FREE: RefCell<Vec<Pages>> = const { RefCell::new(Vec::new()) };
 }
 
