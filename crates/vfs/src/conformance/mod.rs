@@ -232,6 +232,7 @@ macro_rules! backend_conformance {
             permissions::the_owner_class_applies_to_the_owner_alone,
             permissions::the_group_class_applies_to_members_and_supplementary_groups,
             permissions::others_get_the_last_class,
+            permissions::every_set_of_rights_is_told_apart,
             permissions::opening_needs_the_rights_that_it_asks_for,
             permissions::who_may_execute_a_program_may_open_it_for_reading,
             permissions::searching_a_directory_needs_execute,

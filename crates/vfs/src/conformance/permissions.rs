@@ -65,6 +65,24 @@ pub fn others_get_the_last_class(t: &Fixture) {
     }
 }
 
+/// In each class, for files and directories.
+pub fn every_set_of_rights_is_told_apart(t: &Fixture) {
+    if t.tells_callers_apart() {
+        let file = staff_file(t, 0);
+        let directory = t.directory(&t.root(), "directory");
+        t.set(&directory, &owner(Some(ALICE), Some(STAFF))).unwrap();
+        for bits in 0..8 {
+            let expected = (bits & 4 != 0, bits & 2 != 0, bits & 1 != 0);
+            for (caller, shift) in [(user(ALICE), 6), (member(BOB, &[STAFF]), 3), (user(BOB), 0)] {
+                for object in [&file, &directory] {
+                    t.set(object, &mode(bits << shift)).unwrap();
+                    assert_eq!(may(t, &caller, object), expected, "{bits:o} << {shift}");
+                }
+            }
+        }
+    }
+}
+
 /// Both where both are asked for.
 pub fn opening_needs_the_rights_that_it_asks_for(t: &Fixture) {
     if t.tells_callers_apart() {
