@@ -61,6 +61,7 @@ if [ "$purpose" = test ]; then
   want nfs4_setfacl nfs4-acl-tools
   want ganesha.nfsd nfs-ganesha              # the peer of the benchmarks
   [ -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so ] || need+=(nfs-ganesha-vfs)
+  want ganesha-rados-grace nfs-ganesha-rados-grace   # it inspects and edits our grace database
   want chromium                              # the report is looked at in a real browser
   want prometheus                            # the alert rules and the dashboard
   want promtool prometheus
