@@ -111,7 +111,8 @@ impl Backend for LocalBackend {
         if may(libc::R_OK | libc::W_OK | libc::X_OK) {
             return Ok(Permissions { read: true, write: true, execute: true });
         }
-        // Most callers own the file, which is no program. Each refusal tells about the next question.
+        // Most callers own the file, which is no program. A refusal of both rights tells, with one
+        // of the two, about the other.
         if may(libc::R_OK | libc::W_OK) {
             return Ok(Permissions { read: true, write: true, execute: false });
         }
