@@ -16,10 +16,6 @@ const UNSTEADY_MAX: usize = 5;
 /// of memory, and waits for leases, tickets and timeouts more than half of the time.
 const GUESTS: &str = "2";
 
-/// Tests of a program at once. Those with servers and realms wait more than they compute, so this
-/// is more than the two processors of CI.
-const AT_ONCE: &str = "4";
-
 /// Sums over all test programs of a run.
 #[derive(Default)]
 struct TestTally {
@@ -106,7 +102,7 @@ impl TestTally {
 /// a result, or when no test ran.
 pub(crate) fn run() -> anyhow::Result<Outcome> {
     let mut tally = TestTally::default();
-    let status = cargo_test(&["--test-threads", AT_ONCE], &["--test-threads", GUESTS], &mut tally)?;
+    let status = cargo_test(&[], &["--test-threads", GUESTS], &mut tally)?;
     let unsteady = if status.success() { Vec::new() } else { repeat(&mut tally, status)? };
     if tally.passed == 0 {
         bail!("no test ran");

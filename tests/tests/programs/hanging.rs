@@ -83,12 +83,19 @@ struct HangingWorld {
     own: TempDir,
 }
 
+/// The weight of `/foreign`, ten times that of `/own`. While its calls hang, it takes no thread from
+/// another export.
+const WEIGHT: u32 = 1000;
+
 /// A server of these exports that keeps its state below `folder`.
 fn serve(folder: &Path, exports: &[(&Path, &str)]) -> Serve {
     let mut text = String::from("grace_time = 1\n");
     for (path, pseudo) in exports {
         let export = format!("path = {path:?}\npseudo = {pseudo:?}\nsec = [\"sys\"]\nsecure = false\n");
         text.push_str(&format!("[[export]]\n{export}"));
+        if *pseudo == "/foreign" {
+            text.push_str(&format!("weight = {WEIGHT}\n"));
+        }
     }
     let config = folder.join("orthrus.toml");
     fs::write(&config, text).expect("the folder is ours");
