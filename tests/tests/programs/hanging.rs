@@ -83,8 +83,8 @@ struct HangingWorld {
     own: TempDir,
 }
 
-/// The weight of `/foreign`, ten times that of `/own`. While its calls hang, it takes no thread from
-/// another export.
+/// The weight of `/foreign`, ten times that of `/own`. While its calls hang, it takes no thread
+/// from another export.
 const WEIGHT: u32 = 1000;
 
 /// A server of these exports that keeps its state below `folder`.
