@@ -29,6 +29,8 @@ const TYPES: &str = "types";
 
 const FOLDERS: [&str; 7] = ["crates", "xtask", "tests", "benches", "fuzz", "docs", "specs"];
 const SKIPPED: [&str; 7] = ["target", "generated", "sample", "seeds", "corpus", "artifacts", "results"];
+/// The report that `try.sh` leaves beside the pages of the repository.
+const REPORT: &str = "orthrus-report.md";
 const GENERATED_PAGES: [&str; 2] = ["docs/limits.md", "docs/protocol-support.md"];
 
 /// Arguments of `cargo xtask tidy`.
@@ -130,7 +132,7 @@ impl Survey {
     fn read(root: &Path) -> anyhow::Result<Self> {
         let mut tree = Self::default();
         for name in sorted(root)? {
-            if name.ends_with(".md") {
+            if name.ends_with(".md") && name != REPORT {
                 tree.page(root, &name)?;
             } else if FOLDERS.contains(&&name[..]) {
                 tree.folder(root, &name)?;
