@@ -65,6 +65,8 @@ if [ "$purpose" = test ]; then
   want chromium                              # the report is looked at in a real browser
   want prometheus                            # the alert rules and the dashboard
   want promtool prometheus
+  want tsc node-typescript                    # it holds the dashboard against the types of Grafana
+  want curl                                  # they come from the registry of npm (scripts/grafana-schema.sh)
 fi
 
 # A Rust toolchain that is new enough: the one that is there, else Debian's own rebuild for its browsers.

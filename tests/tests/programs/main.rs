@@ -10,6 +10,7 @@ mod bench;
 mod client_names;
 mod control;
 mod crashes;
+mod dashboard;
 mod delegations;
 mod evaluations;
 mod faults;
