@@ -158,7 +158,7 @@ fn files_are_made_read_and_kept_from_others_with_each_flavor() {
 }
 
 #[test]
-fn what_one_gateway_acknowledged_the_other_shows_by_the_same_filehandle() {
+fn a_gateway_shows_acknowledged_changes_of_the_other_by_the_same_filehandle() {
     // RFC 8881 section 4.2.2
     let Some(site) = CephSite::new() else { return };
     let servers = ["one", "two"].map(|name| CephGateway(site.gateway(name).start()));

@@ -19,7 +19,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 const CANNOT_RUN: i32 = 77;
 
 #[test]
-fn who_has_no_right_or_no_ticket_is_refused() {
+fn callers_without_a_right_or_a_ticket_are_refused() {
     // RFC 8881 section 2.6: the flavors of an export, and the permissions of each user.
     run("access", &[], 34);
 }

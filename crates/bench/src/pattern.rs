@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_filled_is_accepted_at_its_place_only() {
+    fn filled_data_matches_at_its_own_offset_only() {
         let mut data = vec![0; 4096];
         Pattern(7).fill(8192, &mut data);
         assert_eq!(Pattern(7).mismatch(8192, &data), None);

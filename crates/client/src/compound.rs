@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_is_cached_and_not_repeated() {
+    fn replies_to_changes_are_cached_and_changes_are_not_repeated() {
         // RFC 8881 section 2.10.6.1.3
         let mut compound = Compound::new(1);
         compound.putrootfh().getattr(Bitmap4::EMPTY);

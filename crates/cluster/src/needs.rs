@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_stands_in_one_line() {
+    fn all_missing_programs_are_named_in_one_line() {
         let needs = |all| Needs { all, kernel: PathBuf::new(), modules: PathBuf::new(), nat: Nat::Nft };
         assert_eq!(needs(vec![need("root", Ok("yes".into()))]).missing(), None);
         let two =

@@ -117,7 +117,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_could_be_misread_on_a_command_line_is_refused() {
+    fn ambiguous_arguments_of_a_command_line_are_refused() {
         options().check().unwrap();
         for dir in ["lab", "/a b", "/a\nb", "/a'b", "/a\"b", "/a=b,c", "/dev/shm/lab", "/proc/1"] {
             assert!(Options { dir: dir.into(), ..options() }.check().is_err(), "{dir:?}");

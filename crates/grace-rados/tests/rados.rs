@@ -144,7 +144,7 @@ fn a_change_is_made_only_if_nothing_has_changed_since() {
 }
 
 #[test]
-fn what_others_put_into_the_database_is_checked() {
+fn foreign_records_in_the_database_are_checked() {
     let Some((store, cluster)) = store() else { return };
     store.create().unwrap();
     let space = namespace(&store);

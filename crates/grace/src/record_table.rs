@@ -56,7 +56,7 @@ impl RecordTable {
 
     /// Notes that all clients that are left have reclaimed their state. Those without
     /// RECLAIM_COMPLETE have not said so themselves.
-    pub fn settle(&mut self) {
+    pub fn note_recovered(&mut self) {
         for client in self.clients.values_mut().filter(|client| client.released.is_some()) {
             client.released = None;
             self.put.insert(client.owner.clone());
@@ -176,7 +176,7 @@ mod tests {
     fn clients_that_have_not_said_so_count_as_recovered_in_the_end() {
         let mut table = RecordTable::default();
         table.take([ClientRecord { released: Some(7), ..client(b"a") }, client(b"b")]);
-        table.settle();
+        table.note_recovered();
         assert_eq!(changes(&table), (vec![client(b"a")], vec![]));
     }
 }

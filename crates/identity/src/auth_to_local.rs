@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_with_the_syntax() {
+    fn a_malformed_rule_is_refused_with_the_syntax() {
         for text in [
             "",
             "default",

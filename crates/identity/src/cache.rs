@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expired_at_once_still_stands_in() {
+    fn expired_entries_stay_as_stale_answers() {
         let cache = Cache::new(4);
         cache.put("a".to_owned(), 1, S, 10 * S, 30 * S);
         cache.expire();

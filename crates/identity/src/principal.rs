@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_principal_is_refused() {
+    fn a_malformed_principal_is_refused() {
         for text in ["", "@A", "alice@", "a@b@c", "/x@A", "alice\\"] {
             assert_eq!(Principal::parse(text), None, "{text:?}");
         }

@@ -85,7 +85,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[test]
-fn who_may_not_wait_is_turned_away_until_the_answer_is_there() {
+fn callers_that_may_not_wait_are_refused_until_the_answer_is_there() {
     let (directory, mapper) = world(false);
     for _ in 0..3 {
         assert_eq!(mapper.owner_of_uid_within(7, T0, Wait::Never), None);
@@ -107,7 +107,7 @@ fn who_may_not_wait_is_turned_away_until_the_answer_is_there() {
 }
 
 #[test]
-fn who_waits_gets_the_answer_of_the_lookup_that_is_under_way() {
+fn waiting_callers_share_the_answer_of_the_lookup_in_flight() {
     let (directory, mapper) = world(false);
     assert_eq!(mapper.owner_of_uid_within(7, T0, Wait::Never), None);
     std::thread::scope(|scope| {
@@ -167,7 +167,7 @@ fn a_name_that_has_expired_stands_until_there_is_a_newer_one() {
 }
 
 #[test]
-fn what_was_asked_before_a_reload_is_not_believed_after_it() {
+fn answers_to_questions_before_a_reload_are_not_used_after_it() {
     let (directory, mapper) = world(false);
     assert_eq!(mapper.owner_of_uid_within(7, T0, Wait::Never), None);
     until("it is asked", || directory.0.inside.load(SeqCst) == 1);

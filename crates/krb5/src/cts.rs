@@ -11,7 +11,7 @@ use crate::{
     Cpu, Run, Segments,
     cipher::{BLOCK, CbcLane, Key, LANES, Suite},
     portable::xor,
-    walk::Walk,
+    segment_steps::SegmentSteps,
 };
 
 /// The number of blocks of a lane that are processed between two pauses: 4 KiB.
@@ -32,7 +32,7 @@ pub(crate) struct Plain<'b, 't, S: Suite> {
 /// A message in a lane.
 struct CtsLane<'b, 't, S: Suite> {
     key: &'b Key<S::Encrypt>,
-    walk: Walk<'b, 't, BLOCK>,
+    steps: SegmentSteps<'b, 't, BLOCK>,
     range: Range<usize>,
     chain: [u8; BLOCK],
 }
@@ -41,16 +41,16 @@ impl<'b, 't, S: Suite> CtsLane<'b, 't, S> {
     fn new(message: Plain<'b, 't, S>) -> Self {
         let Plain { key, token, range, done, chain } = message;
         assert!(range.len() >= BLOCK, "a message begins with its confounder");
-        Self { key, walk: Walk::new(token, range.start + done, range.end, BLOCK), range, chain }
+        Self { key, steps: SegmentSteps::new(token, range.start + done, range.end, BLOCK), range, chain }
     }
 
     fn cbc(&mut self) -> CbcLane<'_, S::Encrypt> {
-        CbcLane { key: self.key, chain: &mut self.chain, data: self.walk.data() }
+        CbcLane { key: self.key, chain: &mut self.chain, data: self.steps.data() }
     }
 
     /// Moves the last block of ciphertext, which is in `chain`, to its place.
     fn finish(self) {
-        let Self { walk: Walk { token, .. }, range, chain, .. } = self;
+        let Self { steps: SegmentSteps { token, .. }, range, chain, .. } = self;
         let Some((before, last)) = last_two(&range) else { return };
         let mut stolen = [0; BLOCK];
         token.read(before, &mut stolen);
@@ -74,7 +74,7 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
     let mut lanes: [Option<CtsLane<'b, 't, S>>; LANES] = [const { None }; LANES];
     loop {
         for slot in &mut lanes {
-            while slot.as_ref().is_none_or(|lane| lane.walk.is_done()) {
+            while slot.as_ref().is_none_or(|lane| lane.steps.is_done()) {
                 let done = std::mem::replace(slot, waiting.next());
                 if let Some(lane) = done {
                     lane.finish();
@@ -83,12 +83,12 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
                 }
             }
         }
-        let Some(blocks) = lanes.iter_mut().flatten().map(|lane| lane.walk.prepare()).min() else { return };
+        let Some(blocks) = lanes.iter_mut().flatten().map(|lane| lane.steps.prepare()).min() else { return };
         let blocks = blocks.min(STEP_BLOCKS);
         S::encrypt(run.cpu, lanes.iter_mut().flatten().map(CtsLane::cbc), blocks);
         let mut count = 0;
         for lane in lanes.iter_mut().flatten() {
-            lane.walk.advance(blocks);
+            lane.steps.advance(blocks);
             count += 1;
         }
         run.worked(count * blocks * BLOCK);
@@ -112,11 +112,11 @@ pub(crate) fn decrypt<S: Suite>(
         token.write(range.start, &xor(block_of::<S>(cpu, key, block), chain));
         return;
     };
-    let mut walk = Walk::<BLOCK>::new(token, range.start + done, before, BLOCK);
-    while !walk.is_done() {
-        let blocks = walk.prepare().min(LANES * STEP_BLOCKS);
-        S::decrypt(cpu, key, &mut chain, &mut walk.data().as_chunks_mut().0[..blocks]);
-        walk.advance(blocks);
+    let mut steps = SegmentSteps::<BLOCK>::new(token, range.start + done, before, BLOCK);
+    while !steps.is_done() {
+        let blocks = steps.prepare().min(LANES * STEP_BLOCKS);
+        S::decrypt(cpu, key, &mut chain, &mut steps.data().as_chunks_mut().0[..blocks]);
+        steps.advance(blocks);
         run.worked(blocks * BLOCK);
     }
 

@@ -9,7 +9,7 @@ use crate::{
     Run, Segments,
     cipher::{BLOCK, FusedLane, Key, LANES, RoundKeys, Suite},
     hash::{BLOCK_MAX, Hash, LANES_MAX, StateColumns, Units},
-    walk::Walk,
+    segment_steps::SegmentSteps,
 };
 
 /// The number of units (blocks of the hash) of a lane between two pauses: 8 KiB, or 16 KiB for
@@ -72,19 +72,23 @@ pub(crate) struct Message<'b, 't, S: Suite, K> {
 /// A message in a lane.
 struct BatchLane<'b, 't, S: Suite, K> {
     keys: &'b K,
-    walk: Walk<'b, 't, BLOCK_MAX>,
+    steps: SegmentSteps<'b, 't, BLOCK_MAX>,
     progress: &'b mut FusedProgress<S>,
 }
 
 impl<'b, 't, S: Suite, K> BatchLane<'b, 't, S, K> {
     fn new(message: Message<'b, 't, S, K>) -> Self {
         let Message { keys, token, start, units, progress } = message;
-        Self { keys, walk: Walk::new(token, start, start + units * S::Hash::BLOCK, S::Hash::BLOCK), progress }
+        Self {
+            keys,
+            steps: SegmentSteps::new(token, start, start + units * S::Hash::BLOCK, S::Hash::BLOCK),
+            progress,
+        }
     }
 
     /// Counts the units that were processed.
     fn advance(&mut self, units: usize) {
-        self.walk.advance(units);
+        self.steps.advance(units);
         self.progress.done += units * S::Hash::BLOCK;
     }
 }
@@ -104,8 +108,8 @@ impl<'b, 't, S: Suite, K, M: Iterator<Item = BatchLane<'b, 't, S, K>>> Lanes<'b,
     fn fill(&mut self, most: usize) -> usize {
         let mut count = 0;
         for slot in &mut self.lanes[..most] {
-            if slot.as_ref().is_none_or(|lane| lane.walk.is_done()) {
-                *slot = self.waiting.find(|lane| !lane.walk.is_done());
+            if slot.as_ref().is_none_or(|lane| lane.steps.is_done()) {
+                *slot = self.waiting.find(|lane| !lane.steps.is_done());
             }
             count += usize::from(slot.is_some());
         }
@@ -118,7 +122,7 @@ impl<'b, 't, S: Suite, K, M: Iterator<Item = BatchLane<'b, 't, S, K>>> Lanes<'b,
 
     /// Returns how many units of each lane are ready.
     fn prepare(&mut self) -> usize {
-        let units = self.active().map(|lane| lane.walk.prepare()).min();
+        let units = self.active().map(|lane| lane.steps.prepare()).min();
         units.unwrap_or_default().min(STEP_UNITS)
     }
 }
@@ -136,11 +140,11 @@ pub(crate) fn seal<'b, 't: 'b, S: Suite>(
             return;
         }
         let units = lanes.prepare();
-        let fused = lanes.active().map(|BatchLane { keys, walk, progress }| FusedLane {
+        let fused = lanes.active().map(|BatchLane { keys, steps, progress }| FusedLane {
             keys,
             chain: &mut progress.chain,
             state: &mut progress.state,
-            data: walk.data(),
+            data: steps.data(),
         });
         S::seal(run.cpu, fused, units);
         lanes.active().for_each(|lane| lane.advance(units));
@@ -172,8 +176,8 @@ pub(crate) fn open<'b, 't: 'b, S: Suite>(
             let now = tile.min(units - from);
             let bytes = from * S::Hash::BLOCK..(from + now) * S::Hash::BLOCK;
             let mut plain: [&[u8]; LANES_MAX] = [&[]; LANES_MAX];
-            for (plain, BatchLane { keys, walk, progress }) in plain.iter_mut().zip(lanes.active()) {
-                let data = &mut walk.data()[bytes.clone()];
+            for (plain, BatchLane { keys, steps, progress }) in plain.iter_mut().zip(lanes.active()) {
+                let data = &mut steps.data()[bytes.clone()];
                 S::decrypt(run.cpu, keys, &mut progress.chain, data.as_chunks_mut().0);
                 *plain = data;
             }

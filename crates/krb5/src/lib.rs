@@ -25,7 +25,7 @@
 //! | `aesni` | 8 lanes in turn | 8 blocks | AES between SHA instructions, up to 4 messages |
 //! | `portable` | `aes` crate | `aes` crate | hash and cipher separately |
 //!
-//! A single short message uses no lane (`alone`). On `avx512`, small batches also run as on
+//! A single short message uses no lane (`single`). On `avx512`, small batches also run as on
 //! `aesni`; the threshold depends on the vendor of the processor (`simd`, `hash/units.rs`). The
 //! last column of the table is for sealing. Small batches of RFC 8009 (with SHA-384: single
 //! messages) are sealed like small batches with SHA-1, but the hash runs one block behind the
@@ -49,7 +49,7 @@
 )]
 
 // The modules that read tokens use no indices; the ciphers and hashes index lanes and rounds.
-mod alone;
+mod batch_hmac;
 mod cipher;
 mod cpu;
 mod cts;
@@ -62,22 +62,22 @@ mod hash;
 mod hmac;
 #[warn(clippy::indexing_slicing)]
 mod keys;
-mod mac_each;
 #[warn(clippy::indexing_slicing)]
 mod mic;
 mod portable;
 mod run;
+#[warn(clippy::indexing_slicing)]
+mod segment_steps;
 mod segments;
 #[cfg(target_arch = "x86_64")]
 mod simd;
+mod single;
 #[warn(clippy::indexing_slicing)]
 mod token;
 #[warn(clippy::indexing_slicing)]
 mod unwrap;
 #[cfg(test)]
 mod vectors;
-#[warn(clippy::indexing_slicing)]
-mod walk;
 #[warn(clippy::indexing_slicing)]
 mod wrap;
 

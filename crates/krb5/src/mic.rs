@@ -2,10 +2,10 @@
 
 use crate::{
     ContextKeys, MicToken, Run, TokenError,
+    batch_hmac::{Message, With, batch_hmac},
     hash::{Hash, Sha1, Sha256, Sha384},
     hmac::HmacKey,
     keys::{AnySuite, with_suite},
-    mac_each::{Message, With, mac_each},
     token::{Header, begins_with, mic_header, parse_mic},
 };
 
@@ -117,7 +117,7 @@ fn sign<H: SignKeys>(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
             With { data: message.data, with: (header, message.keys.enctype().mac_len(), &mut message.token) },
         ))
     });
-    mac_each(run, messages, |signed, digest| {
+    batch_hmac(run, messages, |signed, digest| {
         let (header, mac_len, token) = signed.with;
         token.put(&header, digest, mac_len);
     });
@@ -137,7 +137,7 @@ fn verify<H: SignKeys>(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
         };
         Some((covered, With { data: message.data, with: (mac, &mut message.result) }))
     });
-    mac_each(run, messages, |signed, digest| {
+    batch_hmac(run, messages, |signed, digest| {
         let (mac, result) = signed.with;
         if !begins_with(digest, mac) {
             *result = Err(TokenError::BadIntegrity);

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use crate::{
-    ContextKeys, Cpu, Run, Segments, TokenError, WRAP_HEADROOM, alone,
+    ContextKeys, Cpu, Run, Segments, TokenError, WRAP_HEADROOM,
+    batch_hmac::{Message, With, batch_hmac},
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
     cts, fused,
     fused::FusedProgress,
     hash::DIGEST_MAX,
     keys::{SuiteKeys, with_suite},
-    mac_each::{Message, With, mac_each},
+    single,
     token::{HEADER_LEN, Header, begins_with, parse_wrap, same},
     wrap::{CIPHER_STATE, WINDOW, window},
 };
@@ -104,7 +105,7 @@ impl<'a> UnwrapMessage<'a> {
             return false;
         }
         let Some(genuine) =
-            with_suite!(&self.keys.suite, keys => alone::open_if_short(cpu, keys, &mut self.token))
+            with_suite!(&self.keys.suite, keys => single::open_if_short(cpu, keys, &mut self.token))
         else {
             return false;
         };
@@ -221,7 +222,7 @@ fn verify<S: Suite>(
         };
         Some((covered, With { data: token, with: (range.end, result) }))
     });
-    mac_each(run, messages, |With { data: token, with: (end, result) }, digest| {
+    batch_hmac(run, messages, |With { data: token, with: (end, result) }, digest| {
         let mut mac = [0; DIGEST_MAX];
         let (mac, _) = mac.split_at_mut(S::ENCTYPE.mac_len());
         token.read(end, mac);

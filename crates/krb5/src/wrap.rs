@@ -7,13 +7,14 @@
 use std::ops::Range;
 
 use crate::{
-    ContextKeys, Cpu, Run, Segments, alone,
+    ContextKeys, Cpu, Run, Segments,
+    batch_hmac::{Message, With, batch_hmac},
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, CbcLane, Suite, UNIT},
     cts, fused,
     fused::FusedProgress,
     hash::{BLOCK_MAX, Hash},
     keys::{SuiteKeys, with_suite},
-    mac_each::{Message, With, mac_each},
+    single,
     token::{HEADER_LEN, sealed_header},
 };
 
@@ -103,7 +104,7 @@ impl<'a> WrapMessage<'a> {
 
     /// Seals the message on the path for a single short message. Returns whether it took that path.
     fn seal_alone(&mut self, cpu: Cpu) -> bool {
-        with_suite!(&self.keys.suite, keys => alone::seal_if_short(cpu, keys, &mut self.token))
+        with_suite!(&self.keys.suite, keys => single::seal_if_short(cpu, keys, &mut self.token))
     }
 
     /// Returns the keys if they are of this suite, the token, and its range to encrypt.
@@ -203,7 +204,7 @@ fn sign<S: Suite>(
         let covered = Message { key, start, prefix, from, len: range.end - from, suffix: None };
         Some((covered, With { data: token, with: range.end }))
     });
-    mac_each(run, messages, |With { data: token, with: end }, digest| {
+    batch_hmac(run, messages, |With { data: token, with: end }, digest| {
         token.write(end, digest.split_at(S::ENCTYPE.mac_len()).0);
     });
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct CompletionEvent<T> {
     /// The connection of the call.
     pub connection: ConnectionId,
-    /// The bytes that the call holds, as in [`Action::Away`](crate::Action::Away).
+    /// The bytes that the call holds, as in [`Action::Defer`](crate::Action::Defer).
     pub held: usize,
     /// The service's own value, from which it builds the reply.
     pub item: T,

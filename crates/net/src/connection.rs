@@ -51,8 +51,8 @@ pub(crate) struct Connection {
     /// Whether the current batch has a request of the connection.
     served: bool,
     /// Deferred calls, and the bytes that they hold.
-    away: usize,
-    away_bytes: usize,
+    deferred: usize,
+    deferred_bytes: usize,
     closing: bool,
     traffic: Traffic,
     /// The tenant that it counts for, once it is trusted.
@@ -95,8 +95,8 @@ impl Connection {
             heard: Instant::now(),
             turn: false,
             served: false,
-            away: 0,
-            away_bytes: 0,
+            deferred: 0,
+            deferred_bytes: 0,
             closing: false,
             traffic: Traffic::default(),
             tenant: None,
@@ -236,10 +236,10 @@ impl Connection {
             || self.paused.is_some()
             // One call at a time; a batch of each connection would exhaust the budget.
             || (waiting > 0 || self.served) && ledger.is_short(Budget::Output)
-            || self.away >= limits.away_requests_max
-            || self.away_bytes > limits.away_bytes_max
+            || self.deferred >= limits.deferred_requests_max
+            || self.deferred_bytes > limits.deferred_bytes_max
             // Strangers have one call at a time, and take turns.
-            || !trusted && (self.served || self.away > 0)
+            || !trusted && (self.served || self.deferred > 0)
     }
 
     /// Returns whether a request may be served now; if so, the batch has it.
@@ -256,18 +256,18 @@ impl Connection {
     }
 
     /// Counts a deferred call.
-    pub(crate) fn went_away(&mut self, bytes: usize, stats: &Stats) {
-        self.away += 1;
-        self.away_bytes += bytes;
+    pub(crate) fn note_deferred(&mut self, bytes: usize, stats: &Stats) {
+        self.deferred += 1;
+        self.deferred_bytes += bytes;
         self.traffic.defer();
-        stats.away.fetch_add(1, Ordering::Relaxed);
+        stats.deferred.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a deferred call that has completed.
-    pub(crate) fn came_back(&mut self, bytes: usize, stats: &Stats) {
-        self.away = self.away.saturating_sub(1);
-        self.away_bytes = self.away_bytes.saturating_sub(bytes);
-        stats.away.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn completed(&mut self, bytes: usize, stats: &Stats) {
+        self.deferred = self.deferred.saturating_sub(1);
+        self.deferred_bytes = self.deferred_bytes.saturating_sub(bytes);
+        stats.deferred.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Holds a request until [`Connection::release_held`]. The connection is not read meanwhile,
@@ -305,8 +305,8 @@ impl Connection {
             heard: _,
             turn: _,
             served,
-            away,
-            away_bytes: _,
+            deferred,
+            deferred_bytes: _,
             closing,
             traffic: _,
             // The next process learns it from the next call.
@@ -317,7 +317,7 @@ impl Connection {
             // At most a few seconds of a limit, which the next process forgives.
             paused: _,
         } = self;
-        if *served || *away > 0 {
+        if *served || *deferred > 0 {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "a call is in progress"));
         }
         let mut received = Vec::new();
@@ -450,6 +450,12 @@ impl Connection {
         ledger: &Ledger,
     ) -> ReadProgress {
         let interest = Interest { input: self.wants_input(limits, ledger), output: self.has_output() };
+        // The peer is not slow while the server does not read.
+        if interest.input {
+            self.input.note_time()
+        } else {
+            self.input.stop_time()
+        }
         match driver.watch(&mut self.link, interest) {
             Ok(()) => ReadProgress::Open,
             Err(_) => ReadProgress::Closed,
@@ -496,7 +502,7 @@ impl Connection {
         let reading =
             self.input.record_since().is_some_and(|since| now.duration_since(since) > limits.record_time_max);
         let writing = self.has_output() && now.duration_since(self.output.since()) > limits.output_time_max;
-        let working = self.away > 0 || self.has_output() || self.input.is_mid_record();
+        let working = self.deferred > 0 || self.has_output() || self.input.is_mid_record();
         let silent = !self.account.is_trusted()
             && !working
             && now.duration_since(self.heard) > limits.untrusted_idle_time_max;
@@ -506,7 +512,7 @@ impl Connection {
     /// Closes the connection, and releases its memory and counts.
     pub(crate) fn close(self, ledger: &Ledger, stats: &Stats) {
         ledger.close(&self.account);
-        stats.away.fetch_sub(self.away, Ordering::Relaxed);
+        stats.deferred.fetch_sub(self.deferred, Ordering::Relaxed);
     }
 }
 

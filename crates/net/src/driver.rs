@@ -48,7 +48,6 @@ pub(crate) struct EpollDriver {
     hears_strangers: bool,
     /// Whether a stranger may be ready, as far as the last wait tells.
     strangers_ready: bool,
-    mailbox: Arc<Mailbox>,
     scratch: Vec<u8>,
 }
 
@@ -86,7 +85,6 @@ impl EpollDriver {
             strangers,
             hears_strangers: true,
             strangers_ready: true,
-            mailbox: mailbox.clone(),
             scratch: vec![0; SCRATCH_SIZE],
         })
     }
@@ -160,7 +158,6 @@ impl EpollDriver {
         for event in events {
             let (id, flags) = (event.data.u64(), event.flags);
             if id == MAIL {
-                self.mailbox.silence();
                 ready.push(Ready::Mail);
                 continue;
             }
@@ -250,7 +247,7 @@ pub(crate) struct Interest {
 /// One event of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ready {
-    /// The mailbox has rung.
+    /// The mailbox has rung, and rings until [`Mailbox::silence`].
     Mail,
     /// Bytes have arrived, or the connection is over.
     Input(u64),

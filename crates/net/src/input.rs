@@ -89,12 +89,17 @@ impl Input {
         }
     }
 
+    /// Stops the clock of the record in progress, until [`Input::note_time`].
+    pub(crate) fn stop_time(&mut self) {
+        self.record_since = None;
+    }
+
     /// Returns whether a record is in progress.
     pub(crate) fn is_mid_record(&self) -> bool {
         self.reader.is_mid_record()
     }
 
-    /// Returns when the record in progress began.
+    /// Returns the time from which on the record in progress is read.
     pub(crate) fn record_since(&self) -> Option<Instant> {
         self.record_since
     }

@@ -32,9 +32,9 @@ pub struct Limits {
     pub batch_requests_max: usize,
     /// Deferred calls of one connection, exceeded by a batch at most. Above it, the server reads
     /// and serves no further request of that connection.
-    pub away_requests_max: usize,
+    pub deferred_requests_max: usize,
     /// Bytes that the deferred calls of one connection hold, with the same effect.
-    pub away_bytes_max: usize,
+    pub deferred_bytes_max: usize,
     /// Bytes of memory that a shard keeps for further records. Buffers that it does not use within
     /// a second are freed.
     pub spare_bytes_max: usize,
@@ -58,8 +58,8 @@ impl Default for Limits {
             output_bytes_total_max: 1 << 30,
             tick_bytes_max: 4 << 20,
             batch_requests_max: 64,
-            away_requests_max: 256,
-            away_bytes_max: 32 << 20,
+            deferred_requests_max: 256,
+            deferred_bytes_max: 32 << 20,
             spare_bytes_max: 24 << 20,
             record_time_max: Duration::from_secs(60),
             untrusted_idle_time_max: Duration::from_secs(30),

@@ -41,7 +41,7 @@ pub enum Action {
     Pause(Duration),
     /// Defers the call, which must return through the shard's [`CompletionSender`] exactly once.
     /// Until then it holds this many bytes.
-    Away(usize),
+    Defer(usize),
 }
 
 /// The answer to a request; a request can also have none.

@@ -399,14 +399,14 @@ impl<S: Service> Shard<S> {
     }
 
     /// Takes the first of the waiting steps, unless it is not brief and another thread runs it.
-    /// While several tenants have work, it is that of the tenant with the least virtual time.
+    /// While several tenants have work, it is that of the tenant whose turn it is.
     fn next_step(&mut self) -> Option<S::Step> {
         let Self { service, sockets, steps, .. } = self;
         let is_contended = sockets.shares.is_contended();
-        let mut used =
-            |step| service.connection(step).map_or(Duration::ZERO, |connection| sockets.used(connection.0));
+        let mut turn =
+            |step| service.connection(step).map_or(Duration::ZERO, |connection| sockets.turn(connection.0));
         let first = match is_contended {
-            true => (0..steps.len()).min_by_key(|at| steps.get(*at).map(&mut used))?,
+            true => (0..steps.len()).min_by_key(|at| steps.get(*at).map(&mut turn))?,
             false => 0,
         };
         let step = steps.remove(first)?;
@@ -430,6 +430,8 @@ impl<S: Service> Shard<S> {
         self.sink.attend(false);
         self.take_late();
         self.tick();
+        // Turns between the replies may have begun calls, and nothing else wakes the shard for them.
+        self.collect_steps();
     }
 
     fn dispatch(&mut self, ready: Ready) {
@@ -493,7 +495,7 @@ impl<S: Service> Shard<S> {
         // Mail can arrive twice before a tick, so some may be queued already.
         let mut late = Vec::new();
         self.sink.take(&mut late);
-        late.retain(|late| self.sockets.came_back(late.connection, late.held));
+        late.retain(|late| self.sockets.completed(late.connection, late.held));
         self.late.append(&mut late);
     }
 

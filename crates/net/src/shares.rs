@@ -202,6 +202,14 @@ impl TenantShares {
         self.shares.get(index.0).and_then(Option::as_ref).map_or(Duration::ZERO, |share| share.used)
     }
 
+    /// Returns the place of a tenant's work in a queue, the least first: its virtual time, and
+    /// nothing once it has waited for [`WAIT_MAX`].
+    pub(crate) fn turn(&self, index: TenantIndex) -> Duration {
+        let share = self.shares.get(index.0).and_then(Option::as_ref);
+        let waits = |share: &&TenantTime| self.now.saturating_duration_since(share.served) < WAIT_MAX;
+        share.filter(waits).map_or(Duration::ZERO, |share| share.used)
+    }
+
     /// Charges the time of work for a tenant.
     pub(crate) fn charge(&mut self, index: TenantIndex, time: Duration) {
         let time = self.weighted(index, time);
@@ -262,6 +270,22 @@ mod tests {
         assert_eq!(shares.join(tenant(1, 100)), one);
         let ran = play(&mut shares, &[one, other], 500);
         assert!(ran[0] <= 1, "{ran:?}");
+    }
+
+    #[test]
+    fn waiting_work_of_a_tenant_that_is_ahead_comes_first_after_the_longest_wait() {
+        let mut shares = TenantShares::new(Instant::now());
+        let [ahead, other] = [(1, 1), (2, 10_000)].map(|(id, weight)| shares.join(tenant(id, weight)));
+        let start = shares.now;
+        [ahead, other].into_iter().for_each(|tenant| shares.present(tenant));
+        assert!(shares.admits(ahead) && shares.admits(other));
+        [ahead, other].into_iter().for_each(|tenant| shares.charge(tenant, STEP));
+        shares.begin_round(start + WAIT_MAX / 2);
+        assert!(shares.turn(other) < shares.turn(ahead));
+        shares.present(other);
+        assert!(shares.admits(other), "it has work all the time");
+        shares.begin_round(start + WAIT_MAX);
+        assert!(shares.turn(ahead) < shares.turn(other));
     }
 
     #[test]

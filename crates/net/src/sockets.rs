@@ -324,9 +324,9 @@ impl Sockets {
         *self.connections.get_mut(&id)?.tenant()
     }
 
-    /// Returns the virtual time of the tenant of a connection: the least has the next turn.
-    pub(crate) fn used(&mut self, id: u64) -> Duration {
-        self.tenant(id).map_or(Duration::ZERO, |tenant| self.shares.used(tenant))
+    /// Returns the place of a connection's work in a queue, by its tenant; the least is the first.
+    pub(crate) fn turn(&mut self, id: u64) -> Duration {
+        self.tenant(id).map_or(Duration::ZERO, |tenant| self.shares.turn(tenant))
     }
 
     /// Charges time to the tenant of a connection.
@@ -583,11 +583,11 @@ impl Sockets {
                         self.sleepers.push(Reverse((until, reply.connection.0)));
                     }
                 }
-                Action::Away(bytes) => {
+                Action::Defer(bytes) => {
                     if !connection.is_trusted() && (self.active || self.ledger.is_busy()) {
                         self.strangers.spend_deferred(Instant::now());
                     }
-                    connection.went_away(bytes, &self.stats);
+                    connection.note_deferred(bytes, &self.stats);
                 }
             }
         }
@@ -603,9 +603,9 @@ impl Sockets {
     }
 
     /// Counts a completed deferred call, and returns whether its connection is open.
-    pub(crate) fn came_back(&mut self, connection: ConnectionId, held: usize) -> bool {
+    pub(crate) fn completed(&mut self, connection: ConnectionId, held: usize) -> bool {
         let Some(connection) = self.connections.get_mut(&connection.0) else { return false };
-        connection.came_back(held, &self.stats);
+        connection.completed(held, &self.stats);
         true
     }
 

@@ -22,7 +22,7 @@ pub struct Stats {
     /// Memory of replies that wait to be sent, in bytes.
     pub output_bytes: AtomicUsize,
     /// Number of calls that are deferred.
-    pub away: AtomicUsize,
+    pub deferred: AtomicUsize,
     /// Connections accepted so far.
     pub accepted: AtomicU64,
     /// Connections refused because all of `connections_max` are trusted.
@@ -60,7 +60,7 @@ impl Stats {
             ("connections", gauge(&self.connections)),
             ("input_bytes", gauge(&self.input_bytes)),
             ("output_bytes", gauge(&self.output_bytes)),
-            ("away", gauge(&self.away)),
+            ("deferred", gauge(&self.deferred)),
             ("accepted", count(&self.accepted)),
             ("refused", count(&self.refused)),
             ("malformed", count(&self.malformed)),

@@ -28,7 +28,7 @@ struct EchoService {
     /// Number of "short" requests that were handled.
     short: AtomicUsize,
     /// Requests that are deferred until the test completes them.
-    away: Mutex<Vec<DeferredEcho>>,
+    deferred: Mutex<Vec<DeferredEcho>>,
     /// Number of steps that were handed over.
     handed_over: AtomicUsize,
     /// Whether "gate" and "hang" requests may end.
@@ -59,7 +59,7 @@ fn pattern(from: usize, length: usize) -> Vec<u8> {
 impl EchoService {
     /// Waits until `count` requests are deferred.
     fn wait_for_away(&self, count: usize) {
-        while self.away.lock().expect("a lock").len() < count {
+        while self.deferred.lock().expect("a lock").len() < count {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -75,7 +75,7 @@ impl EchoService {
 
     /// Completes all deferred requests, the last first, from another thread than the shard's.
     fn give_back(&self) {
-        for (sink, late) in self.away.lock().expect("a lock").drain(..).rev() {
+        for (sink, late) in self.deferred.lock().expect("a lock").drain(..).rev() {
             sink.send(late);
         }
     }
@@ -112,6 +112,9 @@ impl Service for EchoService {
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
         for late in late.drain(..) {
+            if late.item == b"brief pause" {
+                self.work_until_short(|| _ = pause(replies));
+            }
             let action = Action::Send([&[0; 4], late.item.as_slice()].concat());
             replies.push(Reply { connection: late.connection, action, class: 0 });
         }
@@ -160,13 +163,14 @@ impl Service for EchoService {
                 record if record.starts_with(b"later") => {
                     let (connection, held) = (request.connection, record.len());
                     let late = CompletionEvent { connection, held, item: request.record };
-                    self.away.lock().expect("a lock").push((sink.clone(), late));
-                    Action::Away(held)
+                    self.deferred.lock().expect("a lock").push((sink.clone(), late));
+                    Action::Defer(held)
                 }
                 record if record.starts_with(b"brief") || record.starts_with(b"hang") => {
                     let (connection, held) = (request.connection, record.len());
+                    self.short.fetch_add(usize::from(record == b"brief short"), Ordering::SeqCst);
                     steps.push((sink.clone(), CompletionEvent { connection, held, item: request.record }));
-                    Action::Away(held)
+                    Action::Defer(held)
                 }
                 record => Action::Send([&[0; 4], record].concat()),
             };
@@ -464,21 +468,21 @@ fn the_end_of_a_connection_is_told_after_its_last_request() {
 }
 
 #[test]
-fn what_is_away_holds_up_nothing_and_is_answered_when_it_comes_back() {
+fn a_deferred_call_delays_nothing_and_is_answered_when_it_completes() {
     let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&[record(b"later 1"), record(b"now"), record(b"later 2")].concat()).expect("sent");
     assert_eq!(receive(&mut stream), b"now");
     echo.wait_for_away(2);
-    assert_eq!(server.stats().away.load(Ordering::SeqCst), 2);
+    assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 2);
     echo.give_back();
     assert_eq!(receive(&mut stream), b"later 2");
     assert_eq!(receive(&mut stream), b"later 1");
-    assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
+    assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 0);
 }
 
 #[test]
-fn what_comes_back_after_its_connection_has_closed_is_dropped() {
+fn a_completion_for_a_closed_connection_is_dropped() {
     let (server, echo) = start(Limits::default());
     let mut gone = connect(&server);
     gone.write_all(&record(b"later")).expect("sent");
@@ -492,12 +496,13 @@ fn what_comes_back_after_its_connection_has_closed_is_dropped() {
     let (_other, mut stream) = (connect(&server), connect(&server));
     stream.write_all(&record(b"still here")).expect("sent");
     assert_eq!(receive(&mut stream), b"still here");
-    assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
+    assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 0);
 }
 
 #[test]
 fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
-    let (server, echo) = start(Limits { away_requests_max: 2, batch_requests_max: 1, ..Limits::default() });
+    let (server, echo) =
+        start(Limits { deferred_requests_max: 2, batch_requests_max: 1, ..Limits::default() });
     let mut stream = connect(&server);
     stream.write_all(&record(b"later").repeat(5)).expect("sent");
     stream.write_all(&record(b"last")).expect("sent");
@@ -507,7 +512,7 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
         let mut other = connect(&server);
         other.write_all(&record(b"other")).expect("sent");
         assert_eq!(receive(&mut other), b"other");
-        assert_eq!(echo.away.lock().expect("a lock").len(), 2);
+        assert_eq!(echo.deferred.lock().expect("a lock").len(), 2);
         echo.give_back();
         (0..2).for_each(|_| assert_eq!(receive(&mut stream), b"later"));
     }
@@ -519,9 +524,54 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
 }
 
 #[test]
+fn a_peer_is_not_slow_while_the_server_does_not_read() {
+    let second = Duration::from_secs(1);
+    let (server, echo) =
+        start(Limits { deferred_requests_max: 1, record_time_max: second, ..Limits::default() });
+    let mut stream = connect(&server);
+    let (begun, rest) = (record(b"the rest"), 6);
+    stream.write_all(&[&record(b"later")[..], &begun[..rest]].concat()).expect("sent");
+    echo.wait_for_away(1);
+    // Slow peers are closed by a sweep, which comes once a second.
+    std::thread::sleep(second * 3);
+    echo.give_back();
+    assert_eq!(receive(&mut stream), b"later");
+    stream.write_all(&begun[rest..]).expect("sent");
+    assert_eq!(receive(&mut stream), b"the rest");
+    // Now it is.
+    stream.write_all(&begun[..rest]).expect("sent");
+    assert!(is_closed(&mut stream));
+}
+
+#[test]
+fn a_brief_call_of_a_turn_after_a_step_does_not_wait_for_an_event() {
+    const ROUNDS: u32 = 5;
+    let (server, echo) = start(Limits::default());
+    // Connections alternate between the two threads.
+    let (mut long, _other, mut short) = (connect(&server), connect(&server), connect(&server));
+    for stream in [&mut long, &mut short] {
+        stream.write_all(&record(b"here")).expect("sent");
+        assert_eq!(receive(stream), b"here");
+    }
+    let begin = Instant::now();
+    for round in 1..=ROUNDS {
+        echo.short.store(0, Ordering::SeqCst);
+        long.write_all(&record(b"brief pause")).expect("sent");
+        while echo.long.load(Ordering::SeqCst) < round as usize {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        short.write_all(&record(b"brief short")).expect("sent");
+        assert_eq!(receive(&mut short), b"brief short");
+        assert_eq!(receive(&mut long), b"brief pause");
+    }
+    // An idle shard wakes once a second.
+    assert!(begin.elapsed() < Duration::from_secs(1) * ROUNDS / 2, "{:?}", begin.elapsed());
+}
+
+#[test]
 fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
     for distrusts in [false, true] {
-        let (server, echo) = start(Limits { away_requests_max: 1, ..Limits::default() });
+        let (server, echo) = start(Limits { deferred_requests_max: 1, ..Limits::default() });
         echo.distrusts.store(distrusts, Ordering::SeqCst);
         let mut stream = connect(&server);
         stream.write_all(&[record(b"answered"), record(b"later"), record(b"held")].concat()).expect("sent");
@@ -532,7 +582,7 @@ fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
         while server.stats().connections.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
+        assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 0);
         echo.give_back();
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_or_idle_for_two_trims_is_dropped() {
+    fn objects_that_are_forgotten_or_idle_for_two_trims_are_dropped() {
         let cache = ObjectCache::new(160);
         let handles: Vec<ObjectHandle> = (0..20).map(|n| cache.insert(object(n)).0).collect();
         cache.forget(&handles[3]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_stays_and_makes_way_afterwards() {
+    fn pinned_objects_stay_and_make_way_afterwards() {
         let cache = ObjectCache::new(160);
         let pinned: Vec<Arc<NumberedObject>> = (0..1000).map(|n| cache.insert(object(n))).collect();
         (1000..3000).for_each(|n| drop(cache.insert(object(n))));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_last_is_taken_first_and_empty() {
+    fn the_latest_returned_buffer_is_taken_first_and_is_empty() {
         on_a_thread(|| {
             keep(1 << 20);
             let (mut first, mut second) = (take(5000), take(5000));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_between_two_trims_is_freed() {
+    fn memory_that_is_unused_between_two_trims_is_freed() {
         on_a_thread(|| {
             keep(1 << 20);
             (0..10).for_each(|_| give(Vec::with_capacity(4000)));

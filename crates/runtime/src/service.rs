@@ -316,7 +316,7 @@ impl<E: Executor> NfsService<E> {
             ("copies_waiting", copies),
         ];
         let commit =
-            [("changes_settling", committing), ("change_syncs", syncs), ("changes_settled", committed)];
+            [("changes_committing", committing), ("change_syncs", syncs), ("changes_committed", committed)];
         let counts = counts.into_iter().map(|(name, count)| (name, u64::try_from(count).unwrap_or(u64::MAX)));
         counts.chain(commit).collect()
     }
@@ -330,7 +330,7 @@ impl Runner {
             ServiceTask::Execute(deferred) => self.execute(deferred),
             ServiceTask::Sync(key) => {
                 let calls = self.commit.next(&key)?;
-                let outcome = calls.first().map_or(Ok(()), sync);
+                let outcome = calls.first().map_or(Ok(()), |deferred| self.sync(deferred));
                 Some(ServiceTask::Answer(key, calls, outcome))
             }
             ServiceTask::Answer(key, calls, outcome) => {
@@ -349,7 +349,7 @@ impl Runner {
         }
         let Deferred { call, sink, held, flight } = deferred;
         let connection = call.connection();
-        let call = match catch_unwind(AssertUnwindSafe(|| self.server.carry_on(call))) {
+        let call = match catch_unwind(AssertUnwindSafe(|| self.server.execute_deferred(call))) {
             Ok(DeferredOutcome::Uncommitted(call)) => call,
             Ok(DeferredOutcome::Completed(item)) => {
                 sink.send(CompletionEvent { connection, held, item });
@@ -361,7 +361,7 @@ impl Runner {
             }
         };
         let bytes = call.held();
-        let Some(key) = call.unsettled() else {
+        let Some(key) = call.pending_sync() else {
             self.answer(Deferred { call, sink, held, flight }, Ok(()));
             return None;
         };
@@ -369,18 +369,24 @@ impl Runner {
             SyncRole::Follower => None,
             SyncRole::Leader => Some(ServiceTask::Sync(key)),
             SyncRole::Single(deferred) => {
-                let outcome = sync(&deferred);
+                let outcome = self.sync(&deferred);
                 self.answer(deferred, outcome);
                 None
             }
         }
     }
 
+    /// Writes the changes of a call to stable storage. A panic must not leave the rest of the group
+    /// without a reply.
+    fn sync(&self, deferred: &Deferred) -> VfsResult<()> {
+        catch_unwind(AssertUnwindSafe(|| self.server.sync(&deferred.call))).unwrap_or(Err(VfsError::Io))
+    }
+
     /// Answers a call after its changes were synchronised, or after this failed.
     fn answer(&self, deferred: Deferred, outcome: VfsResult<()>) {
         let Deferred { call, sink, held, flight: _flight } = deferred;
         let connection = call.connection();
-        let answered = catch_unwind(AssertUnwindSafe(|| self.server.settled(call, outcome)));
+        let answered = catch_unwind(AssertUnwindSafe(|| self.server.complete(call, outcome)));
         let item = answered.unwrap_or_else(|_| self.defect(connection));
         sink.send(CompletionEvent { connection, held, item });
     }
@@ -397,12 +403,6 @@ impl Runner {
         tracing::error!("a defect of the server closes a connection");
         CompletedCall::defect(connection)
     }
-}
-
-/// Writes the changes of a call to stable storage. A panic must not leave the rest of the group
-/// without a reply.
-fn sync(deferred: &Deferred) -> VfsResult<()> {
-    catch_unwind(AssertUnwindSafe(|| deferred.call.settle())).unwrap_or(Err(VfsError::Io))
 }
 
 /// Submits copies to their pool.
@@ -490,7 +490,7 @@ impl<E: Executor> Service for NfsService<E> {
         let (ShardMemory { scratch, steps, sink }, server) = (shard, self.server());
         // Overload reduces the slots of sessions instead of refusing calls.
         server.engine().set_overloaded(self.disk.is_crowded());
-        late.drain(..).for_each(|late| server.take_back(scratch, late.item));
+        late.drain(..).for_each(|late| server.take_completed(scratch, late.item));
         let arrived = requests.drain(..).map(|request| (request.connection, request.peer, request.record));
         server.tick(scratch, arrived, &mut TickOutlet { service: self, sink, steps, replies, pause });
     }
@@ -591,11 +591,11 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
         (self.pause)(self.replies)
     }
 
-    fn has_elsewhere(&self) -> bool {
+    fn can_defer(&self) -> bool {
         true
     }
 
-    fn send_away(&mut self, call: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
+    fn defer(&mut self, call: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
         let (connection, held) = (call.connection(), call.held());
         let brief = call.is_brief() && self.service.is_brief_lane(call.lane());
         let flight = self.service.runner.flights.begin();
@@ -605,7 +605,7 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
         } else {
             self.service.defer(deferred).map_err(|deferred| deferred.call)?;
         }
-        self.push(connection, Action::Away(held), Kind::Other);
+        self.push(connection, Action::Defer(held), Kind::Other);
         Ok(())
     }
 }

@@ -293,11 +293,11 @@ impl Backend for Disk {
         self.slow
     }
 
-    fn settles(&self, _: &ObjectHandle) -> bool {
+    fn syncs_names(&self, _: &ObjectHandle) -> bool {
         true
     }
 
-    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
         self.fuse.burn();
         if self.mutation == Mutation::SyncAfterReply {
             lock(&self.late).push(*object);
@@ -458,7 +458,7 @@ mod tests {
     fn a_power_failure_undoes_the_last_changes_of_names_and_no_synced_one() {
         let left = left(&["a", "b", "c"], |disk| {
             make(disk, "a");
-            disk.settle(&disk.root()).unwrap();
+            disk.sync_names(&disk.root()).unwrap();
             make(disk, "b");
             disk.rename(&Caller::root(), (&disk.root(), b"a"), (&disk.root(), b"c"), None).unwrap();
         });
@@ -470,7 +470,7 @@ mod tests {
     fn a_removed_file_comes_back_with_its_content() {
         let disk = disk();
         make(&disk, "a").1.write_at(b"data", 0).unwrap();
-        disk.settle(&disk.find("a").unwrap()).unwrap();
+        disk.sync_names(&disk.find("a").unwrap()).unwrap();
         disk.remove(&Caller::root(), &disk.root(), b"a", None).unwrap();
         assert!(!disk.exists("a"));
         while !disk.exists("a") {

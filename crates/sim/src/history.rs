@@ -276,7 +276,7 @@ impl History {
 
     /// Notes that the server cannot execute the lost operations of a client any more: its former
     /// sessions are gone.
-    pub(crate) fn settle(&mut self, client: usize, now: Duration) {
+    pub(crate) fn end_lost(&mut self, client: usize, now: Duration) {
         let lost = self.names.iter_mut().filter(|op| op.client == client && op.lost && op.end.is_none());
         lost.for_each(|op| op.end = Some(now));
     }

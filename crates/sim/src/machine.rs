@@ -105,7 +105,7 @@ impl Running {
                 Some(Out::Record(reply.connection.0, data.insert_into(record).ok()?))
             }
             Action::Close => Some(Out::Close(reply.connection.0)),
-            Action::Trust(_) | Action::Yield | Action::Pause(_) | Action::Away(_) => None,
+            Action::Trust(_) | Action::Yield | Action::Pause(_) | Action::Defer(_) => None,
         });
         out.collect()
     }

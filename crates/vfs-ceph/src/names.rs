@@ -100,7 +100,7 @@ impl CephBackend {
         let source = beside.as_ref().unwrap_or(&object.inode);
         let linked = source.link(&parent.inode, name.as_c_str(), &self.credentials(caller)?);
         linked.map_err(|error| self.error_in(&parent, error))?;
-        self.settle_across(beside.as_ref())
+        self.sync_across(beside.as_ref())
     }
 
     pub(crate) fn remove_name(
@@ -162,13 +162,13 @@ impl CephBackend {
             // library would go on with the old ones of this, the change attribute among them.
             from_parent.inode.refresh(&self.server).map_err(vfs_error)?;
         }
-        self.settle_across(beside.as_ref())
+        self.sync_across(beside.as_ref())
     }
 
     /// Waits for the journal after a change in which two mounts took part, by the inode that the
-    /// call has borrowed from the other mount. That mount could neither settle the change later nor
+    /// call has borrowed from the other mount. That mount could neither sync the change later nor
     /// read the object before the journal is written, which can take five seconds.
-    fn settle_across(&self, beside: Option<&CephInode>) -> VfsResult<()> {
+    fn sync_across(&self, beside: Option<&CephInode>) -> VfsResult<()> {
         beside.map_or(Ok(()), |inode| inode.sync().map_err(vfs_error))
     }
 

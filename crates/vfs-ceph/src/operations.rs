@@ -266,12 +266,12 @@ impl Backend for CephBackend {
         self.drop_xattr(caller, object, name)
     }
 
-    fn settles(&self, _: &ObjectHandle) -> bool {
+    fn syncs_names(&self, _: &ObjectHandle) -> bool {
         self.stable_names
     }
 
     /// The metadata server answers before its journal is written, and this waits for the journal.
-    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
         self.commit(object)
     }
 

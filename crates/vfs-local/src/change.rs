@@ -15,8 +15,11 @@ use std::{
 
 /// Independent parts, so that threads seldom meet at one lock.
 const SHARDS: usize = 64;
-/// Objects remembered in one part; an old one forgotten costs its readers one look at the server.
+/// Objects remembered in one part. When they are forgotten, all objects of the part seem to have
+/// changed, and their readers look at them once more.
 const SHARD_MAX: usize = 1024;
+/// The first of the numbers under which an image holds [`ChangeShard::base`]. No inode has them.
+const BASE_INO: u64 = u64::MAX - (SHARDS as u64 - 1);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ChangeSlot {
@@ -27,12 +30,29 @@ struct ChangeSlot {
     bump: u64,
 }
 
-type ChangeShard = Mutex<HashMap<u64, ChangeSlot>>;
+#[derive(Debug, Default)]
+struct ChangeShard {
+    slots: HashMap<u64, ChangeSlot>,
+    /// Added to the attribute of every object, so that none goes back when slots are forgotten.
+    base: u64,
+}
+
+impl ChangeShard {
+    /// Returns the slot of an object. Forgets the others when there is no room for it.
+    fn slot(&mut self, ino: u64) -> &mut ChangeSlot {
+        if self.slots.len() >= SHARD_MAX && !self.slots.contains_key(&ino) {
+            let bumps = self.slots.values().map(|slot| slot.bump.wrapping_add(1));
+            self.base = self.base.wrapping_add(bumps.max().unwrap_or(0)).wrapping_add(1);
+            self.slots.clear();
+        }
+        self.slots.entry(ino).or_default()
+    }
+}
 
 /// Makes the change attribute (RFC 8881 section 5.8.1.4) of the objects of one file system.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    shards: Option<Box<[ChangeShard; SHARDS]>>,
+    shards: Option<Box<[Mutex<ChangeShard>; SHARDS]>>,
 }
 
 impl Changes {
@@ -42,20 +62,22 @@ impl Changes {
         Self { shards }
     }
 
-    fn with<T>(&self, ino: u64, run: impl FnOnce(&mut HashMap<u64, ChangeSlot>) -> T) -> Option<T> {
+    fn with<T>(&self, ino: u64, run: impl FnOnce(&mut ChangeShard) -> T) -> Option<T> {
         // The remainder is below SHARDS.
         let shard = &self.shards.as_ref()?[(ino % SHARDS as u64) as usize];
         Some(run(&mut shard.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Returns the counted changes for the next process: inode number, whether it changed since it
-    /// was asked for, ctime and count.
+    /// was asked for, ctime and count. Objects from [`BASE_INO`] on are the bases of the parts.
     pub(crate) fn image(&self) -> Vec<(u64, bool, u64, u64)> {
         let Self { shards } = self;
         let mut image = Vec::new();
-        for shard in shards.iter().flat_map(|shards| shards.iter()) {
+        for (ino, shard) in (BASE_INO..=u64::MAX).zip(shards.iter().flat_map(|shards| shards.iter())) {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            image.extend(shard.iter().map(|(ino, slot)| {
+            let ChangeShard { slots, base } = &*shard;
+            image.push((ino, false, 0, *base));
+            image.extend(slots.iter().map(|(ino, slot)| {
                 let ChangeSlot { pending, ctime, bump } = *slot;
                 (*ino, pending, ctime, bump)
             }));
@@ -66,9 +88,13 @@ impl Changes {
     /// Goes on with the changes that the previous process has counted.
     pub(crate) fn restore(&self, image: Vec<(u64, bool, u64, u64)>) -> Result<(), ImageError> {
         for (ino, pending, ctime, bump) in image {
-            let kept = self.with(ino, |slots| {
-                slots.insert(ino, ChangeSlot { pending, ctime, bump });
-                slots.len()
+            let kept = self.with(ino, |shard| {
+                if ino >= BASE_INO {
+                    shard.base = bump;
+                } else {
+                    shard.slots.insert(ino, ChangeSlot { pending, ctime, bump });
+                }
+                shard.slots.len()
             });
             ensure(kept.unwrap_or(0) <= SHARD_MAX, "too many counted changes")?;
         }
@@ -77,28 +103,24 @@ impl Changes {
 
     /// Notes that the server changed an object.
     pub(crate) fn note(&self, ino: u64) {
-        self.with(ino, |slots| {
-            if slots.len() >= SHARD_MAX && !slots.contains_key(&ino) {
-                slots.clear();
-            }
-            slots.entry(ino).or_default().pending = true;
-        });
+        self.with(ino, |shard| shard.slot(ino).pending = true);
     }
 
     /// Returns the change attribute of an object whose ctime is this many nanoseconds.
     pub(crate) fn attribute(&self, ino: u64, ctime: u64) -> u64 {
-        let corrected = self.with(ino, |slots| {
-            let Some(slot) = slots.get_mut(&ino) else { return ctime };
-            // A first sight counts as a change within the tick: before it the bare ctime may have
-            // been seen.
+        let corrected = self.with(ino, |shard| {
+            let first = ctime.wrapping_add(shard.base);
+            let Some(slot) = shard.slots.get_mut(&ino) else { return first };
             if slot.ctime != ctime {
-                let fresh = slot.ctime == 0;
-                *slot = ChangeSlot { pending: false, ctime, bump: u64::from(fresh) };
+                // Another change may have come within the tick after the look at ctime. A first
+                // sight counts as one, too: before it the bare ctime may have been seen.
+                let changed = slot.pending || slot.ctime == 0;
+                *slot = ChangeSlot { pending: false, ctime, bump: u64::from(changed) };
             } else if slot.pending {
                 slot.pending = false;
                 slot.bump += 1;
             }
-            ctime.wrapping_add(slot.bump)
+            first.wrapping_add(slot.bump)
         });
         corrected.unwrap_or(ctime)
     }
@@ -132,7 +154,40 @@ mod tests {
             last = next;
         }
         changes.note(7);
-        assert_eq!(changes.attribute(7, 4_000_000), 4_000_000);
+        assert!((4_000_000..4_000_010).contains(&changes.attribute(7, 4_000_000)));
+    }
+
+    #[test]
+    fn a_change_after_the_look_at_the_clock_moves_the_attribute() {
+        let changes = Changes::new(false);
+        changes.note(7);
+        let before = changes.attribute(7, 1000);
+        // The reader sees 2000, and then two changes are noted that both have this time.
+        changes.note(7);
+        let seen = changes.attribute(7, 2000);
+        changes.note(7);
+        assert!(before < seen && seen < changes.attribute(7, 2000));
+        assert_ne!(seen, 2000, "another reader may have seen the bare time between the two");
+    }
+
+    #[test]
+    fn no_attribute_goes_back_when_others_take_the_room() {
+        let changes = Changes::new(false);
+        for ino in [7, 8] {
+            (0..5).for_each(|_| _ = (changes.note(ino), changes.attribute(ino, 1000)));
+        }
+        changes.note(7);
+        // The last change of 7 has been seen by nobody, and that of 8 by everybody.
+        let seen = [7, 8].map(|ino| changes.attribute(ino, 1000));
+        changes.note(7);
+        (1000..200_000).for_each(|ino| changes.note(ino));
+        let later = [7, 8].map(|ino| changes.attribute(ino, 1000));
+        assert!(later[0] > seen[0] && later[1] >= seen[1], "{seen:?} {later:?}");
+        assert!(later[1] < 2000, "a later time is still later");
+
+        let next = Changes::new(false);
+        next.restore(changes.image()).unwrap();
+        assert_eq!([7, 8].map(|ino| next.attribute(ino, 1000)), later);
     }
 
     #[test]
@@ -151,7 +206,7 @@ mod tests {
             .shards
             .iter()
             .flat_map(|shards| shards.iter())
-            .map(|shard| shard.lock().unwrap().len())
+            .map(|shard| shard.lock().unwrap().slots.len())
             .sum();
         assert!(held <= SHARDS * SHARD_MAX);
     }

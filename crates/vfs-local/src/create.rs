@@ -131,8 +131,12 @@ impl LocalBackend {
         let began = clock_gettime(ClockId::RealtimeCoarse);
         make_node(&parent, &name, &new, set.mode).map_err(|errno| self.error_in(&parent, errno))?;
         self.changes.note(parent.ino);
-        let object = self.made(caller, &parent, &name, &new, began)?;
-        let finished = self.finish_node(caller, &parent, &name, &new, &object, set);
+        let finished = match self.made(caller, &parent, &name, &new, began) {
+            Ok(Some(object)) => self.finish_node(caller, &parent, &name, &new, &object, set),
+            // The name is another's by now.
+            Ok(None) => return Err(VfsError::Delay),
+            Err(error) => Err(error),
+        };
         if finished.is_err() && self.act_as(caller).is_ok() {
             let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             let _ = unlinkat(&parent, name.as_c_str(), flags);
@@ -149,11 +153,7 @@ impl LocalBackend {
     }
 
     /// Opens a new object. The kernel returns no descriptor of it, so its name must be opened,
-    /// which another program may have given to another object meanwhile; that object is not
-    /// changed.
-    ///
-    /// # Errors
-    /// `Delay` for another object.
+    /// which another program may have given to another object meanwhile; `None` for such an object.
     fn made(
         &self,
         caller: &Caller,
@@ -161,8 +161,12 @@ impl LocalBackend {
         name: &EntryName,
         new: &NewObject<'_>,
         began: Timespec,
-    ) -> VfsResult<Arc<CachedObject>> {
-        let fd = self.open_name(parent, name).map_err(|_| VfsError::Delay)?;
+    ) -> VfsResult<Option<Arc<CachedObject>>> {
+        let fd = match self.open_name(parent, name) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::ACCESS | Errno::XDEV) => return Ok(None),
+            Err(errno) => return Err(vfs_error(errno)),
+        };
         let stat = stat_fd(&fd).map_err(vfs_error)?;
         // Servers and other processes have clocks and users of their own.
         let comparable = self.kind != Kind::Foreign;
@@ -170,9 +174,9 @@ impl LocalBackend {
         let older = stat.stx_mask & StatxFlags::BTIME.bits() != 0 && born < (began.tv_sec, began.tv_nsec);
         let others = self.identities && stat.stx_uid != caller.uid;
         if file_type(&stat) != type_of(new) || comparable && (older || others) {
-            return Err(VfsError::Delay);
+            return Ok(None);
         }
-        self.adopt(fd)
+        self.adopt(fd).map(Some)
     }
 
     fn finish_node(

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_of_another_version_is_a_bad_handle() {
+    fn a_handle_that_is_too_short_or_of_another_version_is_bad() {
         for bytes in [&[][..], &[1; PREFIX - 1], &[2; 20], &[0; 96]] {
             assert_eq!(decode(&ObjectHandle::new(bytes).unwrap()), Err(VfsError::Badhandle));
         }

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_to_answer_from_memory_is_foreign() {
+    fn an_unknown_file_system_is_foreign() {
         let (fuse, nfs, cifs, smb2, ceph, nine_p, overlay) =
             (0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x794c_7630);
         for foreign in [fuse, nfs, cifs, smb2, ceph, nine_p, overlay, 0, -1] {

@@ -24,7 +24,6 @@ mod limitations;
 mod locks;
 mod mounts;
 mod names;
-mod nested;
 mod operations;
 mod path_search;
 mod prepare;
@@ -33,6 +32,7 @@ mod quota;
 mod ranges;
 mod readdir;
 mod setattr;
+mod submounts;
 mod sys;
 mod sys_leases;
 mod xattrs;
@@ -43,8 +43,8 @@ pub use heir::Orphans;
 pub use identity::become_server;
 pub use leases::{can_lease_for_others, leave_leases_alone, take_over_leases};
 pub use limitations::Limitation;
-pub use nested::NestedBackend;
 pub use prepare::{Prepared, ServesAs, can_change_owners, drop_binding, prepare_process};
 pub use process::{
     deny_writable_code, exit_at_once, keep_from_children, release_memory, release_to_successor,
 };
+pub use submounts::SubmountBackend;

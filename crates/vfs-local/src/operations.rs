@@ -280,11 +280,11 @@ impl Backend for LocalBackend {
         self.drop_xattr(caller, object, name)
     }
 
-    fn settles(&self, _: &ObjectHandle) -> bool {
+    fn syncs_names(&self, _: &ObjectHandle) -> bool {
         self.stable_names && self.kind != Kind::Memory
     }
 
-    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
         match self.commit(object) {
             // The directory cannot be opened: without root it may be writable but not readable, and
             // another program may have removed or moved it. Its changes must be stable before they
@@ -294,7 +294,7 @@ impl Backend for LocalBackend {
                 let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
                 syncfs(root).map_err(vfs_error)
             }
-            settled => settled,
+            synced => synced,
         }
     }
 

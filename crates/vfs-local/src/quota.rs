@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_what_limit_and_file_system_leave() // RFC 8881 section 5.8.2.28
+    fn the_free_space_is_bounded_by_quota_and_file_system() // RFC 8881 section 5.8.2.28
     {
         let counted = |used, soft, hard| sys::Counted { used, soft, hard };
         let quota = |avail_hard, avail_soft, used| Quota { avail_hard, avail_soft, used };

@@ -80,9 +80,9 @@ fn the_suite_holds_on_btrfs() {
     common::run_on("btrfs", "disk::");
 }
 
-mod nested {
+mod submounts {
     use super::common::{self, TestDirectory};
-    use orthrus_vfs_local::{LocalOptions, NestedBackend};
+    use orthrus_vfs_local::{LocalOptions, SubmountBackend};
     use std::sync::Arc;
     use vfs::conformance::Fixture;
 
@@ -91,7 +91,7 @@ mod nested {
         let (_, probe) = common::export()?;
         let identities = probe.serves_as() == orthrus_vfs_local::ServesAs::Callers;
         let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
-        let backend = NestedBackend::open(directory.path(), &LocalOptions::default()).unwrap();
+        let backend = SubmountBackend::open(directory.path(), &LocalOptions::default()).unwrap();
         Some(Fixture {
             backend: Arc::new(backend),
             owner: common::me(),

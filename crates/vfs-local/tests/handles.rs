@@ -250,7 +250,7 @@ fn a_mount_point_below_the_export_does_not_exist_for_clients() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_refused_with_the_cure() {
+fn an_impossible_export_is_refused_with_the_remedy() {
     prepare_process(true);
     let refused = |path: &str| LocalBackend::open(path.as_ref(), &LocalOptions::default()).unwrap_err();
     assert!(matches!(refused("/does/not/exist"), LocalError::Open { .. }));

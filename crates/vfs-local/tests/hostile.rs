@@ -6,7 +6,7 @@
 mod common;
 
 use common::{TestDirectory, me, mode};
-use orthrus_vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server, prepare_process};
+use orthrus_vfs_local::{LocalBackend, LocalOptions, SubmountBackend, become_server, prepare_process};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -180,7 +180,7 @@ fn links_that_come_and_go_are_never_followed() {
 #[test]
 fn links_that_come_and_go_are_never_followed_where_mounts_are_shown() {
     if common::export().is_some() {
-        hold_out(|path| Box::new(NestedBackend::open(path, &LocalOptions::default()).unwrap()));
+        hold_out(|path| Box::new(SubmountBackend::open(path, &LocalOptions::default()).unwrap()));
     }
 }
 
@@ -190,7 +190,7 @@ fn links_that_come_and_go_are_never_followed_without_root() {
 }
 
 #[test]
-fn what_takes_the_name_of_a_new_directory_stays_as_it_is() {
+fn an_object_that_takes_the_name_of_a_new_directory_stays_as_it_is() {
     prepare_process(true);
     let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
     let backend = LocalBackend::open(directory.path(), &LocalOptions::default()).unwrap();

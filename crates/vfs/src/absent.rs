@@ -241,11 +241,11 @@ impl Backend for AbsentBackend {
         Err(VfsError::Moved)
     }
 
-    fn settles(&self, _: &ObjectHandle) -> bool {
+    fn syncs_names(&self, _: &ObjectHandle) -> bool {
         false
     }
 
-    fn settle(&self, _: &ObjectHandle) -> VfsResult<()> {
+    fn sync_names(&self, _: &ObjectHandle) -> VfsResult<()> {
         Err(VfsError::Moved)
     }
 

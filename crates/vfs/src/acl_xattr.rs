@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_list_is_none() {
+    fn an_attribute_that_is_no_list_gives_none() {
         for bytes in
             [&[][..], &[2, 0, 0], &[3, 0, 0, 0], &[2, 0, 0, 0, 1], &[2, 0, 0, 0, 3, 0, 7, 0, 0, 0, 0, 0]]
         {

@@ -270,12 +270,12 @@ pub trait Backend: Send + Sync {
     fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()>;
 
     /// Says whether changes of an object's names or attributes are to be acknowledged only after
-    /// [`Backend::settle`].
-    fn settles(&self, object: &ObjectHandle) -> bool;
+    /// [`Backend::sync_names`].
+    fn syncs_names(&self, object: &ObjectHandle) -> bool;
 
     /// Synchronises an object's attributes, or the names in a directory, to stable storage,
     /// including changes by others before this call. It may take long and needs no lock.
-    fn settle(&self, object: &ObjectHandle) -> VfsResult<()>;
+    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()>;
 
     /// Puts an object's data and metadata on stable storage.
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()>;

@@ -307,14 +307,14 @@ macro_rules! forward_backend_method {
             self.$inner.remove_xattr(caller, object, name)
         }
     };
-    (settles $inner:ident) => {
-        fn settles(&self, object: &$crate::ObjectHandle) -> bool {
-            self.$inner.settles(object)
+    (syncs_names $inner:ident) => {
+        fn syncs_names(&self, object: &$crate::ObjectHandle) -> bool {
+            self.$inner.syncs_names(object)
         }
     };
-    (settle $inner:ident) => {
-        fn settle(&self, object: &$crate::ObjectHandle) -> $crate::VfsResult<()> {
-            self.$inner.settle(object)
+    (sync_names $inner:ident) => {
+        fn sync_names(&self, object: &$crate::ObjectHandle) -> $crate::VfsResult<()> {
+            self.$inner.sync_names(object)
         }
     };
     (commit $inner:ident) => {

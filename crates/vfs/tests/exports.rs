@@ -94,7 +94,7 @@ fn an_export_inside_another_is_a_name_on_its_root() {
 }
 
 #[test]
-fn what_a_client_may_not_see_does_not_exist_for_it() {
+fn hidden_objects_do_not_exist_for_a_client() {
     let mut hidden = export("/secret/data");
     hidden.rules = vec![rule(&["10.0.0.0/8"])];
     let table = table(vec![hidden, export("/open")]);

@@ -450,7 +450,7 @@ fn a_wrong_command_line_is_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn what_a_server_needs_and_does_not_get_is_named() {
+fn a_missing_requirement_of_a_server_is_named() {
     let folder = empty_folder();
     let state = |name: &str| folder.path().join(name).to_str().expect("the name is plain").to_owned();
     let path = state("data");

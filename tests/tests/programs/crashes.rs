@@ -249,7 +249,7 @@ fn a_server_killed_at_any_moment_keeps_what_it_has_acknowledged_and_is_sent_the_
 }
 
 #[test]
-fn what_a_disk_loses_with_its_power_is_sent_again() {
+fn writes_that_a_power_cut_loses_are_sent_again() {
     // RFC 8881 sections 18.3.3 and 18.32.3
     in_own_mounts(|| {
         let folder = empty_folder();

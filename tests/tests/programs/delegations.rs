@@ -118,7 +118,7 @@ fn the_server_calls_back_by_the_clients_context_and_believes_no_broken_answer() 
 }
 
 #[test]
-fn whoever_looks_at_a_file_that_another_writes_gets_the_answer_with_one_request() {
+fn attributes_of_a_file_that_another_writes_take_one_request() {
     // RFC 8881 section 10.4.3
     let folder = empty_folder();
     let (server, options) = plain(folder.path(), "60");

@@ -167,12 +167,12 @@ fn a_file_system_that_hangs_holds_up_no_other() {
         }
         assert!(submitted > 128, "{submitted} calls are not enough to prove anything");
         let end = Instant::now() + Duration::from_secs(60);
-        while server.counter("away") < submitted {
-            assert!(Instant::now() < end, "only {} of {submitted} calls wait", server.counter("away"));
+        while server.counter("deferred") < submitted {
+            assert!(Instant::now() < end, "only {} of {submitted} calls wait", server.counter("deferred"));
         }
         assert!(server.counter("disk_waiting") > 0, "all of them have a thread");
         goes_on(&mut mount(&server, "/other"));
-        assert_eq!(server.counter("away"), submitted, "nothing that hangs was answered");
+        assert_eq!(server.counter("deferred"), submitted, "nothing that hangs was answered");
         hanging.thaw();
         for (files, file) in writers.iter_mut().zip(&opened) {
             let (client, mut done) = (files.client(), Vec::new());
@@ -212,12 +212,12 @@ fn changes_of_names_on_a_file_system_that_hangs_hold_up_no_other() {
             files.client().flush().expect("the server is there");
         }
         let end = Instant::now() + Duration::from_secs(60);
-        while server.counter("away") < clients.len() as u64 {
-            assert!(Instant::now() < end, "only {} calls wait", server.counter("away"));
+        while server.counter("deferred") < clients.len() as u64 {
+            assert!(Instant::now() < end, "only {} calls wait", server.counter("deferred"));
         }
         others.iter_mut().for_each(goes_on);
         assert!(server.counter("relieved") > 0, "no change began on a shard");
-        assert_eq!(server.counter("away"), clients.len() as u64, "nothing that hangs was answered");
+        assert_eq!(server.counter("deferred"), clients.len() as u64, "nothing that hangs was answered");
         hanging.thaw();
         for files in &mut clients {
             let mut done = Vec::new();

@@ -118,7 +118,7 @@ fn attack(server: &mut Server, options: Options, path: &str, attack: impl FnOnce
 }
 
 #[test]
-fn what_is_no_record_closes_its_connection_and_is_counted() {
+fn a_malformed_record_closes_its_connection_and_is_counted() {
     // RFC 5531 section 11: record marking
     let folder = empty_folder();
     let mut server = server(folder.path());

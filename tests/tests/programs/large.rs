@@ -153,7 +153,7 @@ fn listed_once(export: &Path, folder: &Path) {
 }
 
 #[test]
-fn what_stays_in_a_large_directory_that_changes_is_listed_once() {
+fn entries_that_stay_in_a_changing_large_directory_are_listed_once() {
     // RFC 8881 section 18.23.3
     let folder = empty_folder();
     let export = folder.path().join("export");
@@ -162,7 +162,7 @@ fn what_stays_in_a_large_directory_that_changes_is_listed_once() {
 }
 
 #[test]
-fn what_stays_in_a_large_directory_of_tmpfs_that_changes_is_listed_once() {
+fn entries_that_stay_in_a_changing_large_directory_of_tmpfs_are_listed_once() {
     // RFC 8881 section 18.23.3; the cookies of tmpfs are counted up, and the cookies of ext4 are
     // hashes of the names.
     in_own_mounts(|| {

@@ -89,7 +89,7 @@ fn nothing_stays_of_a_link_when_its_process_is_killed() {
 }
 
 #[test]
-fn what_a_link_cannot_be_is_said_before_anything_is_measured() {
+fn an_impossible_link_is_refused_before_the_measurement() {
     let folder = empty_folder();
     let ended = run(&mut bench(PLAN, "10parsec", folder.path()));
     assert!(!ended.status.success() && ended.stderr.contains("such as 1gbit"), "{}", ended.stderr);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_baseline_survives_writing_and_reading() {
         let path = tempfile::NamedTempFile::new().unwrap();
         let before = counts(&[("b.rs", 2), ("a.rs", 1)]);
         write(path.path(), &before).unwrap();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_interrupted_is_not_taken_for_a_source() {
+    fn an_interrupted_copy_is_not_used_as_a_source() {
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(true));
         let sources = Sources::in_folder(dir.path()).unwrap();
         assert!(sources.files(3, 5000, &stop).unwrap().is_none());

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_said_with_its_program() {
+    fn a_failure_names_its_program() {
         apart(|| {
             if !geteuid().is_root() {
                 return eprintln!("skipped: needs root, for a network namespace");

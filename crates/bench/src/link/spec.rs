@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_refused() {
+    fn a_malformed_link_is_refused() {
         for text in
             ["", "gbit", "10", "1kbit", "-1gbit", "1e3gbit", "0gbit", "2000gbit", "1gbit,", "1gbit,1s"]
         {

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_is_the_same_after_writing_and_reading() {
+    fn a_histogram_survives_writing_and_reading() {
         let mut histogram = Histogram::default();
         for micros in [1, 3, 3, 90, 1000, 250_000, 4_000_000] {
             histogram.count(Duration::from_micros(micros));

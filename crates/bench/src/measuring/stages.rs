@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_adds_is_what_a_repetition_took_unless_it_began_anew() {
+    fn the_growth_of_counters_is_a_repetitions_cost_unless_they_started_anew() {
         let (before, after) = (stages(100, 1.0), stages(150, 1.5));
         assert_eq!(after.since(&before), Some(stages(50, 0.5)));
         assert_eq!(before.since(&after), None);

@@ -159,7 +159,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_not_fios_output_or_failed_is_refused() {
+    fn foreign_or_failed_output_of_fio_is_refused() {
         for text in ["", "{}", "fio: failed", r#"{"jobs":[]}"#] {
             assert!(parse(text).is_err(), "{text:?}");
         }

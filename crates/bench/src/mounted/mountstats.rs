@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_the_difference_of_two_moments() {
+    fn losses_are_the_difference_of_two_snapshots() {
         let calls = find(AFTER).operations - find(BEFORE).operations;
         assert!(calls >= 5623, "{calls}");
         assert_eq!(find(AFTER).since(&find(BEFORE)), Counters::from([("client_calls".to_owned(), calls)]));

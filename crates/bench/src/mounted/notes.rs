@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_done_is_not_explained() {
+    fn skipped_measurements_are_not_explained() {
         let mut record = Record::begin(PLAN, "", settings());
         assert_eq!(notes(&record).len(), 1);
         let cases = OntapClimb::new(&[4], &[]).next(&record).unwrap();

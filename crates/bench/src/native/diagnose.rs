@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_clients_stays_as_it_is() {
+    fn errors_that_are_not_the_clients_stay_as_they_are() {
         let error = anyhow::anyhow!("wrong data").context("client 1 of 2");
         assert_eq!(
             format!("{:#}", explained(error, "server", 1, Duration::ZERO)),

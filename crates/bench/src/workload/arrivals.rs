@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_could_take_counts_with_the_time_that_it_has_waited() {
+    fn requests_without_a_free_thread_count_with_their_waiting_time() {
         let first = Instant::now();
         let end = first + Duration::from_secs(1);
         // Forty of a hundred were taken.

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_slow_server_counts_from_when_it_was_due() {
+    fn requests_to_a_slow_server_count_from_the_time_they_were_due() {
         // At depth 1 and 20 ms each, 200 ms are enough for ten of a hundred requests.
         let tally = run_at(500.0, Duration::from_millis(20), 1);
         assert_eq!(tally.operations + tally.unserved, 100);

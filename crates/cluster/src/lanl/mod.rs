@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_copied_fits_into_the_memory_of_a_node() {
+    fn the_copied_files_fit_into_the_memory_of_a_node() {
         let most = Scope::scale_max(256);
         assert!(most * LARGE_BYTES < 256.0 * 1048576.0 / 2.0);
         assert!(most > 0.005, "the default scale must be possible with the default memory: {most}");

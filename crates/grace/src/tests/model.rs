@@ -506,7 +506,7 @@ impl ClusterModel {
     }
 
     /// Lets all members run undisturbed, and checks that they get to peace.
-    fn settle(&mut self) {
+    fn run_undisturbed(&mut self) {
         self.calm = true;
         let end = self.now + Duration::from_secs(600);
         for instance in &mut self.instances {
@@ -531,7 +531,7 @@ fn play(seed: u64, fault: MemberFault) -> Vec<String> {
     let mut model = ClusterModel::new(seed, fault);
     let until = Duration::from_secs(60 + model.random.below(900));
     model.run(until);
-    model.settle();
+    model.run_undisturbed();
     model.violations
 }
 

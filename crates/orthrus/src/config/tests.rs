@@ -213,7 +213,7 @@ fn a_number_out_of_range_is_named_with_the_range() {
 }
 
 #[test]
-fn what_is_to_become_of_nested_file_systems_is_one_of_two_things() {
+fn nested_is_hide_or_show() {
     let said = refusal("[[export]]\npath = \"/tmp\"\nnested = \"yes\"\n");
     assert!(
         said.starts_with("/etc/orthrus.toml:3: key `nested`: ") && said.contains("hide and show"),

@@ -42,7 +42,7 @@ pub(super) fn guard(watched: Watched) -> std::io::Result<()> {
         std::thread::sleep(END_TIME_MAX);
         let serving = watched.clone();
         try_to("last-words", move || {
-            for line in what_hangs(&serving) {
+            for line in unfinished_work(&serving) {
                 tracing::error!("ending by force, since this hangs: {line}");
             }
             crate::logging::flush();
@@ -69,7 +69,7 @@ fn try_to(name: &str, step: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn what_hangs(watched: &Watched) -> Vec<String> {
+fn unfinished_work(watched: &Watched) -> Vec<String> {
     let Some(Serving { shards, service, .. }) = watched.get() else {
         return vec!["the start of the server".into()];
     };

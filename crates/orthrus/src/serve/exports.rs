@@ -11,7 +11,7 @@ use vfs::{
     ServerAddress, SetAttributes, Timestamp,
 };
 use vfs_ceph::{CephBackend, CephOptions};
-use vfs_local::{Limitation, LocalBackend, LocalOptions, NestedBackend};
+use vfs_local::{Limitation, LocalBackend, LocalOptions, SubmountBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
 /// `nested` and `stable_names`.
@@ -140,7 +140,7 @@ impl Backends {
                         Arc::new(backend)
                     }
                     Nested::Show => {
-                        let backend = NestedBackend::open(path, &options).with_context(named)?;
+                        let backend = SubmountBackend::open(path, &options).with_context(named)?;
                         log_limitations(settings, backend.limitations());
                         Arc::new(backend)
                     }

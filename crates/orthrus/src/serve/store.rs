@@ -101,6 +101,9 @@ struct Journal {
     size: usize,
     /// Whether there are lines that may not be on stable storage.
     dirty: bool,
+    /// Whether a write has failed, so that the file may lack a change or end within a line. Nothing
+    /// is appended to such a file.
+    incomplete: bool,
 }
 
 impl Store {
@@ -123,7 +126,7 @@ impl Store {
             prior.map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal });
         let prior_clients = prior.collect();
         let journal =
-            Mutex::new(Journal::rewrite(directory, owners).with_context(|| directory.display().to_string())?);
+            Mutex::new(Journal::create(directory, owners).with_context(|| directory.display().to_string())?);
         Ok((Self { directory: directory.to_owned(), lock, journal }, Boot { epoch, secret, prior_clients }))
     }
 
@@ -141,8 +144,9 @@ impl Store {
         let file = file.with_context(|| format!("{} cannot be written", path.display()))?;
         let size = file.metadata().map_or(0, |metadata| metadata.len());
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        // The lines that were overwritten are not known: it is as if there were none.
-        let journal = Journal { file, lines: owners.len(), size, owners, dirty: true };
+        // The lines that were overwritten are not known: it is as if there were none. Nor is it known
+        // whether the last write of the previous process failed.
+        let journal = Journal { file, lines: owners.len(), size, owners, dirty: true, incomplete: true };
         let lock = FolderLock(lock);
         let store = Self { directory: directory.to_owned(), lock, journal: Mutex::new(journal) };
         Ok((store, Boot { epoch: 0, secret, prior_clients: Vec::new() }))
@@ -185,38 +189,57 @@ impl Store {
     /// Puts changes on stable storage and then returns.
     pub(super) fn sync(&self) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        if journal.dirty {
-            journal.file.sync_data()?;
-            journal.dirty = false;
-        }
-        Ok(())
+        if journal.incomplete { journal.rewrite(&self.directory) } else { journal.sync() }
     }
 
     /// Changes the owners; `change` returns the line to append, if anything is new.
     fn change(&self, change: impl FnOnce(&mut JournalOwners) -> Option<String>) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(line) = change(&mut journal.owners) else { return Ok(()) };
-        let size = journal.size + line.len();
-        if journal.lines > JOURNAL_LINES_MIN + JOURNAL_SLACK_MAX * journal.owners.len()
-            || size as u64 > JOURNAL_SIZE_MAX / 2
-        {
-            *journal = Journal::rewrite(&self.directory, journal.owners.clone())?;
-            return Ok(());
+        let is_long = journal.lines > JOURNAL_LINES_MIN + JOURNAL_SLACK_MAX * journal.owners.len()
+            || (journal.size + line.len()) as u64 > JOURNAL_SIZE_MAX / 2;
+        if journal.incomplete || is_long {
+            return journal.rewrite(&self.directory);
         }
-        journal.lines += 1;
-        journal.size = size;
-        journal.dirty = true;
-        journal.file.write_all(line.as_bytes())
+        journal.append(&line)
     }
 }
 
 impl Journal {
-    /// Writes the owners into a new file that takes the old one's place whole or not at all.
-    fn rewrite(directory: &Path, owners: JournalOwners) -> std::io::Result<Self> {
+    /// Writes the owners into a new file, which takes the place of an old one.
+    fn create(directory: &Path, owners: JournalOwners) -> std::io::Result<Self> {
         let text: String = owners.iter().map(|(owner, principal)| journal_line(owner, *principal)).collect();
         replace(directory, "clients", text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(directory.join("clients"))?;
-        Ok(Self { file, lines: owners.len(), size: text.len(), owners, dirty: false })
+        Ok(Self { file, lines: owners.len(), size: text.len(), owners, dirty: false, incomplete: false })
+    }
+
+    /// Does the same for a journal that is in use.
+    fn rewrite(&mut self, directory: &Path) -> std::io::Result<()> {
+        // The new file may have its name, and an error all the same.
+        self.incomplete = true;
+        *self = Self::create(directory, self.owners.clone())?;
+        Ok(())
+    }
+
+    fn append(&mut self, line: &str) -> std::io::Result<()> {
+        let written = self.file.write_all(line.as_bytes());
+        self.lines += 1;
+        self.size += line.len();
+        self.dirty = true;
+        self.incomplete = written.is_err();
+        written
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        if self.dirty {
+            let synced = self.file.sync_data();
+            // The kernel reports a failure once, and a later sync would succeed without the lines.
+            self.dirty = false;
+            self.incomplete = synced.is_err();
+            synced?;
+        }
+        Ok(())
     }
 }
 
@@ -338,6 +361,61 @@ mod tests {
         file.write_all(b"+74776f").unwrap();
         let (_store, boot) = Store::open(folder.path()).unwrap();
         assert_eq!(boot.prior_clients, [prior(b"one", Some(ALICE))]);
+    }
+
+    #[test]
+    fn a_write_that_fails_costs_no_client_its_state() {
+        let folder = private_folder();
+        let (store, _) = Store::open(folder.path()).unwrap();
+        store.record(b"one", ALICE).unwrap();
+        // A full disk: a part of the line arrives.
+        let path = folder.path().join("clients");
+        let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
+        torn.write_all(b"+74776f").unwrap();
+        let read_only = File::open(&path).unwrap();
+        store.journal.lock().unwrap().file = read_only;
+        store.record(b"two", ALICE).unwrap_err();
+        store.forget(b"one").unwrap();
+        store.record(b"three", BOB).unwrap();
+        store.sync().unwrap();
+        drop(store);
+        let expected = [prior(b"three", Some(BOB)), prior(b"two", Some(ALICE))];
+        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, expected);
+    }
+
+    #[test]
+    fn a_sync_writes_the_records_that_failed() {
+        let folder = private_folder();
+        let (store, _) = Store::open(folder.path()).unwrap();
+        store.journal.lock().unwrap().file = File::open(folder.path().join("clients")).unwrap();
+        store.record(b"one", ALICE).unwrap_err();
+        // The name of the new file is taken by a folder that is not empty.
+        let blocked = folder.path().join("clients.new");
+        std::fs::create_dir_all(blocked.join("inside")).unwrap();
+        store.sync().unwrap_err();
+        std::fs::remove_dir_all(&blocked).unwrap();
+        store.sync().unwrap();
+        drop(store);
+        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
+    }
+
+    #[test]
+    fn the_next_process_does_not_append_to_a_torn_line() {
+        let folder = private_folder();
+        let (store, _) = Store::open(folder.path()).unwrap();
+        store.record(b"one", ALICE).unwrap();
+        OpenOptions::new()
+            .append(true)
+            .open(folder.path().join("clients"))
+            .unwrap()
+            .write_all(b"+7")
+            .unwrap();
+        let lock = store.lock().unwrap();
+        let (next, _) = Store::inherit(folder.path(), lock).unwrap();
+        next.record(b"two", ALICE).unwrap();
+        drop((store, next));
+        let expected = [prior(b"one", Some(ALICE)), prior(b"two", Some(ALICE))];
+        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, expected);
     }
 
     #[test]

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_paper_measured_holds_in_every_statement() {
+    fn the_figures_of_the_paper_satisfy_every_statement() {
         let small = [(100.0, 0.1), (99.0, 0.1), (97.0, 0.1), (80.0, 0.9), (50.0, 0.5)];
         let large = [(100.0, 0.1), (98.0, 0.1), (70.0, 0.1), (40.0, 0.15), (120.0, 0.95)];
         let record = record(&[(Part::Small, &small), (Part::Large, &large)]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_otherwise_is_said() {
+    fn contradicting_figures_fail_the_findings() {
         let large = [(100.0, 0.9), (50.0, 0.9), (99.9, 0.9), (120.0, 0.9), (20.0, 0.3)];
         let record = record(&[(Part::Large, &large)]);
         use FindingVerdict::{Fails, Holds, NotMeasured};
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_noise_or_the_interval_leaves_open_is_not_judged() {
+    fn differences_within_noise_or_interval_are_not_judged() {
         let mut record = record(&[(Part::Large, &[(100.0, 0.1), (80.0, 0.1), (80.0, 0.1)])]);
         record.noise = Some(bench::measuring::Noise { relative: 0.3, calibrations: 9 });
         assert_eq!(

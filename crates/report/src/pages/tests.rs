@@ -198,7 +198,7 @@ fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where
 }
 
 #[test]
-fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
+fn a_failed_sample_is_named_in_its_place_and_is_part_of_no_mean() {
     let mut record = sample(ANF);
     let failed = |case: &&CaseRecord| case.variant == "krb5p" && case.axes.level() == Some(LoadLevel::High);
     let cases: Vec<Case> = record.cases.iter().filter(failed).map(|case| case.case.clone()).collect();
@@ -251,7 +251,7 @@ fn quick_shows_every_figure_of_every_flavor_in_a_table_for_a_terminal() {
 }
 
 #[test]
-fn what_quick_cannot_show_is_not_called_a_cost() {
+fn differences_that_quick_cannot_show_are_not_called_a_cost() {
     let mut record = sample(QUICK);
     record.calibrations.iter_mut().step_by(2).for_each(|one| one.rate *= 0.5);
     record.summarise();
@@ -296,7 +296,7 @@ fn the_climb_of_ontap_ends_for_each_variant_where_it_is_saturated() {
 }
 
 #[test]
-fn what_is_lost_over_several_connections_is_counted_and_said() {
+fn losses_over_several_connections_are_counted_and_reported() {
     let mut record = sample(NCONNECT);
     assert!(view(&record).headline.contains("Nothing was dropped"), "{}", view(&record).headline);
     let last = record.cases.last_mut().unwrap();

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_of_one_lane_leaves_room_for_what_waits_of_others() {
+    fn waiting_tasks_of_one_lane_leave_room_for_other_lanes() {
         let mut lanes = lanes(1, 8);
         assert_eq!((0..8).filter(|task| push(&mut lanes, 1, *task).is_ok()).count(), 4);
         assert_eq!((0..8).filter(|task| push(&mut lanes, 2, *task).is_ok()).count(), 2);

@@ -57,13 +57,13 @@ impl Nfs {
     }
 
     /// As [`Nfs::compound`], but may stop before an operation that would block. Then the same call
-    /// and reply are to be given to [`Nfs::resume`] or [`Nfs::give_up`], on any thread.
-    pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus {
+    /// and reply are to be given to [`Nfs::resume`] or [`Nfs::decline`], on any thread.
+    pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, policy: WaitPolicy) -> CompoundStatus {
         let mut state = match self.prepare(call, reply) {
             Ok(state) => state,
             Err(outcome) => return CompoundStatus::Done(outcome),
         };
-        match self.run_operations(call, reply, &mut state, patience) {
+        match self.run_operations(call, reply, &mut state, policy) {
             Some(outcome) => CompoundStatus::Done(outcome),
             None => CompoundStatus::Deferred(Box::new(state)),
         }
@@ -72,7 +72,7 @@ impl Nfs {
     /// Answers a COMPOUND with NFS4ERR_DELAY for its first operation.
     pub fn delay(&self, call: &Call<'_>, reply: &mut Encoder) {
         if let Ok(state) = self.prepare(call, reply) {
-            self.give_up(call, reply, Box::new(state));
+            self.decline(call, reply, Box::new(state));
         }
     }
 
@@ -132,25 +132,25 @@ impl Nfs {
     /// Runs a suspended COMPOUND to its end, and blocks where it has to. `call` has the current
     /// time.
     pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundOutcome {
-        match self.go_on(call, reply, state) {
+        match self.execute(call, reply, state) {
             CompoundStatus::Done(outcome) => outcome,
             CompoundStatus::Deferred(state) => {
-                let outcome = state.settle();
-                self.settled(call, reply, state, outcome)
+                let outcome = self.sync(&state);
+                self.complete(call, reply, state, outcome)
             }
         }
     }
 
     /// As [`Nfs::resume`], but may stop after all operations have run, before the changes are on
-    /// stable storage. Then the same call and reply are to be given to [`Nfs::settled`], on any
+    /// stable storage. Then the same call and reply are to be given to [`Nfs::complete`], on any
     /// thread.
-    pub fn go_on(
+    pub fn execute(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
         mut state: Box<CompoundState>,
     ) -> CompoundStatus {
-        if state.unsettled().is_some() {
+        if state.pending_sync().is_some() {
             return CompoundStatus::Deferred(state);
         }
         match self.run_operations(call, reply, &mut state, WaitPolicy::Waits) {
@@ -166,19 +166,19 @@ impl Nfs {
         call: &Call<'_>,
         reply: &mut Encoder,
         state: &mut CompoundState,
-        patience: WaitPolicy,
+        policy: WaitPolicy,
     ) -> Option<CompoundOutcome> {
         let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
-        let mut compound = Compound::new(self, call, state, patience);
+        let mut compound = Compound::new(self, call, state, policy);
         let status = match compound.run(&mut args, reply) {
-            Ok(status) => compound.settle_but_one(status, reply),
+            Ok(status) => compound.sync_all_but_one(status, reply),
             Err(reason) => {
                 compound.progress.args_at += args.position();
                 compound.progress.phase = CompoundPhase::Deferred(reason);
                 return None;
             }
         };
-        if compound.progress.unsettled.get_mut().is_empty() {
+        if compound.progress.pending_syncs.get_mut().is_empty() {
             return Some(compound.end(status, reply));
         }
         compound.progress.phase = CompoundPhase::Executed(status);
@@ -190,13 +190,13 @@ impl Nfs {
     /// Returns `None` if the connection must close instead, for an operation in the sequence of an
     /// NFSv4.0 owner. NFS4ERR_DELAY counts in that sequence, and so does a copy that still runs
     /// (RFC 7530 section 9.1.7). On another connection the client sends the same request again.
-    pub fn give_up(
+    pub fn decline(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
         mut state: Box<CompoundState>,
     ) -> Option<CompoundOutcome> {
-        if state.unsettled().is_some() {
+        if state.pending_sync().is_some() {
             // All operations have run: a retry would gain nothing.
             return Some(self.resume(call, reply, state));
         }

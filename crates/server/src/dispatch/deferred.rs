@@ -20,7 +20,7 @@ use vfs::VfsResult;
 use xdr::Encoder;
 
 /// Receives the number of the current operation on threads other than shards; never read.
-static ELSEWHERE: AtomicU32 = AtomicU32::new(0);
+static OFF_SHARD: AtomicU32 = AtomicU32::new(0);
 
 /// The receiver of a tick's results.
 pub trait ReplySink<S> {
@@ -60,17 +60,17 @@ pub trait ReplySink<S> {
     }
 
     /// Returns whether other threads run calls that would block. If not, the tick waits for them.
-    fn has_elsewhere(&self) -> bool {
+    fn can_defer(&self) -> bool {
         false
     }
 
-    /// Hands a call to another thread, which runs [`Server::carry_out`] on it exactly once.
+    /// Hands a call to another thread, which runs [`Server::execute_and_sync`] on it exactly once.
     ///
     /// # Errors
     /// Returns the call when there is no room for it.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
-    fn send_away(&mut self, away: DeferredCall<S>) -> Result<(), DeferredCall<S>> {
-        Err(away)
+    fn defer(&mut self, deferred: DeferredCall<S>) -> Result<(), DeferredCall<S>> {
+        Err(deferred)
     }
 }
 
@@ -131,22 +131,11 @@ impl<S: WaitsFor> DeferredCall<S> {
         }
     }
 
-    /// Returns the file to be put on stable storage: see [`WaitsFor::unsettled`].
-    pub fn unsettled(&self) -> Option<FileKey> {
+    /// Returns the file to be put on stable storage: see [`WaitsFor::pending_sync`].
+    pub fn pending_sync(&self) -> Option<FileKey> {
         match &self.stage {
-            Stage::Compound { suspended, .. } => suspended.unsettled(),
+            Stage::Compound { suspended, .. } => suspended.pending_sync(),
             Stage::Init | Stage::Groups => None,
-        }
-    }
-
-    /// Puts the changes on stable storage: see [`WaitsFor::settle`].
-    ///
-    /// # Errors
-    /// The error of the file system.
-    pub fn settle(&self) -> VfsResult<()> {
-        match &self.stage {
-            Stage::Compound { suspended, .. } => suspended.settle(),
-            Stage::Init | Stage::Groups => Ok(()),
         }
     }
 
@@ -201,7 +190,7 @@ pub enum DeferredOutcome<S> {
     /// The reply can be sent.
     Completed(CompletedCall),
     /// The changes must be on stable storage before the reply is sent: call
-    /// [`DeferredCall::settle`], then [`Server::settled`].
+    /// [`Server::sync`], then [`Server::complete`].
     Uncommitted(DeferredCall<S>),
 }
 
@@ -213,24 +202,24 @@ impl CompletedCall {
 }
 
 impl<E: Engine> Server<E> {
-    /// Runs a deferred call on the calling thread. Pass the result to [`Server::take_back`] of any
-    /// tick that owns the connection.
-    pub fn carry_out(&self, away: DeferredCall<E::Suspended>) -> CompletedCall {
-        match self.carry_on(away) {
-            DeferredOutcome::Completed(back) => back,
-            DeferredOutcome::Uncommitted(away) => {
-                let outcome = away.settle();
-                self.settled(away, outcome)
+    /// Runs a deferred call on the calling thread. Pass the result to [`Server::take_completed`] of
+    /// any tick that owns the connection.
+    pub fn execute_and_sync(&self, deferred: DeferredCall<E::Suspended>) -> CompletedCall {
+        match self.execute_deferred(deferred) {
+            DeferredOutcome::Completed(completed) => completed,
+            DeferredOutcome::Uncommitted(deferred) => {
+                let outcome = self.sync(&deferred);
+                self.complete(deferred, outcome)
             }
         }
     }
 
-    /// As [`Server::carry_out`], but may return before the changes are on stable storage, so that a
-    /// group commit can include them.
-    pub fn carry_on(&self, away: DeferredCall<E::Suspended>) -> DeferredOutcome<E::Suspended> {
-        let (now, lane) = (self.begin_stage(&away), away.lane());
-        let times = away.times.queued(now.saturating_sub(away.since));
-        let DeferredCall { mut job, mut buffer, stage, .. } = away;
+    /// As [`Server::execute_and_sync`], but may return before the changes are on stable storage, so
+    /// that a group commit can include them.
+    pub fn execute_deferred(&self, deferred: DeferredCall<E::Suspended>) -> DeferredOutcome<E::Suspended> {
+        let (now, lane) = (self.begin_stage(&deferred), deferred.lane());
+        let times = deferred.times.queued(now.saturating_sub(deferred.since));
+        let DeferredCall { mut job, mut buffer, stage, .. } = deferred;
         let protection = match stage {
             Stage::Init => self.init(&job, &mut buffer, now),
             Stage::Groups => {
@@ -238,8 +227,8 @@ impl<E: Engine> Server<E> {
                 self.run_to_end(&job, &mut buffer, now)
             }
             Stage::Compound { protection, suspended } => {
-                match self.with_call(&job, self.elsewhere(), now, |call| {
-                    self.engine.go_on(call, &mut buffer, suspended)
+                match self.with_call(&job, self.off_shard(), now, |call| {
+                    self.engine.execute(call, &mut buffer, suspended)
                 }) {
                     Some(CompoundStatus::Deferred(suspended)) => {
                         // All operations have run. Large buffers are not held while the call waits.
@@ -269,10 +258,22 @@ impl<E: Engine> Server<E> {
         DeferredOutcome::Completed(self.done(done, now))
     }
 
+    /// Puts the changes of such a call on stable storage, and with them those of all calls with the
+    /// same [`DeferredCall::pending_sync`].
+    ///
+    /// # Errors
+    /// The error of the file system.
+    pub fn sync(&self, deferred: &DeferredCall<E::Suspended>) -> VfsResult<()> {
+        match &deferred.stage {
+            Stage::Compound { suspended, .. } => self.engine.sync(suspended),
+            Stage::Init | Stage::Groups => Ok(()),
+        }
+    }
+
     /// Runs a call that has not begun, and blocks where it has to. A caller whose groups are still
     /// unknown gets NFS4ERR_DELAY.
     fn run_to_end(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
-        match self.run(job, buffer, WaitPolicy::Waits, self.elsewhere(), now) {
+        match self.run(job, buffer, WaitPolicy::Waits, self.off_shard(), now) {
             CallProgress::Done(protection) => protection,
             CallProgress::Waits(..) => None,
         }
@@ -280,17 +281,17 @@ impl<E: Engine> Server<E> {
 
     /// Ends a call returned as [`DeferredOutcome::Uncommitted`], after its changes have reached
     /// stable storage or failed to.
-    pub fn settled(&self, away: DeferredCall<E::Suspended>, outcome: VfsResult<()>) -> CompletedCall {
-        let (now, lane) = (self.begin_stage(&away), away.lane());
-        let times = away.times.synced(now.saturating_sub(away.since));
-        let DeferredCall { job, mut buffer, stage, .. } = away;
+    pub fn complete(&self, deferred: DeferredCall<E::Suspended>, outcome: VfsResult<()>) -> CompletedCall {
+        let (now, lane) = (self.begin_stage(&deferred), deferred.lane());
+        let times = deferred.times.synced(now.saturating_sub(deferred.since));
+        let DeferredCall { job, mut buffer, stage, .. } = deferred;
         let protection = match stage {
             Stage::Init | Stage::Groups => None,
             Stage::Compound { protection, suspended } => {
-                let settled = self.with_call(&job, self.elsewhere(), now, |call| {
-                    self.engine.settled(call, &mut buffer, suspended, outcome)
+                let ended = self.with_call(&job, self.off_shard(), now, |call| {
+                    self.engine.complete(call, &mut buffer, suspended, outcome)
                 });
-                settled.into_iter().for_each(|outcome| {
+                ended.into_iter().for_each(|outcome| {
                     job.set_subject(outcome.subject);
                     job.usage.set(outcome.usage());
                 });
@@ -301,14 +302,14 @@ impl<E: Engine> Server<E> {
     }
 
     /// Returns the thread of calls that no shard runs.
-    fn elsewhere(&self) -> CallThread<'_> {
-        CallThread { operation: &ELSEWHERE, counters: self.metrics.served.shared(), pause: None }
+    fn off_shard(&self) -> CallThread<'_> {
+        CallThread { operation: &OFF_SHARD, counters: self.metrics.served.shared(), pause: None }
     }
 
     /// Records the time that a call has waited, and returns the current time.
-    fn begin_stage(&self, away: &DeferredCall<E::Suspended>) -> Duration {
+    fn begin_stage(&self, deferred: &DeferredCall<E::Suspended>) -> Duration {
         let now = self.now();
-        self.metrics.times.add(away.job.kind, metrics::Stage::Queue, now.saturating_sub(away.since));
+        self.metrics.times.add(deferred.job.kind, metrics::Stage::Queue, now.saturating_sub(deferred.since));
         now
     }
 
@@ -330,10 +331,10 @@ impl<E: Engine> Server<E> {
     }
 
     /// Answers a deferred call that no thread has room for, as a tick does.
-    pub fn decline(&self, away: DeferredCall<E::Suspended>) -> CompletedCall {
-        let connection = away.connection();
+    pub fn decline(&self, deferred: DeferredCall<E::Suspended>) -> CompletedCall {
+        let connection = deferred.connection();
         let now = self.now();
-        match self.give_up(away, now) {
+        match self.answer_declined(deferred, now) {
             CallAnswer::Ready { reply, .. } => {
                 let pause = Duration::ZERO;
                 CompletedCall { connection, reply: Some(reply), pause, since: now, record: Vec::new() }
@@ -343,29 +344,29 @@ impl<E: Engine> Server<E> {
     }
 
     /// Adds a completed call to the replies of the next tick.
-    pub fn take_back(&self, scratch: &mut Scratch, back: CompletedCall) {
-        memory::give(back.record);
-        if !back.pause.is_zero() {
-            scratch.pauses.push((back.connection, back.pause));
+    pub fn take_completed(&self, scratch: &mut Scratch, completed: CompletedCall) {
+        memory::give(completed.record);
+        if !completed.pause.is_zero() {
+            scratch.pauses.push((completed.connection, completed.pause));
         }
-        match back.reply {
+        match completed.reply {
             Some(reply) => {
-                scratch.watch.came_back(reply.kind, back.since);
+                scratch.watch.completed(reply.kind, completed.since);
                 scratch.send(reply);
             }
-            None => scratch.closing.push(back.connection),
+            None => scratch.closing.push(completed.connection),
         }
     }
 
     /// Answers a deferred call that no thread has room for: a COMPOUND with NFS4ERR_DELAY, the
     /// creation of a context with SYSTEM_ERR, which does not blame the client's credential (RFC
     /// 5531 section 9).
-    pub(super) fn give_up(
+    pub(super) fn answer_declined(
         &self,
-        away: DeferredCall<E::Suspended>,
+        deferred: DeferredCall<E::Suspended>,
         now: Duration,
     ) -> CallAnswer<E::Suspended> {
-        let DeferredCall { job, mut buffer, stage, .. } = away;
+        let DeferredCall { job, mut buffer, stage, .. } = deferred;
         let protection = match stage {
             Stage::Init => {
                 Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
@@ -373,8 +374,8 @@ impl<E: Engine> Server<E> {
             }
             Stage::Groups => self.run_to_end(&job, &mut buffer, now),
             Stage::Compound { protection, suspended } => {
-                let outcome = self.with_call(&job, self.elsewhere(), now, |call| {
-                    self.engine.give_up(call, &mut buffer, suspended)
+                let outcome = self.with_call(&job, self.off_shard(), now, |call| {
+                    self.engine.decline(call, &mut buffer, suspended)
                 });
                 match outcome {
                     Some(None) => return CallAnswer::Close(job.connection),

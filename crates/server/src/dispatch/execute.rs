@@ -101,16 +101,16 @@ impl<E: Engine> Server<E> {
             outlet.vouch(job.connection, share);
         }
         let counters = scratch.counters.as_deref().unwrap_or(self.metrics.served.shared());
-        let patience = if outlet.has_elsewhere() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
+        let policy = if outlet.can_defer() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
         let (paused, pausing) = (Cell::new(Duration::ZERO), RefCell::new(&mut *outlet));
         let pause = || paused.set(paused.get() + pausing.borrow_mut().pause());
         let thread = CallThread { operation: &scratch.operation, counters, pause: Some(&pause) };
-        let answer = self.answer(job, patience, thread, now);
+        let answer = self.answer(job, policy, thread, now);
         scratch.watch.skip(paused.get());
         let answer = match answer {
-            CallAnswer::DeferredCall(away) => match outlet.send_away(away) {
+            CallAnswer::DeferredCall(deferred) => match outlet.defer(deferred) {
                 Ok(()) => return false,
-                Err(away) => self.give_up(away, now),
+                Err(deferred) => self.answer_declined(deferred, now),
             },
             answer => answer,
         };
@@ -158,7 +158,7 @@ impl<E: Engine> Server<E> {
     fn answer(
         &self,
         mut job: Job,
-        patience: WaitPolicy,
+        policy: WaitPolicy,
         thread: CallThread<'_>,
         now: Duration,
     ) -> CallAnswer<E::Suspended> {
@@ -172,10 +172,10 @@ impl<E: Engine> Server<E> {
             }
             Verdict::Refuse(status) => CallProgress::Done(self.refuse(&job, status, &mut buffer, now)),
             Verdict::Run => {
-                if patience == WaitPolicy::Waits {
+                if policy == WaitPolicy::Waits {
                     self.find_groups(&mut job, now);
                 }
-                self.run(&job, &mut buffer, patience, thread, now)
+                self.run(&job, &mut buffer, policy, thread, now)
             }
         };
         match run {
@@ -217,7 +217,7 @@ impl<E: Engine> Server<E> {
         &self,
         job: &Job,
         buffer: &mut Encoder,
-        patience: WaitPolicy,
+        policy: WaitPolicy,
         thread: CallThread<'_>,
         now: Duration,
     ) -> CallProgress<E::Suspended> {
@@ -225,7 +225,7 @@ impl<E: Engine> Server<E> {
             return CallProgress::Done(self.refuse(job, status, buffer, now));
         }
         match (&job.auth, &self.rpcsec) {
-            (Auth::Init, Some(_)) if patience == WaitPolicy::Suspends => {
+            (Auth::Init, Some(_)) if policy == WaitPolicy::Suspends => {
                 return CallProgress::Waits(Stage::Init, 0);
             }
             (Auth::Init, Some(_)) => return CallProgress::Done(self.init(job, buffer, now)),
@@ -238,7 +238,7 @@ impl<E: Engine> Server<E> {
                 return CallProgress::Done(None);
             }
             (Auth::SysUnknown { .. }, _)
-                if patience == WaitPolicy::Suspends && job.procedure != NFSPROC4_NULL =>
+                if policy == WaitPolicy::Suspends && job.procedure != NFSPROC4_NULL =>
             {
                 return CallProgress::Waits(Stage::Groups, 0);
             }
@@ -254,7 +254,7 @@ impl<E: Engine> Server<E> {
         }
         thread.counters.compound();
         let run = self.with_call(job, thread, now, |call| {
-            (self.engine.compound(call, buffer, patience), thread.operation.load(Relaxed))
+            (self.engine.compound(call, buffer, policy), thread.operation.load(Relaxed))
         });
         match run {
             Some((CompoundStatus::Deferred(suspended), operation)) => {

@@ -46,15 +46,15 @@ pub trait Engine: Send + Sync {
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
-        patience: WaitPolicy,
+        policy: WaitPolicy,
     ) -> CompoundStatus<Self::Suspended>;
 
     /// Runs the rest of the same call to the same reply, and blocks where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
     /// As `resume`, but may stop at the end, before the changes are on stable storage: see
-    /// [`WaitsFor::unsettled`].
-    fn go_on(
+    /// [`WaitsFor::pending_sync`].
+    fn execute(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
@@ -63,8 +63,16 @@ pub trait Engine: Send + Sync {
         CompoundStatus::Done(self.resume(call, reply, suspended))
     }
 
+    /// Puts the changes of such a call on stable storage.
+    ///
+    /// # Errors
+    /// The error of their file system.
+    fn sync(&self, _suspended: &Self::Suspended) -> VfsResult<()> {
+        Ok(())
+    }
+
     /// Ends such a call after its changes have reached stable storage or failed to.
-    fn settled(
+    fn complete(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
@@ -76,7 +84,7 @@ pub trait Engine: Send + Sync {
 
     /// Ends the same call with NFS4ERR_DELAY for the operation that would block. `None`: there is
     /// no such reply, and the connection must close.
-    fn give_up(
+    fn decline(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
@@ -124,38 +132,42 @@ pub trait Engine: Send + Sync {
 impl Engine for Nfs {
     type Suspended = Box<CompoundState>;
 
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus {
-        match patience {
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, policy: WaitPolicy) -> CompoundStatus {
+        match policy {
             WaitPolicy::Waits => CompoundStatus::Done(Nfs::compound(self, call, reply)),
-            WaitPolicy::Suspends => self.begin(call, reply, patience),
+            WaitPolicy::Suspends => self.begin(call, reply, policy),
         }
     }
 
-    fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> CompoundStatus {
-        Nfs::go_on(self, call, reply, suspended)
+    fn execute(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> CompoundStatus {
+        Nfs::execute(self, call, reply, suspended)
     }
 
-    fn settled(
+    fn sync(&self, suspended: &Box<CompoundState>) -> VfsResult<()> {
+        Nfs::sync(self, suspended)
+    }
+
+    fn complete(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
         suspended: Box<CompoundState>,
         outcome: VfsResult<()>,
     ) -> CompoundOutcome {
-        Nfs::settled(self, call, reply, suspended, outcome)
+        Nfs::complete(self, call, reply, suspended, outcome)
     }
 
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> CompoundOutcome {
         Nfs::resume(self, call, reply, suspended)
     }
 
-    fn give_up(
+    fn decline(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
         suspended: Box<CompoundState>,
     ) -> Option<CompoundOutcome> {
-        Nfs::give_up(self, call, reply, suspended)
+        Nfs::decline(self, call, reply, suspended)
     }
 
     fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
@@ -312,7 +324,7 @@ impl<E: Engine> Server<E> {
 
     /// Handles the records of one tick in arrival order, and passes the results to `outlet`: the
     /// replies of one connection in the order of its calls, then its close if it is due. Calls that
-    /// would block are deferred if `outlet` supports it. Calls that [`Server::take_back`] has
+    /// would block are deferred if `outlet` supports it. Calls that [`Server::take_completed`] has
     /// returned are answered first.
     ///
     /// Bytes from a peer never make this panic. Its memory is bounded by the records given and by

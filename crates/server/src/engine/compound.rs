@@ -1,6 +1,6 @@
 //! The state that one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
-use super::unsettled::PendingSync;
+use super::pending_sync::PendingSync;
 use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, WaitPolicy};
 use crate::metrics::RequestSubject;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
@@ -65,7 +65,7 @@ pub enum CompoundPhase {
 /// thread resumes it.
 ///
 /// While it is deferred, its slot stays in use: it must be given to [`Nfs::resume`],
-/// [`Nfs::give_up`] or [`Nfs::settled`].
+/// [`Nfs::decline`] or [`Nfs::complete`].
 #[must_use = "its slot stays busy until it is resumed or given up"]
 #[derive(Debug)]
 pub struct CompoundState {
@@ -106,8 +106,8 @@ pub struct CompoundState {
     pub(crate) args_at: usize,
     /// The offset of the current operation's result in the reply buffer.
     pub(crate) result_at: usize,
-    /// Changes that are not on stable storage: see [`Compound::settle`].
-    pub(crate) unsettled: RefCell<Vec<PendingSync>>,
+    /// Changes that are not on stable storage: see [`Compound::sync_before_reply`].
+    pub(crate) pending_syncs: RefCell<Vec<PendingSync>>,
     /// Whether an operation looked up or changed names: see
     /// [`CompoundOutcome::expensive`](super::CompoundOutcome).
     pub(crate) expensive: Cell<bool>,
@@ -137,7 +137,7 @@ impl CompoundState {
             count_at: reply_start,
             args_at: 0,
             result_at: reply_start,
-            unsettled: RefCell::default(),
+            pending_syncs: RefCell::default(),
             expensive: Cell::new(false),
         }
     }
@@ -157,7 +157,7 @@ pub struct Compound<'c> {
     /// The time that operations may still wait for the name service.
     pub(super) names_wait_left: Cell<Duration>,
     /// Whether operations block on this thread or stop with [`OpStop::Deferred`](super::OpStop).
-    patience: WaitPolicy,
+    policy: WaitPolicy,
 }
 
 impl<'c> Compound<'c> {
@@ -166,7 +166,7 @@ impl<'c> Compound<'c> {
         nfs: &'c Nfs,
         call: &'c Call<'c>,
         progress: &'c mut CompoundState,
-        patience: WaitPolicy,
+        policy: WaitPolicy,
     ) -> Self {
         progress.phase = CompoundPhase::Running;
         Self {
@@ -175,13 +175,13 @@ impl<'c> Compound<'c> {
             progress,
             changing: RefCell::default(),
             names_wait_left: Cell::new(nfs.identity.lookup_wait_max()),
-            patience,
+            policy,
         }
     }
 
     /// Returns whether operations may block on this thread.
     pub fn may_wait(&self) -> bool {
-        self.patience == WaitPolicy::Waits
+        self.policy == WaitPolicy::Waits
     }
 
     /// Returns the monotonic time of the call.

@@ -153,7 +153,7 @@ impl Compound<'_> {
         // A server without root may not set the times of others' files. Then only the returned
         // number changes.
         if backend.setattr(&vfs::Caller::root(), &object.handle, &now).is_ok() {
-            self.settle(object)?;
+            self.sync_before_reply(object)?;
         }
         let touched = backend.getattr(&object.handle)?;
         let change = touched.change.max(attributes.change.saturating_add(1));

@@ -60,7 +60,7 @@ mod tests {
     const BOB: Option<PrincipalHash> = Some(PrincipalHash([0xb0; 16]));
 
     #[test]
-    fn who_came_and_did_not_go_is_in_the_journal_with_the_last_principal() {
+    fn clients_that_did_not_leave_are_in_the_journal_with_their_last_principal() {
         let text = [
             journal_line(b"one", ALICE),
             journal_line(b"two", ALICE),

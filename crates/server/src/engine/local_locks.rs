@@ -245,14 +245,14 @@ impl Nfs {
     /// Sets the file system's locks of a range to the clients', and logs a failure.
     fn bring_up_to_date(&self, turn: &LockTurn<'_>, range: LockRange, now: Duration) {
         let Some(locks) = &turn.locks else { return };
-        if let Err(error) = self.settle(&**locks, &turn.file, range) {
+        if let Err(error) = self.reconcile(&**locks, &turn.file, range) {
             self.local_locks.note_stale(now, error);
         }
     }
 
     /// Sets the file system's locks of a range to the clients'. The caller holds the file's turn.
     /// There is no conflict, since the file system already holds all locks of clients.
-    fn settle(&self, locks: &dyn RangeLocks, file: &FileKey, range: LockRange) -> VfsResult<()> {
+    fn reconcile(&self, locks: &dyn RangeLocks, file: &FileKey, range: LockRange) -> VfsResult<()> {
         let mut outcome = Ok(());
         for (piece, locked) in self.state.locks().locked_within(file, range) {
             outcome = outcome.and(locks.set(piece.offset(), piece.last(), kind(locked)).map(drop));
@@ -346,8 +346,8 @@ impl Compound<'_> {
         // Undoes a lock that failed, and downgrades a range that was locked for writing before.
         let wanted = if request.write { LockedFor::Writing } else { LockedFor::Reading };
         if locked.is_err() || before.iter().any(|(_, before)| *before > wanted) {
-            let settled = self.nfs.settle(&**locks, file, range);
-            if let (Err(error), Ok(_)) = (settled, &locked) {
+            let reconciled = self.nfs.reconcile(&**locks, file, range);
+            if let (Err(error), Ok(_)) = (reconciled, &locked) {
                 self.nfs.local_locks.note_stale(self.now(), error);
             }
         }

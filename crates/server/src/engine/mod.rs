@@ -32,6 +32,7 @@ mod numeric_owners;
 mod observe;
 mod offload;
 mod owners;
+mod pending_sync;
 mod program_waits;
 mod refusals;
 mod replies;
@@ -40,7 +41,6 @@ mod space;
 mod status;
 mod suspend;
 mod sys_groups;
-mod unsettled;
 mod v40;
 mod wrongsec;
 

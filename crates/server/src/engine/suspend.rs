@@ -2,7 +2,6 @@
 
 use super::{Compound, CompoundPhase, CompoundState, DeferReason, Fh, FileKey, Object, OpResult};
 use state::GetattrWait;
-use vfs::VfsResult;
 
 /// A deferred COMPOUND, and the event that it waits for.
 pub trait WaitsFor {
@@ -24,16 +23,8 @@ pub trait WaitsFor {
 
     /// Returns the object that must be on stable storage before the reply, after all operations
     /// have run.
-    fn unsettled(&self) -> Option<FileKey> {
+    fn pending_sync(&self) -> Option<FileKey> {
         None
-    }
-
-    /// Syncs that object, for all calls that wait for it.
-    ///
-    /// # Errors
-    /// The error of its file system.
-    fn settle(&self) -> VfsResult<()> {
-        Ok(())
     }
 }
 
@@ -70,12 +61,8 @@ impl WaitsFor for Box<CompoundState> {
         if let CompoundPhase::Deferred(DeferReason::Holder(wait)) = self.phase { Some(wait) } else { None }
     }
 
-    fn unsettled(&self) -> Option<FileKey> {
-        CompoundState::unsettled(self)
-    }
-
-    fn settle(&self) -> VfsResult<()> {
-        CompoundState::settle(self)
+    fn pending_sync(&self) -> Option<FileKey> {
+        CompoundState::pending_sync(self)
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) struct TickWatch {
     /// Protected calls and replies of the tick.
     messages: EnctypeCounts,
     /// Completed calls, each with the time since which its result has waited for the shard.
-    back: Vec<(Kind, Duration)>,
+    completed: Vec<(Kind, Duration)>,
 }
 
 impl TickWatch {
@@ -177,8 +177,8 @@ impl TickWatch {
     }
 
     /// Adds a completed call that was deferred.
-    pub(crate) fn came_back(&mut self, kind: Kind, since: Duration) {
-        self.back.push((kind, since));
+    pub(crate) fn completed(&mut self, kind: Kind, since: Duration) {
+        self.completed.push((kind, since));
     }
 
     /// Returns the time at which the records of a tick arrived that begins now.
@@ -197,7 +197,7 @@ impl TickWatch {
         for (times, calls) in self.times.iter_mut().zip(self.calls) {
             times[Stage::Queue as usize] += waited.saturating_mul(calls);
         }
-        for (kind, since) in self.back.drain(..) {
+        for (kind, since) in self.completed.drain(..) {
             self.times[kind as usize][Stage::Queue as usize] += nanoseconds(now.saturating_sub(since));
         }
     }

@@ -36,7 +36,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.set_current(Fh::Object(directory.other(handle)));
     reply.value(&change.after(&directory));
     reply.value(&settable.mask);
-    c.settle(&directory)
+    c.sync_before_reply(&directory)
 }
 
 fn new_object<'a>(objtype: &'a Createtype4<'_>, symlink_max: usize) -> Result<NewObject<'a>, OpError> {

@@ -31,5 +31,5 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     backend.link(&c.caller(&directory), &object.handle, &directory.handle, name)?;
     reply.value(&change.after(&directory));
     drop(held);
-    c.settle(&directory)
+    c.sync_before_reply(&directory)
 }

@@ -22,5 +22,5 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     backend.remove(&c.caller(&directory), &directory.handle, name, found.as_ref())?;
     reply.value(&change.after(&directory));
     drop(held);
-    c.settle(&directory)
+    c.sync_before_reply(&directory)
 }

@@ -43,6 +43,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     reply.value(&from_info).value(&to_change.map_or(from_info, |change| change.after(&to)));
     drop(held);
     // The new name first: a crash in between may leave both names, but never neither.
-    c.settle(&to)?;
-    c.settle(&from)
+    c.sync_before_reply(&to)?;
+    c.sync_before_reply(&from)
 }

@@ -38,7 +38,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let set = set(c, object, &mut settable);
     // This includes sizes: a client without written data sends no COMMIT for one.
     if !done.is_empty() || set == Ok(true) {
-        c.settle(object)?;
+        c.sync_before_reply(object)?;
     }
     if let Err(error) = set {
         reply.value(&done);

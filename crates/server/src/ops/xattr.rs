@@ -44,7 +44,7 @@ pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let change = Change::before(&object)?;
     object.export.backend.set_xattr(&caller, &object.handle, name, &args.sxa_value, how)?;
     reply.value(&change.after(&object));
-    c.settle(&object)
+    c.sync_before_reply(&object)
 }
 
 /// Returns as many names as fit. A cookie is the number of names before it in their order: a name
@@ -91,7 +91,7 @@ pub fn remove(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
     let change = Change::before(&object)?;
     object.export.backend.remove_xattr(&caller, &object.handle, name)?;
     reply.value(&change.after(&object));
-    c.settle(&object)
+    c.sync_before_reply(&object)
 }
 
 /// Returns the current object, if its file system has extended attributes, and the caller.

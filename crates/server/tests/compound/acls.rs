@@ -110,7 +110,7 @@ fn a_mode_after_a_list_changes_the_list() // RFC 8881 section 6.4.1.1
 }
 
 #[test]
-fn what_a_posix_list_cannot_say_is_refused() // RFC 8881 sections 6.2.1.1, 6.2.1.4 and 6.2.1.5
+fn entries_without_a_posix_equivalent_are_refused() // RFC 8881 sections 6.2.1.1, 6.2.1.4 and 6.2.1.5
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -148,7 +148,7 @@ fn what_a_posix_list_cannot_say_is_refused() // RFC 8881 sections 6.2.1.1, 6.2.1
 }
 
 #[test]
-fn what_is_made_in_a_directory_inherits_and_may_bring_its_own_list() // RFC 8881 section 6.4.3
+fn new_objects_inherit_a_list_or_bring_their_own() // RFC 8881 section 6.4.3
 {
     let server = Setup::default().start();
     let mut alice = Client::new(&server);

@@ -46,7 +46,7 @@ fn every_supported_attribute_has_a_value() // RFC 8881 section 5.6
 }
 
 #[test]
-fn what_is_the_same_for_all_objects_is_what_the_server_does() // RFC 8881 section 5.8
+fn attributes_that_hold_for_all_objects_match_the_servers_behaviour() // RFC 8881 section 5.8
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -366,7 +366,7 @@ fn access_tells_what_the_caller_may_do() // RFC 8881 section 18.1.3
 }
 
 #[test]
-fn what_a_failed_setattr_has_set_is_told() // RFC 8881 section 18.30.3
+fn a_failed_setattr_reports_the_attributes_that_it_has_set() // RFC 8881 section 18.30.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

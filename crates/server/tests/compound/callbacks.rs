@@ -212,7 +212,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_client_answers_the_server_goes_on(
+    fn the_server_goes_on_after_any_answer_of_a_client(
         damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
         cut in proptest::option::of(any::<proptest::sample::Index>()),
         size in any::<u64>(),

@@ -92,7 +92,7 @@ fn a_call_waits_for_the_name_of_its_client_on_a_thread_that_may_block() {
     directory.answers(DOWN);
     for retry in [true, false] {
         let waiting = try_bytes(&client, compound(&["named"])).waits();
-        let reply = if retry { waiting.resume(&client) } else { waiting.give_up(&client) };
+        let reply = if retry { waiting.resume(&client) } else { waiting.decline(&client) };
         assert_eq!(reply.status, NFS4ERR_DELAY);
     }
     try_bytes(&client, compound(&["open"])).answered(NFS4_OK);

@@ -161,7 +161,7 @@ fn a_long_copy_goes_on_after_its_answer_and_the_client_is_told_of_its_end() {
 }
 
 #[test]
-fn what_is_short_or_is_to_be_synchronous_or_cannot_be_told_is_done_when_it_is_answered() {
+fn short_or_synchronous_copies_and_those_without_a_callback_end_before_the_reply() {
     // RFC 7862 section 15.2.3
     let server = start(|setup| setup.config.limits.copies_per_client_max = 1);
     let mut world = CopyWorld::new(&server);

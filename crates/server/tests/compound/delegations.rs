@@ -114,7 +114,7 @@ fn looked(pair: &mut Pair<'_>, says: impl Fn(u64) -> AttributeValues<'static>) -
 }
 
 #[test]
-fn whoever_asks_for_attributes_gets_what_the_holder_says() // RFC 8881 section 10.4.3
+fn getattr_reports_the_holders_attributes() // RFC 8881 section 10.4.3
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);

@@ -158,7 +158,7 @@ fn no_operation_on_a_foreign_file_system_runs_where_waiting_is_not_allowed() {
     let lane = |tried: Tried, what: &str| match tried {
         Tried::Waits(waiting) => {
             let lane = waiting.suspended.lane();
-            waiting.give_up(&client);
+            waiting.decline(&client);
             lane
         }
         Tried::Answered(reply) => panic!("{what}: {reply:?}"),

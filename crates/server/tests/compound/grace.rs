@@ -144,7 +144,7 @@ impl ClientRecords for Synced {
 }
 
 #[test]
-fn who_has_lost_an_open_to_another_does_not_reclaim_it_after_a_crash()
+fn a_client_does_not_reclaim_an_open_that_it_lost_to_another()
 // RFC 8881 section 8.4.3, first edge condition
 {
     let (backend, records) = (memory(), Synced::default());

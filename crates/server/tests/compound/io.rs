@@ -5,7 +5,7 @@ use nfs4::Nfsstat4::*;
 use nfs4::*;
 
 #[test]
-fn what_was_written_is_read_and_the_end_is_told() // RFC 8881 section 18.22.3
+fn written_data_is_read_and_the_end_is_reported() // RFC 8881 section 18.22.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

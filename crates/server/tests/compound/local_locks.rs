@@ -169,7 +169,7 @@ fn a_lock_of_a_client_denies_those_of_local_programs_until_it_is_undone()
 }
 
 #[test]
-fn what_another_owner_has_locked_stays_locked() // RFC 8881 section 9.5
+fn ranges_of_another_owner_stay_locked() // RFC 8881 section 9.5
 {
     let (place, server) = server();
     let mut world = LockWorld::new(&place, &server);
@@ -226,7 +226,7 @@ fn a_file_that_was_locked_for_reading_alone_can_be_locked_for_writing_by_another
 
 #[test]
 // RFC 8881 section 18.10.3
-fn what_lies_behind_the_kernels_largest_offset_is_locked_between_clients_alone() {
+fn ranges_beyond_the_kernels_largest_offset_are_locked_between_clients_alone() {
     let (place, server) = server();
     let mut world = LockWorld::new(&place, &server);
     let largest = i64::MAX.unsigned_abs();

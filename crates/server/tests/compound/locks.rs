@@ -130,7 +130,7 @@ fn stateids_are_tested_and_freed() // RFC 8881 sections 18.38.3 and 18.48.3
 }
 
 #[test]
-fn who_is_away_keeps_its_lock_until_somebody_wants_it() // RFC 8881 section 8.4.3
+fn a_silent_client_keeps_its_lock_until_another_wants_it() // RFC 8881 section 8.4.3
 {
     let away = Duration::from_secs(600);
     let wants: [fn(&mut Client<'_>, &[u8]); 4] = [

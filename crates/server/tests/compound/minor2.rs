@@ -58,7 +58,7 @@ fn seek_finds_data_and_holes_and_the_virtual_hole_at_the_end() // RFC 7862 secti
 }
 
 #[test]
-fn what_is_neither_data_nor_hole_is_not_supported() // RFC 7862 section 15.11.3
+fn content_that_is_neither_data_nor_hole_is_not_supported() // RFC 7862 section 15.11.3
 {
     let server = Setup::default().start();
     let (mut client, fh) = with_hole(&server);

@@ -93,7 +93,7 @@ fn an_exclusive_create_sets_only_what_suppattr_exclcreat_tells() // RFC 8881 sec
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_opened() // RFC 8881 section 18.16.3
+fn only_regular_files_are_opened() // RFC 8881 section 18.16.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

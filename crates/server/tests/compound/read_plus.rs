@@ -77,7 +77,7 @@ fn at_the_end_of_the_file_there_is_no_segment() // RFC 7862 section 15.10.3
 }
 
 #[test]
-fn what_does_not_fit_is_left_for_the_next_call() // RFC 7862 section 15.10.3
+fn entries_that_do_not_fit_are_left_for_the_next_call() // RFC 7862 section 15.10.3
 {
     let server = Setup::default().start();
     let fore = ChannelAttrs4 { ca_maxresponsesize: 4096, ..FORE };

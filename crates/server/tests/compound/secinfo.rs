@@ -115,7 +115,7 @@ fn lookupp_complains_of_the_directory_above() // RFC 8881 section 2.6.3.1.1.4
 }
 
 #[test]
-fn who_asks_for_the_flavors_is_told_them_with_any_flavor() // RFC 8881 section 2.6.3.1.1.5
+fn secinfo_is_answered_with_any_flavor() // RFC 8881 section 2.6.3.1.1.5
 {
     let closed = closed();
     let mut weak = Client::new(&closed.server);
@@ -195,7 +195,7 @@ fn the_root_is_no_exception() {
 }
 
 #[test]
-fn what_was_saved_is_not_used_with_the_wrong_flavor_either() // RFC 8881 section 2.6.3.1.2
+fn a_saved_filehandle_is_not_used_with_the_wrong_flavor_either() // RFC 8881 section 2.6.3.1.2
 {
     let closed = closed();
     let mut weak = Client::new(&closed.server);

@@ -133,7 +133,7 @@ fn an_operation_of_4_2_is_illegal_in_4_1() // RFC 8881 section 2.7
 }
 
 #[test]
-fn what_4_2_adds_is_illegal_in_4_1_and_what_it_lacks_is_not_supported() // RFC 7862 section 13
+fn operations_of_4_2_are_illegal_in_4_1_and_missing_ones_are_not_supported() // RFC 7862 section 13
 {
     use NfsOpnum4::*;
     let server = Setup::default().start();

@@ -75,7 +75,7 @@ fn a_full_disk_ends_the_courtesy_of_who_keeps_a_removed_file() {
 }
 
 #[test]
-fn who_holds_nothing_there_or_more_than_it_takes_keeps_what_it_has() {
+fn expired_clients_that_hold_nothing_there_or_too_much_keep_their_state() {
     let server = small();
     let mut elsewhere = client(&server, b"elsewhere");
     let other = elsewhere.at("other", vec![open_create("f", 3)]).ok().opened().stateid;

@@ -111,9 +111,9 @@ impl Tried {
 impl Waiting {
     /// Continues until only the sync is left.
     #[track_caller]
-    pub(crate) fn go_on(mut self, client: &Client<'_>) -> Self {
+    pub(crate) fn execute(mut self, client: &Client<'_>) -> Self {
         let ran = with_call(client, &self.args, client.now, |call| {
-            client.server.nfs.go_on(call, &mut self.reply, self.suspended)
+            client.server.nfs.execute(call, &mut self.reply, self.suspended)
         });
         match ran {
             CompoundStatus::Deferred(suspended) => Self { suspended, ..self },
@@ -122,9 +122,9 @@ impl Waiting {
     }
 
     /// Ends the COMPOUND after the sync.
-    pub(crate) fn settled(mut self, client: &Client<'_>, outcome: VfsResult<()>) -> Compound4Res<'static> {
+    pub(crate) fn complete(mut self, client: &Client<'_>, outcome: VfsResult<()>) -> Compound4Res<'static> {
         with_call(client, &[], client.now, |call| {
-            client.server.nfs.settled(call, &mut self.reply, self.suspended, outcome)
+            client.server.nfs.complete(call, &mut self.reply, self.suspended, outcome)
         });
         decoded(self.reply)
     }
@@ -140,14 +140,14 @@ impl Waiting {
     }
 
     #[track_caller]
-    pub(crate) fn give_up(self, client: &Client<'_>) -> Compound4Res<'static> {
-        self.try_give_up(client).expect("a reply")
+    pub(crate) fn decline(self, client: &Client<'_>) -> Compound4Res<'static> {
+        self.try_decline(client).expect("a reply")
     }
 
     /// Gives the COMPOUND up; `None` if its connection must close.
-    fn try_give_up(mut self, client: &Client<'_>) -> Option<Compound4Res<'static>> {
+    fn try_decline(mut self, client: &Client<'_>) -> Option<Compound4Res<'static>> {
         let outcome = with_call(client, &self.args, client.now, |call| {
-            client.server.nfs.give_up(call, &mut self.reply, self.suspended)
+            client.server.nfs.decline(call, &mut self.reply, self.suspended)
         });
         outcome.map(|_| decoded(self.reply))
     }
@@ -176,7 +176,7 @@ impl Site {
     }
 }
 
-fn commit() -> Op {
+pub(crate) fn commit() -> Op {
     NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 })
 }
 
@@ -250,16 +250,16 @@ fn a_retry_of_what_waits_is_told_to_come_again_and_then_gets_the_reply() {
 
 #[test]
 // RFC 8881 section 15.1.1.3
-fn what_nobody_has_room_for_is_answered_with_delay_and_its_slot_goes_on() {
+fn a_call_without_room_is_answered_with_delay_and_its_slot_goes_on() {
     let site = Site::new();
     let (client, fh, stateid) = site.client();
     let operations = vec![put(&fh), getfh(), write(stateid, 0, b"HELLO"), getfh()];
-    let reply = try_on(&client, 1, 1, operations).waits().give_up(&client);
+    let reply = try_on(&client, 1, 1, operations).waits().decline(&client);
     assert_eq!((reply.status, reply.resarray.len()), (NFS4ERR_DELAY, 4));
     let reply = try_on(&client, 1, 2, vec![put(&fh), read(stateid, 0, 100)]).answered(NFS4_OK);
     assert_eq!(data(&reply.resarray[2]).0, b"hello world");
     let set = setattr(stateid, mode(0o600));
-    let reply = try_on(&client, 1, 3, vec![put(&fh), set]).waits().give_up(&client);
+    let reply = try_on(&client, 1, 3, vec![put(&fh), set]).waits().decline(&client);
     assert_eq!(reply.status, NFS4ERR_DELAY);
 }
 
@@ -275,13 +275,13 @@ fn a_sequenced_request_without_room_gets_no_reply_and_its_number_stays_unused() 
     let close = encode(0, &[put(&fh), NfsArgop4::OP_CLOSE(Close4Args { seqid, open_stateid })]);
     let open = encode(0, &[put_root(), lookup("export"), owner.create_op("h")]);
     for request in [close, open] {
-        let refused = || try_bytes(&client, request.clone()).waits().try_give_up(&client);
+        let refused = || try_bytes(&client, request.clone()).waits().try_decline(&client);
         assert_eq!(refused(), None, "NFS4ERR_DELAY would count in the sequence of the client");
         let reply = try_bytes(&client, request.clone()).waits().resume(&client);
         assert_eq!(reply.status, NFS4_OK, "the same number is the next one");
     }
     let unsequenced = encode(0, &[put(&fh), commit()]);
-    let reply = try_bytes(&client, unsequenced).waits().try_give_up(&client);
+    let reply = try_bytes(&client, unsequenced).waits().try_decline(&client);
     assert_eq!(reply.map(|reply| reply.status), Some(NFS4ERR_DELAY));
 }
 
@@ -323,7 +323,7 @@ fn the_lease_of_a_client_does_not_run_out_under_what_waits() // RFC 8881 section
 }
 
 #[test]
-fn what_goes_on_after_a_wait_knows_what_came_before_it() // RFC 8881 section 16.2.3.1
+fn a_resumed_compound_knows_its_earlier_operations() // RFC 8881 section 16.2.3.1
 {
     let site = Site::new();
     let (mut client, _, _) = site.client();
@@ -381,7 +381,7 @@ fn only_what_would_wait_is_sent_away() {
 }
 
 #[test]
-fn what_cannot_succeed_does_not_wait() // RFC 8881 section 15.1.2
+fn a_call_that_must_fail_does_not_wait() // RFC 8881 section 15.1.2
 {
     let site = Site::new();
     let (client, fh, _) = site.client();
@@ -536,7 +536,7 @@ fn a_name_stands_for_one_file_while_delegations_on_that_are_recalled() // RFC 88
             let waiting = try_on(&other, 0, other.sequence + 1, intrusion()).waits();
             seen.store(true, Ordering::SeqCst);
             // The test's own thread holds the name: it would wait for itself.
-            waiting.give_up(&other);
+            waiting.decline(&other);
         });
         client.run(operation()).ok();
         assert!(tried.load(Ordering::SeqCst), "the name was looked up");

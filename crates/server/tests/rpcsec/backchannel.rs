@@ -361,8 +361,8 @@ fn the_client_is_told_before_the_context_of_its_backchannel_expires() // RFC 888
 fn the_context_of_a_backchannel_stays_as_long_as_its_session() // RFC 8881 section 2.10.8.2
 {
     let mut mount = BackchannelClient::create(|host, _| {
-        let back = Client::establish(host, ETYPE, "alice@TEST");
-        vec![gss(PRIVACY, &back.handle)]
+        let completed = Client::establish(host, ETYPE, "alice@TEST");
+        vec![gss(PRIVACY, &completed.handle)]
     })
     .unwrap();
     let len = |mount: &BackchannelClient| mount.host.server.rpcsec().unwrap().contexts().len();

@@ -119,7 +119,7 @@ fn a_server_without_a_keytab_rejects_kerberos() {
 }
 
 #[test]
-fn what_is_no_message_closes_the_connection_and_a_reply_is_dropped() // RFC 5531 section 9
+fn a_malformed_message_closes_the_connection_and_a_reply_is_dropped() // RFC 5531 section 9
 {
     let mut host = Host::new();
     assert!(host.is_closed_by(vec![1, 2, 3]));

@@ -56,7 +56,7 @@ impl Engine for Echo {
         match suspended {}
     }
 
-    fn give_up(&self, _: &Call<'_>, _: &mut Encoder, suspended: Infallible) -> Option<CompoundOutcome> {
+    fn decline(&self, _: &Call<'_>, _: &mut Encoder, suspended: Infallible) -> Option<CompoundOutcome> {
         match suspended {}
     }
 
@@ -254,8 +254,8 @@ impl<E: Engine> Host<E> {
     }
 
     /// Returns a deferred call to the server for the next tick.
-    pub(crate) fn take_back(&mut self, back: CompletedCall) {
-        self.server.take_back(&mut self.scratch, back);
+    pub(crate) fn take_completed(&mut self, completed: CompletedCall) {
+        self.server.take_completed(&mut self.scratch, completed);
     }
 
     /// Sends one record on the usual connection. Returns its reply without the room for the mark,

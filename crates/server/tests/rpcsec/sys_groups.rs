@@ -66,7 +66,7 @@ fn host() -> (Host, GroupDirectory) {
 /// Keeps the calls that are deferred.
 #[derive(Default)]
 struct GroupsElsewhere {
-    away: Vec<DeferredCall<Infallible>>,
+    deferred: Vec<DeferredCall<Infallible>>,
     replies: Vec<Vec<u8>>,
 }
 
@@ -76,12 +76,12 @@ impl ReplySink<Infallible> for GroupsElsewhere {
         self.replies.push(reply[4..].to_vec());
     }
 
-    fn has_elsewhere(&self) -> bool {
+    fn can_defer(&self) -> bool {
         true
     }
 
-    fn send_away(&mut self, away: DeferredCall<Infallible>) -> Result<(), DeferredCall<Infallible>> {
-        self.away.push(away);
+    fn defer(&mut self, deferred: DeferredCall<Infallible>) -> Result<(), DeferredCall<Infallible>> {
+        self.deferred.push(deferred);
         Ok(())
     }
 }
@@ -107,21 +107,21 @@ fn groups_are_looked_up_elsewhere_once_and_again_after_their_time() {
     let (mut host, directory) = host();
     let mut elsewhere = GroupsElsewhere::default();
     host.tick_into(vec![(CONNECTION, call(NULL, 1000, 100))], &mut elsewhere);
-    assert_eq!((elsewhere.replies.len(), elsewhere.away.len()), (1, 0), "NULL needs no groups");
+    assert_eq!((elsewhere.replies.len(), elsewhere.deferred.len()), (1, 0), "NULL needs no groups");
     host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
-    let away = elsewhere.away.pop().expect("it is deferred");
-    assert_eq!(away.lane(), NAMES);
-    let back = host.server.carry_out(away);
-    host.take_back(back);
+    let deferred = elsewhere.deferred.pop().expect("it is deferred");
+    assert_eq!(deferred.lane(), NAMES);
+    let completed = host.server.execute_and_sync(deferred);
+    host.take_completed(completed);
     host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
-    assert!(elsewhere.away.is_empty(), "its groups are known");
+    assert!(elsewhere.deferred.is_empty(), "its groups are known");
     assert_eq!(elsewhere.replies.len(), 3);
     assert!(host.seen().iter().all(|seen| seen.gids == groups()));
     let lookups = directory.lookups.load(SeqCst);
     host.advance(2 * Rules::default().expiry);
     host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
-    let back = host.server.carry_out(elsewhere.away.pop().expect("it is deferred"));
-    host.take_back(back);
+    let completed = host.server.execute_and_sync(elsewhere.deferred.pop().expect("it is deferred"));
+    host.take_completed(completed);
     assert!(directory.lookups.load(SeqCst) > lookups);
 }
 
@@ -142,11 +142,12 @@ fn a_caller_whose_groups_are_unavailable_is_delayed() {
     let reply = host.answer(call(COMPOUND, 1000, 100)).unwrap();
     assert_eq!(accepted(&reply).2, b"delayed.");
     let mut elsewhere = GroupsElsewhere::default();
-    for give_up in [false, true] {
+    for decline in [false, true] {
         host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
-        let away = elsewhere.away.pop().expect("it is deferred");
-        let back = if give_up { host.server.decline(away) } else { host.server.carry_out(away) };
-        host.take_back(back);
+        let deferred = elsewhere.deferred.pop().expect("it is deferred");
+        let completed =
+            if decline { host.server.decline(deferred) } else { host.server.execute_and_sync(deferred) };
+        host.take_completed(completed);
         host.tick_into(Vec::new(), &mut elsewhere);
         assert_eq!(accepted(&elsewhere.replies.pop().unwrap()).2, b"delayed.");
     }

@@ -107,10 +107,10 @@ fn a_call_that_was_away_has_waited_for_its_thread_and_its_shard_and_run_on_the_t
     assert_eq!(stages(&host, Kind::Krb5p), [NOTHING; 4]);
     host.advance(Duration::from_secs(2));
     host.move_by_looks(1_000_000);
-    let back = host.server.carry_out(elsewhere.away.remove(0));
+    let completed = host.server.execute_and_sync(elsewhere.deferred.remove(0));
     host.move_by_looks(0);
     host.advance(Duration::from_secs(5));
-    host.take_back(back);
+    host.take_completed(completed);
     host.tick_into(Vec::new(), &mut elsewhere);
     let [queue, unwrap, execute, wrap] = stages(&host, Kind::Krb5p);
     assert_eq!((unwrap, wrap), (NOTHING, NOTHING));

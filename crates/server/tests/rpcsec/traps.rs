@@ -84,7 +84,7 @@ fn a_call_below_the_window_is_discarded_in_silence_and_one_at_its_edge_is_not() 
 }
 
 #[test]
-fn what_follows_a_discarded_call_on_its_connection_is_left_for_the_resend() {
+fn calls_behind_a_discarded_call_are_left_for_the_resend() {
     let (mut host, mut client) = alice();
     let (first, second, third) =
         (client.call(NONE, b"1..."), client.call(NONE, b"2..."), client.call(NONE, b"3..."));

@@ -42,8 +42,8 @@ const OUTCOME: CompoundOutcome = CompoundOutcome {
 impl Engine for SlowNames {
     type Suspended = Half;
 
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus<Half> {
-        if patience == WaitPolicy::Suspends && call.args.starts_with(b"slow") {
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, policy: WaitPolicy) -> CompoundStatus<Half> {
+        if policy == WaitPolicy::Suspends && call.args.starts_with(b"slow") {
             reply.raw(b"half");
             return CompoundStatus::Deferred(Half);
         }
@@ -56,7 +56,7 @@ impl Engine for SlowNames {
         OUTCOME
     }
 
-    fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, _: Half) -> Option<CompoundOutcome> {
+    fn decline(&self, call: &Call<'_>, reply: &mut Encoder, _: Half) -> Option<CompoundOutcome> {
         reply.raw(b"late");
         (call.args != SEQUENCED).then_some(OUTCOME)
     }
@@ -69,7 +69,7 @@ impl Engine for SlowNames {
 /// Keeps deferred calls, as long as there is room.
 pub(crate) struct Elsewhere {
     room: usize,
-    pub away: Vec<DeferredCall<Half>>,
+    pub deferred: Vec<DeferredCall<Half>>,
     replies: Vec<(ConnectionId, Action)>,
 }
 
@@ -78,22 +78,22 @@ impl ReplySink<Half> for Elsewhere {
         self.replies.push((connection, action));
     }
 
-    fn has_elsewhere(&self) -> bool {
+    fn can_defer(&self) -> bool {
         true
     }
 
-    fn send_away(&mut self, away: DeferredCall<Half>) -> Result<(), DeferredCall<Half>> {
-        if self.away.len() >= self.room {
-            return Err(away);
+    fn defer(&mut self, deferred: DeferredCall<Half>) -> Result<(), DeferredCall<Half>> {
+        if self.deferred.len() >= self.room {
+            return Err(deferred);
         }
-        self.away.push(away);
+        self.deferred.push(deferred);
         Ok(())
     }
 }
 
 impl Elsewhere {
     pub(crate) fn with_room(room: usize) -> Self {
-        Self { room, away: Vec::new(), replies: Vec::new() }
+        Self { room, deferred: Vec::new(), replies: Vec::new() }
     }
 
     fn last_reply(&mut self) -> Vec<u8> {
@@ -104,12 +104,14 @@ impl Elsewhere {
     }
 
     /// Runs the deferred calls on another thread, and answers them by a tick without other calls.
-    fn carry_out(&mut self, host: &mut Host<SlowNames>) {
+    fn execute(&mut self, host: &mut Host<SlowNames>) {
         let server = &host.server;
-        let work = |away: Vec<_>| away.into_iter().map(|away| server.carry_out(away)).collect::<Vec<_>>();
-        let away = std::mem::take(&mut self.away);
-        let back = std::thread::scope(|scope| scope.spawn(|| work(away)).join().expect("no defect"));
-        back.into_iter().for_each(|back| host.take_back(back));
+        let work = |deferred: Vec<_>| {
+            deferred.into_iter().map(|deferred| server.execute_and_sync(deferred)).collect::<Vec<_>>()
+        };
+        let deferred = std::mem::take(&mut self.deferred);
+        let completed = std::thread::scope(|scope| scope.spawn(|| work(deferred)).join().expect("no defect"));
+        completed.into_iter().for_each(|completed| host.take_completed(completed));
         host.tick_into(Vec::new(), self);
     }
 }
@@ -131,7 +133,7 @@ fn a_call_that_waits_is_protected_when_it_is_back_and_overtaken_by_later_ones() 
         host.tick_into(vec![slow, fast], &mut elsewhere);
         assert_eq!(client.open(&elsewhere.last_reply(), client.sequence, service), b"fast");
         assert!(elsewhere.replies.is_empty());
-        elsewhere.carry_out(&mut host);
+        elsewhere.execute(&mut host);
         assert_eq!(client.open(&elsewhere.last_reply(), slow_sequence, service), b"halfslow");
     }
 }
@@ -154,8 +156,8 @@ fn a_call_that_no_reply_can_refuse_closes_its_connection() // RFC 7530 section 9
     assert_eq!(crowded.replies, [(CONNECTION, Action::Close)]);
     let mut elsewhere = Elsewhere::with_room(1);
     host.tick_into(call(), &mut elsewhere);
-    let back = host.server.decline(elsewhere.away.remove(0));
-    host.take_back(back);
+    let completed = host.server.decline(elsewhere.deferred.remove(0));
+    host.take_completed(completed);
     host.tick_into(Vec::new(), &mut elsewhere);
     assert_eq!(elsewhere.replies, [(CONNECTION, Action::Close)]);
 }
@@ -166,10 +168,10 @@ fn contexts_are_created_elsewhere_and_stored_before_their_reply_is_sent() // RFC
     let (mut host, _) = host();
     let mut elsewhere = Elsewhere::with_room(1);
     host.tick_into(vec![(CONNECTION, init_call(&token(ETYPE, "bob@TEST")))], &mut elsewhere);
-    assert!(elsewhere.replies.is_empty() && elsewhere.away[0].is_init());
-    let back = host.server.carry_out(elsewhere.away.remove(0));
+    assert!(elsewhere.replies.is_empty() && elsewhere.deferred[0].is_init());
+    let completed = host.server.execute_and_sync(elsewhere.deferred.remove(0));
     assert_eq!(host.server.rpcsec().expect("Kerberos").contexts().len(), 2);
-    host.take_back(back);
+    host.take_completed(completed);
     host.tick_into(Vec::new(), &mut elsewhere);
     let mut bob = Client::from_reply(&elsewhere.last_reply(), ETYPE);
     let record = bob.call(INTEGRITY, b"data");
@@ -198,8 +200,8 @@ fn a_defect_elsewhere_closes_the_connection_of_its_call() {
     let (mut host, mut client) = host();
     let mut elsewhere = Elsewhere::with_room(1);
     host.tick_into(vec![(CONNECTION, client.call(NONE, b"slow"))], &mut elsewhere);
-    let connection = elsewhere.away.remove(0).connection();
-    host.take_back(CompletedCall::defect(connection));
+    let connection = elsewhere.deferred.remove(0).connection();
+    host.take_completed(CompletedCall::defect(connection));
     host.tick_into(Vec::new(), &mut elsewhere);
     assert_eq!(elsewhere.replies, [(CONNECTION, Action::Close)]);
 }

@@ -268,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_twice_is_found() {
+    fn an_operation_that_ran_twice_is_found() {
         // The first copy of the REMOVE has removed the name, and the second one found none.
         let ops = [op(MAKE, 0, 1, Some(true)), op(Act::Take, 2, 3, Some(false))];
         assert_eq!(first_stuck(&ops), Some(1));
     }
 
     #[test]
-    fn what_has_no_answer_was_done_or_not_but_not_before_its_call() {
+    fn an_unanswered_operation_ran_after_its_call_or_never() {
         let lost = op(MAKE, 0, 10, None);
         assert_eq!(first_stuck(&[lost.clone(), op(Act::Look, 11, 12, Some(true))]), None);
         assert_eq!(first_stuck(&[lost, op(Act::Look, 11, 12, Some(false))]), None);

@@ -32,7 +32,7 @@ impl Client {
             state.phase = Phase::Reclaiming;
         }
         let now = self.world.now();
-        self.world.lock().history.settle(self.host, now);
+        self.world.lock().history.end_lost(self.host, now);
         self.world.note(format_args!("client {} has a session as {clientid:016x}", self.host));
         if !self.state.borrow().complete && self.reclaim().await.is_err() {
             return false;

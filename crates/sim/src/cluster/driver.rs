@@ -51,7 +51,7 @@ pub(super) struct MemberDriver {
     beat: u64,
     job: Option<SessionJob>,
     prior: Option<Vec<PriorClient>>,
-    settled: bool,
+    recovered: bool,
     /// A deliberate fault: another instance has its name, and it serves on.
     stays: bool,
 }
@@ -83,7 +83,7 @@ impl MemberDriver {
             beat: 0,
             job: None,
             prior: None,
-            settled: false,
+            recovered: false,
             stays: false,
         };
         loop {
@@ -104,7 +104,7 @@ impl MemberDriver {
         loop {
             let Some((_, view)) = self.read.clone() else { return Ok(INTERVAL) };
             let mut local = self.local();
-            if self.settled && self.gateway.records.waits() {
+            if self.recovered && self.gateway.records.waits() {
                 self.gateway.flush().await;
                 // The program writes these records before it goes on.
                 local.recovery_over &= !self.gateway.records.waits();
@@ -171,8 +171,8 @@ impl MemberDriver {
         let now = self.gateway.now();
         let recovery_over = self.gateway.running.borrow().is_some()
             && (!self.member.is_recovering() || self.gateway.has_recovered(now));
-        if recovery_over && self.member.is_recovering() && !std::mem::replace(&mut self.settled, true) {
-            self.gateway.records.settle();
+        if recovery_over && self.member.is_recovering() && !std::mem::replace(&mut self.recovered, true) {
+            self.gateway.records.note_recovered();
         }
         let has_clients = !self.gateway.records.is_empty();
         LocalFacts { recovery_over, has_clients, ending: self.gateway.ending.get() }

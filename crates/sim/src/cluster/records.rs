@@ -100,9 +100,9 @@ impl GatewayRecords {
     }
 
     /// Notes that all clients that are left have reclaimed.
-    pub(super) fn settle(&self) {
+    pub(super) fn note_recovered(&self) {
         let mut table = self.table();
-        table.records.settle();
+        table.records.note_recovered();
         table.look();
     }
 

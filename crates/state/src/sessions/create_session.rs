@@ -105,7 +105,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         let mut registry = self.state.registry(held);
         let (key, client) = registry.by_id(args.clientid)?;
         check_principal(client, caller)?;
-        if args.sequence == client.create_sequence && !depends_on_args(&client.create_reply) {
+        if args.sequence == client.create_sequence && is_repeated(&client.create_reply) {
             let reply = client.create_reply.clone();
             return self.replay_create_session(registry.below(), caller, reply);
         }
@@ -344,11 +344,13 @@ fn check_principal(client: &Enrolled, caller: &Caller<'_>) -> Result<()> {
     }
 }
 
-/// Whether a cached result comes of nothing but the arguments. It need not be repeated from the
-/// cache: a retry fails again by itself, and a client that corrects them without moving its
-/// sequence on, as some do, gets its session.
-fn depends_on_args<T>(reply: &Result<T>) -> bool {
-    matches!(reply, Err(Nfsstat4::NFS4ERR_INVAL | Nfsstat4::NFS4ERR_TOOSMALL))
+/// Whether a retry gets the cached result. An error that the arguments alone have caused comes back
+/// by itself, and a client that corrects them without a new sequence number, as some do, gets its
+/// session. After NFS4ERR_DELAY the retry is meant to be tried anew: the Linux client keeps its
+/// number.
+fn is_repeated<T>(reply: &Result<T>) -> bool {
+    use Nfsstat4::{NFS4ERR_DELAY, NFS4ERR_INVAL, NFS4ERR_TOOSMALL};
+    !matches!(reply, Err(NFS4ERR_INVAL | NFS4ERR_TOOSMALL | NFS4ERR_DELAY))
 }
 
 /// The backchannel's attributes count without CREATE_SESSION4_FLAG_CONN_BACK_CHAN, too: a

@@ -43,6 +43,31 @@ fn a_sequence_id_that_is_neither_the_last_nor_the_next_is_misordered() {
 }
 
 #[test]
+fn a_session_without_room_is_tried_anew_with_the_same_sequence_number() {
+    // RFC 8881 section 15.1.1.3
+    let mut world = World::with(Limits { reply_cache_max: 64 << 10, ..Limits::default() }, boot(1, &[]));
+    world.pass(100);
+    let refused = (0..1000).find_map(|number| {
+        let mut client = exchanged(&mut world, &format!("{number}"));
+        match create(&mut world, &client, &client.create_args()) {
+            Ok(made) => {
+                client.sessionid = made.sessionid;
+                world.renew(&mut client);
+                None
+            }
+            Err(status) => Some((client, status)),
+        }
+    });
+    let (client, status) = refused.expect("memory is bounded");
+    assert_eq!(status, Nfsstat4::NFS4ERR_DELAY);
+    assert_eq!(create(&mut world, &client, &client.create_args()), Err(Nfsstat4::NFS4ERR_DELAY));
+    // The sessions of the others become idle.
+    world.pass(40);
+    let made = create(&mut world, &client, &client.create_args()).unwrap();
+    assert_eq!(create(&mut world, &client, &client.create_args()), Ok(made));
+}
+
+#[test]
 fn a_failure_is_cached_too_and_does_not_confirm() {
     // RFC 8881 section 18.36.4
     let mut world = World::new();

@@ -92,7 +92,7 @@ fn a_delegation_for_writing_is_recalled_when_another_opens_or_looks() {
 }
 
 #[test]
-fn what_a_client_does_itself_is_no_conflict_with_its_delegation() {
+fn a_client_does_not_conflict_with_its_own_delegation() {
     // RFC 8881 section 10.4.1
     let mut world = World::new();
     let a = world.ready("a");
@@ -168,7 +168,7 @@ fn without_a_way_to_call_back_there_is_none() {
 }
 
 #[test]
-fn what_is_not_given_back_in_time_is_revoked_and_of_no_use_and_the_client_is_told() {
+fn an_overdue_delegation_is_revoked_and_its_client_is_notified() {
     // RFC 8881 sections 10.4.6, 18.38.3 and 18.48.3
     let mut world =
         World::with(Limits { recall_time: Duration::from_secs(20), ..Limits::default() }, boot(1, &[]));
@@ -212,7 +212,7 @@ fn a_recall_is_due_until_the_client_has_taken_it() {
 }
 
 #[test]
-fn what_was_opened_under_a_delegation_is_told_before_it_is_given_back() {
+fn opens_under_a_delegation_are_reported_before_it_is_returned() {
     // RFC 8881 section 10.4.1: CLAIM_DELEGATE_CUR
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
@@ -334,7 +334,7 @@ fn a_stateid_of_two_kinds_is_none() {
 }
 
 #[test]
-fn who_looks_is_told_what_the_holder_says_after_he_asked() {
+fn a_reader_of_attributes_gets_an_answer_that_the_holder_gave_after_the_question() {
     // RFC 8881 section 10.4.3
     let mut world = World::new();
     let (a, b, c) = (world.ready("a"), world.ready("b"), world.ready("c"));
@@ -403,7 +403,7 @@ fn a_crowd_that_looks_has_the_delegation_recalled() {
 }
 
 #[test]
-fn who_is_no_client_has_all_of_a_file_recalled_sooner_than_clients_have() {
+fn local_programs_have_delegations_recalled_sooner_than_clients() {
     // RFC 8881 section 10.4
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));

@@ -61,7 +61,7 @@ fn a_client_that_lost_its_server_in_the_middle_of_a_copy_reclaims_and_goes_on() 
 }
 
 #[test]
-fn who_is_in_the_middle_of_reclaiming_gets_to_its_end_within_twice_the_time() {
+fn a_client_that_is_reclaiming_may_finish_within_twice_the_time() {
     // RFC 8881 section 8.4.2.1
     let mut world = restarted(&[b"a", b"b"]);
     let grace = Limits::default().grace;
@@ -157,7 +157,7 @@ fn grace_ends_when_the_last_recorded_client_is_complete() {
 }
 
 #[test]
-fn who_does_not_come_back_in_time_is_forgotten() {
+fn clients_that_do_not_return_in_time_are_forgotten() {
     // RFC 8881 section 8.4.3
     let mut world = restarted(&[b"a", b"b", b"c"]);
     let (mut a, mut c) = (TestClient::new("a"), TestClient::new("c"));
@@ -394,7 +394,7 @@ fn a_stranger_that_goes_takes_no_right_to_reclaim_along() {
 }
 
 #[test]
-fn whoever_has_the_owner_when_the_grace_period_ends_is_recorded_with_its_own_principal() {
+fn the_client_that_has_the_owner_at_the_end_of_grace_is_recorded_with_its_own_principal() {
     // RFC 8881 section 8.4.2.1: a client with a new principal must be able to reclaim the next time
     for mut heir in impostors() {
         let mut world = restarted(&[b"a"]);

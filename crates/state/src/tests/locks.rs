@@ -184,7 +184,7 @@ fn an_open_stateid_is_no_lock_stateid_and_the_other_way_round() {
 }
 
 #[test]
-fn who_waits_for_a_lock_is_told_when_it_may_be_free_and_not_before() {
+fn waiters_for_a_lock_are_notified_when_it_may_be_free_and_not_before() {
     // RFC 8881 sections 18.10.4 and 20.11
     let mut world = World::new();
     let (a, b, c) = (world.ready("a"), world.ready("b"), world.ready("c"));
@@ -240,7 +240,7 @@ fn the_end_of_an_open_tells_those_who_wait_and_who_got_the_lock_waits_no_longer(
 }
 
 #[test]
-fn who_cannot_be_called_back_or_does_not_wait_is_not_remembered() {
+fn waiters_without_a_callback_are_not_remembered() {
     // RFC 8881 section 18.10.4
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));

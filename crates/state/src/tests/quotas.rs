@@ -133,7 +133,7 @@ fn a_group_of_files_has_limits_for_all_of_its_users() {
 }
 
 #[test]
-fn what_goes_makes_room_again_and_reclaims_are_not_refused() {
+fn released_state_makes_room_and_reclaims_are_not_refused() {
     // RFC 8881 section 8.4.2.1
     let (mut world, quotas) = world(Limits::default());
     let one = StateQuota { sessions_max: None, opens_max: Some(1), locks_max: None };

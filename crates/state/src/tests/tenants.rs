@@ -293,7 +293,7 @@ fn a_user_of_a_machine_leaves_opens_and_locks_of_its_client_to_the_others() {
 }
 
 #[test]
-fn what_was_open_before_a_restart_is_reclaimed_whatever_others_have_by_now() {
+fn opens_of_before_a_restart_are_reclaimed_despite_newer_opens_of_others() {
     // RFC 8881 section 8.4.2.1
     let limits = Limits { opens_max: 10, ..Limits::default() };
     let (mut a, mut b) = (TestClient::new("a"), stranger("b", 1));
@@ -357,7 +357,7 @@ fn expired_clients_give_way_before_a_lock_is_refused() {
 }
 
 #[test]
-fn who_has_used_up_its_share_does_not_end_the_courtesy_of_others() {
+fn a_tenant_beyond_its_share_does_not_end_the_courtesy_of_others() {
     // RFC 8881 section 8.4.3
     let limits = Limits { opens_max: 100, ..Limits::default() };
     let mut world = World::with(limits, boot(1, &[]));

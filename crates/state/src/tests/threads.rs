@@ -294,7 +294,7 @@ fn clients_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn who_has_a_delegation_for_writing_is_alone_with_the_file() {
+fn a_holder_of_a_write_delegation_is_alone_with_the_file() {
     // RFC 8881 section 10.4
     let mut world = World::new();
     let ready = |n| {

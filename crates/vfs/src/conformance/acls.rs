@@ -80,7 +80,7 @@ pub fn only_the_owner_changes_the_list(t: &Fixture) {
 }
 
 /// Files get it as their own, directories to pass it on; it comes before the umask.
-pub fn what_is_made_in_a_directory_gets_its_default_list(t: &Fixture) {
+pub fn new_objects_get_the_default_list_of_their_directory(t: &Fixture) {
     if skipped(t) {
         return;
     }

@@ -98,7 +98,7 @@ pub fn opening_needs_the_rights_that_it_asks_for(t: &Fixture) {
 }
 
 /// Clients load programs by READ; ACCESS still tells the truth.
-pub fn who_may_execute_a_program_may_open_it_for_reading(t: &Fixture) {
+pub fn callers_that_may_execute_a_program_may_open_it_for_reading(t: &Fixture) {
     if t.tells_callers_apart() {
         let file = staff_file(t, 0o711);
         let bob = user(BOB);

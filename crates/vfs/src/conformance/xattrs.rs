@@ -111,7 +111,7 @@ pub fn extended_attributes_need_the_rights_to_the_data(t: &Fixture) {
 }
 
 /// Symbolic links and special files have none that users could set.
-pub fn what_is_neither_file_nor_directory_takes_no_extended_attribute(t: &Fixture) {
+pub fn only_files_and_directories_take_extended_attributes(t: &Fixture) {
     if skipped(t) {
         return;
     }

@@ -446,11 +446,11 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
-    fn settles(&self, _object: &ObjectHandle) -> bool {
+    fn syncs_names(&self, _object: &ObjectHandle) -> bool {
         false
     }
 
-    fn settle(&self, _object: &ObjectHandle) -> VfsResult<()> {
+    fn sync_names(&self, _object: &ObjectHandle) -> VfsResult<()> {
         Ok(())
     }
 

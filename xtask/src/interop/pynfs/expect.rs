@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expectation_is_an_error_with_its_line() {
+    fn a_malformed_expectation_is_an_error_with_its_line() {
         for (text, says) in [
             ("A1", "a code alone"),
             ("A1 failed", "no reason"),

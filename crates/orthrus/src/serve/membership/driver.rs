@@ -87,7 +87,7 @@ pub(super) struct Driver {
     service: Option<Arc<NfsService>>,
     /// Whether the main thread was asked to mount.
     asked: bool,
-    settled: bool,
+    recovered: bool,
     ending: Option<Instant>,
     waits: Option<(MemberWait, Instant)>,
     was_silent: bool,
@@ -120,7 +120,7 @@ impl Driver {
             job: None,
             service: None,
             asked: false,
-            settled: false,
+            recovered: false,
             ending: None,
             waits: None,
             was_silent: false,
@@ -252,8 +252,8 @@ impl Driver {
             Some(_) => true,
             None => false,
         };
-        if recovery_over && self.member.is_recovering() && !std::mem::replace(&mut self.settled, true) {
-            self.records.settle();
+        if recovery_over && self.member.is_recovering() && !std::mem::replace(&mut self.recovered, true) {
+            self.records.note_recovered();
             tracing::info!("cluster: the clients of this gateway have reclaimed what they could");
         }
         LocalFacts { recovery_over, has_clients: self.records.len() > 0, ending: self.ending.is_some() }

@@ -69,8 +69,8 @@ impl RecordStore {
     }
 
     /// Notes that all clients that are left have reclaimed their state.
-    pub(super) fn settle(&self) {
-        self.table().settle();
+    pub(super) fn note_recovered(&self) {
+        self.table().note_recovered();
         self.write();
     }
 

@@ -126,7 +126,7 @@ fn network(page: &mut MetricsText, stats: &Stats) {
         "orthrus_deferred_calls",
         Gauge,
         "Calls that another thread than a shard runs.",
-        count("away"),
+        count("deferred"),
     );
 }
 
@@ -147,9 +147,9 @@ fn pools(page: &mut MetricsText, service: &NfsService) {
     let help = "Calls that wait for a client's answer to a callback.";
     page.single("orthrus_answers_waiting", Gauge, help, count("answers_waiting"));
     let help = "Calls that wait until their changes are on disk.";
-    page.single("orthrus_changes_waiting", Gauge, help, count("changes_settling"));
+    page.single("orthrus_changes_waiting", Gauge, help, count("changes_committing"));
     let help = "Calls whose changes were written to the disk by a group commit.";
-    page.single("orthrus_changes_synced_total", Counter, help, count("changes_settled"));
+    page.single("orthrus_changes_synced_total", Counter, help, count("changes_committed"));
     page.single("orthrus_syncs_total", Counter, "Group commits.", count("change_syncs"));
 }
 

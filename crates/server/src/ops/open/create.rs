@@ -120,7 +120,7 @@ fn create(
         backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;
     let after = backend.change_after(&directory.handle, before).unwrap_or(before.wrapping_add(1));
     drop(held);
-    c.settle(directory)?;
+    c.sync_before_reply(directory)?;
     Ok(Target {
         object: directory.other(handle),
         created: Some(file),
@@ -147,7 +147,7 @@ fn take(c: &Compound<'_>, directory: &Object, handle: ObjectHandle, creation: &C
     let mut target = Target::existing(object, DirectoryChange { before: change, after: change });
     if repeated {
         // The first copy may have failed before the sync.
-        c.settle(directory)?;
+        c.sync_before_reply(directory)?;
         target.repeated = true;
         target.attrset = creation.settable.mask;
     } else if creation.settable.set.size == Some(0) {

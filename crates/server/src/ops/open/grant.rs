@@ -95,7 +95,7 @@ fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
             object.export.backend.setattr(&c.caller(object), &object.handle, &set)?;
         }
     }
-    if empty { Ok(()) } else { c.settle(object) }
+    if empty { Ok(()) } else { c.sync_before_reply(object) }
 }
 
 /// The context in which the backend's file is opened.

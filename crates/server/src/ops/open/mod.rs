@@ -102,7 +102,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     // From here on the open itself keeps others from getting delegations.
     c.end_changes();
     let delegation = delegate::grant(c, &object, share, &args.claim, payload);
-    c.opened_unsettled(&object, stateid, delegate::stateid_of(&delegation));
+    c.note_unsynced_open(&object, stateid, delegate::stateid_of(&delegation));
     c.set_current(Fh::Object(object));
     c.progress.stateid = Some(stateid);
     reply.value(&stateid).boolean(false).u64(change.before).u64(change.after);

@@ -16,8 +16,8 @@ pub(crate) struct Slow {
     /// Whether all of it is in memory, so that nothing ever blocks.
     quick: AtomicBool,
     /// Whether changes of names and attributes need a sync, and the objects synced so far.
-    settles: AtomicBool,
-    settled: Mutex<Vec<ObjectHandle>>,
+    syncs: AtomicBool,
+    synced: Mutex<Vec<ObjectHandle>>,
     /// Whether a sync fails.
     sick: AtomicBool,
     /// Runs once, in the middle of the next lookup.
@@ -35,8 +35,8 @@ impl Slow {
             inner: memory(),
             cold: Arc::default(),
             quick: AtomicBool::new(false),
-            settles: AtomicBool::new(false),
-            settled: Mutex::default(),
+            syncs: AtomicBool::new(false),
+            synced: Mutex::default(),
             sick: AtomicBool::new(false),
             during: Mutex::default(),
         })
@@ -47,18 +47,18 @@ impl Slow {
     }
 
     /// Makes changes of names and attributes need a sync from now on.
-    pub(crate) fn start_settling(&self) {
-        self.settles.store(true, Ordering::SeqCst);
+    pub(crate) fn start_syncing_names(&self) {
+        self.syncs.store(true, Ordering::SeqCst);
     }
 
     /// Returns the objects synced since the last call, in order.
-    pub(crate) fn take_settled(&self) -> Vec<ObjectHandle> {
-        std::mem::take(&mut *self.settled.lock().unwrap())
+    pub(crate) fn take_synced(&self) -> Vec<ObjectHandle> {
+        std::mem::take(&mut *self.synced.lock().unwrap())
     }
 
-    /// Makes every sync fail from now on.
-    pub(crate) fn fall_sick(&self) {
-        self.sick.store(true, Ordering::SeqCst);
+    /// Sets whether every sync fails from now on.
+    pub(crate) fn fail_syncs(&self, fail: bool) {
+        self.sick.store(fail, Ordering::SeqCst);
     }
 
     /// Makes nothing block from now on, and runs `happens` in the middle of the next lookup.
@@ -174,15 +174,15 @@ impl Backend for Slow {
         Ok((handle, self.slow(file)))
     }
 
-    fn settles(&self, _: &ObjectHandle) -> bool {
-        self.settles.load(Ordering::SeqCst)
+    fn syncs_names(&self, _: &ObjectHandle) -> bool {
+        self.syncs.load(Ordering::SeqCst)
     }
 
-    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
         if self.sick.load(Ordering::SeqCst) {
             return Err(VfsError::Os(5));
         }
-        self.settled.lock().unwrap().push(*object);
+        self.synced.lock().unwrap().push(*object);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ fn operations_of_later_minor_versions_are_illegal() // RFC 7530 section 15.2.4
 }
 
 #[test]
-fn what_4_1_took_away_is_not_supported_there() // RFC 8881 section 17
+fn operations_that_4_1_removed_are_not_supported_there() // RFC 8881 section 17
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

@@ -110,7 +110,7 @@ fn special_files_are_to_open_as_symbolic_links_are() // RFC 7530 section 16.16.5
 }
 
 #[test]
-fn who_may_not_open_a_file_is_not_told_who_has_it_open() // RFC 7530 section 16.16.5
+fn callers_without_permission_do_not_learn_who_has_a_file_open() // RFC 7530 section 16.16.5
 {
     let server = Setup::default().start();
     let client = Client40::new(&server);

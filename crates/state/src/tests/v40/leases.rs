@@ -9,7 +9,7 @@ fn name_of(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_names_the_client_renews_its_lease() {
+fn every_operation_that_names_the_client_renews_its_lease() {
     // RFC 7530 section 9.5
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
@@ -106,7 +106,7 @@ fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
 }
 
 #[test]
-fn who_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
+fn a_client_that_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
     // RFC 7530 section 9.6.3.4
     let mut world = World::with(Limits::default(), boot(2, &[&name_of("a")]));
     let client = ConfirmedClient::ready(&mut world, "a");

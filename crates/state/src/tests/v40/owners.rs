@@ -139,7 +139,7 @@ fn owners_of_all_clients_are_counted_and_go_with_their_clients() {
 }
 
 #[test]
-fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
+fn unconfirmed_opens_are_cancelled_and_idle_owners_go_later() {
     // RFC 7530 section 16.18.5
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");

@@ -1,6 +1,6 @@
 //! The submounts of a folder: found by name, or by number after a restart.
 
-use super::{INNER_MAX, INNER_PART, NestedBackend, Submount, walk_error};
+use super::{INNER_MAX, INNER_PART, Submount, SubmountBackend, walk_error};
 use crate::{
     LocalOptions,
     attributes::stat_fd,
@@ -29,7 +29,7 @@ use vfs::{Caller, EntryName, ObjectHandle, VfsError, VfsResult};
 const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
-impl NestedBackend {
+impl SubmountBackend {
     /// Returns the root of the submount on a name in a directory of the folder, if the caller may
     /// reach it.
     ///

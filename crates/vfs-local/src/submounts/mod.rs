@@ -36,7 +36,7 @@ const PREFIX: usize = 9;
 /// then it can only be unmounted lazily (`umount -l`). An unmounted file system is `Stale`.
 /// `Stale`.
 #[derive(Debug)]
-pub struct NestedBackend {
+pub struct SubmountBackend {
     outer: LocalBackend,
     options: LocalOptions,
     inner: RwLock<HashMap<u64, Arc<Submount>>>,
@@ -47,7 +47,7 @@ pub struct NestedBackend {
 #[derive(Debug)]
 struct Submount {
     number: u64,
-    backend: NestedBackend,
+    backend: SubmountBackend,
     /// Where it is mounted, from the folder's root.
     place: Vec<u8>,
     /// Number of the mount.
@@ -63,7 +63,7 @@ enum Whose {
     Submount(Arc<Submount>, ObjectHandle),
 }
 
-impl NestedBackend {
+impl SubmountBackend {
     /// Opens a directory for export; symbolic links in its path are followed, for it is the
     /// administrator's.
     ///

@@ -63,7 +63,7 @@ fn listening(says: Says) -> u16 {
 /// RFC 5531 section 9: PROG_MISMATCH names the versions that there are, PROG_UNAVAIL says that
 /// there is no such program.
 #[test]
-fn what_is_no_nfsv4_server_is_said_to_be_none() {
+fn a_peer_that_is_no_nfsv4_server_is_reported_as_such() {
     let folder = empty_folder();
     let prefix = folder.path().join("report");
     let cases = [
@@ -240,7 +240,7 @@ fn a_report_whose_disk_is_full_goes_elsewhere_and_the_old_one_stays() {
 }
 
 #[test]
-fn what_is_no_whole_report_is_not_gone_on_with() {
+fn an_incomplete_report_is_not_resumed() {
     let folder = empty_folder();
     let (file, prefix) = (folder.path().join("begun.json"), folder.path().join("report"));
     let head = r#"{"schema": "orthrus-bench/2", "evaluation": "anf", "title": "#;

@@ -44,7 +44,7 @@ fn change_of(client: &mut Client<'_>, fh: &[u8]) -> u64 {
 }
 
 #[test]
-fn what_a_file_system_lacks_is_found_before_it_is_served() {
+fn missing_features_of_a_file_system_are_found_before_it_is_served() {
     let Some(whole) = fuse(FuseTraits::default()) else { return };
     let of_fuse = [Limitation::Foreign("fuse".into()), Limitation::HandlesOfDaemon, Limitation::WholeSeconds];
     assert_eq!(limitations(&whole), of_fuse);

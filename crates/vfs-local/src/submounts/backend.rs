@@ -1,6 +1,6 @@
 //! The trait, each operation handed to the file system that the object is on.
 
-use super::{NestedBackend, PREFIX, Whose};
+use super::{PREFIX, SubmountBackend, Whose};
 use crate::attributes::stat_fd;
 use std::{
     ops::ControlFlow,
@@ -28,7 +28,7 @@ macro_rules! on {
     };
 }
 
-impl NestedBackend {
+impl SubmountBackend {
     /// Goes on from a name that the folder itself does not have: something may be mounted there.
     fn or_mount(
         &self,
@@ -44,7 +44,7 @@ impl NestedBackend {
     }
 }
 
-impl NestedBackend {
+impl SubmountBackend {
     /// Asks the file system that an object is on, if that can be found out without a wait; false if
     /// not.
     fn if_known(&self, object: &ObjectHandle, ask: impl Fn(&dyn Backend, &ObjectHandle) -> bool) -> bool {
@@ -62,7 +62,7 @@ impl NestedBackend {
     }
 }
 
-impl Backend for NestedBackend {
+impl Backend for SubmountBackend {
     fn root(&self) -> ObjectHandle {
         self.outer.root()
     }
@@ -371,16 +371,16 @@ impl Backend for NestedBackend {
         on!(self, object, backend => backend.remove_xattr(caller, object, name))
     }
 
-    fn settles(&self, object: &ObjectHandle) -> bool {
+    fn syncs_names(&self, object: &ObjectHandle) -> bool {
         match self.whose(object) {
-            Ok(Whose::Submount(inner, own)) => inner.backend.settles(&own),
-            Ok(Whose::Outer) => self.outer.settles(object),
+            Ok(Whose::Submount(inner, own)) => inner.backend.syncs_names(&own),
+            Ok(Whose::Outer) => self.outer.syncs_names(object),
             Err(_) => false,
         }
     }
 
-    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
-        on!(self, object, backend => backend.settle(object))
+    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
+        on!(self, object, backend => backend.sync_names(object))
     }
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {

@@ -1,17 +1,17 @@
 //! The transfer of a folder with its submounts.
 
-use super::{NestedBackend, Submount, Whose};
+use super::{Submount, SubmountBackend, Whose};
 use crate::heir::{Orphans, SharedFiles, heir_of_local_files};
 use image::SharedBytes;
 use std::sync::{Arc, PoisonError};
 use vfs::{ObjectHandle, VfsError, VfsResult};
 
-heir_of_local_files!(NestedBackend, self, object => self.shared_of(object));
+heir_of_local_files!(SubmountBackend, self, object => self.shared_of(object));
 
 /// The memory of a folder, and of its submounts by number.
 type Memories = (SharedBytes, Vec<(u64, SharedBytes)>);
 
-impl NestedBackend {
+impl SubmountBackend {
     /// Returns the parts that open files of an object's file system share. A file system that is
     /// not mounted any more has open files all the same.
     fn shared_of(&self, object: &ObjectHandle) -> SharedFiles {

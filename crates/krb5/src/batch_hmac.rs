@@ -85,7 +85,7 @@ pub(crate) struct Message<'k, H: Hash> {
 /// Calls `done` with the source and the digest of each message.
 ///
 /// The source contains the data. It is not changed before it is returned.
-pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
+pub(crate) fn batch_hmac<'k, H: Hash + 'k, S: Source>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = (Message<'k, H>, S)>,
     mut done: impl FnMut(S, &Digest),

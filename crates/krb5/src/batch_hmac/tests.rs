@@ -44,7 +44,7 @@ fn agrees<H: Hash>(cases: &[DigestCase<H>]) {
             .iter()
             .enumerate()
             .map(|(n, case)| (case.message(), With { data: &case.data[case.prefix..], with: n }));
-        mac_each(&mut Run::new(cpu), messages, |With { with: n, .. }, digest| {
+        batch_hmac(&mut Run::new(cpu), messages, |With { with: n, .. }, digest| {
             assert_eq!(digest[..H::DIGEST], cases[n].expected[..], "{cpu}, message {n} of {}", cases.len());
             seen[n] = true;
         });
@@ -95,7 +95,7 @@ fn messages_in_pieces_give_the_digests_of_the_library() {
             let messages = cases.iter().zip(&mut segments).enumerate().map(|(n, (case, data))| {
                 (Message { from: case.prefix, ..case.message() }, With { data, with: n })
             });
-            mac_each(&mut Run::new(cpu), messages, |With { with: n, .. }, digest| {
+            batch_hmac(&mut Run::new(cpu), messages, |With { with: n, .. }, digest| {
                 assert_eq!(digest[..48], cases[n].expected[..], "{cpu}, pieces of {cut}, message {n}");
             });
         }
@@ -110,7 +110,7 @@ fn a_pause_comes_while_long_messages_are_hashed() {
         let mut pause = || pauses += 1;
         let mut run = Run::new(cpu).with_pause(crate::Pause::new(128 << 10, &mut pause));
         let messages = (0..3).map(|_| (case.message(), &case.data[..]));
-        mac_each(&mut run, messages, |_, digest| assert_eq!(digest[..20], case.expected[..]));
+        batch_hmac(&mut run, messages, |_, digest| assert_eq!(digest[..20], case.expected[..]));
         assert!(pauses >= 16, "{cpu}: {pauses} pauses");
     }
 }
@@ -127,7 +127,7 @@ fn the_published_vectors_hold_on_every_path() {
             // The same message sixteen times, to fill every lane.
             let message =
                 || Message { key: &key, start: None, prefix: &[], from: 0, len: data.len(), suffix: None };
-            mac_each(&mut Run::new(cpu), (0..16).map(|_| (message(), data)), |_, digest| {
+            batch_hmac(&mut Run::new(cpu), (0..16).map(|_| (message(), data)), |_, digest| {
                 assert_eq!(&digest[..H::DIGEST], expected, "{cpu}");
             });
         }

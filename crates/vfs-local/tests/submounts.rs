@@ -5,7 +5,7 @@
 mod common;
 
 use common::{TestDirectory, me, mode, walk};
-use orthrus_vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server};
+use orthrus_vfs_local::{LocalBackend, LocalOptions, SubmountBackend, become_server};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,8 +70,8 @@ impl MountedFolder {
         done.status.success()
     }
 
-    fn show(&self) -> NestedBackend {
-        NestedBackend::open(self.folder.path(), &LocalOptions::default()).unwrap()
+    fn show(&self) -> SubmountBackend {
+        SubmountBackend::open(self.folder.path(), &LocalOptions::default()).unwrap()
     }
 }
 
@@ -253,7 +253,7 @@ fn mounted_nothing_leads_out_of_the_export() // RFC 8881 section 7.3
         &["--bind", place.folder.path().parent().unwrap().to_str().unwrap(), above.to_str().unwrap()],
     );
     std::os::unix::fs::symlink("/", place.path("inner/link")).unwrap();
-    let backend = NestedBackend::open(&place.path("inner"), &LocalOptions::default()).unwrap();
+    let backend = SubmountBackend::open(&place.path("inner"), &LocalOptions::default()).unwrap();
     let bound = walk(&backend, "above").unwrap();
     assert_eq!(
         backend.lookup_parent(&me(), &bound),

@@ -33,6 +33,12 @@ pub(crate) struct PendingSync {
     opened: Option<UnsyncedOpen>,
 }
 
+impl PendingSync {
+    fn sync(&self) -> VfsResult<()> {
+        self.object.export.backend.sync_names(&self.object.handle)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct UnsyncedOpen {
     file: FileKey,
@@ -47,54 +53,60 @@ impl Compound<'_> {
     /// # Errors
     /// The backend's, in NFSv4.0: there the owner caches the reply when the operation ends, so the
     /// operation syncs at once.
-    pub fn settle(&self, object: &Object) -> OpResult {
+    pub fn sync_before_reply(&self, object: &Object) -> OpResult {
         let backend = &object.export.backend;
-        if !backend.settles(&object.handle) {
+        if !backend.syncs_names(&object.handle) {
             return Ok(());
         }
         if self.progress.minor == 0 {
-            return Ok(backend.settle(&object.handle)?);
+            return Ok(self.nfs.synced(backend.sync_names(&object.handle))?);
         }
-        let (index, mut unsettled) = (self.progress.position.index, self.progress.unsettled.borrow_mut());
-        if unsettled.iter().all(|other| other.object.key() != object.key()) {
+        let (index, mut pending_syncs) =
+            (self.progress.position.index, self.progress.pending_syncs.borrow_mut());
+        if pending_syncs.iter().all(|other| other.object.key() != object.key()) {
             let object = object.clone();
-            unsettled.push(PendingSync { object, index, result_at: self.progress.result_at, opened: None });
+            pending_syncs.push(PendingSync {
+                object,
+                index,
+                result_at: self.progress.result_at,
+                opened: None,
+            });
         }
         Ok(())
     }
 
     /// Records the open and delegation granted by an OPEN whose file is not yet on stable storage.
-    pub fn opened_unsettled(&self, object: &Object, stateid: Stateid4, delegation: Option<Stateid4>) {
-        for unsettled in self.progress.unsettled.borrow_mut().iter_mut() {
-            if unsettled.index == self.progress.position.index {
-                unsettled.opened = Some(UnsyncedOpen { file: object.key(), stateid, delegation });
+    pub fn note_unsynced_open(&self, object: &Object, stateid: Stateid4, delegation: Option<Stateid4>) {
+        for pending in self.progress.pending_syncs.borrow_mut().iter_mut() {
+            if pending.index == self.progress.position.index {
+                pending.opened = Some(UnsyncedOpen { file: object.key(), stateid, delegation });
             }
         }
     }
 
     /// Syncs all but the last object; there is rarely more than one. The order of the changes is
     /// kept, so that a moved name reaches its new place first.
-    pub(crate) fn settle_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
+    pub(crate) fn sync_all_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
         let mut status = status;
-        while self.progress.unsettled.get_mut().len() > 1 {
-            let unsettled = self.progress.unsettled.get_mut().remove(0);
-            let outcome = unsettled.object.export.backend.settle(&unsettled.object.handle);
-            status = self.settled(&unsettled, outcome, status, reply);
+        while self.progress.pending_syncs.get_mut().len() > 1 {
+            let pending = self.progress.pending_syncs.get_mut().remove(0);
+            let outcome = self.nfs.synced(pending.sync());
+            status = self.end_sync(&pending, outcome, status, reply);
         }
         status
     }
 
     /// Records the outcome of a sync. After a failure the reply is as if its operation had failed
     /// and no later one had run. The change itself stays, as after a lost reply.
-    pub(super) fn settled(
+    pub(super) fn end_sync(
         &mut self,
-        unsettled: &PendingSync,
+        pending: &PendingSync,
         outcome: VfsResult<()>,
         status: Nfsstat4,
         reply: &mut Encoder,
     ) -> Nfsstat4 {
         let Err(error) = outcome else { return status };
-        if let (Some(opened), Ok(client)) = (unsettled.opened, self.client()) {
+        if let (Some(opened), Ok(client)) = (pending.opened, self.client()) {
             self.with_effects(|state, effects| {
                 if let Some(delegation) = opened.delegation {
                     let _ = state.delegations().delegreturn(client, &delegation, &opened.file, effects);
@@ -103,16 +115,16 @@ impl Compound<'_> {
             });
         }
         // An earlier operation may have failed already.
-        if unsettled.index >= self.progress.position.index {
+        if pending.index >= self.progress.position.index {
             return status;
         }
-        let at = reply.as_slice().get(unsettled.result_at..).unwrap_or_default();
+        let at = reply.as_slice().get(pending.result_at..).unwrap_or_default();
         let opnum = Decoder::new(at).u32().ok().and_then(NfsOpnum4::from_u32);
         let opnum = opnum.unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        let fh = Fh::Object(unsettled.object.clone());
+        let fh = Fh::Object(pending.object.clone());
         self.nfs.note_cause(self.now(), opnum, Some(&fh), Cause::Backend(error));
-        reply.truncate(unsettled.result_at);
-        self.progress.position.index = unsettled.index + 1;
+        reply.truncate(pending.result_at);
+        self.progress.position.index = pending.index + 1;
         write_failure(self.progress.minor, opnum, vfs_status(error), reply)
     }
 }
@@ -120,26 +132,26 @@ impl Compound<'_> {
 impl CompoundState {
     /// Returns the object to be synced before the reply to a COMPOUND whose operations have all
     /// run.
-    pub fn unsettled(&self) -> Option<FileKey> {
+    pub fn pending_sync(&self) -> Option<FileKey> {
         let CompoundPhase::Executed(_) = self.phase else { return None };
-        self.unsettled.borrow().first().map(|unsettled| unsettled.object.key())
-    }
-
-    /// Syncs the object, for all changes made before this began.
-    ///
-    /// # Errors
-    /// The backend's; then none of these changes may be acknowledged.
-    pub fn settle(&self) -> VfsResult<()> {
-        let settle =
-            |unsettled: &PendingSync| unsettled.object.export.backend.settle(&unsettled.object.handle);
-        self.unsettled.borrow().iter().try_for_each(settle)
+        self.pending_syncs.borrow().first().map(|pending| pending.object.key())
     }
 }
 
 impl Nfs {
+    /// Syncs the object of [`CompoundState::pending_sync`], for all changes made before this began.
+    /// A failure changes the write verifier: the kernel has reported it here, and not to a COMMIT
+    /// of the data.
+    ///
+    /// # Errors
+    /// The backend's; then none of these changes may be acknowledged.
+    pub fn sync(&self, state: &CompoundState) -> VfsResult<()> {
+        self.synced(state.pending_syncs.borrow().iter().try_for_each(PendingSync::sync))
+    }
+
     /// Ends a COMPOUND whose operations have all run, after its changes have reached stable storage
     /// or failed to.
-    pub fn settled(
+    pub fn complete(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
@@ -150,10 +162,10 @@ impl Nfs {
             CompoundPhase::Executed(status) => status,
             CompoundPhase::Running | CompoundPhase::Deferred(_) => Nfsstat4::NFS4ERR_SERVERFAULT,
         };
-        let unsettled = state.unsettled.take();
+        let pending_syncs = state.pending_syncs.take();
         let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
-        let settle = |status, unsettled: &PendingSync| compound.settled(unsettled, outcome, status, reply);
-        let status = unsettled.iter().fold(status, settle);
+        let end = |status, pending: &PendingSync| compound.end_sync(pending, outcome, status, reply);
+        let status = pending_syncs.iter().fold(status, end);
         compound.end(status, reply)
     }
 }

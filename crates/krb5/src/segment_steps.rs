@@ -4,7 +4,7 @@ use crate::{Segments, segments::Cursor};
 
 /// Iterates over part of a token in steps of up to `LONGEST` bytes. A step that crosses a segment
 /// boundary is processed in a bounce buffer.
-pub(crate) struct Walk<'b, 't, const LONGEST: usize> {
+pub(crate) struct SegmentSteps<'b, 't, const LONGEST: usize> {
     pub(crate) token: &'b mut Segments<'t>,
     cursor: Cursor,
     /// The end of the part; its last step may be shorter than the others.
@@ -16,7 +16,7 @@ pub(crate) struct Walk<'b, 't, const LONGEST: usize> {
     bounced: bool,
 }
 
-impl<'b, 't, const LONGEST: usize> Walk<'b, 't, LONGEST> {
+impl<'b, 't, const LONGEST: usize> SegmentSteps<'b, 't, LONGEST> {
     /// Starts at the beginning of the part from `start` to `end`, with steps of `step` bytes, at
     /// most `LONGEST`.
     pub(crate) fn new(token: &'b mut Segments<'t>, start: usize, end: usize, step: usize) -> Self {

@@ -1,5 +1,8 @@
-//! Changes of names beside NFS-Ganesha's and beside a local program's: their rate, and the server's
-//! processor time, by the number of requests in flight and of directories.
+//! Changes of names beside NFS-Ganesha's, beside a local program's and beside those of a bare TCP
+//! server: their rate, and the server's processor time, by the number of requests in flight and of
+//! directories.
+
+mod local;
 
 use super::disk::{FileSystem, ImageDisk};
 use super::ganesha::{self, Ganesha, Package};
@@ -8,9 +11,9 @@ use super::names::churn::Crowd;
 use super::output::{BenchFigure, BenchOutput, Floor};
 use super::{Skipped, stopped};
 use bench::{Flavor, ServerProbe, ServerProcess};
+use local::{LocalRound, change_locally, change_over_tcp};
 use realm::RealmOptions;
 use std::ffi::OsString;
-use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -57,8 +60,22 @@ struct ComparedSide {
 }
 
 enum ComparedKind {
-    Server { pid: u32, address: SocketAddr, export: &'static str },
+    Server {
+        pid: u32,
+        address: SocketAddr,
+        export: &'static str,
+    },
     Local,
+    /// A TCP server that only makes the changes. It has one request in flight.
+    Bare {
+        syncs: bool,
+    },
+}
+
+impl ComparedKind {
+    fn takes(&self, (clients, depth, _): (usize, usize, usize)) -> bool {
+        clients * depth == 1 || !matches!(self, Self::Bare { .. })
+    }
 }
 
 /// The changes of one round.
@@ -70,6 +87,12 @@ struct Round {
     cost: f64,
 }
 
+impl From<LocalRound> for Round {
+    fn from(LocalRound { rate, cost }: LocalRound) -> Self {
+        Self { rate, cost: cost.as_secs_f64() * 1e6 }
+    }
+}
+
 /// A figure of a round.
 type RoundFigure = fn(&Round) -> f64;
 
@@ -77,7 +100,9 @@ type RoundFigure = fn(&Round) -> f64;
 const LOOSE: usize = 0;
 const STABLE: usize = 1;
 const LOCAL: usize = 2;
-const PEER: usize = 3;
+const BARE_LOOSE: usize = 3;
+const BARE_STABLE: usize = 4;
+const PEER: usize = 5;
 
 /// Runs the benchmark.
 ///
@@ -105,6 +130,8 @@ pub(crate) fn run(
         side("orthrus, stable_names off", server.pid(), server.address(), "/loose"),
         side("orthrus, stable_names on", server.pid(), server.address(), "/stable"),
         ComparedSide { name: "a local program that syncs each change".to_owned(), kind: ComparedKind::Local },
+        bare("a bare TCP server, no syncs", false),
+        bare("a bare TCP server that syncs each change", true),
     ];
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let exportable = arguments.file_system != FileSystem::Tmpfs || package.exports_tmpfs();
@@ -133,6 +160,10 @@ pub(crate) fn run(
 
 fn side(name: &str, pid: u32, address: SocketAddr, export: &'static str) -> ComparedSide {
     ComparedSide { name: name.to_owned(), kind: ComparedKind::Server { pid, address, export } }
+}
+
+fn bare(name: &str, syncs: bool) -> ComparedSide {
+    ComparedSide { name: name.to_owned(), kind: ComparedKind::Bare { syncs } }
 }
 
 fn introduce(arguments: &MetadataArguments, package: &Package, exportable: bool, output: &mut BenchOutput) {
@@ -184,7 +215,9 @@ impl MetadataBed<'_> {
         let mut measured = vec![Vec::new(); sides.len()];
         for _ in 0..self.rounds {
             for ((side, crowd), measured) in sides.iter().zip(&mut crowds).zip(&mut measured) {
-                measured.push(self.round(side, crowd.as_mut())?);
+                if side.kind.takes(self.load) {
+                    measured.push(self.round(side, crowd.as_mut())?);
+                }
                 if stopped(stop) {
                     return Ok(None);
                 }
@@ -203,8 +236,11 @@ impl MetadataBed<'_> {
     }
 
     fn round(&self, side: &ComparedSide, crowd: Option<&mut Crowd>) -> anyhow::Result<Round> {
-        let (ComparedKind::Server { pid, .. }, Some(crowd)) = (&side.kind, crowd) else {
-            return Ok(Round { rate: change_locally(&self.disk.join("local"))?, cost: f64::NAN });
+        let local = self.disk.join("local");
+        let (pid, crowd) = match (&side.kind, crowd) {
+            (ComparedKind::Server { pid, .. }, Some(crowd)) => (pid, crowd),
+            (ComparedKind::Bare { syncs }, _) => return Ok(change_over_tcp(&local, *syncs, LENGTH)?.into()),
+            _ => return Ok(change_locally(&local, LENGTH)?.into()),
         };
         crowd.work(LEAD_IN)?;
         let probe = ServerProbe { pid: Some(*pid), metrics: None };
@@ -214,24 +250,6 @@ impl MetadataBed<'_> {
         let cost = work.cpu.map_or(f64::NAN, |cpu| cpu.as_secs_f64() * 1e6 / changes);
         Ok(Round { rate: changes / elapsed.as_secs_f64(), cost })
     }
-}
-
-/// Makes, renames and removes a file, and syncs the directory after each change, as a program does
-/// that needs them to last. Returns the changes a second.
-fn change_locally(directory: &Path) -> anyhow::Result<f64> {
-    let (name, renamed) = (directory.join("new"), directory.join("old"));
-    let sync = File::open(directory)?;
-    let (start, mut changes) = (Instant::now(), 0.0);
-    while start.elapsed() < LENGTH {
-        drop(File::create_new(&name)?);
-        sync.sync_all()?;
-        std::fs::rename(&name, &renamed)?;
-        sync.sync_all()?;
-        std::fs::remove_file(&renamed)?;
-        sync.sync_all()?;
-        changes += 3.0;
-    }
-    Ok(changes / start.elapsed().as_secs_f64())
 }
 
 fn rates(rounds: &[Round]) -> impl Iterator<Item = f64> {
@@ -248,7 +266,7 @@ fn report(
     let in_flight = clients * depth;
     let row = format!("{}, {in_flight} in flight, {directories} directories", flavor.name());
     println!("\n{row}");
-    for (side, rounds) in sides.iter().zip(rounds) {
+    for (side, rounds) in sides.iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty()) {
         let name = format!("{row}, {}", side.name);
         let cost = rounds.iter().map(|round| round.cost);
         let rate = BenchFigure::of("", format!("{name}, rate"), "1/s", rates(rounds));
@@ -272,9 +290,14 @@ fn report(
         ("processor time, on / peer", STABLE, PEER, cost, Some(Floor::AtMost(0.8))),
         ("rate, off / peer", LOOSE, PEER, rate, alone(Floor::AtLeast(1.3))),
         ("rate, on / local", STABLE, LOCAL, rate, local.filter(|_| flavor == Flavor::Sys)),
+        ("rate, off / bare", LOOSE, BARE_LOOSE, rate, None),
+        ("rate, on / bare", STABLE, BARE_STABLE, rate, None),
+        ("rate, bare that syncs / local", BARE_STABLE, LOCAL, rate, None),
+        ("processor time, off / bare", LOOSE, BARE_LOOSE, cost, None),
     ];
+    let is_measured = |side: usize| rounds.get(side).is_some_and(|rounds| !rounds.is_empty());
     for (label, own, other, of, floor) in ratios {
-        if sides.len() > own.max(other) {
+        if is_measured(own) && is_measured(other) {
             output.line(label, [ratio(label, own, other, of, floor)]);
         }
     }

@@ -32,7 +32,7 @@ fn says_what_is_missing(log: &str) {
 }
 
 #[test]
-fn what_a_file_system_lacks_is_logged_with_consequence_and_remedy() // docs/cluster-file-systems.md
+fn missing_features_of_a_file_system_are_logged_with_consequence_and_remedy() // docs/cluster-file-systems.md
 {
     in_own_mounts(|| {
         let traits = FuseTraits { lock_error: Some(Errno::ENOLCK), ..FuseTraits::default() };
