@@ -169,27 +169,38 @@ impl NodeAgent {
         for name in gone {
             self.forget(&name);
         }
-        // An agent that was killed may have left tickets of runs that have ended.
-        if let Ok(entries) = fs::read_dir(self.settings.folder.join(TICKETS)) {
-            for entry in entries.flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if !attached.contains_key(&name) {
-                    self.adopt_and_forget(&entry.path(), &name);
-                }
-            }
-        }
         for (name, run) in attached {
-            if let Some(known) = self.runs.get(&name).filter(|known| known.run == run) {
-                // Attached again without an end, as a requeued job can be.
-                if !self.settings.folder.join(STATUS).join(&name).exists() {
-                    self.write_status(&name, &known.status);
+            match self.runs.get(&name) {
+                Some(known) if known.run == run => {
+                    // Attached again without an end, as a requeued job can be.
+                    if !self.settings.folder.join(STATUS).join(&name).exists() {
+                        self.write_status(&name, &known.status);
+                    }
+                    continue;
                 }
-                continue;
+                // A run of the same name has ended without its epilog.
+                Some(_) => self.forget(&name),
+                None => {}
             }
-            let tickets = read_cache(&self.settings.folder.join(TICKETS).join(&name)).map(|(_, cache)| cache);
+            let stored = read_cache(&self.settings.folder.join(TICKETS).join(&name));
+            let tickets = stored.filter(|stored| stored.is_of(&run)).map(|stored| stored.cache);
             let status = RunStatus::Waiting("the grant service is not asked yet".to_owned());
             let state = RunState { run, tickets, due: Instant::now(), failures: 0, fetching: false, status };
             self.runs.insert(name, state);
+        }
+        self.forget_leftovers();
+    }
+
+    /// Removes tickets that an agent has left when it was killed: those of runs that have ended,
+    /// and those of a user whose run had the name of another user's run. All attached runs are
+    /// known.
+    fn forget_leftovers(&mut self) {
+        let Ok(entries) = fs::read_dir(self.settings.folder.join(TICKETS)) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if self.runs.get(&name).is_none_or(|state| state.tickets.is_none()) {
+                self.adopt_and_forget(&entry.path(), &name);
+            }
         }
     }
 
@@ -206,8 +217,8 @@ impl NodeAgent {
 
     /// Removes the tickets of a run that ended without an agent.
     fn adopt_and_forget(&mut self, path: &Path, name: &str) {
-        if let Some(((uid, gid), cache)) = read_cache(path) {
-            let principal = format!("{}@{}", cache.client.join("/"), cache.realm);
+        if let Some(StoredTickets { uid, gid, cache }) = read_cache(path) {
+            let principal = cache.principal();
             let run = AttachedRun { run: name.to_owned(), job: name.to_owned(), principal, uid, gid };
             if let Err(error) = self.place(&run) {
                 tracing::error!("tickets of run {name} are not removed: {error}");
@@ -254,6 +265,8 @@ impl NodeAgent {
         let mut expired = Vec::new();
         for state in self.runs.values_mut().filter(over) {
             state.tickets = None;
+            // The clock may have jumped, or the machine slept.
+            state.due = Instant::now();
             expired.push(state.run.clone());
         }
         for run in expired {
@@ -340,15 +353,17 @@ impl NodeAgent {
             }
         }
         let path = self.settings.caches.join(format!("krb5cc_{}_orthrus", run.uid));
-        let free = is_ours(&path, run.uid)?;
+        let occupant = occupant(&path, run.uid)?;
         let Some(cache) = merged else {
-            if free == Occupant::Ours {
+            if occupant == Occupant::Ours {
                 fs::remove_file(&path).map_err(io_error(&path))?;
             }
             return Ok(None);
         };
-        if free == Occupant::Foreign {
-            return Err(AgentError::Foreign(path));
+        match occupant {
+            Occupant::OfUser => return Err(AgentError::Foreign(path)),
+            Occupant::OfStranger => set_aside(&path).map_err(io_error(&path))?,
+            Occupant::None | Occupant::Ours => {}
         }
         write_as(&path, run, &cache.encode()).map_err(io_error(&path))?;
         Ok(Some((path, cache.ends())))
@@ -393,8 +408,7 @@ fn fetch(
         bytes.and_then(|bytes| TicketCache::parse(&bytes)).ok_or_else(|| wrong("damaged tickets"))?;
     // The entry without a key is made anew for all runs of the user.
     cache.tickets.retain(|ticket| ticket.server.first().is_some_and(|name| name == "nfs"));
-    let client = format!("{}@{}", cache.client.join("/"), cache.realm);
-    if client != run.principal || cache.ends() <= unix_now() {
+    if cache.principal() != run.principal || cache.ends() <= unix_now() {
         return Err(wrong("the service sent tickets of another user, or expired ones"));
     }
     Ok(cache)
@@ -428,17 +442,26 @@ fn chance() -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupant {
     None,
+    /// A plain file of the user that bears the agent's mark.
     Ours,
-    Foreign,
+    /// Another file of the user, or of root.
+    OfUser,
+    /// A file of somebody who has no business there: everybody can write to /tmp.
+    OfStranger,
 }
 
-/// Finds out whether the file is the agent's: a plain file of the user that bears the agent's mark.
-fn is_ours(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
+fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
+        Err(error) => return Err(io_error(path)(error)),
+        Ok(found) if found.uid() != uid && found.uid() != 0 => return Ok(Occupant::OfStranger),
+        Ok(_) => {}
+    }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match File::options().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
-        Err(_) => return Ok(Occupant::Foreign),
+        Err(_) => return Ok(Occupant::OfUser),
     };
     let found = file.metadata().map_err(io_error(path))?;
     let mut bytes = Vec::new();
@@ -446,7 +469,15 @@ fn is_ours(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
         file.take(TICKET_CACHE_MAX as u64).read_to_end(&mut bytes).map_err(io_error(path))?;
     }
     let marked = TicketCache::parse(&bytes).is_some_and(|cache| cache.marked);
-    Ok(if marked { Occupant::Ours } else { Occupant::Foreign })
+    Ok(if marked { Occupant::Ours } else { Occupant::OfUser })
+}
+
+/// Gives a file, or a folder with whatever is in it, another name in the same folder.
+fn set_aside(path: &Path) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let aside = tempfile::Builder::new().prefix(".orthrus-grants-aside-").tempdir_in(folder)?.keep();
+    tracing::warn!("{} belongs to another user and is now {}", path.display(), aside.display());
+    fs::rename(path, aside.join("file"))
 }
 
 /// Writes a file of the run's user, as a whole or not at all.
@@ -463,8 +494,20 @@ fn write_as(path: &Path, run: &AttachedRun, contents: &[u8]) -> io::Result<()> {
     file.persist(path).map(|_| ()).map_err(|error| error.error)
 }
 
-/// Reads stored tickets and their owner.
-fn read_cache(path: &Path) -> Option<((u32, u32), TicketCache)> {
+/// Tickets in the agent's folder, with the user and the group of their run.
+struct StoredTickets {
+    uid: u32,
+    gid: u32,
+    cache: TicketCache,
+}
+
+impl StoredTickets {
+    fn is_of(&self, run: &AttachedRun) -> bool {
+        (self.uid, self.gid) == (run.uid, run.gid) && self.cache.principal() == run.principal
+    }
+}
+
+fn read_cache(path: &Path) -> Option<StoredTickets> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(TICKET_CACHE_MAX as u64 + 64).read_to_end(&mut bytes).ok()?;
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
@@ -472,7 +515,7 @@ fn read_cache(path: &Path) -> Option<((u32, u32), TicketCache)> {
     let (uid, gid) = std::str::from_utf8(owner).ok()?.trim().split_once(' ')?;
     let mut cache = TicketCache::parse(rest)?;
     cache.tickets.retain(|ticket| ticket.server.first().is_some_and(|name| name == "nfs"));
-    Some(((uid.parse().ok()?, gid.parse().ok()?), cache))
+    Some(StoredTickets { uid: uid.parse().ok()?, gid: gid.parse().ok()?, cache })
 }
 
 /// Attaches a run to the agent of this node, and waits at most `wait` for its tickets.
@@ -542,4 +585,139 @@ pub fn detach(folder: &Path, caches: &Path, run: &str, wait: Duration) -> Result
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::tests::cache_of;
+    use nix::unistd::chown;
+
+    const ALICE: u32 = 1001;
+    const BOB: u32 = 1002;
+
+    /// A node without an agent.
+    struct AgentlessNode {
+        settings: AgentSettings,
+        _folder: tempfile::TempDir,
+    }
+
+    impl AgentlessNode {
+        /// `None` without the right to give files to users.
+        fn new() -> Option<Self> {
+            if !geteuid().is_root() {
+                eprintln!("skipped: only root can give files to users");
+                return None;
+            }
+            let temporary = private::temporary("orthrus-agent-").unwrap();
+            let (folder, caches) = (temporary.path().join("agent"), temporary.path().join("tmp"));
+            fs::create_dir(&caches).unwrap();
+            let server = GrantServer { host: String::new(), port: 0 };
+            let (keytab, principal) = (PathBuf::new(), String::new());
+            let settings = AgentSettings { server, keytab, principal, folder, caches };
+            open_folder(&settings.folder).unwrap();
+            Some(Self { settings, _folder: temporary })
+        }
+
+        fn agent(&self) -> NodeAgent {
+            NodeAgent::open(self.settings.clone()).unwrap()
+        }
+
+        fn cache(&self, uid: u32) -> PathBuf {
+            self.settings.caches.join(format!("krb5cc_{uid}_orthrus"))
+        }
+
+        /// Does what a prolog does.
+        fn attach(&self, name: &str, uid: u32) -> AttachedRun {
+            let user = if uid == ALICE { "alice" } else { "bob" };
+            let (run, job, principal) = (name.to_owned(), name.to_owned(), format!("{user}@R"));
+            let run = AttachedRun { run, job, principal, uid, gid: uid };
+            replace(&self.settings.folder.join(RUNS).join(name), &serde_json::to_vec(&run).unwrap()).unwrap();
+            run
+        }
+    }
+
+    impl NodeAgent {
+        /// Takes a ticket as if the service had sent it.
+        fn receive(&mut self, run: &AttachedRun) {
+            self.look();
+            let user = run.principal.split('@').next().unwrap();
+            let ends = u32::try_from(unix_now() + 3600).unwrap();
+            self.results.0.send((run.clone(), Ok(cache_of(user, ends)))).unwrap();
+            self.take_results();
+        }
+    }
+
+    #[test]
+    fn a_run_gets_no_tickets_of_an_earlier_run_with_its_name() {
+        for restarts in [false, true] {
+            let Some(node) = AgentlessNode::new() else { return };
+            let mut agent = node.agent();
+            agent.receive(&node.attach("7", ALICE));
+            assert!(node.cache(ALICE).exists());
+            if restarts {
+                drop(agent);
+                agent = node.agent();
+            }
+            // Without an epilog in between.
+            let run = node.attach("7", BOB);
+            agent.look();
+            agent.update(&run, None);
+            assert!(!node.cache(ALICE).exists() && !node.cache(BOB).exists(), "{restarts}");
+            agent.receive(&run);
+            assert!(node.cache(BOB).exists() && !node.cache(ALICE).exists(), "{restarts}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_run_without_an_agent_leaves_the_tickets_of_the_users_other_run() {
+        let Some(node) = AgentlessNode::new() else { return };
+        let mut agent = node.agent();
+        ["7_1", "7_2"].into_iter().for_each(|run| agent.receive(&node.attach(run, ALICE)));
+        drop(agent);
+        let (folder, caches) = (&node.settings.folder, &node.settings.caches);
+        detach(folder, caches, "7_1", Duration::ZERO).unwrap();
+        assert!(node.cache(ALICE).exists());
+        detach(folder, caches, "7_2", Duration::ZERO).unwrap();
+        assert!(!node.cache(ALICE).exists());
+    }
+
+    #[test]
+    fn a_stranger_cannot_keep_a_user_from_tickets() {
+        let makers: [fn(&Path); 3] = [
+            |path| fs::write(path, "no tickets").unwrap(),
+            |path| std::os::unix::fs::symlink("/etc/passwd", path).unwrap(),
+            |path| fs::create_dir_all(path.join("full")).unwrap(),
+        ];
+        for make in makers {
+            let Some(node) = AgentlessNode::new() else { return };
+            let path = node.cache(ALICE);
+            make(&path);
+            std::os::unix::fs::lchown(&path, Some(BOB), Some(BOB)).unwrap();
+            let mut agent = node.agent();
+            agent.receive(&node.attach("7", ALICE));
+            let found = fs::symlink_metadata(&path).unwrap();
+            assert!(found.is_file() && found.uid() == ALICE, "{:?}", agent.runs["7"].status);
+            // The user's own file, and root's, are left alone.
+            for uid in [ALICE, 0] {
+                fs::write(&path, "precious").unwrap();
+                chown(&path, Some(Uid::from_raw(uid)), None).unwrap();
+                agent.receive(&node.attach("7", ALICE));
+                assert_eq!(fs::read(&path).unwrap(), b"precious");
+            }
+        }
+    }
+
+    #[test]
+    fn expired_tickets_are_asked_for_at_once() {
+        let Some(node) = AgentlessNode::new() else { return };
+        let mut agent = node.agent();
+        agent.receive(&node.attach("7", ALICE));
+        let state = agent.runs.get_mut("7").unwrap();
+        assert!(state.due > Instant::now());
+        // The clock is set forward.
+        state.tickets = Some(cache_of("alice", 500));
+        agent.expire();
+        assert!(agent.runs["7"].due <= Instant::now() && !node.cache(ALICE).exists());
+    }
 }

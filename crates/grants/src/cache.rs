@@ -177,22 +177,27 @@ fn put_principal(bytes: &mut Vec<u8>, realm: &str, parts: &[&str]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn cache() -> TicketCache {
+        cache_of("alice", 500)
+    }
+
+    /// Returns a ticket of a user of the realm R.
+    pub(crate) fn cache_of(user: &str, ends: u32) -> TicketCache {
         let mut bytes = Vec::new();
-        put_principal(&mut bytes, "R", &["alice"]);
+        put_principal(&mut bytes, "R", &[user]);
         put_principal(&mut bytes, "R", &["nfs", "s"]);
         bytes.extend_from_slice(&18_u16.to_be_bytes());
         put_data(&mut bytes, b"key");
-        [1_u32, 2, 500, 4].iter().for_each(|time| bytes.extend_from_slice(&time.to_be_bytes()));
+        [1_u32, 2, ends, 4].iter().for_each(|time| bytes.extend_from_slice(&time.to_be_bytes()));
         bytes.extend_from_slice(&[0; 13]);
         put_data(&mut bytes, b"ticket");
         put_data(&mut bytes, b"");
         let server = vec!["nfs".to_owned(), "s".to_owned()];
-        let tickets = vec![CachedTicket { server, ends: 500, starts: 2, renewable: 4, bytes }];
-        TicketCache { client: vec!["alice".into()], realm: "R".into(), tickets, marked: false }
+        let tickets = vec![CachedTicket { server, ends: ends.into(), starts: 2, renewable: 4, bytes }];
+        TicketCache { client: vec![user.to_owned()], realm: "R".into(), tickets, marked: false }
     }
 
     #[test]

@@ -429,7 +429,7 @@ impl GrantServiceInner {
             )));
         }
         let now = unix_now();
-        let folder = &self.settings.folder;
+        let folder = &self.settings.folder.join(TEMPORARY);
         let renewable =
             submission.forwarded.then(|| forwarded_ticket(forwarded, peer, now, folder)).transpose()?;
         let source =

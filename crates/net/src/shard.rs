@@ -430,7 +430,7 @@ impl<S: Service> Shard<S> {
         self.sink.attend(false);
         self.take_late();
         self.tick();
-        // Turns between the replies may have begun calls, and nothing else wakes the shard for them.
+        // Turns between the replies may have begun calls, for which nothing else wakes the shard.
         self.collect_steps();
     }
 

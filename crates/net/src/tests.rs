@@ -73,6 +73,22 @@ impl EchoService {
         }
     }
 
+    /// Answers completed requests; one of them takes pauses.
+    fn answer_late(
+        &self,
+        late: &mut Vec<CompletionEvent<Vec<u8>>>,
+        replies: &mut Vec<Reply>,
+        pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
+    ) {
+        for late in late.drain(..) {
+            if late.item == b"brief pause" {
+                self.work_until_short(|| _ = pause(replies));
+            }
+            let action = Action::Send([&[0; 4], late.item.as_slice()].concat());
+            replies.push(Reply { connection: late.connection, action, class: 0 });
+        }
+    }
+
     /// Completes all deferred requests, the last first, from another thread than the shard's.
     fn give_back(&self) {
         for (sink, late) in self.deferred.lock().expect("a lock").drain(..).rev() {
@@ -111,13 +127,7 @@ impl Service for EchoService {
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
-        for late in late.drain(..) {
-            if late.item == b"brief pause" {
-                self.work_until_short(|| _ = pause(replies));
-            }
-            let action = Action::Send([&[0; 4], late.item.as_slice()].concat());
-            replies.push(Reply { connection: late.connection, action, class: 0 });
-        }
+        self.answer_late(late, replies, pause);
         for request in requests.drain(..) {
             if !self.distrusts.load(Ordering::SeqCst) {
                 replies.push(trust(&request));

@@ -29,6 +29,6 @@ mod setattr;
 mod xattrs;
 
 pub use backend::{CephBackend, CephError, CephOptions};
-pub use ceph::fs::{unmount_all, wait_for_unmounts};
+pub use ceph::fs::{CephSession, unmount_all, wait_for_unmounts};
 pub use ceph::{on_blocklisted, was_blocklisted};
 pub use sessions::{end_session, identities};

@@ -6,7 +6,7 @@
 //! it does with those of other gateways.
 
 use ceph::CephErrno;
-use ceph::fs::{CephFs, CephMount, MountError, MountOptions, ReleaseRequest};
+use ceph::fs::{CephFs, CephMount, CephSession, MountError, MountOptions, ReleaseRequest};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,11 @@ impl CephMounts {
     /// Returns the addresses of all mounts, in order.
     pub(crate) fn addresses(&self) -> Result<Vec<String>, CephErrno> {
         self.0.iter().map(|mount| mount.address()).collect()
+    }
+
+    /// Returns the sessions of all mounts.
+    pub(crate) fn sessions(&self) -> Vec<CephSession> {
+        self.0.iter().map(|mount| mount.session()).collect()
     }
 
     /// Returns the mount for an object that is in use nowhere.

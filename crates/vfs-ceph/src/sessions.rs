@@ -4,7 +4,7 @@
 use crate::backend::mount_options;
 use crate::mounts::identity_of;
 use crate::{CephBackend, CephError, CephOptions};
-use ceph::fs::{CephFs, reset_session};
+use ceph::fs::{CephFs, CephSession, reset_session};
 
 /// Returns the names that the mounts of an export get; none if the export has no identity.
 pub fn identities(options: &CephOptions) -> Vec<String> {
@@ -31,5 +31,11 @@ impl CephBackend {
     /// `Address` when a mount has ended.
     pub fn addresses(&self) -> Result<Vec<String>, CephError> {
         self.mounts.addresses().map_err(CephError::Address)
+    }
+
+    /// Returns the sessions of the mounts. Open files keep them, also after the backend was
+    /// dropped.
+    pub fn sessions(&self) -> Vec<CephSession> {
+        self.mounts.sessions()
     }
 }

@@ -114,10 +114,11 @@ impl LocalError {
 ///
 /// Symbolic links are never followed and ".." never leaves the export. A name on which another file
 /// system is mounted does not exist for clients (`Noent`):
-/// [`SubmountBackend`](crate::SubmountBackend) shows it. A directory that was moved out of the export on the server's machine is `Stale` as
-/// soon as its descriptor is reopened; a file that was moved out keeps its handle, as with the
-/// kernel's server without subtree checking: export whole file systems where that matters. On tmpfs
-/// before Linux 6.6 a listing may miss entries while others are removed, for local programs too.
+/// [`SubmountBackend`](crate::SubmountBackend) shows it. A directory that was moved out of the
+/// export on the server's machine is `Stale` as soon as its descriptor is reopened; a file that was
+/// moved out keeps its handle, as with the kernel's server without subtree checking: export whole
+/// file systems where that matters. On tmpfs before Linux 6.6 a listing may miss entries while
+/// others are removed, for local programs too.
 ///
 /// An operation leaves its thread with the caller's identity: see
 /// [`become_server`](crate::become_server). Changes of names reach the disk as the file system

@@ -73,6 +73,28 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
 }
 
 #[test]
+fn a_refused_reload_keeps_the_files_of_an_export_in_memory() {
+    let folder = empty_folder();
+    let memory = "[[export]]\nmemory = 1048576\npseudo = \"/memory\"\nsec = [\"sys\"]\nsecure = false\n\n";
+    let config = folder.path().join("orthrus.toml");
+    let write = |text: &str| fs::write(&config, text).expect("the folder is ours");
+    write(memory);
+    let server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let mut files = Filesystem::mount(options(server.port()), "/memory").expect("it is exported");
+    files.write_file("file", b"precious").expect("there is room");
+
+    // Kerberos alone, which needs a keytab.
+    write(&export(folder.path(), "one").replace("sec = [\"sys\"]\n", ""));
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("the settings stay as they were");
+    assert!(server.log().contains("keytab"), "{}", server.log());
+    write(memory);
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("are in force");
+    assert_eq!(files.read_file("file").expect("it is there"), b"precious");
+}
+
+#[test]
 fn a_reload_applies_limits_versions_and_the_lines_of_the_log_while_clients_stay() {
     let folder = empty_folder();
     let one = export(folder.path(), "one");

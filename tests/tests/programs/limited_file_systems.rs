@@ -31,9 +31,9 @@ fn says_what_is_missing(log: &str) {
     assert_eq!(local.count(), 0, "{log}");
 }
 
+// docs/cluster-file-systems.md
 #[test]
-fn missing_features_of_a_file_system_are_logged_with_consequence_and_remedy() // docs/cluster-file-systems.md
-{
+fn missing_features_of_a_file_system_are_logged_with_consequence_and_remedy() {
     in_own_mounts(|| {
         let traits = FuseTraits { lock_error: Some(Errno::ENOLCK), ..FuseTraits::default() };
         let fuse = match Fuse::mount(traits) {

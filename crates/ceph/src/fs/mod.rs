@@ -28,7 +28,7 @@ pub use delegation::{CephDelegation, DelegationKind};
 pub use directory::{CephEntry, DirectoryStream};
 pub use file::{CephLockRange, CephOpenFile, HeldLock, LockType};
 pub use inode::{CephInode, NewInode, XattrFlag};
-pub use mount::{CephMount, MissingFeatures, ReleaseRequest};
+pub use mount::{CephMount, CephSession, MissingFeatures, ReleaseRequest};
 pub use stat::{CephSetTime, FileSystemSize, SetStat, Stat, Time};
 pub use unmounting::{unmount_all, wait_for_unmounts};
 

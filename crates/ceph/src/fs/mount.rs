@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Called with the inode and snapshot numbers of an object that a metadata server wants this client
@@ -28,6 +28,17 @@ pub(super) struct MountCallbacks {
     release: ReleaseRequest,
 }
 
+/// The session of a mount, which lasts until the mount has no owner any more and was unmounted.
+#[derive(Clone, Debug)]
+pub struct CephSession(Weak<()>);
+
+impl CephSession {
+    /// Returns whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
 /// A mounted file system; dropping the last owner unmounts it, which writes back its data.
 pub struct CephMount {
     pub(super) library: CephFs,
@@ -43,6 +54,8 @@ pub struct CephMount {
     pub(super) requests: Arc<Requests>,
     /// Freed after the library is done with it.
     pub(super) callbacks: NonNull<MountCallbacks>,
+    /// Dropped when the metadata servers have ended the session.
+    pub(super) session: Arc<()>,
 }
 
 // SAFETY: the library takes its own locks in every call that gets this pointer.
@@ -109,11 +122,17 @@ impl CephMount {
             deleg_timeout: AtomicU32::new(0),
             requests: Arc::new(Requests::new(Instant::now())),
             callbacks,
+            session: Arc::default(),
         });
         // Without the thread, requests are slower at times.
         let _ = requests::hurry(&mount);
         unmounting::end_with_process(&mount);
         Ok(mount)
+    }
+
+    /// Watches the session with the metadata servers.
+    pub fn session(&self) -> CephSession {
+        CephSession(Arc::downgrade(&self.session))
     }
 
     /// Runs a call of the library while the mount cannot end.

@@ -13,13 +13,16 @@ impl Drop for CephMount {
         self.requests.wake();
         let is_mounted = !*self.unmounted.get_mut().unwrap_or_else(PoisonError::into_inner);
         let ending = Ending { library: self.library, info: self.info, callbacks: self.callbacks, is_mounted };
+        let session = self.session.clone();
         ENDINGS.begin();
         let end = move || {
             ending.run();
+            drop(session);
             ENDINGS.end();
         };
-        // Without a thread the mount ends with the process.
+        // Without a thread the mount and its session end with the process.
         if std::thread::Builder::new().name("unmount".into()).spawn(end).is_err() {
+            std::mem::forget(self.session.clone());
             ENDINGS.end();
         }
     }

@@ -21,7 +21,8 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Sett
         errors.push(ConfigError::Whole { file: file.to_owned(), message });
     }
     let folder = file.parent().unwrap_or(Path::new(""));
-    for path in [&mut settings.keytab, &mut settings.state_dir].into_iter().flatten() {
+    let Settings { keytab, state_dir, web_certificate, web_key, .. } = &mut settings;
+    for path in [keytab, state_dir, web_certificate, web_key].into_iter().flatten() {
         *path = folder.join(&*path);
     }
     settings.identity.sources.iter_mut().for_each(|source| source.resolve(folder));

@@ -1,5 +1,6 @@
 use super::*;
 use server::tenants::LimitedTenants;
+use std::path::PathBuf;
 use std::time::Duration;
 use vfs::{SecFlavor, Squash};
 
@@ -431,4 +432,14 @@ fn principals_clients_and_exports_have_limits_of_their_own() {
         let error = refusal(&format!("{wrong}[[export]]\nmemory = 1048576\n"));
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn relative_paths_begin_at_the_folder_of_the_file() {
+    let text = "keytab = \"a\"\nstate_dir = \"b\"\nweb = \"127.0.0.1:8443\"\nweb_certificate = \"c\"\n\
+                web_key = \"/d\"\n[[export]]\nmemory = 1048576\n";
+    let settings = parse(Path::new("/etc/orthrus/orthrus.toml"), text).expect("it is right");
+    let paths = [settings.keytab, settings.state_dir, settings.web_certificate, settings.web_key];
+    let expected = ["/etc/orthrus/a", "/etc/orthrus/b", "/etc/orthrus/c", "/d"];
+    assert_eq!(paths.map(Option::unwrap), expected.map(PathBuf::from));
 }

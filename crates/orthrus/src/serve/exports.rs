@@ -10,7 +10,7 @@ use vfs::{
     AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits,
     ServerAddress, SetAttributes, Timestamp,
 };
-use vfs_ceph::{CephBackend, CephOptions};
+use vfs_ceph::{CephBackend, CephOptions, CephSession};
 use vfs_local::{Limitation, LocalBackend, LocalOptions, SubmountBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
@@ -36,6 +36,19 @@ pub(super) struct CephNode {
     pub(super) recall_time: Duration,
 }
 
+/// The sessions of a backend in the log of the cluster.
+struct LoggedSessions {
+    identities: Vec<String>,
+    /// Empty until the backend is open.
+    mounts: Vec<CephSession>,
+}
+
+/// A table that is not in force yet.
+pub(super) struct PreparedTable {
+    pub(super) table: ExportTable,
+    used: Vec<(BackendKey, Arc<dyn Backend>)>,
+}
+
 /// The backends in use, each with the place that it serves.
 pub(super) struct Backends {
     clients: ClientRules,
@@ -43,8 +56,8 @@ pub(super) struct Backends {
     /// Objects that one backend keeps open.
     objects_max: usize,
     ceph: CephNode,
-    /// The names of sessions of backends, as a member of a cluster.
-    sessions: Vec<(BackendKey, Vec<String>)>,
+    /// The sessions of backends, as a member of a cluster.
+    sessions: Vec<LoggedSessions>,
     /// The number of backends of Ceph that were opened.
     opened: u32,
 }
@@ -60,26 +73,16 @@ impl Backends {
         &self.clients
     }
 
-    /// Makes the table of exports of a server with these addresses. Backends of the former table
+    /// Makes the table of exports of a server with these addresses. Backends of the table in force
     /// serve on if their settings are equal, so that a reload keeps the contents of memory exports.
     ///
     /// # Errors
     /// Names the export whose folder cannot be served, or the two that clash.
-    pub(super) fn table(
+    pub(super) fn prepare(
         &mut self,
         exports: &[ExportSettings],
         addresses: &[ServerAddress],
-    ) -> anyhow::Result<ExportTable> {
-        let table = self.open_all(exports, addresses);
-        self.forget_sessions();
-        table
-    }
-
-    fn open_all(
-        &mut self,
-        exports: &[ExportSettings],
-        addresses: &[ServerAddress],
-    ) -> anyhow::Result<ExportTable> {
+    ) -> anyhow::Result<PreparedTable> {
         let mut used = Vec::new();
         let mut table = Vec::new();
         for settings in exports {
@@ -99,22 +102,26 @@ impl Backends {
             table.push(export);
         }
         let table = ExportTable::new(table, wall_clock())?.with_addresses(addresses.to_vec())?;
+        Ok(PreparedTable { table, used })
+    }
+
+    /// Returns a table to put in force, and forgets the backends that are only in the former one.
+    pub(super) fn adopt(&mut self, PreparedTable { table, used }: PreparedTable) -> ExportTable {
         self.used = used;
         // A backend that a reload opens must not end the state of the one that it replaces.
         if self.ceph.sessions.is_none() {
             self.ceph.identity = None;
         }
-        Ok(table)
+        self.forget_sessions();
+        table
     }
 
-    /// Strikes out the sessions of backends that are not in use any more.
+    /// Strikes out the sessions that have ended. Open files and locks keep the session of a backend
+    /// that is not served any more, and a successor must be able to end it.
     fn forget_sessions(&mut self) {
         let Some(log) = &self.ceph.sessions else { return };
-        let is_used = |(key, _): &(BackendKey, _)| self.used.iter().any(|(used, _)| used == key);
-        let (kept, gone): (Vec<_>, Vec<_>) = self.sessions.drain(..).partition(is_used);
-        self.sessions = kept;
-        for (_, identities) in gone {
-            if let Err(error) = log.forget(&identities) {
+        for ended in self.sessions.extract_if(.., |logged| logged.mounts.iter().all(CephSession::has_ended)) {
+            if let Err(error) = log.forget(&ended.identities) {
                 tracing::warn!("cluster: {error:#}");
             }
         }
@@ -188,9 +195,11 @@ impl Backends {
             return Ok(Arc::new(CephBackend::open(&options).with_context(named)?));
         };
         let identities = vfs_ceph::identities(&options);
-        self.sessions.push((place(settings), identities.clone()));
         log.begin(&identities, &storage.user, storage.file_system.as_deref())?;
-        let backend = CephBackend::open(&options).with_context(named)?;
+        let opened = CephBackend::open(&options).with_context(named);
+        let mounts = opened.as_ref().map(CephBackend::sessions).unwrap_or_default();
+        self.sessions.push(LoggedSessions { identities: identities.clone(), mounts });
+        let backend = opened?;
         log.began(&identities, &backend.addresses()?)?;
         Ok(Arc::new(backend))
     }

@@ -111,7 +111,8 @@ impl OpenedServer {
         let alone = || CephNode { identity: None, sessions: None, recall_time: recall_time(&settings) };
         let ceph = storage.as_ref().map_or_else(alone, |storage| storage.ceph_node(&settings));
         let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
-        let exports = Arc::new(Exports::new(backends.table(&settings.exports, &settings.addresses)?));
+        let prepared = backends.prepare(&settings.exports, &settings.addresses)?;
+        let exports = Arc::new(Exports::new(backends.adopt(prepared)));
         let audit = AuditLog::start(&settings)?;
         admission::check(&exports.snapshot(), keys.is_some())?;
         let (rules, sources) = identities(&settings, keys.as_deref())?;

@@ -67,9 +67,9 @@ impl Preflight {
         let (mut served, mut table) = (Vec::new(), None);
         for export in &settings.exports {
             served.push(export.clone());
-            match self.keep(backends.table(&served, &settings.addresses)) {
+            match self.keep(backends.prepare(&served, &settings.addresses)) {
                 None => _ = served.pop(),
-                with_it => table = with_it,
+                Some(prepared) => table = Some(backends.adopt(prepared)),
             }
         }
         table

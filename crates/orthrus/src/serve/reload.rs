@@ -92,8 +92,9 @@ impl Reload {
         let (rules, sources) = identities(&settings, self.keys.as_deref())?;
         let realms = self.keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
         sandbox::check_ceph(&self.start, &settings)?;
-        let table = self.backends.table(&settings.exports, &settings.addresses)?;
-        admission::check(&table, self.keys.is_some())?;
+        let prepared = self.backends.prepare(&settings.exports, &settings.addresses)?;
+        admission::check(&prepared.table, self.keys.is_some())?;
+        let table = self.backends.adopt(prepared);
         let same = same_identities(&self.settings, &settings) && realms == self.realms;
         logging::set_filter(&settings.log);
         self.served.apply(&settings);

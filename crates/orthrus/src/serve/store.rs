@@ -144,8 +144,8 @@ impl Store {
         let file = file.with_context(|| format!("{} cannot be written", path.display()))?;
         let size = file.metadata().map_or(0, |metadata| metadata.len());
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        // The lines that were overwritten are not known: it is as if there were none. Nor is it known
-        // whether the last write of the previous process failed.
+        // The lines that were overwritten are not known: it is as if there were none. Nor is it
+        // known whether the last write of the previous process failed.
         let journal = Journal { file, lines: owners.len(), size, owners, dirty: true, incomplete: true };
         let lock = FolderLock(lock);
         let store = Self { directory: directory.to_owned(), lock, journal: Mutex::new(journal) };

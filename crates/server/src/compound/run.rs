@@ -105,6 +105,8 @@ impl Nfs {
         state.count_at = count_at;
         state.args_at = args.position();
         if header.minor == 0 {
+            // Later versions do this in SEQUENCE.
+            self.with_effects(call.now, |state, effects| state.leases().end_grace_if_due(call.now, effects));
             state.reply_end = start.saturating_add(self.reply_max_40(call));
         }
         Ok(state)

@@ -80,7 +80,7 @@ impl Nfs {
                 self.send_callback(Sent { task, call, proof, tries, since: now }, &said, now);
             }
             (Err(NoBackChannel::Busy), Some(client)) if self.callbacks.wait(client, task) => {}
-            (Err(_), _) => self.give_up_callback(&task),
+            (Err(_), _) => self.drop_callback(&task),
         }
     }
 
@@ -201,7 +201,7 @@ impl Nfs {
                 // After NFS4ERR_DELAY the callback is repeated later.
                 match end != CallbackEnd::Unknown && tries < TRIES_MAX {
                     true => self.start_callback(task, tries, now),
-                    false => self.give_up_callback(&task),
+                    false => self.drop_callback(&task),
                 }
             }
             CallbackReply::Refused => self.lose(sent, now, true),
@@ -223,9 +223,13 @@ impl Nfs {
                 tracing::debug!(status = status.name(), "a client refuses a recall");
             }
             (CallbackTask::Getattr { delegation, .. }, results) => {
-                let held = results.ok().and_then(message::held_attributes);
-                if self.state.delegations().getattr_answered(*delegation, held) {
-                    self.start_callback(*task, 0, now);
+                let delegations = self.state.delegations();
+                match results.ok().and_then(message::held_attributes) {
+                    Some(held) if delegations.getattr_answered(now, *delegation, held) => {
+                        self.start_callback(*task, 0, now);
+                    }
+                    Some(_) => {}
+                    None => delegations.getattr_refused(*delegation),
                 }
                 self.callbacks.wake();
             }
@@ -260,7 +264,7 @@ impl Nfs {
                 match client_of(&task) {
                     _ if said.is_none() => {}
                     Some(_) if tries < TRIES_MAX => self.start_callback(task, tries, now),
-                    _ => self.give_up_callback(&task),
+                    _ => self.drop_callback(&task),
                 }
             }
         }
@@ -268,10 +272,10 @@ impl Nfs {
 
     /// Drops a callback that has not got through. Housekeeping repeats recalls and ends of copies;
     /// an unanswered CB_GETATTR turns into a recall of the delegation.
-    fn give_up_callback(&self, task: &CallbackTask) {
+    fn drop_callback(&self, task: &CallbackTask) {
         match task {
             CallbackTask::Getattr { delegation, .. } => {
-                self.state.delegations().getattr_answered(*delegation, None);
+                self.state.delegations().getattr_refused(*delegation);
                 self.callbacks.wake();
             }
             CallbackTask::NotifyLock { notice, .. } => self.state.locks().lock_notice_done(*notice),

@@ -134,7 +134,9 @@ impl Compound<'_> {
         if self.may_wait() {
             return Ok(());
         }
-        match self.with_effects(|state, effects| state.delegations().ask_holder(client, file, effects)) {
+        match self
+            .with_effects(|state, effects| state.delegations().ask_holder(self.now(), client, file, effects))
+        {
             Some(look) => Err(DeferReason::Holder(look).into()),
             None => Ok(()),
         }

@@ -62,8 +62,10 @@ impl Compound<'_> {
         {
             self.nfs.busy_files.note(fh);
         }
+        let data = self.progress.attached.take();
+        let is_whole = data.is_none();
         if let Some(attached) = self.call.attached {
-            attached.replace(self.progress.attached.take());
+            attached.replace(data);
         }
         reply.patch_u32(start, status as u32);
         reply.patch_u32(count_at, operations);
@@ -71,7 +73,7 @@ impl Compound<'_> {
         if self.progress.v40.once.get() {
             self.nfs.keep_reply(self.call, result);
         }
-        self.keep(result, status);
+        self.keep(result, status, is_whole);
         let (expensive, export) = (self.progress.expensive.get(), self.export());
         CompoundOutcome { status, operations, replayed: false, subject, expensive, export }
     }
@@ -85,11 +87,11 @@ impl Compound<'_> {
     }
 
     /// Ends the use of the slot. Caches the reply for a retry if the client has asked for it or it
-    /// is cheap.
-    fn keep(&mut self, result: &[u8], status: Nfsstat4) {
+    /// is cheap. A result without its file data is no reply.
+    fn keep(&mut self, result: &[u8], status: Nfsstat4, is_whole: bool) {
         let asked = self.progress.session.as_ref().is_some_and(|session| session.cache_this);
         let cheap = result.len() <= CACHED_UNASKED_MAX
             && (status != Nfsstat4::NFS4_OK || self.progress.position.count == 1);
-        self.finish((asked || cheap).then_some(result));
+        self.finish((is_whole && (asked || cheap)).then_some(result));
     }
 }

@@ -29,7 +29,8 @@ pub(crate) struct PendingSync {
     /// Index of the first operation that has changed it, and the offset of its result in the reply.
     index: u32,
     result_at: usize,
-    /// The open to undo: a client that does not learn of it cannot close it.
+    /// The grants of an OPEN, to be undone: a client that does not learn of them cannot return
+    /// them.
     opened: Option<UnsyncedOpen>,
 }
 
@@ -111,7 +112,10 @@ impl Compound<'_> {
                 if let Some(delegation) = opened.delegation {
                     let _ = state.delegations().delegreturn(client, &delegation, &opened.file, effects);
                 }
-                let _ = state.opens().close(client, &opened.stateid, &opened.file, effects);
+                // An open that the client had before stays, with its locks.
+                if opened.stateid.seqid == 1 {
+                    let _ = state.opens().close(client, &opened.stateid, &opened.file, effects);
+                }
             });
         }
         // An earlier operation may have failed already.

@@ -1,4 +1,5 @@
-//! ALLOCATE and DEALLOCATE (RFC 7862 sections 15.1 and 15.4).
+//! ALLOCATE and DEALLOCATE (RFC 7862 sections 15.1 and 15.4). The changes are on stable storage
+//! before the reply: clients send no COMMIT for them.
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{Allocate4Args, Deallocate4Args};
@@ -11,7 +12,9 @@ use xdr::{Decode, Decoder, Encoder};
 /// NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_NOTSUPP, and the backend's.
 pub fn allocate(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = Allocate4Args::decode(args)?;
-    Ok(c.file_to_write(args.aa_stateid)?.allocate(args.aa_offset, args.aa_length)?)
+    let file = c.file_to_write(args.aa_stateid)?;
+    file.allocate(args.aa_offset, args.aa_length)?;
+    Ok(c.nfs.synced(file.sync())?)
 }
 
 /// Turns a range into a hole.
@@ -20,5 +23,7 @@ pub fn allocate(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -
 /// As [`allocate`].
 pub fn deallocate(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = Deallocate4Args::decode(args)?;
-    Ok(c.file_to_write(args.da_stateid)?.deallocate(args.da_offset, args.da_length)?)
+    let file = c.file_to_write(args.da_stateid)?;
+    file.deallocate(args.da_offset, args.da_length)?;
+    Ok(c.nfs.synced(file.sync())?)
 }

@@ -110,7 +110,7 @@ fn a_mode_after_a_list_changes_the_list() // RFC 8881 section 6.4.1.1
 }
 
 #[test]
-fn entries_without_a_posix_equivalent_are_refused() // RFC 8881 sections 6.2.1.1, 6.2.1.4 and 6.2.1.5
+fn entries_without_posix_equivalent_are_refused() // RFC 8881 sections 6.2.1.1, 6.2.1.4 and 6.2.1.5
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

@@ -57,7 +57,7 @@ fn a_reply_to_be_cached_has_the_smaller_limit() // RFC 8881 section 2.10.6.4
 }
 
 #[test]
-fn an_irrevocable_operation_does_not_begin_when_its_result_may_not_fit() // RFC 8881 section 2.10.6.4
+fn an_irrevocable_operation_does_not_begin_if_its_result_may_not_fit() // RFC 8881 section 2.10.6.4
 {
     let server = Setup::default().start();
     let mut client = small(&server);

@@ -342,3 +342,20 @@ fn an_open_for_writing_by_the_holder_waits_for_its_own_delegation() // RFC 8881 
     leased.alice.run(vec![put(&fh), delegreturn(stateid)]).ok();
     leased.alice.at("export", vec![open("f", 2)]).ok();
 }
+
+#[test]
+fn a_reply_whose_data_is_elsewhere_is_not_cached_without_it() // RFC 8881 section 2.10.6.1.3
+{
+    let outside = Folder::new();
+    fs::write(outside.join("large"), vec![7; 1 << 20]).unwrap();
+    let server = Setup::with_exports(vec![folder("/export", outside.path())]).start();
+    let mut client = Client::new(&server);
+    let fh = client.fh_of("export/large");
+    let read = || read(Stateid4::ANONYMOUS, 0, 256 << 10);
+    assert_eq!(data(client.run(vec![put(&fh), read()]).ok().last()).0.len(), 256 << 10);
+    let ops = [client.next_sequence(), put(&fh), read(), lookup("below")];
+    let args = encode(1, &ops);
+    let call = || server.call_bytes(&client.security, client.connection, client.now, &args);
+    call().expect(NFS4ERR_NOTDIR);
+    call().expect(NFS4ERR_RETRY_UNCACHED_REP);
+}

@@ -75,7 +75,7 @@ fn a_recall_that_the_client_does_not_know_what_to_do_with_is_said_again() // RFC
 }
 
 #[test]
-fn a_delegation_that_is_not_returned_is_revoked_and_useless() // RFC 8881 sections 10.4.6 and 18.46.3
+fn a_delegation_that_is_not_returned_is_revoked() // RFC 8881 sections 10.4.6 and 18.46.3
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);

@@ -128,6 +128,41 @@ fn a_sync_of_attributes_that_fails_has_unstable_data_sent_again() // RFC 8881 se
 }
 
 #[test]
+fn an_open_that_a_client_had_before_outlives_a_sync_that_fails() {
+    let site = site();
+    let (mut client, fh, stateid) = site.client();
+    let empty = fattr(AttributeValues { size: Some(0), ..AttributeValues::default() });
+    let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(empty));
+    let operations = in_export(vec![open_how(how, by_name("f"), 3, 0, b"owner")]);
+    let waiting = try_on(&client, 1, 1, operations).waits().execute(&client);
+    let reply = waiting.complete(&client, Err(VfsError::Os(5)));
+    assert_eq!(reply.status, NFS4ERR_IO);
+    // As Linux does, with the sequence number 0 for the current one.
+    let current = Stateid4 { seqid: 0, ..stateid };
+    client.run(vec![put(&fh), write(current, 0, b"still open")]).ok();
+}
+
+#[test]
+// RFC 7862 sections 15.1, 15.4 and 15.13
+fn space_and_shared_blocks_are_on_stable_storage_before_the_reply() {
+    let site = Site::new();
+    let (mut client, fh, stateid) = site.client();
+    client.minor = 2;
+    let reply = client.at("export", vec![open_create("other", 3), getfh()]).ok();
+    let (other, source) = (reply.fh(0), reply.opened().stateid);
+    client.run(vec![put(&other), write(source, 0, &[1; 8192])]).ok();
+    let cloning = vec![put(&other), savefh(), put(&fh), clone((source, stateid), 0, 0, 4096)];
+    let each =
+        [vec![put(&fh), allocate(stateid, 0, 4096)], vec![put(&fh), deallocate(stateid, 0, 4096)], cloning];
+    for operations in each {
+        client.run(operations.clone()).ok();
+        site.disk.fail_syncs(true);
+        client.run(operations).expect(NFS4ERR_IO);
+        site.disk.fail_syncs(false);
+    }
+}
+
+#[test]
 fn in_minor_version_0_an_operation_syncs_before_its_reply_is_kept() // RFC 7530 section 9.1.7
 {
     let site = site();

@@ -246,6 +246,12 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
     }
 
+    /// Ends the grace period when its time is over. An NFSv4.0 operation does not begin before
+    /// that: it may conflict with state that could still be reclaimed after a crash.
+    pub fn end_grace_if_due(&self, now: Duration, effects: &mut Effects<O>) {
+        self.end_grace_in_time(&mut Held::nothing(), now, effects);
+    }
+
     fn grace_is_over(&self, now: Duration) -> bool {
         self.grace_deadline().is_some_and(|until| now >= until)
     }

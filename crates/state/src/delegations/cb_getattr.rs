@@ -2,8 +2,8 @@
 //! asked (RFC 8881 section 10.4.3).
 //!
 //! The asking client gets NFS4ERR_DELAY while CB_GETATTR is in flight. An answer is for the clients
-//! that asked before the callback was sent, and for each of them once: so no client gets attributes
-//! from before its request.
+//! that asked before the callback was sent, and for each of them once, soon after it has arrived:
+//! so no client gets attributes from before its request.
 
 pub(crate) mod image;
 
@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Clients that look at one file with a delegation for writing at the same time; with more it is
 /// recalled.
 const GETATTR_WAITS_MAX: usize = 16;
+/// The time after which a client that was refused with NFS4ERR_DELAY has come back, or never will:
+/// Linux waits for 15 s at most.
+const ANSWER_AGE_MAX: Duration = Duration::from_secs(20);
 
 /// The key of a client's wait for the attributes of a file with a write delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +56,8 @@ enum WaitStage {
     Late,
     /// The callback that is out will answer it.
     Asked,
-    /// The client has not come back for it.
-    Answered(HeldAttributes),
+    /// The client has not come back for it since this time.
+    Answered(HeldAttributes, Duration),
 }
 
 /// The looks of other clients at a file with a delegation for writing.
@@ -76,9 +79,10 @@ enum AttributesTurn {
 }
 
 impl GetattrWaits {
-    fn turn(&mut self, client: ClientKey) -> AttributesTurn {
+    fn turn(&mut self, client: ClientKey, now: Duration) -> AttributesTurn {
+        self.drop_old_answers(now);
         let answered = |(other, look): &(ClientKey, WaitStage)| match look {
-            WaitStage::Answered(held) if *other == client => Some(*held),
+            WaitStage::Answered(held, _) if *other == client => Some(*held),
             _ => None,
         };
         let found = self.clients.iter().enumerate().find_map(|(place, look)| Some((place, answered(look)?)));
@@ -87,22 +91,23 @@ impl GetattrWaits {
                 self.clients.swap_remove(place);
                 AttributesTurn::Answer(held)
             }
-            _ => self.ask(client).map_or(AttributesTurn::Recall, AttributesTurn::Wait),
+            _ => self.ask(client, now).map_or(AttributesTurn::Recall, AttributesTurn::Wait),
         }
     }
 
     /// Notes that a client waits for an answer that it has not got; says whether the holder has yet
     /// to be asked. None where there is no use in asking.
-    fn ask(&mut self, client: ClientKey) -> Option<bool> {
+    fn ask(&mut self, client: ClientKey, now: Duration) -> Option<bool> {
         if self.refused {
             return None;
         }
+        self.drop_old_answers(now);
         if self.clients.iter().any(|(other, _)| *other == client) {
             return Some(false);
         }
         if self.clients.len() >= GETATTR_WAITS_MAX {
             // Some have never come back for their answers.
-            self.clients.retain(|(_, look)| !matches!(look, WaitStage::Answered(_)));
+            self.clients.retain(|(_, look)| !matches!(look, WaitStage::Answered(..)));
             if self.clients.len() >= GETATTR_WAITS_MAX {
                 return None;
             }
@@ -115,19 +120,28 @@ impl GetattrWaits {
     /// Whether a client has yet to get its answer.
     fn waits(&self, client: ClientKey) -> bool {
         let waits = |(other, look): &(ClientKey, WaitStage)| {
-            *other == client && !matches!(look, WaitStage::Answered(_))
+            *other == client && !matches!(look, WaitStage::Answered(..))
         };
         !self.refused && self.clients.iter().any(waits)
     }
 
+    /// Drops the answers that their clients did not come back for in time.
+    fn drop_old_answers(&mut self, now: Duration) {
+        let is_old = |look: &WaitStage| match look {
+            WaitStage::Answered(_, since) => now.saturating_sub(*since) > ANSWER_AGE_MAX,
+            WaitStage::Late | WaitStage::Asked => false,
+        };
+        self.clients.retain(|(_, look)| !is_old(look));
+    }
+
     /// Takes the holder's answer; returns whether to ask it again for later requests.
-    fn answered(&mut self, held: HeldAttributes) -> bool {
+    fn answered(&mut self, held: HeldAttributes, now: Duration) -> bool {
         let mut late = false;
         for (_, look) in &mut self.clients {
             match look {
-                WaitStage::Asked => *look = WaitStage::Answered(held),
+                WaitStage::Asked => *look = WaitStage::Answered(held, now),
                 WaitStage::Late => (*look, late) = (WaitStage::Asked, true),
-                WaitStage::Answered(_) => {}
+                WaitStage::Answered(..) => {}
             }
         }
         self.under_way = late;
@@ -159,11 +173,17 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Asks the holder of a write delegation, if another client has one and has not answered yet.
     /// Returns the key to wait for; [`crate::Delegations::holder_attributes`] is next, at once
     /// without a key.
-    pub fn ask_holder(&self, client: ClientKey, file: &F, effects: &mut Effects<O>) -> Option<GetattrWait> {
+    pub fn ask_holder(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        file: &F,
+        effects: &mut Effects<O>,
+    ) -> Option<GetattrWait> {
         let (holder, key) = self.other_writer(client, file)?;
         let asked = self.state.delegations.table.write(key, |delegation| {
             let held = delegation.phase == DelegationPhase::Held;
-            let asked = if held { delegation.getattr_waits.ask(client) } else { None };
+            let asked = if held { delegation.getattr_waits.ask(client, now) } else { None };
             asked.filter(|_| delegation.getattr_waits.waits(client))
         });
         let delegation = DelegationKey(key);
@@ -198,7 +218,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
         let Some((holder, key)) = self.other_writer(client, file) else { return Ok(None) };
         let turn = self.state.delegations.table.write(key, |delegation| match delegation.phase {
-            DelegationPhase::Held => (delegation.getattr_waits.turn(client), delegation.change),
+            DelegationPhase::Held => (delegation.getattr_waits.turn(client, now), delegation.change),
             DelegationPhase::Recalled { .. } | DelegationPhase::Revoked => (AttributesTurn::Recall, 0),
         });
         match turn {
@@ -227,16 +247,14 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.table.read(delegation.0, asks).flatten()
     }
 
-    /// Takes the holder's answer to CB_GETATTR; `None` for an invalid one. Returns whether to ask
-    /// again.
-    pub fn getattr_answered(&self, delegation: DelegationKey, held: Option<HeldAttributes>) -> bool {
-        let answered = self.state.delegations.table.write(delegation.0, |delegation| match held {
-            Some(held) => delegation.getattr_waits.answered(held),
-            None => {
-                delegation.getattr_waits.refused();
-                false
-            }
-        });
-        answered.unwrap_or(false)
+    /// Takes the holder's answer to CB_GETATTR. Returns whether to ask again.
+    pub fn getattr_answered(&self, now: Duration, delegation: DelegationKey, held: HeldAttributes) -> bool {
+        let answer = |delegation: &mut Delegation<F, O>| delegation.getattr_waits.answered(held, now);
+        self.state.delegations.table.write(delegation.0, answer).unwrap_or(false)
+    }
+
+    /// Records that the holder gives no valid answer: its delegation is recalled.
+    pub fn getattr_refused(&self, delegation: DelegationKey) {
+        self.state.delegations.table.write(delegation.0, |delegation| delegation.getattr_waits.refused());
     }
 }

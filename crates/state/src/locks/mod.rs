@@ -167,7 +167,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let key = match (place.state, request.locker) {
             (Some(key), _) => key,
             (None, Locker::New { owner, .. }) => {
-                self.new_lock_state(client_state, client, record.id, &place, owner)
+                self.new_lock_state(client_state, client, record.id, &place, file, owner)
             }
             (None, Locker::Existing(_)) => NOBODY,
         };
@@ -289,13 +289,12 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let (client_state, held) = client_state.split();
         let key = self.find_lock(client, stateid, file)?;
         let place = self.lock_of(key)?;
-        // Only a range to the end of the file certainly splits nothing.
-        let splits = (offset, length) != (0, u64::MAX);
+        let mut files = self.state.files.lock(held, file);
+        let splits = files.get_mut(file).is_some_and(|state| state.ranges.splits(place.owner, range));
         // Only the limits refuse a split: a user above its share must be able to unlock.
         if splits && self.reserve_locks(&record, client_state, &place, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
-        let mut files = self.state.files.lock(held, file);
         let unlock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
             Some(state) => {
@@ -414,9 +413,11 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         client: ClientKey,
         clientid: Clientid4,
         place: &LockTarget<F>,
+        file: &FileState<F>,
         owner: &[u8],
     ) -> SlabKey {
         let open = place.open;
+        let payer = self.payer(client_state, place.owner, &place.file, None);
         let turn = client_state.next_stripe();
         let owner = match client_state.lock_owners.get(owner) {
             Some(key) => *key,
@@ -437,6 +438,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         client_state.lock_states.insert((owner, open), key);
         self.count_locks(client_state, &place.user, &place.file, (0, 1));
         self.state.opens.add_lock(open, key);
+        self.charge_anew(client_state, payer, owner, &place.file, file);
         key
     }
 
@@ -455,9 +457,11 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             (lock.seqid, lock.owner)
         });
         let (seqid, owner) = changed.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let payer = self.payer(client_state, owner, &place.file, None);
         let before = file.ranges.len();
         change(&mut file.ranges, owner);
-        self.count_locks(client_state, &place.user, &place.file, (before, file.ranges.len()));
+        let user = payer.as_ref().unwrap_or(&place.user);
+        self.count_locks(client_state, user, &place.file, (before, file.ranges.len()));
         Ok(self.state.stateid(StateRef::Lock(key), seqid))
     }
 
@@ -491,10 +495,13 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         effects: &mut Effects<O>,
     ) {
         let Some(lock) = self.state.locks.table.remove(key) else { return };
+        let payer = self.payer(client_state, lock.owner, name, Some(&lock));
         client_state.lock_states.remove(&(lock.owner, lock.open));
         self.state.opens.remove_lock(lock.open, key);
         let mut gone = 1;
-        if !self.has_lock_state(client_state, lock.owner, name) {
+        if self.payer(client_state, lock.owner, name, None).is_some() {
+            self.charge_anew(client_state, payer, lock.owner, name, file);
+        } else {
             if let Some(hull) = file.ranges.hull(lock.owner) {
                 self.note_unlocked(file, name, hull, effects);
             }
@@ -505,11 +512,43 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         self.state.opens().release_owner(client_state, lock.owner);
     }
 
-    /// Tells whether the lock owner has a lock stateid on the file.
-    fn has_lock_state(&self, client_state: &ClientState, owner: SlabKey, file: &F) -> bool {
+    /// Returns the user for whom the ranges of a lock owner in a file count: that of its first lock
+    /// stateid there. `None` without one. An owner can lock under opens of several users. The open
+    /// of the lock stateid `ending`, which is one of the file, may be gone.
+    fn payer(
+        &self,
+        client_state: &ClientState,
+        owner: SlabKey,
+        file: &F,
+        ending: Option<&LockState>,
+    ) -> Option<Arc<User>> {
         let of_owner = client_state.lock_states.range((owner, SlabKey::MIN)..=(owner, SlabKey::MAX));
-        of_owner
-            .into_iter()
-            .any(|((_, open), _)| self.state.opens.read(*open, |open| open.file == *file).unwrap_or(false))
+        let user = |open: &Open<F, O>| (open.file == *file).then(|| Arc::clone(&open.user));
+        of_owner.into_iter().find_map(|((_, open), _)| match ending {
+            Some(lock) if lock.open == *open => Some(Arc::clone(&lock.user)),
+            _ => self.state.opens.read(*open, user).flatten(),
+        })
+    }
+
+    /// Moves the ranges of a lock owner in a file from their former payer to the present one.
+    fn charge_anew(
+        &self,
+        client_state: &ClientState,
+        former: Option<Arc<User>>,
+        owner: SlabKey,
+        name: &F,
+        file: &FileState<F>,
+    ) {
+        let (Some(former), Some(present)) = (former, self.payer(client_state, owner, name, None)) else {
+            return;
+        };
+        if Arc::ptr_eq(&former, &present) {
+            return;
+        }
+        let ranges = file.ranges.of(owner).count();
+        for (from, to) in [(&former.locks, &present.locks), (&former.tenant.locks, &present.tenant.locks)] {
+            from.fetch_sub(ranges, Relaxed);
+            to.fetch_add(ranges, Relaxed);
+        }
     }
 }

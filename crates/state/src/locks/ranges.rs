@@ -136,6 +136,12 @@ impl<H: Copy + Ord> RangeTable<H> {
         self.len = self.len - before + ranges.len();
     }
 
+    /// Tells whether unlocking a range makes two ranges of one.
+    pub(crate) fn splits(&self, holder: H, range: LockRange) -> bool {
+        let surrounds = |(held, _): (LockRange, bool)| held.first < range.first && range.last < held.last;
+        self.holders.get(&holder).is_some_and(|ranges| overlapping(ranges, range).any(surrounds))
+    }
+
     /// Unlocks a range; unlocked parts of it stay so.
     pub(crate) fn unlock(&mut self, holder: H, range: LockRange) {
         let Some(ranges) = self.holders.get_mut(&holder) else { return };

@@ -352,14 +352,14 @@ fn a_reader_of_attributes_gets_an_answer_that_the_holder_gave_after_the_question
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     assert_eq!(world.state.take_callbacks(), []);
     let first = HeldAttributes { change: 2, size: 10 };
-    assert!(world.state.delegations().getattr_answered(delegation, Some(first)), "for who came late");
+    assert!(world.state.delegations().getattr_answered(world.now, delegation, first), "for who came late");
     assert_eq!(
         world.state.holder_attributes(world.now, key_b, &FILE),
         Ok(Some(HolderReply { held: first, granted: 1 }))
     );
     assert_eq!(world.state.holder_attributes(world.now, key_c, &FILE), delay);
     let second = HeldAttributes { change: 2, size: 20 };
-    assert!(!world.state.delegations().getattr_answered(delegation, Some(second)));
+    assert!(!world.state.delegations().getattr_answered(world.now, delegation, second));
     assert_eq!(
         world.state.holder_attributes(world.now, key_c, &FILE),
         Ok(Some(HolderReply { held: second, granted: 1 }))
@@ -367,6 +367,29 @@ fn a_reader_of_attributes_gets_an_answer_that_the_holder_gave_after_the_question
     assert_eq!(world.state.delegations().getattr_file(delegation), None);
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay, "an answer is for one look");
     assert_eq!(world.state.take_callbacks(), asked);
+}
+
+#[test]
+fn an_answer_that_nobody_has_fetched_is_not_kept_for_a_later_question() {
+    // RFC 8881 section 10.4.3
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    delegated(&mut world, &a, true);
+    let key = world.key(&b);
+    world.state.take_callbacks();
+    let delay = Err(Nfsstat4::NFS4ERR_DELAY);
+    assert_eq!(world.state.holder_attributes(world.now, key, &FILE), delay);
+    let asked = world.state.take_callbacks();
+    let [CallbackTask::Getattr { delegation, .. }] = asked[..] else { panic!("{asked:?}") };
+    let held = HeldAttributes { change: 2, size: 10 };
+    assert!(!world.state.delegations().getattr_answered(world.now, delegation, held));
+    world.pass(21);
+    assert_eq!(world.state.holder_attributes(world.now, key, &FILE), delay, "the file has grown since");
+    assert_eq!(world.state.take_callbacks(), asked);
+    assert!(!world.state.delegations().getattr_answered(world.now, delegation, held));
+    world.pass(15);
+    let reply = HolderReply { held, granted: 1 };
+    assert_eq!(world.state.holder_attributes(world.now, key, &FILE), Ok(Some(reply)));
 }
 
 #[test]
@@ -381,7 +404,7 @@ fn a_holder_that_does_not_say_is_asked_for_its_delegation() {
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     let asked = world.state.take_callbacks();
     let [CallbackTask::Getattr { delegation, .. }] = asked[..] else { panic!("{asked:?}") };
-    assert!(!world.state.delegations().getattr_answered(delegation, None));
+    world.state.delegations().getattr_refused(delegation);
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     assert_eq!(recalled(&world), [(key_a, delegation)]);
     world.state.delegreturn(key_a, &stateid, &FILE).unwrap();

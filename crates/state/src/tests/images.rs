@@ -9,6 +9,9 @@ use image::ImageError;
 use proptest::prelude::*;
 use std::sync::Arc;
 
+const FILE: u32 = 1;
+const BOTH: u32 = 3;
+
 /// Makes an image, encodes it, and restores the state.
 pub(super) fn again(state: &TestState) -> TestState {
     let (bytes, payloads) = encoded(state);
@@ -89,6 +92,35 @@ fn stateids_stay_valid_and_used_ones_never_come_back() {
     for file in 10..200 {
         let opened = world.open(&client, "owner", file, 1, 0).unwrap();
         assert!(opened.other != gone.other && opened.other != stays.other);
+    }
+}
+
+#[test]
+fn the_ranges_of_a_lock_owner_under_opens_of_two_users_count_for_one_of_them_at_a_time() {
+    for first in [0, 1] {
+        let mut world = World::new();
+        let client = world.ready("a");
+        let key = world.key(&client);
+        let users = ["alice", "bob"]
+            .map(|name| TestClient { principal: Principal::new(format!("gss:{name}@R")), ..client.clone() });
+        let opens = [0, 1].map(|user| world.open(&users[user], &format!("o{user}"), FILE, BOTH, 0).unwrap());
+        for (open_stateid, offset) in [(opens[0], 0), (opens[1], 100), (opens[0], 200)] {
+            let locker = Locker::New { open_stateid, owner: b"p" };
+            world.lock(&client, locker, FILE, true, (offset, 10)).unwrap();
+        }
+        world.upgrade();
+        world.state.close(key, &opens[first], &FILE).unwrap();
+        assert_eq!(world.state.counts().ranges, 3, "its other stateid keeps them");
+        world.upgrade();
+        world.state.close(key, &opens[1 - first], &FILE).unwrap();
+        assert_eq!((world.state.counts().ranges, world.state.counts().lock_stateids), (0, 0));
+        world.upgrade();
+        for user in &users {
+            let open_stateid = world.open(user, "again", FILE, BOTH, 0).unwrap();
+            let locker = Locker::New { open_stateid, owner: b"q" };
+            let stateid = world.lock(user, locker, FILE, true, (0, 10)).unwrap();
+            world.state.locku(key, &stateid, &FILE, 0, 10).unwrap();
+        }
     }
 }
 

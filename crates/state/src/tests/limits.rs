@@ -85,6 +85,30 @@ fn locks_and_the_pieces_that_unlocking_makes_of_them_are_limited() {
     assert_eq!(world.state.counts().ranges, 0);
 }
 
+#[test]
+fn an_unlock_that_splits_nothing_has_room_at_the_limit() {
+    // RFC 8881 section 18.12.3
+    let mut world = World::with(Limits { locks_per_client_max: 50, ..Limits::default() }, boot(1, &[]));
+    let client = world.ready("a");
+    let key = world.key(&client);
+    let open = world.open(&client, "o", 1, 3, 0).unwrap();
+    let locker = Locker::New { open_stateid: open, owner: b"p" };
+    let mut stateid = world.lock(&client, locker, 1, true, (0, u64::MAX)).unwrap();
+    let mut unlock = |offset, length| {
+        stateid = world.state.locku(key, &stateid, &1, offset, length)?;
+        Ok(())
+    };
+    // Each leaves a range of 10 bytes, and the rest.
+    let pieces = (1..100).take_while(|number| unlock(20 * number - 10, 10).is_ok()).count() as u64;
+    assert!((20..50).contains(&pieces), "{pieces}");
+    assert_eq!(unlock(3, 3), Err(Nfsstat4::NFS4ERR_LOCK_RANGE));
+    // The beginning and the end of a range, none, and whole ones.
+    assert_eq!([unlock(0, 3), unlock(27, 3), unlock(12, 5)], [Ok(()); 3]);
+    (0..pieces).for_each(|number| assert_eq!(unlock(20 * number, 10), Ok(())));
+    assert_eq!(unlock(20 * pieces, u64::MAX), Ok(()));
+    assert_eq!(world.state.counts().ranges, 0);
+}
+
 /// Prints the memory of an idle mount, with a reply of usual size in every slot after a busy time.
 #[test]
 fn an_idle_client_with_its_session_takes_little_memory() {

@@ -16,6 +16,7 @@ pub(super) struct World {
 }
 
 /// A client with one session, one user and one connection.
+#[derive(Clone)]
 pub(super) struct TestClient {
     pub(super) name: Vec<u8>,
     pub(super) verifier: [u8; 8],

@@ -2,13 +2,13 @@
 
 use crate::common::{OTHER, content, directory, file, folder, lookup, open, shared_native};
 use miniceph::{MiniCeph, MiniCephOptions};
-use orthrus_vfs_ceph::CephBackend;
+use orthrus_vfs_ceph::{CephBackend, CephSession, wait_for_unmounts};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Release},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess, RangeLocks};
 
 /// Appends beside reads, each of which takes milliseconds.
@@ -155,7 +155,7 @@ fn exports_of_several_file_systems_and_clusters_are_told_apart() {
     );
     assert_eq!(lookup(&beside, &beside.root(), "file"), Err(vfs::VfsError::Noent));
     drop(far);
-    assert!(orthrus_vfs_ceph::wait_for_unmounts(std::time::Duration::from_secs(30)));
+    assert!(wait_for_unmounts(Duration::from_secs(30)));
 }
 
 #[test]
@@ -206,4 +206,19 @@ fn the_answer_to_a_change_of_names_brings_the_change_attribute() // RFC 8881 sec
         assert_eq!(removed, gateway.getattr(&root).unwrap().change);
         assert!(after < removed, "{after} {removed}");
     }
+}
+
+#[test]
+fn open_files_keep_the_session_of_a_backend_that_is_dropped() {
+    let Some((path, cluster)) = directory() else { return };
+    let backend = open(cluster, &path, |_| ());
+    let handle = file(&backend, &backend.root(), "file", b"data");
+    let opened = backend.open(&Caller::root(), &handle, BOTH).unwrap();
+    let sessions = backend.sessions();
+    drop(backend);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!sessions.iter().any(CephSession::has_ended), "its locks and its data are there");
+    drop(opened);
+    assert!(wait_for_unmounts(Duration::from_secs(30)));
+    assert!(sessions.iter().all(CephSession::has_ended));
 }

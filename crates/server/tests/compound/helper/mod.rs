@@ -227,6 +227,7 @@ impl Server {
         args: &[u8],
         reply_overhead: usize,
     ) -> Reply {
+        let attached = std::cell::RefCell::new(None);
         let call = Call {
             connection: ConnectionId(connection),
             peer: *self.peer.lock().unwrap(),
@@ -235,7 +236,7 @@ impl Server {
             args,
             request_size: args.len() + 100,
             reply_overhead,
-            attached: None,
+            attached: Some(&attached),
             operation: &AtomicU32::new(0),
             counters: &orthrus_server::metrics::ServedCounters::unread(),
             pause: None,
@@ -243,7 +244,12 @@ impl Server {
         };
         let mut reply = Encoder::from_vec(vec![0xaa; 28]);
         let outcome = self.nfs.compound(&call, &mut reply);
-        let bytes = reply.into_vec().split_off(28);
+        let record = reply.into_vec();
+        let mut record = match attached.take() {
+            Some(data) => data.insert_into(record).expect("the file is there"),
+            None => record,
+        };
+        let bytes = record.split_off(28);
         let mut decoder = Decoder::new(&bytes);
         let decoded = Compound4Res::decode(&mut decoder)
             .unwrap_or_else(|error| panic!("{error}: {outcome:?} {bytes:02x?}"))

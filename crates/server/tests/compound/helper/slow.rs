@@ -19,7 +19,7 @@ pub(crate) struct Slow {
     syncs: AtomicBool,
     synced: Mutex<Vec<ObjectHandle>>,
     /// Whether a sync fails.
-    sick: AtomicBool,
+    sick: Arc<AtomicBool>,
     /// Runs once, in the middle of the next lookup.
     during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -27,6 +27,7 @@ pub(crate) struct Slow {
 struct SlowFile {
     inner: Arc<dyn OpenFile>,
     cold: Arc<AtomicBool>,
+    sick: Arc<AtomicBool>,
 }
 
 impl Slow {
@@ -37,7 +38,7 @@ impl Slow {
             quick: AtomicBool::new(false),
             syncs: AtomicBool::new(false),
             synced: Mutex::default(),
-            sick: AtomicBool::new(false),
+            sick: Arc::default(),
             during: Mutex::default(),
         })
     }
@@ -72,15 +73,19 @@ impl Slow {
     }
 
     fn slow(&self, inner: Arc<dyn OpenFile>) -> Arc<dyn OpenFile> {
-        Arc::new(SlowFile { inner, cold: self.cold.clone() })
+        Arc::new(SlowFile { inner, cold: self.cold.clone(), sick: self.sick.clone() })
     }
 }
 
 impl OpenFile for SlowFile {
     vfs::forward_open_file!(
-        inner: read_at, splice_at, write_at, sync, getattr, set_size, seek, allocate, deallocate, advise, copy_range, clone_range, lease,
+        inner: read_at, splice_at, write_at, getattr, set_size, seek, allocate, deallocate, advise, copy_range, clone_range, lease,
         range_locks, as_any,
     );
+
+    fn sync(&self) -> VfsResult<()> {
+        if self.sick.load(Ordering::SeqCst) { Err(VfsError::Os(5)) } else { self.inner.sync() }
+    }
 
     fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>> {
         if self.cold.load(Ordering::SeqCst) {
@@ -98,7 +103,7 @@ impl Backend for Slow {
     );
 
     fn features(&self) -> Features {
-        Features { quotas: true, ..Features::default() }
+        Features { quotas: true, clone_block: 4096, ..Features::default() }
     }
 
     fn features_of(&self, _: &ObjectHandle) -> Features {

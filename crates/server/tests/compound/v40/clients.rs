@@ -4,6 +4,9 @@ use crate::grace::Kept;
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use orthrus_server::engine::{ClientRecords, NfsConfig};
+use state::PrincipalHash;
+use std::time::Duration;
 
 #[test]
 fn a_name_in_use_is_refused_without_saying_by_whom() // RFC 7530 section 16.33
@@ -67,4 +70,27 @@ fn opens_and_locks_are_reclaimed_after_a_restart_of_the_server() // RFC 7530 sec
     assert_eq!(kept.owners().len(), 1);
     client.opened("g");
     client.run(vec![put(&fh), client.open_op(NOCREATE, previous(), 3, 0)]).expect(NFS4ERR_NO_GRACE);
+}
+
+#[test]
+fn an_operation_ends_a_grace_period_that_is_over_before_it_conflicts() // RFC 7530 section 9.6.3.1
+{
+    let kept = Kept::default();
+    kept.record(b"away", PrincipalHash([1; 16]));
+    let limits = state::Limits { grace: Duration::from_secs(200), ..state::Limits::default() };
+    let server = Setup {
+        config: NfsConfig { limits, ..NfsConfig::default() },
+        records: Box::new(kept.clone()),
+        prior_clients: kept.owners(),
+        epoch: 2,
+        ..Setup::default()
+    }
+    .start();
+    let client = Client40::new(&server);
+    client.at("export", vec![client.create_op("f")]).expect(NFS4ERR_GRACE);
+    let may_reclaim = || kept.owners().iter().any(|prior| prior.owner == b"away");
+    assert!(may_reclaim());
+    client.now.set(Duration::from_secs(450));
+    client.at("export", vec![client.create_op("f")]).ok();
+    assert!(!may_reclaim(), "after a crash it would get back what others have");
 }

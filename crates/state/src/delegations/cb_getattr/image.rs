@@ -1,6 +1,6 @@
 //! Images of the looks at files with delegations for writing.
 
-use super::{GETATTR_WAITS_MAX, GetattrWaits, HeldAttributes, WaitStage};
+use super::{GETATTR_WAITS_MAX, GetattrWaits, WaitStage};
 use crate::ClientKey;
 use crate::table::image::KeyImage;
 use minicbor::{Decode, Encode};
@@ -22,7 +22,7 @@ enum StageImage {
     Late,
     #[n(1)]
     Asked,
-    /// The holder's change and size.
+    /// The holder's change and size, from earlier versions. The next process asks again.
     #[n(2)]
     Answered(#[n(0)] u64, #[n(1)] u64),
 }
@@ -30,26 +30,26 @@ enum StageImage {
 impl GetattrWaits {
     pub(crate) fn image(&self) -> GetattrWaitsImage {
         let Self { clients, under_way, refused } = self;
-        let clients = clients.iter().map(|(client, stage)| {
+        let clients = clients.iter().filter_map(|(client, stage)| {
             let stage = match *stage {
                 WaitStage::Late => StageImage::Late,
                 WaitStage::Asked => StageImage::Asked,
-                WaitStage::Answered(HeldAttributes { change, size }) => StageImage::Answered(change, size),
+                WaitStage::Answered(..) => return None,
             };
-            (client.0.into(), stage)
+            Some((client.0.into(), stage))
         });
         GetattrWaitsImage { clients: clients.collect(), under_way: *under_way, refused: *refused }
     }
 
     pub(crate) fn restore(image: GetattrWaitsImage) -> Self {
         let GetattrWaitsImage { clients, under_way, refused } = image;
-        let clients = clients.into_iter().take(GETATTR_WAITS_MAX).map(|(client, stage)| {
+        let clients = clients.into_iter().take(GETATTR_WAITS_MAX).filter_map(|(client, stage)| {
             let stage = match stage {
                 StageImage::Late => WaitStage::Late,
                 StageImage::Asked => WaitStage::Asked,
-                StageImage::Answered(change, size) => WaitStage::Answered(HeldAttributes { change, size }),
+                StageImage::Answered(..) => return None,
             };
-            (ClientKey(client.into()), stage)
+            Some((ClientKey(client.into()), stage))
         });
         Self { clients: clients.collect(), under_way, refused }
     }
