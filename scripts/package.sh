@@ -57,6 +57,8 @@ pack_deb() {
   sed -e "s|@VERSION@|$version|; s|@ARCHITECTURE@|$architecture|; s|@DEPENDS@|$depends|" \
     packaging/deb/control >"$root/DEBIAN/control"
   install -m 755 packaging/deb/{postinst,prerm,postrm} "$root/DEBIAN/"
+  # No conffile: every site edits its copy, and dpkg would ask about each change of the example.
+  mv "$root/etc/orthrus/orthrus.toml" "$root/usr/share/orthrus/"
   (cd "$root" && find etc -type f | sed 's|^|/|') >"$root/DEBIAN/conffiles"
   (cd "$root" && find usr etc -type f -exec md5sum {} +) >"$root/DEBIAN/md5sums"
   file=$target/package/orthrus_${version}_$architecture.deb

@@ -26,6 +26,10 @@ for version in 0.1.0 0.1.1; do
     mv "$file" "$WORK/"
   done
 done
+# The next version explains another key in its example.
+dpkg-deb -R "$WORK"/orthrus_0.1.1_*.deb "$WORK/next"
+echo '# another key' >>"$WORK/next/usr/share/orthrus/orthrus.toml"
+dpkg-deb --root-owner-group --build "$WORK/next" "$WORK"/orthrus_0.1.1_*.deb >/dev/null
 mirror=$(apt-cache policy 2>/dev/null | grep -om1 'https\?://[^ ]*/debian ' || echo http://deb.debian.org/debian)
 
 # inside COMMAND: runs it in the root, with mounts, processes and a network that end with it. apt has the machine's network.
@@ -48,7 +52,8 @@ step() {
   fi
 }
 
-install_package() { inside "apt-get install -y -q=2 --no-install-recommends /$1"; }
+# Nobody answers questions.
+install_package() { inside "apt-get install -y -q=2 --no-install-recommends /$1 </dev/null"; }
 
 serves() {
   NETWORK=--net inside '
@@ -113,6 +118,8 @@ for suite; do
   step "upgrade" install_package orthrus_0.1.1_*.deb
   step "the upgrade keeps the configuration and the state" inside \
     'dpkg -s orthrus | grep -q "Version: 0.1.1"; grep -q "# ours" /etc/orthrus/orthrus.toml; test -d /var/lib/orthrus'
+  step "the example of the new version" inside \
+    'grep -q "# another key" /usr/share/orthrus/orthrus.toml && ! grep -q "# another key" /etc/orthrus/orthrus.toml'
   step "serve after the upgrade" serves
   step "remove" inside 'apt-get remove -y -q=2 orthrus; test ! -e /usr/bin/orthrus -a -e /etc/orthrus/orthrus.toml -a -d /var/lib/orthrus'
   step "purge" inside 'apt-get purge -y -q=2 orthrus'

@@ -301,6 +301,9 @@ impl NodeAgent {
             Ok(_) => RunStatus::Waiting(failure.unwrap_or_default()),
             Err(error) => {
                 tracing::error!("run {} of {}: {error}", run.run, run.principal);
+                if let Some(state) = self.runs.get_mut(&run.run) {
+                    state.due = state.due.min(Instant::now() + FETCH_PAUSE_MAX);
+                }
                 RunStatus::Waiting(error.to_string())
             }
         };
@@ -476,8 +479,15 @@ fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
 fn set_aside(path: &Path) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let aside = tempfile::Builder::new().prefix(".orthrus-grants-aside-").tempdir_in(folder)?.keep();
-    tracing::warn!("{} belongs to another user and is now {}", path.display(), aside.display());
-    fs::rename(path, aside.join("file"))
+    match fs::rename(path, aside.join("file")) {
+        Ok(()) => {
+            tracing::warn!("{} belongs to another user and is now in {}", path.display(), aside.display())
+        }
+        // Its owner was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_dir(&aside)?,
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Writes a file of the run's user, as a whole or not at all.

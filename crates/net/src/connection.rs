@@ -212,10 +212,15 @@ impl Connection {
         ReadProgress::Open
     }
 
-    /// Accounts for the memory of unfinished and held requests.
+    /// Accounts for the memory of unfinished and held requests after some were read.
     pub(crate) fn note_input(&mut self, ledger: &Ledger, progress: bool) {
         self.input.note_time();
         ledger.note(&self.account, Budget::Input, self.input.memory() + self.held_bytes, progress);
+    }
+
+    /// Accounts for the same memory after a request was held. The connection is not read meanwhile.
+    fn note_held(&self, ledger: &Ledger) {
+        ledger.note(&self.account, Budget::Input, self.input.memory() + self.held_bytes, false);
     }
 
     /// Accounts for the memory of replies that wait.
@@ -275,7 +280,7 @@ impl Connection {
     pub(crate) fn hold(&mut self, record: Vec<u8>, ledger: &Ledger) {
         self.held_bytes += memory_of(&record);
         self.held.push_back(record);
-        self.note_input(ledger, false);
+        self.note_held(ledger);
     }
 
     /// Holds a request that may have been released already: then it is the first.
@@ -286,7 +291,7 @@ impl Connection {
             true => self.held.push_front(record),
             false => self.held.push_back(record),
         }
-        self.note_input(ledger, false);
+        self.note_held(ledger);
     }
 
     /// Makes an image of the connection, and copies its socket.

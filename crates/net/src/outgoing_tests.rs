@@ -44,7 +44,7 @@ impl Service for Listening {
 
     fn take_steps(&self, _: &mut (), _: &mut VecDeque<Infallible>) {}
 
-    fn is_brief(&self, step: &Infallible) -> bool {
+    fn is_brief(&self, step: &Infallible, _: bool) -> bool {
         match *step {}
     }
 

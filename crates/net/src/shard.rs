@@ -42,6 +42,9 @@ const SHARED_REQUESTS_MAX: usize = 16;
 /// Waits without a request of an interactive connection after which a shard runs several steps in a
 /// row: their replies are protected together and nothing waits for them.
 const CALM_WAITS: u32 = 16;
+/// As [`CALM_WAITS`], before a shard runs a longer step on its own thread: a request that arrives
+/// meanwhile waits for it.
+const ALONE_WAITS: u32 = 256;
 
 /// The acceptor's end of a shard.
 pub(crate) struct ShardHandle<S: Service> {
@@ -398,9 +401,19 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Takes the first of the waiting steps, unless it is not brief and another thread runs it.
-    /// While several tenants have work, it is that of the tenant whose turn it is.
+    /// Takes the first of the waiting steps that is brief; other threads run those before it. While
+    /// several tenants have work, it is that of the tenant whose turn it is.
     fn next_step(&mut self) -> Option<S::Step> {
+        while !self.steps.is_empty() {
+            if let Some(step) = self.take_step() {
+                return Some(step);
+            }
+        }
+        None
+    }
+
+    /// Takes the first of the waiting steps, unless it is not brief and another thread runs it.
+    fn take_step(&mut self) -> Option<S::Step> {
         let Self { service, sockets, steps, .. } = self;
         let is_contended = sockets.shares.is_contended();
         let mut turn =
@@ -410,7 +423,8 @@ impl<S: Service> Shard<S> {
             false => 0,
         };
         let step = steps.remove(first)?;
-        if self.service.is_brief(&step) { Some(step) } else { self.service.hand_over(step).err() }
+        let alone = self.calm >= ALONE_WAITS && steps.is_empty();
+        if service.is_brief(&step, alone) { Some(step) } else { service.hand_over(step).err() }
     }
 
     /// Moves the steps of the last ticks to the waiting ones, and the excess to other threads.

@@ -202,8 +202,8 @@ impl TenantShares {
         self.shares.get(index.0).and_then(Option::as_ref).map_or(Duration::ZERO, |share| share.used)
     }
 
-    /// Returns the place of a tenant's work in a queue, the least first: its virtual time, and
-    /// nothing once it has waited for [`WAIT_MAX`].
+    /// Returns the place of a tenant's work in a queue, the least first: its virtual time, or zero
+    /// if the last time that its work was admitted is [`WAIT_MAX`] ago.
     pub(crate) fn turn(&self, index: TenantIndex) -> Duration {
         let share = self.shares.get(index.0).and_then(Option::as_ref);
         let waits = |share: &&TenantTime| self.now.saturating_duration_since(share.served) < WAIT_MAX;

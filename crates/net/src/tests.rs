@@ -58,7 +58,7 @@ fn pattern(from: usize, length: usize) -> Vec<u8> {
 
 impl EchoService {
     /// Waits until `count` requests are deferred.
-    fn wait_for_away(&self, count: usize) {
+    fn wait_for_deferred(&self, count: usize) {
         while self.deferred.lock().expect("a lock").len() < count {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -192,7 +192,7 @@ impl Service for EchoService {
         steps.extend(own.drain(..));
     }
 
-    fn is_brief(&self, _: &DeferredEcho) -> bool {
+    fn is_brief(&self, _: &DeferredEcho, _: bool) -> bool {
         true
     }
 
@@ -483,7 +483,7 @@ fn a_deferred_call_delays_nothing_and_is_answered_when_it_completes() {
     let mut stream = connect(&server);
     stream.write_all(&[record(b"later 1"), record(b"now"), record(b"later 2")].concat()).expect("sent");
     assert_eq!(receive(&mut stream), b"now");
-    echo.wait_for_away(2);
+    echo.wait_for_deferred(2);
     assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 2);
     echo.give_back();
     assert_eq!(receive(&mut stream), b"later 2");
@@ -496,7 +496,7 @@ fn a_completion_for_a_closed_connection_is_dropped() {
     let (server, echo) = start(Limits::default());
     let mut gone = connect(&server);
     gone.write_all(&record(b"later")).expect("sent");
-    echo.wait_for_away(1);
+    echo.wait_for_deferred(1);
     drop(gone);
     while echo.closed.load(Ordering::SeqCst) == 0 {
         std::thread::sleep(Duration::from_millis(1));
@@ -510,14 +510,14 @@ fn a_completion_for_a_closed_connection_is_dropped() {
 }
 
 #[test]
-fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
+fn a_connection_with_too_many_deferred_calls_is_not_read_until_some_complete() {
     let (server, echo) =
         start(Limits { deferred_requests_max: 2, batch_requests_max: 1, ..Limits::default() });
     let mut stream = connect(&server);
     stream.write_all(&record(b"later").repeat(5)).expect("sent");
     stream.write_all(&record(b"last")).expect("sent");
     for _ in 0..2 {
-        echo.wait_for_away(2);
+        echo.wait_for_deferred(2);
         // Other connections continue.
         let mut other = connect(&server);
         other.write_all(&record(b"other")).expect("sent");
@@ -528,7 +528,7 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
     }
     // One deferred call leaves room for others.
     assert_eq!(receive(&mut stream), b"last");
-    echo.wait_for_away(1);
+    echo.wait_for_deferred(1);
     echo.give_back();
     assert_eq!(receive(&mut stream), b"later");
 }
@@ -541,7 +541,7 @@ fn a_peer_is_not_slow_while_the_server_does_not_read() {
     let mut stream = connect(&server);
     let (begun, rest) = (record(b"the rest"), 6);
     stream.write_all(&[&record(b"later")[..], &begun[..rest]].concat()).expect("sent");
-    echo.wait_for_away(1);
+    echo.wait_for_deferred(1);
     // Slow peers are closed by a sweep, which comes once a second.
     std::thread::sleep(second * 3);
     echo.give_back();
@@ -585,7 +585,7 @@ fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
         echo.distrusts.store(distrusts, Ordering::SeqCst);
         let mut stream = connect(&server);
         stream.write_all(&[record(b"answered"), record(b"later"), record(b"held")].concat()).expect("sent");
-        echo.wait_for_away(1);
+        echo.wait_for_deferred(1);
         stream.peek(&mut [0]).expect("the answer is here");
         // Closing with unread bytes is a reset.
         drop(stream);
@@ -598,11 +598,11 @@ fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
 }
 
 #[test]
-fn a_server_that_stops_does_not_wait_for_what_is_away() {
+fn a_server_that_stops_does_not_wait_for_deferred_calls() {
     let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&record(b"later")).expect("sent");
-    echo.wait_for_away(1);
+    echo.wait_for_deferred(1);
     server.stop();
     assert!(is_closed(&mut stream));
     echo.give_back();

@@ -50,7 +50,7 @@ fn another_server_goes_on_with_connections_at_any_point_of_their_streams() {
     clients[3].write_all(&record(b"pages")).expect("sent");
     clients[3].write_all(&[0x80, 0]).expect("sent");
     (0..20).for_each(|_| clients[4].write_all(&record(b"pages")).expect("sent"));
-    echo.wait_for_away(1);
+    echo.wait_for_deferred(1);
     let inherited = still(&server, &echo);
     assert_eq!(inherited.image.len(), 6);
     let (next, echo) = successor(server, inherited, 3);
@@ -102,7 +102,7 @@ fn a_deferred_call_that_does_not_end_keeps_the_server_from_a_standstill() {
     let (server, echo) = start(Limits::default());
     let mut client = connect(&server);
     client.write_all(&record(b"later")).expect("sent");
-    echo.wait_for_away(1);
+    echo.wait_for_deferred(1);
     let until = Instant::now() + SOON;
     assert!(server.drain(until) && server.park(until));
     let busy = server.image(until).expect_err("a call is deferred");

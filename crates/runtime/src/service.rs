@@ -1,7 +1,7 @@
 //! The service that the network layer calls: a server, and the pools for deferred calls.
 
 use crate::group_commit::{GroupCommit, SyncRole};
-use crate::lane_times::LaneTimes;
+use crate::lane_times::{LanePace, LaneTimes};
 use crate::parked::Parked;
 use crate::pool::LANE_WEIGHT_DEFAULT;
 use crate::quiet::{CallFlight, CopyGate, Flights, PausedCopies};
@@ -192,9 +192,9 @@ impl<E: Executor> NfsService<E> {
         self.server().tenants().export_weight(lane)
     }
 
-    /// Returns whether steps of a lane are brief enough for the thread of a shard.
-    fn is_brief_lane(&self, lane: u32) -> bool {
-        self.lanes.is_brief(lane, self.server().now())
+    /// Returns the pace of the steps of a lane.
+    fn pace(&self, lane: u32) -> LanePace {
+        self.lanes.pace(lane, self.server().now())
     }
 
     /// Queues a call, or parks it until the client's answer arrives.
@@ -499,8 +499,12 @@ impl<E: Executor> Service for NfsService<E> {
         steps.extend(shard.steps.drain(..));
     }
 
-    fn is_brief(&self, step: &CallStep) -> bool {
-        self.is_brief_lane(step.lane())
+    fn is_brief(&self, step: &CallStep, alone: bool) -> bool {
+        match self.pace(step.lane()) {
+            LanePace::Brief => true,
+            LanePace::Moderate => alone,
+            LanePace::Slow => false,
+        }
     }
 
     fn run_step(&self, step: CallStep) -> Option<CallStep> {
@@ -597,7 +601,7 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
 
     fn defer(&mut self, call: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
         let (connection, held) = (call.connection(), call.held());
-        let brief = call.is_brief() && self.service.is_brief_lane(call.lane());
+        let brief = call.is_brief() && self.service.pace(call.lane()) != LanePace::Slow;
         let flight = self.service.runner.flights.begin();
         let deferred = Deferred { call, sink: self.sink.clone(), held, flight };
         if brief {

@@ -135,6 +135,12 @@ impl KnownObject {
     }
 }
 
+/// Returns the path of a name in a directory below the root.
+fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+    [directory, slash, name].concat()
+}
+
 /// The result of looking for an object at its expected location.
 enum Found {
     Object(OwnedFd),
@@ -208,21 +214,28 @@ impl LocalBackend {
         let mut left = places.walk_entries_max;
         let mut complete = true;
         while let Some((ino, path)) = pending.pop() {
-            let Ok(directory) = self.open_path(&path) else {
-                continue;
+            let directory = match self.open_path(&path) {
+                Ok(directory) => directory,
+                Err(errno) => {
+                    // It may have been moved to a place that was listed before. Another search sees
+                    // no more of a directory that the server may not read.
+                    complete &= errno == Errno::ACCESS;
+                    continue;
+                }
             };
+            let mut has_room = true;
             complete &= list(&directory, &mut |entry_ino, file_type, name| {
                 places.remember(entry_ino, file_type != FileType::RegularFile, ino, name);
-                if matches!(file_type, FileType::Directory | FileType::Unknown) && pending.len() < PENDING_MAX
-                {
-                    let mut below = path.clone();
-                    below.extend_from_slice(if path.is_empty() { b"" } else { b"/" });
-                    below.extend_from_slice(name);
-                    pending.push((entry_ino, below));
+                if matches!(file_type, FileType::Directory | FileType::Unknown) {
+                    has_room &= pending.len() < PENDING_MAX;
+                    if has_room {
+                        pending.push((entry_ino, below(&path, name)));
+                    }
                 }
                 left = left.saturating_sub(1);
                 left > 0
             });
+            complete &= has_room;
             if left == 0 {
                 return false;
             }

@@ -63,11 +63,21 @@ impl PosixAcl {
         self.users.len() + self.groups.len()
     }
 
-    /// Returns the rights that the list gives a caller other than the superuser on an object of
-    /// this owner and group (acl(5), access check algorithm).
+    /// Returns the list by which Linux decides. It looks at no list while the group bits of the
+    /// mode, which are the mask, are zero: then the mode alone decides, and named users and groups
+    /// have the rights of others.
+    pub fn in_force(&self) -> Self {
+        if self.mask == Some(0) { Self::of_mode(self.mode()) } else { self.clone() }
+    }
+
+    /// Returns the rights that Linux gives a caller other than the superuser on an object of this
+    /// owner and group (acl(5), access check algorithm, and [`PosixAcl::in_force`]).
     pub fn rights_of(&self, caller: &Caller, uid: u32, gid: u32) -> u8 {
         if caller.uid == uid {
             return self.owner;
+        }
+        if self.mask == Some(0) {
+            return if caller.is_member(gid) { 0 } else { self.other };
         }
         if let Some(rights) = self.users.get(&caller.uid) {
             return self.masked(*rights);

@@ -68,10 +68,14 @@ impl OwnMounts {
     ) -> Result<PathBuf> {
         let point = self.folder.join(flavor.name());
         std::fs::create_dir(&point).with_context(|| point.display().to_string())?;
-        self.points.push(point.clone());
         let mut command = MOUNT.command()?;
         command.args(["-t", "nfs4", "-o", &options(plan, flavor, connections)]);
-        run(command.arg(&plan.source).arg(&point), stop)?.context("it was interrupted")?;
+        let mounted = run(command.arg(&plan.source).arg(&point), stop);
+        if let Err(error) = mounted.and_then(|ran| ran.context("it was interrupted")) {
+            let _ = std::fs::remove_dir(&point);
+            return Err(error);
+        }
+        self.points.push(point.clone());
         if let Some(wanted) = connections {
             let found = MountStats::of(&point)?.connections;
             ensure!(found == wanted, "{}", shared(&plan.source, wanted, found));

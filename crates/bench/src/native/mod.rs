@@ -9,7 +9,7 @@ mod server_set;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
@@ -26,6 +26,10 @@ use leftovers::Leftovers;
 /// Time that each repetition runs before it counts. Otherwise the first in a round would pay for
 /// the caches and allocators that the last of the former round left behind at both ends.
 const LEAD_IN: Duration = Duration::from_millis(100);
+
+/// The time after which all sessions renew their leases before a repetition: those of the other
+/// cases make no call meanwhile.
+const RENEWAL: Duration = Duration::from_secs(5);
 
 /// Files are whole numbers of these bytes, so that they are whole numbers of requests.
 const FILE_STEP: u64 = 1 << 20;
@@ -48,6 +52,8 @@ pub struct NativeDriver<'a> {
     named: u32,
     /// The files of abandoned sessions at the server.
     leftovers: Leftovers,
+    /// When all sessions renewed their leases.
+    renewed: Instant,
 }
 
 impl<'a> NativeDriver<'a> {
@@ -55,7 +61,8 @@ impl<'a> NativeDriver<'a> {
     /// that it makes in the export, and removes, begin.
     pub fn new(site: &'a mut dyn ServerSet, folder: &str, stop: &'a AtomicBool) -> Self {
         let (folder, sessions) = (folder.to_owned(), BTreeMap::new());
-        Self { site, stop, folder, counts: false, sessions, named: 0, leftovers: Leftovers::default() }
+        let (leftovers, renewed) = (Leftovers::default(), Instant::now());
+        Self { site, stop, folder, counts: false, sessions, named: 0, leftovers, renewed }
     }
 
     /// Adds the counters of server and clients to the samples: drops, reconnects, repeated calls.
@@ -190,6 +197,9 @@ impl CaseDriver for NativeDriver<'_> {
     }
 
     fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
+        if self.renewed.elapsed() >= RENEWAL {
+            self.renew();
+        }
         self.sample(case, turn).map_err(|error| self.explain(case, error))
     }
 
@@ -233,6 +243,7 @@ impl NativeDriver<'_> {
             // If that fails its next case will say so.
             let _ = mount.renew();
         }
+        self.renewed = Instant::now();
     }
 
     /// Removes the files of a variant in a session for that purpose.

@@ -38,9 +38,18 @@ pub(super) struct CephNode {
 
 /// The sessions of a backend in the log of the cluster.
 struct LoggedSessions {
+    key: BackendKey,
     identities: Vec<String>,
-    /// Empty until the backend is open.
+    /// Empty if the backend could not be opened.
     mounts: Vec<CephSession>,
+    /// Whether the log says that the backend is not served any more.
+    retired: bool,
+}
+
+impl LoggedSessions {
+    fn have_ended(&self) -> bool {
+        self.mounts.iter().all(CephSession::has_ended)
+    }
 }
 
 /// A table that is not in force yet.
@@ -83,6 +92,18 @@ impl Backends {
         exports: &[ExportSettings],
         addresses: &[ServerAddress],
     ) -> anyhow::Result<PreparedTable> {
+        let prepared = self.open_all(exports, addresses);
+        if prepared.is_err() {
+            self.retire_sessions();
+        }
+        prepared
+    }
+
+    fn open_all(
+        &mut self,
+        exports: &[ExportSettings],
+        addresses: &[ServerAddress],
+    ) -> anyhow::Result<PreparedTable> {
         let mut used = Vec::new();
         let mut table = Vec::new();
         for settings in exports {
@@ -112,15 +133,30 @@ impl Backends {
         if self.ceph.sessions.is_none() {
             self.ceph.identity = None;
         }
-        self.forget_sessions();
+        self.retire_sessions();
         table
     }
 
-    /// Strikes out the sessions that have ended. Open files and locks keep the session of a backend
-    /// that is not served any more, and a successor must be able to end it.
-    fn forget_sessions(&mut self) {
+    /// Drops a table that was refused.
+    pub(super) fn refuse(&mut self, prepared: PreparedTable) {
+        drop(prepared);
+        self.retire_sessions();
+    }
+
+    /// Retires the sessions of backends that are not in use any more in the log of the cluster, and
+    /// strikes out those that have ended. Open files and locks keep a retired session, and a
+    /// successor must be able to end it.
+    fn retire_sessions(&mut self) {
         let Some(log) = &self.ceph.sessions else { return };
-        for ended in self.sessions.extract_if(.., |logged| logged.mounts.iter().all(CephSession::has_ended)) {
+        let used = &self.used;
+        let is_unused = |logged: &&mut LoggedSessions| !used.iter().any(|(key, _)| *key == logged.key);
+        for unused in self.sessions.iter_mut().filter(is_unused).filter(|logged| !logged.retired) {
+            match log.retire(&unused.identities) {
+                Ok(()) => unused.retired = true,
+                Err(error) => tracing::warn!("cluster: {error:#}"),
+            }
+        }
+        for ended in self.sessions.extract_if(.., |logged| logged.have_ended()) {
             if let Err(error) = log.forget(&ended.identities) {
                 tracing::warn!("cluster: {error:#}");
             }
@@ -198,10 +234,13 @@ impl Backends {
         log.begin(&identities, &storage.user, storage.file_system.as_deref())?;
         let opened = CephBackend::open(&options).with_context(named);
         let mounts = opened.as_ref().map(CephBackend::sessions).unwrap_or_default();
-        self.sessions.push(LoggedSessions { identities: identities.clone(), mounts });
-        let backend = opened?;
-        log.began(&identities, &backend.addresses()?)?;
-        Ok(Arc::new(backend))
+        let logged = LoggedSessions { key: place(settings), identities, mounts, retired: false };
+        let began = opened.and_then(|backend| {
+            log.began(&logged.identities, &backend.addresses()?)?;
+            Ok(backend)
+        });
+        self.sessions.push(logged);
+        Ok(Arc::new(began?))
     }
 }
 

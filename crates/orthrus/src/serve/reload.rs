@@ -93,7 +93,10 @@ impl Reload {
         let realms = self.keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
         sandbox::check_ceph(&self.start, &settings)?;
         let prepared = self.backends.prepare(&settings.exports, &settings.addresses)?;
-        admission::check(&prepared.table, self.keys.is_some())?;
+        if let Err(refusal) = admission::check(&prepared.table, self.keys.is_some()) {
+            self.backends.refuse(prepared);
+            return Err(refusal);
+        }
         let table = self.backends.adopt(prepared);
         let same = same_identities(&self.settings, &settings) && realms == self.realms;
         logging::set_filter(&settings.log);

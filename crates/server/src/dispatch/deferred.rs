@@ -258,8 +258,8 @@ impl<E: Engine> Server<E> {
         DeferredOutcome::Completed(self.done(done, now))
     }
 
-    /// Puts the changes of such a call on stable storage, and with them those of all calls with the
-    /// same [`DeferredCall::pending_sync`].
+    /// Puts the changes of a [`DeferredOutcome::Uncommitted`] call on stable storage, and with them
+    /// those of all calls with the same [`DeferredCall::pending_sync`].
     ///
     /// # Errors
     /// The error of the file system.

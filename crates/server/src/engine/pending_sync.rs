@@ -19,7 +19,7 @@ use super::{
 };
 use crate::engine::Call;
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
-use vfs::{VfsError, VfsResult};
+use vfs::{FileType, VfsError, VfsResult};
 use xdr::{Decoder, Encoder};
 
 /// An object to be synced, and the part of the reply to undo if that fails.
@@ -32,12 +32,6 @@ pub(crate) struct PendingSync {
     /// The grants of an OPEN, to be undone: a client that does not learn of them cannot return
     /// them.
     opened: Option<UnsyncedOpen>,
-}
-
-impl PendingSync {
-    fn sync(&self) -> VfsResult<()> {
-        self.object.export.backend.sync_names(&self.object.handle)
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +54,7 @@ impl Compound<'_> {
             return Ok(());
         }
         if self.progress.minor == 0 {
-            return Ok(self.nfs.synced(backend.sync_names(&object.handle))?);
+            return Ok(self.nfs.sync_object(object)?);
         }
         let (index, mut pending_syncs) =
             (self.progress.position.index, self.progress.pending_syncs.borrow_mut());
@@ -91,7 +85,7 @@ impl Compound<'_> {
         let mut status = status;
         while self.progress.pending_syncs.get_mut().len() > 1 {
             let pending = self.progress.pending_syncs.get_mut().remove(0);
-            let outcome = self.nfs.synced(pending.sync());
+            let outcome = self.nfs.sync_object(&pending.object);
             status = self.end_sync(&pending, outcome, status, reply);
         }
         status
@@ -144,13 +138,24 @@ impl CompoundState {
 
 impl Nfs {
     /// Syncs the object of [`CompoundState::pending_sync`], for all changes made before this began.
-    /// A failure changes the write verifier: the kernel has reported it here, and not to a COMMIT
-    /// of the data.
     ///
     /// # Errors
     /// The backend's; then none of these changes may be acknowledged.
     pub fn sync(&self, state: &CompoundState) -> VfsResult<()> {
-        self.synced(state.pending_syncs.borrow().iter().try_for_each(PendingSync::sync))
+        state.pending_syncs.borrow().iter().try_for_each(|pending| self.sync_object(&pending.object))
+    }
+
+    /// Syncs the names or attributes of an object. A failure for a file changes the write verifier:
+    /// the kernel has reported lost data here, and will not report it to a COMMIT.
+    fn sync_object(&self, object: &Object) -> VfsResult<()> {
+        let backend = &object.export.backend;
+        let outcome = backend.sync_names(&object.handle);
+        let holds_data =
+            || backend.getattr(&object.handle).is_ok_and(|found| found.file_type != FileType::Directory);
+        match outcome {
+            Err(error) if error != VfsError::Stale && holds_data() => self.synced(outcome),
+            _ => outcome,
+        }
     }
 
     /// Ends a COMPOUND whose operations have all run, after its changes have reached stable storage

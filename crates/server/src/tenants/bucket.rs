@@ -37,6 +37,12 @@ impl RateBucket {
         self.rate.load(Relaxed)
     }
 
+    /// Returns the time in which the bucket gains an amount; zero without a limit.
+    pub(super) fn price(&self, amount: u64) -> Duration {
+        let price = (u128::from(amount) * 1_000_000_000).checked_div(u128::from(self.rate()));
+        Duration::from_nanos(price.map_or(0, |price| u64::try_from(price).unwrap_or(u64::MAX)))
+    }
+
     /// Charges an amount. Returns how long its client must wait before its next call; zero within
     /// the limit.
     pub(super) fn charge(&self, amount: u64, now: Duration) -> Duration {
@@ -44,9 +50,7 @@ impl RateBucket {
         if rate == 0 {
             return Duration::ZERO;
         }
-        let now = nanoseconds(now);
-        let cost = u128::from(amount) * 1_000_000_000 / u128::from(rate);
-        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        let (now, cost) = (nanoseconds(now), nanoseconds(self.price(amount)));
         let latest = now.saturating_add(nanoseconds(BURST + DEBT_MAX));
         let charged = |full_at: u64| full_at.max(now).saturating_add(cost).min(latest);
         let before = self.full_at.fetch_update(Relaxed, Relaxed, |full_at| Some(charged(full_at)));

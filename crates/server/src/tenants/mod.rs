@@ -174,9 +174,9 @@ impl LimitedTenants {
     }
 
     fn note(&self, kind: LimitedKind, name: &str, wait: RateWait, now: Duration) {
-        let RateWait { time, unit, rate, is_news } = wait;
+        let RateWait { added, unit, rate, is_news, .. } = wait;
         let counter = self.throttled.get(kind as usize).and_then(|units| units.get(unit as usize));
-        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = u64::try_from(added.as_nanos()).unwrap_or(u64::MAX);
         counter.into_iter().for_each(|counter| _ = counter.fetch_add(nanoseconds, Relaxed));
         if is_news && let Some(suppressed) = self.log.permit(now) {
             let (kind, unit) = (kind.name(), unit.name());

@@ -39,6 +39,8 @@ impl RateUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RateWait {
     pub(super) time: Duration,
+    /// The part of that time by which this call lengthens the wait of its tenant.
+    pub(super) added: Duration,
     pub(super) unit: RateUnit,
     /// The limit, for each second.
     pub(super) rate: u64,
@@ -65,11 +67,15 @@ impl TenantRates {
     pub(super) fn charge(&self, operations: u64, bytes: u64, now: Duration) -> Option<RateWait> {
         let buckets =
             [(RateUnit::Operations, &self.operations, operations), (RateUnit::Bytes, &self.bytes, bytes)];
-        let waits = buckets.map(|(unit, bucket, amount)| RateWait {
-            time: bucket.charge(amount, now),
-            unit,
-            rate: bucket.rate(),
-            is_news: false,
+        let waits = buckets.map(|(unit, bucket, amount)| {
+            let time = bucket.charge(amount, now);
+            RateWait {
+                time,
+                added: bucket.price(amount).min(time),
+                unit,
+                rate: bucket.rate(),
+                is_news: false,
+            }
         });
         let wait = waits.into_iter().filter(|wait| !wait.time.is_zero()).max_by_key(|wait| wait.time)?;
         Some(RateWait { is_news: self.is_news(now), ..wait })

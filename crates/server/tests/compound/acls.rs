@@ -1,6 +1,7 @@
 //! Access control lists (RFC 8881 section 6). Unit tests of the mapping are in `attr::acl`.
 
 use crate::helper::*;
+use crate::local::{Folder, folder};
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 
@@ -91,6 +92,35 @@ fn a_list_is_set_told_and_enforced() // RFC 8881 section 6.2.1
     let list = told.iter().map(|(number, flag, mask, who)| ace(*number, *flag, *mask, who)).collect();
     alice.run(vec![put(&fh), set(list)]).ok();
     assert_eq!(listed(&mut alice, "export/f"), told);
+}
+
+#[test]
+fn a_user_who_is_denied_rights_does_not_have_those_of_others() // RFC 8881 section 6.2.1
+{
+    // Linux looks at no list with an empty mask.
+    let outside = Folder::new();
+    let exports = vec![export("/export", &memory()), folder("/local", outside.path())];
+    let server = Setup::with_exports(exports).start();
+    let mut alice = Client::new(&server);
+    let [mut bob, mut carol] =
+        [(b"bob", BOB), (b"car", 1002)].map(|(name, uid)| Client::with(&server, name, sys(uid), FORE));
+    for place in ["export", "local"] {
+        let fh = alice.make_file(place, "f", b"secret");
+        let list = vec![
+            ace(DENY, 0, READ, "1001"),
+            ace(ALLOW, 0, READ | WRITE, "OWNER@"),
+            ace(DENY, ACE4_IDENTIFIER_GROUP, READ, "GROUP@"),
+            ace(ALLOW, 0, READ, "EVERYONE@"),
+        ];
+        alice.run(vec![put(&fh), set(list)]).ok();
+        let reads = || vec![put(&fh), read(Stateid4::ANONYMOUS, 0, 9)];
+        bob.run(reads()).expect(NFS4ERR_ACCESS);
+        carol.run(reads()).ok();
+        // With a mode that hides the list, nothing else is told.
+        alice.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, mode(0o604))]).ok();
+        bob.run(reads()).ok();
+        assert!(listed(&mut alice, &format!("{place}/f")).iter().all(|ace| ace.3 != "1001"), "{place}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn in_export(operations: Vec<Op>) -> Vec<Op> {
 }
 
 #[test]
-fn a_directory_is_free_while_its_names_are_on_their_way_to_the_disk_and_one_way_does_for_all() {
+fn one_sync_serves_all_changes_of_a_directory_which_is_free_meanwhile() {
     let site = site();
     let (client, _, _) = site.client();
     site.disk.take_synced();

@@ -246,8 +246,9 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
     }
 
-    /// Ends the grace period when its time is over. An NFSv4.0 operation does not begin before
-    /// that: it may conflict with state that could still be reclaimed after a crash.
+    /// Ends the grace period when its time is over. NFSv4.0 calls this before each COMPOUND, as
+    /// SEQUENCE does: the records of clients that have not reclaimed must be off stable storage
+    /// before the first conflicting operation is answered.
     pub fn end_grace_if_due(&self, now: Duration, effects: &mut Effects<O>) {
         self.end_grace_in_time(&mut Held::nothing(), now, effects);
     }

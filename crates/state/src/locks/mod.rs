@@ -499,7 +499,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         client_state.lock_states.remove(&(lock.owner, lock.open));
         self.state.opens.remove_lock(lock.open, key);
         let mut gone = 1;
-        if self.payer(client_state, lock.owner, name, None).is_some() {
+        if self.has_lock_state(client_state, lock.owner, name) {
             self.charge_anew(client_state, payer, lock.owner, name, file);
         } else {
             if let Some(hull) = file.ranges.hull(lock.owner) {
@@ -512,9 +512,18 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         self.state.opens().release_owner(client_state, lock.owner);
     }
 
-    /// Returns the user for whom the ranges of a lock owner in a file count: that of its first lock
-    /// stateid there. `None` without one. An owner can lock under opens of several users. The open
-    /// of the lock stateid `ending`, which is one of the file, may be gone.
+    /// Tells whether the lock owner has a lock stateid on the file.
+    fn has_lock_state(&self, client_state: &ClientState, owner: SlabKey, file: &F) -> bool {
+        let of_owner = client_state.lock_states.range((owner, SlabKey::MIN)..=(owner, SlabKey::MAX));
+        of_owner
+            .into_iter()
+            .any(|((_, open), _)| self.state.opens.read(*open, |open| open.file == *file).unwrap_or(false))
+    }
+
+    /// Returns the user for whom the ranges of a lock owner in a file count, where the client has
+    /// several users: that of the owner's first lock stateid there. An owner can lock under opens
+    /// of all of them. The open of the lock stateid `ending`, which is one of the file, may be
+    /// gone.
     fn payer(
         &self,
         client_state: &ClientState,
@@ -522,6 +531,9 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         file: &F,
         ending: Option<&LockState>,
     ) -> Option<Arc<User>> {
+        if client_state.users.len() <= 1 {
+            return None;
+        }
         let of_owner = client_state.lock_states.range((owner, SlabKey::MIN)..=(owner, SlabKey::MAX));
         let user = |open: &Open<F, O>| (open.file == *file).then(|| Arc::clone(&open.user));
         of_owner.into_iter().find_map(|((_, open), _)| match ending {

@@ -17,6 +17,8 @@ pub(super) struct SessionPlace {
     pub(super) user: String,
     /// The name of the file system; `None`: the default one.
     pub(super) file_system: Option<String>,
+    /// Whether its export is not served any more: it ends when its files are closed, at any time.
+    pub(super) retired: bool,
 }
 
 impl SessionPlace {
@@ -52,7 +54,7 @@ impl SessionLog {
         file_system: Option<&str>,
     ) -> anyhow::Result<()> {
         let (user, file_system) = (user.to_owned(), file_system.map(str::to_owned));
-        let place = SessionPlace { address: String::new(), user, file_system };
+        let place = SessionPlace { user, file_system, ..SessionPlace::default() };
         self.change(|sessions| {
             let new = identities.iter().map(|identity| (identity.clone(), place.text()));
             sessions.open.extend(new);
@@ -73,7 +75,19 @@ impl SessionLog {
         })
     }
 
-    /// Strikes out sessions of an export that is served no more.
+    /// Puts down that the export of sessions is not served any more.
+    ///
+    /// # Errors
+    /// As [`SessionLog::begin`].
+    pub(in crate::serve) fn retire(&self, identities: &[String]) -> anyhow::Result<()> {
+        self.change(|sessions| {
+            for (_, text) in sessions.open.iter_mut().filter(|(identity, _)| identities.contains(identity)) {
+                *text = SessionPlace { retired: true, ..SessionPlace::of(text) }.text();
+            }
+        })
+    }
+
+    /// Strikes out sessions that have ended.
     ///
     /// # Errors
     /// As [`SessionLog::begin`].
@@ -99,6 +113,7 @@ mod tests {
             address: "10.0.0.1:0/7".to_owned(),
             user: "orthrus".to_owned(),
             file_system: Some("cephfs".to_owned()),
+            retired: true,
         };
         assert_eq!(SessionPlace::of(&place.text()), place);
         for text in ["", "{}", "[1]", "{\"user\": 7}", "\u{0}"] {

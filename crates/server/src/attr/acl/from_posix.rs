@@ -13,7 +13,7 @@ use vfs::{Acls, PosixAcl};
 pub fn from_posix(acls: &Acls, mode: u32, directory: bool) -> Vec<Ace> {
     let of_mode = PosixAcl::of_mode(mode);
     let mut list = List { aces: Vec::new(), directory, flag: 0 };
-    list.add(acls.access.as_ref().unwrap_or(&of_mode));
+    list.add(&acls.access.as_ref().unwrap_or(&of_mode).in_force());
     if let Some(default) = &acls.default {
         list.flag = INHERIT | ACE4_INHERIT_ONLY_ACE;
         list.add(default);

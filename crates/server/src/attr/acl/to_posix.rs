@@ -39,9 +39,20 @@ pub fn to_posix(
     let special = |ace: &Ace| matches!(ace.who, Who::Owner | Who::Group | Who::Everyone);
     if !inherited.iter().any(special) {
         (default.owner, default.group, default.other) = (access.owner, access.group, access.other);
-        default.mask = default.mask.map(|mask| mask | access.group);
+        set_mask(&mut default);
     }
     Ok(Acls { access: Some(access), default: Some(default) })
+}
+
+/// Gives a list with named users or groups a mask that limits none of them. It is not empty if
+/// others have rights: Linux would not look at the list, and give those rights to users who are
+/// denied them.
+fn set_mask(list: &mut PosixAcl) {
+    if list.named() > 0 {
+        let named = list.users.values().chain(list.groups.values());
+        let all = named.fold(list.group, |mask, rights| mask | rights);
+        list.mask = Some(if all == 0 { list.other } else { all });
+    }
 }
 
 fn check_flag(ace: &Ace, directory: bool) -> Result<(), Unfit> {
@@ -109,10 +120,7 @@ impl AclSource<'_> {
                 list.users.insert(number, self.rights(Class::User(number))?);
             }
         }
-        if list.named() > 0 {
-            let named = list.users.values().chain(list.groups.values());
-            list.mask = Some(named.fold(list.group, |mask, rights| mask | rights));
-        }
+        set_mask(&mut list);
         Ok(list)
     }
 
