@@ -33,6 +33,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const FETCH_PAUSE_MIN: Duration = Duration::from_millis(400);
 /// Longest time between two fetches for a run after failures.
 const FETCH_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Time until a run whose tickets could not be placed is tried again.
+const PLACE_PAUSE: Duration = Duration::from_secs(300);
 /// Largest file of a run, in bytes.
 const RUN_FILE_MAX: u64 = 4096;
 const RUNS: &str = "runs";
@@ -302,7 +304,7 @@ impl NodeAgent {
             Err(error) => {
                 tracing::error!("run {} of {}: {error}", run.run, run.principal);
                 if let Some(state) = self.runs.get_mut(&run.run) {
-                    state.due = state.due.min(Instant::now() + FETCH_PAUSE_MAX);
+                    state.due = state.due.min(Instant::now() + PLACE_PAUSE);
                 }
                 RunStatus::Waiting(error.to_string())
             }
@@ -483,9 +485,13 @@ fn set_aside(path: &Path) -> io::Result<()> {
         Ok(()) => {
             tracing::warn!("{} belongs to another user and is now in {}", path.display(), aside.display())
         }
-        // Its owner was faster.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_dir(&aside)?,
-        Err(error) => return Err(error),
+        Err(error) => {
+            fs::remove_dir(&aside)?;
+            // Its owner may have been faster.
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+        }
     }
     Ok(())
 }

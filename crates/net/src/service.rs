@@ -101,7 +101,7 @@ pub trait Service: Send + Sync + 'static {
     fn take_steps(&self, shard: &mut Self::Shard, steps: &mut VecDeque<Self::Step>);
 
     /// Returns whether a step is brief enough for the thread of a shard. If the shard is `alone`
-    /// with it, no other step waits, and no interactive connection has sent anything for a while.
+    /// with it, no other step waits, and no other kind of connection has had work for a while.
     fn is_brief(&self, step: &Self::Step, alone: bool) -> bool;
 
     /// Runs a step, and returns the step that follows it. It may block the calling thread.

@@ -42,9 +42,9 @@ const SHARED_REQUESTS_MAX: usize = 16;
 /// Waits without a request of an interactive connection after which a shard runs several steps in a
 /// row: their replies are protected together and nothing waits for them.
 const CALM_WAITS: u32 = 16;
-/// As [`CALM_WAITS`], before a shard runs a longer step on its own thread: a request that arrives
-/// meanwhile waits for it.
-const ALONE_WAITS: u32 = 256;
+/// The time without events of connections that defer no calls after which a shard runs a longer
+/// step on its own thread: a request that arrives meanwhile waits for it.
+const ALONE_TIME: Duration = Duration::from_millis(200);
 
 /// The acceptor's end of a shard.
 pub(crate) struct ShardHandle<S: Service> {
@@ -140,6 +140,8 @@ pub(crate) struct Shard<S: Service> {
     steps: VecDeque<S::Step>,
     /// Waits since the last request of an interactive connection.
     calm: u32,
+    /// When an event of a connection came last that is interactive or bulk.
+    others_at: Instant,
     seat: ShardSeat<S>,
     bell: Arc<ReliefBell>,
     next_sweep: Instant,
@@ -208,6 +210,7 @@ impl<S: Service> Shard<S> {
             interactive,
             steps: VecDeque::new(),
             calm: 0,
+            others_at: Instant::now(),
             seat: Arc::new(ReliefSeat::new()),
             bell: parts.bell.clone(),
             next_sweep: Instant::now() + SWEEP_INTERVAL,
@@ -283,7 +286,7 @@ impl<S: Service> Shard<S> {
         let woken = self.interactive.begin();
         self.service.woke(&mut self.scratch, woken);
         self.sockets.begin_round(woken);
-        self.sort(ready);
+        self.sort(ready, woken);
         for event in ready.interactive.drain(..) {
             self.dispatch_fairly(event);
             if self.sockets.requests() >= SHARED_REQUESTS_MAX && self.sockets.shares.is_contended() {
@@ -317,7 +320,7 @@ impl<S: Service> Shard<S> {
     }
 
     /// Sorts the events that have arrived by lane.
-    fn sort(&mut self, ready: &mut ReadyLanes) {
+    fn sort(&mut self, ready: &mut ReadyLanes, woken: Instant) {
         self.calm = self.calm.saturating_add(1);
         for event in ready.arrived.drain(..) {
             let lane = match event {
@@ -326,11 +329,16 @@ impl<S: Service> Shard<S> {
             };
             match lane {
                 Lane::Interactive => {
-                    self.calm = if event == Ready::Mail { self.calm } else { 0 };
+                    if event != Ready::Mail {
+                        (self.calm, self.others_at) = (0, woken);
+                    }
                     ready.interactive.push(event);
                 }
                 Lane::Deferring => ready.deferring.push(event),
-                Lane::Bulk => ready.bulk.push(event),
+                Lane::Bulk => {
+                    self.others_at = woken;
+                    ready.bulk.push(event);
+                }
             }
         }
     }
@@ -423,7 +431,7 @@ impl<S: Service> Shard<S> {
             false => 0,
         };
         let step = steps.remove(first)?;
-        let alone = self.calm >= ALONE_WAITS && steps.is_empty();
+        let alone = steps.is_empty() && !is_contended && self.others_at.elapsed() >= ALONE_TIME;
         if service.is_brief(&step, alone) { Some(step) } else { service.hand_over(step).err() }
     }
 

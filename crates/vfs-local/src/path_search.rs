@@ -217,9 +217,9 @@ impl LocalBackend {
             let directory = match self.open_path(&path) {
                 Ok(directory) => directory,
                 Err(errno) => {
-                    // It may have been moved to a place that was listed before. Another search sees
-                    // no more of a directory that the server may not read.
-                    complete &= errno == Errno::ACCESS;
+                    // It was moved, perhaps to a place that was listed before, or no descriptor is
+                    // left. Of other directories, such as mounts, another search sees no more.
+                    complete &= !matches!(errno, Errno::NOENT | Errno::MFILE | Errno::NFILE | Errno::NOMEM);
                     continue;
                 }
             };

@@ -38,7 +38,8 @@ pub(super) struct CephNode {
 
 /// The sessions of a backend in the log of the cluster.
 struct LoggedSessions {
-    key: BackendKey,
+    /// The pseudo path of the export.
+    path: String,
     identities: Vec<String>,
     /// Empty if the backend could not be opened.
     mounts: Vec<CephSession>,
@@ -143,13 +144,15 @@ impl Backends {
         self.retire_sessions();
     }
 
-    /// Retires the sessions of backends that are not in use any more in the log of the cluster, and
+    /// Retires the sessions of exports that are not served any more in the log of the cluster, and
     /// strikes out those that have ended. Open files and locks keep a retired session, and a
     /// successor must be able to end it.
     fn retire_sessions(&mut self) {
         let Some(log) = &self.ceph.sessions else { return };
         let used = &self.used;
-        let is_unused = |logged: &&mut LoggedSessions| !used.iter().any(|(key, _)| *key == logged.key);
+        // Clients reclaim in an export with changed settings, so that its former sessions count.
+        let is_unused =
+            |logged: &&mut LoggedSessions| !used.iter().any(|((_, path, ..), _)| *path == logged.path);
         for unused in self.sessions.iter_mut().filter(is_unused).filter(|logged| !logged.retired) {
             match log.retire(&unused.identities) {
                 Ok(()) => unused.retired = true,
@@ -234,7 +237,7 @@ impl Backends {
         log.begin(&identities, &storage.user, storage.file_system.as_deref())?;
         let opened = CephBackend::open(&options).with_context(named);
         let mounts = opened.as_ref().map(CephBackend::sessions).unwrap_or_default();
-        let logged = LoggedSessions { key: place(settings), identities, mounts, retired: false };
+        let logged = LoggedSessions { path: settings.pseudo.clone(), identities, mounts, retired: false };
         let began = opened.and_then(|backend| {
             log.began(&logged.identities, &backend.addresses()?)?;
             Ok(backend)

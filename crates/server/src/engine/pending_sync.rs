@@ -150,10 +150,10 @@ impl Nfs {
     fn sync_object(&self, object: &Object) -> VfsResult<()> {
         let backend = &object.export.backend;
         let outcome = backend.sync_names(&object.handle);
-        let holds_data =
-            || backend.getattr(&object.handle).is_ok_and(|found| found.file_type != FileType::Directory);
+        let is_directory =
+            || backend.getattr(&object.handle).is_ok_and(|found| found.file_type == FileType::Directory);
         match outcome {
-            Err(error) if error != VfsError::Stale && holds_data() => self.synced(outcome),
+            Err(error) if error != VfsError::Stale && !is_directory() => self.synced(outcome),
             _ => outcome,
         }
     }
