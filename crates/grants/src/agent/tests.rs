@@ -1,0 +1,133 @@
+//! Agents of a node without a grant service: runs come and go, with tickets or without.
+
+use super::*;
+use crate::cache::tests::cache_of;
+use nix::unistd::chown;
+
+const ALICE: u32 = 1001;
+const BOB: u32 = 1002;
+
+/// A node without an agent.
+struct AgentlessNode {
+    settings: AgentSettings,
+    _folder: tempfile::TempDir,
+}
+
+impl AgentlessNode {
+    /// `None` without the right to give files to users.
+    fn new() -> Option<Self> {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root can give files to users");
+            return None;
+        }
+        let temporary = private::temporary("orthrus-agent-").unwrap();
+        let (folder, caches) = (temporary.path().join("agent"), temporary.path().join("tmp"));
+        fs::create_dir(&caches).unwrap();
+        let server = GrantServer { host: String::new(), port: 0 };
+        let (keytab, principal) = (PathBuf::new(), String::new());
+        let settings = AgentSettings { server, keytab, principal, folder, caches };
+        open_folder(&settings.folder).unwrap();
+        Some(Self { settings, _folder: temporary })
+    }
+
+    fn agent(&self) -> NodeAgent {
+        NodeAgent::open(self.settings.clone()).unwrap()
+    }
+
+    fn cache(&self, uid: u32) -> PathBuf {
+        self.settings.caches.join(format!("krb5cc_{uid}_orthrus"))
+    }
+
+    /// Does what a prolog does.
+    fn attach(&self, name: &str, uid: u32) -> AttachedRun {
+        let user = if uid == ALICE { "alice" } else { "bob" };
+        let (run, job, principal) = (name.to_owned(), name.to_owned(), format!("{user}@R"));
+        let run = AttachedRun { run, job, principal, uid, gid: uid };
+        replace(&self.settings.folder.join(RUNS).join(name), &serde_json::to_vec(&run).unwrap()).unwrap();
+        run
+    }
+}
+
+impl NodeAgent {
+    /// Takes a ticket as if the service had sent it.
+    fn receive(&mut self, run: &AttachedRun) {
+        self.look();
+        let user = run.principal.split('@').next().unwrap();
+        let ends = u32::try_from(unix_now() + 3600).unwrap();
+        self.results.0.send((run.clone(), Ok(cache_of(user, ends)))).unwrap();
+        self.take_results();
+    }
+}
+
+#[test]
+fn a_run_gets_no_tickets_of_an_earlier_run_with_its_name() {
+    for restarts in [false, true] {
+        let Some(node) = AgentlessNode::new() else { return };
+        let mut agent = node.agent();
+        agent.receive(&node.attach("7", ALICE));
+        assert!(node.cache(ALICE).exists());
+        if restarts {
+            drop(agent);
+            agent = node.agent();
+        }
+        // Without an epilog in between.
+        let run = node.attach("7", BOB);
+        agent.look();
+        agent.update(&run, None);
+        assert!(!node.cache(ALICE).exists() && !node.cache(BOB).exists(), "{restarts}");
+        agent.receive(&run);
+        assert!(node.cache(BOB).exists() && !node.cache(ALICE).exists(), "{restarts}");
+    }
+}
+
+#[test]
+fn the_end_of_a_run_without_an_agent_leaves_the_tickets_of_the_users_other_run() {
+    let Some(node) = AgentlessNode::new() else { return };
+    let mut agent = node.agent();
+    ["7_1", "7_2"].into_iter().for_each(|run| agent.receive(&node.attach(run, ALICE)));
+    drop(agent);
+    let (folder, caches) = (&node.settings.folder, &node.settings.caches);
+    detach(folder, caches, "7_1", Duration::ZERO).unwrap();
+    assert!(node.cache(ALICE).exists());
+    detach(folder, caches, "7_2", Duration::ZERO).unwrap();
+    assert!(!node.cache(ALICE).exists());
+}
+
+#[test]
+fn a_stranger_cannot_keep_a_user_from_tickets() {
+    let makers: [fn(&Path); 3] = [
+        |path| fs::write(path, "no tickets").unwrap(),
+        |path| std::os::unix::fs::symlink("/etc/passwd", path).unwrap(),
+        |path| fs::create_dir_all(path.join("full")).unwrap(),
+    ];
+    for make in makers {
+        let Some(node) = AgentlessNode::new() else { return };
+        let path = node.cache(ALICE);
+        make(&path);
+        std::os::unix::fs::lchown(&path, Some(BOB), Some(BOB)).unwrap();
+        let mut agent = node.agent();
+        agent.receive(&node.attach("7", ALICE));
+        let found = fs::symlink_metadata(&path).unwrap();
+        assert!(found.is_file() && found.uid() == ALICE, "{:?}", agent.runs["7"].status);
+        // The user's own file, and root's, are left alone.
+        for uid in [ALICE, 0] {
+            fs::write(&path, "precious").unwrap();
+            chown(&path, Some(Uid::from_raw(uid)), None).unwrap();
+            agent.receive(&node.attach("7", ALICE));
+            assert_eq!(fs::read(&path).unwrap(), b"precious");
+        }
+    }
+}
+
+#[test]
+fn expired_tickets_are_asked_for_at_once() {
+    let Some(node) = AgentlessNode::new() else { return };
+    let mut agent = node.agent();
+    agent.receive(&node.attach("7", ALICE));
+    let state = agent.runs.get_mut("7").unwrap();
+    assert!(state.due > Instant::now());
+    // The clock is set forward.
+    state.tickets = Some(cache_of("alice", 500));
+    agent.expire();
+    assert!(agent.runs["7"].due <= Instant::now() && !node.cache(ALICE).exists());
+}
