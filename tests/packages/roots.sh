@@ -52,7 +52,7 @@ step() {
   fi
 }
 
-# Nobody answers questions.
+# There is no terminal for questions.
 install_package() { inside "apt-get install -y -q=2 --no-install-recommends /$1 </dev/null"; }
 
 serves() {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const REQUEST_SIZE: usize = 208;
 const REPLY_SIZE: usize = 164;
 
-/// The number of changes a second, and what they cost.
+/// The number of changes a second, and their processor time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocalRound {
     pub(super) rate: f64,

@@ -451,7 +451,7 @@ enum Occupant {
     Ours,
     /// Another file of the user, or of root.
     OfUser,
-    /// A file of somebody who has no business there: everybody can write to /tmp.
+    /// A file of another user: every user can write to /tmp.
     OfStranger,
 }
 
@@ -477,7 +477,7 @@ fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
     Ok(if marked { Occupant::Ours } else { Occupant::OfUser })
 }
 
-/// Gives a file, or a folder with whatever is in it, another name in the same folder.
+/// Gives a file, or a folder with its contents, another name in the same folder.
 fn set_aside(path: &Path) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let aside = tempfile::Builder::new().prefix(".orthrus-grants-aside-").tempdir_in(folder)?.keep();

@@ -178,7 +178,7 @@ mod tests {
             (0..5).for_each(|_| _ = (changes.note(ino), changes.attribute(ino, 1000)));
         }
         changes.note(7);
-        // The last change of 7 has been seen by nobody, and that of 8 by everybody.
+        // No reader has seen the last change of 7; readers have seen that of 8.
         let seen = [7, 8].map(|ino| changes.attribute(ino, 1000));
         changes.note(7);
         (1000..200_000).for_each(|ino| changes.note(ino));

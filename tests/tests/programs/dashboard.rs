@@ -9,7 +9,7 @@ use std::process::Command;
 
 const DASHBOARD: &str = include_str!("../../../packaging/monitoring/orthrus-dashboard.json");
 
-/// Compiles a dashboard, and returns what the compiler of TypeScript has against it.
+/// Compiles a dashboard, and returns the errors of the TypeScript compiler.
 fn complaints(dashboard: &Value, schema: &Path) -> String {
     let folder = empty_folder();
     let modules = schema.join("node_modules");

@@ -63,7 +63,7 @@ pub trait Engine: Send + Sync {
         CompoundStatus::Done(self.resume(call, reply, suspended))
     }
 
-    /// Puts the changes of a call on stable storage, whose operations have all run.
+    /// Puts the changes of a call on stable storage, after all of its operations have run.
     ///
     /// # Errors
     /// The error of their file system.

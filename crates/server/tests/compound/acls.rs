@@ -116,7 +116,7 @@ fn a_user_who_is_denied_rights_does_not_have_those_of_others() // RFC 8881 secti
         let reads = || vec![put(&fh), read(Stateid4::ANONYMOUS, 0, 9)];
         bob.run(reads()).expect(NFS4ERR_ACCESS);
         carol.run(reads()).ok();
-        // With a mode that hides the list, nothing else is told.
+        // While a mode hides the list, the reply does not name its users.
         alice.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, mode(0o604))]).ok();
         bob.run(reads()).ok();
         assert!(listed(&mut alice, &format!("{place}/f")).iter().all(|ace| ace.3 != "1001"), "{place}");

@@ -24,7 +24,7 @@ pub(super) fn end_sessions(
     objects.set_sessions(&sessions)?;
     for (identity, text) in sessions.open.clone() {
         let place = SessionPlace::of(&text);
-        // The state that a retired one protected belongs to an export that nobody reclaims.
+        // The state that a retired one protected belongs to an export without reclaims.
         let found = end_session(&identity, &place, storages)? || place.retired;
         evict(store.cluster(), &store.options().cluster.user, &identity, &place.address)?;
         if !found && sessions.closing != Some(epoch) {
