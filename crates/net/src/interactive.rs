@@ -114,9 +114,11 @@ impl<S: Service> InteractiveLane<S> {
         for ready in self.ready.drain(..) {
             match ready {
                 Ready::Input(id) if sockets.may_pass(id, self.last, start) => {
-                    sockets.read_interactive(id, &mut self.requests)
+                    sockets.charged(id, |sockets| sockets.read_interactive(id, &mut self.requests));
                 }
-                Ready::Output(id) if sockets.may_pass(id, self.last, start) => sockets.write(id),
+                Ready::Output(id) if sockets.may_pass(id, self.last, start) => {
+                    sockets.charged(id, |sockets| sockets.write(id));
+                }
                 ready => sockets.defer(ready),
             }
         }

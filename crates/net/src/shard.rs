@@ -310,6 +310,7 @@ impl<S: Service> Shard<S> {
             }
         }
         self.tick();
+        self.sockets.end_round();
         self.serve_strangers();
         if Instant::now() >= self.next_sweep {
             self.next_sweep = Instant::now() + SWEEP_INTERVAL;
@@ -460,7 +461,11 @@ impl<S: Service> Shard<S> {
         match ready {
             Ready::Mail => self.take_mail(),
             Ready::Input(id) => self.read(id),
-            Ready::Output(id) => self.write(id),
+            Ready::Output(id) => {
+                let work = self.charged_work();
+                self.write(id);
+                self.time_of(work).into_iter().for_each(|time| self.sockets.charge(id, time));
+            }
             Ready::Over(id) => self.sockets.end(id),
         }
     }

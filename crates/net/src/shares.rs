@@ -7,6 +7,9 @@
 //! round. A tenant that returns after a pause continues at the present virtual time less
 //! [`CREDIT_MAX`]: it saves no more up, and is served at once while it uses less than its share. A
 //! tenant alone is never put off.
+//!
+//! The overhead of a round, such as the search for connections with work, is divided among these
+//! connections: a flood over many connections pays for them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,6 +23,9 @@ const AHEAD_MAX: Duration = Duration::from_micros(50);
 const CREDIT_MAX: Duration = Duration::from_millis(1);
 /// The longest time for which a tenant is put off, whatever its weight: far less than a lease.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// The overhead that is charged for each part that is measured. The rest is in the work of tenants
+/// that find the caches cold: a stream beside many small requests takes a tenth longer.
+const OVERHEAD_FACTOR: u32 = 3;
 /// Time after the work of another tenant in which a tenant does not count as alone.
 const CONTENTION_TIME: Duration = Duration::from_millis(10);
 /// Time for which a tenant without a connection is remembered, so that it gains nothing by
@@ -59,6 +65,11 @@ pub(crate) struct TenantShares {
     free: Vec<TenantIndex>,
     /// The start of the round.
     now: Instant,
+    /// The start of its overhead, and the time that it has charged since.
+    since: Instant,
+    charged: Duration,
+    /// The tenants with work in this round, once for each connection.
+    present: Vec<TenantIndex>,
     /// The tenant that had work last, and when it was another one before.
     last: Option<TenantIndex>,
     switched: Option<Instant>,
@@ -77,6 +88,9 @@ impl TenantShares {
             shares: Vec::new(),
             free: Vec::new(),
             now,
+            since: now,
+            charged: Duration::ZERO,
+            present: Vec::new(),
             last: None,
             switched: None,
             running: None,
@@ -145,15 +159,35 @@ impl TenantShares {
         }
         self.least = Duration::MAX;
         self.running = None;
+        (self.since, self.charged) = (now, Duration::ZERO);
+        self.present.clear();
     }
 
-    /// Records that a tenant has work in this round.
+    /// Counts the time since `start`, which is before the round, as its overhead.
+    pub(crate) fn extend_round(&mut self, start: Instant) {
+        self.since = start;
+    }
+
+    /// Ends the round at `now`: charges its overhead to the tenants with work.
+    pub(crate) fn end_round(&mut self, now: Instant) {
+        let present = std::mem::take(&mut self.present);
+        if self.is_contended() {
+            let overhead = now.saturating_duration_since(self.since).saturating_sub(self.charged);
+            let connections = u32::try_from(present.len().max(1)).unwrap_or(u32::MAX);
+            let part = overhead.saturating_mul(OVERHEAD_FACTOR) / connections;
+            present.iter().for_each(|index| self.charge(*index, part));
+        }
+        self.present = present;
+    }
+
+    /// Records that a connection of a tenant has work in this round.
     pub(crate) fn present(&mut self, index: TenantIndex) {
         let (oldest, now) = (self.clock.saturating_sub(CREDIT_MAX), self.now);
         let Some(share) = self.share(index) else { return };
         share.used = share.used.max(oldest);
         let used = share.used;
         self.least = self.least.min(used);
+        self.present.push(index);
         if self.last.replace(index).is_some_and(|last| last != index) {
             self.switched = Some(now);
         }
@@ -212,6 +246,7 @@ impl TenantShares {
 
     /// Charges the time of work for a tenant.
     pub(crate) fn charge(&mut self, index: TenantIndex, time: Duration) {
+        self.charged = self.charged.saturating_add(time);
         let time = self.weighted(index, time);
         let Some(share) = self.share(index) else { return };
         share.used = share.used.saturating_add(time);
@@ -286,6 +321,35 @@ mod tests {
         assert!(shares.admits(other), "it has work all the time");
         shares.begin_round(start + WAIT_MAX);
         assert!(shares.turn(ahead) < shares.turn(other));
+    }
+
+    #[test]
+    fn the_connections_with_work_pay_for_the_overhead_of_a_round() {
+        let start = Instant::now();
+        let mut shares = TenantShares::new(start);
+        let [flood, other] = [1, 2].map(|id| shares.join(tenant(id, 100)));
+        let both = |shares: &TenantShares| [flood, other].map(|tenant| shares.used(tenant));
+        let round = |shares: &mut TenantShares, before: Duration| {
+            shares.begin_round(start + before);
+            (0..3).for_each(|_| shares.present(flood));
+            shares.present(other);
+            shares.charge(other, STEP);
+            shares.end_round(start + before + STEP * 5);
+        };
+        round(&mut shares, Duration::ZERO);
+        let part = STEP * OVERHEAD_FACTOR;
+        assert_eq!(both(&shares), [part * 3, STEP + part]);
+        // The wait before a round counts if it was no pause.
+        shares.begin_round(start + STEP * 20);
+        shares.extend_round(start + STEP * 18);
+        (0..2).for_each(|_| shares.present(flood));
+        shares.end_round(start + STEP * 20);
+        assert_eq!(both(&shares), [part * 5, STEP + part]);
+        // A tenant alone pays nothing.
+        shares.begin_round(start + CONTENTION_TIME * 2);
+        shares.present(flood);
+        shares.end_round(start + CONTENTION_TIME * 3);
+        assert_eq!(both(&shares), [part * 5, STEP + part]);
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(crate) struct Sockets {
     routes: Arc<Routes>,
     /// Time spent on sending since a caller last reset it.
     pub(crate) sending: Duration,
+    /// The start of the last wait, if it only asked for events while tenants compete.
+    asked: Option<Instant>,
 }
 
 impl Sockets {
@@ -98,6 +100,7 @@ impl Sockets {
             draining: false,
             routes,
             sending: Duration::ZERO,
+            asked: None,
         })
     }
 
@@ -112,6 +115,7 @@ impl Sockets {
             (true, false) => timeout.min(SHORT_INTERVAL),
             (false, _) => Duration::ZERO,
         };
+        self.asked = (timeout.is_zero() && self.shares.is_contended()).then(Instant::now);
         self.poll_for(timeout, ready);
         // The kernel reports most of them again.
         if !self.deferred.is_empty() {
@@ -289,9 +293,17 @@ impl Sockets {
     /// Begins a round of the tenants at `now`.
     pub(crate) fn begin_round(&mut self, now: Instant) {
         self.shares.begin_round(now);
+        self.asked.into_iter().for_each(|asked| self.shares.extend_round(asked));
         for id in &self.releasable {
             let tenant = self.connections.get_mut(id).and_then(|connection| *connection.tenant());
             tenant.into_iter().for_each(|tenant| self.shares.present(tenant));
+        }
+    }
+
+    /// Ends the round: its overhead is charged if tenants compete.
+    pub(crate) fn end_round(&mut self) {
+        if self.shares.is_contended() {
+            self.shares.end_round(Instant::now());
         }
     }
 
@@ -327,6 +339,14 @@ impl Sockets {
     /// Returns the place of a connection's work in a queue, by its tenant; the least is the first.
     pub(crate) fn turn(&mut self, id: u64) -> Duration {
         self.tenant(id).map_or(Duration::ZERO, |tenant| self.shares.turn(tenant))
+    }
+
+    /// Works for a connection, and charges the time to its tenant while tenants compete.
+    pub(crate) fn charged<T>(&mut self, id: u64, work: impl FnOnce(&mut Self) -> T) -> T {
+        let start = self.shares.is_contended().then(Instant::now);
+        let result = work(self);
+        start.into_iter().for_each(|start| self.charge(id, start.elapsed()));
+        result
     }
 
     /// Charges time to the tenant of a connection.
