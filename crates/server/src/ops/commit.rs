@@ -2,7 +2,6 @@
 
 use crate::engine::{Compound, OpResult, regular_file};
 use nfs4::{Commit4Args, Nfsstat4};
-use vfs::VfsError;
 use xdr::{Decode, Decoder, Encoder};
 
 /// Puts written data on stable storage: the whole file, for any range.
@@ -13,11 +12,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Commit4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
     let backend = &object.export.backend;
-    let committed = match backend.getattr(&object.handle) {
-        // The file has no name, but is still open.
-        Err(VfsError::Stale) => c.opened(object).ok_or(Nfsstat4::NFS4ERR_STALE)?.sync(),
-        attributes => {
-            regular_file(attributes?.file_type)?;
+    let committed = match c.opened(object) {
+        // The kernel reports a failure of writeback to the descriptions that were open then. One
+        // that the backend opens now misses it if another program has seen it. Nor does the file
+        // need a name.
+        Some(file) => file.sync(),
+        None => {
+            regular_file(backend.getattr(&object.handle)?.file_type)?;
             backend.commit(&object.handle)
         }
     };

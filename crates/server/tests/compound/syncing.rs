@@ -110,13 +110,8 @@ fn a_sync_of_attributes_that_fails_has_unstable_data_sent_again() // RFC 8881 se
 {
     let site = site();
     let (mut client, fh, stateid) = site.client();
-    let verifier = |client: &mut Client<'_>| {
-        let reply = client.run(vec![put(&fh), commit()]).ok();
-        let NfsResop4::OP_COMMIT(Commit4Res::NFS4_OK(ok)) = reply.last() else { panic!() };
-        ok.writeverf
-    };
-    let before = verifier(&mut client);
-    assert_eq!(verifier(&mut client), before);
+    let before = verifier(&mut client, &fh);
+    assert_eq!(verifier(&mut client, &fh), before);
     // The kernel reports the loss to the first sync of the file, and to no later one.
     let size = AttributeValues { size: Some(3), ..AttributeValues::default() };
     let waiting =
@@ -124,7 +119,27 @@ fn a_sync_of_attributes_that_fails_has_unstable_data_sent_again() // RFC 8881 se
     site.disk.fail_syncs(true);
     site.server.nfs.sync(&waiting.suspended).unwrap_err();
     site.disk.fail_syncs(false);
-    assert_ne!(verifier(&mut client), before);
+    assert_ne!(verifier(&mut client, &fh), before);
+}
+
+#[test]
+fn a_commit_asks_the_open_file_which_learns_of_every_loss() // RFC 8881 section 18.3.3
+{
+    let site = site();
+    let (mut client, fh, _) = site.client();
+    let before = verifier(&mut client, &fh);
+    // The file system itself would not fail: another program has seen the loss.
+    site.disk.fail_syncs(true);
+    client.run(vec![put(&fh), commit()]).expect(NFS4ERR_IO);
+    site.disk.fail_syncs(false);
+    assert_ne!(verifier(&mut client, &fh), before);
+}
+
+/// Commits a file, and returns the write verifier.
+fn verifier(client: &mut Client<'_>, fh: &[u8]) -> Verifier4 {
+    let reply = client.run(vec![put(fh), commit()]).ok();
+    let NfsResop4::OP_COMMIT(Commit4Res::NFS4_OK(ok)) = reply.last() else { panic!() };
+    ok.writeverf
 }
 
 #[test]
