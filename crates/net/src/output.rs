@@ -114,13 +114,21 @@ impl Output {
     /// # Errors
     /// The error of the kernel that refuses the data of a file.
     pub(crate) fn bytes(&mut self) -> io::Result<Vec<u8>> {
+        // After an error this process has to send the rest, so the pieces stay until all are bytes.
+        for piece in &mut self.pieces {
+            let before = piece.memory();
+            let Piece::Data(data) = piece else { continue };
+            let mut bytes = Vec::new();
+            data.copy_to(&mut bytes)?;
+            *piece = Piece::Bytes(bytes);
+            self.memory = (self.memory + piece.memory()).saturating_sub(before);
+        }
         let mut all = Vec::new();
         let mut sent = std::mem::take(&mut self.sent);
         let since = self.since;
         while let Some(piece) = self.pop() {
-            match piece {
-                Piece::Bytes(bytes) => all.extend_from_slice(bytes.get(sent..).unwrap_or_default()),
-                Piece::Data(data) => data.copy_to(&mut all)?,
+            if let Piece::Bytes(bytes) = piece {
+                all.extend_from_slice(bytes.get(sent..).unwrap_or_default());
             }
             sent = 0;
         }

@@ -3,10 +3,11 @@
 //! A pipe takes references to the pages of a file, and a socket takes them over (splice(2)). The
 //! data waits in the pipe and not in the file, so that sending never waits for a disk.
 
-use rustix::io::Errno;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, read, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -124,14 +125,20 @@ impl FileData {
         Ok(sent)
     }
 
-    /// Appends the bytes to `into`, for a receiver that is no socket.
+    /// Moves the bytes to the end of `into`, for a receiver that is no socket. Takes no descriptor,
+    /// of which there may be none left.
     ///
     /// # Errors
-    /// The pipe's.
-    pub fn copy_to(mut self, into: &mut Vec<u8>) -> io::Result<()> {
+    /// The pipe's; the bytes before it have moved.
+    pub fn copy_to(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let Some(pipe) = &self.pipe else { return Ok(()) };
-        let read = std::fs::File::from(pipe.read.try_clone()?).take(self.len as u64).read_to_end(into)?;
-        self.len -= read.min(self.len);
+        into.reserve(self.len);
+        while self.len > 0 {
+            match retry_on_intr(|| read(&pipe.read, spare_capacity(into)))? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.len -= count.min(self.len),
+            }
+        }
         Ok(())
     }
 }
@@ -164,7 +171,7 @@ impl Attachment {
     ///
     /// # Errors
     /// The pipe's.
-    pub fn insert_into(self, mut record: Vec<u8>) -> io::Result<Vec<u8>> {
+    pub fn insert_into(mut self, mut record: Vec<u8>) -> io::Result<Vec<u8>> {
         let tail = record.split_off(self.at.min(record.len()));
         self.data.copy_to(&mut record)?;
         record.extend_from_slice(&tail);

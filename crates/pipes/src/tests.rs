@@ -1,4 +1,5 @@
 use super::*;
+use std::io::Read;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -57,7 +58,7 @@ fn a_pipe_that_is_not_empty_is_not_used_again() {
     let file = file(&bytes);
     for _ in 0..100 {
         drop(FileData::of(file.as_fd(), 0, 50_000).unwrap().unwrap());
-        let data = FileData::of(file.as_fd(), 10, 20).unwrap().unwrap();
+        let mut data = FileData::of(file.as_fd(), 10, 20).unwrap().unwrap();
         let mut copy = Vec::new();
         data.copy_to(&mut copy).unwrap();
         assert_eq!(copy, bytes[10..30]);

@@ -47,7 +47,7 @@ pub fn pages_of_a_file_are_its_data(t: &Fixture) {
     {
         let mut copied = Vec::new();
         let end = file.read_at(&mut copied, count, offset).unwrap();
-        let Some((pages, end_of_pages)) = file.splice_at(count, offset).unwrap() else { continue };
+        let Some((mut pages, end_of_pages)) = file.splice_at(count, offset).unwrap() else { continue };
         let mut moved = Vec::new();
         pages.copy_to(&mut moved).unwrap();
         assert!((moved, end_of_pages) == (copied, end), "{count} bytes at {offset}");
