@@ -3,7 +3,8 @@
 use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
 use e2e::upgrade::{fail_under_load, open_files, upgrade_under_load};
 use e2e::{
-    Ended, Installation, Serve, Server, empty_folder, in_world, is_root, next_program, orthrus, program, run,
+    Disk, Ended, Installation, Serve, Server, empty_folder, in_own_mounts, in_world, is_root, next_program,
+    orthrus, program, run,
 };
 use handover::HandoverImage;
 use nfs4::{NfsLockType4, OPEN4_SHARE_ACCESS_READ};
@@ -137,6 +138,50 @@ fn a_program_that_others_could_change_or_of_another_folder_is_refused() {
         chown(&copy, Some(0), None).expect("root may");
     }
     server.upgrade(Some(&copy));
+}
+
+#[test]
+fn a_replaced_program_that_is_refused_is_no_reload() {
+    let (folder, installed) = (empty_folder(), Installation::with_program());
+    let server = Serve::new(folder.path().join("state")).program(installed.program());
+    let server = server.arg(folder.path()).start();
+    let upgrade_if_replaced = || run(server.upgrade_command(None).arg("--if-replaced"));
+    assert!(upgrade_if_replaced().status.success(), "there is nothing to do");
+    let new = installed.path("orthrus.new");
+    fs::copy(program(), &new).expect("the folder is ours");
+    fs::set_permissions(&new, Permissions::from_mode(0o775)).expect("the folder is ours");
+    fs::rename(&new, installed.program()).expect("the folder is ours");
+    let ended = upgrade_if_replaced();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("others can change it"), "{}", ended.stderr);
+}
+
+#[test]
+fn client_records_that_a_full_disk_kept_in_memory_are_written_before_the_next_process_reads_them() {
+    in_own_mounts(|| {
+        let (folder, export) = (empty_folder(), empty_folder());
+        let disk = Disk::tmpfs(folder.path(), "small", 1 << 20);
+        let state = disk.path().join("state");
+        let mut server = Serve::new(&state).arg(export.path()).start();
+        let filler = disk.path().join("filler");
+        let full = fs::write(&filler, vec![0; 2 << 20]);
+        assert!(full.is_err(), "the disk has room");
+        let mut client = connect(&server);
+        client.lookup_path("/").expect("clients are served");
+        server.wait_for_log("a client could not be recorded");
+        refused(&mut server, None, &["make room there"]);
+        fs::remove_file(&filler).expect("it is ours");
+        server.upgrade(None);
+        let records = fs::read_to_string(state.join("clients")).expect("it is there");
+        assert_eq!(records.lines().count(), 1, "{records}");
+        client.lookup_path("/").expect("known clients are served");
+    });
+}
+
+/// Connects a client that has reclaimed all that it wants to.
+fn connect(server: &Server) -> Client {
+    let options = Options::new("127.0.0.1", Security::sys_as(1000, 1000)).port(server.port());
+    Client::connect(options).expect("it serves")
 }
 
 #[test]

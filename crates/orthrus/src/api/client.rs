@@ -38,12 +38,19 @@ pub(crate) enum ApiError {
 /// The client of the server that has a state directory.
 pub(crate) struct ApiClient {
     state_dir: PathBuf,
+    /// How long the server may take for an answer.
+    time_max: Duration,
 }
 
 impl ApiClient {
     /// Makes a client; it connects for each request.
     pub(crate) fn new(state_dir: &Path) -> Self {
-        Self { state_dir: state_dir.to_owned() }
+        Self { state_dir: state_dir.to_owned(), time_max: REPLY_TIME_MAX }
+    }
+
+    /// Waits so long for an answer.
+    pub(crate) fn patient(self, time_max: Duration) -> Self {
+        Self { time_max, ..self }
     }
 
     /// Asks for a report. Pairs of `query` without a value are left out.
@@ -106,10 +113,10 @@ impl ApiClient {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("the program has no event loop")?;
         let exchange = exchange(stream, method, target, body);
-        let timed = async { tokio::time::timeout(REPLY_TIME_MAX, exchange).await };
+        let timed = async { tokio::time::timeout(self.time_max, exchange).await };
         let (status, body) = match runtime.block_on(timed) {
             Ok(answer) => answer,
-            Err(_) => Err(anyhow!("it took longer than {} s", REPLY_TIME_MAX.as_secs())),
+            Err(_) => Err(anyhow!("it took longer than {} s", self.time_max.as_secs())),
         }
         .with_context(|| format!("the server of {place} gave no answer"))?;
         if status.is_success() {

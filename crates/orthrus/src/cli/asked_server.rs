@@ -7,6 +7,7 @@ use anyhow::bail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The options that name the server.
 #[derive(clap::Args)]
@@ -41,7 +42,11 @@ impl AskedServer {
         path: &str,
         query: &[(&str, Option<&str>)],
     ) -> anyhow::Result<Option<T>> {
-        if_there(self.client()?.get(path, query))
+        match self.client()?.get(path, query) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(ApiError::NoServer(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Asks the server for a change.
@@ -52,16 +57,18 @@ impl AskedServer {
         with_remedy(self.client()?.post(path, body))
     }
 
-    /// Asks the server for a change. Returns `None` if none runs.
+    /// Asks the server for a change that may take some time. The outer error is that of the
+    /// configuration.
     ///
     /// # Errors
-    /// As [`AskedServer::get`].
-    pub(super) fn post_if_there<T: DeserializeOwned>(
+    /// See [`ApiError`].
+    pub(super) fn post_within<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> anyhow::Result<Option<T>> {
-        if_there(self.client()?.post(path, body))
+        time: Duration,
+    ) -> anyhow::Result<Result<T, ApiError>> {
+        Ok(self.client()?.patient(time).post(path, body))
     }
 
     /// Follows a report line by line, until the server ends.
@@ -84,14 +91,6 @@ impl AskedServer {
         };
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
         Ok(ApiClient::new(&serve::state_dir(&settings)?))
-    }
-}
-
-fn if_there<T>(answer: Result<T, ApiError>) -> anyhow::Result<Option<T>> {
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
-        Err(ApiError::NoServer(_)) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

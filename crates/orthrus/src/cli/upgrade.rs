@@ -2,15 +2,20 @@
 
 use super::Unhealthy;
 use super::asked_server::AskedServer;
-use crate::api::{UpgradeOutcome, UpgradeRequest};
+use crate::api::{ApiError, UpgradeOutcome, UpgradeRequest};
 use crate::output::{errln, outln};
 use crate::serve::{self, STANDSTILL_TIME, STANDSTILL_TIME_MAX};
 use anyhow::Context;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The exit status when there is no server to upgrade.
 const NO_SERVER_STATUS: u8 = 3;
+/// The exit status when the server has not said how the upgrade ended.
+const UNKNOWN_STATUS: u8 = 4;
+/// How long an upgrade may take: a reload before it, and each of its steps.
+const UPGRADE_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Have a running server go on in another process, such as that of a new version.
 ///
@@ -20,7 +25,7 @@ const NO_SERVER_STATUS: u8 = 3;
 /// configuration, also the keys that need a restart. If anything fails, the old process goes on.
 ///
 /// Exit status: 0 the new process serves, 1 the old process goes on, 2 wrong usage, 3 no server
-/// runs.
+/// runs, 4 the server has not said how it ended.
 #[derive(clap::Args)]
 pub(super) struct Upgrade {
     /// The program of the new process (default: the path that the server was started by). It lies
@@ -55,14 +60,18 @@ impl Upgrade {
             standstill_ms: Some(self.wait),
             if_replaced: self.if_replaced,
         };
-        let outcome: Option<UpgradeOutcome> = self.server.post_if_there("/v1/upgrade", &request)?;
-        match outcome {
-            Some(outcome) if self.json => outln!("{}", serde_json::to_string(&outcome)?),
-            Some(outcome) => outcome.lines.iter().for_each(|line| outln!("{line}")),
-            None => {
-                errln!("orthrus: no server runs; name its state directory with --state-dir or --config");
+        match self.server.post_within::<UpgradeOutcome>("/v1/upgrade", &request, UPGRADE_TIME_MAX)? {
+            Ok(outcome) if self.json => outln!("{}", serde_json::to_string(&outcome)?),
+            Ok(outcome) => outcome.lines.iter().for_each(|line| outln!("{line}")),
+            Err(ApiError::NoServer(why)) => {
+                errln!("orthrus: {why}; name its state directory with --state-dir or --config");
                 return Err(Unhealthy(NO_SERVER_STATUS).into());
             }
+            Err(ApiError::NoAnswer(error)) => {
+                errln!("orthrus: {error:#}; `orthrus status` and the log say which process serves");
+                return Err(Unhealthy(UNKNOWN_STATUS).into());
+            }
+            Err(error @ ApiError::Refused(..)) => return Err(error.into()),
         }
         Ok(())
     }
@@ -90,5 +99,21 @@ impl StarterArguments {
     /// Standard input is no socket of a server.
     pub(super) fn run(self) -> anyhow::Result<()> {
         serve::obey(self.program, self.arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::{Arguments, Command};
+    use clap::Parser;
+
+    #[test]
+    fn options_before_the_command_of_the_server_are_those_of_the_next_process() {
+        let own = ["--log-format", "json", "--log", "warn", "serve", "/data"];
+        let starter = ["orthrus", "starter", "/usr/bin/orthrus", "--"].into_iter().chain(own);
+        let Command::Starter(starter) = Arguments::try_parse_from(starter).unwrap().command else {
+            panic!("another command")
+        };
+        assert_eq!(starter.arguments, own);
     }
 }

@@ -73,6 +73,7 @@ pub(super) struct StartedServer {
     /// The state folder without symbolic links, and its lock.
     state_dir: PathBuf,
     lock: OwnedFd,
+    store: Option<Arc<Store>>,
     /// The membership in a cluster.
     member: Option<Member>,
     /// The observer of all calls, connected before the first one.
@@ -237,8 +238,8 @@ impl StartedServer {
         service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
         let state_dir = state_dir(&parts.settings)?.canonicalize().context("the state folder")?;
         let (running, gate) = (Arc::new(running), Arc::default());
-        let StateStorage { member, lock, .. } = storage;
-        Ok(Self { parts, service, running, gate, state_dir, lock, member, traces })
+        let StateStorage { member, lock, store, .. } = storage;
+        Ok(Self { parts, service, running, gate, state_dir, lock, store, member, traces })
     }
 
     fn start_housekeeping(&self) -> std::io::Result<()> {
@@ -277,7 +278,7 @@ impl StartedServer {
     ) -> anyhow::Result<()> {
         self.introduce(&process);
         let status = self.status();
-        let Self { parts, service, running, gate, state_dir, lock, member, traces } = self;
+        let Self { parts, service, running, gate, state_dir, lock, store, member, traces } = self;
         let ServerParts { as_started, exports, http, audit, identity, .. } = parts;
         let RunningProcess { starter, manager, signals, .. } = process;
         let http_sockets = http.sockets()?;
@@ -310,6 +311,7 @@ impl StartedServer {
             http_sockets,
             state_dir: state_dir.clone(),
             lock,
+            store,
             passed: parts.passed,
             starter: starter.map(Arc::new),
             binary: binary::started(),

@@ -29,6 +29,8 @@ pub(super) struct StateStorage {
     identity: String,
     /// A copy of the lock of the state folder, for the next process.
     pub(super) lock: OwnedFd,
+    /// The store of a server of its own.
+    pub(super) store: Option<Arc<Store>>,
 }
 
 impl StateStorage {
@@ -55,6 +57,7 @@ impl StateStorage {
             records: Box::new(records),
             sessions: Some(sessions),
             lock: lock.copy()?,
+            store: None,
         })
     }
 
@@ -68,17 +71,18 @@ impl StateStorage {
     }
 
     fn of_store(settings: &Settings, store: Store, boot: Boot) -> anyhow::Result<Self> {
-        let (name, lock) = (server_name(&boot), store.lock()?);
+        let (name, lock, store) = (server_name(&boot), store.lock()?, Arc::new(store));
         Ok(Self {
             boot,
             owner: name.clone(),
             scope: name.clone(),
             grace: settings.grace_time,
             member: None,
-            records: Box::new(Records::new(Arc::new(store))),
+            records: Box::new(Records::new(store.clone())),
             sessions: None,
             identity: name,
             lock,
+            store: Some(store),
         })
     }
 

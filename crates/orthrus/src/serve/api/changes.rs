@@ -6,7 +6,7 @@ use crate::api::{
     ChangeReport, DrainRequest, EvictRequest, Problem, RevokeRequest, UpgradeOutcome, UpgradeRequest, WebLink,
 };
 use crate::serve::drain as drains;
-use crate::serve::http::Author;
+use crate::serve::http::{Author, EndlessAnswer};
 use crate::serve::upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX};
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -140,7 +140,7 @@ pub(super) async fn reload(
     State(api): State<Api>,
     Extension(author): Extension<Author>,
 ) -> Answer<ChangeReport> {
-    api.answer(move |parts| Ok(ChangeReport { lines: run_reload(parts, author)? })).await
+    api.replace(move |parts| Ok(ChangeReport { lines: run_reload(parts, author)? })).await
 }
 
 fn run_reload(parts: &ApiParts, author: Author) -> Result<Vec<String>, Refusal> {
@@ -158,20 +158,24 @@ fn run_reload(parts: &ApiParts, author: Author) -> Result<Vec<String>, Refusal> 
 pub(super) async fn upgrade(
     State(api): State<Api>,
     Extension(author): Extension<Author>,
+    Extension(endless): Extension<EndlessAnswer>,
     body: Body<UpgradeRequest>,
 ) -> Answer<UpgradeOutcome> {
+    // Its steps have limits of their own, and the outcome must arrive.
+    endless.begin();
     let Json(UpgradeRequest { binary, standstill_ms, if_replaced }) = body?;
-    api.answer(move |parts| {
-        if if_replaced && !parts.upgrades.has_new_binary() {
+    api.replace(move |parts| {
+        let refuse = |error: anyhow::Error| {
+            let why = format!("no upgrade, and the server goes on as before: {error:#}");
+            Refusal::new(StatusCode::CONFLICT, why)
+        };
+        if if_replaced && !parts.upgrades.has_new_binary().map_err(refuse)? {
             return Ok(UpgradeOutcome { upgraded: None, lines: run_reload(parts, author)? });
         }
         let standstill = standstill_ms.map_or(STANDSTILL_TIME, Duration::from_millis);
         let report =
             parts.upgrades.run(binary.map(PathBuf::from), standstill.min(STANDSTILL_TIME_MAX), author);
-        let report = report.map_err(|error| {
-            let why = format!("no upgrade, and the server goes on as before: {error:#}");
-            Refusal::new(StatusCode::CONFLICT, why)
-        })?;
+        let report = report.map_err(refuse)?;
         Ok(UpgradeOutcome { lines: report.lines(), upgraded: Some(report) })
     })
     .await

@@ -10,6 +10,7 @@ use crate::serve::http::Author;
 use crate::serve::http_listeners::HttpSockets;
 use crate::serve::observe::AuditLog;
 use crate::serve::reload::Reloads;
+use crate::serve::store::Store;
 use crate::service_manager::ServiceManager;
 use anyhow::{Context, bail};
 use handover::{ChannelError, FDS_PER_MESSAGE_MAX, HandoverChannel, Hello, Order, SuccessorAnswer, Taken};
@@ -52,6 +53,8 @@ pub(in crate::serve) struct UpgradeParts {
     /// The state folder without symbolic links, and its lock.
     pub(in crate::serve) state_dir: PathBuf,
     pub(in crate::serve) lock: OwnedFd,
+    /// The store of the client records in that folder.
+    pub(in crate::serve) store: Option<Arc<Store>>,
     /// Whether the service manager passed the listening socket.
     pub(in crate::serve) passed: bool,
     /// The process that starts the next one, if there is one.
@@ -74,9 +77,17 @@ impl Upgrades {
         Self { parts, attempt: Mutex::new(false), ends: AtomicBool::new(false) }
     }
 
-    /// Returns whether the program has been replaced since this process was started.
-    pub(in crate::serve) fn has_new_binary(&self) -> bool {
-        Binary::open(&self.parts.binary).is_ok_and(|binary| !binary.is_running())
+    /// Returns whether the program has been replaced since this process was started. One that is
+    /// missing has not.
+    ///
+    /// # Errors
+    /// Another program is there, and the server must not start it.
+    pub(in crate::serve) fn has_new_binary(&self) -> anyhow::Result<bool> {
+        match Binary::open(&self.parts.binary) {
+            Ok(binary) => Ok(!binary.is_running()),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends an attempt that is being made, and lets no other begin: the server is about to end.
@@ -143,11 +154,13 @@ impl Upgrades {
             bail!("it is the first process of its container, which would end with it; start it with an init");
         }
         // The next process reads the same file.
-        let mut settings = reloads.hold();
+        let mut settings = reloads.hold()?;
+        self.sync_records()?;
         let mut successor = self.start(&path)?;
         let version = successor.prepare(self)?;
         let still = Standstill::begin(service, running, gate, standstill)
             .context("the server does not come to a standstill")?;
+        self.sync_records()?;
         let frozen = still.image(exports)?;
         successor.restore(&frozen)?;
         if self.ends.load(Acquire) {
@@ -177,6 +190,18 @@ impl Upgrades {
             delegations: counts.delegations,
             copies: counts.copies,
             contexts: service.server().rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len()),
+        })
+    }
+
+    /// Writes client records that a full disk has kept in memory: the next process reads the file.
+    fn sync_records(&self) -> anyhow::Result<()> {
+        let synced = self.parts.store.iter().try_for_each(|store| store.sync());
+        let folder = self.parts.state_dir.display();
+        synced.with_context(|| {
+            format!(
+                "the client records in {folder} cannot be written, and clients that only this process knows could not \
+                 reclaim after a crash; make room there"
+            )
         })
     }
 
@@ -306,6 +331,11 @@ impl Drop for Successor<'_> {
             self.starter.end();
         }
     }
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn unexpected(answer: SuccessorAnswer) -> anyhow::Error {

@@ -8,7 +8,7 @@ use super::VARIABLE;
 use super::binary::Binary;
 use anyhow::{Context, bail};
 use handover::{ChannelError, HandoverChannel, StarterAnswer, StarterOrder};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 use std::ffi::OsString;
@@ -32,7 +32,14 @@ const IDLE_TIME: Duration = Duration::from_secs(3600);
 const OWN_VARIABLES: [&str; 4] = ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
 /// The starter, as the server has it.
-pub(in crate::serve) struct Starter(Mutex<HandoverChannel>);
+pub(in crate::serve) struct Starter(Mutex<StarterChannel>);
+
+/// The way to the starter. Orders have numbers, which their answers repeat.
+struct StarterChannel {
+    channel: HandoverChannel,
+    /// The number of the last order.
+    last: u32,
+}
 
 impl Starter {
     /// Starts the starter. Called before the process has given up anything.
@@ -43,10 +50,15 @@ impl Starter {
         vfs_local::keep_from_children();
         let (channel, input) = HandoverChannel::pair().context("no socket for it")?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("orthrus").arg(STARTER).arg(program).args(std::env::args_os().skip(1));
+        // Options before the command of the server are its own as well.
+        command.arg0("orthrus").arg(STARTER).arg(program).arg("--").args(std::env::args_os().skip(1));
         // It ends when the server does, and leaves the next process alone.
         command.stdin(Stdio::from(input)).env_remove(VARIABLE).spawn()?;
-        Ok(Self(Mutex::new(channel)))
+        Ok(Self::with(channel))
+    }
+
+    fn with(channel: HandoverChannel) -> Self {
+        Self(Mutex::new(StarterChannel { channel, last: 0 }))
     }
 
     /// Starts a program with one end of a channel; returns the number of its process.
@@ -55,7 +67,7 @@ impl Starter {
     /// The reason why it is not started.
     pub(super) fn start(&self, program: &Path, input: OwnedFd) -> anyhow::Result<u32> {
         let name = program.to_str().context("the path of the program is not UTF-8")?.to_owned();
-        match self.ask(&StarterOrder::Start(name), Some(input))? {
+        match self.ask(StarterOrder::Start(name), Some(input))? {
             StarterAnswer::Started(process) => Ok(process),
             StarterAnswer::Failed(why) => bail!("{why}"),
             StarterAnswer::Done => bail!("the starter answers out of order"),
@@ -64,29 +76,46 @@ impl Starter {
 
     /// Ends the process that was started last.
     pub(super) fn end(&self) {
-        if let Ok(StarterAnswer::Failed(why)) = self.ask(&StarterOrder::End, None) {
+        if let Ok(StarterAnswer::Failed(why)) = self.ask(StarterOrder::End, None) {
             tracing::warn!("{why}");
         }
     }
 
     /// Asks the process that was started last to end.
     pub(super) fn terminate(&self) {
-        let _ = self.ask(&StarterOrder::Terminate, None);
+        let _ = self.ask(StarterOrder::Terminate, None);
     }
 
     /// Asks the process that was started last to apply its configuration file.
     pub(super) fn reload(&self) {
-        let _ = self.ask(&StarterOrder::Reload, None);
+        let _ = self.ask(StarterOrder::Reload, None);
     }
 
-    fn ask(&self, order: &StarterOrder, input: Option<OwnedFd>) -> anyhow::Result<StarterAnswer> {
-        let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn ask(&self, order: StarterOrder, input: Option<OwnedFd>) -> anyhow::Result<StarterAnswer> {
+        let mut starter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        starter.last = starter.last.wrapping_add(1);
         let fds: Vec<_> = input.iter().map(AsFd::as_fd).collect();
+        let answer = starter.answer(&(starter.last, order), &fds);
+        answer.context("the process that starts the next one (`orthrus starter`) gives no answer")
+    }
+}
+
+impl StarterChannel {
+    /// Sends an order and returns its answer. The starter may still answer an earlier order that
+    /// took too long.
+    fn answer(
+        &self,
+        order: &(u32, StarterOrder),
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<StarterAnswer, ChannelError> {
         let until = Instant::now() + ORDER_TIME_MAX;
-        let answer = channel.send(order, &fds, until).and_then(|()| channel.receive(until));
-        let (answer, _) =
-            answer.context("the process that starts the next one (`orthrus starter`) is gone")?;
-        Ok(answer)
+        self.channel.send(order, fds, until)?;
+        loop {
+            let ((number, answer), _) = self.channel.receive::<(u32, StarterAnswer)>(until)?;
+            if number == order.0 {
+                return Ok(answer);
+            }
+        }
     }
 }
 
@@ -104,7 +133,8 @@ pub(crate) fn obey(program: PathBuf, arguments: Vec<OsString>) -> anyhow::Result
     let channel = HandoverChannel::from(input);
     let mut orders = Orders { program, arguments, child: None };
     loop {
-        let (order, fds) = match channel.receive::<StarterOrder>(Instant::now() + IDLE_TIME) {
+        let ((number, order), fds) = match channel.receive::<(u32, StarterOrder)>(Instant::now() + IDLE_TIME)
+        {
             Ok(order) => order,
             Err(ChannelError::Silent) => continue,
             Err(ChannelError::Closed) => return Ok(()),
@@ -117,7 +147,7 @@ pub(crate) fn obey(program: PathBuf, arguments: Vec<OsString>) -> anyhow::Result
             StarterOrder::Reload => orders.signal(Signal::HUP),
         };
         let answer = answer.unwrap_or_else(|why| StarterAnswer::Failed(format!("{why:#}")));
-        if channel.send(&answer, &[], Instant::now() + ORDER_TIME_MAX).is_err() {
+        if channel.send(&(number, answer), &[], Instant::now() + ORDER_TIME_MAX).is_err() {
             return Ok(());
         }
     }
@@ -166,5 +196,27 @@ impl Orders {
             kill_process(process, signal)?;
         }
         Ok(StarterAnswer::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_is_not_taken_for_that_of_the_next_order() {
+        let (channel, other) = HandoverChannel::pair().unwrap();
+        let starter = Starter::with(channel);
+        let other = HandoverChannel::from(other);
+        let obeying = std::thread::spawn(move || {
+            let until = Instant::now() + ORDER_TIME_MAX;
+            let ((number, order), _) = other.receive::<(u32, StarterOrder)>(until).unwrap();
+            other.send(&(number.wrapping_sub(1), StarterAnswer::Started(7)), &[], until).unwrap();
+            other.send(&(number, StarterAnswer::Started(8)), &[], until).unwrap();
+            order
+        });
+        let (_, input) = HandoverChannel::pair().unwrap();
+        assert_eq!(starter.start(Path::new("/usr/bin/orthrus"), input).unwrap(), 8);
+        assert_eq!(obeying.join().unwrap(), StarterOrder::Start("/usr/bin/orthrus".to_owned()));
     }
 }
