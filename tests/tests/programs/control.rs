@@ -395,6 +395,7 @@ fn a_check_reports_every_fault_at_once_and_changes_nothing() {
     };
     let text = format!(
         "listen = \"203.0.113.77:2049\"\nmetrics = \"203.0.113.77:9000\"\nkeytab = \"{}\"\nstate_dir = \"{}/state\"\n\
+         audit = \"/no/such/audit\"\n\
          [principals]\n\"alice@EXAMPLE.ORG\" = \"no-such-user\"\n{}{}{}{}",
         path("keytab"),
         path("file"),
@@ -410,17 +411,19 @@ fn a_check_reports_every_fault_at_once_and_changes_nothing() {
         "metrics on 203.0.113.77:9000: Cannot assign",
         "keytab",
         "state folder",
+        "audit: /no/such/audit cannot be written",
         "no-such-user",
         "/one",
-        ":16: key `path`: ",
-        ":20: key `path`: ",
-        "8 fault(s)",
+        ":17: key `path`: ",
+        ":21: key `path`: ",
+        "9 fault(s)",
     ];
     refused(&["--config", &path("orthrus.toml"), "--check"], &parts);
     assert_eq!(fs::read_dir(folder.path()).expect("ours").count(), before, "the check leaves files");
     let text = format!(
-        "listen = \"127.0.0.1:0\"\nstate_dir = \"{}/new/state\"\n{}",
+        "listen = \"127.0.0.1:0\"\nstate_dir = \"{}/new/state\"\naudit = \"{}\"\n{}",
         path("."),
+        path("audit"),
         export("export", "/one")
     );
     fs::write(path("orthrus.toml"), text.replace("krb5p", "sys")).expect("the folder is ours");

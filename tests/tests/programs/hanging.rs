@@ -4,7 +4,7 @@
 use crate::fuse::opcode::*;
 use crate::fuse::{DATA, Fuse, FuseTraits, HANGS, NAME};
 use client::{Client, Filesystem, OpenFile, OpenHow, Options, Security};
-use e2e::{Serve, Server, empty_folder, in_own_mounts, run};
+use e2e::{Serve, Server, empty_folder, in_own_mounts, orthrus, run};
 use nfs4::NfsLockType4::WRITE_LT;
 use nfs4::StableHow4::{FILE_SYNC4, UNSTABLE4};
 use nfs4::{Bitmap4, FATTR4_SIZE, FATTR4_SPACE_FREE};
@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -89,6 +89,12 @@ const WEIGHT: u32 = 1000;
 
 /// A server of these exports that keeps its state below `folder`.
 fn serve(folder: &Path, exports: &[(&Path, &str)]) -> Serve {
+    let config = write_settings(folder, exports);
+    Serve::new(folder.join("state")).arg("--config").arg(&config)
+}
+
+/// Writes a configuration file with these exports.
+fn write_settings(folder: &Path, exports: &[(&Path, &str)]) -> PathBuf {
     let mut text = String::from("grace_time = 1\n");
     for (path, pseudo) in exports {
         let export = format!("path = {path:?}\npseudo = {pseudo:?}\nsec = [\"sys\"]\nsecure = false\n");
@@ -99,7 +105,7 @@ fn serve(folder: &Path, exports: &[(&Path, &str)]) -> Serve {
     }
     let config = folder.join("orthrus.toml");
     fs::write(&config, text).expect("the folder is ours");
-    Serve::new(folder.join("state")).arg("--config").arg(&config)
+    config
 }
 
 impl HangingWorld {
@@ -220,6 +226,27 @@ fn a_server_with_a_call_that_hangs_is_not_upgraded_and_serves_on() // docs/upgra
         (world.fuse.end())();
         waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
         assert!(world.server.is_running());
+    });
+}
+
+#[test]
+fn a_hanging_export_can_be_removed_and_others_changed_by_a_reload() // docs/serve.md, Reload
+{
+    each(&[ALL], true, |case, world| {
+        let waiting = world.hang(case);
+        let state = world.folder.path().join("state");
+        let reload = || run(orthrus(["reload", "--state-dir"]).arg(&state));
+        let (own, foreign) = ((world.own.path(), "/own"), (world.fuse.path(), "/foreign"));
+        write_settings(world.folder.path(), &[foreign, own, (world.own.path(), "/more")]);
+        let ended = reload();
+        assert!(ended.status.success() && ended.stdout.contains("added: /more"), "{ended:?}");
+        world.goes_on();
+        write_settings(world.folder.path(), &[own]);
+        let ended = reload();
+        assert!(ended.status.success() && ended.stdout.contains("removed: /foreign"), "{ended:?}");
+        world.goes_on();
+        (world.fuse.end())();
+        waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
     });
 }
 

@@ -80,6 +80,11 @@ fn only_a_browser_that_has_opened_a_link_sees_the_status() {
     let report: Value = serde_json::from_str(&body).expect("it is JSON");
     assert!(report["held"]["exports"] == 1 && report["warnings"].is_array(), "{report:#}");
     server.wait_for_log("a link to the web page was made for user");
+    // A browser has the cookies of both servers, and sends them to both.
+    let neighbour = folder.path().join("neighbour");
+    let _neighbour = serve(&neighbour);
+    let name = |cookie: &str| cookie.split_once('=').map(|(name, _)| name.to_owned());
+    assert_ne!(name(&log_in(&link(&neighbour))), name(&cookie));
     let bare = Serve::new(folder.path().join("bare")).args(["--memory", "1", "--sec", "sys"]).start();
     let ended = run(orthrus(["web", "--state-dir"]).arg(folder.path().join("bare")));
     assert!(!ended.status.success() && ended.stderr.contains("has no web page; set `web`"), "{ended:?}");

@@ -29,6 +29,9 @@ pub(crate) struct ListingQuery {
 pub(crate) struct ExportRow {
     /// The pseudo path, under which clients mount it.
     pub export: String,
+    /// The number in filehandles, for the key `fsid`.
+    #[serde(default)]
+    pub fsid: u32,
     /// The networks and names of the clients; empty for any address.
     pub clients: Vec<String>,
     /// The flavors in order of preference.

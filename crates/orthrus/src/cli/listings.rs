@@ -68,7 +68,7 @@ fn seconds(time: u64) -> String {
 
 impl ListingRow for ExportRow {
     const PATH: &str = "/v1/exports";
-    const HEAD: &str = "EXPORT CLIENTS SEC ACCESS SQUASH";
+    const HEAD: &str = "EXPORT FSID CLIENTS SEC ACCESS SQUASH";
 
     fn cells(&self) -> Vec<String> {
         let clients = if self.clients.is_empty() { "any".to_owned() } else { self.clients.join(",") };
@@ -82,9 +82,9 @@ impl ListingRow for ExportRow {
         let sec = format!("{}{}", self.sec.join(":"), if any_port { " from any port" } else { "" });
         if !self.refer.is_empty() {
             let refer = format!("refer to {}", self.refer.join(","));
-            return cells(&[&self.export, &clients, &sec, &refer, &"-"]);
+            return cells(&[&self.export, &self.fsid, &clients, &sec, &refer, &"-"]);
         }
-        cells(&[&self.export, &clients, &sec, &access, &squash])
+        cells(&[&self.export, &self.fsid, &clients, &sec, &access, &squash])
     }
 }
 

@@ -100,14 +100,14 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Number of threads that serve connections (default: one per core).
-    #[arg(long)]
-    shards: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(..=256))]
+    shards: Option<u16>,
     /// Lease time: seconds after which others may take the state of a silent client (default: 60).
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease_time: Option<u64>,
     /// Grace time: seconds after a restart in which clients may reclaim their state (default:
     /// 60).
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=3600))]
     grace_time: Option<u64>,
     /// Serve NFSv4.0, too (default: true). It has no sessions and therefore no exactly-once
     /// semantics.
@@ -117,7 +117,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "CHOICE")]
     delegations: Option<Delegations>,
     /// Seconds within which a client must return a recalled delegation (default: the lease time).
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     recall_time: Option<u64>,
     /// Restrict the process to the system calls and TCP ports that serving needs: on (default) or
     /// off.
@@ -195,7 +195,7 @@ impl Arguments {
         settings.metrics = self.metrics.or(settings.metrics);
         settings.web = self.web.or(settings.web);
         settings.audit = self.audit.clone().or(settings.audit);
-        settings.shards = self.shards.unwrap_or(settings.shards);
+        settings.shards = self.shards.map_or(settings.shards, usize::from);
         settings.keytab = self.keytab.clone().or(settings.keytab);
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
         settings.domain = self.domain.clone().unwrap_or(settings.domain);

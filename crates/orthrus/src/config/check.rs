@@ -5,6 +5,11 @@ use super::{CephStorage, ClusterSettings, ConfigError, ExportSettings, Nested, S
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a file system may take to answer for a folder.
+const FOLDER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Completes the settings that `text`, the contents of `file`, has. Paths are relative to the file,
 /// wherever the server is started. Leaves out the exports that do not fit the other settings or
@@ -128,11 +133,21 @@ fn check_without_ceph(export: &ExportSettings) -> Result<(), (&'static str, Stri
     }
 }
 
+/// Returns the path of a folder. A file system that does not answer is no fault of the settings:
+/// other exports can be changed while it hangs.
 fn existing_folder(path: PathBuf) -> Result<PathBuf, String> {
-    match std::fs::metadata(&path) {
-        Ok(found) if found.is_dir() => Ok(path),
-        Ok(_) => Err(format!("{} is not a folder", path.display())),
-        Err(error) => Err(format!("{}: {error}", path.display())),
+    let (answer, answered) = mpsc::channel();
+    let asked = path.clone();
+    let ask = move || _ = answer.send(std::fs::metadata(asked));
+    let thread = std::thread::Builder::new().name("folder".to_owned()).spawn(ask);
+    let found = match thread {
+        Ok(_) => answered.recv_timeout(FOLDER_TIME_MAX).ok(),
+        Err(_) => Some(std::fs::metadata(&path)),
+    };
+    match found {
+        Some(Ok(found)) if !found.is_dir() => Err(format!("{} is not a folder", path.display())),
+        Some(Err(error)) => Err(format!("{}: {error}", path.display())),
+        Some(Ok(_)) | None => Ok(path),
     }
 }
 

@@ -11,6 +11,8 @@ pub(super) struct ReloadChanges {
     pub(super) removed: Vec<String>,
     /// Pseudo paths of exports with other settings.
     pub(super) changed: Vec<String>,
+    /// Pseudo paths of exports whose filehandles are of another number than before.
+    pub(super) renumbered: Vec<String>,
     /// Keys that apply at the next start only.
     pub(super) at_restart: Vec<&'static str>,
     /// Ports of directories that the sandbox of this process lets nobody reach.
@@ -27,8 +29,14 @@ impl ReloadChanges {
         for export in &file.exports {
             match find(exports, &export.pseudo) {
                 None => changes.added.push(export.pseudo.clone()),
-                Some(before) if !before.serves_as(export) => changes.changed.push(export.pseudo.clone()),
-                Some(_) => {}
+                Some(before) => {
+                    if !before.serves_as(export) {
+                        changes.changed.push(export.pseudo.clone());
+                    }
+                    if number(&before) != number(export) {
+                        changes.renumbered.push(export.pseudo.clone());
+                    }
+                }
             }
         }
         let gone = exports.iter().filter(|export| find(&file.exports, &export.pseudo).is_none());
@@ -42,6 +50,12 @@ impl ReloadChanges {
         let exports = exports.into_iter().filter(|(_, paths)| !paths.is_empty());
         let mut lines: Vec<_> =
             exports.map(|(change, paths)| format!("{change}: {}", paths.join(", "))).collect();
+        if !self.renumbered.is_empty() {
+            lines.push(format!(
+                "other numbers in filehandles (fsid), so that clients have to mount again: {}",
+                self.renumbered.join(", ")
+            ));
+        }
         if !self.at_restart.is_empty() {
             lines.push(format!("changed, but in force only after a restart: {}", self.at_restart.join(", ")));
         }
@@ -54,6 +68,11 @@ impl ReloadChanges {
         }
         lines
     }
+}
+
+/// Returns the number of an export in filehandles.
+fn number(export: &ExportSettings) -> u32 {
+    export.fsid.unwrap_or_else(|| vfs::export_id(&export.pseudo))
 }
 
 /// Returns the keys that differ and that a running server cannot change.
@@ -124,6 +143,21 @@ mod tests {
         let one = |path: &str| vec![path.to_owned()];
         assert_eq!((changes.added, changes.removed), (one("/comes"), one("/goes")));
         assert_eq!((changes.changed, changes.at_restart), (one("/closes"), Vec::new()));
+    }
+
+    #[test]
+    fn an_export_with_another_number_is_named_and_one_with_the_same_is_not() {
+        let before = [export("/one"), export("/other")];
+        let numbered = |pseudo: &str, fsid: u32| {
+            let mut export = export(pseudo);
+            export.fsid = Some(fsid);
+            export
+        };
+        let exports = vec![numbered("/one", vfs::export_id("/one")), numbered("/other", 7)];
+        let file = Settings { exports, ..Settings::default() };
+        let changes = ReloadChanges::between(&Settings::default(), &before, &file);
+        assert_eq!(changes.renumbered, ["/other"]);
+        assert!(changes.lines().iter().any(|line| line.ends_with("mount again: /other")));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::clients::ClientRules;
 use super::exports::{Backends, CephNode};
 use super::http_listeners::bind_metrics;
 use super::kerberos::Keys;
+use super::observe::AuditLog;
 use super::store::Store;
 use super::web::WebListener;
 use super::{admission, identities, membership, process, recall_time, sandbox, state_dir};
@@ -40,6 +41,7 @@ pub(crate) fn check(settings: &Settings) -> Preflight {
     if let (Some(table), Some(keys)) = (table, &keys) {
         check.keep(admission::check(&table, keys.is_some()));
     }
+    check.keep(AuditLog::examine(settings));
     check.keep(state_dir(settings).and_then(|folder| try_state_folder(&folder)));
     if let Some(cluster) = &settings.cluster {
         check.keep(membership::examine(cluster));

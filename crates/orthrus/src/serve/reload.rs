@@ -11,12 +11,19 @@ use super::{
 use crate::config::Settings;
 use crate::logging;
 use crate::service_manager::ServiceManager;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use identity::Mapper;
 use net::Shards;
 use runtime::{Gate, NfsService};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 use vfs::Exports;
+
+/// How long a reload waits for another one, or for an upgrade, which takes at most 45 seconds. A
+/// reload that opens a file system may hang with it.
+const TURN_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often it looks for the end.
+const TURN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The parts of a running server whose settings a reload replaces.
 pub(super) struct Served {
@@ -167,8 +174,11 @@ impl Reloads {
     }
 
     /// Keeps reloads from running while the result lives.
-    pub(super) fn hold(&self) -> MutexGuard<'_, Reload> {
-        self.reload.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// One runs and does not end within [`TURN_TIME_MAX`].
+    pub(super) fn hold(&self) -> anyhow::Result<MutexGuard<'_, Reload>> {
+        hold(&self.reload, TURN_TIME_MAX)
     }
 
     /// Tells the service manager that the server is ready.
@@ -178,7 +188,7 @@ impl Reloads {
 
     /// Logs the exports in force.
     pub(super) fn log_exports(&self) {
-        self.hold().log_exports();
+        self.hold().iter().for_each(|reload| reload.log_exports());
     }
 
     /// Reloads as `asker` asks for it, and logs the outcome. Returns a line for each kind of
@@ -188,7 +198,7 @@ impl Reloads {
     /// # Errors
     /// The fault in the configuration file.
     pub(super) fn run(&self, asker: &str) -> anyhow::Result<Vec<String>> {
-        let mut reload = self.hold();
+        let mut reload = self.hold()?;
         if let Some(next) = &reload.next {
             next();
             return Ok(vec![self.log_left(asker)]);
@@ -228,6 +238,23 @@ impl Reloads {
     }
 }
 
+/// Locks a mutex within `time`.
+fn hold<T>(mutex: &Mutex<T>, time: Duration) -> anyhow::Result<MutexGuard<'_, T>> {
+    let until = Instant::now() + time;
+    loop {
+        match mutex.try_lock() {
+            Ok(held) => return Ok(held),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(TURN_INTERVAL),
+            Err(TryLockError::WouldBlock) => bail!(
+                "a reload has not ended for {} seconds, as when a file system does not answer; see to the mounts of the \
+                 exports",
+                time.as_secs()
+            ),
+        }
+    }
+}
+
 /// Returns whether all identities come from the same sources by the same rules.
 fn same_identities(one: &Settings, other: &Settings) -> bool {
     let key = |settings: &Settings| {
@@ -235,4 +262,24 @@ fn same_identities(one: &Settings, other: &Settings) -> bool {
         (identity, realms, domain, principals)
     };
     key(one) == key(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_does_not_come_is_given_up_and_a_panic_leaves_no_lock() {
+        let mutex = Mutex::new(());
+        let held = hold(&mutex, Duration::ZERO).unwrap();
+        let error = hold(&mutex, Duration::from_millis(20)).unwrap_err().to_string();
+        assert!(error.contains("file system does not answer"), "{error}");
+        drop(held);
+        let panic = || -> () {
+            let _held = hold(&mutex, Duration::ZERO).unwrap();
+            panic!("on purpose");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panic)).is_err());
+        assert!(hold(&mutex, Duration::ZERO).is_ok());
+    }
 }

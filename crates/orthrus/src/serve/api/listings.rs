@@ -170,6 +170,7 @@ fn export_rows(export: &Export) -> Vec<ExportRow> {
     let (refer, locations) = if export.absent { (places, Vec::new()) } else { (Vec::new(), places) };
     let row = |rule: &ExportRule| ExportRow {
         export: export.pseudo_path.clone(),
+        fsid: export.id,
         clients: match rule.clients[..] {
             [RuleClient::Any] => Vec::new(),
             ref clients => clients.iter().map(ToString::to_string).collect(),

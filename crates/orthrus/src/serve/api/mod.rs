@@ -34,7 +34,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use vfs::Exports;
 
-/// Requests of administrators that are computed at once; further ones wait.
+/// Reports for administrators that are computed at once, and changes that are made at once; further
+/// ones wait. Changes can wait for a file system that hangs, and reports go on.
 const ADMIN_WORKERS_MAX: usize = 4;
 
 /// The parts of a running server that requests are about.
@@ -67,7 +68,8 @@ impl ApiParts {
 #[derive(Clone)]
 struct Api {
     parts: Arc<ApiParts>,
-    workers: Workers,
+    reporters: Workers,
+    changers: Workers,
 }
 
 impl Api {
@@ -77,20 +79,36 @@ impl Api {
         &self,
         work: impl FnOnce(&ApiParts) -> Result<T, Refusal> + Send + 'static,
     ) -> Answer<T> {
-        self.answer(|parts| {
+        self.replace(|parts| {
             let _inside = parts.gate.enter();
             work(parts)
         })
         .await
     }
 
-    /// Computes an answer on a thread that may wait.
+    /// Replaces the settings, or the process, on a thread that may wait.
+    async fn replace<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ApiParts) -> Result<T, Refusal> + Send + 'static,
+    ) -> Answer<T> {
+        self.run(&self.changers, work).await
+    }
+
+    /// Computes an answer on a thread that may wait, however long changes take.
     async fn answer<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ApiParts) -> Result<T, Refusal> + Send + 'static,
     ) -> Answer<T> {
+        self.run(&self.reporters, work).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        workers: &Workers,
+        work: impl FnOnce(&ApiParts) -> Result<T, Refusal> + Send + 'static,
+    ) -> Answer<T> {
         let parts = self.parts.clone();
-        let outcome = self.workers.run(move || work(&parts)).await;
+        let outcome = workers.run(move || work(&parts)).await;
         outcome.unwrap_or_else(|_| Err(Refusal::defect())).map(Json)
     }
 }
@@ -142,7 +160,11 @@ fn router(parts: Arc<ApiParts>) -> Router {
         .method_not_allowed_fallback(|request: Request| async move { Refusal::no_method(&request) })
         .layer(from_fn(only_admitted))
         .layer(from_fn(audit))
-        .with_state(Api { parts, workers: Workers::new(ADMIN_WORKERS_MAX) })
+        .with_state(Api {
+            parts,
+            reporters: Workers::new(ADMIN_WORKERS_MAX),
+            changers: Workers::new(ADMIN_WORKERS_MAX),
+        })
 }
 
 /// Answers root and the server's own user, also where the directory is open to others by mistake.

@@ -32,7 +32,7 @@ pub(super) async fn trace(
 ) -> Result<Response, Refusal> {
     let Query(query) = query?;
     let seen = format!("{query:?}");
-    let filter = api.workers.run({
+    let filter = api.reporters.run({
         let parts = api.parts.clone();
         move || filter(&parts, query)
     });

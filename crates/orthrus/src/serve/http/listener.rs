@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
@@ -59,8 +60,8 @@ pub(crate) enum HttpListener {
     Unix(UnixListener),
     /// A TCP socket, with a rule for peers. Others are closed before anything is read from them.
     Tcp(TcpListener, Option<Box<Admission>>),
-    /// A TCP socket whose connections begin with a TLS handshake.
-    Tls(TcpListener, Arc<TlsFiles>),
+    /// The same, and connections begin with a TLS handshake.
+    Tls(TcpListener, Option<Box<Admission>>, Arc<TlsFiles>),
 }
 
 /// A bound socket, its requests and its limits.
@@ -91,7 +92,9 @@ impl HttpEndpoint {
         let served = match listener {
             HttpListener::Unix(socket) => serve_unix(socket, &router, places).await,
             HttpListener::Tcp(socket, admission) => serve_tcp(socket, admission, &router, places).await,
-            HttpListener::Tls(socket, files) => serve_tls(socket, &files, &router, places).await,
+            HttpListener::Tls(socket, admission, files) => {
+                serve_tls(socket, (admission, &files), &router, places).await
+            }
         };
         if let Err(error) = served {
             tracing::error!("an HTTP endpoint cannot be served: {error}");
@@ -128,8 +131,7 @@ async fn serve_tcp(
     loop {
         match socket.accept().await {
             Ok((stream, peer)) => {
-                let admits = |own| admission.as_ref().is_none_or(|admission| admission(peer, own));
-                if stream.local_addr().is_ok_and(admits) {
+                if is_admitted(&stream, peer, admission.as_deref()) {
                     places.add(Box::pin(serve_connection(stream, router.clone())), &EndlessAnswer::default());
                 }
             }
@@ -138,10 +140,15 @@ async fn serve_tcp(
     }
 }
 
+fn is_admitted(stream: &TcpStream, peer: SocketAddr, admission: Option<&Admission>) -> bool {
+    let admits = |own| admission.is_none_or(|admission| admission(peer, own));
+    stream.local_addr().is_ok_and(admits)
+}
+
 /// Serves connections of a TCP socket over TLS.
 async fn serve_tls(
     socket: TcpListener,
-    files: &TlsFiles,
+    (admission, files): (Option<Box<Admission>>, &TlsFiles),
     router: &Router,
     mut places: ConnectionPlaces,
 ) -> io::Result<()> {
@@ -149,6 +156,9 @@ async fn serve_tls(
     loop {
         match socket.accept().await {
             Ok((stream, peer)) => {
+                if !is_admitted(&stream, peer, admission.as_deref()) {
+                    continue;
+                }
                 let acceptor = TlsAcceptor::from(files.current());
                 let router = router.clone();
                 let connection = Box::pin(async move {

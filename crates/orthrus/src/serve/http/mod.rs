@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 const HTTP_HEAD_MAX: usize = 8 << 10;
 /// Bytes of the body of an HTTP request; a longer one gets status 413.
 const HTTP_BODY_MAX: usize = 4 << 10;
-/// How long the head and the body of an HTTP request may take to arrive.
+/// How long the head of an HTTP request may take to arrive.
 pub(super) const HTTP_REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 /// Threads that compute HTTP answers for all endpoints.
 const HTTP_WORKERS_MAX: usize = 8;

@@ -206,9 +206,14 @@ pub(super) struct ExportNames(Vec<String>);
 impl ExportNames {
     pub(super) fn new(engine: &Nfs, table: &ExportTable) -> Self {
         let names = engine.outcomes().export_names().into_iter();
-        // A reload can have given an export another name.
-        let name =
-            |(id, name): (u32, String)| table.by_id(id).map_or(name, |export| export.pseudo_path.clone());
+        // A reload can have given an export another name, or the name to an export with another
+        // number. Two series must not have the same labels.
+        let is_taken = |name: &str| table.iter().any(|export| export.pseudo_path == name);
+        let name = |(id, name): (u32, String)| match table.by_id(id) {
+            Some(export) => export.pseudo_path.clone(),
+            None if is_taken(&name) => format!("{name} (fsid {id})"),
+            None => name,
+        };
         Self(names.map(name).collect())
     }
 

@@ -7,6 +7,7 @@ use super::{named, timestamp};
 use crate::config::{AuditTarget, Settings};
 use crate::journal::{JournalSocket, entry};
 use anyhow::{Context, bail};
+use nix::unistd::{AccessFlags, access};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::{Map, Value, json};
 use server::engine::{ObservedOperation, ObservedRefusal, hex};
@@ -57,15 +58,7 @@ impl AuditLog {
     /// The file cannot be opened, or there is no journal.
     pub(in crate::serve) fn start(settings: &Settings) -> anyhow::Result<Option<Self>> {
         let Some(target) = &settings.audit else { return Ok(None) };
-        let sink = match target {
-            AuditTarget::Journal => {
-                AuditSink::Journal(JournalSocket::open().context("audit: there is no journal")?)
-            }
-            AuditTarget::File(path) => AuditSink::File(
-                AuditFile::open(path, settings.audit_size_max)
-                    .with_context(|| format!("audit: {} cannot be written", path.display()))?,
-            ),
-        };
+        let sink = AuditSink::open(target, settings.audit_size_max)?;
         let (queue, messages) = sync_channel(AUDIT_LINES_MAX);
         let reopen = Arc::new(AtomicBool::new(false));
         let drops = Arc::new(DropReport::default());
@@ -74,6 +67,22 @@ impl AuditLog {
         thread("audit").spawn(move || writer.run(&messages))?;
         thread("audit-drops").spawn(move || drops.run())?;
         Ok(Some(Self { queue, reopen }))
+    }
+
+    /// Tries what [`AuditLog::start`] does, and makes no file.
+    ///
+    /// # Errors
+    /// As for the start.
+    pub(in crate::serve) fn examine(settings: &Settings) -> anyhow::Result<()> {
+        match &settings.audit {
+            Some(AuditTarget::File(path)) if path.symlink_metadata().is_err() => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                access(folder.unwrap_or(Path::new(".")), AccessFlags::W_OK | AccessFlags::X_OK)
+                    .with_context(|| unwritable(path))
+            }
+            Some(target) => AuditSink::open(target, settings.audit_size_max).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Has the file opened again before the next line: another program may have renamed it.
@@ -216,6 +225,17 @@ enum AuditSink {
 }
 
 impl AuditSink {
+    fn open(target: &AuditTarget, size_max: u64) -> anyhow::Result<Self> {
+        match target {
+            AuditTarget::Journal => {
+                JournalSocket::open().map(Self::Journal).context("audit: there is no journal")
+            }
+            AuditTarget::File(path) => {
+                AuditFile::open(path, size_max).map(Self::File).with_context(|| unwritable(path))
+            }
+        }
+    }
+
     fn reopen(&mut self) -> io::Result<()> {
         match self {
             Self::File(file) => file.reopen(),
@@ -310,6 +330,10 @@ impl AuditFile {
         }
         Ok(())
     }
+}
+
+fn unwritable(path: &Path) -> String {
+    format!("audit: {} cannot be written", path.display())
 }
 
 /// Opens a file to append to it, and says whether it is a regular one and how large. A new file is

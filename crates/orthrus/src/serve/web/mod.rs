@@ -2,7 +2,9 @@
 //!
 //! Attacks, and the design that stops each:
 //! - Other users of the machine, and the network: a browser needs a session, which only a link from
-//!   `orthrus web` gives, and a link is good once. Off loopback there is only TLS.
+//!   `orthrus web` gives, and a link is good once. Off loopback there is only TLS. A browser sends
+//!   the session to every port of the host, so a page of another user of this machine, opened in
+//!   the same browser, learns it and sees the status.
 //! - Pages of other sites: no request changes anything, cookies are SameSite=Strict, and answers
 //!   are not to be framed, embedded or read by other origins.
 //! - DNS rebinding: the Host header has to name this machine.
@@ -32,6 +34,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use net::Admission;
 use serde::{Deserialize, Serialize};
+use server::engine::hex;
 use sessions::WebSessions;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,9 +47,6 @@ const WEB_CONNECTIONS_MAX: usize = 64;
 const WEB_TIME_MAX: Duration = Duration::from_secs(10);
 /// Threads that compute the status for browsers; further requests wait.
 const WEB_WORKERS_MAX: usize = 2;
-
-/// The cookie of a session.
-const SESSION_COOKIE: &str = "orthrus";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -61,6 +61,9 @@ pub(super) struct WebListener {
 /// The links to the web page of a running server.
 pub(crate) struct WebLinks {
     base: String,
+    /// The name of the session's cookie. Browsers share cookies among the ports of a host, where
+    /// other servers have pages of their own.
+    cookie: String,
     sessions: WebSessions,
 }
 
@@ -120,14 +123,17 @@ impl WebListener {
     pub(super) fn links(&self) -> std::io::Result<Arc<WebLinks>> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let base = format!("{scheme}://{}", reachable(self.socket.local_addr()?));
-        Ok(Arc::new(WebLinks { base, sessions: WebSessions::default() }))
+        let mut number = [0; 4];
+        getrandom::fill(&mut number).map_err(std::io::Error::other)?;
+        let cookie = format!("orthrus-{}", hex(&number));
+        Ok(Arc::new(WebLinks { base, cookie, sessions: WebSessions::default() }))
     }
 
     /// Makes the endpoint of a running server.
     pub(super) fn endpoint(self, links: Arc<WebLinks>, parts: Arc<ApiParts>) -> HttpEndpoint {
         let web = Web { parts, links, workers: Workers::new(WEB_WORKERS_MAX), secure: self.tls.is_some() };
         let listener = match self.tls {
-            Some(tls) => HttpListener::Tls(self.socket, Arc::new(tls)),
+            Some(tls) => HttpListener::Tls(self.socket, self.admission, Arc::new(tls)),
             None => HttpListener::Tcp(self.socket, self.admission),
         };
         HttpEndpoint {
@@ -163,16 +169,16 @@ struct Web {
 impl Web {
     fn is_open(&self, headers: &HeaderMap) -> bool {
         let now = self.parts.service.server().now();
-        session_of(headers).is_some_and(|session| self.links.sessions.is_open(session, now))
+        self.session_of(headers).is_some_and(|session| self.links.sessions.is_open(session, now))
     }
-}
 
-/// Returns the secret of the session that a browser sends.
-fn session_of(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-    let mut pairs =
-        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == SESSION_COOKIE).map(|(_, secret)| secret)
+    /// Returns the secret of the session that a browser sends.
+    fn session_of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.find(|(name, _)| *name == self.links.cookie).map(|(_, secret)| secret)
+    }
 }
 
 fn router(web: Web) -> Router {
@@ -214,7 +220,7 @@ async fn login(State(web): State<Web>, query: Result<Query<LinkQuery>, QueryReje
         return (StatusCode::UNAUTHORIZED, kind, include_str!("login.html")).into_response();
     };
     let secure = if web.secure { "; Secure" } else { "" };
-    let cookie = format!("{SESSION_COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict{secure}");
+    let cookie = format!("{}={session}; Path=/; HttpOnly; SameSite=Strict{secure}", web.links.cookie);
     (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
 }
 

@@ -118,7 +118,8 @@ pub(super) const EXPORT: &[ConfigTable] = &[
             },
             ConfigKey {
                 name: "fsid",
-                meaning: "The export's number in filehandles. Set it before you rename pseudo of a mounted export.",
+                meaning: "The export's number in filehandles. Before you rename pseudo of a mounted export, set the number \
+                    that `orthrus exports` shows; with another one its clients get NFS4ERR_STALE.",
                 allowed: "1 to 4294967295",
                 default: Absent("derived from pseudo"),
                 example: "7",
