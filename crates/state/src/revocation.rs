@@ -176,6 +176,23 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         };
         delegations.retain(|(client, _, is_opener)| *is_opener || is_creator(*client));
         found.extend(delegations.into_iter().map(|(client, state, _)| (client, state)));
+        self.revoke_all(found, effects)
+    }
+
+    /// Revokes all opens and delegations of the files that `is_gone` names. Clients cannot return
+    /// them, since the filehandles are stale.
+    pub fn revoke_files(&self, is_gone: impl Fn(&F) -> bool, effects: &mut Effects<O>) -> RevokedCounts {
+        let mut found = Vec::new();
+        self.state.opens.each(|key, open: &Open<F, O>| {
+            found.extend(is_gone(&open.file).then_some((open.client, StateRef::Open(key))));
+        });
+        self.state.delegations.each(|key, one| {
+            found.extend(is_gone(&one.file).then_some((one.client, StateRef::Delegation(key))));
+        });
+        self.revoke_all(found, effects)
+    }
+
+    fn revoke_all(&self, found: Vec<(ClientKey, StateRef)>, effects: &mut Effects<O>) -> RevokedCounts {
         let mut counts = RevokedCounts::default();
         for (client, state) in found {
             match self.revoke_of(client, state, effects) {

@@ -1,6 +1,6 @@
 //! The server under signals, and its messages about unusable settings.
 
-use client::{Client, Filesystem, Flavor, Options, Security};
+use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
 use e2e::{Ended, Serve, empty_folder, is_root, nobody, orthrus, run, status};
 use nfs4::Nfsstat4::*;
 use nix::fcntl::OFlag;
@@ -70,6 +70,35 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     for line in ["SIGHUP: removed: /one", "SIGHUP: changed: /two"] {
         assert!(server.log().contains(line), "{line} is missing: {}", server.log());
     }
+}
+
+#[test]
+fn a_reload_closes_the_files_of_an_export_that_it_removes() {
+    let folder = empty_folder();
+    let (one, two) = (export(folder.path(), "one"), export(folder.path(), "two"));
+    let config = folder.path().join("orthrus.toml");
+    fs::write(&config, format!("{one}{two}")).expect("the folder is ours");
+    let state = folder.path().join("state");
+    let server = Serve::new(&state).arg("--config").arg(&config).start();
+    let mut client = Client::connect(options(server.port())).expect("the server is there");
+    let opened =
+        ["/one/file", "/two/file"].map(|path| client.open_path(path, &OpenHow::read()).expect("it is there"));
+    let has_open = |name: &str| {
+        let path = folder.path().join(name).join("file");
+        let files = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
+        files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|link| link == path))
+    };
+    assert!(has_open("one") && has_open("two"));
+    fs::write(&config, &two).expect("the folder is ours");
+    let ended = run(orthrus(["reload", "--state-dir"]).arg(&state));
+    assert!(ended.stdout.contains("revoked, as their export is gone: 1 opens"), "{ended:?}");
+    assert!(has_open("two"));
+    let end = Instant::now() + Duration::from_secs(10);
+    while has_open("one") {
+        assert!(Instant::now() < end, "its file system cannot be unmounted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.close_file(&opened[1]).expect("it is open");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The difference that a reload makes.
 
 use crate::config::{ClusterSettings, ExportSettings, Settings};
+use state::RevokedCounts;
 
 /// The differences between the settings in force and those of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub(super) struct ReloadChanges {
     pub(super) changed: Vec<String>,
     /// Pseudo paths of exports whose filehandles are of another number than before.
     pub(super) renumbered: Vec<String>,
+    /// The state of clients in exports that are not served any more.
+    pub(super) revoked: RevokedCounts,
     /// Keys that apply at the next start only.
     pub(super) at_restart: Vec<&'static str>,
     /// Ports of directories that the sandbox of this process lets nobody reach.
@@ -54,6 +57,13 @@ impl ReloadChanges {
             lines.push(format!(
                 "other numbers in filehandles (fsid), so that clients have to mount again: {}",
                 self.renumbered.join(", ")
+            ));
+        }
+        let RevokedCounts { opens, delegations, incomplete } = self.revoked;
+        if opens + delegations > 0 || incomplete {
+            let rest = if incomplete { ", and others remain until clients have freed these" } else { "" };
+            lines.push(format!(
+                "revoked, as their export is gone: {opens} opens, {delegations} delegations{rest}"
             ));
         }
         if !self.at_restart.is_empty() {

@@ -112,6 +112,8 @@ impl Reload {
         self.served.exports.replace(table);
         let mut changes = ReloadChanges::between(&self.start, &self.settings.exports, &settings);
         changes.ports = sandbox::out_of_reach(&self.start, &settings);
+        let server = self.served.service.server();
+        changes.revoked = server.engine().revoke_unserved(server.now());
         (self.settings, self.realms) = (settings, realms);
         Ok(changes)
     }

@@ -159,6 +159,30 @@ fn all_of_a_principal_is_its_opens_their_delegations_and_those_of_its_clients() 
 }
 
 #[test]
+fn opens_and_delegations_of_files_that_are_gone_are_revoked_and_others_stay() {
+    let mut world = World::new();
+    let client = world.ready("c");
+    let opens = [3, 4].map(|file| world.open(&client, "o", file, READ, 0).unwrap());
+    let delegations = [3, 4].map(|file| {
+        let request = DelegationRequest {
+            file: &file,
+            write: false,
+            reclaim: false,
+            change: 1,
+            opener: &client.principal,
+        };
+        world.state.delegate(world.now, world.key(&client), &request, 5).unwrap().stateid
+    });
+    let counts = world.state.with(|state, effects| state.leases().revoke_files(|file| *file == 3, effects));
+    assert_eq!(counts, RevokedCounts { opens: 1, delegations: 1, incomplete: false });
+    let key = world.key(&client);
+    for [gone, other] in [opens, delegations] {
+        assert_eq!(world.state.test_stateid(key, &gone), NFS4ERR_ADMIN_REVOKED);
+        assert_eq!(world.state.test_stateid(key, &other), NFS4_OK);
+    }
+}
+
+#[test]
 fn unknown_stateids_are_not_revoked_and_a_client_that_goes_leaves_none() {
     let mut world = World::new();
     let a = world.ready("a");
