@@ -153,8 +153,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(())
     }
 
-    /// Passes the payload of one of the client's opens of a file to `take` and returns the result;
-    /// `None` without an open.
+    /// Passes the payload of one of the client's opens of a file to `take`, or else the payload of
+    /// its delegation, and returns the result; `None` if the client has neither.
     pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
         let held = &mut Held::nothing();
         let opens: Vec<SlabKey> =
@@ -162,7 +162,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         let own = |open: &Open<F, O>| {
             (open.client == client && self.state.is_named(&open.file, file)).then(|| take(&open.payload))
         };
-        opens.into_iter().find_map(|key| self.state.opens.read(key, own).flatten())
+        let opened = opens.into_iter().find_map(|key| self.state.opens.read(key, own).flatten());
+        opened.or_else(|| self.state.delegations().own(client, file, false, take))
     }
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).

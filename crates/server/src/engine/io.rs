@@ -79,7 +79,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the open file of any open that the client holds on an object.
+    /// Returns the open file of any open that the client holds on an object, or of its delegation.
     pub fn opened(&self, object: &Object) -> Option<Arc<dyn OpenFile>> {
         let client = self.client().ok()?;
         self.state().opens().opened_by(client, &object.key(), |payload| payload.any().cloned()).flatten()

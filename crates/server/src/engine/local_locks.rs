@@ -437,10 +437,15 @@ impl Compound<'_> {
         }
     }
 
-    /// Opens a file to query its locks; `None` where the server itself may not read it.
+    /// Opens a file to query its locks; `None` where the server itself may not read it. A file
+    /// without names is queried through the client's open.
     fn lookable(&self, object: &Object) -> OpResult<Option<Box<dyn RangeLocks>>> {
         let access = OpenAccess { read: true, write: false };
-        match object.export.backend.open(&vfs::Caller::root(), &object.handle, access) {
+        let opened = match object.export.backend.open(&vfs::Caller::root(), &object.handle, access) {
+            Err(VfsError::Stale) => self.opened(object).ok_or(VfsError::Stale),
+            opened => opened,
+        };
+        match opened {
             Ok(opened) => Ok(opened.range_locks(LockKind::Read)?),
             Err(VfsError::Access | VfsError::Perm) => Ok(None),
             Err(error) => Err(error.into()),

@@ -84,8 +84,8 @@ impl Compound<'_> {
     }
 
     /// Returns an object's attributes from the backend or the pseudo file system. A file without
-    /// names has attributes as long as the client has it open: CLOSE may be in one COMPOUND with
-    /// GETATTR.
+    /// names has attributes as long as the client has it open or delegated: CLOSE and DELEGRETURN
+    /// may be in one COMPOUND with GETATTR.
     ///
     /// # Errors
     /// NFS4ERR_STALE and the backend's, [`OpStop::Deferred`].

@@ -14,7 +14,7 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lockt4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
-    regular_file(object.export.backend.getattr(&object.handle)?.file_type)?;
+    regular_file(c.attributes(c.fh()?)?.file_type)?;
     let (client, file) = (c.client()?, object.key());
     let owner = &args.owner.owner;
     let write = is_write(args.locktype);

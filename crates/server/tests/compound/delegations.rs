@@ -274,3 +274,55 @@ fn whose_lease_is_over_is_not_waited_for() // RFC 8881 section 8.4.3
         pair.a.run(vec![]).expect(Nfsstat4::NFS4ERR_BADSESSION);
     }
 }
+
+/// Removes the file of a delegation without opens, and returns the stateid of the delegation.
+fn remove_delegated(pair: &mut Pair<'_>, access: u32) -> Stateid4 {
+    let (stateid, open) = pair.delegate(access);
+    pair.a.run(vec![put(&pair.fh), close(open)]).ok();
+    pair.a.at("export", vec![remove("f")]).ok();
+    stateid
+}
+
+#[test]
+fn a_delegation_of_a_file_without_a_name_is_returned() // RFC 8881 section 10.4
+{
+    for access in [READ, BOTH] {
+        let server = Setup::default().start();
+        let mut pair = Pair::new(&server);
+        let stateid = remove_delegated(&mut pair, access);
+        // As Linux returns it: if GETATTR failed, DELEGRETURN would not run.
+        let ask = || getattr(&[FATTR4_CHANGE, FATTR4_SIZE]);
+        pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_TYPE])]).expect(Nfsstat4::NFS4ERR_STALE);
+        let reply = pair.a.run(vec![put(&pair.fh), ask(), delegreturn(stateid)]).ok();
+        assert_eq!(reply.attributes().size, Some(4));
+        pair.a.run(vec![put(&pair.fh), ask()]).expect(Nfsstat4::NFS4ERR_STALE);
+    }
+}
+
+#[test]
+fn opens_under_a_delegation_move_to_the_server_without_a_name() // RFC 8881 section 10.4.1
+{
+    for access in [READ, BOTH] {
+        let server = Setup::default().start();
+        let mut pair = Pair::new(&server);
+        let stateid = remove_delegated(&mut pair, access);
+        let claim = |claim, access, owner| open_how(NOCREATE, claim, access, 0, owner);
+        let own = || OpenClaim4::CLAIM_DELEG_CUR_FH(stateid);
+        let open = pair.a.run(vec![put(&pair.fh), claim(own(), access, b"o")]).ok().opened().stateid;
+        if access == READ {
+            pair.a.run(vec![put(&pair.fh), claim(own(), WRITE, b"w")]).expect(Nfsstat4::NFS4ERR_BAD_STATEID);
+        } else {
+            pair.a.run(vec![put(&pair.fh), write(open, 0, b"DATA")]).ok();
+        }
+        pair.a
+            .run(vec![put(&pair.fh), claim(OpenClaim4::CLAIM_FH, READ, b"n")])
+            .expect(Nfsstat4::NFS4ERR_STALE);
+        pair.a.security = sys(BOB);
+        pair.a.run(vec![put(&pair.fh), claim(own(), READ, b"bob")]).expect(Nfsstat4::NFS4ERR_STALE);
+        pair.a.security = sys(ALICE);
+        pair.a.run(vec![put(&pair.fh), delegreturn(stateid)]).ok();
+        let reply = pair.a.run(vec![put(&pair.fh), read(open, 0, 4), close(open)]).ok();
+        let NfsResop4::OP_READ(Read4Res::NFS4_OK(ok)) = &reply.results[2] else { panic!() };
+        assert_eq!(ok.data.to_ascii_lowercase(), b"data");
+    }
+}

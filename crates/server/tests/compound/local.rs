@@ -359,3 +359,28 @@ fn a_reply_whose_data_is_elsewhere_is_not_cached_without_it() // RFC 8881 sectio
     call().expect(NFS4ERR_NOTDIR);
     call().expect(NFS4ERR_RETRY_UNCACHED_REP);
 }
+
+#[test]
+fn a_delegation_of_a_file_that_a_local_program_removes_is_returned() // RFC 8881 section 10.4
+{
+    let Some((place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let fh = leased.make("f");
+    let (stateid, open) = leased.delegate("f", 1);
+    leased.alice.run(vec![put(&fh), close(open)]).ok();
+    fs::write(place.join("new"), b"new").unwrap();
+    fs::rename(place.join("new"), place.join("f")).unwrap();
+    assert_eq!(leased.broken(), (stateid, fh.clone()));
+    let alice = &mut leased.alice;
+    let claim = open_how(NOCREATE, OpenClaim4::CLAIM_DELEG_CUR_FH(stateid), 1, 0, b"another owner");
+    let open = alice.run(vec![put(&fh), claim]).ok().opened().stateid;
+    alice.run(vec![put(&fh), lockt(WRITE_LT, 0, 1, b"o"), read(open, 0, 4), close(open)]).ok();
+    let ask = || getattr(&[FATTR4_CHANGE, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY]);
+    alice.run(vec![put(&fh), ask(), delegreturn(stateid)]).ok();
+    for _ in 0..4 {
+        alice.now += Duration::from_secs(30);
+        server.nfs.housekeeping(alice.now);
+        assert_eq!(alice.status_flags() & SEQ4_STATUS_RECALLABLE_STATE_REVOKED, 0);
+    }
+    alice.run(vec![put(&fh), ask()]).expect(NFS4ERR_STALE);
+}

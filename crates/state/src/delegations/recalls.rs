@@ -170,11 +170,23 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         if self.state.delegations.writers.load(Relaxed) == 0 {
             return None;
         }
+        self.own(client, file, true, take)
+    }
+
+    /// Passes the payload of the client's own delegation on a file to `take` and returns the
+    /// result, if it has one, and one for writing if it `must_write`.
+    pub(crate) fn own<R>(
+        &self,
+        client: ClientKey,
+        file: &F,
+        must_write: bool,
+        take: impl FnOnce(&O) -> R,
+    ) -> Option<R> {
         let own = (client, (self.state.view)(file));
         let lock = &mut Held::nothing();
         let held = self.state.files.read(lock, file).get(file)?.delegations.get(&own).copied()?;
         let payload = |delegation: &Delegation<F, O>| delegation.payload.as_ref().map(take);
-        self.state.delegations.table.read(held.key, payload).flatten().filter(|_| held.write)
+        (held.write || !must_write).then(|| self.state.delegations.table.read(held.key, payload).flatten())?
     }
 
     /// Begins a change of a file other than by an open for writing: of its attributes, names, or

@@ -119,15 +119,42 @@ impl Opening<'_, '_> {
         } else if missing(&payload, self.share.access) != 0 || !self.is_granted() {
             // The file's mode must allow the access of this OPEN, even if such a file is open
             // already.
-            let file = self.open(self.share.access, self.is_granted())?;
-            put(&mut payload, &file, self.share.access);
+            self.add(&mut payload, self.share.access, self.is_granted())?;
         }
         let more = missing(&payload, needed);
         if more != 0 {
-            let file = self.open(more, true)?;
-            put(&mut payload, &file, more);
+            self.add(&mut payload, more, true)?;
         }
         Ok(payload)
+    }
+
+    /// Adds an open file for these access bits to the payload.
+    fn add(&self, payload: &mut OpenPayload, bits: u32, granted: bool) -> OpResult {
+        match self.open(bits, granted) {
+            Ok(file) => put(payload, &file, bits),
+            Err(stop) if stop.is(Nfsstat4::NFS4ERR_STALE) => {
+                let OpenPayload { read, write, .. } = self.delegated(bits).ok_or(stop)?;
+                payload.read = read.or(payload.read.take());
+                payload.write = write.or(payload.write.take());
+            }
+            Err(stop) => return Err(stop),
+        }
+        Ok(())
+    }
+
+    /// Returns the files of the delegation that the OPEN claims, for these access bits: a file
+    /// without names cannot be opened again, and the client would lose the opens that it has
+    /// granted locally. Only the user of the delegation gets them, since the file's mode is unknown.
+    fn delegated(&self, bits: u32) -> Option<OpenPayload> {
+        let OpenClaim::Delegated(stateid) = self.claim else { return None };
+        let (client, object) = (self.c.client().ok()?, &self.target.object);
+        let take = OpenPayload::clone;
+        let held = self.c.state().opens().access(client, &stateid, &object.key(), bits, take).ok()?;
+        let user = object.rule().squash_uid(self.c.call.security.caller.as_ref());
+        let read = held.read.filter(|_| bits & SHARE_READ != 0);
+        let write = held.write.filter(|_| bits & SHARE_WRITE != 0);
+        let payload = OpenPayload { read, write, ..OpenPayload::default() };
+        (held.user == Some(user) && missing(&payload, bits) == 0).then_some(payload)
     }
 
     /// Returns whether the owner had this access before: a reclaim, or the retry of an exclusive

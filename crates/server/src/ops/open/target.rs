@@ -60,7 +60,7 @@ fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> OpResult<Target> {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?.clone();
-    regular_file(object.export.backend.getattr(&object.handle)?.file_type)?;
+    regular_file(c.attributes(c.fh()?)?.file_type)?;
     Ok(Target::existing(object, DirectoryChange::default()))
 }
 
