@@ -3,10 +3,13 @@
 use crate::attr::{self, Settable, Subject};
 use crate::engine::io::SHARE_WRITE;
 use crate::engine::{Compound, ErrorBody, Object, OpError, OpResult, regular_file};
-use nfs4::{Bitmap4, FATTR4_MODE, FATTR4_SIZE, Nfsstat4, Setattr4Args, Stateid4};
+use nfs4::{
+    Bitmap4, FATTR4_MODE, FATTR4_SIZE, FATTR4_TIME_ACCESS_SET, FATTR4_TIME_MODIFY_SET, Nfsstat4,
+    Setattr4Args, Stateid4,
+};
 use state::StateidKind;
 use std::sync::Arc;
-use vfs::{FileType, OpenFile, SetAttributes, VfsError, VfsResult};
+use vfs::{FileType, OpenFile, SetAttributes, SetTime, VfsError, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Sets attributes; a size through the open of the stateid when there is one.
@@ -35,7 +38,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         settable.set.size = None;
         done = Bitmap4::of(&[FATTR4_SIZE]);
     }
-    let set = set(c, object, &mut settable);
+    let set = match set(c, object, &mut settable) {
+        Err(VfsError::Stale) if !done.is_empty() && drop_times(&mut settable) => Ok(false),
+        set => set,
+    };
     // This includes sizes: a client without written data sends no COMMIT for one.
     if !done.is_empty() || set == Ok(true) {
         c.sync_before_reply(object)?;
@@ -75,6 +81,19 @@ fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<
         }
         done => done.map(|_| true),
     }
+}
+
+/// Drops attributes that are only times, and returns whether they were: ftruncate() of Linux sends
+/// a time together with the size, and a file without names has no times to set. The new size has
+/// set its time of modification to now.
+fn drop_times(settable: &mut Settable) -> bool {
+    let Settable { set, mask, .. } = settable;
+    mask.clear(FATTR4_TIME_ACCESS_SET);
+    if set.mtime != Some(SetTime::Now) {
+        mask.clear(FATTR4_TIME_MODIFY_SET);
+    }
+    (set.atime, set.mtime) = (None, None);
+    *set == SetAttributes::default()
 }
 
 /// Returns the open file through which the size is changed; `None` when the caller's own

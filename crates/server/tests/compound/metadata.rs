@@ -139,6 +139,31 @@ fn an_open_file_outlives_its_name() // RFC 8881 section 18.25.4
 }
 
 #[test]
+fn an_open_file_without_a_name_is_truncated_with_its_times() // RFC 8881 section 18.30
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let fh = client.make_file("export", "f", b"data");
+    let stateid = client.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    client.at("export", vec![remove("f")]).ok();
+    // ftruncate() of Linux sends the time of the server.
+    let now = Settime4::Default(TimeHow4::SET_TO_SERVER_TIME4);
+    let past = Settime4::SET_TO_CLIENT_TIME4(Nfstime4 { seconds: 1, nseconds: 0 });
+    for (size, time, set) in [(3, now, true), (2, past, false)] {
+        let both =
+            AttributeValues { size: Some(size), time_modify_set: Some(time), ..AttributeValues::default() };
+        let reply = client.run(vec![put(&fh), setattr(stateid, fattr(both))]).ok();
+        let NfsResop4::OP_SETATTR(done) = reply.last() else { panic!() };
+        let times = done.attrsset.contains(FATTR4_TIME_MODIFY_SET);
+        assert_eq!((done.attrsset.contains(FATTR4_SIZE), times), (true, set));
+        let reply = client.run(vec![put(&fh), getattr(&[FATTR4_SIZE])]).ok();
+        assert_eq!(reply.attributes().size, Some(size));
+    }
+    let both = AttributeValues { size: Some(1), mode: Some(0o600), ..AttributeValues::default() };
+    client.run(vec![put(&fh), setattr(stateid, fattr(both))]).expect(NFS4ERR_STALE);
+}
+
+#[test]
 fn a_file_without_a_name_is_there_for_those_who_have_it_open() // RFC 8881 section 4.2.3
 {
     let server = Setup::default().start();
