@@ -4,7 +4,7 @@ use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use std::collections::BTreeMap;
-use vfs::SecFlavor;
+use vfs::{Backend, Caller, NewObject, SecFlavor, SetAttributes};
 
 fn readdir(cookie: u64, cookieverf: Verifier4, dircount: u32, maxcount: u32, ask: &[u32]) -> Op {
     let attr_request = Bitmap4::of(ask);
@@ -179,6 +179,27 @@ fn exports_on_the_root_of_another_are_listed_with_it() // RFC 8881 section 7.3
         assert_eq!(names.len(), 22);
         assert!(names.contains_key("inner") && names.contains_key("deep"));
     }
+}
+
+#[test]
+fn names_behind_many_hidden_ones_are_listed() // RFC 8881 section 18.23.3
+{
+    let outer = memory();
+    let names: Vec<String> = (0..60).map(|number| format!("nested-{number:02}")).collect();
+    let mut exports = vec![export("/", &outer)];
+    exports.extend(names.iter().map(|name| export(&format!("/{name}"), &memory())));
+    let root = outer.root();
+    for name in names.iter().map(String::as_bytes).chain([&b"seen"[..]]) {
+        let set = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+        outer.create(&Caller::root(), &root, name, NewObject::Directory, &set).unwrap();
+    }
+    let server = Setup::with_exports(exports).start();
+    let mut client = Client::new(&server);
+    for maxcount in [100, 120, 4096] {
+        let (listed, _) = list_all(&mut client, "", maxcount, &[FATTR4_FILEID]);
+        assert!(listed.contains_key("seen") && names.iter().all(|name| listed.contains_key(name)));
+    }
+    client.at("", vec![readdir(0, [0; 8], 0, 40, &[])]).expect(NFS4ERR_TOOSMALL);
 }
 
 #[test]

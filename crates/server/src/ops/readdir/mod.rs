@@ -7,7 +7,7 @@ use crate::engine::{Compound, Fh, Object, OpResult};
 use listing::{DirectoryListing, ListedEntry};
 use nfs4::{Nfsstat4, Readdir4Args, Verifier4};
 use std::ops::ControlFlow;
-use vfs::Place;
+use vfs::{Caller, Place};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Cookies stay valid as long as the directory exists: one verifier for all.
@@ -23,12 +23,18 @@ const TRAILER: usize = 8;
 const ENTRY_SIZE: usize = 24;
 /// Estimate of the bytes of one attribute, for the same purpose.
 const ATTRIBUTE_SIZE: usize = 6;
+/// Batches of names that one READDIR reads while it lists none of them. A longer row of such names
+/// is the work of other clients that remove them: exports hide far fewer.
+const BATCHES_MAX: usize = 64;
+/// The least limit of every batch after the first one, in estimated bytes of a reply. The first
+/// batch has the limit of the reply itself.
+const BATCH_SIZE_MIN: usize = 32 << 10;
 
 /// Lists the current directory with the requested attributes.
 ///
 /// # Errors
 /// NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_TOOSMALL when not even one entry fits,
-/// NFS4ERR_NOTDIR, and the backend's.
+/// NFS4ERR_DELAY when too many names go while they are listed, NFS4ERR_NOTDIR, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Readdir4Args::decode(args)?;
     if attr::asks_write_only(&args.attr_request) {
@@ -62,7 +68,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         }
     };
     if listing.entries == 0 && !eof {
-        return Err(if room < asked { c.too_big() } else { Nfsstat4::NFS4ERR_TOOSMALL }.into());
+        return Err(match listing.full {
+            true if room < asked => c.too_big(),
+            true => Nfsstat4::NFS4ERR_TOOSMALL,
+            // A reply without entries has no cookie to continue from.
+            false => Nfsstat4::NFS4ERR_DELAY,
+        }
+        .into());
     }
     if listing.end < reply.len() {
         return Err(Nfsstat4::NFS4ERR_TOOSMALL.into());
@@ -134,10 +146,12 @@ struct Batch {
     entries: Vec<(u64, u64, usize)>,
 }
 
+/// Lists the backend's names in a directory, batch by batch until one of them has an entry for the
+/// reply. Returns whether all of them fitted.
 fn list_backend(
     listing: &mut DirectoryListing<'_, '_>,
     object: &Object,
-    cookie: u64,
+    mut cookie: u64,
     hidden: &dyn Fn(&[u8]) -> bool,
     reply: &mut Encoder,
 ) -> OpResult<bool> {
@@ -145,27 +159,49 @@ fn list_backend(
     let backend = &object.export.backend;
     listing.has_mounts = backend.has_mounts(&object.handle);
     let each = ENTRY_SIZE + ATTRIBUTE_SIZE * listing.wanted.len();
-    let room = listing.end.saturating_sub(reply.len());
-    let mut batch = Batch::default();
-    // The backend may hold locks while it lists, so attributes are fetched afterwards.
-    let end = backend.readdir(&caller, &object.handle, cookie, &mut |entry| {
-        batch.names.extend_from_slice(entry.name);
-        batch.entries.push((entry.cookie, entry.fileid, batch.names.len()));
-        match batch.names.len() + each * batch.entries.len() < room {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+    let mut room = listing.end.saturating_sub(reply.len());
+    for _ in 0..BATCHES_MAX {
+        let mut batch = Batch::default();
+        // The backend may hold locks while it lists, so attributes are fetched afterwards.
+        let end = backend.readdir(&caller, &object.handle, cookie, &mut |entry| {
+            batch.names.extend_from_slice(entry.name);
+            batch.entries.push((entry.cookie, entry.fileid, batch.names.len()));
+            match batch.names.len() + each * batch.entries.len() < room {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        list_batch(listing, object, &caller, &batch, hidden, reply)?;
+        if end.is_reached() && !listing.full {
+            return Ok(true);
         }
-    })?;
+        let Some((last, ..)) = batch.entries.last().filter(|_| listing.entries == 0 && !listing.full) else {
+            return Ok(false);
+        };
+        (cookie, room) = (*last, room.max(BATCH_SIZE_MIN));
+    }
+    Ok(false)
+}
+
+/// Adds the names of a batch as long as they fit, without hidden ones.
+fn list_batch(
+    listing: &mut DirectoryListing<'_, '_>,
+    object: &Object,
+    caller: &Caller,
+    batch: &Batch,
+    hidden: &dyn Fn(&[u8]) -> bool,
+    reply: &mut Encoder,
+) -> OpResult {
     let mut start = 0;
-    for (cookie, fileid, end) in batch.entries {
+    for (cookie, fileid, end) in batch.entries.iter().copied() {
         let name = batch.names.get(start..end).unwrap_or_default();
         start = end;
         if !hidden(name) {
-            listing.add(&ListedEntry { cookie, name, fileid }, object, &caller, reply)?;
+            listing.add(&ListedEntry { cookie, name, fileid }, object, caller, reply)?;
         }
         if listing.full {
-            return Ok(false);
+            return Ok(());
         }
     }
-    Ok(end.is_reached())
+    Ok(())
 }
