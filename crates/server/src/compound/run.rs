@@ -208,6 +208,10 @@ impl Nfs {
         let closes = compound.progress.minor == 0 && is_sequenced(number);
         let status = write_failure(compound.progress.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);
         compound.progress.position.index += 1;
+        if closes {
+            // The repeated request runs: this reply is not sent.
+            compound.progress.v40.once.set(false);
+        }
         let outcome = compound.end(status, reply);
         (!closes).then_some(outcome)
     }

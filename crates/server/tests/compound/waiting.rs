@@ -274,7 +274,9 @@ fn a_sequenced_request_without_room_gets_no_reply_and_its_number_stays_unused() 
     let seqid = owner.next_open();
     let close = encode(0, &[put(&fh), NfsArgop4::OP_CLOSE(Close4Args { seqid, open_stateid })]);
     let open = encode(0, &[put_root(), lookup("export"), owner.create_op("h")]);
-    for request in [close, open] {
+    // The reply to such a request is kept for a copy of it.
+    let kept = encode(0, &[setclientid(b"c", [2; 8]), put_root(), lookup("export"), owner.create_op("i")]);
+    for request in [close, open, kept] {
         let refused = || try_bytes(&client, request.clone()).waits().try_decline(&client);
         assert_eq!(refused(), None, "NFS4ERR_DELAY would count in the sequence of the client");
         let reply = try_bytes(&client, request.clone()).waits().resume(&client);
