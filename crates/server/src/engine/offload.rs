@@ -111,10 +111,13 @@ impl Compound<'_> {
         let Some((client, token)) = session.map(|session| (session.client, session.token.as_ref())) else {
             return Err(range);
         };
+        if nfs.offloads.runner.get().is_none() {
+            return Err(range);
+        }
         let changes = self.with_effects(|state, effects| {
             state.delegations().begin_change(self.now(), client, &file, effects)
         });
-        if changes.is_err() || nfs.offloads.runner.get().is_none() {
+        if changes.is_err() {
             return Err(range);
         }
         let verifier = nfs.write_verifier();

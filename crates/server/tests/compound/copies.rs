@@ -288,3 +288,22 @@ fn nobody_gets_a_delegation_on_what_is_being_copied_to() {
     while world.later.step(&server) {}
     assert!(granted());
 }
+
+#[test]
+fn a_long_copy_without_a_runner_leaves_its_target_delegable() // RFC 8881 section 10.4
+{
+    let server = start(|_| ());
+    let wire = Wire::under(&server);
+    let mut client = Client::delegated(&server, &wire, b"a", 11);
+    client.minor = 2;
+    let [from, to] = ["from", "to"].map(|name| {
+        let access = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+        let reply = client.at("export", vec![open_create(name, access), getfh()]).ok();
+        let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+        client.run(vec![put(&fh), write(stateid, 0, &content()), close(stateid)]).ok();
+        fh
+    });
+    let reply = client.run(vec![put(&from), savefh(), put(&to), copy(BOTH, 0, 0, 0)]).ok();
+    assert_eq!(response(&reply), (vec![], SIZE, true));
+    granted(&client.at("export", vec![open("to", OPEN4_SHARE_ACCESS_READ)]).ok());
+}
