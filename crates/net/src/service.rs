@@ -116,6 +116,7 @@ pub trait Service: Send + Sync + 'static {
     /// Returns the step if no other thread can run it.
     fn hand_over(&self, step: Self::Step) -> Result<(), Self::Step>;
 
-    /// Handles the end of a connection. No request of it follows.
+    /// Handles the end of a connection. No request of it follows. The end is reported again after
+    /// each deferred call that completes later.
     fn closed(&self, connection: ConnectionId);
 }

@@ -522,7 +522,14 @@ impl<S: Service> Shard<S> {
         // Mail can arrive twice before a tick, so some may be queued already.
         let mut late = Vec::new();
         self.sink.take(&mut late);
-        late.retain(|late| self.sockets.completed(late.connection, late.held));
+        late.retain(|late| {
+            let open = self.sockets.completed(late.connection, late.held);
+            if !open {
+                // The call may have used the connection after its end was reported.
+                self.service.closed(late.connection);
+            }
+            open
+        });
         self.late.append(&mut late);
     }
 

@@ -31,6 +31,7 @@ fn a_completion_for_a_closed_connection_is_dropped() {
     let (_other, mut stream) = (connect(&server), connect(&server));
     stream.write_all(&record(b"still here")).expect("sent");
     assert_eq!(receive(&mut stream), b"still here");
+    assert_eq!(echo.closed.load(Ordering::SeqCst), 2, "the call may have used it after its end");
     assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 0);
 }
 
