@@ -1,7 +1,6 @@
 //! Notifications of the members, without a wait for those that do not answer.
 
 use ceph::rados::RadosPool;
-use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,7 +17,7 @@ pub(crate) struct Notifier {
 
 impl Notifier {
     /// Starts the thread. Without one nobody is notified, and members find changes when they read.
-    pub(crate) fn start(pool: Arc<RadosPool>, object: String) -> Self {
+    pub(crate) fn start(pool: RadosPool, object: String) -> Self {
         let (asked, receiver) = mpsc::sync_channel(1);
         let run = move || {
             while receiver.recv().is_ok() {

@@ -46,9 +46,12 @@ impl GraceStore {
     /// `Library` and `Connection`, with the remedy.
     pub fn open(options: &StoreOptions) -> Result<Arc<Self>, StoreError> {
         let cluster = RadosCluster::connect(Rados::load()?, &options.cluster)?;
-        let pool = Arc::new(cluster.pool(&options.pool, &options.namespace)?);
-        let notifier = Notifier::start(Arc::clone(&pool), options.object.clone());
-        let objects = cluster.pool(&options.pool, &options.namespace)?;
+        let open_pool = || cluster.pool(&options.pool, &options.namespace);
+        let pool = Arc::new(open_pool()?);
+        // A notification sets the last version of its pool's handle, which must stay that of the
+        // last read of the database.
+        let notifier = Notifier::start(open_pool()?, options.object.clone());
+        let objects = open_pool()?;
         Ok(Arc::new(Self { options: options.clone(), cluster, pool, objects, notifier }))
     }
 
