@@ -172,6 +172,12 @@ impl Facts {
         }
     }
 
+    /// Returns whether rpc.gssd acts for the user with the key of the machine: for root, unless an
+    /// option or the environment says otherwise.
+    pub(crate) fn acts_as_machine(&self) -> bool {
+        self.machine.uid == 0 && !self.gssd.root_needs_ticket && self.machine.ccache.is_none()
+    }
+
     /// Returns the host name that Kerberos is asked for, as rpc.gssd forms it: addresses and names
     /// without a dot are replaced by the name of the address.
     pub(crate) fn service_host(&self) -> &str {
@@ -194,8 +200,10 @@ impl Facts {
         self.minors.iter().max().copied().unwrap_or(1)
     }
 
-    /// Returns the tickets that requests are made with: the user's, else the machine's.
+    /// Returns the tickets that requests are made with: the user's, else the machine's. For root
+    /// that acts as the machine, the machine's come first.
     pub(crate) fn tickets(&self) -> Option<&Tickets> {
-        self.user.as_ref().or(self.host.as_ref())
+        let (user, host) = (self.user.as_ref(), self.host.as_ref());
+        if self.acts_as_machine() { host.or(user) } else { user.or(host) }
     }
 }

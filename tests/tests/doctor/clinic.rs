@@ -249,7 +249,7 @@ impl<'w> Patient<'w> {
         arguments.extend(more.iter().map(OsString::from));
         arguments.extend(self.more.iter().cloned());
         let mut command = self.command(&arguments);
-        command.env_remove("KRB5_KTNAME");
+        command.env_remove("KRB5_KTNAME").env_remove("KRB5CCNAME");
         command.envs(&self.variables);
         run(&mut command)
     }

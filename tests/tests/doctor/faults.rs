@@ -440,7 +440,7 @@ fn keytab_of(patient: &Patient<'_>, principal: &str, how: &str) -> Result<(), St
     if keytab.exists() { mode(&keytab, 0o600) } else { Err("kadmin made no keytab".to_owned()) }
 }
 
-fn kinit(patient: &Patient<'_>, cache: &std::path::Path, life: &str) -> Result<(), String> {
+pub(crate) fn kinit(patient: &Patient<'_>, cache: &std::path::Path, life: &str) -> Result<(), String> {
     let realm = &patient.clinic.world.realm;
     realm.kinit_with("alice", cache, &realm.users_keytab(), &["-l", life]).map_err(|error| error.to_string())
 }

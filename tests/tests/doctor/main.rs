@@ -12,7 +12,8 @@ use clinic::{Clinic, DoctorVerdict, Patient};
 use e2e::{World, in_world, in_world_with, is_root};
 use faults::{ExpectedFinding, FAULTS};
 use realm::RealmOptions;
-use std::time::Instant;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_healthy_client_and_a_healthy_server_raise_no_alarm() {
@@ -164,6 +165,36 @@ fn a_text_report_begins_with_the_root_cause_and_wrong_usage_is_status_2() {
         assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
         let ended = e2e::run(&mut e2e::orthrus(["doctor"]));
         assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    });
+}
+
+#[test]
+fn the_own_ticket_of_root_is_no_fault_where_rpc_gssd_uses_the_key_of_the_machine() {
+    if !is_root() {
+        return println!("skipped: rpc.gssd uses the key of the machine for root only");
+    }
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let mut patient = Patient::client(&clinic);
+        patient.variables.remove("KRB5CCNAME");
+        let cache = patient.path("tmp/krb5cc_0");
+        let healthy = |patient: &Patient<'_>, state: &str| {
+            let verdict = patient.examine();
+            assert_eq!((verdict.status, verdict.findings.len()), (0, 0), "{state}: {}", verdict.text);
+        };
+        healthy(&patient, "valid");
+        std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o644)).unwrap();
+        healthy(&patient, "readable by all");
+        patient.write("tmp/krb5cc_0", b"\x05\x04garbage");
+        healthy(&patient, "damaged");
+        patient.remove("tmp/krb5cc_0");
+        healthy(&patient, "absent");
+        faults::kinit(&patient, &cache, "1s").unwrap();
+        std::thread::sleep(Duration::from_millis(2100));
+        healthy(&patient, "expired");
+        patient.write("etc/nfs.conf", "[gssd]\nuse-machine-creds = 0\n");
+        let verdict = patient.examine();
+        assert!(verdict.findings[0].cause.contains("expired"), "{}", verdict.text);
     });
 }
 

@@ -28,6 +28,9 @@ pub(super) fn machine(facts: &mut Facts) -> CheckOutcome {
 }
 
 pub(super) fn user(facts: &mut Facts) -> CheckOutcome {
+    if facts.acts_as_machine() {
+        return CheckOutcome::Skipped("root acts as the machine".to_owned());
+    }
     match facts.user.clone() {
         Some(tickets) => establish(facts, &tickets),
         None => CheckOutcome::Skipped("the user has no ticket".to_owned()),

@@ -19,10 +19,22 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
     if let Some(skipped) = no_kerberos(facts) {
         return skipped;
     }
+    match examined(facts) {
+        // Such a ticket only helps to ask the KDC: the mount does without it.
+        CheckOutcome::Found(findings) if facts.acts_as_machine() => {
+            let causes: Vec<_> = findings.into_iter().map(|finding| finding.cause).collect();
+            CheckOutcome::Skipped(format!(
+                "root acts as the machine; its own ticket does not count: {}",
+                causes.join(" ")
+            ))
+        }
+        outcome => outcome,
+    }
+}
+
+fn examined(facts: &mut Facts) -> CheckOutcome {
     let name = cache_name(facts);
-    let named = facts.machine.ccache.is_some();
-    let root = facts.machine.uid == 0 && !facts.gssd.root_needs_ticket && !named;
-    let Some(path) = file_of(&name) else { return other_kind(facts, &name, root) };
+    let Some(path) = file_of(&name) else { return other_kind(facts, &name) };
     match CacheContent::read(&path) {
         Ok(content) => {
             let judged = judge(&content, &name, now());
@@ -32,9 +44,6 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
             }
             facts.cache = Some((name, content));
             judged
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound && root => {
-            CheckOutcome::Skipped("root acts as the machine, and has no ticket of its own".to_owned())
         }
         Err(error) => outcome(vec![unreadable(&name, &path, &error)], ""),
     }
@@ -84,7 +93,7 @@ fn copied(facts: &Facts, path: &Path) -> Option<String> {
 }
 
 /// Checks a cache that is not a file with `klist`.
-fn other_kind(facts: &mut Facts, name: &str, root: bool) -> CheckOutcome {
+fn other_kind(facts: &mut Facts, name: &str) -> CheckOutcome {
     let listed = run_tool(Command::new("klist").args(["-c", name]), facts.machine.limit);
     let valid = run_tool(Command::new("klist").args(["-s", "-c", name]), facts.machine.limit);
     let finding = match (listed, valid) {
@@ -100,11 +109,6 @@ fn other_kind(facts: &mut Facts, name: &str, root: bool) -> CheckOutcome {
         }
         (ToolResult::Done(_), _) => {
             HealthFinding::error(format!("The ticket in {name} has expired."), "kinit")
-        }
-        (ToolResult::Failed(_), _) if root => {
-            return CheckOutcome::Skipped(
-                "root acts as the machine, and has no ticket of its own".to_owned(),
-            );
         }
         (ToolResult::Failed(text), _) => {
             HealthFinding::error(format!("The user has no ticket in {name} ({}).", reason(&text)), "kinit")
