@@ -13,6 +13,7 @@ use e2e::{World, in_world, in_world_with, is_root};
 use faults::{ExpectedFinding, FAULTS};
 use realm::RealmOptions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -208,4 +209,37 @@ fn the_doctor_changes_nothing() {
         assert!(before == patient.contents(), "a file of the machine has changed");
         assert_eq!(std::fs::read_dir(world.export()).unwrap().count(), 0);
     });
+}
+
+#[test]
+fn a_ticket_in_a_cache_that_is_no_file_is_used_in_a_copy() {
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let folder = world.path("tickets");
+        std::fs::create_dir(&folder).unwrap();
+        let cache = format!("DIR:{}", folder.display());
+        world.realm.kinit("alice", Path::new(&cache)).expect("the KDC gives a ticket");
+        the_cache_stays_as_it_is(&clinic, &cache);
+        let cache = format!("KEYRING:session:orthrus-doctor-{}", std::process::id());
+        if let Err(error) = world.realm.kinit("alice", Path::new(&cache)) {
+            return println!("skipped: the kernel keeps no keys here: {error}");
+        }
+        the_cache_stays_as_it_is(&clinic, &cache);
+        let destroyed = world.realm.command("kdestroy").args(["-q", "-c", &cache]).status();
+        assert!(destroyed.unwrap().success());
+    });
+}
+
+/// Examines a client with this cache, and compares the tickets of the cache before and after.
+fn the_cache_stays_as_it_is(clinic: &Clinic<'_>, cache: &str) {
+    let realm = &clinic.world.realm;
+    let tickets = || realm.command("klist").args(["-c", cache]).output().unwrap().stdout;
+    let before = tickets();
+    let mut patient = Patient::client(clinic);
+    patient.variables.insert("KRB5CCNAME", cache.into());
+    let verdict = patient.examine();
+    assert_eq!((verdict.status, verdict.findings.len()), (0, 0), "{cache}: {}", verdict.text);
+    let context = format!("alice@{} with nfs/", realm.name());
+    assert!(verdict.text.contains(&context), "{cache}: {}", verdict.text);
+    assert_eq!(String::from_utf8(before), String::from_utf8(tickets()), "the doctor wrote to {cache}");
 }

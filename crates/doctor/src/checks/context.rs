@@ -33,7 +33,7 @@ pub(super) fn user(facts: &mut Facts) -> CheckOutcome {
     }
     match facts.user.clone() {
         Some(tickets) => establish(facts, &tickets),
-        None => CheckOutcome::Skipped("the user has no ticket".to_owned()),
+        None => CheckOutcome::Skipped("there is no copy of the user's ticket".to_owned()),
     }
 }
 

@@ -92,6 +92,40 @@ fn copied(facts: &Facts, path: &Path) -> Option<String> {
     Some(format!("FILE:{}", copy.display()))
 }
 
+/// Copies the ticket-granting ticket of a cache that is no file. The program reads that cache only,
+/// and asks no KDC.
+fn copied_by_kvno(facts: &Facts, name: &str, principal: &str) -> Result<String, String> {
+    let copy = format!("FILE:{}", facts.folder.path().join("user.ccache").display());
+    let realm = principal.rsplit_once('@').map_or("", |(_, realm)| realm);
+    let mut command = Command::new("kvno");
+    command.args(["-q", "-c", name, "--cached-only", "--out-cache", &copy]);
+    match run_tool(command.arg(format!("krbtgt/{realm}@{realm}")), facts.machine.limit) {
+        ToolResult::Done(_) => Ok(copy),
+        ToolResult::Missing => Err("kvno is missing".to_owned()),
+        ToolResult::Late => Err("kvno does not end".to_owned()),
+        ToolResult::Failed(text) => Err(reason(&text)),
+    }
+}
+
+/// Judges the ticket of a cache that is no file by a copy. Without a copy no later check may use
+/// the ticket, as it would add others to the user's cache.
+fn judge_copy(facts: &mut Facts, name: &str, principal: String) -> CheckOutcome {
+    let copy = match copied_by_kvno(facts, name, &principal) {
+        Ok(copy) => copy,
+        Err(why) => {
+            return CheckOutcome::Passed(format!(
+                "{principal} in {name}, which cannot be copied for further checks: {why}"
+            ));
+        }
+    };
+    let content = file_of(&copy).and_then(|path| CacheContent::read(&path).ok());
+    facts.user = Some(Tickets { cache: copy, principal: principal.clone() });
+    match content {
+        Some(content) => judge(&content, name, now()),
+        None => CheckOutcome::Passed(format!("{principal} in {name}")),
+    }
+}
+
 /// Checks a cache that is not a file with `klist`.
 fn other_kind(facts: &mut Facts, name: &str) -> CheckOutcome {
     let listed = run_tool(Command::new("klist").args(["-c", name]), facts.machine.limit);
@@ -104,8 +138,7 @@ fn other_kind(facts: &mut Facts, name: &str) -> CheckOutcome {
         (ToolResult::Done(text), ToolResult::Done(_)) => {
             let line = text.lines().find_map(|line| line.trim().strip_prefix("Default principal: "));
             let principal = line.unwrap_or("?").to_owned();
-            facts.user = Some(Tickets { cache: name.to_owned(), principal: principal.clone() });
-            return CheckOutcome::Passed(format!("{principal} in {name}"));
+            return judge_copy(facts, name, principal);
         }
         (ToolResult::Done(_), _) => {
             HealthFinding::error(format!("The ticket in {name} has expired."), "kinit")
