@@ -2,6 +2,7 @@
 
 mod chart;
 mod ci;
+mod cluster;
 mod exposure;
 mod fuzz;
 mod hostile;
@@ -119,7 +120,7 @@ fn main() -> ExitCode {
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
-        Command::Cluster => cluster(),
+        Command::Cluster => cluster::run(),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),
@@ -148,14 +149,6 @@ fn connections(count: u32) -> anyhow::Result<()> {
     cargo.args(["test", "--release", "--package", "e2e", "--test", "programs", "--"]);
     cargo.args(["many::thousands_of", "--nocapture", "--test-threads", "1"]);
     steps::run(cargo.env("ORTHRUS_CONNECTIONS", count.to_string()))
-}
-
-fn cluster() -> anyhow::Result<()> {
-    let cargo = || std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let run = ["--", "--include-ignored", "--nocapture", "--test-threads", "1"];
-    steps::cargo(&["build", "--quiet", "--locked", "--release", "--package", "orthrus"])?;
-    steps::run(cargo().args(["test", "--package", "e2e", "--test", "failover"]).args(run))?;
-    steps::run(cargo().args(["test", "--package", "orthrus-miniceph"]).args(run))
 }
 
 /// Becomes the program of the package `benches`; returns only if that fails.
