@@ -46,7 +46,9 @@ step "the port of the socket unit" 'systemctl stop orthrus && systemctl start or
 step "connections while it restarts" 'systemctl restart orthrus & for i in $(seq 50); do bash -c "exec 3<>/dev/tcp/127.0.0.1/2049" || exit 1; sleep 0.02; done; wait; systemctl is-active orthrus'
 step "a connection starts it" 'systemctl stop orthrus; bash -c "exec 3<>/dev/tcp/127.0.0.1/2049"; for i in $(seq 50); do systemctl is-active orthrus && break; sleep 0.1; done; orthrus exports'
 step "without the socket unit" 'systemctl stop orthrus.socket orthrus; systemctl start orthrus; orthrus exports'
-step "upgrade of a running server" "before=$main; apt-get install -y -q=2 --allow-downgrades /orthrus_0.1.1_*.deb; systemctl is-active orthrus; [ \$before != $main ]; [ \$($unit NRestarts orthrus) = 0 ]; logged 'clients paused for'; orthrus exports"
+step "an upgrade with a broken file stops no server" "before=$main; echo nonsense >>/etc/orthrus/orthrus.toml; apt-get install -y -q=2 /orthrus_0.1.1_*.deb 2>&1 | grep 'the old program goes on'; [ \$before = $main ]; orthrus exports; cp /tmp/right /etc/orthrus/orthrus.toml"
+step "upgrade of a running server" "before=$main; dpkg --install /orthrus_0.1.1_*.deb; systemctl is-active orthrus; [ \$before != $main ]; [ \$($unit NRestarts orthrus) = 0 ]; logged 'clients paused for'; orthrus exports"
+step "an upgrade that cannot hand over restarts it" "printf '[[export]]\nmemory = 1048576\npseudo = \"/memory\"\nsec = [\"sys\"]\n' >>/etc/orthrus/orthrus.toml; systemctl restart orthrus; before=$main; dpkg --install /orthrus_0.1.1_*.deb 2>&1 | grep 'could not be handed over'; [ \$before != $main ]; orthrus exports | grep /memory"
 step "purge of a running server" 'apt-get purge -y -q=2 orthrus; denied systemctl is-active orthrus; denied systemctl cat orthrus; test ! -e /var/lib/orthrus'
 echo end
 systemctl --no-block exit 0
