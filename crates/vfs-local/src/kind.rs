@@ -33,6 +33,15 @@ impl Kind {
             _ => Self::Foreign,
         }
     }
+
+    /// As `of`, by the name of the type in the table of mounts: statfs(2) may block.
+    pub(crate) fn named(fs_type: &str) -> Self {
+        match fs_type {
+            "tmpfs" | "ramfs" => Self::Memory,
+            "ext2" | "ext3" | "ext4" | "xfs" | "btrfs" | "f2fs" | "bcachefs" => Self::LocalDisk,
+            _ => Self::Foreign,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -47,5 +56,9 @@ mod tests {
             assert_eq!(Kind::of(foreign), Kind::Foreign, "{foreign:#x}");
         }
         assert_eq!((Kind::of(0x0102_1994), Kind::of(0xef53)), (Kind::Memory, Kind::LocalDisk));
+        for foreign in ["fuse", "fuse.sshfs", "nfs4", "autofs", "overlay", ""] {
+            assert_eq!(Kind::named(foreign), Kind::Foreign, "{foreign:?}");
+        }
+        assert_eq!((Kind::named("tmpfs"), Kind::named("ext4")), (Kind::Memory, Kind::LocalDisk));
     }
 }

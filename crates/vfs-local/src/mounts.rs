@@ -1,6 +1,6 @@
 //! Mounts below a folder, and their changes.
 
-use crate::errno::uninterrupted;
+use crate::{errno::uninterrupted, kind::Kind};
 use mounts::Mount;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -8,6 +8,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::{HashMap, HashSet},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -64,6 +65,44 @@ impl Below {
     }
 }
 
+/// A place below a folder where a file system is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MountedPlace {
+    /// The path from the folder.
+    pub(crate) place: Vec<u8>,
+    /// The number of the last mount there.
+    pub(crate) mount: u64,
+    /// The kind of its file system; foreign if any mount at the place is.
+    pub(crate) kind: Kind,
+}
+
+/// Returns the places below a folder that are reached without passing another mount, those on
+/// foreign file systems last.
+pub(crate) fn nearest(root: &[u8], all: &[Mount]) -> Vec<MountedPlace> {
+    let mut found: Vec<MountedPlace> = Vec::new();
+    let mut index = HashMap::new();
+    for mount in all {
+        let Some(place) = below(root, mount.point.as_os_str().as_bytes()) else { continue };
+        let kind = Kind::named(&mount.fs_type);
+        let at = *index.entry(place).or_insert(found.len());
+        match found.get_mut(at) {
+            Some(known) => {
+                known.mount = mount.id;
+                known.kind = if known.kind == Kind::Foreign { known.kind } else { kind };
+            }
+            None => found.push(MountedPlace { place: place.to_owned(), mount: mount.id, kind }),
+        }
+    }
+    let places: HashSet<&[u8]> = index.into_keys().collect();
+    let is_nearest = |place: &[u8]| {
+        let mut slashes = (0..place.len()).filter(|at| place.get(*at) == Some(&b'/'));
+        !slashes.any(|at| place.get(..at).is_some_and(|above| places.contains(above)))
+    };
+    found.retain(|found| is_nearest(&found.place));
+    found.sort_by_key(|found| found.kind == Kind::Foreign);
+    found
+}
+
 /// Returns a path relative to a root; `None` for paths outside it.
 pub(crate) fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     let rest = path.strip_prefix(root)?;
@@ -89,5 +128,32 @@ mod tests {
         for path in [&b"/srv"[..], b"/srv/", b"/srvx/a", b"/"] {
             assert_eq!(below(b"/srv", path), None);
         }
+    }
+
+    #[test]
+    fn the_nearest_mounts_come_once_with_those_that_may_hang_last() {
+        let mount = |id: u64, point: &str, fs_type: &str| {
+            let line = format!("{id} 1 0:1 / {point} rw - {fs_type} source rw");
+            Mount::parse(line.as_bytes()).unwrap()
+        };
+        let all = [
+            mount(1, "/", "ext4"),
+            mount(2, "/srv/far", "fuse.sshfs"),
+            mount(3, "/srv/far/deep", "tmpfs"),
+            mount(4, "/srv/a", "xfs"),
+            mount(5, "/srv/a-b", "tmpfs"),
+            mount(6, "/srv/auto", "autofs"),
+            mount(7, "/srv/auto", "ext4"),
+            mount(8, "/srv/a", "tmpfs"),
+        ];
+        let found = nearest(b"/srv", &all);
+        let found: Vec<_> = found.iter().map(|found| (&*found.place, found.mount, found.kind)).collect();
+        let expected: [(&[u8], u64, Kind); 4] = [
+            (b"a", 8, Kind::Memory),
+            (b"a-b", 5, Kind::Memory),
+            (b"far", 2, Kind::Foreign),
+            (b"auto", 7, Kind::Foreign),
+        ];
+        assert_eq!(found, expected);
     }
 }

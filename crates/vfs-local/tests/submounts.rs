@@ -9,6 +9,7 @@ use orthrus_vfs_local::{LocalBackend, LocalOptions, SubmountBackend, become_serv
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use vfs::{Backend, FileType, ObjectHandle, OpenAccess, VfsError};
 
 /// Set in the process that has mounts of its own.
@@ -63,6 +64,24 @@ impl MountedFolder {
         run("mount", &["-t", "tmpfs", "tmpfs", path.to_str().unwrap()]);
     }
 
+    /// Mounts an overlay, which counts as foreign, on "over"; false if that cannot be.
+    fn mount_overlay(&self) -> bool {
+        become_server();
+        let path = |name: &str| self.path(name).to_str().unwrap().to_owned();
+        for name in ["inner/lower", "inner/upper", "inner/work", "over"] {
+            fs::create_dir(self.path(name)).unwrap();
+        }
+        let (lower, upper, work) = (path("inner/lower"), path("inner/upper"), path("inner/work"));
+        let folders = format!("lowerdir={lower},upperdir={upper},workdir={work},index=on,nfs_export=on");
+        let command =
+            Command::new("mount").args(["-t", "overlay", "-o", &folders, "none", &path("over")]).output();
+        let done = command.unwrap().status.success();
+        if !done {
+            eprintln!("skipped: there are no overlays");
+        }
+        done
+    }
+
     fn unmount(&self, name: &str, how: &[&str]) -> bool {
         become_server();
         let path = self.path(name);
@@ -77,10 +96,39 @@ impl MountedFolder {
 
 impl Drop for MountedFolder {
     fn drop(&mut self) {
-        for name in ["inner/deep", "inner"] {
+        for name in ["over", "inner/deep", "inner", "hanging", "late"] {
             self.unmount(name, &["-l"]);
         }
     }
+}
+
+/// A FUSE file system that answers nothing, until it is dropped: then its calls fail.
+struct HangingMount(#[expect(dead_code, reason = "dropping it ends the calls")] fs::File);
+
+impl HangingMount {
+    /// Mounts one, or says why that cannot be.
+    fn new(path: &Path) -> Option<Self> {
+        use std::os::fd::AsRawFd;
+        become_server();
+        let Ok(device) = fs::File::options().read(true).write(true).open("/dev/fuse") else {
+            eprintln!("skipped: there is no FUSE");
+            return None;
+        };
+        let keep = |flags| rustix::io::fcntl_setfd(&device, flags).unwrap();
+        keep(rustix::io::FdFlags::empty());
+        let options = format!("fd={},rootmode=040000,user_id=0,group_id=0", device.as_raw_fd());
+        fs::create_dir(path).unwrap();
+        run("mount", &["-i", "-t", "fuse", "-o", &options, "none", path.to_str().unwrap()]);
+        keep(rustix::io::FdFlags::CLOEXEC);
+        Some(Self(device))
+    }
+}
+
+/// Runs a call on another thread; `None` if it hangs.
+fn in_time<R: Send + 'static>(call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(call()));
+    receiver.recv_timeout(std::time::Duration::from_secs(20)).ok()
 }
 
 fn run(program: &str, arguments: &[&str]) {
@@ -285,6 +333,42 @@ fn mounted_what_gives_no_handles_is_hidden() {
     }
     become_server();
     run("umount", &[proc.to_str().unwrap(), file.to_str().unwrap()]);
+}
+
+#[test]
+fn mounted_what_hangs_does_not_hide_the_others() // RFC 8881 section 4.2.3
+{
+    let Some(place) = MountedFolder::new() else { return };
+    let Some(hanging) = HangingMount::new(&place.path("hanging")) else { return };
+    // The table of mounts has the one that hangs first.
+    place.mount("late");
+    let backend = place.show();
+    let mut files = vec![make(&backend, &walk(&backend, "late").unwrap(), b"f", b"late")];
+    if place.mount_overlay() {
+        files.push(make(&backend, &walk(&backend, "over").unwrap(), b"f", b"over"));
+    }
+    drop(backend);
+    let backend = Arc::new(place.show());
+    let forged = ObjectHandle::new(&[2, 0, 0, 0, 0, 0, 0, 0, 1, 1]).unwrap();
+    let ask = |object: ObjectHandle| {
+        let backend = Arc::clone(&backend);
+        in_time(move || (backend.identity(&object).is_some(), backend.getattr(&object).map(drop)))
+    };
+    let found: Vec<_> = files.iter().map(|file| ask(*file)).collect();
+    let unknown = ask(forged);
+    let start = std::time::Instant::now();
+    let again = ask(forged);
+    let took = start.elapsed();
+    drop(hanging);
+    assert!(found.iter().all(|found| *found == Some((true, Ok(())))), "{found:?}");
+    assert_eq!((unknown, again), (Some((false, Err(VfsError::Delay))), Some((false, Err(VfsError::Delay)))));
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    let ended = || ask(forged) == Some((false, Err(VfsError::Stale)));
+    let deadline = start + std::time::Duration::from_secs(30);
+    while !ended() {
+        assert!(std::time::Instant::now() < deadline, "it may be none that hangs any more");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 #[test]

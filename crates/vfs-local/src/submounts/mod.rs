@@ -5,6 +5,7 @@
 //! kernel's `f_fsid`. They survive restarts of the server, and of the machine if `f_fsid` does
 //! (ext4, btrfs; xfs as long as its device number stays).
 
+mod asking;
 mod backend;
 mod heir;
 mod table;
@@ -33,14 +34,15 @@ const PREFIX: usize = 9;
 /// whose root is no folder, is hidden; so is every further mount when 64 are in use.
 ///
 /// A mount is in use from its first lookup until it is unused between two calls of `trim`: until
-/// then it can only be unmounted lazily (`umount -l`). An unmounted file system is `Stale`.
-/// `Stale`.
+/// then it can only be unmounted lazily (`umount -l`). An unmounted file system is `Stale`. One that
+/// hangs holds up only its own objects.
 #[derive(Debug)]
 pub struct SubmountBackend {
     outer: LocalBackend,
     options: LocalOptions,
     inner: RwLock<HashMap<u64, Arc<Submount>>>,
     mounts: MountWatch,
+    asked: asking::AskedMounts,
 }
 
 /// A file system below the folder.
@@ -72,7 +74,13 @@ impl SubmountBackend {
     pub fn open(path: &Path, options: &LocalOptions) -> Result<Self, LocalError> {
         let outer = LocalBackend::open(path, options)?;
         let mounts = MountWatch::open().map_err(|errno| LocalError::NoProc(errno.into()))?;
-        Ok(Self { outer, options: options.clone(), inner: RwLock::default(), mounts })
+        Ok(Self {
+            outer,
+            options: options.clone(),
+            inner: RwLock::default(),
+            mounts,
+            asked: Default::default(),
+        })
     }
 
     /// Returns what the file system of the folder lacks; those of submounts are not looked at.
@@ -83,7 +91,8 @@ impl SubmountBackend {
     /// Finds out to which of the file systems a handle belongs.
     ///
     /// # Errors
-    /// `Stale` for a file system that is not mounted where it was, `Badhandle`.
+    /// `Stale` for a file system that is not mounted where it was, `Delay` if it may be one that
+    /// hangs, `Badhandle`.
     fn whose(&self, handle: &ObjectHandle) -> VfsResult<Whose> {
         let Some(([VERSION, number @ ..], rest)) = handle.as_bytes().split_first_chunk::<PREFIX>() else {
             return Ok(Whose::Outer);

@@ -4,8 +4,9 @@ use super::{INNER_MAX, INNER_PART, Submount, SubmountBackend, walk_error};
 use crate::{
     LocalOptions,
     attributes::stat_fd,
+    cached_object::CachedObject,
     errno::{retry, vfs_error},
-    mounts::{self, below},
+    mounts::{self, MountedPlace, below},
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, fstatvfs, openat2},
@@ -13,10 +14,7 @@ use rustix::{
 };
 use std::{
     ops::ControlFlow,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    os::fd::{AsRawFd, OwnedFd},
     path::Path,
     sync::{
         Arc, PoisonError,
@@ -54,25 +52,47 @@ impl SubmountBackend {
     /// Finds a file system by its number.
     ///
     /// # Errors
-    /// `Stale` when none such is mounted.
+    /// `Stale` when none such is mounted, `Delay` when one that hangs may have the number.
     pub(super) fn find_inner(&self, number: u64) -> VfsResult<Arc<Submount>> {
         if self.mounts.changed() {
             self.drop_unmounted();
         }
-        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
-        if let Some(inner) = known {
+        if let Some(inner) = self.known(number) {
             return Ok(inner);
         }
         let root = self.outer.path_of_root().ok_or(VfsError::Stale)?;
         self.outer.act_as_server()?;
-        for mount in mounts::all() {
-            let Some(place) = below(&root, mount.point.as_os_str().as_bytes()) else { continue };
-            let Ok(fd) = self.walk(place) else { continue };
-            if number_of(&fd, place).is_ok_and(|found| found == number) {
-                return self.adopt_mount(fd).map_err(|_| VfsError::Stale);
+        let known: Arc<[u64]> = self.all_known().iter().map(|inner| inner.mount).collect();
+        let mut hangs = false;
+        for mounted in mounts::nearest(&root, &mounts::all()) {
+            let known = Arc::clone(&known);
+            match self.ask(&mounted, move |root, place| open_numbered(root, place, number, &known)) {
+                Some(Some(fd)) => return self.adopt_mount(fd).map_err(|_| VfsError::Stale),
+                Some(None) => {}
+                None => hangs = true,
             }
         }
-        Err(VfsError::Stale)
+        // Another thread may have been first: then its mount was not asked.
+        let missing = if hangs { VfsError::Delay } else { VfsError::Stale };
+        self.known(number).ok_or(missing)
+    }
+
+    /// Finds a file system in the table by its number.
+    fn known(&self, number: u64) -> Option<Arc<Submount>> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    fn all_known(&self) -> Vec<Arc<Submount>> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Asks about a mount with the server's identity; `None` while its file system hangs.
+    fn ask<R: Send + 'static>(
+        &self,
+        mounted: &MountedPlace,
+        question: impl FnOnce(&CachedObject, &[u8]) -> R + Send + 'static,
+    ) -> Option<R> {
+        self.asked.ask(mounted, &self.outer.root, self.outer.identities, question)
     }
 
     /// Takes the root of a mount below the folder into the table, or finds it there.
@@ -86,8 +106,7 @@ impl SubmountBackend {
         let root = self.outer.path_of_root().ok_or(VfsError::Stale)?;
         let place = below(&root, &path).ok_or(VfsError::Noent)?;
         let number = number_of(&fd, place)?;
-        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
-        if let Some(inner) = known.filter(|inner| inner.mount == stat.stx_mnt_id) {
+        if let Some(inner) = self.known(number).filter(|inner| inner.mount == stat.stx_mnt_id) {
             return Ok(inner);
         }
         let new = Arc::new(self.open_inner(&fd, number, place, &stat)?);
@@ -150,14 +169,21 @@ impl SubmountBackend {
 
     /// Lets go of file systems that are not mounted any more where they were.
     fn drop_unmounted(&self) {
-        let all: Vec<Arc<Submount>> =
-            self.inner.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let (known, mounts) = (self.all_known(), mounts::all());
+        let Some(root) = self.outer.path_of_root().filter(|_| !mounts.is_empty()) else { return };
         if self.outer.act_as_server().is_err() {
             return;
         }
-        let there =
-            |inner: &Submount| self.walk(&inner.place).is_ok_and(|fd| mount_of(&fd) == Ok(inner.mount));
-        let gone: Vec<u64> = all.iter().filter(|inner| !there(inner)).map(|inner| inner.number).collect();
+        let nearest = mounts::nearest(&root, &mounts);
+        self.asked.keep(&nearest);
+        let there = |inner: &Submount| {
+            // A mount over a directory above it hides it.
+            let mounted = nearest.iter().find(|mounted| mounted.place == inner.place);
+            let found = |mounted| self.ask(mounted, mount_at);
+            // One that hangs stays until it answers.
+            mounted.is_some_and(|mounted| found(mounted).is_none_or(|found| found == Some(inner.mount)))
+        };
+        let gone: Vec<u64> = known.iter().filter(|inner| !there(inner)).map(|inner| inner.number).collect();
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let dropped: Vec<_> = gone.iter().filter_map(|number| table.remove(number)).collect();
         drop(table);
@@ -173,11 +199,24 @@ impl SubmountBackend {
         drop(idle);
         kept.iter().for_each(|inner| vfs::Backend::trim(&inner.backend));
     }
+}
 
-    /// Opens a path below the folder's root, across mounts, with the thread's identity.
-    fn walk(&self, place: &[u8]) -> VfsResult<OwnedFd> {
-        retry(|| openat2(&self.outer.root.fd, place, FLAGS, Mode::empty(), BENEATH)).map_err(walk_error)
-    }
+/// Opens a path below a folder's root, across mounts, with the thread's identity.
+fn walk(root: &CachedObject, place: &[u8]) -> Result<OwnedFd, Errno> {
+    retry(|| openat2(root, place, FLAGS, Mode::empty(), BENEATH))
+}
+
+/// Opens the root of the mount at a place if its file system has the number. Known mounts have
+/// others, so their file systems are not asked.
+fn open_numbered(root: &CachedObject, place: &[u8], number: u64, known: &[u64]) -> Option<OwnedFd> {
+    let fd = walk(root, place).ok()?;
+    let is_known = mount_of(&fd).is_ok_and(|mount| known.contains(&mount));
+    (!is_known && number_of(&fd, place) == Ok(number)).then_some(fd)
+}
+
+/// Returns the number of the mount at a place.
+fn mount_at(root: &CachedObject, place: &[u8]) -> Option<u64> {
+    walk(root, place).and_then(|fd| mount_of(&fd)).ok()
 }
 
 /// Returns the number of the mount that a descriptor is on, without asking its file system
