@@ -3,7 +3,7 @@
 use super::{Fh, FileKey, Nfs, OpenPayload};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, TryLockError};
-use vfs::OpenFile;
+use vfs::{ExportTable, OpenFile};
 
 /// Files that are counted at a time. A further one takes the place of the one with the fewest
 /// samples, and its number, so that frequent ones are never missed (the algorithm Space-Saving).
@@ -62,7 +62,8 @@ pub struct BusyFile {
 }
 
 impl BusyFiles {
-    /// Counts a sampled request. While another thread counts, the sample is left out.
+    /// Counts a sampled request. While another thread counts, the sample is left out. The backend
+    /// is not asked, since its file system may hang.
     pub(crate) fn note(&self, fh: &Fh) {
         let Fh::Object(object) = fh else { return };
         let mut samples = match self.0.try_lock() {
@@ -70,19 +71,29 @@ impl BusyFiles {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        samples.count(object.key());
+        samples.count(FileKey::unidentified(object));
     }
 
     fn snapshot(&self) -> Vec<(FileKey, u64)> {
         let samples = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         samples.files.iter().copied().zip(samples.counts.iter().copied()).collect()
     }
+
+    /// Returns the files, each once however many exports reach it, with their samples.
+    fn identified(&self, exports: &ExportTable) -> Vec<(FileKey, u64)> {
+        let mut files = HashMap::new();
+        for (file, samples) in self.snapshot() {
+            *files.entry(file.identified(exports)).or_default() += samples;
+        }
+        files.into_iter().collect()
+    }
 }
 
 impl Nfs {
-    /// Returns at most `max` files with the most sampled requests, the busiest first.
+    /// Returns at most `max` files with the most sampled requests, the busiest first. It may wait
+    /// for file systems.
     pub fn busy_files(&self, max: usize) -> Vec<BusyFile> {
-        let mut busiest = self.busy_files.snapshot();
+        let mut busiest = self.busy_files.identified(&self.exports.snapshot());
         busiest.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
         busiest.truncate(max);
         let mut open = HashMap::new();
@@ -107,15 +118,61 @@ impl Nfs {
 mod tests {
     use super::*;
     use crate::engine::Object;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::Duration;
-    use vfs::{ClientPeer, Export, MemoryBackend, MemoryLimits, ObjectHandle};
+    use vfs::{Backend, ClientPeer, Export, Identity, MemoryBackend, MemoryLimits, ObjectHandle, Timestamp};
+
+    /// A file system that several exports reach. It counts questions about identities.
+    struct Asked {
+        inner: MemoryBackend,
+        questions: AtomicUsize,
+    }
+
+    impl Backend for Asked {
+        vfs::forward_backend!(
+            inner: root, features, features_of, part, mounted_on, has_mounts, may_wait,
+            answers_from_memory, seldom_waits, is_at_hand, lookup_now, getattr, setattr, access,
+            lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, open, create_file,
+            create, link, remove, rename, rename_new, readdir, acls, quota, get_xattr, set_xattr,
+            list_xattrs, remove_xattr, syncs_names, sync_names, commit, statfs, trim, handle_key,
+            heir,
+        );
+
+        fn identity(&self, _: &ObjectHandle) -> Option<Identity> {
+            self.questions.fetch_add(1, Relaxed);
+            Some(Identity { device: 1, skip: 0, shared: false })
+        }
+    }
+
+    fn asked() -> Arc<Asked> {
+        let inner = MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap();
+        Arc::new(Asked { inner, questions: AtomicUsize::new(0) })
+    }
+
+    fn root_of(export: &Arc<Export>) -> Object {
+        let peer = ClientPeer { address: ([127, 0, 0, 1], 900).into(), now: Duration::ZERO };
+        Object::root_of(export, peer).unwrap().unwrap()
+    }
+
+    #[test]
+    fn samples_of_a_file_ask_its_backend_only_when_they_are_shown() {
+        let backend = asked();
+        let exports = ["/x", "/y"].map(|path| Export::new(path, backend.clone()).unwrap());
+        let table = ExportTable::new(exports.into(), Timestamp::default()).unwrap();
+        let files = BusyFiles::default();
+        for export in table.iter() {
+            files.note(&Fh::Object(root_of(export)));
+        }
+        assert_eq!(backend.questions.load(Relaxed), 0);
+        let shown = files.identified(&table);
+        assert_eq!(shown.iter().map(|(_, samples)| *samples).collect::<Vec<_>>(), [2], "it is one file");
+        assert_eq!(backend.questions.load(Relaxed), 2);
+    }
 
     #[test]
     fn a_frequent_file_is_found_among_many_rare_ones() {
-        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
-        let export = Arc::new(Export::new("/x", backend).unwrap());
-        let peer = ClientPeer { address: ([127, 0, 0, 1], 900).into(), now: Duration::ZERO };
-        let root = Object::root_of(&export, peer).unwrap().unwrap();
+        let export = Arc::new(Export::new("/x", asked()).unwrap());
+        let root = root_of(&export);
         let file = |number: u32| {
             let handle = ObjectHandle::new(&number.to_be_bytes()).unwrap();
             Fh::Object(Object { handle, ..root.clone() })

@@ -25,6 +25,17 @@ pub struct FileKey {
 }
 
 impl FileKey {
+    /// Returns the key of an object without asking its backend. It equals only keys of this kind.
+    pub(super) fn unidentified(object: &Object) -> Self {
+        Self { export: object.export.id, handle: object.handle, identity: None }
+    }
+
+    /// Returns the key with the identity that its backend knows.
+    pub(super) fn identified(self, exports: &ExportTable) -> Self {
+        let export = exports.by_id(self.export);
+        Self { identity: export.and_then(|export| export.backend.identity(&self.handle)), ..self }
+    }
+
     /// Returns the parts that are compared: the identity, or export and handle.
     fn file(&self) -> (Option<u64>, u32, &[u8]) {
         let bytes = self.handle.as_bytes();
