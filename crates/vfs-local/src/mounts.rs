@@ -11,7 +11,13 @@ use std::{
     collections::{HashMap, HashSet},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Acquire, Release},
+        },
+    },
 };
 
 /// Returns all mounts, later ones over earlier ones; none where /proc cannot be read.
@@ -21,19 +27,36 @@ pub(crate) fn all() -> Vec<Mount> {
 
 /// Tells when mounts come and go.
 #[derive(Debug)]
-pub(crate) struct MountWatch(OwnedFd);
+pub(crate) struct MountWatch {
+    table: OwnedFd,
+    /// A change was seen that is still to be handled.
+    pending: AtomicBool,
+}
 
 impl MountWatch {
     pub(crate) fn open() -> Result<Self, Errno> {
-        openat(CWD, c"/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(Self)
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let table = openat(CWD, c"/proc/self/mountinfo", flags, Mode::empty())?;
+        Ok(Self { table, pending: AtomicBool::new(false) })
     }
 
     /// Returns whether mounts have changed since the last call; the caller must handle the change.
     pub(crate) fn changed(&self) -> bool {
+        let changed = self.has_changed();
+        // Threads that handle a change read the table after this.
+        changed && self.pending.swap(false, AcqRel)
+    }
+
+    /// Returns whether there is a change that [`MountWatch::changed`] has not returned yet.
+    pub(crate) fn has_changed(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut fds = [PollFd::new(&self.0, PollFlags::PRI)];
+        let mut fds = [PollFd::new(&self.table, PollFlags::PRI)];
         let polled = uninterrupted(|| poll(&mut fds, Some(&now)));
-        polled.is_ok() && fds.iter().any(|fd| fd.revents().intersects(PollFlags::PRI | PollFlags::ERR))
+        // The kernel tells each change once.
+        if polled.is_ok() && fds.iter().any(|fd| fd.revents().intersects(PollFlags::PRI | PollFlags::ERR)) {
+            self.pending.store(true, Release);
+        }
+        self.pending.load(Acquire)
     }
 }
 

@@ -258,6 +258,23 @@ fn mounted_what_is_unmounted_is_stale_and_what_comes_in_its_place_is_another() {
 }
 
 #[test]
+fn mounted_objects_are_not_at_hand_until_a_change_of_mounts_is_handled() {
+    let Some(place) = MountedFolder::new() else { return };
+    let backend = place.show();
+    let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"data");
+    assert!(backend.is_at_hand(&file));
+    let identity = backend.identity(&file).map(|identity| identity.device);
+    place.mount("late");
+    assert!(!backend.is_at_hand(&file), "its mount may be gone");
+    assert!(!backend.is_at_hand(&file), "asking handles nothing");
+    backend.getattr(&file).unwrap();
+    assert!(backend.is_at_hand(&file));
+    assert!(place.unmount("inner", &["-l"]));
+    assert!(identity.is_some() && backend.identity(&file).map(|identity| identity.device) == identity);
+    assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
+}
+
+#[test]
 fn mounted_what_is_not_used_can_be_unmounted() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
@@ -350,6 +367,7 @@ fn mounted_what_hangs_does_not_hide_the_others() // RFC 8881 section 4.2.3
     drop(backend);
     let backend = Arc::new(place.show());
     let forged = ObjectHandle::new(&[2, 0, 0, 0, 0, 0, 0, 0, 1, 1]).unwrap();
+    assert_eq!(backend.part(&forged), 1, "the handle tells it");
     let ask = |object: ObjectHandle| {
         let backend = Arc::clone(&backend);
         in_time(move || (backend.identity(&object).is_some(), backend.getattr(&object).map(drop)))

@@ -1,11 +1,8 @@
 //! The trait, each operation handed to the file system that the object is on.
 
-use super::{PREFIX, SubmountBackend, Whose};
+use super::{PREFIX, SubmountBackend, Whose, split};
 use crate::attributes::stat_fd;
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
-};
+use std::{ops::ControlFlow, sync::Arc};
 use vfs::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
     NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
@@ -46,19 +43,13 @@ impl SubmountBackend {
 
 impl SubmountBackend {
     /// Asks the file system that an object is on, if that can be found out without a wait; false if
-    /// not.
+    /// not. A change of mounts is first to be handled, which may wait.
     fn if_known(&self, object: &ObjectHandle, ask: impl Fn(&dyn Backend, &ObjectHandle) -> bool) -> bool {
-        let Some(([super::VERSION, number @ ..], rest)) = object.as_bytes().split_first_chunk::<PREFIX>()
-        else {
-            return ask(&self.outer, object);
-        };
-        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let inner = known.get(&u64::from_be_bytes(*number)).cloned();
-        drop(known);
-        inner.zip(ObjectHandle::new(rest)).is_some_and(|(inner, own)| {
-            inner.used.store(true, Relaxed);
-            ask(&inner.backend, &own)
-        })
+        match self.known_whose(object) {
+            Some(Whose::Outer) => ask(&self.outer, object),
+            Some(Whose::Submount(inner, own)) => !self.mounts.has_changed() && ask(&inner.backend, &own),
+            None => false,
+        }
     }
 }
 
@@ -79,11 +70,13 @@ impl Backend for SubmountBackend {
     }
 
     fn part(&self, object: &ObjectHandle) -> u64 {
-        match self.whose(object) {
+        let (mut at, mut part) = (Some(*object), 0);
+        while let Some((number, own)) = at.as_ref().and_then(split) {
             // Parts of parts differ, too.
-            Ok(Whose::Submount(inner, own)) => inner.number ^ inner.backend.part(&own),
-            _ => 0,
+            part ^= number;
+            at = own;
         }
+        part
     }
 
     fn mounted_on(&self, object: &ObjectHandle) -> Option<u64> {
@@ -103,7 +96,8 @@ impl Backend for SubmountBackend {
     }
 
     fn identity(&self, object: &ObjectHandle) -> Option<Identity> {
-        match self.whose(object).ok()? {
+        // State asks often, and for files of unmounted file systems, too.
+        match self.known_whose(object).or_else(|| self.whose(object).ok())? {
             Whose::Outer => self.outer.identity(object),
             Whose::Submount(inner, own) => inner
                 .backend

@@ -94,12 +94,18 @@ impl SubmountBackend {
     /// `Stale` for a file system that is not mounted where it was, `Delay` if it may be one that
     /// hangs, `Badhandle`.
     fn whose(&self, handle: &ObjectHandle) -> VfsResult<Whose> {
-        let Some(([VERSION, number @ ..], rest)) = handle.as_bytes().split_first_chunk::<PREFIX>() else {
-            return Ok(Whose::Outer);
-        };
-        let inner = self.find_inner(u64::from_be_bytes(*number))?;
+        let Some((number, own)) = split(handle) else { return Ok(Whose::Outer) };
+        let inner = self.find_inner(number)?;
         inner.used.store(true, Relaxed);
-        Ok(Whose::Submount(inner, ObjectHandle::new(rest).ok_or(VfsError::Badhandle)?))
+        Ok(Whose::Submount(inner, own.ok_or(VfsError::Badhandle)?))
+    }
+
+    /// As `whose`, from the table alone: `None` for a file system that is not there.
+    fn known_whose(&self, handle: &ObjectHandle) -> Option<Whose> {
+        let Some((number, own)) = split(handle) else { return Some(Whose::Outer) };
+        let inner = self.known(number)?;
+        inner.used.store(true, Relaxed);
+        Some(Whose::Submount(inner, own?))
     }
 
     /// As `whose`, of two objects that have to be of one file system.
@@ -115,6 +121,12 @@ impl SubmountBackend {
             _ => Err(VfsError::Xdev),
         }
     }
+}
+
+/// Returns the number of the submount that a handle begins with, and the handle within it.
+fn split(handle: &ObjectHandle) -> Option<(u64, Option<ObjectHandle>)> {
+    let ([VERSION, number @ ..], own) = handle.as_bytes().split_first_chunk::<PREFIX>()? else { return None };
+    Some((u64::from_be_bytes(*number), ObjectHandle::new(own)))
 }
 
 impl Submount {

@@ -78,7 +78,7 @@ impl SubmountBackend {
     }
 
     /// Finds a file system in the table by its number.
-    fn known(&self, number: u64) -> Option<Arc<Submount>> {
+    pub(super) fn known(&self, number: u64) -> Option<Arc<Submount>> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
     }
 
