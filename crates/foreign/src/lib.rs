@@ -50,10 +50,15 @@ impl ForeignThread {
         }
     }
 
+    /// Returns whether calls are queued behind one that hangs.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Relaxed)
+    }
+
     /// Runs a call after the queued ones, and returns its result.
     ///
     /// `None` if it has not returned within `patience`, or the thread was stuck already. The call
-    /// remains queued.
+    /// remains queued, so callers bound the calls that they make while the thread is stuck.
     pub fn run<R: Send + 'static>(
         &self,
         patience: Duration,
@@ -64,7 +69,7 @@ impl ForeignThread {
             // The caller may have stopped waiting.
             let _ = sender.send(call());
         }));
-        let patience = if self.is_stuck.load(Relaxed) { Duration::ZERO } else { patience };
+        let patience = if self.is_stuck() { Duration::ZERO } else { patience };
         let result = receiver.recv_timeout(patience).ok();
         if result.is_none() {
             self.is_stuck.store(true, Relaxed);
@@ -79,7 +84,7 @@ impl ForeignThread {
         patience: Duration,
         call: impl FnOnce() -> R + Send + 'static,
     ) -> Option<R> {
-        if self.is_stuck.load(Relaxed) { None } else { self.run(patience, call) }
+        if self.is_stuck() { None } else { self.run(patience, call) }
     }
 }
 

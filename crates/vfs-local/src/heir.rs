@@ -5,6 +5,7 @@ use crate::{
     change::Changes,
     descriptor::Descriptor,
     file::LocalFile,
+    held_ranges::HeldRanges,
     kind::Kind,
     leases::{self, LeaseImage, LocalLease},
     locks::SharedDescription,
@@ -13,7 +14,7 @@ use foreign::ForeignThread;
 use minicbor::{Decode, Encode};
 use std::{
     any::Any,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use vfs::{Broken, Caller, InboundFds, Lease, OpenFile, OutboundFds, RangeLocks, VfsError, VfsResult};
 
@@ -64,7 +65,7 @@ impl From<KindImage> for Kind {
 }
 
 /// The description that holds the locks of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 struct LocksImage {
     /// The number of the descriptor.
     #[n(0)]
@@ -73,6 +74,10 @@ struct LocksImage {
     reads: bool,
     #[n(2)]
     writes: bool,
+    /// First and last byte of each range, and whether it is locked for writing; only on a file
+    /// system that may hang.
+    #[n(3)]
+    held: Option<Vec<(u64, u64, bool)>>,
 }
 
 /// The parts of a backend that its open files share.
@@ -110,9 +115,10 @@ impl SharedFiles {
     }
 
     pub(crate) fn locks_in(&self, image: &[u8], fds: &mut InboundFds) -> VfsResult<Arc<dyn RangeLocks>> {
-        let LocksImage { fd, reads, writes } = decode(image)?;
+        let LocksImage { fd, reads, writes, held } = decode(image)?;
         let fd = self.adopt(fd, fds).ok_or(VfsError::Inval)?;
-        Ok(Arc::new(SharedDescription { fd, reads, writes }))
+        let held = held.map(|held| Mutex::new(HeldRanges::from_image(&held)));
+        Ok(Arc::new(SharedDescription { fd, reads, writes, held }))
     }
 }
 
@@ -137,9 +143,10 @@ pub(crate) fn lease_out(lease: &dyn Lease, fds: &mut OutboundFds) -> Option<Vec<
 }
 
 pub(crate) fn locks_out(locks: &dyn RangeLocks, fds: &mut OutboundFds) -> Option<Vec<u8>> {
-    let SharedDescription { fd, reads, writes } = own(locks.as_any())?;
+    let SharedDescription { fd, reads, writes, held } = own(locks.as_any())?;
     let fd = fds.add(Arc::clone(fd) as _);
-    Some(image::encode(&LocksImage { fd, reads: *reads, writes: *writes }).to_vec())
+    let held = held.as_ref().map(|held| held.lock().unwrap_or_else(PoisonError::into_inner).image());
+    Some(image::encode(&LocksImage { fd, reads: *reads, writes: *writes, held }).to_vec())
 }
 
 impl LocalBackend {
@@ -299,6 +306,24 @@ mod tests {
         assert_eq!(program.set(5, 5, Some(LockKind::Write)), Ok(LockOutcome::Conflict));
         assert_eq!(locks_again.set(0, u64::MAX, None), Ok(LockOutcome::Done));
         assert_eq!(program.set(5, 5, Some(LockKind::Write)), Ok(LockOutcome::Done));
+    }
+
+    #[test]
+    fn locks_on_a_file_system_that_may_hang_are_known_to_the_heir() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let orphans = Orphans::default();
+        let fd = Descriptor::new(file.reopen().unwrap().into(), orphans.0.foreign.as_ref());
+        let locks = SharedDescription::new(fd, true, true);
+        for (first, kind) in [(5, LockKind::Write), (9, LockKind::Read)] {
+            assert_eq!(locks.set(first, u64::MAX, Some(kind)), Ok(LockOutcome::Done));
+        }
+        let (out, object) = (&mut OutboundFds::default(), ObjectHandle::new(&[1]).unwrap());
+        let image = locks_out(&locks, out).unwrap();
+        let inherited = orphans.locks_in(&object, &image, &mut sent(out)).unwrap();
+        let again = locks_out(&*inherited, &mut OutboundFds::default()).unwrap();
+        let ranges = |image: &[u8]| decode::<LocksImage>(image).unwrap().held;
+        assert_eq!(ranges(&again), Some(vec![(5, 8, true), (9, u64::MAX, false)]));
+        assert_eq!(ranges(&again), ranges(&image));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod features;
 mod file;
 mod handle;
 mod heir;
+mod held_ranges;
 mod identity;
 mod kind;
 mod leases;

@@ -8,14 +8,21 @@ use crate::{
     descriptor::Descriptor,
     errno::{uninterrupted, vfs_error},
     file::{LocalFile, OFFSET_MAX},
+    held_ranges::{HeldRanges, RangeChange},
     identity, leases,
 };
+use foreign::ForeignThread;
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
 };
-use std::{any::Any, os::fd::AsRawFd, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    os::fd::AsRawFd,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock on a file system that may hang keeps its caller waiting: a lease that expires is
@@ -29,6 +36,8 @@ pub(crate) struct SharedDescription {
     pub(crate) fd: Arc<Descriptor>,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
+    /// The locks after all queued calls; `None` where no call hangs, and where they are unknown.
+    pub(crate) held: Option<Mutex<HeldRanges>>,
 }
 
 impl LocalFile {
@@ -36,7 +45,9 @@ impl LocalFile {
     pub(crate) fn lockable(&self, kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>> {
         if leases::is_for_writing(&self.fd) {
             // Its one descriptor, which is open for both: another would break the lease.
-            return Ok(Some(Box::new(SharedDescription { fd: self.fd.clone(), reads: true, writes: true })));
+            // Several values share its locks, and none has them all.
+            let (fd, held) = (self.fd.clone(), None);
+            return Ok(Some(Box::new(SharedDescription { fd, reads: true, writes: true, held })));
         }
         if self.writer.is_some() {
             identity::become_superuser()?;
@@ -55,8 +66,7 @@ impl LocalFile {
             match open(*access) {
                 Ok(fd) => {
                     let fd = Descriptor::new(fd, self.fd.thread());
-                    let locks = SharedDescription { fd: Arc::new(fd), reads: *reads, writes: *writes };
-                    return Ok(Some(Box::new(locks)));
+                    return Ok(Some(Box::new(SharedDescription::new(fd, *reads, *writes))));
                 }
                 Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => {}
                 Err(errno) => return Err(vfs_error(errno)),
@@ -67,6 +77,44 @@ impl LocalFile {
 }
 
 impl SharedDescription {
+    /// Makes one that holds no locks yet.
+    pub(crate) fn new(fd: Descriptor, reads: bool, writes: bool) -> Self {
+        let held = fd.thread().is_some().then(Mutex::default);
+        Self { fd: Arc::new(fd), reads, writes, held }
+    }
+
+    /// Runs a change of locks on a thread, with its effect on the locks.
+    ///
+    /// While the thread is stuck, no lock is queued, and an unlock only if there is a lock. So each
+    /// range that is locked has at most a few calls in the queue, however often clients try again.
+    fn run<R: Send + 'static>(
+        &self,
+        thread: &ForeignThread,
+        (first, last, kind): (u64, u64, Option<LockKind>),
+        set: impl FnOnce() -> Result<R, nix::Error> + Send + 'static,
+    ) -> VfsResult<Option<Result<R, nix::Error>>> {
+        let Some(held) = &self.held else {
+            return thread.run(PATIENCE, set).ok_or(VfsError::Delay).map(Some);
+        };
+        let last = if last >= OFFSET_MAX { u64::MAX } else { last };
+        let lock = || held.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_stuck() {
+            match lock().change(first, last, kind) {
+                RangeChange::Lowers => {}
+                RangeChange::Nothing if kind.is_none() => return Ok(None),
+                // A queued lock may still fail, so none is granted from the notes.
+                RangeChange::Nothing | RangeChange::Raises => return Err(VfsError::Delay),
+            }
+        }
+        // In one order for all: a lock must not overtake an unlock that hangs.
+        let done = thread.run(PATIENCE, set);
+        // A queued call may still take effect.
+        if !matches!(done, Some(Err(_))) {
+            lock().set(first, last, kind);
+        }
+        done.ok_or(VfsError::Delay).map(Some)
+    }
+
     /// Returns the kernel's description of a lock; `None` for a range behind its largest offset.
     fn words(first: u64, last: u64, kind: libc::c_int) -> Option<libc::flock> {
         let l_start = i64::try_from(first).ok()?;
@@ -84,11 +132,11 @@ impl RangeLocks for SharedDescription {
     }
 
     fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome> {
+        // A file that cannot be locked for reading does not block programs that read.
+        let kind = kind.filter(|kind| self.reads || *kind == LockKind::Write);
         let number = match kind {
             None => libc::F_UNLCK,
             Some(LockKind::Write) => libc::F_WRLCK,
-            // A file that cannot be locked for reading does not block programs that read.
-            Some(LockKind::Read) if !self.reads => libc::F_UNLCK,
             Some(LockKind::Read) => libc::F_RDLCK,
         };
         let Some(words) = Self::words(first, last, number) else { return Ok(LockOutcome::Done) };
@@ -96,8 +144,10 @@ impl RangeLocks for SharedDescription {
         let set = move || fcntl(&**fd, FcntlArg::F_OFD_SETLK(&words));
         let done = match self.fd.thread() {
             None => set(),
-            // In one order for all: a lock must not overtake an unlock that hangs.
-            Some(thread) => thread.run(PATIENCE, set).ok_or(VfsError::Delay)?,
+            Some(thread) => match self.run(thread, (first, last, kind), set)? {
+                Some(done) => done,
+                None => return Ok(LockOutcome::Done),
+            },
         };
         match done {
             Ok(_) => Ok(LockOutcome::Done),
@@ -150,17 +200,68 @@ impl RangeLocks for SharedDescription {
 
 #[cfg(test)]
 mod tests {
-    use crate::{LocalBackend, LocalOptions};
+    use super::SharedDescription;
+    use crate::{LocalBackend, LocalOptions, descriptor::Descriptor};
+    use foreign::ForeignThread;
     use nix::fcntl::{FcntlArg, fcntl};
     use std::fs::File;
-    use std::sync::Arc;
-    use vfs::{Backend, Caller, LeaseKind, LockKind, LockOutcome, OpenAccess};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+    use vfs::{Backend, Caller, LeaseKind, LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError};
 
     /// Says whether the kernel would let another description lock the first byte.
     fn is_free(file: &File) -> bool {
         let mut words = super::SharedDescription::words(0, 0, libc::F_WRLCK).unwrap();
         fcntl(file, FcntlArg::F_OFD_GETLK(&mut words)).unwrap();
         i32::from(words.l_type) == libc::F_UNLCK
+    }
+
+    #[test]
+    fn locks_that_are_tried_again_while_a_file_system_hangs_queue_nothing() // RFC 8881 section 18.10.3
+    {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let thread = Arc::new(ForeignThread::default());
+        let locks =
+            SharedDescription::new(Descriptor::new(file.reopen().unwrap().into(), Some(&thread)), true, true);
+        let (read, write) = (Some(LockKind::Read), Some(LockKind::Write));
+        assert_eq!(locks.set(0, 9, write), Ok(LockOutcome::Done));
+        let (release, released) = mpsc::channel::<()>();
+        thread.send(Box::new(move || released.recv().unwrap_or(())));
+        // A queued call has the descriptor.
+        let queued = || Arc::strong_count(&locks.fd) - 1;
+        assert_eq!(locks.set(20, 20, write), Err(VfsError::Delay), "it waits in the queue");
+        assert_eq!(locks.set(20, 20, None), Err(VfsError::Delay), "so it has to be undone");
+        assert_eq!(queued(), 2);
+        for byte in 10..1000 {
+            assert_eq!(locks.set(2 * byte, 2 * byte, write), Err(VfsError::Delay));
+            assert_eq!(
+                locks.set(2 * byte, 2 * byte, None),
+                Ok(LockOutcome::Done),
+                "there is no lock to undo"
+            );
+        }
+        assert_eq!((locks.set(0, 4, write), queued()), (Err(VfsError::Delay), 2));
+        for _ in 0..100 {
+            let _ = locks.set(5, 6, read);
+            let _ = locks.set(0, 0, None);
+        }
+        assert_eq!(queued(), 4, "each lock is undone once");
+        release.send(()).unwrap();
+        let (say, said) = mpsc::channel();
+        thread.send(Box::new(move || say.send(()).unwrap()));
+        said.recv_timeout(Duration::from_secs(30)).unwrap();
+        let is_free = |byte| {
+            let other =
+                SharedDescription::new(Descriptor::new(file.reopen().unwrap().into(), None), true, true);
+            [read, write].map(|kind| other.set(byte, byte, kind) == Ok(LockOutcome::Done))
+        };
+        assert_eq!(
+            [0, 1, 5, 7, 20].map(is_free),
+            [[true; 2], [false; 2], [true, false], [false; 2], [true; 2]]
+        );
+        assert_eq!(locks.set(20, 20, write), Ok(LockOutcome::Done), "it hangs no more");
+        assert_eq!(locks.set(0, u64::MAX, None), Ok(LockOutcome::Done));
+        assert_eq!(is_free(20), [true; 2]);
     }
 
     #[test]
