@@ -30,8 +30,8 @@ fn test(targets: &[&str]) -> anyhow::Result<Vec<String>> {
     Ok(skipped)
 }
 
-/// Passes lines on, and returns the reasons of `skipped: REASON`. A test that cannot run here prints
-/// such a line and passes.
+/// Passes lines on, and returns the reasons of `skipped: REASON`. A test that cannot run here
+/// prints such a line and passes.
 fn reasons(mut input: impl BufRead, mut out: impl Write) -> std::io::Result<Vec<String>> {
     let (mut skipped, mut line) = (Vec::new(), Vec::new());
     while input.read_until(b'\n', &mut line)? > 0 {

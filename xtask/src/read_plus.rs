@@ -9,8 +9,8 @@ const SKIPPED: i32 = 77;
 /// Builds the server and has a guest under QEMU read sparse files from it.
 ///
 /// # Errors
-/// When a checksum is wrong, the server has counted too few READ_PLUS operations, or nothing can run
-/// here.
+/// When a checksum is wrong, the server has counted too few READ_PLUS operations, or nothing can
+/// run here.
 pub(crate) fn run() -> anyhow::Result<()> {
     steps::cargo(&["build", "--quiet", "--package", "orthrus"])?;
     let script = steps::root().join("scripts/read-plus.sh");

@@ -217,7 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_are_tried_again_while_a_file_system_hangs_queue_nothing() // RFC 8881 section 18.10.3
+    fn locks_that_are_tried_again_while_a_file_system_hangs_queue_nothing()
+    // RFC 8881 section 18.10.3
     {
         let file = tempfile::NamedTempFile::new().unwrap();
         let thread = Arc::new(ForeignThread::default());

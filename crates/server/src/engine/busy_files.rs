@@ -123,12 +123,12 @@ mod tests {
     use vfs::{Backend, ClientPeer, Export, Identity, MemoryBackend, MemoryLimits, ObjectHandle, Timestamp};
 
     /// A file system that several exports reach. It counts questions about identities.
-    struct Asked {
+    struct CountingBackend {
         inner: MemoryBackend,
         questions: AtomicUsize,
     }
 
-    impl Backend for Asked {
+    impl Backend for CountingBackend {
         vfs::forward_backend!(
             inner: root, features, features_of, part, mounted_on, has_mounts, may_wait,
             answers_from_memory, seldom_waits, is_at_hand, lookup_now, getattr, setattr, access,
@@ -144,9 +144,9 @@ mod tests {
         }
     }
 
-    fn asked() -> Arc<Asked> {
+    fn asked() -> Arc<CountingBackend> {
         let inner = MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap();
-        Arc::new(Asked { inner, questions: AtomicUsize::new(0) })
+        Arc::new(CountingBackend { inner, questions: AtomicUsize::new(0) })
     }
 
     fn root_of(export: &Arc<Export>) -> Object {

@@ -34,8 +34,8 @@ const PREFIX: usize = 9;
 /// whose root is no folder, is hidden; so is every further mount when 64 are in use.
 ///
 /// A mount is in use from its first lookup until it is unused between two calls of `trim`: until
-/// then it can only be unmounted lazily (`umount -l`). An unmounted file system is `Stale`. One that
-/// hangs holds up only its own objects.
+/// then it can only be unmounted lazily (`umount -l`). An unmounted file system is `Stale`. One
+/// that hangs holds up only its own objects.
 #[derive(Debug)]
 pub struct SubmountBackend {
     outer: LocalBackend,

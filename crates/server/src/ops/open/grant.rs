@@ -144,7 +144,7 @@ impl Opening<'_, '_> {
 
     /// Returns the files of the delegation that the OPEN claims, for these access bits: a file
     /// without names cannot be opened again, and the client would lose the opens that it has
-    /// granted locally. Only the user of the delegation gets them, since the file's mode is unknown.
+    /// granted locally. Only the user of the delegation gets them: the file's mode is unknown.
     fn delegated(&self, bits: u32) -> Option<OpenPayload> {
         let OpenClaim::Delegated(stateid) = self.claim else { return None };
         let (client, object) = (self.c.client().ok()?, &self.target.object);
