@@ -4,20 +4,21 @@
 //! scheduler's prolog writes and its epilog removes; `tickets/` has the tickets of each run, so
 //! that a restarted agent continues; `status/` says for each run whether its tickets are in place.
 
+mod files;
+
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use gss::Credential;
-use nix::unistd::{Gid, Uid, fchown, geteuid};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use self::files::{Occupant, StoredTickets, occupant, read_cache, set_aside, write_as};
 use crate::cache::{TICKET_CACHE_MAX, TicketCache};
 use crate::call::{GrantCallError, GrantServer};
 use crate::names::{NameError, check_job, check_user};
@@ -441,97 +442,6 @@ fn chance() -> f64 {
     } else {
         f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
     }
-}
-
-/// The file that has the name of a user's tickets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Occupant {
-    None,
-    /// A plain file of the user that bears the agent's mark.
-    Ours,
-    /// Another file of the user, or of root.
-    OfUser,
-    /// A file of another user: every user can write to /tmp.
-    OfStranger,
-}
-
-fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
-        Err(error) => return Err(io_error(path)(error)),
-        Ok(found) if found.uid() != uid && found.uid() != 0 => return Ok(Occupant::OfStranger),
-        Ok(_) => {}
-    }
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = match File::options().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
-        Err(_) => return Ok(Occupant::OfUser),
-    };
-    let found = file.metadata().map_err(io_error(path))?;
-    let mut bytes = Vec::new();
-    if found.is_file() && found.uid() == uid && found.len() <= TICKET_CACHE_MAX as u64 {
-        file.take(TICKET_CACHE_MAX as u64).read_to_end(&mut bytes).map_err(io_error(path))?;
-    }
-    let marked = TicketCache::parse(&bytes).is_some_and(|cache| cache.marked);
-    Ok(if marked { Occupant::Ours } else { Occupant::OfUser })
-}
-
-/// Gives a file, or a folder with its contents, another name in the same folder.
-fn set_aside(path: &Path) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let aside = tempfile::Builder::new().prefix(".orthrus-grants-aside-").tempdir_in(folder)?.keep();
-    match fs::rename(path, aside.join("file")) {
-        Ok(()) => {
-            tracing::warn!("{} belongs to another user and is now in {}", path.display(), aside.display())
-        }
-        Err(error) => {
-            fs::remove_dir(&aside)?;
-            // Its owner may have been faster.
-            if error.kind() != io::ErrorKind::NotFound {
-                return Err(error);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Writes a file of the run's user, as a whole or not at all.
-fn write_as(path: &Path, run: &AttachedRun, contents: &[u8]) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".orthrus-grants-")
-        .permissions(Permissions::from_mode(0o600))
-        .tempfile_in(folder)?;
-    file.write_all(contents)?;
-    if geteuid().as_raw() != run.uid {
-        fchown(file.as_file(), Some(Uid::from_raw(run.uid)), Some(Gid::from_raw(run.gid)))?;
-    }
-    file.persist(path).map(|_| ()).map_err(|error| error.error)
-}
-
-/// Tickets in the agent's folder, with the user and the group of their run.
-struct StoredTickets {
-    uid: u32,
-    gid: u32,
-    cache: TicketCache,
-}
-
-impl StoredTickets {
-    fn is_of(&self, run: &AttachedRun) -> bool {
-        (self.uid, self.gid) == (run.uid, run.gid) && self.cache.principal() == run.principal
-    }
-}
-
-fn read_cache(path: &Path) -> Option<StoredTickets> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(TICKET_CACHE_MAX as u64 + 64).read_to_end(&mut bytes).ok()?;
-    let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    let (owner, rest) = bytes.split_at_checked(end + 1)?;
-    let (uid, gid) = std::str::from_utf8(owner).ok()?.trim().split_once(' ')?;
-    let mut cache = TicketCache::parse(rest)?;
-    cache.tickets.retain(|ticket| ticket.server.first().is_some_and(|name| name == "nfs"));
-    Some(StoredTickets { uid: uid.parse().ok()?, gid: gid.parse().ok()?, cache })
 }
 
 /// Attaches a run to the agent of this node, and waits at most `wait` for its tickets.

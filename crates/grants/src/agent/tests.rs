@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::cache::tests::cache_of;
-use nix::unistd::chown;
+use nix::unistd::{Uid, chown, geteuid};
+use std::os::unix::fs::MetadataExt;
 
 const ALICE: u32 = 1001;
 const BOB: u32 = 1002;

@@ -1,0 +1,103 @@
+//! The files of an agent: the tickets of users, and the agent's own copies of them.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use nix::unistd::{Gid, Uid, fchown, geteuid};
+use rustix::fs::OFlags;
+
+use super::{AgentError, AttachedRun, io_error};
+use crate::cache::{TICKET_CACHE_MAX, TicketCache};
+
+/// The file that has the name of a user's tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occupant {
+    None,
+    /// A plain file of the user that bears the agent's mark.
+    Ours,
+    /// Another file of the user, or of root.
+    OfUser,
+    /// A file of another user: every user can write to /tmp.
+    OfStranger,
+}
+
+pub(super) fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
+        Err(error) => return Err(io_error(path)(error)),
+        Ok(found) if found.uid() != uid && found.uid() != 0 => return Ok(Occupant::OfStranger),
+        Ok(_) => {}
+    }
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
+        Err(_) => return Ok(Occupant::OfUser),
+    };
+    let found = file.metadata().map_err(io_error(path))?;
+    let mut bytes = Vec::new();
+    if found.is_file() && found.uid() == uid && found.len() <= TICKET_CACHE_MAX as u64 {
+        file.take(TICKET_CACHE_MAX as u64).read_to_end(&mut bytes).map_err(io_error(path))?;
+    }
+    let marked = TicketCache::parse(&bytes).is_some_and(|cache| cache.marked);
+    Ok(if marked { Occupant::Ours } else { Occupant::OfUser })
+}
+
+/// Gives a file, or a folder with its contents, another name in the same folder.
+pub(super) fn set_aside(path: &Path) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let aside = tempfile::Builder::new().prefix(".orthrus-grants-aside-").tempdir_in(folder)?.keep();
+    match fs::rename(path, aside.join("file")) {
+        Ok(()) => {
+            tracing::warn!("{} belongs to another user and is now in {}", path.display(), aside.display())
+        }
+        Err(error) => {
+            fs::remove_dir(&aside)?;
+            // Its owner may have been faster.
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file of the run's user, as a whole or not at all.
+pub(super) fn write_as(path: &Path, run: &AttachedRun, contents: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".orthrus-grants-")
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(folder)?;
+    file.write_all(contents)?;
+    if geteuid().as_raw() != run.uid {
+        fchown(file.as_file(), Some(Uid::from_raw(run.uid)), Some(Gid::from_raw(run.gid)))?;
+    }
+    file.persist(path).map(|_| ()).map_err(|error| error.error)
+}
+
+/// Tickets in the agent's folder, with the user and the group of their run.
+pub(super) struct StoredTickets {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) cache: TicketCache,
+}
+
+impl StoredTickets {
+    pub(super) fn is_of(&self, run: &AttachedRun) -> bool {
+        (self.uid, self.gid) == (run.uid, run.gid) && self.cache.principal() == run.principal
+    }
+}
+
+pub(super) fn read_cache(path: &Path) -> Option<StoredTickets> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(TICKET_CACHE_MAX as u64 + 64).read_to_end(&mut bytes).ok()?;
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (owner, rest) = bytes.split_at_checked(end + 1)?;
+    let (uid, gid) = std::str::from_utf8(owner).ok()?.trim().split_once(' ')?;
+    let mut cache = TicketCache::parse(rest)?;
+    cache.tickets.retain(|ticket| ticket.server.first().is_some_and(|name| name == "nfs"));
+    Some(StoredTickets { uid: uid.parse().ok()?, gid: gid.parse().ok()?, cache })
+}
