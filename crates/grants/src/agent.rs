@@ -8,7 +8,7 @@ mod files;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,7 +18,7 @@ use gss::Credential;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use self::files::{Occupant, StoredTickets, occupant, read_cache, set_aside, write_as};
+use self::files::{Occupant, StoredTickets, occupant, read_bounded, read_cache, set_aside, write_as};
 use crate::cache::{TICKET_CACHE_MAX, TicketCache};
 use crate::call::{GrantCallError, GrantServer};
 use crate::names::{NameError, check_job, check_user};
@@ -36,6 +36,8 @@ const FETCH_PAUSE_MIN: Duration = Duration::from_millis(400);
 const FETCH_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Time until a run whose tickets could not be placed is tried again.
 const PLACE_PAUSE: Duration = Duration::from_secs(300);
+/// Shortest time between two reports of failures to follow the runs.
+const REPORT_PAUSE: Duration = Duration::from_secs(30);
 /// Largest file of a run, in bytes.
 const RUN_FILE_MAX: u64 = 4096;
 const RUNS: &str = "runs";
@@ -136,6 +138,7 @@ pub struct NodeAgent {
     credential: Credential,
     runs: BTreeMap<String, RunState>,
     results: (Sender<Fetched>, Receiver<Fetched>),
+    reported: Option<Instant>,
     _lock: File,
 }
 
@@ -150,13 +153,16 @@ impl NodeAgent {
             .map_err(|_| AgentError::InUse(settings.folder.clone()))?;
         let credential =
             Credential::Keytab { path: settings.keytab.clone(), principal: settings.principal.clone() };
-        Ok(Self { settings, credential, runs: BTreeMap::new(), results: channel(), _lock: lock })
+        let (runs, results) = (BTreeMap::new(), channel());
+        Ok(Self { settings, credential, runs, results, reported: None, _lock: lock })
     }
 
     /// Serves until `stop` is set. Tickets stay in place, for the next agent.
     pub fn serve(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            self.look();
+            if let Err(error) = self.look() {
+                self.report(&error);
+            }
             self.take_results();
             self.expire();
             self.fetch_due();
@@ -164,9 +170,21 @@ impl NodeAgent {
         }
     }
 
+    /// Logs a failure that each look can repeat, at most once in [`REPORT_PAUSE`].
+    fn report(&mut self, error: &AgentError) {
+        if self.reported.is_none_or(|at| at.elapsed() >= REPORT_PAUSE) {
+            tracing::error!("runs are not followed for now: {error}");
+            self.reported = Some(Instant::now());
+        }
+    }
+
     /// Finds attached and detached runs.
-    fn look(&mut self) {
-        let attached = attached(&self.settings.folder);
+    ///
+    /// # Errors
+    /// A folder or a file that cannot be read now says nothing about a run: its tickets stay.
+    fn look(&mut self) -> Result<(), AgentError> {
+        let attached = attached(&self.settings.folder.join(RUNS))?;
+        let mut result = Ok(());
         let gone: Vec<String> =
             self.runs.keys().filter(|run| !attached.contains_key(*run)).cloned().collect();
         for name in gone {
@@ -185,26 +203,37 @@ impl NodeAgent {
                 Some(_) => self.forget(&name),
                 None => {}
             }
-            let stored = read_cache(&self.settings.folder.join(TICKETS).join(&name));
+            let path = self.settings.folder.join(TICKETS).join(&name);
+            let stored = match read_cache(&path) {
+                Ok(stored) => stored,
+                Err(error) => {
+                    // Without its tickets the run could lose those in place: the next look reads them.
+                    result = Err(io_error(&path)(error));
+                    continue;
+                }
+            };
             let tickets = stored.filter(|stored| stored.is_of(&run)).map(|stored| stored.cache);
             let status = RunStatus::Waiting("the grant service is not asked yet".to_owned());
             let state = RunState { run, tickets, due: Instant::now(), failures: 0, fetching: false, status };
             self.runs.insert(name, state);
         }
-        self.forget_leftovers();
+        result.and_then(|()| self.forget_leftovers())
     }
 
     /// Removes tickets that an agent has left when it was killed: those of runs that have ended,
     /// and those of a user whose run had the name of another user's run. All attached runs are
     /// known.
-    fn forget_leftovers(&mut self) {
-        let Ok(entries) = fs::read_dir(self.settings.folder.join(TICKETS)) else { return };
-        for entry in entries.flatten() {
+    fn forget_leftovers(&mut self) -> Result<(), AgentError> {
+        let folder = self.settings.folder.join(TICKETS);
+        let mut result = Ok(());
+        for entry in fs::read_dir(&folder).map_err(io_error(&folder))? {
+            let entry = entry.map_err(io_error(&folder))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if self.runs.get(&name).is_none_or(|state| state.tickets.is_none()) {
-                self.adopt_and_forget(&entry.path(), &name);
+                result = self.adopt_and_forget(&entry.path(), &name).and(result);
             }
         }
+        result
     }
 
     fn forget(&mut self, name: &str) {
@@ -219,8 +248,8 @@ impl NodeAgent {
     }
 
     /// Removes the tickets of a run that ended without an agent.
-    fn adopt_and_forget(&mut self, path: &Path, name: &str) {
-        if let Some(StoredTickets { uid, gid, cache }) = read_cache(path) {
+    fn adopt_and_forget(&mut self, path: &Path, name: &str) -> Result<(), AgentError> {
+        if let Some(StoredTickets { uid, gid, cache }) = read_cache(path).map_err(io_error(path))? {
             let principal = cache.principal();
             let run = AttachedRun { run: name.to_owned(), job: name.to_owned(), principal, uid, gid };
             if let Err(error) = self.place(&run) {
@@ -231,6 +260,7 @@ impl NodeAgent {
         }
         let _ = fs::remove_file(path);
         let _ = fs::remove_file(self.settings.folder.join(STATUS).join(name));
+        Ok(())
     }
 
     fn take_results(&mut self) {
@@ -384,20 +414,22 @@ fn open_folder(folder: &Path) -> Result<File, AgentError> {
     File::open(folder).map_err(io_error(folder))
 }
 
-/// Reads the attached runs. Damaged files are skipped: a prolog writes whole ones.
-fn attached(folder: &Path) -> BTreeMap<String, AttachedRun> {
+/// Reads the attached runs. Damaged files are skipped: a prolog writes whole ones. A file that
+/// cannot be read is an error, and not the end of its run.
+fn attached(folder: &Path) -> Result<BTreeMap<String, AttachedRun>, AgentError> {
     let mut runs = BTreeMap::new();
-    for entry in fs::read_dir(folder.join(RUNS)).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(folder).map_err(io_error(folder))? {
+        let entry = entry.map_err(io_error(folder))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let mut text = String::new();
-        let read =
-            File::open(entry.path()).and_then(|file| file.take(RUN_FILE_MAX).read_to_string(&mut text));
-        match read.ok().and_then(|_| serde_json::from_str::<AttachedRun>(&text).ok()) {
-            Some(run) if run.run == name => drop(runs.insert(name, run)),
+        let Some(text) = read_bounded(&entry.path(), RUN_FILE_MAX).map_err(io_error(&entry.path()))? else {
+            continue;
+        };
+        match serde_json::from_slice::<AttachedRun>(&text) {
+            Ok(run) if run.run == name => drop(runs.insert(name, run)),
             _ => {}
         }
     }
-    runs
+    Ok(runs)
 }
 
 fn fetch(
@@ -500,7 +532,7 @@ pub fn detach(folder: &Path, caches: &Path, run: &str, wait: Duration) -> Result
     while status.exists() || folder.join(TICKETS).join(run).exists() {
         match NodeAgent::open(settings.clone()) {
             Ok(mut agent) => {
-                agent.look();
+                agent.look()?;
                 let _ = fs::remove_file(&status);
             }
             Err(AgentError::InUse(_)) if Instant::now() >= end => {

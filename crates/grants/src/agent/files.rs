@@ -1,12 +1,13 @@
 //! The files of an agent: the tickets of users, and the agent's own copies of them.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use nix::unistd::{Gid, Uid, fchown, geteuid};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::{AgentError, AttachedRun, io_error};
 use crate::cache::{TICKET_CACHE_MAX, TicketCache};
@@ -25,16 +26,16 @@ pub(super) enum Occupant {
 
 pub(super) fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Occupant::None),
         Err(error) => return Err(io_error(path)(error)),
         Ok(found) if found.uid() != uid && found.uid() != 0 => return Ok(Occupant::OfStranger),
+        Ok(found) if !found.is_file() => return Ok(Occupant::OfUser),
         Ok(_) => {}
     }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match File::options().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::None),
-        Err(_) => return Ok(Occupant::OfUser),
+        Err(error) => return unopened(error).map_err(io_error(path)),
     };
     let found = file.metadata().map_err(io_error(path))?;
     let mut bytes = Vec::new();
@@ -45,9 +46,20 @@ pub(super) fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
     Ok(if marked { Occupant::Ours } else { Occupant::OfUser })
 }
 
+/// Finds the meaning of an error to open a file. Most say nothing about it: there are too few
+/// descriptors, or the disk fails.
+fn unopened(error: io::Error) -> io::Result<Occupant> {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => Ok(Occupant::None),
+        // The user can cause these: by a mode, a link and a lease.
+        Some(Errno::ACCESS | Errno::LOOP | Errno::AGAIN) => Ok(Occupant::OfUser),
+        _ => Err(error),
+    }
+}
+
 /// Gives a file, or a folder with its contents, another name in the same folder.
 pub(super) fn set_aside(path: &Path) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = path.parent().ok_or(ErrorKind::InvalidInput)?;
     let aside = tempfile::Builder::new().prefix(".orthrus-grants-aside-").tempdir_in(folder)?.keep();
     match fs::rename(path, aside.join("file")) {
         Ok(()) => {
@@ -56,7 +68,7 @@ pub(super) fn set_aside(path: &Path) -> io::Result<()> {
         Err(error) => {
             fs::remove_dir(&aside)?;
             // Its owner may have been faster.
-            if error.kind() != io::ErrorKind::NotFound {
+            if error.kind() != ErrorKind::NotFound {
                 return Err(error);
             }
         }
@@ -66,7 +78,7 @@ pub(super) fn set_aside(path: &Path) -> io::Result<()> {
 
 /// Writes a file of the run's user, as a whole or not at all.
 pub(super) fn write_as(path: &Path, run: &AttachedRun, contents: &[u8]) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = path.parent().ok_or(ErrorKind::InvalidInput)?;
     let mut file = tempfile::Builder::new()
         .prefix(".orthrus-grants-")
         .permissions(Permissions::from_mode(0o600))
@@ -91,13 +103,43 @@ impl StoredTickets {
     }
 }
 
-pub(super) fn read_cache(path: &Path) -> Option<StoredTickets> {
+/// Reads at most `max` bytes of a file; `None` if there is none, or a folder has its name.
+pub(super) fn read_bounded(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(TICKET_CACHE_MAX as u64 + 64).read_to_end(&mut bytes).ok()?;
+    match File::open(path).and_then(|file| file.take(max).read_to_end(&mut bytes)) {
+        Ok(_) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads stored tickets; `None` if there are none, or they are damaged.
+pub(super) fn read_cache(path: &Path) -> io::Result<Option<StoredTickets>> {
+    Ok(read_bounded(path, TICKET_CACHE_MAX as u64 + 64)?.and_then(|bytes| parse_stored(&bytes)))
+}
+
+fn parse_stored(bytes: &[u8]) -> Option<StoredTickets> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let (owner, rest) = bytes.split_at_checked(end + 1)?;
     let (uid, gid) = std::str::from_utf8(owner).ok()?.trim().split_once(' ')?;
     let mut cache = TicketCache::parse(rest)?;
     cache.tickets.retain(|ticket| ticket.server.first().is_some_and(|name| name == "nfs"));
     Some(StoredTickets { uid: uid.parse().ok()?, gid: gid.parse().ok()?, cache })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_opened_now_is_not_taken_for_one_of_the_user() {
+        let found = |errno: Errno| unopened(errno.into()).ok();
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
+            assert_eq!(found(errno), None, "{errno}");
+        }
+        for errno in [Errno::ACCESS, Errno::LOOP, Errno::AGAIN] {
+            assert_eq!(found(errno), Some(Occupant::OfUser), "{errno}");
+        }
+        assert_eq!(found(Errno::NOENT), Some(Occupant::None));
+    }
 }

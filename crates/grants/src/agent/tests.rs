@@ -47,12 +47,29 @@ impl AgentlessNode {
         replace(&self.settings.folder.join(RUNS).join(name), &serde_json::to_vec(&run).unwrap()).unwrap();
         run
     }
+
+    /// Puts a file in the place of a folder, or a circle of links in that of a file, so that it
+    /// cannot be read, as with too few descriptors; returns the way back.
+    fn unreadable(&self, name: &str) -> impl FnOnce() + use<> {
+        let (path, aside) = (self.settings.folder.join(name), self.settings.folder.join("aside"));
+        let is_folder = path.is_dir();
+        fs::rename(&path, &aside).unwrap();
+        if is_folder {
+            fs::write(&path, "").unwrap();
+        } else {
+            std::os::unix::fs::symlink(&path, &path).unwrap();
+        }
+        move || {
+            fs::remove_file(&path).unwrap();
+            fs::rename(&aside, &path).unwrap();
+        }
+    }
 }
 
 impl NodeAgent {
     /// Takes a ticket as if the service had sent it.
     fn receive(&mut self, run: &AttachedRun) {
-        self.look();
+        self.look().unwrap();
         let user = run.principal.split('@').next().unwrap();
         let ends = u32::try_from(unix_now() + 3600).unwrap();
         self.results.0.send((run.clone(), Ok(cache_of(user, ends)))).unwrap();
@@ -73,7 +90,7 @@ fn a_run_gets_no_tickets_of_an_earlier_run_with_its_name() {
         }
         // Without an epilog in between.
         let run = node.attach("7", BOB);
-        agent.look();
+        agent.look().unwrap();
         agent.update(&run, None);
         assert!(!node.cache(ALICE).exists() && !node.cache(BOB).exists(), "{restarts}");
         agent.receive(&run);
@@ -131,4 +148,47 @@ fn expired_tickets_are_asked_for_at_once() {
     state.tickets = Some(cache_of("alice", 500));
     agent.expire();
     assert!(agent.runs["7"].due <= Instant::now() && !node.cache(ALICE).exists());
+}
+
+#[test]
+fn a_folder_or_a_file_that_cannot_be_read_is_not_the_end_of_a_run() {
+    for name in ["runs", "runs/7", "tickets", "tickets/7"] {
+        let Some(node) = AgentlessNode::new() else { return };
+        let mut agent = node.agent();
+        agent.receive(&node.attach("7", ALICE));
+        for restarts in [false, true] {
+            if restarts {
+                drop(agent);
+                agent = node.agent();
+            }
+            let repair = node.unreadable(name);
+            let looked = agent.look();
+            // A run that is known does not need its stored tickets.
+            assert_eq!(looked.is_err(), restarts || name != "tickets/7", "{name}: {looked:?}");
+            repair();
+            assert!(node.cache(ALICE).exists(), "{name}");
+            agent.look().unwrap();
+            assert!(agent.runs["7"].tickets.is_some(), "{name}");
+        }
+        fs::remove_file(node.settings.folder.join("runs/7")).unwrap();
+        agent.look().unwrap();
+        assert!(!node.cache(ALICE).exists(), "{name}");
+    }
+}
+
+#[test]
+fn leftover_tickets_that_cannot_be_read_are_kept_and_damaged_ones_are_not() {
+    let Some(node) = AgentlessNode::new() else { return };
+    let mut agent = node.agent();
+    agent.receive(&node.attach("7", ALICE));
+    drop(agent);
+    let folder = &node.settings.folder;
+    fs::remove_file(folder.join("runs/7")).unwrap();
+    fs::write(folder.join("tickets/8"), "no tickets").unwrap();
+    let (mut agent, repair) = (node.agent(), node.unreadable("tickets/7"));
+    agent.look().unwrap_err();
+    repair();
+    assert!(!folder.join("tickets/8").exists() && node.cache(ALICE).exists());
+    agent.look().unwrap();
+    assert!(!folder.join("tickets/7").exists() && !node.cache(ALICE).exists());
 }
