@@ -18,7 +18,7 @@ use gss::Credential;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use self::files::{Occupant, StoredTickets, occupant, read_bounded, read_cache, set_aside, write_as};
+use self::files::{Occupant, StoredTickets, occupant, read_bounded, read_cache, remove, set_aside, write_as};
 use crate::cache::{TICKET_CACHE_MAX, TicketCache};
 use crate::call::{GrantCallError, GrantServer};
 use crate::names::{NameError, check_job, check_user};
@@ -188,7 +188,7 @@ impl NodeAgent {
         let gone: Vec<String> =
             self.runs.keys().filter(|run| !attached.contains_key(*run)).cloned().collect();
         for name in gone {
-            self.forget(&name);
+            result = self.forget(&name).and(result);
         }
         for (name, run) in attached {
             match self.runs.get(&name) {
@@ -197,27 +197,32 @@ impl NodeAgent {
                     if !self.settings.folder.join(STATUS).join(&name).exists() {
                         self.write_status(&name, &known.status);
                     }
-                    continue;
                 }
-                // A run of the same name has ended without its epilog.
-                Some(_) => self.forget(&name),
-                None => {}
+                // A run of the same name may have ended without its epilog.
+                _ => result = self.begin(run).and(result),
             }
-            let path = self.settings.folder.join(TICKETS).join(&name);
-            let stored = match read_cache(&path) {
-                Ok(stored) => stored,
-                Err(error) => {
-                    // Without its tickets the run could lose those in place: the next look reads them.
-                    result = Err(io_error(&path)(error));
-                    continue;
-                }
-            };
-            let tickets = stored.filter(|stored| stored.is_of(&run)).map(|stored| stored.cache);
-            let status = RunStatus::Waiting("the grant service is not asked yet".to_owned());
-            let state = RunState { run, tickets, due: Instant::now(), failures: 0, fetching: false, status };
-            self.runs.insert(name, state);
         }
         result.and_then(|()| self.forget_leftovers())
+    }
+
+    /// Begins to follow a run, with the tickets that an agent has left for it.
+    ///
+    /// # Errors
+    /// The stored tickets cannot be read, or those of an earlier run with the same name are not
+    /// removed yet. The next look begins again.
+    fn begin(&mut self, run: AttachedRun) -> Result<(), AgentError> {
+        self.forget(&run.run)?;
+        let path = self.settings.folder.join(TICKETS).join(&run.run);
+        let stored = read_cache(&path).map_err(io_error(&path))?;
+        if stored.as_ref().is_some_and(|stored| !stored.is_of(&run)) {
+            self.adopt_and_forget(&path, &run.run)?;
+        }
+        let tickets = stored.filter(|stored| stored.is_of(&run)).map(|stored| stored.cache);
+        let status = RunStatus::Waiting("the grant service is not asked yet".to_owned());
+        let name = run.run.clone();
+        let state = RunState { run, tickets, due: Instant::now(), failures: 0, fetching: false, status };
+        self.runs.insert(name, state);
+        Ok(())
     }
 
     /// Removes tickets that an agent has left when it was killed: those of runs that have ended,
@@ -236,31 +241,33 @@ impl NodeAgent {
         result
     }
 
-    fn forget(&mut self, name: &str) {
-        let Some(state) = self.runs.remove(name) else { return };
-        let folder = &self.settings.folder;
-        if let Err(error) = self.place(&state.run) {
-            tracing::error!("tickets of run {name} are not removed: {error}");
-        }
-        let _ = fs::remove_file(folder.join(TICKETS).join(name));
-        let _ = fs::remove_file(folder.join(STATUS).join(name));
+    fn forget(&mut self, name: &str) -> Result<(), AgentError> {
+        let Some(state) = self.runs.remove(name) else { return Ok(()) };
         tracing::info!("run {name} of {} is over", state.run.principal);
+        self.remove_tickets(&state.run)
     }
 
     /// Removes the tickets of a run that ended without an agent.
     fn adopt_and_forget(&mut self, path: &Path, name: &str) -> Result<(), AgentError> {
         if let Some(StoredTickets { uid, gid, cache }) = read_cache(path).map_err(io_error(path))? {
-            let principal = cache.principal();
-            let run = AttachedRun { run: name.to_owned(), job: name.to_owned(), principal, uid, gid };
-            if let Err(error) = self.place(&run) {
-                tracing::error!("tickets of run {name} are not removed: {error}");
-            }
-        } else {
-            tracing::warn!("{} is damaged and removed", path.display());
+            let (run, principal) = (name.to_owned(), cache.principal());
+            return self.remove_tickets(&AttachedRun { run, job: name.to_owned(), principal, uid, gid });
         }
-        let _ = fs::remove_file(path);
-        let _ = fs::remove_file(self.settings.folder.join(STATUS).join(name));
+        remove(path)?;
+        tracing::warn!("{} is damaged and removed", path.display());
         Ok(())
+    }
+
+    /// Removes the tickets of a run that has ended from the user's file, and then the run's files.
+    /// After a failure these stay, so that the next look tries again.
+    fn remove_tickets(&self, run: &AttachedRun) -> Result<(), AgentError> {
+        match self.place(run) {
+            // A file of the user has no tickets of the agent.
+            Ok(_) | Err(AgentError::Foreign(_)) => {}
+            Err(error) => return Err(error),
+        }
+        remove(&self.settings.folder.join(STATUS).join(&run.run))?;
+        remove(&self.settings.folder.join(TICKETS).join(&run.run))
     }
 
     fn take_results(&mut self) {
@@ -328,8 +335,15 @@ impl NodeAgent {
 
     /// Stores the tickets of a run, places those of its user, and writes the status.
     fn update(&mut self, run: &AttachedRun, failure: Option<String>) {
-        let stored = self.store_tickets(run);
-        let status = match stored.and_then(|()| self.place(run)) {
+        let placed = match self.runs.get(&run.run).and_then(|state| state.tickets.as_ref()) {
+            Some(cache) => self.store_tickets(run, cache).and_then(|()| self.place(run)),
+            // In this order, as at the end of a run.
+            None => self.place(run).and_then(|placed| {
+                remove(&self.settings.folder.join(TICKETS).join(&run.run))?;
+                Ok(placed)
+            }),
+        };
+        let status = match placed {
             Ok(Some((file, ends))) if self.has_tickets(run) => RunStatus::Ready { file, ends },
             Ok(_) => RunStatus::Waiting(failure.unwrap_or_default()),
             Err(error) => {
@@ -358,20 +372,11 @@ impl NodeAgent {
         self.runs.get(&run.run).is_some_and(|state| state.tickets.is_some())
     }
 
-    fn store_tickets(&self, run: &AttachedRun) -> Result<(), AgentError> {
+    fn store_tickets(&self, run: &AttachedRun, cache: &TicketCache) -> Result<(), AgentError> {
         let path = self.settings.folder.join(TICKETS).join(&run.run);
-        match self.runs.get(&run.run).and_then(|state| state.tickets.as_ref()) {
-            Some(cache) => {
-                let bytes = cache.encode();
-                // The owner of the tickets is in front of them.
-                let owner = format!("{} {}\n", run.uid, run.gid);
-                replace(&path, &[owner.as_bytes(), &bytes].concat()).map_err(io_error(&path))
-            }
-            None => match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&path)(error)),
-                _ => Ok(()),
-            },
-        }
+        // The owner of the tickets is in front of them.
+        let owner = format!("{} {}\n", run.uid, run.gid);
+        replace(&path, &[owner.as_bytes(), &cache.encode()].concat()).map_err(io_error(&path))
     }
 
     /// Writes the tickets of all runs of a user into the user's file, or removes the file. Returns
@@ -392,7 +397,7 @@ impl NodeAgent {
         let occupant = occupant(&path, run.uid)?;
         let Some(cache) = merged else {
             if occupant == Occupant::Ours {
-                fs::remove_file(&path).map_err(io_error(&path))?;
+                remove(&path)?;
             }
             return Ok(None);
         };

@@ -103,6 +103,14 @@ impl StoredTickets {
     }
 }
 
+/// Removes a file, if there is one.
+pub(super) fn remove(path: &Path) -> Result<(), AgentError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io_error(path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Reads at most `max` bytes of a file; `None` if there is none, or a folder has its name.
 pub(super) fn read_bounded(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();

@@ -51,6 +51,7 @@ impl AgentlessNode {
     /// Puts a file in the place of a folder, or a circle of links in that of a file, so that it
     /// cannot be read, as with too few descriptors; returns the way back.
     fn unreadable(&self, name: &str) -> impl FnOnce() + use<> {
+        // An absolute name stays as it is.
         let (path, aside) = (self.settings.folder.join(name), self.settings.folder.join("aside"));
         let is_folder = path.is_dir();
         fs::rename(&path, &aside).unwrap();
@@ -191,4 +192,48 @@ fn leftover_tickets_that_cannot_be_read_are_kept_and_damaged_ones_are_not() {
     assert!(!folder.join("tickets/8").exists() && node.cache(ALICE).exists());
     agent.look().unwrap();
     assert!(!folder.join("tickets/7").exists() && !node.cache(ALICE).exists());
+}
+
+#[test]
+fn a_removal_that_fails_is_tried_again_and_an_epilog_waits_for_it() {
+    for how in ["ends", "ends without an agent", "is replaced", "has expired tickets"] {
+        let Some(node) = AgentlessNode::new() else { return };
+        let (folder, caches) = (&node.settings.folder, &node.settings.caches);
+        let mut agent = node.agent();
+        agent.receive(&node.attach("7", ALICE));
+        let repair = node.unreadable(caches.to_str().unwrap());
+        if how == "has expired tickets" {
+            agent.runs.get_mut("7").unwrap().tickets = Some(cache_of("alice", 500));
+            agent.expire();
+        } else if how == "is replaced" {
+            node.attach("7", BOB);
+        } else {
+            fs::remove_file(folder.join("runs/7")).unwrap();
+        }
+        if how == "ends without an agent" {
+            drop(agent);
+            agent = node.agent();
+        }
+        for _ in 0..3 {
+            agent.look().unwrap_err();
+        }
+        assert!(folder.join("tickets/7").exists(), "{how}");
+        repair();
+        assert!(node.cache(ALICE).exists(), "{how}");
+        agent.look().unwrap();
+        assert!(!node.cache(ALICE).exists() && !folder.join("tickets/7").exists(), "{how}");
+        assert_eq!(agent.runs.contains_key("7"), !how.starts_with("ends"), "{how}");
+    }
+}
+
+#[test]
+fn a_file_of_the_user_does_not_keep_a_run_from_its_end() {
+    let Some(node) = AgentlessNode::new() else { return };
+    let mut agent = node.agent();
+    ["7_1", "7_2"].into_iter().for_each(|run| agent.receive(&node.attach(run, ALICE)));
+    fs::write(node.cache(ALICE), "precious").unwrap();
+    fs::remove_file(node.settings.folder.join("runs/7_1")).unwrap();
+    agent.look().unwrap();
+    assert!(!node.settings.folder.join("tickets/7_1").exists());
+    assert_eq!(fs::read(node.cache(ALICE)).unwrap(), b"precious");
 }
