@@ -516,7 +516,7 @@ pub fn attach(folder: &Path, run: &AttachedRun, wait: Duration) -> Result<RunSta
 /// removes them itself, from the folder `caches`.
 ///
 /// # Errors
-/// `Silent` if an agent runs and did not act in time.
+/// `Silent` if an agent runs and did not act in time; without an agent the failure of the removal.
 pub fn detach(folder: &Path, caches: &Path, run: &str, wait: Duration) -> Result<(), AgentError> {
     check_job(run)?;
     open_folder(folder)?;
@@ -534,18 +534,25 @@ pub fn detach(folder: &Path, caches: &Path, run: &str, wait: Duration) -> Result
         caches: caches.to_owned(),
     };
     let end = Instant::now() + wait;
-    while status.exists() || folder.join(TICKETS).join(run).exists() {
-        match NodeAgent::open(settings.clone()) {
+    let tickets = folder.join(TICKETS).join(run);
+    // A file that cannot be seen now may be there.
+    let has_ended = || ![&status, &tickets].iter().any(|path| path.try_exists().unwrap_or(true));
+    while !has_ended() {
+        let looked = match NodeAgent::open(settings.clone()) {
             Ok(mut agent) => {
-                agent.look()?;
                 let _ = fs::remove_file(&status);
+                agent.look()
             }
-            Err(AgentError::InUse(_)) if Instant::now() >= end => {
-                return Err(AgentError::Silent(wait.as_secs()));
-            }
-            Err(AgentError::InUse(_)) => std::thread::sleep(LOOK / 2),
+            Err(AgentError::InUse(_)) => Ok(()),
             Err(error) => return Err(error),
+        };
+        if has_ended() {
+            break;
         }
+        if Instant::now() >= end {
+            return looked.and(Err(AgentError::Silent(wait.as_secs())));
+        }
+        std::thread::sleep(LOOK / 2);
     }
     Ok(())
 }

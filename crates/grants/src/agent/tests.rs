@@ -195,7 +195,7 @@ fn leftover_tickets_that_cannot_be_read_are_kept_and_damaged_ones_are_not() {
 }
 
 #[test]
-fn a_removal_that_fails_is_tried_again_and_an_epilog_waits_for_it() {
+fn a_removal_that_fails_is_tried_again() {
     for how in ["ends", "ends without an agent", "is replaced", "has expired tickets"] {
         let Some(node) = AgentlessNode::new() else { return };
         let (folder, caches) = (&node.settings.folder, &node.settings.caches);
@@ -236,4 +236,27 @@ fn a_file_of_the_user_does_not_keep_a_run_from_its_end() {
     agent.look().unwrap();
     assert!(!node.settings.folder.join("tickets/7_1").exists());
     assert_eq!(fs::read(node.cache(ALICE)).unwrap(), b"precious");
+}
+
+#[test]
+fn an_epilog_ends_in_time_and_with_the_cause_when_tickets_cannot_be_removed() {
+    let Some(node) = AgentlessNode::new() else { return };
+    let (folder, caches) = (node.settings.folder.clone(), node.settings.caches.clone());
+    node.agent().receive(&node.attach("7", ALICE));
+    let repair = node.unreadable(caches.to_str().unwrap());
+    // A folder cannot be removed as a file.
+    fs::create_dir(folder.join("tickets/8")).unwrap();
+    for run in ["7", "8"] {
+        let (sender, receiver) = channel();
+        let (folder, caches) = (folder.clone(), caches.clone());
+        std::thread::spawn(move || {
+            sender.send(detach(&folder, &caches, run, Duration::from_millis(200))).unwrap();
+        });
+        let detached = receiver.recv_timeout(Duration::from_secs(20)).expect("it ends");
+        assert!(matches!(detached, Err(AgentError::Io { .. })), "{run}: {detached:?}");
+    }
+    repair();
+    // The trouble of another run is none of this run.
+    detach(&folder, &caches, "7", Duration::from_millis(200)).unwrap();
+    assert!(!node.cache(ALICE).exists());
 }
