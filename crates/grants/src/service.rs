@@ -1,5 +1,7 @@
 //! The grant service: a listener with a thread for each exchange.
 
+mod places;
+
 use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gss::{Acceptor, ForwardedTicket, GssError};
 
+use self::places::{CountedPlace, PlaceCounts};
 use crate::cache::TicketCache;
 use crate::mint::{MintError, TicketMint};
 use crate::names::{check_service, node_of};
@@ -25,8 +28,6 @@ use crate::wire::{
 
 /// Most connections at a time; further ones wait in the backlog.
 const GRANT_CONNECTIONS_MAX: usize = 64;
-/// Most connections without a context from one address; further ones are closed.
-const GRANT_STRANGERS_MAX: usize = 8;
 /// Time that a peer has to prove its identity.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Time that a peer has to send its request, and then to take the reply.
@@ -118,7 +119,8 @@ struct GrantServiceInner {
     mint: TicketMint,
     durable: Mutex<DurableTable>,
     shared: Mutex<HashMap<(String, String), SharedTickets>>,
-    connections: Mutex<HashMap<IpAddr, usize>>,
+    strangers: Arc<PlaceCounts<IpAddr>>,
+    exchanges: Arc<PlaceCounts<String>>,
     stop: AtomicBool,
 }
 
@@ -160,16 +162,16 @@ impl GrantService {
         tracing::info!("{principal} serves {} grants at {address}", table.len());
         let mint = TicketMint::new(&settings.keytab, &principal, &temporary);
         let durable = Mutex::new(DurableTable { table, store });
-        let (shared, connections, stop) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
         let inner = GrantServiceInner {
             settings: settings.clone(),
             realm,
             acceptor,
             mint,
             durable,
-            shared,
-            connections,
-            stop,
+            shared: Mutex::default(),
+            strangers: Arc::default(),
+            exchanges: Arc::default(),
+            stop: AtomicBool::new(false),
         };
         let inner = Arc::new(inner);
         let (of_listener, of_sweep) = (inner.clone(), inner.clone());
@@ -242,11 +244,13 @@ fn listen(inner: &Arc<GrantServiceInner>, listener: &TcpListener) {
         while Arc::strong_count(&running) > GRANT_CONNECTIONS_MAX {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let Some(stranger) = Stranger::admit(inner, &stream) else { continue };
+        let peer = stream.peer_addr();
+        let Some(stranger) = peer.as_ref().ok().and_then(|peer| inner.strangers.admit(peer.ip())) else {
+            continue;
+        };
         let (running, inner) = (running.clone(), inner.clone());
         let exchange = move || {
             let _running = running;
-            let peer = stream.peer_addr();
             if let Err(error) = inner.exchange(stream, stranger) {
                 tracing::debug!("exchange with {peer:?} failed: {error}");
             }
@@ -274,35 +278,9 @@ fn sweep(inner: &GrantServiceInner) {
     }
 }
 
-/// A place for a connection that has not proved its identity.
-struct Stranger {
-    inner: Arc<GrantServiceInner>,
-    address: IpAddr,
-}
-
-impl Stranger {
-    fn admit(inner: &Arc<GrantServiceInner>, stream: &TcpStream) -> Option<Self> {
-        let address = stream.peer_addr().ok()?.ip();
-        let mut connections = locked(&inner.connections);
-        let count = connections.entry(address).or_default();
-        if *count >= GRANT_STRANGERS_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Self { inner: inner.clone(), address })
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let mut connections = locked(&self.inner.connections);
-        if let Some(count) = connections.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                connections.remove(&self.address);
-            }
-        }
-    }
+fn refused_reply(peer: &str, refused: RefusedRequest) -> GrantReply {
+    tracing::warn!("{peer} is refused: {}", refused.text);
+    GrantReply::Refused { transient: refused.transient, text: refused.text }
 }
 
 /// The outcome of a request: a reply, or a refusal with its permanence.
@@ -375,20 +353,42 @@ fn renewal_is_due(file: &Path, now: u64) -> bool {
 }
 
 impl GrantServiceInner {
-    fn exchange(&self, stream: TcpStream, stranger: Stranger) -> Result<(), ExchangeError> {
+    fn exchange(&self, stream: TcpStream, stranger: CountedPlace<IpAddr>) -> Result<(), ExchangeError> {
         stream.set_nodelay(true)?;
         let mut channel =
             SealedChannel::accept(TimedStream::new(stream, HANDSHAKE_TIME_MAX), &self.acceptor)?;
+        let peer = channel.peer().to_owned();
+        let _place = match self.place(&peer) {
+            Ok(place) => place,
+            Err(refused) => {
+                // The connection remains a stranger's, in places and in time. The request is read,
+                // since TCP could lose the reply if data is left.
+                let _: GrantRequest = channel.receive(REQUEST_FRAME_MAX)?;
+                return channel.send(&refused_reply(&peer, refused));
+            }
+        };
         drop(stranger);
         channel.extend(EXCHANGE_TIME_MAX);
         let request: GrantRequest = channel.receive(REQUEST_FRAME_MAX)?;
-        let (peer, forwarded) = (channel.peer().to_owned(), channel.take_forwarded());
-        let reply = self.answer(&peer, request, forwarded).unwrap_or_else(|refused| {
-            tracing::warn!("{peer} is refused: {}", refused.text);
-            GrantReply::Refused { transient: refused.transient, text: refused.text }
-        });
+        let forwarded = channel.take_forwarded();
+        let answer = self.answer(&peer, request, forwarded);
+        let reply = answer.unwrap_or_else(|refused| refused_reply(&peer, refused));
         channel.extend(EXCHANGE_TIME_MAX);
         channel.send(&reply)
+    }
+
+    /// Takes a place for an exchange of a principal; a scheduler needs none.
+    fn place(&self, peer: &str) -> Result<Option<CountedPlace<String>>, RefusedRequest> {
+        if self.settings.schedulers.iter().any(|scheduler| scheduler == peer) {
+            return Ok(None);
+        }
+        let is_node = node_of(peer, &self.realm).is_some();
+        self.exchanges.exchange(peer, is_node).map(Some).map_err(|most| RefusedRequest {
+            transient: true,
+            text: format!(
+                "{peer} has {most} requests at this grant service, the most at a time: wait for one"
+            ),
+        })
     }
 
     fn answer(&self, peer: &str, request: GrantRequest, forwarded: Option<ForwardedTicket>) -> Answer {

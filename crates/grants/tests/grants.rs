@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -475,6 +475,37 @@ fn strangers_hold_little_and_do_not_keep_others_out() {
         assert!(matches!(submitted, GrantReply::Submitted(_)));
         assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
         drop(idle);
+    });
+}
+
+#[test]
+fn a_user_with_many_idle_exchanges_does_not_keep_others_out() {
+    in_realm("a_user_with_many_idle_exchanges_does_not_keep_others_out", &options(), |realm| {
+        let site = GrantSite::start(realm);
+        // The service establishes a context, and then waits for a request.
+        let idle = |credential: &Credential| {
+            let mut initiator = Initiator::new("grants@localhost", credential).unwrap();
+            let Step::Send(token) = initiator.step(None).unwrap() else { panic!() };
+            let mut stream = TcpStream::connect(site.settings.listen).unwrap();
+            let length = u32::try_from(token.len()).unwrap();
+            stream.write_all(&[&length.to_be_bytes()[..], &token].concat()).unwrap();
+            stream.read_exact(&mut [0; 4]).unwrap();
+            stream
+        };
+        let held: Vec<_> = (0..8).map(|_| idle(&site.user("alice"))).collect();
+        let error = site.call(&site.user("alice"), submission("7", &["n1"])).unwrap_err();
+        let GrantCallError::Refused { transient: true, text } = error else { panic!("{error}") };
+        assert!(text.contains("8 requests"), "{text}");
+        site.submit("bob", "7", &["n1"]);
+        // A node has twice as many, and a scheduler any number.
+        let of_nodes: Vec<_> = (0..16).map(|_| idle(&site.host("n1"))).collect();
+        let error = site.call(&site.host("n1"), tickets("bob@ORTHRUS.TEST", "7")).unwrap_err();
+        assert!(error.to_string().contains("16 requests"), "{error}");
+        assert!(site.call(&site.host("n2"), GrantRequest::List).is_ok());
+        let of_scheduler: Vec<_> = (0..20).map(|_| idle(&site.host("ctl"))).collect();
+        site.call(&site.host("ctl"), assign("7", "7", &["n2"])).unwrap();
+        drop((held, of_nodes, of_scheduler));
+        soon("a place", || site.call(&site.user("alice"), submission("7", &["n1"])).ok());
     });
 }
 
