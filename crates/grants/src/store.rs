@@ -171,22 +171,30 @@ fn read(path: &Path) -> Result<GrantRecord, String> {
     serde_json::from_str(body).map_err(|error| error.to_string())
 }
 
-/// Writes a file that only this user may read, as a whole or not at all.
+/// Writes a file that only this user may read, as a whole or not at all. It survives a power
+/// failure.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Errors of the file system; the file may then be replaced or not.
 pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    replace_with(path, contents, File::sync_all)
+}
+
+fn replace_with(path: &Path, contents: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = File::open(folder)?;
     let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(contents)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(|_| ()).map_err(|error| error.error)
+    sync(file.as_file())?;
+    file.persist(path).map_err(|error| error.error)?;
+    sync(&directory)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::table::Grant;
+    use std::cell::RefCell;
 
     fn grant(id: &str) -> GrantRecord {
         GrantRecord::Grant(Grant {
@@ -261,5 +269,19 @@ mod tests {
         fs::copy(folder.path().join(grant("1").key()), folder.path().join(grant("2").key())).unwrap();
         let stored = reopened(folder.path());
         assert_eq!((stored.records.len(), stored.damaged.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_file_is_synced_before_it_replaces_another_and_its_folder_after() {
+        let folder = private::temporary("grants-").unwrap();
+        let path = folder.path().join("file");
+        replace(&path, b"old").unwrap();
+        let synced = RefCell::new(Vec::new());
+        let sync = |file: &File| {
+            synced.borrow_mut().push((file.metadata()?.is_dir(), fs::read(&path)?));
+            Ok(())
+        };
+        replace_with(&path, b"new", sync).unwrap();
+        assert_eq!(synced.into_inner(), [(false, b"old".to_vec()), (true, b"new".to_vec())]);
     }
 }
