@@ -38,6 +38,10 @@ const GRANTS_LISTED_MAX: usize = 10_000;
 const NODES_LISTED_MAX: usize = 100;
 /// Interval of the removal of grants that are over.
 const SWEEP: Duration = Duration::from_secs(10);
+/// Grants that are removed before others may use the table.
+const SWEEP_STEP: usize = 32;
+/// Time that others have for the table between two such steps: a lock alone is not fair.
+const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 /// Interval at which an idle thread looks whether the service ends.
 const STOP_LOOK: Duration = Duration::from_millis(200);
 /// The folder of temporary files in the store.
@@ -263,17 +267,38 @@ fn listen(inner: &Arc<GrantServiceInner>, listener: &TcpListener) {
 fn sweep(inner: &GrantServiceInner) {
     while !inner.stop.load(Ordering::Relaxed) {
         let now = unix_now();
-        let mut durable = locked(&inner.durable);
-        let over = durable.table.expire(now);
-        if let Err(error) = durable.change(over) {
+        let pause = || {
+            std::thread::sleep(SWEEP_PAUSE);
+            !inner.stop.load(Ordering::Relaxed)
+        };
+        if let Err(error) = expire(&inner.durable, now, pause) {
             tracing::error!("grants that are over cannot be removed: {error}");
         }
-        drop(durable);
         inner.renew(now);
         locked(&inner.shared).retain(|_, shared| shared.cache.ends() > now);
         let next = Instant::now() + SWEEP;
         while Instant::now() < next && !inner.stop.load(Ordering::Relaxed) {
             std::thread::sleep(STOP_LOOK);
+        }
+    }
+}
+
+/// Removes the grants that are over, in steps: after a long downtime there are thousands, and each
+/// removal waits for the disk. Continues after a step for as long as `pause` returns true.
+fn expire(
+    durable: &Mutex<DurableTable>,
+    now: u64,
+    mut pause: impl FnMut() -> bool,
+) -> Result<(), GrantStoreError> {
+    loop {
+        let mut durable = locked(durable);
+        // Anew in each step: a user may have submitted such a grant again.
+        let over = durable.table.expire(now, SWEEP_STEP);
+        let is_last = over.len() < SWEEP_STEP;
+        durable.change(over)?;
+        drop(durable);
+        if is_last || !pause() {
+            return Ok(());
         }
     }
 }
@@ -552,5 +577,53 @@ impl GrantServiceInner {
         }
         let life = self.settings.ticket_life.min(grant.deadline.saturating_sub(now).max(1));
         self.mint.delegate(&grant.principal, &self.realm, &grant.services, life)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_sweep_lets_others_use_the_table_and_keeps_grants_that_are_submitted_again() {
+        let folder = private::temporary("grants-").unwrap();
+        let (store, _) = GrantStore::open(folder.path()).unwrap();
+        let durable = DurableTable { table: GrantTable::new(GrantLimits::default()), store };
+        let durable = Mutex::new(durable);
+        let put = |job: usize, deadline| {
+            GrantChange::Put(GrantRecord::Grant(Grant {
+                principal: "alice@R".into(),
+                job: job.to_string(),
+                services: vec!["nfs/s".into()],
+                nodes: Vec::new(),
+                created: 1,
+                deadline,
+                source: TicketSource::Delegation,
+            }))
+        };
+        let jobs = 3 * SWEEP_STEP;
+        locked(&durable).change((0..jobs).map(|job| put(job, 100)).collect()).unwrap();
+        let mut left = Vec::new();
+        let pause = || {
+            let mut durable = durable.try_lock().expect("the lock is free");
+            left.push(durable.table.len());
+            if left.len() == 1 {
+                durable.change((0..jobs).map(|job| put(job, 200)).collect()).unwrap();
+            }
+            true
+        };
+        expire(&durable, 100, pause).unwrap();
+        assert_eq!((left, locked(&durable).table.len()), (vec![jobs - SWEEP_STEP], jobs));
+        let mut left = Vec::new();
+        let pause = || {
+            left.push(durable.try_lock().expect("the lock is free").table.len());
+            left.len() < 2
+        };
+        expire(&durable, 200, pause).unwrap();
+        assert_eq!(left, [jobs - SWEEP_STEP, jobs - 2 * SWEEP_STEP], "the service ends");
+        expire(&durable, 200, || true).unwrap();
+        assert!(locked(&durable).table.is_empty());
+        drop(durable);
+        assert_eq!(GrantStore::open(folder.path()).unwrap().1.records, []);
     }
 }

@@ -302,12 +302,12 @@ impl GrantTable {
         Ok(std::iter::once(own).chain(keys).map(GrantChange::Remove).collect())
     }
 
-    /// Plans the removal of all that is over.
-    pub fn expire(&self, now: u64) -> Vec<GrantChange> {
+    /// Plans the removal of at most `most` records that are over.
+    pub fn expire(&self, now: u64, most: usize) -> Vec<GrantChange> {
         let grants = self.grants.iter().filter(|(_, grant)| grant.deadline <= now).map(|(key, _)| key);
         let over = |run: &JobRun| run.since.saturating_add(self.limits.life) <= now;
         let runs = self.runs.iter().filter(|(_, run)| over(run)).map(|(key, _)| key);
-        grants.chain(runs).cloned().map(GrantChange::Remove).collect()
+        grants.chain(runs).take(most).cloned().map(GrantChange::Remove).collect()
     }
 
     /// Returns the grants of a user, or of all users, with the nodes of their runs.
@@ -405,8 +405,8 @@ mod tests {
         assert!(table.release(1099, ALICE, "8", "n1").is_err());
         assert!(table.release(1099, "bob@R", "7", "n1").is_err());
         assert!(table.release(1100, ALICE, "7", "n1").is_err(), "the deadline has come");
-        assert_eq!(table.expire(1099), []);
-        assert_eq!(table.expire(1100), [GrantChange::Remove(grant_key(ALICE, "7"))]);
+        assert_eq!(table.expire(1099, 9), []);
+        assert_eq!(table.expire(1100, 9), [GrantChange::Remove(grant_key(ALICE, "7"))]);
     }
 
     #[test]
