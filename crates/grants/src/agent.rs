@@ -106,6 +106,14 @@ pub enum RunStatus {
     Waiting(String),
 }
 
+/// A status as the agent writes it.
+#[derive(Serialize, Deserialize)]
+struct StatusOfRun {
+    /// Another run of this name may be attached by now.
+    run: AttachedRun,
+    status: RunStatus,
+}
+
 /// The settings of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
@@ -195,7 +203,7 @@ impl NodeAgent {
                 Some(known) if known.run == run => {
                     // Attached again without an end, as a requeued job can be.
                     if !self.settings.folder.join(STATUS).join(&name).exists() {
-                        self.write_status(&name, &known.status);
+                        self.write_status(&run, &known.status);
                     }
                 }
                 // A run of the same name may have ended without its epilog.
@@ -354,15 +362,16 @@ impl NodeAgent {
                 RunStatus::Waiting(error.to_string())
             }
         };
-        self.write_status(&run.run, &status);
+        self.write_status(run, &status);
         if let Some(state) = self.runs.get_mut(&run.run) {
             state.status = status;
         }
     }
 
-    fn write_status(&self, name: &str, status: &RunStatus) {
-        let path = self.settings.folder.join(STATUS).join(name);
-        let text = serde_json::to_vec(status).unwrap_or_default();
+    fn write_status(&self, run: &AttachedRun, status: &RunStatus) {
+        let path = self.settings.folder.join(STATUS).join(&run.run);
+        let written = StatusOfRun { run: run.clone(), status: status.clone() };
+        let text = serde_json::to_vec(&written).unwrap_or_default();
         if let Err(error) = replace(&path, &text) {
             tracing::error!("{}: {error}", path.display());
         }
@@ -493,14 +502,13 @@ pub fn attach(folder: &Path, run: &AttachedRun, wait: Duration) -> Result<RunSta
     open_folder(folder)?;
     let path = folder.join(RUNS).join(&run.run);
     let status = folder.join(STATUS).join(&run.run);
-    // A status of an earlier run of this name says nothing about this one.
+    // Without an agent an earlier status of this run would stay.
     let _ = fs::remove_file(&status);
     let text = serde_json::to_vec(run).map_err(|error| io_error(&path)(error.into()))?;
     replace(&path, &text).map_err(io_error(&path))?;
     let end = Instant::now() + wait;
     loop {
-        let found = fs::read(&status).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        match found {
+        match status_of(&status, run) {
             Some(status @ RunStatus::Ready { .. }) => return Ok(status),
             Some(status) if Instant::now() >= end => return Ok(status),
             None if Instant::now() >= end => {
@@ -510,6 +518,13 @@ pub fn attach(folder: &Path, run: &AttachedRun, wait: Duration) -> Result<RunSta
             _ => std::thread::sleep(LOOK / 2),
         }
     }
+}
+
+/// Reads the status of a run. Until the agent sees this run, it can write the status of an earlier
+/// one with the same name.
+fn status_of(path: &Path, run: &AttachedRun) -> Option<RunStatus> {
+    let found: StatusOfRun = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    (found.run == *run).then_some(found.status)
 }
 
 /// Detaches a run, and waits at most `wait` until its tickets are gone. Without a running agent it

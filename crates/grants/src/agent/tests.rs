@@ -39,11 +39,9 @@ impl AgentlessNode {
         self.settings.caches.join(format!("krb5cc_{uid}_orthrus"))
     }
 
-    /// Does what a prolog does.
+    /// Does what a prolog does, without waiting.
     fn attach(&self, name: &str, uid: u32) -> AttachedRun {
-        let user = if uid == ALICE { "alice" } else { "bob" };
-        let (run, job, principal) = (name.to_owned(), name.to_owned(), format!("{user}@R"));
-        let run = AttachedRun { run, job, principal, uid, gid: uid };
+        let run = run_of(name, uid);
         replace(&self.settings.folder.join(RUNS).join(name), &serde_json::to_vec(&run).unwrap()).unwrap();
         run
     }
@@ -65,6 +63,12 @@ impl AgentlessNode {
             fs::rename(&aside, &path).unwrap();
         }
     }
+}
+
+fn run_of(name: &str, uid: u32) -> AttachedRun {
+    let user = if uid == ALICE { "alice" } else { "bob" };
+    let (run, job, principal) = (name.to_owned(), name.to_owned(), format!("{user}@R"));
+    AttachedRun { run, job, principal, uid, gid: uid }
 }
 
 impl NodeAgent {
@@ -259,4 +263,32 @@ fn an_epilog_ends_in_time_and_with_the_cause_when_tickets_cannot_be_removed() {
     // The trouble of another run is none of this run.
     detach(&folder, &caches, "7", Duration::from_millis(200)).unwrap();
     assert!(!node.cache(ALICE).exists());
+}
+
+#[test]
+fn a_prolog_does_not_get_the_status_of_an_earlier_run_with_its_name() {
+    let Some(node) = AgentlessNode::new() else { return };
+    let mut agent = node.agent();
+    let (first, second) = (node.attach("7", ALICE), run_of("7", BOB));
+    agent.receive(&first);
+    let ready = agent.runs["7"].status.clone();
+    assert!(matches!(ready, RunStatus::Ready { .. }));
+    let attached = |wait| attach(&node.settings.folder, &second, wait).unwrap();
+    std::thread::scope(|scope| {
+        let prolog = scope.spawn(|| attached(Duration::from_millis(300)));
+        // An agent that has read the runs before the prolog wrote its own.
+        while !prolog.is_finished() {
+            agent.write_status(&first, &ready);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = prolog.join().unwrap();
+        assert!(matches!(status, RunStatus::Waiting(_)), "{status:?}");
+        let prolog = scope.spawn(|| attached(Duration::from_secs(20)));
+        while !prolog.is_finished() {
+            agent.receive(&second);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = prolog.join().unwrap();
+        assert!(matches!(&status, RunStatus::Ready { file, .. } if *file == node.cache(BOB)), "{status:?}");
+    });
 }
