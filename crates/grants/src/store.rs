@@ -91,11 +91,12 @@ impl GrantStore {
         Ok((store, stored))
     }
 
-    /// Removes tickets without a grant, which a killed service leaves.
+    /// Removes tickets without a grant, which a killed service leaves. A grant that cannot be seen
+    /// now may be there.
     fn drop_orphans(&self) -> Result<(), GrantStoreError> {
         let folder = self.folder.join(TICKETS);
         for entry in fs::read_dir(&folder).map_err(io_error(&folder))?.flatten() {
-            if !self.folder.join(entry.file_name()).exists() {
+            if let Ok(false) = self.folder.join(entry.file_name()).try_exists() {
                 fs::remove_file(entry.path()).map_err(io_error(&entry.path()))?;
             }
         }
@@ -258,6 +259,21 @@ mod tests {
         fs::write(folder.path().join(".new-grant-4"), "half").unwrap();
         assert_eq!(reopened(folder.path()).records, [grant("1"), grant("2")]);
         assert!(!folder.path().join(".new-grant-4").exists());
+    }
+
+    #[test]
+    fn a_ticket_is_kept_if_its_grant_cannot_be_read_and_not_without_one() {
+        let folder = private::temporary("grants-").unwrap();
+        let (store, _) = GrantStore::open(folder.path()).unwrap();
+        let [unseen, none] = ["1", "2"].map(|id| store.ticket(&grant(id).key()));
+        drop(store);
+        fs::write(&unseen, "ticket").unwrap();
+        fs::write(&none, "ticket").unwrap();
+        // A circle of links cannot be followed, as a file server that is away cannot be asked.
+        let record = folder.path().join(grant("1").key());
+        std::os::unix::fs::symlink(&record, &record).unwrap();
+        assert_eq!(reopened(folder.path()).damaged.len(), 1);
+        assert!(unseen.exists() && !none.exists());
     }
 
     #[test]
