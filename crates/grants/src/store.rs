@@ -196,6 +196,7 @@ mod tests {
     use super::*;
     use crate::table::Grant;
     use std::cell::RefCell;
+    use std::time::{Duration, Instant};
 
     fn grant(id: &str) -> GrantRecord {
         GrantRecord::Grant(Grant {
@@ -209,8 +210,16 @@ mod tests {
         })
     }
 
+    /// Opens a store that no service uses. A test that starts a program has copies of all locks
+    /// until the program runs.
     fn reopened(folder: &Path) -> StoredGrants {
-        let (_, mut stored) = GrantStore::open(folder).unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        let (_, mut stored) = loop {
+            match GrantStore::open(folder) {
+                Err(GrantStoreError::InUse(_)) if Instant::now() < end => std::thread::yield_now(),
+                opened => break opened.unwrap(),
+            }
+        };
         stored.records.sort_by_key(|record| format!("{record:?}"));
         stored
     }

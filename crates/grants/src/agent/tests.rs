@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt;
 
 const ALICE: u32 = 1001;
 const BOB: u32 = 1002;
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A node without an agent.
 struct AgentlessNode {
@@ -31,8 +33,16 @@ impl AgentlessNode {
         Some(Self { settings, _folder: temporary })
     }
 
+    /// Starts an agent. A test that starts a program has copies of all locks until the program
+    /// runs.
     fn agent(&self) -> NodeAgent {
-        NodeAgent::open(self.settings.clone()).unwrap()
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match NodeAgent::open(self.settings.clone()) {
+                Err(AgentError::InUse(_)) if Instant::now() < end => std::thread::yield_now(),
+                opened => return opened.unwrap(),
+            }
+        }
     }
 
     fn cache(&self, uid: u32) -> PathBuf {
@@ -110,9 +120,9 @@ fn the_end_of_a_run_without_an_agent_leaves_the_tickets_of_the_users_other_run()
     ["7_1", "7_2"].into_iter().for_each(|run| agent.receive(&node.attach(run, ALICE)));
     drop(agent);
     let (folder, caches) = (&node.settings.folder, &node.settings.caches);
-    detach(folder, caches, "7_1", Duration::ZERO).unwrap();
+    detach(folder, caches, "7_1", PATIENCE).unwrap();
     assert!(node.cache(ALICE).exists());
-    detach(folder, caches, "7_2", Duration::ZERO).unwrap();
+    detach(folder, caches, "7_2", PATIENCE).unwrap();
     assert!(!node.cache(ALICE).exists());
 }
 
@@ -254,14 +264,14 @@ fn an_epilog_ends_in_time_and_with_the_cause_when_tickets_cannot_be_removed() {
         let (sender, receiver) = channel();
         let (folder, caches) = (folder.clone(), caches.clone());
         std::thread::spawn(move || {
-            sender.send(detach(&folder, &caches, run, Duration::from_millis(200))).unwrap();
+            sender.send(detach(&folder, &caches, run, Duration::from_secs(1))).unwrap();
         });
-        let detached = receiver.recv_timeout(Duration::from_secs(20)).expect("it ends");
+        let detached = receiver.recv_timeout(PATIENCE).expect("it ends");
         assert!(matches!(detached, Err(AgentError::Io { .. })), "{run}: {detached:?}");
     }
     repair();
     // The trouble of another run is none of this run.
-    detach(&folder, &caches, "7", Duration::from_millis(200)).unwrap();
+    detach(&folder, &caches, "7", PATIENCE).unwrap();
     assert!(!node.cache(ALICE).exists());
 }
 
@@ -283,7 +293,7 @@ fn a_prolog_does_not_get_the_status_of_an_earlier_run_with_its_name() {
         }
         let status = prolog.join().unwrap();
         assert!(matches!(status, RunStatus::Waiting(_)), "{status:?}");
-        let prolog = scope.spawn(|| attached(Duration::from_secs(20)));
+        let prolog = scope.spawn(|| attached(PATIENCE));
         while !prolog.is_finished() {
             agent.receive(&second);
             std::thread::sleep(Duration::from_millis(5));
