@@ -11,7 +11,7 @@ const TABLE: &str = "Where the server's time goes: figures";
 const MEBIBYTE: f64 = 1_048_576.0;
 
 const HOW: &str = "The mean time at the server in µs, reported by the server itself; medians over the \
-    repetitions. Streams (MB/s) are counted per MiB, because flavors may cut them into requests of \
+    repetitions. Streams (MB/s) are counted per MiB, because flavors may cut them into calls of \
     different sizes; all other loads are counted per call. Work is the elapsed time of a thread, \
     which the requests of a batch share; on a busy machine it includes waiting for a core: unwrap \
     (verify and decrypt), execute (decode, run, encode, wait for the disk), wrap (sign and encrypt) \
@@ -68,7 +68,7 @@ fn per(unit: Unit) -> &'static str {
 }
 
 /// The stages of a case: of one request, or of one MiB where the case moves a stream. Variants may
-/// cut a stream into requests of different sizes, so that one request says nothing about the cost.
+/// cut a stream into calls of different sizes, so that one call says nothing about the cost.
 fn stack(case: &CaseRecord) -> Option<StageStack> {
     let times = case.figures.as_ref()?.server_stages.as_ref()?;
     let [wait, stages @ ..] = match case.unit {

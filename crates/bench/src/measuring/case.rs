@@ -87,7 +87,7 @@ pub enum Load {
 pub struct Transfer {
     /// Whether places are drawn at random, or follow each other.
     pub random: bool,
-    /// Bytes of a request; larger requests than the server offers are cut.
+    /// Bytes of a request; one that is larger than the server offers goes out in pieces.
     pub size: u64,
     /// Percentage of the requests that write.
     pub writes: u32,

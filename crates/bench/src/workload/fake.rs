@@ -20,6 +20,8 @@ pub(crate) struct FakeEndpoint {
     pub(crate) size: usize,
     pub(crate) deepest: usize,
     pub(crate) commits: u32,
+    /// Offsets of all requests, and whether they write.
+    pub(crate) places: Vec<(u64, bool)>,
     /// Byte that is wrong in every read that covers it.
     pub(crate) rotten: Option<usize>,
     /// Requests after which the connection is gone.
@@ -41,6 +43,7 @@ impl FakeEndpoint {
             size: 1 << 20,
             deepest: 0,
             commits: 0,
+            places: Vec::new(),
             rotten: None,
             breaks_after: None,
             delay: Duration::ZERO,
@@ -76,10 +79,12 @@ impl Endpoint for FakeEndpoint {
     }
 
     fn start_read(&mut self, tag: usize, offset: u64, length: usize) -> Result<()> {
+        self.places.push((offset, false));
         self.start(tag, FakeRequest::Read { offset: offset as usize, length })
     }
 
     fn start_write(&mut self, tag: usize, offset: u64, data: &[u8]) -> Result<()> {
+        self.places.push((offset, true));
         let offset = offset as usize;
         self.file.resize(self.file.len().max(offset + data.len()), 0);
         self.file[offset..offset + data.len()].copy_from_slice(data);

@@ -5,6 +5,7 @@ mod data;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod git;
+mod in_flight;
 mod metadata;
 mod open_loop;
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::data::{InFlight, TransferShape, drain};
+use super::data::TransferShape;
+use super::in_flight::InFlight;
 use super::{Arrivals, Conditions, LoadTally};
 use crate::Endpoint;
 
@@ -24,10 +25,8 @@ pub(super) fn run(
     tally: &mut LoadTally,
 ) -> Result<()> {
     ensure!(rate > 0.0 && rate < RATE_MAX, "{rate} requests a second cannot be made");
-    // Cutting requests multiplies their number.
-    let rate = rate * shape.size as f64 / shape.fitted(endpoint).size as f64;
-    let shape = shape.fitted(endpoint);
-    let mut in_flight = InFlight::new(shape, conditions, shape.seed());
+    let shape = shape.fitted(conditions.file_size);
+    let mut in_flight = InFlight::new(shape, endpoint, conditions, shape.seed());
     let start = Instant::now();
     let end = start + conditions.length;
     let arrivals = Arrivals::new(start, end, 1.0 / rate);
@@ -36,13 +35,14 @@ pub(super) fn run(
         if now >= end || conditions.stopped() {
             break;
         }
+        in_flight.send(endpoint)?;
         while !in_flight.is_full()
             && arrivals.next() <= now
             && let Some((_, due)) = arrivals.take()
         {
             in_flight.start(endpoint, due)?;
         }
-        // With all slots taken only an answer helps.
+        // With all places taken only an answer helps.
         let until = if in_flight.is_full() { end } else { arrivals.next().min(end) };
         let wait = until.saturating_duration_since(Instant::now());
         if in_flight.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn run(
             in_flight.poll(endpoint, tally, Some(wait))?;
         }
     }
-    drain(&mut in_flight, endpoint, tally)?;
+    in_flight.drain(endpoint, tally)?;
     arrivals.give_up(tally);
     if shape.writes_at_all() { endpoint.commit() } else { Ok(()) }
 }
@@ -65,15 +65,18 @@ mod tests {
     use std::time::Duration;
 
     fn run_at(rate: f64, delay: Duration, depth: usize) -> LoadTally {
+        run_on(&mut FakeEndpoint::new(), 4096, rate, delay, depth)
+    }
+
+    fn run_on(fake: &mut FakeEndpoint, size: usize, rate: f64, delay: Duration, depth: usize) -> LoadTally {
         let stop = AtomicBool::new(false);
         let length = Duration::from_millis(200);
         let conditions = Conditions { file_size: 2 << 20, pattern: Pattern(3), length, stop: &stop };
-        let mut fake = FakeEndpoint::new();
-        crate::workload::fill(&mut fake, &conditions).unwrap();
+        crate::workload::fill(fake, &conditions).unwrap();
         fake.delay = delay;
         let mut tally = LoadTally::default();
-        let shape = TransferShape { writes: 50, random: true, depth, size: 4096 };
-        run(shape, rate, &mut fake, &conditions, &mut tally).unwrap();
+        let shape = TransferShape { writes: 50, random: true, depth, size };
+        run(shape, rate, fake, &conditions, &mut tally).unwrap();
         tally
     }
 
@@ -81,6 +84,15 @@ mod tests {
     fn as_many_are_asked_for_as_are_due() {
         let tally = run_at(500.0, Duration::ZERO, 64);
         assert_eq!(tally.operations + tally.unserved, 100);
+    }
+
+    #[test]
+    fn a_request_in_pieces_is_due_once_and_counts_once() {
+        let mut fake = FakeEndpoint::new();
+        (fake.size, fake.depth) = (128 << 10, 3);
+        let tally = run_on(&mut fake, 1 << 20, 500.0, Duration::ZERO, 64);
+        assert_eq!(tally.operations + tally.unserved, 100);
+        assert_eq!(tally.bytes, tally.operations << 20);
     }
 
     #[test]

@@ -86,14 +86,59 @@ fn a_repetition_that_was_stopped_does_not_count() {
 }
 
 #[test]
-fn a_server_that_offers_less_gets_as_many_bytes_in_more_requests() {
+fn a_server_that_offers_less_gets_the_same_requests_in_pieces() {
     let stop = AtomicBool::new(false);
     let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
     fake.size = 256 << 10;
     fill(&mut fake, &conditions).unwrap();
     fake.deepest = 0;
     let one = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap().unwrap();
-    assert_eq!((one.bytes, fake.deepest), (one.operations * (256 << 10), 4 * 8));
+    assert_eq!((one.bytes, fake.deepest), (one.operations << 20, 4 * 8));
+}
+
+#[test]
+fn the_pieces_of_a_request_are_neighbours_and_the_places_do_not_depend_on_them() {
+    let stop = AtomicBool::new(false);
+    let conditions = Conditions { length: Duration::from_millis(200), ..conditions(&stop) };
+    let shape = TransferShape { writes: 50, random: true, depth: 2, size: 1 << 20 };
+    let requests = |piece: usize, depth: usize| {
+        let mut fake = filled(&conditions);
+        (fake.size, fake.depth) = (piece, depth);
+        fake.places.clear();
+        transfer(shape, &mut fake, &conditions).unwrap().unwrap();
+        let whole: Vec<(u64, bool)> = fake.places.iter().copied().step_by((1 << 20) / piece).collect();
+        for (&(offset, write), pieces) in whole.iter().zip(fake.places.chunks((1 << 20) / piece)) {
+            let offsets = (offset..offset + (1 << 20)).step_by(piece);
+            assert!(pieces.iter().copied().eq(offsets.map(|offset| (offset, write))), "{pieces:?}");
+        }
+        whole[..4].to_vec()
+    };
+    let whole = requests(1 << 20, 64);
+    assert_eq!(requests(128 << 10, 64), whole);
+    // With fewer places than pieces.
+    assert_eq!(requests(128 << 10, 3), whole);
+}
+
+#[test]
+fn a_request_in_pieces_takes_as_long_as_all_of_them() {
+    let stop = AtomicBool::new(false);
+    let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));
+    (fake.size, fake.depth) = (256 << 10, 1);
+    fill(&mut fake, &conditions).unwrap();
+    fake.delay = Duration::from_millis(5);
+    let shape = TransferShape { depth: 1, ..SEQUENTIAL_READ };
+    let one = transfer(shape, &mut fake, &conditions).unwrap().unwrap();
+    assert_eq!(one.bytes, one.operations << 20);
+    assert!(one.p50_us() >= Some(4.0 * 5000.0), "{one:?}");
+}
+
+#[test]
+fn no_request_is_larger_than_the_file() {
+    let stop = AtomicBool::new(false);
+    let conditions = conditions(&stop);
+    let shape = TransferShape { size: 16 << 20, ..SEQUENTIAL_READ };
+    let one = transfer(shape, &mut filled(&conditions), &conditions).unwrap().unwrap();
+    assert_eq!(one.bytes, one.operations * (4 << 20));
 }
 
 #[test]
