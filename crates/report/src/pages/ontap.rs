@@ -14,6 +14,9 @@ const NONE: &str = "–";
 /// The IOPS at which the article compares latencies.
 const ARTICLE_IOPS: f64 = 50_000.0;
 
+/// How far a step may be from these IOPS, as a part of them, and still be called about as many.
+const ABOUT: f64 = 0.4;
+
 /// The page of `ontap`. The article's own chart comes first.
 pub(super) const PAGE: PageSpec = PageSpec {
     evaluation: ONTAP,
@@ -36,15 +39,19 @@ fn shares(record: &Record) -> Option<Table> {
     attribution_table(record, rows.collect())
 }
 
-/// Returns the headline, with the latency at the rate where the article compares it: beyond that
-/// rate, latency measures the queue.
+/// Returns the headline, with the latency at the rate where the article compares it. Curves without
+/// a step near that rate say nothing of it, and a saturated step measures the queue.
 fn sentence(record: &Record) -> String {
     let (said, curves) = (headline(record), curves(record));
     let near = strongest(record).and_then(|variant| {
         let added = curves.iter().filter_map(|curve| {
-            let at = compared_at(record, curve)?;
-            let case = steps(record, curve, variant).find(|case| offered(case) == Some(at))?;
-            Some(case.figures.as_ref()?.against.as_ref()?.added_us?.median)
+            let at = compared_at(record, curve).filter(|at| (at / ARTICLE_IOPS - 1.0).abs() <= ABOUT)?;
+            let case_of = |variant| {
+                let mut steps = steps(record, curve, variant);
+                steps.find(|case| offered(case) == Some(at) && kept_up(case))
+            };
+            case_of(&record.settings.baseline)?;
+            Some(case_of(variant)?.figures.as_ref()?.against.as_ref()?.added_us?.median)
         });
         mean(added)
     });

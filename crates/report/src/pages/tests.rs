@@ -296,6 +296,24 @@ fn the_climb_of_ontap_ends_for_each_variant_where_it_is_saturated() {
 }
 
 #[test]
+fn the_latency_near_50_000_iops_is_that_of_a_step_near_it_at_which_both_kept_up() {
+    let measured = sample(ONTAP);
+    let said = |change: &dyn Fn(&mut Sample)| {
+        let mut record = measured.clone();
+        let steps = record.cases.iter_mut().filter(|case| case.axes.scheduled_on().is_some());
+        steps.flat_map(|case| &mut case.samples).for_each(change);
+        record.summarise();
+        view(&record).headline.contains("At about 50,000 IOPS")
+    };
+    assert!(said(&|_| ()));
+    // The nearest step is at 55 % of 100,000 IOPS.
+    assert!(said(&|sample| sample.offered = sample.offered.map(|rate| rate * 1.2)));
+    assert!(!said(&|sample| sample.offered = sample.offered.map(|rate| rate * 8.0)), "80,000 and more");
+    assert!(!said(&|sample| sample.offered = sample.offered.map(|rate| rate * 0.2)), "at most 23,000");
+    assert!(!said(&|sample| sample.unserved = sample.operations), "saturated");
+}
+
+#[test]
 fn losses_over_several_connections_are_counted_and_reported() {
     let mut record = sample(NCONNECT);
     assert!(view(&record).headline.contains("Nothing was dropped"), "{}", view(&record).headline);
