@@ -75,11 +75,6 @@ pub trait Carrier {
     /// Returns the free bytes at the destination; `None` if the server does not report them.
     fn free(&mut self) -> Result<Option<u64>>;
 
-    /// Says whether it works without a server that could be gone.
-    fn is_local(&self) -> bool {
-        false
-    }
-
     /// Removes a copy. One that is not there is no error. Not timed.
     fn remove(&mut self, name: &str) -> Result<()>;
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -13,6 +14,7 @@ use super::sources::{Contents, Sources};
 use crate::Pattern;
 use crate::measuring::{Case, CaseDriver, CaseTurn, Copy, Fetch, Load, Record, Sample};
 use crate::mounted::{MountFacts, ensure_room};
+use crate::native::HANGS;
 
 /// The contents of the file for reads.
 const PATTERN: Pattern = Pattern(0x6c61_6e6c_0000_0001);
@@ -61,7 +63,7 @@ pub struct Copier<'a> {
     carriers: BTreeMap<String, Box<dyn Carrier>>,
     /// Files to read that are at the server already.
     there: BTreeSet<(String, u64)>,
-    /// Variants whose folder could not be removed after a failure.
+    /// Variants whose folder could not be removed, after a failure or at the end.
     leftovers: BTreeSet<String>,
 }
 
@@ -270,19 +272,85 @@ impl CaseDriver for Copier<'_> {
 
     fn finish(&mut self) -> Result<()> {
         let carriers = std::mem::take(&mut self.carriers);
-        ensure_finished(carriers)
+        finish_all(carriers, &mut self.leftovers, HANGS)
     }
 }
 
-/// Finishes all variants. After one that fails, the run does not wait for the other network
-/// variants; their processes end with this one.
-fn ensure_finished(carriers: BTreeMap<String, Box<dyn Carrier>>) -> Result<()> {
-    let mut first = Ok(());
+/// Finishes all variants and returns the first error; `leftovers` gets the variants that fail. After
+/// one that takes `hangs` to fail, the others are given up, which asks first whether the server is
+/// gone.
+fn finish_all(
+    carriers: BTreeMap<String, Box<dyn Carrier + '_>>,
+    leftovers: &mut BTreeSet<String>,
+    hangs: Duration,
+) -> Result<()> {
+    let (mut first, mut hung) = (Ok(()), false);
     for (variant, mut carrier) in carriers {
-        if first.is_ok() || carrier.is_local() {
-            let finished = carrier.finish().context(variant);
-            first = first.and(finished);
+        let begun = Instant::now();
+        let finished = if hung {
+            carrier.give_up().and_then(|removed| removed.then_some(()).context("its folder stays"))
+        } else {
+            carrier.finish()
+        };
+        hung |= finished.is_err() && begun.elapsed() >= hangs;
+        if finished.is_err() {
+            leftovers.insert(variant.clone());
         }
+        first = first.and(finished.context(variant));
     }
     first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// A variant that ends or fails to, and the record of its calls.
+    struct FakeCarrier<'a>(bool, &'a RefCell<Vec<&'static str>>);
+
+    impl Carrier for FakeCarrier<'_> {
+        fn put(&mut self, _: &Path, _: &str, _: &AtomicBool) -> Result<Option<Carried>> {
+            bail!("not asked for")
+        }
+
+        fn compare(&mut self, _: &Path, _: &str, _: &AtomicBool) -> Result<()> {
+            bail!("not asked for")
+        }
+
+        fn free(&mut self) -> Result<Option<u64>> {
+            bail!("not asked for")
+        }
+
+        fn remove(&mut self, _: &str) -> Result<()> {
+            bail!("not asked for")
+        }
+
+        fn give_up(&mut self) -> Result<bool> {
+            self.1.borrow_mut().push("give_up");
+            Ok(self.0)
+        }
+
+        fn finish(&mut self) -> Result<()> {
+            self.1.borrow_mut().push("finish");
+            ensure!(self.0, "NFS4ERR_ACCESS");
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_variant_that_cannot_be_removed_is_named_and_the_others_are_removed() {
+        let second = Duration::from_secs(1);
+        for (hangs, calls) in [(second, ["finish"; 3]), (Duration::ZERO, ["finish", "give_up", "give_up"])] {
+            let (called, mut leftovers) = (RefCell::new(Vec::new()), BTreeSet::new());
+            let ending = |variant: &str, ends| -> (String, Box<dyn Carrier + '_>) {
+                (variant.to_owned(), Box::new(FakeCarrier(ends, &called)))
+            };
+            let all = [ending("krb5", false), ending("krb5p", true), ending("sys", false)];
+            let error = finish_all(all.into(), &mut leftovers, hangs).unwrap_err();
+            assert_eq!(format!("{error:#}"), "krb5: NFS4ERR_ACCESS");
+            assert_eq!(called.take(), calls);
+            assert!(leftovers.into_iter().eq(["krb5", "sys"]));
+        }
+    }
 }

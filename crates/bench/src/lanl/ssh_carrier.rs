@@ -107,10 +107,6 @@ impl Carrier for SshCarrier {
         }
     }
 
-    fn is_local(&self) -> bool {
-        self.own.is_some()
-    }
-
     fn remove(&mut self, name: &str) -> Result<()> {
         match self.own {
             Some(_) => remove(&self.path(name)?)?,

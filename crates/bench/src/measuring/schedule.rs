@@ -71,12 +71,13 @@ pub trait CaseDriver {
         Ok(())
     }
 
-    /// Returns sentences on abandoned files at the server, after [`CaseDriver::finish`].
+    /// Returns sentences on files that stay at the server, after [`CaseDriver::finish`].
     fn left_behind(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Removes all files and ends all sessions of the driver.
+    /// Removes all files and ends all sessions of the driver. After an error it goes on with the
+    /// others.
     ///
     /// # Errors
     /// The first error.
@@ -151,6 +152,10 @@ pub fn run(
     let interrupted = schedule.stopped();
     let left_behind = schedule.driver.left_behind();
     record.notes.extend(left_behind);
+    if let (true, Err(error)) = (interrupted, &finished) {
+        // The reason of an interrupted run is the interruption.
+        record.notes.push(format!("The run ended with an error: {error:#}."));
+    }
     record.summarise();
     if record.cases.iter().all(|one| one.figures.is_none()) && !interrupted {
         let reasons = record.skipped.iter().map(|one| format!("{}: {}", one.variant, one.reason));

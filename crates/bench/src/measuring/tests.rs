@@ -51,6 +51,8 @@ struct FakeDriver {
     depths: Vec<u32>,
     given_up: Vec<String>,
     finished: bool,
+    /// Whether a folder cannot be removed at the end.
+    keeps_a_folder: bool,
 }
 
 impl CaseDriver for FakeDriver {
@@ -101,6 +103,7 @@ impl CaseDriver for FakeDriver {
 
     fn finish(&mut self) -> Result<()> {
         self.finished = true;
+        ensure!(!self.keeps_a_folder, "NFS4ERR_ACCESS");
         Ok(())
     }
 }
@@ -291,6 +294,20 @@ fn a_run_that_was_interrupted_goes_on_where_it_ended_and_comes_to_the_same_cases
     // The samples that were in progress at the signal are kept as well.
     assert_eq!(driver.asked.iter().filter(|asked| !asked.ends_with('*')).count(), 18 - 6);
     assert!(again.complete && again.cases.iter().all(|one| one.counted().count() == 3));
+}
+
+#[test]
+fn a_clean_up_that_fails_is_reported_after_an_interruption_too() {
+    let measured = |stop_after| {
+        let (mut driver, mut record) =
+            (FakeDriver { keeps_a_folder: true, ..FakeDriver::default() }, new_record());
+        measure(&mut driver, &mut record, stop_after).unwrap();
+        (record.stopped_by.unwrap(), record.notes)
+    };
+    assert_eq!(measured(usize::MAX - 1), ("cleaning up: NFS4ERR_ACCESS".to_owned(), Vec::new()));
+    let (stopped_by, notes) = measured(8);
+    assert_eq!(stopped_by, "it was interrupted");
+    assert_eq!(notes, ["The run ended with an error: cleaning up: NFS4ERR_ACCESS."]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Loads on mounts: by fio and git, on a fixed schedule by threads of our own.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ pub struct OnMounts<'a> {
     /// Whether the number of connections matters even where it is one.
     by_connections: bool,
     repository: Option<(Load, BareRepository)>,
+    /// Folders that could not be removed.
+    leftovers: Vec<PathBuf>,
 }
 
 impl<'a> OnMounts<'a> {
@@ -63,6 +65,7 @@ impl<'a> OnMounts<'a> {
             connections: None,
             by_connections: false,
             repository: None,
+            leftovers: Vec::new(),
         }
     }
 
@@ -251,6 +254,63 @@ impl CaseDriver for OnMounts<'_> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        std::mem::take(&mut self.held).into_values().try_for_each(MountPlace::remove)
+        let mut first = Ok(());
+        for place in std::mem::take(&mut self.held).into_values() {
+            let folder = place.folder().to_owned();
+            let removed = place.remove();
+            if removed.is_err() {
+                self.leftovers.push(folder);
+            }
+            first = first.and(removed);
+        }
+        first
+    }
+
+    fn left_behind(&mut self) -> Vec<String> {
+        let sentence = |folder: &PathBuf| {
+            format!("The folder {} could not be removed and stays there.", folder.display())
+        };
+        self.leftovers.iter().map(sentence).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test holds its places itself.
+    struct NoPlaces;
+
+    impl MountPlaces for NoPlaces {
+        fn place(&mut self, _variant: &str, _connections: Option<u32>) -> Result<MountPlace> {
+            bail!("not asked for")
+        }
+
+        fn unmount(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn folders_that_cannot_be_removed_are_named_and_the_others_are_removed() {
+        let (dir, stop, mut places) = (tempfile::tempdir().unwrap(), AtomicBool::new(false), NoPlaces);
+        let mut driver = OnMounts::new(&mut places, 1 << 20, ServerProbe::default(), &stop);
+        for variant in ["krb5", "krb5p", "sys"] {
+            let mount = dir.path().join(variant);
+            std::fs::create_dir(&mount).unwrap();
+            driver.held.insert(variant.to_owned(), MountPlace::claim(variant, &mount, true).unwrap());
+        }
+        let folder = |driver: &OnMounts<'_>, variant: &str| driver.held[variant].folder().to_owned();
+        let (stays, goes) = (folder(&driver, "krb5"), folder(&driver, "sys"));
+        // A file in place of the mount lets no folder in it be removed.
+        std::fs::remove_dir_all(dir.path().join("krb5")).unwrap();
+        std::fs::write(dir.path().join("krb5"), "").unwrap();
+        let error = driver.finish().unwrap_err();
+        assert!(error.to_string().contains(&stays.display().to_string()), "{error}");
+        assert!(!goes.exists() && driver.held.is_empty());
+        assert_eq!(
+            driver.left_behind(),
+            [format!("The folder {} could not be removed and stays there.", stays.display())]
+        );
     }
 }

@@ -1,9 +1,15 @@
-//! Folders of sessions that were given up: they are removed by another session, or named at the
-//! end.
+//! Folders of sessions that were given up or could not end: they are removed by another session, or
+//! named at the end.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
 
 use crate::ExportMount;
+
+/// A session that takes this long to fail hangs; the sessions beside it are not waited for.
+pub(crate) const HANGS: Duration = Duration::from_secs(5);
 
 /// A variant, and the choice of instructions of the server that it spoke to.
 type Origin = (String, Option<String>);
@@ -32,10 +38,13 @@ impl Leftovers {
     pub(super) fn sweep(&mut self, variant: &str, server_cpu: Option<&str>, mount: &mut ExportMount) {
         let mut stuck = false;
         self.0.retain(|((other, cpu), folder)| {
-            let own = other == variant && cpu.as_deref() == server_cpu;
+            if stuck || other != variant || cpu.as_deref() != server_cpu {
+                return true;
+            }
+            let begun = Instant::now();
+            let removed = mount.remove_all(folder).is_ok();
             // One that hangs is reason enough not to wait for the next.
-            let removed = own && !stuck && mount.remove_all(folder).is_ok();
-            stuck |= own && !removed;
+            stuck = !removed && begun.elapsed() >= HANGS;
             !removed
         });
     }
@@ -46,9 +55,45 @@ impl Leftovers {
         if folders.is_empty() {
             return Vec::new();
         }
-        vec![format!(
-            "Cases that failed have left folders in the export that could not be removed: {}.",
-            folders.join(", ")
-        )]
+        vec![format!("Folders in the export could not be removed and stay there: {}.", folders.join(", "))]
+    }
+}
+
+/// Ends sessions of one variant with `finish`, and goes on after one that fails, but waits for none
+/// after one that hangs. Returns the ones that have not ended, and the first error.
+pub(super) fn end_all<S>(
+    sessions: Vec<S>,
+    mut finish: impl FnMut(&mut S) -> Result<()>,
+) -> (Vec<S>, Result<()>) {
+    let (mut left, mut first, mut hangs) = (Vec::new(), Ok(()), false);
+    for mut session in sessions {
+        if hangs {
+            left.push(session);
+            continue;
+        }
+        let begun = Instant::now();
+        if let Err(error) = finish(&mut session) {
+            hangs = begun.elapsed() >= HANGS;
+            first = first.and(Err(error));
+            left.push(session);
+        }
+    }
+    (left, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_cannot_end_is_left_and_the_others_end() {
+        let mut asked = Vec::new();
+        let (left, first) = end_all(vec![1, 2, 3, 4], |session| {
+            asked.push(*session);
+            anyhow::ensure!(*session % 2 == 1, "session {session}");
+            Ok(())
+        });
+        assert_eq!((asked, left), (vec![1, 2, 3, 4], vec![2, 4]));
+        assert_eq!(first.unwrap_err().to_string(), "session 2");
     }
 }

@@ -6,7 +6,7 @@ mod diagnose;
 mod leftovers;
 mod server_set;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ use crate::measuring::{Case, CaseDriver, CaseTurn, ClientLayout, Load, Record, S
 use crate::workload;
 use crate::{Endpoint as _, ExportMount, Flavor};
 use clients::{ClientFiles, ClientWork};
-use leftovers::Leftovers;
+pub(crate) use leftovers::HANGS;
+use leftovers::{Leftovers, end_all};
 
 /// Time that each repetition runs before it counts. Otherwise the first in a round would pay for
 /// the caches and allocators that the last of the former round left behind at both ends.
@@ -173,12 +174,8 @@ impl CaseDriver for NativeDriver<'_> {
         let wanted: Vec<SessionKey> = cases.iter().map(Self::key).collect();
         let unwanted = self.sessions.keys().filter(|key| !wanted.contains(key)).cloned();
         for key in unwanted.collect::<Vec<_>>() {
-            for mut mount in self.sessions.remove(&key).unwrap_or_default() {
-                // An error at the end of a session does not stop the run.
-                if mount.finish().is_err() {
-                    self.drop_all(&key, vec![mount]);
-                }
-            }
+            // An error at the end of a session does not stop the run.
+            let _ = self.end(&key);
         }
         Ok(())
     }
@@ -218,16 +215,26 @@ impl CaseDriver for NativeDriver<'_> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let sessions = std::mem::take(&mut self.sessions);
-        // A server that is gone is not waited for by each session in turn.
-        sessions.into_iter().try_for_each(|(key, mounts)| {
-            let finished = mounts.into_iter().try_for_each(|mut mount| mount.finish());
-            finished.context(key.0)
-        })?;
-        for (variant, server_cpu) in self.leftovers.places() {
-            self.sweep(&variant, server_cpu.as_deref());
+        let (mut first, mut gone) = (Ok(()), BTreeSet::new());
+        for key in self.sessions.keys().cloned().collect::<Vec<_>>() {
+            let server_cpu = key.1.server_cpu.clone();
+            if gone.contains(&server_cpu) {
+                // A server that is gone is not waited for by each session in turn.
+                let mounts = self.sessions.remove(&key).unwrap_or_default();
+                self.drop_all(&key, mounts);
+            } else if let Err(error) = self.end(&key) {
+                first = first.and(Err(error.context(key.0)));
+                if !self.answers(server_cpu.as_deref()) {
+                    gone.insert(server_cpu);
+                }
+            }
         }
-        Ok(())
+        for (variant, server_cpu) in self.leftovers.places() {
+            if !gone.contains(&server_cpu) {
+                self.sweep(&variant, server_cpu.as_deref());
+            }
+        }
+        first
     }
 
     fn left_behind(&mut self) -> Vec<String> {
@@ -236,6 +243,19 @@ impl CaseDriver for NativeDriver<'_> {
 }
 
 impl NativeDriver<'_> {
+    /// Ends the sessions of a key; the folders of sessions that cannot end are kept in mind.
+    fn end(&mut self, key: &SessionKey) -> Result<()> {
+        let mounts = self.sessions.remove(key).unwrap_or_default();
+        let (left, ended) = end_all(mounts, ExportMount::finish);
+        self.drop_all(key, left);
+        ended
+    }
+
+    /// Says whether a server still answers.
+    fn answers(&mut self, server_cpu: Option<&str>) -> bool {
+        self.site.target(server_cpu).is_ok_and(|target| target.ping().is_ok())
+    }
+
     /// Renews the leases of all sessions: they have made no call for as long as another one was
     /// waited for.
     fn renew(&mut self) {
