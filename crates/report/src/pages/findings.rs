@@ -56,10 +56,14 @@ const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 pub(super) fn findings(record: &Record) -> Vec<Finding> {
     let noise = record.relative_noise();
     let unsure = |ratio: &Interval| ratio.contains(1.0) || (ratio.median - 1.0).abs() <= noise;
-    let equal = |ratio: &Interval| match (ratio.median - 1.0).abs() <= ABOUT {
-        true => Some(true),
-        false if unsure(ratio) => None,
-        false => Some(false),
+    let equal = |ratio: &Interval| {
+        let (least, most) = (1.0 - ABOUT, 1.0 + ABOUT);
+        if ratio.low >= least && ratio.high <= most {
+            Some(true)
+        } else {
+            let outside = ratio.high < least || ratio.low > most;
+            (outside && !unsure(ratio)).then_some(false)
+        }
     };
     let slower = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median < 1.0);
     let faster = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median > 1.0);
@@ -198,6 +202,23 @@ mod tests {
     use bench::measuring::{Axes, Case, Copy, CopyAxes, Load, Sample, Settings};
 
     const VARIANTS: [&str; 5] = ["sys", "krb5", "krb5i", "krb5p", SCP];
+
+    #[test]
+    fn rates_are_about_equal_where_the_whole_interval_says_so() {
+        use FindingVerdict::{Fails, Holds, NotShown};
+        let verdict = |ratios: [f64; 6]| {
+            let mut record = record(&[(Part::Large, &[(100.0, 0.1), (100.0, 0.1)])]);
+            for (sample, ratio) in record.cases[1].samples.iter_mut().zip(ratios) {
+                sample.bytes = (sample.bytes as f64 * ratio) as u64;
+            }
+            verdicts(&record)[0]
+        };
+        assert_eq!(verdict([0.92, 0.95, 0.98, 1.02, 1.05, 1.08]), Holds);
+        assert_eq!(verdict([0.7, 0.95, 0.98, 1.0, 1.02, 1.03]), NotShown, "a wide interval");
+        assert_eq!(verdict([0.8, 0.82, 0.84, 0.86, 0.88, 0.95]), NotShown, "both answers");
+        assert_eq!(verdict([0.7, 0.72, 0.74, 0.76, 0.78, 0.8]), Fails);
+        assert_eq!(verdict([1.2, 1.21, 1.22, 1.23, 1.24, 1.25]), Fails);
+    }
 
     /// A run with these rates and client CPU seconds, for the first so many of the variants.
     fn record(rates: &[(Part, &[(f64, f64)])]) -> Record {
