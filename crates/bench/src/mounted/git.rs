@@ -76,9 +76,11 @@ impl BareRepository {
         Ok(Self { folder, files, changed, edited: other.step_by(usize::try_from(CHANGED)?).collect() })
     }
 
-    /// Clones into `copy`, works there and removes it; `None` when it was interrupted. Operations
+    /// Clones into `copy`, works there and removes it; `None` when it was interrupted. A copy that
+    /// a failed turn has left goes first, because git clones into no folder with files. Operations
     /// are files that a command makes, looks at or removes; its other requests are not counted.
     pub(super) fn turn(&self, copy: &Path, stop: &AtomicBool) -> Result<Option<Counters>> {
+        remove(copy)?;
         let mut counters = Counters::new();
         let (all, edited) = (self.files, self.edited.len() as u64);
         let inside = |arguments: &[&str]| -> Result<Command> {
@@ -164,7 +166,11 @@ mod tests {
         }
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
         let repository = BareRepository::draw(7, &stop).unwrap().unwrap();
-        let counters = repository.turn(&dir.path().join("copy"), &stop).unwrap().unwrap();
+        let copy = dir.path().join("copy");
+        // A former turn has failed in its middle.
+        std::fs::create_dir(&copy).unwrap();
+        std::fs::write(copy.join("left"), "x").unwrap();
+        let counters = repository.turn(&copy, &stop).unwrap().unwrap();
         for command in ["clone", "status", "checkout", "commit", "gc", "remove"] {
             assert!(counters[&format!("{command}_us")] > 0, "{command}: {counters:?}");
         }
