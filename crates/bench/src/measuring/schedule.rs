@@ -131,8 +131,8 @@ pub struct RunWatch<'a> {
     pub save: &'a mut dyn FnMut(&Record) -> Result<()>,
 }
 
-/// Measures the cases of an evaluation into a record, and sets `complete` in the record. Samples
-/// that are in the record already are not taken again.
+/// Measures the cases of an evaluation into a record, and sets `complete` in the record. A block
+/// that the record has all samples of is not measured again; one that lacks some is, as a whole.
 ///
 /// # Errors
 /// When no variant can be measured, with the reason of each, or when the record cannot be stored.
@@ -196,9 +196,8 @@ impl Schedule<'_, '_> {
             let each = self.record.settings.repetitions as usize + 1;
             self.to_come = evaluation.to_come(self.record) * each;
             cases.iter().for_each(|case| self.enter(case));
-            let missing: Vec<Case> = cases.into_iter().filter(|case| self.is_missing(case)).collect();
-            if !missing.is_empty() {
-                self.block(missing)?;
+            if cases.iter().any(|case| self.is_missing(case)) {
+                self.block(cases)?;
                 self.record.summarise();
                 if self.record.cases.iter().any(|one| one.figures.is_some()) {
                     (self.watch.save)(self.record)?;
@@ -214,9 +213,24 @@ impl Schedule<'_, '_> {
         }
     }
 
+    /// Says whether a case lacks samples of its load. The rate of a step may be another one than in
+    /// the run that is continued.
     fn is_missing(&self, case: &Case) -> bool {
-        let taken = self.record.find(case).map_or(0, |found| found.counted().count());
+        let same = self.record.find(case).filter(|found| found.load == case.load);
+        let taken = same.map_or(0, |found| found.counted().count());
         taken < self.record.settings.repetitions as usize && !self.is_out(case)
+    }
+
+    /// Drops the samples of a block that an earlier run has left: ratios are of samples that one
+    /// run takes side by side.
+    fn drop_samples(&mut self, cases: &[Case]) {
+        for case in cases {
+            let same =
+                |one: &&mut CaseRecord| one.case.variant == case.variant && one.case.group == case.group;
+            if let Some(found) = self.record.cases.iter_mut().find(same) {
+                (found.case, found.samples) = (case.clone(), Vec::new());
+            }
+        }
     }
 
     /// Says whether a case, or its variant, is left out.
@@ -224,11 +238,12 @@ impl Schedule<'_, '_> {
         self.record.is_skipped(&case.variant) || self.record.failure(&case.group, &case.variant).is_some()
     }
 
-    /// Measures cases in turns.
+    /// Measures cases in turns, all of them or none.
     fn block(&mut self, cases: Vec<Case>) -> Result<()> {
-        self.driver.begin(&cases)?;
+        let wanted: Vec<Case> = cases.iter().filter(|case| !self.is_out(case)).cloned().collect();
+        self.driver.begin(&wanted)?;
         let mut ready = Vec::new();
-        for case in cases {
+        for case in wanted {
             self.announce(&case, RunPhase::Preparing, 0);
             match self.driver.prepare(&case, self.record) {
                 Ok(()) => ready.push(case),
@@ -237,6 +252,10 @@ impl Schedule<'_, '_> {
             }
         }
         ready.retain(|case| !self.is_out(case));
+        if ready.is_empty() || self.stopped() {
+            return Ok(());
+        }
+        self.drop_samples(&cases);
         let mut left = ready.len() * (self.record.settings.repetitions as usize + 1);
         for case in &ready {
             self.measure(case, None, left)?;
@@ -308,9 +327,7 @@ impl Schedule<'_, '_> {
     }
 
     fn measure(&mut self, case: &Case, repetition: Option<u32>, left: usize) -> Result<()> {
-        let taken = |one: &CaseRecord| one.counted().any(|sample| Some(sample.repetition) == repetition);
-        let has_it = repetition.is_some() && self.record.find(case).is_some_and(taken);
-        if self.stopped() || has_it || self.is_out(case) {
+        if self.stopped() || self.is_out(case) {
             return Ok(());
         }
         self.announce(case, repetition.map_or(RunPhase::WarmUp, RunPhase::Repetition), left);

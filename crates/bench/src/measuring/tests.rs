@@ -274,8 +274,8 @@ fn a_variant_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again
     let mut again = Record::parse(&record.json().unwrap()).unwrap();
     let mut driver = FakeDriver::default();
     measure_groups(8, &mut driver, &mut again, usize::MAX - 1).unwrap();
-    // Eight cases of krb5p and two of krb5, with a warm-up each.
-    assert_eq!((driver.asked.len(), again.skipped.len(), again.tried_again.len()), (10 * 4, 0, 9));
+    // Each group lacks krb5p, and is measured again with all variants and their warm-ups.
+    assert_eq!((driver.asked.len(), again.skipped.len(), again.tried_again.len()), (8 * 3 * 4, 0, 9));
     assert!(again.cases.iter().all(|one| one.counted().count() == 3 && one.figures.is_some()));
     assert!(again.skipped_sentences().iter().all(|sentence| sentence.contains("had failed before")));
 }
@@ -291,9 +291,43 @@ fn a_run_that_was_interrupted_goes_on_where_it_ended_and_comes_to_the_same_cases
     again.continues(&new_record().clone()).unwrap();
     let mut driver = FakeDriver::default();
     measure(&mut driver, &mut again, usize::MAX - 1).unwrap();
-    // The samples that were in progress at the signal are kept as well.
-    assert_eq!(driver.asked.iter().filter(|asked| !asked.ends_with('*')).count(), 18 - 6);
-    assert!(again.complete && again.cases.iter().all(|one| one.counted().count() == 3));
+    // The group that was in progress is measured as a whole.
+    assert_eq!(driver.asked.iter().filter(|asked| !asked.ends_with('*')).count(), 18);
+    assert!(again.complete && again.cases.iter().all(|one| one.samples.len() == 4));
+}
+
+#[test]
+fn a_run_that_goes_on_compares_samples_of_one_run() {
+    let fails = vec![("one", "krb5p")];
+    let (mut driver, mut record) = (FakeDriver { fails, ..FakeDriver::default() }, new_record());
+    measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
+    // The machine of the former run was ten times as fast.
+    let former = record.cases.iter_mut().flat_map(|one| &mut one.samples);
+    former.for_each(|sample| sample.operations *= 10);
+    let two = record.variant("two", "sys").unwrap().samples.clone();
+    measure(&mut FakeDriver::default(), &mut record, usize::MAX - 1).unwrap();
+    for variant in ["krb5", "krb5p"] {
+        let figures = record.variant("one", variant).unwrap().figures.as_ref().unwrap();
+        let ratio = figures.against.as_ref().unwrap().ratio.median;
+        assert!((0.4..1.1).contains(&ratio), "{variant}: {ratio}");
+    }
+    assert_eq!(record.variant("two", "sys").unwrap().samples, two, "a whole group stays");
+}
+
+#[test]
+fn a_case_with_another_load_than_in_the_former_run_is_measured_again() {
+    let mut record = new_record();
+    let deep = |variant: &String, depth| depths::at_depth(&case("one", variant), depth);
+    for depth in [4, 8] {
+        let cases = record.settings.variants.iter().map(|variant| deep(variant, depth)).collect();
+        let (stop, mut driver) = (AtomicBool::new(false), FakeDriver::default());
+        let watch = RunWatch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+        run(&mut Once(Some(cases)), &mut driver, &mut record, watch).unwrap();
+        assert_eq!(driver.asked.len(), 3 * 4);
+        assert!(
+            record.cases.iter().all(|one| one.samples.len() == 4 && one.case == deep(&one.variant, depth))
+        );
+    }
 }
 
 #[test]
