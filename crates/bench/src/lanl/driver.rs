@@ -276,9 +276,9 @@ impl CaseDriver for Copier<'_> {
     }
 }
 
-/// Finishes all variants and returns the first error; `leftovers` gets the variants that fail. After
-/// one that takes `hangs` to fail, the others are given up, which asks first whether the server is
-/// gone.
+/// Finishes all variants and returns the first error; `leftovers` gets the variants that fail.
+/// After one that takes `hangs` to fail, the others are given up, which asks first whether the
+/// server is gone.
 fn finish_all(
     carriers: BTreeMap<String, Box<dyn Carrier + '_>>,
     leftovers: &mut BTreeSet<String>,
