@@ -4,10 +4,10 @@ use crate::errno::vfs_error;
 use ceph::CephErrno;
 use ceph::fs::{CephLockRange, CephOpenFile, LockType};
 use foreign::ForeignThread;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
+use vfs::{HeldRanges, LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock keeps its caller waiting for the metadata server: a lease that expires is
 /// unlocked by housekeeping.
@@ -20,12 +20,14 @@ pub(crate) struct CephLocks {
     file: Option<Arc<CephOpenFile>>,
     thread: Arc<ForeignThread>,
     owner: u64,
+    /// The locks after all queued calls.
+    held: Mutex<HeldRanges>,
 }
 
 impl CephLocks {
     pub(crate) fn new(file: Arc<CephOpenFile>, thread: Arc<ForeignThread>) -> Self {
         static OWNERS: AtomicU64 = AtomicU64::new(1);
-        Self { file: Some(file), thread, owner: OWNERS.fetch_add(1, Relaxed) }
+        Self { file: Some(file), thread, owner: OWNERS.fetch_add(1, Relaxed), held: Mutex::default() }
     }
 
     /// Returns the file, and the range if any byte of it can be locked.
@@ -47,9 +49,17 @@ impl RangeLocks for CephLocks {
 
     fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome> {
         let Some((file, range)) = self.words(first, last) else { return Ok(LockOutcome::Done) };
-        let (kind, owner) = (kind.map_or(LockType::Unlock, lock_type), self.owner);
+        let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.thread.is_stuck() && !held().queues(first, last, kind)? {
+            return Ok(LockOutcome::Done);
+        }
+        let (word, owner) = (kind.map_or(LockType::Unlock, lock_type), self.owner);
         // In one order for all: a lock must not overtake an unlock that hangs.
-        let set = self.thread.run(PATIENCE, move || file.set_lock(range, kind, owner));
+        let set = self.thread.run(PATIENCE, move || file.set_lock(range, word, owner));
+        // A queued call may still take effect.
+        if !matches!(set, Some(Err(_))) {
+            held().set(first, last, kind);
+        }
         match set.ok_or(VfsError::Delay)? {
             Ok(()) => Ok(LockOutcome::Done),
             Err(error) if is_conflict(error) => Ok(LockOutcome::Conflict),

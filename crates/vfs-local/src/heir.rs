@@ -5,7 +5,6 @@ use crate::{
     change::Changes,
     descriptor::Descriptor,
     file::LocalFile,
-    held_ranges::HeldRanges,
     kind::Kind,
     leases::{self, LeaseImage, LocalLease},
     locks::SharedDescription,
@@ -16,7 +15,9 @@ use std::{
     any::Any,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
-use vfs::{Broken, Caller, InboundFds, Lease, OpenFile, OutboundFds, RangeLocks, VfsError, VfsResult};
+use vfs::{
+    Broken, Caller, HeldRanges, InboundFds, Lease, OpenFile, OutboundFds, RangeLocks, VfsError, VfsResult,
+};
 
 /// The image of an open file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -17,7 +17,6 @@ mod features;
 mod file;
 mod handle;
 mod heir;
-mod held_ranges;
 mod identity;
 mod kind;
 mod leases;

@@ -8,7 +8,6 @@ use crate::{
     descriptor::Descriptor,
     errno::{uninterrupted, vfs_error},
     file::{LocalFile, OFFSET_MAX},
-    held_ranges::{HeldRanges, RangeChange},
     identity, leases,
 };
 use foreign::ForeignThread;
@@ -23,7 +22,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
+use vfs::{HeldRanges, LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock on a file system that may hang keeps its caller waiting: a lease that expires is
 /// unlocked by housekeeping.
@@ -83,10 +82,8 @@ impl SharedDescription {
         Self { fd: Arc::new(fd), reads, writes, held }
     }
 
-    /// Runs a change of locks on a thread, with its effect on the locks.
-    ///
-    /// While the thread is stuck, no lock is queued, and an unlock only if there is a lock. So each
-    /// range that is locked has at most a few calls in the queue, however often clients try again.
+    /// Runs a change of locks on a thread; `None` if there is nothing to unlock. While the thread is
+    /// stuck, [`HeldRanges::queues`] decides.
     fn run<R: Send + 'static>(
         &self,
         thread: &ForeignThread,
@@ -98,13 +95,8 @@ impl SharedDescription {
         };
         let last = if last >= OFFSET_MAX { u64::MAX } else { last };
         let lock = || held.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_stuck() {
-            match lock().change(first, last, kind) {
-                RangeChange::Lowers => {}
-                RangeChange::Nothing if kind.is_none() => return Ok(None),
-                // A queued lock may still fail, so none is granted from the notes.
-                RangeChange::Nothing | RangeChange::Raises => return Err(VfsError::Delay),
-            }
+        if thread.is_stuck() && !lock().queues(first, last, kind)? {
+            return Ok(None);
         }
         // In one order for all: a lock must not overtake an unlock that hangs.
         let done = thread.run(PATIENCE, set);
