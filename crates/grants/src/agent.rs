@@ -481,7 +481,7 @@ fn backoff(failures: u32, left: Option<u64>) -> Duration {
 }
 
 /// Returns a random number from 0 to 1; 0.5 without a source.
-fn chance() -> f64 {
+pub(crate) fn chance() -> f64 {
     let mut bytes = [0; 4];
     if getrandom::fill(&mut bytes).is_err() {
         0.5

@@ -2,16 +2,22 @@
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gss::{Credential, GssError};
 
+use crate::agent::chance;
 use crate::wire::{ExchangeError, GrantReply, GrantRequest, REPLY_FRAME_MAX, SealedChannel, TimedStream};
 
 /// Time to connect to one address of the service.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time of a whole exchange. The service may wait for the KDC.
 const CALL_TIME_MAX: Duration = Duration::from_secs(40);
+/// Time in which a call begins again while the service is busy or restarts. Prologs of many jobs
+/// call at the same moment, and one address has few places.
+const CALLS_TIME_MAX: Duration = Duration::from_secs(20);
+/// Shortest and longest time between two of these calls.
+const CALLS_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The address of a grant service. Its principal is `grants/HOST`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +52,41 @@ pub enum GrantCallError {
     },
 }
 
+impl GrantCallError {
+    /// Returns whether the same call can succeed a moment later.
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused { transient, .. } => *transient,
+            Self::Exchange { error, .. } => matches!(error, ExchangeError::Io(_)),
+            Self::NoTicket(_) => false,
+        }
+    }
+}
+
 impl GrantServer {
+    /// Sends a request as [`GrantServer::call`] does, and again for up to 20 seconds while the
+    /// service is busy. The service may see the request twice.
+    ///
+    /// # Errors
+    /// The last [`GrantCallError`].
+    pub fn call_patiently(
+        &self,
+        credential: &Credential,
+        request: &GrantRequest,
+    ) -> Result<GrantReply, GrantCallError> {
+        let (mut pause, longest) = CALLS_PAUSE;
+        let end = Instant::now() + CALLS_TIME_MAX;
+        loop {
+            let outcome = self.call(credential, request);
+            let is_over = Instant::now() + pause >= end;
+            if is_over || !outcome.as_ref().is_err_and(GrantCallError::is_transient) {
+                return outcome;
+            }
+            std::thread::sleep(pause.mul_f64(0.5 + chance()));
+            pause = (pause * 2).min(longest);
+        }
+    }
+
     /// Sends a request and returns the reply, which is not `Refused`.
     ///
     /// # Errors

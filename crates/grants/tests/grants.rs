@@ -479,6 +479,24 @@ fn strangers_hold_little_and_do_not_keep_others_out() {
 }
 
 #[test]
+fn announcements_of_many_jobs_at_the_same_moment_all_arrive() {
+    in_realm("announcements_of_many_jobs_at_the_same_moment_all_arrive", &options(), |realm| {
+        let site = GrantSite::start(realm);
+        let (server, controller) = (site.server(), site.host("ctl"));
+        let announce = |number: usize| {
+            let (job, run) = (format!("{number}"), format!("run-{number}"));
+            server.call_patiently(&controller, &assign(&job, &run, &["n1"]))
+        };
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..48).map(|number| scope.spawn(move || announce(number))).collect();
+            for call in calls {
+                assert!(matches!(call.join().unwrap(), Ok(GrantReply::Done)));
+            }
+        });
+    });
+}
+
+#[test]
 fn a_user_with_many_idle_exchanges_does_not_keep_others_out() {
     in_realm("a_user_with_many_idle_exchanges_does_not_keep_others_out", &options(), |realm| {
         let site = GrantSite::start(realm);

@@ -82,8 +82,8 @@ impl SharedDescription {
         Self { fd: Arc::new(fd), reads, writes, held }
     }
 
-    /// Runs a change of locks on a thread; `None` if there is nothing to unlock. While the thread is
-    /// stuck, [`HeldRanges::queues`] decides.
+    /// Runs a change of locks on a thread; `None` if there is nothing to unlock. While the thread
+    /// is stuck, [`HeldRanges::queues`] decides.
     fn run<R: Send + 'static>(
         &self,
         thread: &ForeignThread,

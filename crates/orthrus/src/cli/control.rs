@@ -137,7 +137,8 @@ impl Drain {
 /// Print a link to the web page of a running server.
 ///
 /// The page shows the same as `orthrus status`. The link is good once, within five minutes; the
-/// browser that opens it may see the page for twelve hours. The server has a page if `web` is set.
+/// browser that opens it may see the page for twelve hours, or until the server ends or is
+/// upgraded. The server has a page if `web` is set.
 #[derive(clap::Args)]
 pub(super) struct WebArguments {
     #[command(flatten)]

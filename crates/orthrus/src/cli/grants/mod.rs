@@ -68,14 +68,22 @@ struct GrantCaller {
 
 impl GrantCaller {
     fn call(&self, request: &GrantRequest) -> Result<GrantReply, GrantCallError> {
-        let credential = match (&self.ccache, &self.keytab, &self.principal) {
+        self.server.call(&self.credential(), request)
+    }
+
+    /// Sends a request that may run twice, and again while the service is busy.
+    fn call_patiently(&self, request: &GrantRequest) -> Result<GrantReply, GrantCallError> {
+        self.server.call_patiently(&self.credential(), request)
+    }
+
+    fn credential(&self) -> Credential {
+        match (&self.ccache, &self.keytab, &self.principal) {
             (Some(cache), ..) => Credential::Ccache(cache.clone()),
             (None, Some(path), Some(principal)) => {
                 Credential::Keytab { path: path.clone(), principal: principal.clone() }
             }
             _ => Credential::Default,
-        };
-        self.server.call(&credential, request)
+        }
     }
 }
 

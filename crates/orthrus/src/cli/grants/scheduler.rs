@@ -36,6 +36,6 @@ impl AssignRun {
         }
         let run = self.run.unwrap_or_else(|| self.job.clone());
         let request = GrantRequest::Assign { principal: self.owner, job: self.job, run, nodes: self.nodes };
-        self.caller.call(&request).map(drop).map_err(Into::into)
+        self.caller.call_patiently(&request).map(drop).map_err(Into::into)
     }
 }
