@@ -209,6 +209,37 @@ fn a_fault_in_the_configuration_of_the_next_process_is_named_and_the_old_one_goe
 }
 
 #[test]
+fn the_files_of_an_export_that_the_next_process_does_not_serve_are_closed() {
+    let (folder, exported) = (empty_folder(), empty_folder());
+    let config = folder.path().join("orthrus.toml");
+    let export = |name: &str| {
+        let path = exported.path().join(name);
+        fs::create_dir_all(&path).expect("the folder is ours");
+        fs::write(path.join("file"), name).expect("the folder is ours");
+        format!("[[export]]\npath = {path:?}\npseudo = \"/{name}\"\nsec = [\"sys\"]\nsecure = false\n")
+    };
+    fs::write(&config, export("goes") + &export("stays")).expect("the folder is ours");
+    let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let mut client = connect(&server);
+    for path in ["/goes/file", "/stays/file"] {
+        client.open_path(path, &OpenHow::read()).expect("it is there");
+    }
+    fs::write(&config, export("stays")).expect("the folder is ours");
+    server.upgrade(None);
+    let has_open = |name: &str| {
+        let path = exported.path().join(name).join("file");
+        let files = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
+        files.flatten().any(|file| fs::read_link(file.path()).is_ok_and(|link| link == path))
+    };
+    assert!(has_open("stays"));
+    let end = Instant::now() + Duration::from_secs(10);
+    while has_open("goes") {
+        assert!(Instant::now() < end, "its file system cannot be unmounted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn files_in_memory_are_not_handed_over() {
     let folder = empty_folder();
     let mut server = Serve::new(folder.path().join("state")).args(["--memory", "16"]).start();

@@ -141,7 +141,7 @@ fn existing_folder(path: PathBuf) -> Result<PathBuf, String> {
     let ask = move || _ = answer.send(std::fs::metadata(asked));
     let thread = std::thread::Builder::new().name("folder".to_owned()).spawn(ask);
     let found = match thread {
-        Ok(_) => answered.recv_timeout(FOLDER_TIME_MAX).ok(),
+        Ok(thread) => answered.recv_timeout(FOLDER_TIME_MAX).ok().inspect(|_| _ = thread.join()),
         Err(_) => Some(std::fs::metadata(&path)),
     };
     match found {

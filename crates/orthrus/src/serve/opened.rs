@@ -257,6 +257,9 @@ impl StartedServer {
         vfs_local::take_over_leases();
         self.service.resume_copies();
         self.gate.open();
+        // The configuration may lack exports that the predecessor served.
+        let server = self.service.server();
+        server.engine().revoke_unserved(server.now());
     }
 
     /// Returns a description of the server in a line.
