@@ -96,11 +96,15 @@ impl HandoverChannel {
         let mut bytes = vec![0; MESSAGE_SIZE_MAX];
         let mut space = ancillary_space();
         let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut is_reset = false;
         let received = loop {
             let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
             match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent),
+                // The other end closed before it read all. Its last words may still be here: the kernel
+                // reports this once, before them.
+                Err(Errno::CONNRESET) if !is_reset => is_reset = true,
                 Err(Errno::CONNRESET) => return Err(ChannelError::Closed),
                 received => break received?,
             }
@@ -179,6 +183,18 @@ mod tests {
         assert_eq!(other.receive::<Order>(soon()).unwrap().0, Order::Go);
         let too_many = vec![null.as_fd(); FDS_PER_MESSAGE_MAX + 1];
         assert!(own.send(&Order::Descriptors, &too_many, soon()).is_err());
+    }
+
+    #[test]
+    fn the_last_words_of_an_end_that_reads_no_more_arrive() {
+        let (own, other) = HandoverChannel::pair().unwrap();
+        let other = HandoverChannel::from(other);
+        own.send(&Order::Go, &[], soon()).unwrap();
+        let words = SuccessorAnswer::Refused("a reason".to_owned());
+        other.send(&words, &[], soon()).unwrap();
+        drop(other);
+        assert_eq!(own.receive::<SuccessorAnswer>(soon()).unwrap().0, words);
+        assert!(matches!(own.receive::<SuccessorAnswer>(soon()), Err(ChannelError::Closed)));
     }
 
     #[test]

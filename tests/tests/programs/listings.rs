@@ -61,7 +61,8 @@ fn an_administrator_finds_out_who_locks_a_file() {
     assert_eq!((&exports[0]["export"], &exports[0]["squash"]), (&"/export".into(), &"none".into()));
     assert_eq!(exports[0]["sec"], serde_json::json!(["sys"]));
     let table = ask(&state, &["exports"]);
-    assert!(table.stdout.contains("/export  any      sys from any port  rw      none"), "{table:?}");
+    let row = format!("/export  {}  any      sys from any port  rw      none", exports[0]["fsid"]);
+    assert!(table.stdout.contains(&row), "{table:?}");
 
     let table = ask(&state, &["locks", &path]);
     let lines: Vec<_> = table.stdout.lines().collect();
