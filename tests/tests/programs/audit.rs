@@ -350,10 +350,11 @@ fn a_rotation_and_a_reload_in_the_middle_of_an_upgrade_reach_the_next_process() 
         upgrade.join().expect("the upgrade succeeds");
     });
     files.mkdir("after").expect("it is answered");
-    let lines = lines_with(&log, "the reload", |line| {
+    lines_with(&log, "the reload", |line| {
         line["result"].as_str().is_some_and(|result| result.contains("are in force"))
     });
-    assert!(lines.iter().any(|line| line["names"][0] == "after"), "{lines:?}");
+    // A line is written soon after the reply.
+    lines_with(&log, "a directory", |line| line["names"][0] == "after");
     assert_eq!(
         [&renamed, &log].map(|path| made_directories(path)).concat(),
         ["before", "meanwhile", "after"]
