@@ -102,8 +102,8 @@ impl HandoverChannel {
             match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent),
-                // The other end closed before it read all. Its last words may still be here: the kernel
-                // reports this once, before them.
+                // The other end closed before it read all. Its last words may still be here: the
+                // kernel reports this once, before them.
                 Err(Errno::CONNRESET) if !is_reset => is_reset = true,
                 Err(Errno::CONNRESET) => return Err(ChannelError::Closed),
                 received => break received?,
