@@ -2,10 +2,10 @@
 
 use super::locations::check_referral;
 use super::{CephStorage, ClusterSettings, ConfigError, ExportSettings, Nested, Settings, Storage};
+use foreign::ForeignThread;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long a file system may take to answer for a folder.
@@ -136,14 +136,8 @@ fn check_without_ceph(export: &ExportSettings) -> Result<(), (&'static str, Stri
 /// Returns the path of a folder. A file system that does not answer is no fault of the settings:
 /// other exports can be changed while it hangs.
 fn existing_folder(path: PathBuf) -> Result<PathBuf, String> {
-    let (answer, answered) = mpsc::channel();
     let asked = path.clone();
-    let ask = move || _ = answer.send(std::fs::metadata(asked));
-    let thread = std::thread::Builder::new().name("folder".to_owned()).spawn(ask);
-    let found = match thread {
-        Ok(thread) => answered.recv_timeout(FOLDER_TIME_MAX).ok().inspect(|_| _ = thread.join()),
-        Err(_) => Some(std::fs::metadata(&path)),
-    };
+    let found = ForeignThread::default().run(FOLDER_TIME_MAX, move || std::fs::metadata(asked));
     match found {
         Some(Ok(found)) if !found.is_dir() => Err(format!("{} is not a folder", path.display())),
         Some(Err(error)) => Err(format!("{}: {error}", path.display())),
