@@ -211,7 +211,7 @@ pub trait Backend: Send + Sync {
     ) -> VfsResult<bool>;
 
     /// Calls `entry` for each entry after `cookie` (0: from the start) until it breaks or the
-    /// directory ends.
+    /// directory ends. Cookies fit into 63 bits.
     ///
     /// # Errors
     /// `BadCookie` when the position means nothing in this directory.

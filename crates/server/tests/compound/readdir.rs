@@ -38,6 +38,7 @@ fn list_all(
             let values = decode_fattr4(&entry.attrs, Purpose::Learn, &attributes::KNOWN).unwrap();
             let name = String::from_utf8(entry.name.to_vec()).unwrap();
             assert!(names.insert(name, values.fileid.unwrap_or(0)).is_none(), "a name came twice");
+            assert!(i64::try_from(entry.cookie).is_ok(), "lseek(2) of a client refuses {:x}", entry.cookie);
             cookie = entry.cookie;
         }
         if ok.reply.eof {
@@ -200,6 +201,19 @@ fn names_behind_many_hidden_ones_are_listed() // RFC 8881 section 18.23.3
         assert!(listed.contains_key("seen") && names.iter().all(|name| listed.contains_key(name)));
     }
     client.at("", vec![readdir(0, [0; 8], 0, 40, &[])]).expect(NFS4ERR_TOOSMALL);
+    // Earlier versions gave fileids with the highest bit: a listing goes on after an upgrade.
+    let reply = client.at("", vec![readdir(1 << 63, [0; 8], 0, 1 << 16, &[FATTR4_MOUNTED_ON_FILEID])]).ok();
+    let fileids: Vec<u64> = listed(&reply)
+        .reply
+        .entries
+        .iter()
+        .filter_map(|entry| {
+            decode_fattr4(&entry.attrs, Purpose::Learn, &attributes::KNOWN).unwrap().mounted_on_fileid
+        })
+        .collect();
+    assert_eq!(fileids.len(), 60);
+    let reply = client.at("", vec![readdir(1 << 63 | fileids[19], [0; 8], 0, 1 << 16, &[])]).ok();
+    assert_eq!(listed(&reply).reply.entries.len(), 40);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(super) struct DirectoryListing<'l, 'c> {
     pub full: bool,
     /// Whether entries may be the roots of other file systems.
     pub has_mounts: bool,
+    /// Whether exports may be mounted on the directory.
+    pub has_overlay: bool,
 }
 
 impl DirectoryListing<'_, '_> {

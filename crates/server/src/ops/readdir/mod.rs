@@ -7,15 +7,20 @@ use crate::engine::{Compound, Fh, Object, OpResult};
 use listing::{DirectoryListing, ListedEntry};
 use nfs4::{Nfsstat4, Readdir4Args, Verifier4};
 use std::ops::ControlFlow;
-use vfs::{Caller, Place};
+use vfs::{Caller, Place, PseudoEntry, VfsError};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Cookies stay valid as long as the directory exists: one verifier for all.
 const COOKIE_VERIFIER: Verifier4 = *b"orthrus1";
 /// The verifier of clients that do not store it, libnfs among them. It is always accepted.
 const NO_VERIFIER: Verifier4 = [0; 8];
-/// Set in the cookies of exports mounted on the root directory of another; backends use 63 bits.
-const OVERLAY: u64 = 1 << 63;
+/// The first cookie of exports mounted on the root directory of another. Backends have none from
+/// here to [`OVERLAY_END`]: these positions lie behind the last hash of ext4, in front of the end.
+/// All cookies fit into the signed positions that lseek(2) takes on a client.
+const OVERLAY: u64 = 0x7fff_ffff_0000_0000;
+const OVERLAY_END: u64 = OVERLAY + (1 << 31);
+/// Set in the cookies of such exports that earlier versions gave.
+const OVERLAY_BEFORE: u64 = 1 << 63;
 /// Bytes behind the entries: end of list, eof.
 const TRAILER: usize = 8;
 /// Estimate of the bytes of an entry besides its name and attributes, used to decide how many
@@ -58,10 +63,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         entries: 0,
         full: false,
         has_mounts: false,
+        has_overlay: false,
     };
     reply.opaque_fixed(&COOKIE_VERIFIER);
     let eof = match c.fh()? {
-        fh @ Fh::Pseudo(_) => list_pseudo(&mut listing, fh, args.cookie, 0, reply)?,
+        fh @ Fh::Pseudo(_) => list_pseudo(&mut listing, fh, args.cookie, reply)?,
         Fh::Object(object) => {
             c.progress.expensive.set(true);
             list_object(&mut listing, object, args.cookie, reply)?
@@ -88,22 +94,58 @@ fn list_pseudo(
     listing: &mut DirectoryListing<'_, '_>,
     directory: &Fh,
     cookie: u64,
-    mark: u64,
     reply: &mut Encoder,
 ) -> OpResult<bool> {
     let c = listing.c;
     let Some(place) = directory.place() else { return Ok(true) };
     c.await_entries(place)?;
-    for entry in c.progress.exports.pseudo().entries(place, cookie & !mark, c.peer()) {
-        let Ok(Some(fh)) = Fh::of_place(&c.progress.exports, entry.place, c.peer()) else { continue };
-        let entry =
-            ListedEntry { cookie: entry.cookie | mark, name: entry.name.as_bytes(), fileid: entry.fileid };
-        listing.add_crossing(&entry, &fh, reply)?;
+    for entry in c.progress.exports.pseudo().entries(place, cookie, c.peer()) {
+        list_crossing(listing, &entry, entry.cookie, reply)?;
         if listing.full {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Lists the exports mounted on the root directory of another. Returns whether all of them fitted.
+fn list_overlay(
+    listing: &mut DirectoryListing<'_, '_>,
+    place: Place,
+    cookie: u64,
+    reply: &mut Encoder,
+) -> OpResult<bool> {
+    let c = listing.c;
+    let mut last = OVERLAY;
+    for entry in c.progress.exports.pseudo().entries(place, 0, c.peer()) {
+        // Half the bits of a cookie, in the same order, and no two alike.
+        last = (OVERLAY + (entry.cookie >> 32)).max(last + 1);
+        let is_listed = match cookie & OVERLAY_BEFORE {
+            0 => last <= cookie,
+            _ => entry.cookie <= cookie & !OVERLAY_BEFORE,
+        };
+        if is_listed {
+            continue;
+        }
+        list_crossing(listing, &entry, last, reply)?;
+        if listing.full {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Adds the root of an export, if the client may see it.
+fn list_crossing(
+    listing: &mut DirectoryListing<'_, '_>,
+    entry: &PseudoEntry<'_>,
+    cookie: u64,
+    reply: &mut Encoder,
+) -> OpResult {
+    let c = listing.c;
+    let Ok(Some(fh)) = Fh::of_place(&c.progress.exports, entry.place, c.peer()) else { return Ok(()) };
+    let entry = ListedEntry { cookie, name: entry.name.as_bytes(), fileid: entry.fileid };
+    listing.add_crossing(&entry, &fh, reply)
 }
 
 /// Lists a directory of an export, then the exports mounted in it. Returns whether all entries
@@ -116,26 +158,33 @@ fn list_object(
 ) -> OpResult<bool> {
     let c = listing.c;
     let directory = Fh::Object(object.clone());
-    let has_overlay = match directory.place() {
+    let overlay = match directory.place() {
         Some(place @ Place::Export(_)) => {
             let known = c.await_entries(place)?;
-            !known || c.progress.exports.pseudo().entries(place, 0, c.peer()).next().is_some()
+            let has_entries = || c.progress.exports.pseudo().entries(place, 0, c.peer()).next().is_some();
+            (!known || has_entries()).then_some(place)
         }
-        _ => false,
+        _ => None,
     };
-    if cookie & OVERLAY == 0 {
+    listing.has_overlay = overlay.is_some();
+    let in_overlay = listing.has_overlay && is_overlay(cookie);
+    if !in_overlay {
         // A name that an export may cover is left out while that is unknown.
         let covers = |name: &[u8]| !matches!(c.lookup_pseudo(&directory, name), Ok(None));
-        let hidden = |name: &[u8]| has_overlay && covers(name);
+        let hidden = |name: &[u8]| overlay.is_some() && covers(name);
         if !list_backend(listing, object, cookie, &hidden, reply)? {
             return Ok(false);
         }
     }
-    if !has_overlay {
-        return Ok(true);
+    match overlay {
+        Some(place) => list_overlay(listing, place, if in_overlay { cookie } else { OVERLAY }, reply),
+        None => Ok(true),
     }
-    let cookie = if cookie & OVERLAY == 0 { 0 } else { cookie };
-    list_pseudo(listing, &directory, cookie, OVERLAY, reply)
+}
+
+/// Says whether a cookie is that of an export mounted on the listed directory.
+fn is_overlay(cookie: u64) -> bool {
+    (OVERLAY..OVERLAY_END).contains(&cookie) || cookie & OVERLAY_BEFORE != 0
 }
 
 /// Names read ahead, in one allocation.
@@ -196,6 +245,10 @@ fn list_batch(
     for (cookie, fileid, end) in batch.entries.iter().copied() {
         let name = batch.names.get(start..end).unwrap_or_default();
         start = end;
+        if listing.has_overlay && is_overlay(cookie) {
+            // The next READDIR would go on with the exports, and miss the names in between.
+            return Err(VfsError::Io.into());
+        }
         if !hidden(name) {
             listing.add(&ListedEntry { cookie, name, fileid }, object, caller, reply)?;
         }
