@@ -1,6 +1,6 @@
 //! From statx to the attributes of NFS.
 
-use crate::change::Changes;
+use crate::change::{Changes, Moment};
 use rustix::{
     fs::{AtFlags, FileType, Mode, Statx, StatxFlags, StatxTimestamp, statx},
     io::Errno,
@@ -27,8 +27,8 @@ pub(crate) fn file_type(stat: &Statx) -> FileType {
 
 /// Converts; the change attribute is the time of the last change in nanoseconds, with the size
 /// where the file system stores whole seconds, corrected by `changes` where the kernel's clock is
-/// too coarse to tell two changes apart.
-pub(crate) fn attributes(stat: &Statx, changes: &Changes) -> Attributes {
+/// too coarse to tell two changes apart. `asked` is from before the call that returned `stat`.
+pub(crate) fn attributes(stat: &Statx, changes: &Changes, asked: Moment) -> Attributes {
     let ctime = time(stat.stx_ctime);
     Attributes {
         file_type: kind(file_type(stat)),
@@ -41,7 +41,7 @@ pub(crate) fn attributes(stat: &Statx, changes: &Changes) -> Attributes {
         rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
         fsid: (stat.stx_dev_major.into(), stat.stx_dev_minor.into()),
         fileid: stat.stx_ino,
-        change: changes.attribute(stat.stx_ino, nanoseconds(ctime).wrapping_add(within_second(stat))),
+        change: changes.attribute(stat.stx_ino, nanoseconds(ctime).wrapping_add(within_second(stat)), asked),
         atime: time(stat.stx_atime),
         mtime: time(stat.stx_mtime),
         ctime,

@@ -10,7 +10,10 @@
 use image::{ImageError, ensure};
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Independent parts, so that threads seldom meet at one lock.
@@ -29,7 +32,13 @@ struct ChangeSlot {
     /// The ctime to which `bump` is added.
     ctime: u64,
     bump: u64,
+    /// When the last change was noted.
+    noted: Moment,
 }
+
+/// A place in the order of the server's changes. A reader takes it before it asks for attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
 
 #[derive(Debug, Default)]
 struct ChangeShard {
@@ -54,13 +63,15 @@ impl ChangeShard {
 #[derive(Debug)]
 pub(crate) struct Changes {
     shards: Option<Box<[Mutex<ChangeShard>; SHARDS]>>,
+    /// The changes noted so far.
+    noted: AtomicU64,
 }
 
 impl Changes {
     /// Counts changes unless ctime tells them apart.
     pub(crate) fn new(fine_ctime: bool) -> Self {
         let shards = (!fine_ctime).then(|| Box::new(std::array::from_fn(|_| Mutex::default())));
-        Self { shards }
+        Self { shards, noted: AtomicU64::new(0) }
     }
 
     fn with<T>(&self, ino: u64, run: impl FnOnce(&mut ChangeShard) -> T) -> Option<T> {
@@ -72,14 +83,14 @@ impl Changes {
     /// Returns the counted changes for the next process: inode number, whether it changed since it
     /// was asked for, ctime and count. Objects from [`BASE_INO`] on are the bases of the parts.
     pub(crate) fn image(&self) -> Vec<(u64, bool, u64, u64)> {
-        let Self { shards } = self;
+        let Self { shards, noted: _ } = self;
         let mut image = Vec::new();
         for (ino, shard) in (BASE_INO..=u64::MAX).zip(shards.iter().flat_map(|shards| shards.iter())) {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let ChangeShard { slots, base } = &*shard;
             image.push((ino, false, 0, *base));
             image.extend(slots.iter().map(|(ino, slot)| {
-                let ChangeSlot { pending, ctime, bump } = *slot;
+                let ChangeSlot { pending, ctime, bump, noted: _ } = *slot;
                 (*ino, pending, ctime, bump)
             }));
         }
@@ -93,7 +104,7 @@ impl Changes {
                 if ino >= BASE_INO {
                     shard.base = bump;
                 } else {
-                    shard.slots.insert(ino, ChangeSlot { pending, ctime, bump });
+                    shard.slots.insert(ino, ChangeSlot { pending, ctime, bump, noted: Moment(0) });
                 }
                 shard.slots.len()
             });
@@ -102,25 +113,41 @@ impl Changes {
         Ok(())
     }
 
-    /// Notes that the server changed an object.
-    pub(crate) fn note(&self, ino: u64) {
-        self.with(ino, |shard| shard.slot(ino).pending = true);
+    /// Returns the present moment, for attributes that are about to be asked for.
+    pub(crate) fn now(&self) -> Moment {
+        Moment(self.noted.load(Ordering::SeqCst))
     }
 
-    /// Returns the change attribute of an object whose ctime is this many nanoseconds.
-    pub(crate) fn attribute(&self, ino: u64, ctime: u64) -> u64 {
+    /// Notes that the server changed an object.
+    pub(crate) fn note(&self, ino: u64) {
+        self.with(ino, |shard| {
+            let slot = shard.slot(ino);
+            slot.noted = Moment(self.noted.fetch_add(1, Ordering::SeqCst) + 1);
+            slot.pending = true;
+        });
+    }
+
+    /// Returns the change attribute of an object whose ctime is this many nanoseconds, by
+    /// attributes that were asked for at `asked`.
+    pub(crate) fn attribute(&self, ino: u64, ctime: u64, asked: Moment) -> u64 {
         let corrected = self.with(ino, |shard| {
             let first = ctime.wrapping_add(shard.base);
             let Some(slot) = shard.slots.get_mut(&ino) else { return first };
+            // The attributes are from before or after a change that was noted meanwhile. Neither
+            // an earlier reader nor a later one may have the same number.
+            let torn = slot.noted > asked;
             if slot.ctime != ctime {
                 // Another change may have come within the tick after the look at ctime. A first
                 // sight counts as one, too: before it the bare ctime may have been seen.
-                let changed = slot.pending || slot.ctime == 0;
-                *slot = ChangeSlot { pending: false, ctime, bump: u64::from(changed) };
-            } else if slot.pending {
-                slot.pending = false;
-                slot.bump += 1;
+                let changed = slot.pending || torn || slot.ctime == 0;
+                // An older ctime is that of a slower reader, or the clock was set back.
+                let last = if slot.ctime == 0 { 0 } else { slot.ctime.wrapping_add(slot.bump) };
+                slot.bump = u64::from(changed).max(last.saturating_add(1).saturating_sub(ctime));
+                slot.ctime = ctime;
+            } else if slot.pending || torn {
+                slot.bump = slot.bump.wrapping_add(1);
             }
+            slot.pending = torn;
             first.wrapping_add(slot.bump)
         });
         corrected.unwrap_or(ctime)
@@ -142,32 +169,65 @@ pub(crate) fn fine_ctime(file_system: i64) -> bool {
 mod tests {
     use super::*;
 
+    fn look(changes: &Changes, ino: u64, ctime: u64) -> u64 {
+        changes.attribute(ino, ctime, changes.now())
+    }
+
+    #[test]
+    fn readers_that_overtake_each_other_get_numbers_of_their_own() {
+        let changes = Changes::new(false);
+        changes.note(7);
+        let known = look(&changes, 7, 1000);
+        // One reader asks before a change and another behind it, within a tick.
+        let early = changes.now();
+        changes.note(7);
+        let late = look(&changes, 7, 1000);
+        let overtaken = changes.attribute(7, 1000, early);
+        let next = look(&changes, 7, 1000);
+        assert!(known < late && late < overtaken && overtaken < next);
+        assert_eq!(look(&changes, 7, 1000), next, "no change, no move");
+    }
+
+    #[test]
+    fn no_attribute_repeats_when_an_older_time_comes_late() {
+        let changes = Changes::new(false);
+        let mut seen = Vec::new();
+        for ctime in [1000, 2000, 2000, 1000, 2000, 2000, 1000] {
+            changes.note(7);
+            seen.push(look(&changes, 7, ctime));
+        }
+        assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+        let last = look(&changes, 7, 1000);
+        assert_eq!(look(&changes, 7, 1000), last, "a clock that was set back rests");
+        assert!(look(&changes, 7, 1_000_000) < 1_000_010);
+    }
+
     #[test]
     fn each_change_within_one_tick_moves_the_attribute() /* RFC 8881 section 5.8.1.4 */
     {
         let changes = Changes::new(false);
-        let mut last = changes.attribute(7, 1000);
+        let mut last = look(&changes, 7, 1000);
         for _ in 0..5 {
             changes.note(7);
-            let next = changes.attribute(7, 1000);
+            let next = look(&changes, 7, 1000);
             assert!(next > last);
-            assert_eq!(changes.attribute(7, 1000), next, "no change, no move");
+            assert_eq!(look(&changes, 7, 1000), next, "no change, no move");
             last = next;
         }
         changes.note(7);
-        assert!((4_000_000..4_000_010).contains(&changes.attribute(7, 4_000_000)));
+        assert!((4_000_000..4_000_010).contains(&look(&changes, 7, 4_000_000)));
     }
 
     #[test]
     fn a_change_after_the_look_at_the_clock_moves_the_attribute() {
         let changes = Changes::new(false);
         changes.note(7);
-        let before = changes.attribute(7, 1000);
+        let before = look(&changes, 7, 1000);
         // The reader sees 2000, and then two changes are noted that both have this time.
         changes.note(7);
-        let seen = changes.attribute(7, 2000);
+        let seen = look(&changes, 7, 2000);
         changes.note(7);
-        assert!(before < seen && seen < changes.attribute(7, 2000));
+        assert!(before < seen && seen < look(&changes, 7, 2000));
         assert_ne!(seen, 2000, "another reader may have seen the bare time between the two");
     }
 
@@ -175,28 +235,28 @@ mod tests {
     fn no_attribute_goes_back_when_others_take_the_room() {
         let changes = Changes::new(false);
         for ino in [7, 8] {
-            (0..5).for_each(|_| _ = (changes.note(ino), changes.attribute(ino, 1000)));
+            (0..5).for_each(|_| _ = (changes.note(ino), look(&changes, ino, 1000)));
         }
         changes.note(7);
         // No reader has seen the last change of 7; readers have seen that of 8.
-        let seen = [7, 8].map(|ino| changes.attribute(ino, 1000));
+        let seen = [7, 8].map(|ino| look(&changes, ino, 1000));
         changes.note(7);
         (1000..200_000).for_each(|ino| changes.note(ino));
-        let later = [7, 8].map(|ino| changes.attribute(ino, 1000));
+        let later = [7, 8].map(|ino| look(&changes, ino, 1000));
         assert!(later[0] > seen[0] && later[1] >= seen[1], "{seen:?} {later:?}");
         assert!(later[1] < 2000, "a later time is still later");
 
         let next = Changes::new(false);
         next.restore(changes.image()).unwrap();
-        assert_eq!([7, 8].map(|ino| next.attribute(ino, 1000)), later);
+        assert_eq!([7, 8].map(|ino| look(&next, ino, 1000)), later);
     }
 
     #[test]
     fn objects_that_the_server_did_not_change_have_their_ctime() {
         let changes = Changes::new(false);
         changes.note(7);
-        assert_eq!(changes.attribute(8, 1000), 1000);
-        assert_eq!(Changes::new(true).attribute(7, 1000), 1000);
+        assert_eq!(look(&changes, 8, 1000), 1000);
+        assert_eq!(look(&Changes::new(true), 7, 1000), 1000);
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl OpenFile for LocalFile {
     }
 
     fn getattr(&self) -> VfsResult<Attributes> {
-        stat_fd(&self.fd).map(|stat| attributes(&stat, &self.changes)).map_err(vfs_error)
+        let asked = self.changes.now();
+        stat_fd(&self.fd).map(|stat| attributes(&stat, &self.changes, asked)).map_err(vfs_error)
     }
 
     fn set_size(&self, size: u64) -> VfsResult<()> {

@@ -72,13 +72,14 @@ impl LocalBackend {
         let parent = self.resolve_searchable(directory)?;
         let name = EntryName::new(name)?;
         self.act_as(caller)?;
+        let asked = self.changes.now();
         let (handle, stat) = self.peek(&parent, &name).map_err(vfs_error)?;
         if !self.same_mount(&stat) {
             return Err(VfsError::Noent);
         }
         let handle = handle?;
         self.remember(stat.stx_ino, file_type(&stat), parent.ino, name.as_bytes());
-        Ok((handle, attributes(&stat, &self.changes)))
+        Ok((handle, attributes(&stat, &self.changes, asked)))
     }
 
     /// Looks up a name that is about to change. Its handle is enough where the inode number is in

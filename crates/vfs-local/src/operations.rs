@@ -92,12 +92,13 @@ impl Backend for LocalBackend {
 
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
         let object = self.resolve(object)?;
+        let asked = self.changes.now();
         let stat = stat_fd(&*object).map_err(vfs_error)?;
         if stat.stx_nlink == 0 {
             self.forget(&object.handle, object.ino);
             return Err(VfsError::Stale);
         }
-        Ok(attributes(&stat, &self.changes))
+        Ok(attributes(&stat, &self.changes, asked))
     }
 
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {

@@ -8,8 +8,8 @@ use crate::{
 };
 use rustix::{
     fs::{
-        AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat,
-        chownat, ftruncate, utimensat,
+        AtFlags, FileType, Gid, Mode, OFlags, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+        chmodat, chownat, ftruncate, utimensat,
     },
     path::DecInt,
 };
@@ -30,23 +30,36 @@ impl LocalBackend {
             self.forget(handle, object.ino);
             return Err(VfsError::Stale);
         }
+        let done = self.change_attributes(caller, &object, &before, set);
+        // An error may come after some of them have changed.
+        self.changes.note(object.ino);
+        done?;
+        let asked = self.changes.now();
+        let after = stat_fd(&*object).map_err(vfs_error)?;
+        Ok(attributes(&after, &self.changes, asked))
+    }
+
+    fn change_attributes(
+        &self,
+        caller: &Caller,
+        object: &CachedObject,
+        before: &Statx,
+        set: &SetAttributes,
+    ) -> VfsResult<()> {
         self.act_as(caller)?;
         if let Some(size) = set.size {
-            self.set_size(&object, file_type(&before), size)?;
+            self.set_size(object, file_type(before), size)?;
         }
         if set.uid.is_some() || set.gid.is_some() {
-            self.set_owner(&object, set)?;
+            self.set_owner(object, set)?;
         }
         if let Some(acls) = &set.acls {
-            self.write_acls(&object, acls)?;
+            self.write_acls(object, acls)?;
         }
         if let Some(mode) = set.mode {
-            self.set_mode(caller, &object, set.gid.unwrap_or(before.stx_gid), mode)?;
+            self.set_mode(caller, object, set.gid.unwrap_or(before.stx_gid), mode)?;
         }
-        self.set_times(&object, set)?;
-        self.changes.note(object.ino);
-        let after = stat_fd(&*object).map_err(vfs_error)?;
-        Ok(attributes(&after, &self.changes))
+        self.set_times(object, set)
     }
 
     fn set_size(&self, object: &CachedObject, file_type: FileType, size: u64) -> VfsResult<()> {
