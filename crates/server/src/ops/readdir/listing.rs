@@ -42,6 +42,11 @@ pub(super) struct DirectoryListing<'l, 'c> {
 impl DirectoryListing<'_, '_> {
     /// Adds an entry of a backend's directory. An entry that is gone by now is omitted.
     ///
+    /// Attributes are those that the backend has. RFC 8881 section 10.4.3 demands CB_GETATTR to the
+    /// holder of a write delegation for another client's GETATTR; here one listing would wait for
+    /// as many clients as it has names. The values were true at some time, and a client that needs
+    /// exact ones sends GETATTR.
+    ///
     /// # Errors
     /// The error of the attributes, when the client has not requested rdattr_error.
     pub(super) fn add(
@@ -58,11 +63,14 @@ impl DirectoryListing<'_, '_> {
                 Ok(())
             });
         }
-        let found = directory.export.backend.lookup(caller, &directory.handle, entry.name);
+        // Most entries are never used afterwards, so their objects are not opened.
+        let found = directory.export.backend.lookup_attributes(caller, &directory.handle, entry.name);
         match found {
-            Ok(handle) => {
+            Ok((handle, attributes)) => {
                 let fh = Fh::Object(directory.other(handle));
-                self.write(entry, reply, |listing, reply| listing.write_attributes(&fh, reply))
+                self.write(entry, reply, |listing, reply| {
+                    attr::encode(listing.c, &fh, &attributes, &listing.wanted, reply)
+                })
             }
             Err(error) => self.write_error(entry, error.into(), reply),
         }
@@ -153,10 +161,7 @@ impl DirectoryListing<'_, '_> {
         Ok(())
     }
 
-    /// Encodes the attributes of an entry as the server has them. RFC 8881 section 10.4.3 demands
-    /// CB_GETATTR to the holder of a write delegation for another client's GETATTR; here one
-    /// listing would wait for as many clients as it has names. The values were true at some time,
-    /// and a client that needs exact ones sends GETATTR.
+    /// Encodes the attributes of an entry that leads to another file system.
     fn write_attributes(&self, fh: &Fh, reply: &mut Encoder) -> OpResult {
         let attributes = self.c.attributes(fh)?;
         attr::encode(self.c, fh, &attributes, &self.wanted, reply)
