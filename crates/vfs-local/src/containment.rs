@@ -1,11 +1,14 @@
 //! Location of objects: inside or outside the export, and below which mounts.
 
-use crate::{LocalBackend, attributes::stat_fd, mounts};
+use crate::{LocalBackend, attributes::stat_fd, cached_object::CachedObject, mounts};
 use rustix::{
     fs::{Mode, OFlags, ResolveFlags, openat2},
     path::DecInt,
 };
-use std::os::{fd::OwnedFd, unix::ffi::OsStrExt};
+use std::{
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::PathBuf,
+};
 use vfs::ObjectHandle;
 
 impl LocalBackend {
@@ -36,6 +39,16 @@ impl LocalBackend {
             }
         }
         false
+    }
+
+    /// Says whether one of the places where something is mounted is a name in a directory.
+    pub(crate) fn is_covered(&self, places: &[PathBuf], directory: &CachedObject, name: &[u8]) -> bool {
+        if places.is_empty() {
+            return false;
+        }
+        let Some(path) = self.real_path(&directory.fd) else { return false };
+        let covers = |place: &[u8]| mounts::below(&path, place) == Some(name);
+        places.iter().any(|place| covers(place.as_os_str().as_bytes()))
     }
 
     /// Says whether something is mounted on a name of a directory.

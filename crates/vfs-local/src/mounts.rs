@@ -72,6 +72,12 @@ impl Below {
         Ok(Self { watch: MountWatch::open()?, places: Mutex::default() })
     }
 
+    /// Returns those of the last call of [`Below::places`].
+    pub(crate) fn known(&self) -> Arc<[PathBuf]> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.clone().unwrap_or_default()
+    }
+
     /// Returns them; `root` tells where the folder is.
     pub(crate) fn places(&self, root: impl FnOnce() -> Option<Vec<u8>>) -> Arc<[PathBuf]> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);

@@ -390,6 +390,30 @@ fn mounted_what_hangs_does_not_hide_the_others() // RFC 8881 section 4.2.3
 }
 
 #[test]
+fn mounted_a_name_of_a_file_system_that_hangs_is_answered() // RFC 8881 section 15.1.1.3
+{
+    let Some(place) = MountedFolder::new() else { return };
+    let Some(hanging) = HangingMount::new(&place.path("hanging")) else { return };
+    let backend = Arc::new(place.show());
+    let ask = |name: &'static [u8]| {
+        let backend = Arc::clone(&backend);
+        in_time(move || {
+            let found = backend.lookup(&me(), &backend.root(), name).map(drop);
+            (found, backend.lookup_attributes(&me(), &backend.root(), name).map(drop))
+        })
+    };
+    let answers = [ask(b"hanging"), ask(b"inner"), ask(b"missing")];
+    let start = std::time::Instant::now();
+    let again = ask(b"hanging");
+    let took = start.elapsed();
+    drop(hanging);
+    let (delay, missing) = (Err(VfsError::Delay), Err(VfsError::Noent));
+    assert_eq!(answers, [Some((delay, delay)), Some((Ok(()), Ok(()))), Some((missing, missing))]);
+    assert_eq!(again, Some((delay, delay)));
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
 fn mounted_a_disk_is_the_same_when_it_is_mounted_again() // RFC 8881 section 4.2.3
 {
     let Some(place) = MountedFolder::new() else { return };

@@ -6,15 +6,17 @@ use crate::{
     attributes::stat_fd,
     cached_object::CachedObject,
     errno::{retry, vfs_error},
+    kind::Kind,
     mounts::{self, MountedPlace, below},
+    sys,
 };
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, fstatvfs, openat2},
+    fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, fstatvfs, openat2},
     io::Errno,
 };
 use std::{
     ops::ControlFlow,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::Path,
     sync::{
         Arc, PoisonError,
@@ -32,7 +34,7 @@ impl SubmountBackend {
     /// reach it.
     ///
     /// # Errors
-    /// `Noent` without a submount that can be shown.
+    /// `Noent` without a submount that can be shown, `Delay` for one that hangs.
     pub(super) fn cross(
         &self,
         caller: &Caller,
@@ -41,12 +43,37 @@ impl SubmountBackend {
     ) -> VfsResult<ObjectHandle> {
         let parent = self.outer.resolve_searchable(directory)?;
         let name = EntryName::new(name)?;
-        self.outer.act_as(caller)?;
-        let opened = retry(|| openat2(&parent, name.as_c_str(), FLAGS, Mode::empty(), BENEATH));
+        let opened = match self.foreign_at(&parent, name.as_bytes()) {
+            Some(mounted) => {
+                // The walk is the server's.
+                self.outer.act_as(caller)?;
+                sys::access(parent.as_fd(), libc::X_OK).map_err(vfs_error)?;
+                self.outer.act_as_server()?;
+                self.ask(&mounted, walk).ok_or(VfsError::Delay)?
+            }
+            None => {
+                self.outer.act_as(caller)?;
+                retry(|| openat2(&parent, name.as_c_str(), FLAGS, Mode::empty(), BENEATH))
+            }
+        };
         let fd = opened.map_err(walk_error)?;
         let inner = self.adopt_mount(fd)?;
         inner.used.store(true, Relaxed);
         inner.wrap(&vfs::Backend::root(&inner.backend))
+    }
+
+    /// Returns the mount on a name in a directory of the folder if its file system may hang.
+    fn foreign_at(&self, parent: &CachedObject, name: &[u8]) -> Option<MountedPlace> {
+        let places = self.outer.below.places(|| self.outer.path_of_root());
+        if !self.outer.is_covered(&places, parent, name) {
+            return None;
+        }
+        let directory = self.outer.real_path(&parent.fd)?;
+        let path = [directory.strip_suffix(b"/").unwrap_or(&directory), name].join(&b'/');
+        let root = self.outer.path_of_root()?;
+        let place = below(&root, &path)?;
+        let mut nearest = mounts::nearest(&root, &mounts::all()).into_iter();
+        nearest.find(|mounted| mounted.place == place && mounted.kind == Kind::Foreign)
     }
 
     /// Finds a file system by its number.
@@ -67,7 +94,12 @@ impl SubmountBackend {
         for mounted in mounts::nearest(&root, &mounts::all()) {
             let known = Arc::clone(&known);
             match self.ask(&mounted, move |root, place| open_numbered(root, place, number, &known)) {
-                Some(Some(fd)) => return self.adopt_mount(fd).map_err(|_| VfsError::Stale),
+                Some(Some(fd)) => {
+                    return self.adopt_mount(fd).map_err(|error| match error {
+                        VfsError::Delay => error,
+                        _ => VfsError::Stale,
+                    });
+                }
                 Some(None) => {}
                 None => hangs = true,
             }
@@ -96,20 +128,20 @@ impl SubmountBackend {
     }
 
     /// Takes the root of a mount below the folder into the table, or finds it there.
+    ///
+    /// # Errors
+    /// `Noent` for what is no mount or cannot be shown, `Delay` if the file system hangs.
     fn adopt_mount(&self, fd: OwnedFd) -> VfsResult<Arc<Submount>> {
-        let stat = stat_fd(&fd).map_err(vfs_error)?;
-        if self.outer.same_mount(&stat) {
+        let mount = mount_of(&fd).map_err(vfs_error)?;
+        if mount == self.outer.mount_id {
             // It was unmounted in between, or is no mount.
             return Err(VfsError::Noent);
         }
-        let path = self.outer.real_path(&fd).ok_or(VfsError::Noent)?;
-        let root = self.outer.path_of_root().ok_or(VfsError::Stale)?;
-        let place = below(&root, &path).ok_or(VfsError::Noent)?;
-        let number = number_of(&fd, place)?;
-        if let Some(inner) = self.known(number).filter(|inner| inner.mount == stat.stx_mnt_id) {
+        if let Some(inner) = self.all_known().into_iter().find(|inner| inner.mount == mount) {
             return Ok(inner);
         }
-        let new = Arc::new(self.open_inner(&fd, number, place, &stat)?);
+        let new = Arc::new(self.open_inner(fd, mount)?);
+        let number = new.number;
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         if table.len() >= INNER_MAX && !table.contains_key(&number) {
             return Err(VfsError::Noent);
@@ -124,28 +156,38 @@ impl SubmountBackend {
         Ok(new)
     }
 
-    fn open_inner(&self, fd: &OwnedFd, number: u64, place: &[u8], stat: &Statx) -> VfsResult<Submount> {
+    /// Opens the file system of a mount by its root.
+    fn open_inner(&self, fd: OwnedFd, mount: u64) -> VfsResult<Submount> {
+        let path = self.outer.real_path(&fd).ok_or(VfsError::Noent)?;
+        let root = self.outer.path_of_root().ok_or(VfsError::Stale)?;
+        let place = below(&root, &path).ok_or(VfsError::Noent)?;
+        let is_mounted = |mounted: &MountedPlace| mounted.place == place && mounted.mount == mount;
+        let mounted = mounts::nearest(&root, &mounts::all()).into_iter().find(is_mounted);
+        let mounted = mounted.ok_or(VfsError::Noent)?;
+        self.outer.act_as_server()?;
+        let covered = self.covered_at(place)?;
         let objects = (self.options.object_cache_max / INNER_PART).max(1);
         let options = LocalOptions { object_cache_max: objects, ..self.options.clone() };
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         self.outer.act_as_server()?;
-        // A file system without handles cannot be served.
-        let backend = Self::open(Path::new(&path), &options).map_err(|_| VfsError::Noent)?;
-        Ok(Submount {
-            number,
-            backend,
-            place: place.to_owned(),
-            mount: stat.stx_mnt_id,
-            covered: self.covered_by(fd, place)?,
-            used: AtomicBool::new(true),
-        })
+        let opened = self.ask(&mounted, move |_, place| {
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            // A file system without handles cannot be served.
+            let backend = Self::open(Path::new(&path), &options).map_err(|_| VfsError::Noent)?;
+            Ok((number_of(&fd, place)?, backend))
+        });
+        let (number, backend) = opened.ok_or(VfsError::Delay)??;
+        Ok(Submount { number, backend, place: mounted.place, mount, covered, used: AtomicBool::new(true) })
     }
 
-    /// Returns the inode number of the directory that a mount covers: only its parent's entry
-    /// tells.
-    fn covered_by(&self, root: &OwnedFd, place: &[u8]) -> VfsResult<u64> {
-        let parent = self.parent_of(root)?;
-        let name = place.rsplit(|byte| *byte == b'/').next().unwrap_or(place);
+    /// Returns the inode number of the directory that the mount at a place covers: only its
+    /// parent's entry tells. Asks the file system of the mount nothing.
+    fn covered_at(&self, place: &[u8]) -> VfsResult<u64> {
+        let mut parts = place.rsplitn(2, |byte| *byte == b'/');
+        let name = parts.next().unwrap_or(place);
+        let parent = match parts.next() {
+            Some(above) => self.adopt_outer(walk(&self.outer.root, above).map_err(walk_error)?)?,
+            None => vfs::Backend::root(&self.outer),
+        };
         let mut found = None;
         self.outer.list(&Caller::root(), &parent, 0, &mut |entry| {
             found = (entry.name == name).then_some(entry.fileid);
@@ -158,13 +200,17 @@ impl SubmountBackend {
     pub(super) fn parent_of(&self, root: &OwnedFd) -> VfsResult<ObjectHandle> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = retry(|| openat2(root, c"..", flags, Mode::empty(), ResolveFlags::NO_SYMLINKS));
-        let parent = parent.map_err(vfs_error)?;
-        let stat = stat_fd(&parent).map_err(vfs_error)?;
+        self.adopt_outer(parent.map_err(vfs_error)?)
+    }
+
+    /// Returns the handle of a directory that must be of the folder's own file system.
+    fn adopt_outer(&self, directory: OwnedFd) -> VfsResult<ObjectHandle> {
+        let stat = stat_fd(&directory).map_err(vfs_error)?;
         if !self.outer.same_mount(&stat) {
             return Err(VfsError::Stale);
         }
         // Adopting refuses directories outside the folder.
-        Ok(self.outer.adopt(parent)?.handle)
+        Ok(self.outer.adopt(directory)?.handle)
     }
 
     /// Lets go of file systems that are not mounted any more where they were.
