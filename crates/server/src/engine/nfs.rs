@@ -48,8 +48,9 @@ pub struct OpenPayload {
     pub read: Option<Arc<dyn OpenFile>>,
     /// The file opened for WRITE; the same as `read` when it was opened for both at once.
     pub write: Option<Arc<dyn OpenFile>>,
-    /// The user of the first OPEN, as the export sees it. With some flavors stateids and session
-    /// IDs travel in clear, so other users may learn them; these get the access of the file's mode.
+    /// The user of the owner's OPENs, as the export sees it; `None` if there were several. With
+    /// some flavors stateids, session IDs and owners travel in clear, so other users may learn
+    /// them; these get the access of the file's mode.
     pub user: Option<u32>,
     /// With a delegation: the kernel's lease, which reports accesses by local processes. It ends
     /// with the delegation.

@@ -229,6 +229,27 @@ fn an_open_is_widened_without_the_mode_that_its_file_has_by_now() // RFC 8881 se
 }
 
 #[test]
+// RFC 8881 sections 2.10.8.3 and 9.1.2: session IDs and owners may travel in clear.
+fn users_that_share_an_owner_get_only_the_access_of_the_mode() {
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let fh = client.make_file("export", "f", b"data");
+    client.security = sys(BOB);
+    client.at("export", vec![open("f", READ)]).ok();
+    client.security = sys(ALICE);
+    let stateid = client.at("export", vec![open("f", WRITE)]).ok().opened().stateid;
+    client.run(vec![put(&fh), write(stateid, 0, b"D")]).ok();
+    client.security = sys(BOB);
+    client.run(vec![put(&fh), read(stateid, 0, 4)]).ok();
+    client.run(vec![put(&fh), write(stateid, 0, b"x")]).expect(NFS4ERR_ACCESS);
+    let cut = fattr(AttributeValues { size: Some(0), ..Default::default() });
+    let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(cut));
+    client.at("export", vec![open_how(how, by_name("f"), READ, 0, b"owner")]).expect(NFS4ERR_ACCESS);
+    let reply = client.run(vec![put(&fh), getattr(&[FATTR4_SIZE])]).ok();
+    assert_eq!(reply.attributes().size, Some(4));
+}
+
+#[test]
 fn the_access_of_an_open_is_what_read_and_write_have() // RFC 8881 section 9.1.2
 {
     let server = Setup::default().start();

@@ -52,7 +52,7 @@ pub(super) fn open(
         let opening = Opening { c, target: &target, share, claim, held };
         let payload = opening.payload(needed)?;
         if std::mem::take(&mut truncate) {
-            cut(c, &target.object, &payload)?;
+            cut(c, &target.object, payload.write.as_ref().filter(|_| share.access & SHARE_WRITE != 0))?;
         }
         let given = payload.clone();
         let open = |state: &NfsState, effects: &mut _| {
@@ -80,15 +80,17 @@ fn denied(c: &Compound<'_>, target: &Target, share: OpenShare) -> OpStop {
     if owns || may { Nfsstat4::NFS4ERR_SHARE_DENIED.into() } else { Nfsstat4::NFS4ERR_ACCESS.into() }
 }
 
-/// Truncates an existing file to zero bytes, unless a share reservation denies writing.
-fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
+/// Truncates an existing file to zero bytes, unless a share reservation denies writing. Without a
+/// file that this OPEN has opened for WRITE, the caller's own permissions decide: those that the
+/// owner has may be another user's.
+fn cut(c: &Compound<'_>, object: &Object, opened: Option<&Arc<dyn OpenFile>>) -> OpResult {
     c.check_writable(object)?;
     let denied = c.check_anonymous(object, SHARE_WRITE);
     if denied.is_err_and(|stop| stop.is(Nfsstat4::NFS4ERR_LOCKED)) {
         return Err(Nfsstat4::NFS4ERR_SHARE_DENIED.into());
     }
     let empty = object.export.backend.getattr(&object.handle)?.size == 0;
-    match &payload.write {
+    match opened {
         Some(file) => file.set_size(0)?,
         None => {
             let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
@@ -113,7 +115,10 @@ impl Opening<'_, '_> {
     fn payload(&self, needed: u32) -> OpResult<OpenPayload> {
         let mut payload = self.held.clone().unwrap_or_default();
         let user = self.target.object.rule().squash_uid(self.c.call.security.caller.as_ref());
-        payload.user.get_or_insert(user);
+        payload.user = match &self.held {
+            Some(held) if held.user != Some(user) => None,
+            _ => Some(user),
+        };
         if let Some(created) = &self.target.created {
             put(&mut payload, created, self.share.access | SHARE_READ);
         } else if missing(&payload, self.share.access) != 0 || !self.is_granted() {
