@@ -11,7 +11,7 @@ use crate::{
 };
 use pipes::FileData;
 use rustix::{
-    fs::{SeekFrom, fdatasync, ftruncate, seek},
+    fs::{SeekFrom, fsync, ftruncate, seek},
     io::{Errno, pwrite},
 };
 use std::{
@@ -137,7 +137,9 @@ impl OpenFile for LocalFile {
     }
 
     fn sync(&self) -> VfsResult<()> {
-        fdatasync(&self.fd).map_err(vfs_error)
+        // The times as well: after a power cut the change attribute would go back to one that
+        // clients have seen with other data.
+        fsync(&self.fd).map_err(vfs_error)
     }
 
     fn getattr(&self) -> VfsResult<Attributes> {

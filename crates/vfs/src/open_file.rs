@@ -27,7 +27,7 @@ pub trait OpenFile: Send + Sync {
     /// half-way.
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
 
-    /// Puts the data and the metadata needed to find it on stable storage.
+    /// Puts the data and all metadata on stable storage (RFC 8881 section 18.32.3).
     fn sync(&self) -> VfsResult<()>;
 
     /// Returns the attributes as they are now.
