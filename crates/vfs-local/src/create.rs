@@ -50,7 +50,7 @@ impl LocalBackend {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let fd = retry(|| openat(&parent, name.as_c_str(), flags, mode));
-        let fd = fd.map_err(|errno| self.error_in(&parent, errno))?;
+        let fd = fd.map_err(|errno| self.create_error(&parent, &name, errno))?;
         self.changes.note(parent.ino);
         let finished = self.finish_file(caller, (&parent, &name), (fd, access), set, false);
         // The name may stand for another object by now, so it is removed with the caller's own
@@ -59,6 +59,16 @@ impl LocalBackend {
             let _ = unlinkat(&parent, name.as_c_str(), AtFlags::empty());
         }
         finished
+    }
+
+    /// Maps an error of the creation of a file. A name on which something is mounted is taken, but
+    /// no look-up finds it: `Exist` would have the server look again.
+    fn create_error(&self, parent: &CachedObject, name: &EntryName, errno: Errno) -> VfsError {
+        let places = || self.below.places(|| self.path_of_root());
+        if errno == Errno::EXIST && self.is_covered(&places(), parent, name.as_bytes()) {
+            return VfsError::Access;
+        }
+        self.error_in(parent, errno)
     }
 
     /// Opens a new file without a name in a directory, or `None` where the file system has none
@@ -95,7 +105,7 @@ impl LocalBackend {
                 linkat(&self.proc, DecInt::from_fd(&fd), parent, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
             if let Err(errno) = linked {
                 self.forget(&object.handle, object.ino);
-                return Err(self.error_in(parent, errno));
+                return Err(self.create_error(parent, name, errno));
             }
             self.changes.note(parent.ino);
             self.changes.note(object.ino);

@@ -166,6 +166,13 @@ fn mounted_what_is_hidden_does_not_exist() {
     let backend = LocalBackend::open(place.folder.path(), &LocalOptions::default()).unwrap();
     assert_eq!(backend.lookup(&me(), &backend.root(), b"inner"), Err(VfsError::Noent));
     assert!(backend.has_mounts(&backend.root()), "so that the name is not listed either");
+    let access = OpenAccess { read: true, write: true };
+    let exclusive =
+        vfs::SetAttributes { atime: Some(vfs::SetTime::Now), mtime: Some(vfs::SetTime::Now), ..mode(0o644) };
+    for set in [mode(0o644), exclusive] {
+        let made = backend.create_file(&me(), &backend.root(), b"inner", access, &set);
+        assert_eq!(made.err(), Some(VfsError::Access), "Exist would be a reason to look again");
+    }
     assert!(place.unmount("inner", &[]), "nothing of it is in use");
     assert!(!backend.has_mounts(&backend.root()));
     backend.lookup(&me(), &backend.root(), b"inner").unwrap();
