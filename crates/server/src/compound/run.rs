@@ -104,6 +104,7 @@ impl Nfs {
         let mut state = CompoundState::new(self, header.minor, header.count, start);
         state.count_at = count_at;
         state.args_at = args.position();
+        state.is_sample = call.counters.is_sample();
         if header.minor == 0 {
             // Later versions do this in SEQUENCE.
             self.with_effects(call.now, |state, effects| state.leases().end_grace_if_due(call.now, effects));

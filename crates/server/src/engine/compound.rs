@@ -111,6 +111,10 @@ pub struct CompoundState {
     /// Whether an operation looked up or changed names: see
     /// [`CompoundOutcome::expensive`](super::CompoundOutcome).
     pub(crate) expensive: Cell<bool>,
+    /// Whether the COMPOUND is one of those that stand for all: see
+    /// [`ServedCounters::is_sample`](crate::metrics::ServedCounters). It may end on another thread
+    /// than it began on.
+    pub(crate) is_sample: bool,
 }
 
 impl CompoundState {
@@ -139,6 +143,7 @@ impl CompoundState {
             result_at: reply_start,
             pending_syncs: RefCell::default(),
             expensive: Cell::new(false),
+            is_sample: false,
         }
     }
 }

@@ -57,7 +57,7 @@ impl Compound<'_> {
                 export: None,
             };
         }
-        if self.call.counters.is_sample()
+        if self.progress.is_sample
             && let Some(fh) = &self.progress.current
         {
             self.nfs.busy_files.note(fh);

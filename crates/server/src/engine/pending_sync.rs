@@ -121,7 +121,7 @@ impl Compound<'_> {
         let opnum = opnum.unwrap_or(NfsOpnum4::OP_ILLEGAL);
         let fh = Fh::Object(pending.object.clone());
         self.nfs.note_cause(self.now(), opnum, Some(&fh), Cause::Backend(error));
-        reply.truncate(pending.result_at);
+        self.truncate(reply, pending.result_at);
         self.progress.position.index = pending.index + 1;
         write_failure(self.progress.minor, opnum, vfs_status(error), reply)
     }
