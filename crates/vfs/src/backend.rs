@@ -103,8 +103,8 @@ pub trait Backend: Send + Sync {
         self.getattr(directory).map(|attributes| attributes.change)
     }
 
-    /// Changes attributes and returns the new ones. `size` needs write permission, times that are
-    /// given need ownership, as for POSIX.
+    /// Changes attributes and returns the new ones. `size` and times that are now need write
+    /// permission, times that are given need ownership.
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes>;
 
     /// Returns the caller's permissions on the object.

@@ -8,16 +8,14 @@ use nfs4::{
     Setattr4Args, Stateid4,
 };
 use state::StateidKind;
-use std::sync::Arc;
-use vfs::{FileType, OpenFile, SetAttributes, SetTime, VfsError, VfsResult};
+use vfs::{FileType, SetAttributes, SetTime, VfsError, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Sets attributes; a size through the open of the stateid when there is one.
+/// Sets attributes: the size first, through the open of the stateid when there is one.
 ///
 /// # Errors
 /// The errors of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_DELAY while others have
-/// delegations, NFS4ERR_ISDIR, and the backend's. attrsset then has the size if it was set
-/// separately, else nothing.
+/// delegations, NFS4ERR_ISDIR, and the backend's. attrsset then has the size if it was set.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setattr4Args::decode(args)?;
     let mut settable = attr::decode(c, &args.obj_attributes, None)?;
@@ -28,15 +26,16 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let object = c.object(Nfsstat4::NFS4ERR_ROFS)?;
     settable.fit_acl(|| subject(object))?;
     c.begin_change(object)?;
-    let opened = match settable.set.size {
-        Some(_) => resizable(c, object, args.stateid)?,
-        None => None,
-    };
     let mut done = Bitmap4::EMPTY;
-    if let (Some(file), Some(size)) = (opened, settable.set.size) {
-        file.set_size(size)?;
-        settable.set.size = None;
+    if let Some(size) = settable.set.size.take() {
+        set_size(c, object, args.stateid, size)?;
         done = Bitmap4::of(&[FATTR4_SIZE]);
+        // The new size has moved the time of modification, also for a caller that does not own the
+        // file: ftruncate() of Linux sends both.
+        if settable.set.mtime == Some(SetTime::Now) {
+            settable.set.mtime = None;
+            done.set(FATTR4_TIME_MODIFY_SET);
+        }
     }
     let set = match set(c, object, &mut settable) {
         Err(VfsError::Stale) if !done.is_empty() && drop_times(&mut settable) => Ok(false),
@@ -83,27 +82,29 @@ fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<
     }
 }
 
-/// Drops attributes that are only times, and returns whether they were: ftruncate() of Linux sends
-/// a time together with the size, and a file without names has no times to set. The new size has
-/// set its time of modification to now.
+/// Drops attributes that are only times, and returns whether they were: a file without names has
+/// no times to set.
 fn drop_times(settable: &mut Settable) -> bool {
     let Settable { set, mask, .. } = settable;
-    mask.clear(FATTR4_TIME_ACCESS_SET);
-    if set.mtime != Some(SetTime::Now) {
+    if set.atime.take().is_some() {
+        mask.clear(FATTR4_TIME_ACCESS_SET);
+    }
+    if set.mtime.take().is_some() {
         mask.clear(FATTR4_TIME_MODIFY_SET);
     }
-    (set.atime, set.mtime) = (None, None);
     *set == SetAttributes::default()
 }
 
-/// Returns the open file through which the size is changed; `None` when the caller's own
-/// permissions decide.
-fn resizable(c: &Compound<'_>, object: &Object, stateid: Stateid4) -> OpResult<Option<Arc<dyn OpenFile>>> {
+/// Changes the size through the open of a stateid, or with the caller's own permissions.
+fn set_size(c: &Compound<'_>, object: &Object, stateid: Stateid4, size: u64) -> OpResult {
     let stateid = c.resolve(stateid)?;
     if StateidKind::of(&stateid) == StateidKind::Ordinary {
-        return c.opened_for_write(object, &stateid).map(Some);
+        return Ok(c.opened_for_write(object, &stateid)?.set_size(size)?);
     }
-    regular_file(object.export.backend.getattr(&object.handle)?.file_type)?;
+    let backend = &object.export.backend;
+    regular_file(backend.getattr(&object.handle)?.file_type)?;
     c.check_anonymous(object, SHARE_WRITE)?;
-    Ok(None)
+    let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+    backend.setattr(&c.caller(object), &object.handle, &set)?;
+    Ok(())
 }

@@ -164,6 +164,34 @@ fn an_open_file_without_a_name_is_truncated_with_its_times() // RFC 8881 section
 }
 
 #[test]
+fn a_writer_that_does_not_own_a_file_truncates_it_with_its_time() // RFC 8881 section 18.30.4
+{
+    let server = Setup::default().start();
+    let mut alice = Client::new(&server);
+    let mut bob = Client::with(&server, b"bob", sys(BOB), FORE);
+    let fh = alice.make_file("export", "f", b"data");
+    alice.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, mode(0o666))]).ok();
+    let stateid = bob.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    let now = Some(Settime4::Default(TimeHow4::SET_TO_SERVER_TIME4));
+    let attrsset = |reply: &Reply| match reply.last() {
+        NfsResop4::OP_SETATTR(done) => done.attrsset,
+        other => panic!("{other:?}"),
+    };
+    let both = Bitmap4::of(&[FATTR4_SIZE, FATTR4_TIME_MODIFY_SET]);
+    for stateid in [stateid, Stateid4::ANONYMOUS] {
+        let cut = AttributeValues { size: Some(2), time_modify_set: now, ..AttributeValues::default() };
+        let reply = bob.run(vec![put(&fh), setattr(stateid, fattr(cut))]).ok();
+        assert_eq!(attrsset(&reply), both);
+    }
+    // A change to the present size is the time alone.
+    let time = AttributeValues { time_modify_set: now, ..AttributeValues::default() };
+    bob.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, fattr(time))]).ok();
+    let cut = AttributeValues { size: Some(1), mode: Some(0o600), ..AttributeValues::default() };
+    let reply = bob.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, fattr(cut))]).expect(NFS4ERR_PERM);
+    assert_eq!(attrsset(&reply), Bitmap4::of(&[FATTR4_SIZE]), "it was set before the mode");
+}
+
+#[test]
 fn a_file_without_a_name_is_there_for_those_who_have_it_open() // RFC 8881 section 4.2.3
 {
     let server = Setup::default().start();

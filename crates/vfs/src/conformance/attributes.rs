@@ -116,8 +116,11 @@ pub fn times_need_ownership_but_now_needs_write_permission_only(t: &Fixture) {
     assert_eq!(t.backend.setattr(&bob, &file, &times(at, at)), Err(VfsError::Perm));
     assert_refused(t.backend.setattr(&bob, &file, &times(now, at)));
     t.backend.setattr(&bob, &file, &times(now, now)).unwrap();
+    t.backend.setattr(&bob, &file, &times(None, now)).unwrap();
+    t.backend.setattr(&bob, &file, &times(now, None)).unwrap();
     t.set(&file, &mode(0o644)).unwrap();
     assert_refused(t.backend.setattr(&bob, &file, &times(now, now)));
+    assert_refused(t.backend.setattr(&bob, &file, &times(None, now)));
 }
 
 /// Size and times by one write.

@@ -56,12 +56,12 @@ pub(super) fn check_owner(caller: &Caller, uid: u32, gid: u32, set: &SetAttribut
     if caller.uid == uid && uid_kept && gid_allowed { Ok(()) } else { Err(VfsError::Perm) }
 }
 
-/// Both times "now" need write permission or ownership, anything else ownership.
+/// Times that are "now" need write permission or ownership, anything else ownership.
 fn check_times(inner: &NodeState, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
     match (set.atime, set.mtime) {
         (None, None) => Ok(()),
         _ if inner.owned_by(caller) => Ok(()),
-        (Some(SetTime::Now), Some(SetTime::Now)) => inner.require(caller, WRITE),
+        (None | Some(SetTime::Now), None | Some(SetTime::Now)) => inner.require(caller, WRITE),
         _ => Err(VfsError::Perm),
     }
 }
