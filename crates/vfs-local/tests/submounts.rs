@@ -161,7 +161,7 @@ fn names(backend: &dyn Backend, directory: &ObjectHandle) -> Vec<(Vec<u8>, u64)>
 }
 
 #[test]
-fn mounted_what_is_hidden_does_not_exist() {
+fn mounted_file_systems_do_not_exist_unless_shown() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = LocalBackend::open(place.folder.path(), &LocalOptions::default()).unwrap();
     assert_eq!(backend.lookup(&me(), &backend.root(), b"inner"), Err(VfsError::Noent));
@@ -180,7 +180,7 @@ fn mounted_what_is_hidden_does_not_exist() {
 
 #[test]
 // RFC 8881 sections 5.8.1.9 and 5.8.2.23
-fn mounted_what_is_shown_is_another_file_system_of_the_same_export() {
+fn mounted_file_systems_are_others_of_the_same_export() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let root = backend.root();
@@ -243,7 +243,7 @@ fn mounted_handles_survive_a_restart() // RFC 8881 section 4.2.3
 
 #[test]
 // RFC 8881 section 15.1.2.9
-fn mounted_what_is_unmounted_is_stale_and_what_comes_in_its_place_is_another() {
+fn mounted_file_systems_are_stale_once_unmounted_and_others_in_their_place() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"first");
@@ -282,7 +282,7 @@ fn mounted_objects_are_not_at_hand_until_a_change_of_mounts_is_handled() {
 }
 
 #[test]
-fn mounted_what_is_not_used_can_be_unmounted() {
+fn mounted_file_systems_can_be_unmounted_when_unused() {
     let Some(place) = MountedFolder::new() else { return };
     let backend = place.show();
     let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"data");
@@ -343,7 +343,7 @@ fn mounted_nothing_leads_out_of_the_export() // RFC 8881 section 7.3
 }
 
 #[test]
-fn mounted_what_gives_no_handles_is_hidden() {
+fn mounted_file_systems_without_handles_are_hidden() {
     let Some(place) = MountedFolder::new() else { return };
     let proc = place.path("proc");
     fs::create_dir(&proc).unwrap();
@@ -360,7 +360,7 @@ fn mounted_what_gives_no_handles_is_hidden() {
 }
 
 #[test]
-fn mounted_what_hangs_does_not_hide_the_others() // RFC 8881 section 4.2.3
+fn mounted_file_systems_that_hang_do_not_hide_others() // RFC 8881 section 4.2.3
 {
     let Some(place) = MountedFolder::new() else { return };
     let Some(hanging) = HangingMount::new(&place.path("hanging")) else { return };
