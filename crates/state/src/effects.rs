@@ -16,7 +16,8 @@ pub enum Effect {
         /// Hash of the principal that created the client.
         principal: PrincipalHash,
     },
-    /// The client holds nothing any more, or must not reclaim: take it off stable storage.
+    /// The client holds nothing any more, or must not reclaim: take it off stable storage, and say
+    /// so with [`crate::State::forgotten`].
     ForgetClient {
         /// co_ownerid of the client.
         owner: Vec<u8>,

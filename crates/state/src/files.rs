@@ -16,7 +16,6 @@ use crate::{ClientKey, Nfsstat4, Quotas, Result, State};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A file with at least one open or delegation, or one that is being changed. It may have several
 /// names (see [`State::with_views`]): to a client these are different files.
@@ -141,9 +140,9 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     ///
     /// # Errors
     /// NFS4ERR_LOCKED (an open denies the access), NFS4ERR_GRACE.
-    pub fn anonymous_access(&self, now: Duration, file: &F, access: u32) -> Result<()> {
+    pub fn anonymous_access(&self, file: &F, access: u32) -> Result<()> {
         let held = &mut Held::nothing();
-        if self.state.leases().refuses_new(now, (self.state.is_shared)(file)) {
+        if self.state.leases().refuses_new((self.state.is_shared)(file)) {
             return Err(Nfsstat4::NFS4ERR_GRACE);
         }
         let files = self.state.files.read(held, file);

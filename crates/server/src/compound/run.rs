@@ -2,8 +2,8 @@
 
 use super::table::{self, Operation};
 use crate::engine::{
-    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, OpResult, OpStop,
-    PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
+    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Fh, Nfs, NfsState, OpResult,
+    OpStop, PSEUDO_EXPORT, WaitPolicy, fail, write_failure,
 };
 use crate::metrics::RequestSubject;
 use nfs4::{NfsOpnum4, Nfsstat4};
@@ -40,7 +40,7 @@ pub enum CompoundStatus<S = Box<CompoundState>> {
     /// The reply is complete.
     Done(CompoundOutcome),
     /// The next operation would block, and the reply holds the results before it; or all operations
-    /// have run, and their changes are not yet on stable storage.
+    /// have run, and their changes or client records are not yet on stable storage.
     Deferred(S),
 }
 
@@ -106,8 +106,10 @@ impl Nfs {
         state.args_at = args.position();
         state.is_sample = call.counters.is_sample();
         if header.minor == 0 {
-            // Later versions do this in SEQUENCE.
-            self.with_effects(call.now, |state, effects| state.leases().end_grace_if_due(call.now, effects));
+            // Later versions do this in SEQUENCE. The grants that depend on it wait for the records.
+            let end_grace =
+                |state: &NfsState, effects: &mut _| state.leases().end_grace_if_due(call.now, effects);
+            self.with_queue(call.now, end_grace, |_| ());
             state.reply_end = start.saturating_add(self.reply_max_40(call));
         }
         Ok(state)
@@ -153,8 +155,15 @@ impl Nfs {
         reply: &mut Encoder,
         mut state: Box<CompoundState>,
     ) -> CompoundStatus {
-        if state.pending_sync().is_some() {
-            return CompoundStatus::Deferred(state);
+        if let CompoundPhase::Unrecorded(status) = state.phase {
+            self.write_records();
+            state.phase = CompoundPhase::Executed(status);
+        }
+        if let CompoundPhase::Executed(_) = state.phase {
+            return match state.pending_sync() {
+                Some(_) => CompoundStatus::Deferred(state),
+                None => CompoundStatus::Done(self.complete(call, reply, state, Ok(()))),
+            };
         }
         match self.run_operations(call, reply, &mut state, WaitPolicy::Waits) {
             Some(outcome) => CompoundStatus::Done(outcome),
@@ -181,6 +190,13 @@ impl Nfs {
                 return None;
             }
         };
+        if compound.is_unrecorded() {
+            if !compound.may_wait() && self.records_may_wait() {
+                compound.progress.phase = CompoundPhase::Unrecorded(status);
+                return None;
+            }
+            self.write_records();
+        }
         if compound.progress.pending_syncs.get_mut().is_empty() {
             return Some(compound.end(status, reply));
         }
@@ -190,9 +206,10 @@ impl Nfs {
 
     /// Ends a suspended COMPOUND with NFS4ERR_DELAY for the operation that would block.
     ///
-    /// Returns `None` if the connection must close instead, for an operation in the sequence of an
-    /// NFSv4.0 owner. NFS4ERR_DELAY counts in that sequence, and so does a copy that still runs
-    /// (RFC 7530 section 9.1.7). On another connection the client sends the same request again.
+    /// Returns `None` if the connection must close instead: for an operation in the sequence of an
+    /// NFSv4.0 owner, and for results that depend on client records. NFS4ERR_DELAY counts in that
+    /// sequence, and so does a copy that still runs (RFC 7530 section 9.1.7). On another connection
+    /// the client sends the same request again.
     pub fn decline(
         &self,
         call: &Call<'_>,
@@ -204,7 +221,12 @@ impl Nfs {
             return Some(self.resume(call, reply, state));
         }
         let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
+        let has_run = matches!(state.phase, CompoundPhase::Unrecorded(_));
         let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
+        if has_run || compound.is_unrecorded() && self.records_may_wait() {
+            compound.finish(None);
+            return None;
+        }
         let number = args.u32().ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
         let closes = compound.progress.minor == 0 && is_sequenced(number);
         let status = write_failure(compound.progress.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);

@@ -118,6 +118,7 @@ impl Nfs {
         copies: &[Box<BackgroundCopy>],
         objects: &mut dyn ObjectsOut,
     ) -> Result<NfsImage, ImageError> {
+        self.write_records();
         let Self {
             config: _,
             exports: _,

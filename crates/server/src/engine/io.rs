@@ -126,9 +126,10 @@ impl Compound<'_> {
     /// NFS4ERR_LOCKED, NFS4ERR_GRACE.
     pub fn check_anonymous(&self, object: &Object, access: u32) -> OpResult {
         let file = object.key();
-        match self.state().opens().anonymous_access(self.now(), &file, access) {
+        self.note_grant();
+        match self.state().opens().anonymous_access(&file, access) {
             Err(Nfsstat4::NFS4ERR_LOCKED) if self.expired_give_way(&file)? => {
-                Ok(self.state().opens().anonymous_access(self.now(), &file, access)?)
+                Ok(self.state().opens().anonymous_access(&file, access)?)
             }
             allowed => Ok(allowed?),
         }

@@ -297,7 +297,9 @@ impl Compound<'_> {
         let lock = || {
             let lock =
                 |state: &NfsState, effects: &mut _| state.locks().lock(self.now(), client, request, effects);
-            Ok(self.with_effects(lock)?)
+            let stateid = self.with_effects(lock)?;
+            self.note_grant();
+            Ok(stateid)
         };
         if !self.locks_locally(object) {
             return lock();

@@ -25,7 +25,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -187,7 +187,13 @@ impl Nfs {
     pub fn housekeeping(&self, now: Duration) {
         self.recall_broken(now);
         self.poll_program_waits(now);
-        let expired = self.with_effects(now, |state, effects| state.leases().expire(now, effects));
+        let expire = |state: &NfsState, effects: &mut _| state.leases().expire(now, effects);
+        let expired = self.with_queue(now, expire, |_| {
+            // A thread that holds it handles the queue.
+            if let Some(recording) = self.recording_if_free() {
+                self.handle_queue(recording);
+            }
+        });
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");
         }
@@ -233,8 +239,8 @@ impl Nfs {
     }
 
     /// Returns whether the server is in its grace period (RFC 8881 section 8.4.2.1).
-    pub fn in_grace(&self, now: Duration) -> bool {
-        self.state.leases().in_grace(now)
+    pub fn in_grace(&self) -> bool {
+        self.state.leases().in_grace()
     }
 
     /// Refuses new state for shared files, or grants it again (see
@@ -250,19 +256,17 @@ impl Nfs {
     }
 
     /// Returns whether no client of before the start is waited for any more, and the records say
-    /// so.
-    pub fn has_recovered(&self, now: Duration) -> bool {
-        let over = !self.in_grace(now);
-        if over {
-            // The end of the period may not be in the records yet.
-            self.handle_queue();
-        }
-        over
+    /// so. Waits for no record: while one is written, the answer is no.
+    pub fn has_recovered(&self) -> bool {
+        let over = !self.in_grace();
+        let Some(_recording) = self.recording_if_free() else { return false };
+        over && self.state.has_no_effect()
     }
 
-    /// Ends the server's own grace period before its time.
+    /// Ends the server's own grace period before its time. Housekeeping writes the records: see
+    /// [`Nfs::has_recovered`].
     pub fn give_up_recovery(&self, now: Duration) {
-        self.with_effects(now, |state, effects| state.leases().give_up_grace(effects));
+        self.with_queue(now, |state, effects| state.leases().give_up_grace(effects), |_| ());
     }
 
     /// Returns whether locks of a former instance of this server may not have been released
@@ -314,11 +318,24 @@ impl Nfs {
         now: Duration,
         run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R,
     ) -> R {
+        self.with_queue(now, run, |queued| {
+            if queued {
+                self.write_records();
+            }
+        })
+    }
+
+    /// As [`Nfs::with_effects`], but leaves client records to `write`, which learns whether the
+    /// transition has queued any.
+    pub(crate) fn with_queue<R>(
+        &self,
+        now: Duration,
+        run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R,
+        write: impl FnOnce(bool),
+    ) -> R {
         let mut effects = Effects::default();
         let result = run(&self.state, &mut effects);
-        if effects.queued {
-            self.handle_queue();
-        }
+        write(effects.queued);
         if effects.unlocked {
             self.unlock_locally(now);
         }
@@ -326,16 +343,30 @@ impl Nfs {
         result
     }
 
-    /// Empties the state's queue in order. When it returns, the caller's records are on stable
-    /// storage, even if another thread has written them: each takes its record while it holds
-    /// `recording`.
-    fn handle_queue(&self) {
-        let _in_order = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = false;
+    /// Waits until all client records that are in the queue are on stable storage, even if another
+    /// thread writes them: each takes its record while it holds `recording`.
+    pub(crate) fn write_records(&self) {
+        self.handle_queue(self.recording.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn recording_if_free(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.recording.try_lock() {
+            Ok(recording) => Some(recording),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Empties the state's queue in order.
+    fn handle_queue(&self, _in_order: MutexGuard<'_, ()>) {
+        let (mut changed, mut forgotten) = (false, 0);
         while let Some(effect) = self.state.next_effect() {
             match effect {
                 Effect::RecordClient { owner, principal } => self.records.record(&owner, principal),
-                Effect::ForgetClient { owner } => self.records.forget(&owner),
+                Effect::ForgetClient { owner } => {
+                    self.records.forget(&owner);
+                    forgotten += 1;
+                }
                 Effect::GraceEnded => {
                     tracing::info!("the grace period has ended");
                     continue;
@@ -347,6 +378,7 @@ impl Nfs {
         if changed {
             self.records.sync();
         }
+        self.state.forgotten(forgotten);
     }
 
     /// Returns the write verifier (RFC 8881 section 18.3.3). It changes after each failed sync,

@@ -169,7 +169,9 @@ impl Nfs {
     ) -> super::CompoundOutcome {
         let status = match state.phase {
             CompoundPhase::Executed(status) => status,
-            CompoundPhase::Running | CompoundPhase::Deferred(_) => Nfsstat4::NFS4ERR_SERVERFAULT,
+            CompoundPhase::Running | CompoundPhase::Deferred(_) | CompoundPhase::Unrecorded(_) => {
+                Nfsstat4::NFS4ERR_SERVERFAULT
+            }
         };
         let pending_syncs = state.pending_syncs.take();
         let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);

@@ -48,6 +48,7 @@ impl WaitsFor for Box<CompoundState> {
     fn lane(&self) -> u32 {
         match (self.phase, &self.current) {
             (CompoundPhase::Deferred(DeferReason::Lane(lane)), _) => lane,
+            (CompoundPhase::Unrecorded(_), _) => 0,
             (_, Some(Fh::Object(object))) => object.export.id,
             _ => 0,
         }

@@ -18,7 +18,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let (client, file) = (c.client()?, object.key());
     let owner = &args.owner.owner;
     let write = is_write(args.locktype);
-    let look = || c.state().locks().lockt(c.now(), client, &file, owner, write, args.offset, args.length);
+    let look = || c.state().locks().lockt(client, &file, owner, write, args.offset, args.length);
     let free = match look() {
         Err(LockError::Denied(_)) if c.expired_give_way(&file)? => look(),
         free => free,

@@ -1,6 +1,6 @@
 //! SEQUENCE: puts the COMPOUND into a session (RFC 8881 section 18.46).
 
-use crate::engine::{Compound, InSession, OpResult};
+use crate::engine::{Compound, InSession, NfsState, OpResult};
 use nfs4::Sequence4Args;
 use state::{Sequence, Sequenced};
 use xdr::{Decode, Decoder, Encoder};
@@ -27,9 +27,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         operations: c.progress.position.count,
         reply_min: u32::try_from(reply_min).unwrap_or(u32::MAX),
     };
-    let begun = match c
-        .with_effects(|state, effects| state.sessions().sequence(c.now(), &sender, &request, effects))?
-    {
+    let sequence =
+        |state: &NfsState, effects: &mut _| state.sessions().sequence(c.now(), &sender, &request, effects);
+    // It may end the grace period. The grants that depend on it wait for the records.
+    let begun = match c.nfs.with_queue(c.now(), sequence, |_| ())? {
         Sequenced::Execute(begun) => begun,
         Sequenced::Replay(cached) => {
             c.progress.replay = Some(cached);

@@ -13,7 +13,7 @@ use vfs::{Backend, SecFlavor};
 
 /// Client records in memory, which outlive a server.
 #[derive(Clone, Default)]
-pub(crate) struct Kept(Arc<Mutex<JournalOwners>>);
+pub(crate) struct Kept(pub(crate) Arc<Mutex<JournalOwners>>);
 
 impl Kept {
     /// Returns the clients for the next start.
@@ -22,6 +22,12 @@ impl Kept {
         kept.iter()
             .map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal })
             .collect()
+    }
+
+    /// Becomes equal to other records.
+    pub(crate) fn replace(&self, other: &Self) {
+        let other = other.0.lock().unwrap().clone();
+        *self.0.lock().unwrap() = other;
     }
 }
 
@@ -139,7 +145,7 @@ impl ClientRecords for Synced {
     }
 
     fn sync(&self) {
-        *self.stable.0.lock().unwrap() = self.now.0.lock().unwrap().clone();
+        self.stable.replace(&self.now);
     }
 }
 

@@ -41,6 +41,7 @@ mod setid;
 mod shortage;
 mod small_disk;
 mod syncing;
+mod unrecorded;
 mod v40;
 mod waiting;
 mod xattrs;

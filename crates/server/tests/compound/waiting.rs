@@ -145,7 +145,7 @@ impl Waiting {
     }
 
     /// Gives the COMPOUND up; `None` if its connection must close.
-    fn try_decline(mut self, client: &Client<'_>) -> Option<Compound4Res<'static>> {
+    pub(crate) fn try_decline(mut self, client: &Client<'_>) -> Option<Compound4Res<'static>> {
         let outcome = with_call(client, &self.args, client.now, |call| {
             client.server.nfs.decline(call, &mut self.reply, self.suspended)
         });

@@ -168,9 +168,8 @@ impl MemberDriver {
     }
 
     fn local(&mut self) -> LocalFacts {
-        let now = self.gateway.now();
         let recovery_over = self.gateway.running.borrow().is_some()
-            && (!self.member.is_recovering() || self.gateway.has_recovered(now));
+            && (!self.member.is_recovering() || self.gateway.has_recovered());
         if recovery_over && self.member.is_recovering() && !std::mem::replace(&mut self.recovered, true) {
             self.gateway.records.note_recovered();
         }

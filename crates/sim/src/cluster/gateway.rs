@@ -206,14 +206,14 @@ impl GatewayProcess {
 
     /// Returns whether no client of before the start is waited for. Without the storage, or while
     /// records are written, the answer comes later.
-    pub(super) fn has_recovered(&self, now: Duration) -> bool {
+    pub(super) fn has_recovered(&self) -> bool {
         if self.writes.get() || self.shared.world.is_cut(self.process) {
             return false;
         }
         self.keep_session();
         let running = self.running.borrow();
         let ask =
-            || running.as_ref().is_some_and(|running| running.service().server().engine().has_recovered(now));
+            || running.as_ref().is_some_and(|running| running.service().server().engine().has_recovered());
         self.survives(catch_unwind(AssertUnwindSafe(ask))).unwrap_or(false)
     }
 

@@ -69,9 +69,10 @@ impl Grace {
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Returns whether clients of this server may reclaim: operations that may conflict with
-    /// unreclaimed state then answer NFS4ERR_GRACE.
-    pub fn in_grace(&self, now: Duration) -> bool {
-        nanoseconds(now) < self.state.grace.until.load(Acquire)
+    /// unreclaimed state then answer NFS4ERR_GRACE. The period lasts until a SEQUENCE or
+    /// housekeeping ends it, since the right to reclaim has to end first.
+    pub fn in_grace(&self) -> bool {
+        self.grace_deadline().is_some()
     }
 
     /// Returns whether new state is refused because clients of another server reclaim.
@@ -102,8 +103,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     }
 
     /// Returns whether new state is refused, for a file that is shared or not.
-    pub(crate) fn refuses_new(&self, now: Duration, shared: bool) -> bool {
-        self.in_grace(now) || shared && self.state.grace.enforced.load(SeqCst)
+    pub(crate) fn refuses_new(&self, shared: bool) -> bool {
+        self.in_grace() || shared && self.state.grace.enforced.load(SeqCst)
     }
 
     pub(crate) fn grace_deadline(&self) -> Option<Duration> {
@@ -182,7 +183,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
         // NFSv4.0 has no RECLAIM_COMPLETE.
         let reclaims = !client_state.reclaim_complete && client.v40.is_none();
-        if reclaims || self.refuses_new(now, shared) { Err(Nfsstat4::NFS4ERR_GRACE) } else { Ok(()) }
+        if reclaims || self.refuses_new(shared) { Err(Nfsstat4::NFS4ERR_GRACE) } else { Ok(()) }
     }
 
     fn check_reclaim(
@@ -192,7 +193,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         client_state: &ClientState,
         registry: &Registry,
     ) -> Result<()> {
-        if client_state.reclaim_complete || !self.in_grace(now) || registry.is_impostor(client) {
+        if client_state.reclaim_complete || !self.in_grace() || registry.is_impostor(client) {
             return Err(Nfsstat4::NFS4ERR_NO_GRACE);
         }
         if !registry.may_reclaim(client) {
@@ -247,8 +248,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     }
 
     /// Ends the grace period when its time is over. NFSv4.0 calls this before each COMPOUND, as
-    /// SEQUENCE does: the records of clients that have not reclaimed must be off stable storage
-    /// before the first conflicting operation is answered.
+    /// SEQUENCE does.
     pub fn end_grace_if_due(&self, now: Duration, effects: &mut Effects<O>) {
         self.end_grace_in_time(&mut Held::nothing(), now, effects);
     }
@@ -258,7 +258,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     }
 
     fn end_grace(&self, registry: &mut RegistryGuard<'_>, effects: &mut Effects<O>) {
-        if self.state.grace.until.swap(0, AcqRel) == 0 {
+        if self.state.grace.until.load(Acquire) == 0 {
             return; // Another thread was faster.
         }
         let (registry, held) = registry.split();
@@ -284,8 +284,10 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
                     continue;
                 }
             }
-            registry.push(Effect::ForgetClient { owner: owner.into_vec() }, effects);
+            self.state.forget_client(registry, &owner, effects);
         }
+        // The state of the clients above is free from now on.
+        self.state.grace.until.store(0, Release);
         registry.push(Effect::GraceEnded, effects);
     }
 }

@@ -256,7 +256,10 @@ impl ClientTable {
         &self,
         tenants: &TenantNumbers,
     ) -> Result<(TableImage<ClientImage>, UserNumbers), ImageError> {
-        let Self { registry, table } = self;
+        let Self { registry, table, forgetting } = self;
+        if forgetting.load(Relaxed) > 0 {
+            return Err(ImageError::Busy("records of clients"));
+        }
         let clients = table.image(|_, client| Arc::clone(client));
         let mut numbers = UserNumbers::default();
         let held = &mut Held::nothing();
@@ -347,7 +350,8 @@ impl ClientTable {
             Ok(record)
         })?;
         let registry = Ordered::new(Mutex::new(registry));
-        Ok((Self { registry, table }, RestoredClients(restored)))
+        let forgetting = AtomicUsize::new(0);
+        Ok((Self { registry, table, forgetting }, RestoredClients(restored)))
     }
 }
 

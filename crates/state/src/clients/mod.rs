@@ -102,11 +102,14 @@ pub(crate) type ClientGuard<'g> = Guard<MutexGuard<'g, ClientState>, ClientLevel
 pub(crate) struct ClientTable {
     registry: Ordered<Mutex<Registry>, RegistryLevel>,
     table: Table<Arc<Client>>,
+    /// Clients that have lost their state, and may still be on stable storage.
+    forgetting: AtomicUsize,
 }
 
 impl ClientTable {
     pub(crate) fn new(registry: Registry) -> Self {
-        Self { registry: Ordered::new(Mutex::new(registry)), table: Table::new() }
+        let registry = Ordered::new(Mutex::new(registry));
+        Self { registry, table: Table::new(), forgetting: AtomicUsize::new(0) }
     }
 
     /// Adds a record. Keys of clients spread over the stripes by client id.

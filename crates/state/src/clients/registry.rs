@@ -12,7 +12,7 @@ use crate::scramble::{Domain, Scramble};
 use crate::sessions::{Session, SessionActivity};
 use crate::slab::SlabKey;
 use crate::sync::MutexGuard;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -181,6 +181,31 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn next_effect(&self) -> Option<Effect> {
         self.registry(&mut Held::nothing()).effects.pop_front()
     }
+
+    /// Returns whether there is nothing to do.
+    pub fn has_no_effect(&self) -> bool {
+        self.registry(&mut Held::nothing()).effects.is_empty()
+    }
+
+    /// Returns whether a client has lost its state, but its record may still be on stable storage.
+    /// After a power failure it might reclaim state that others have got since (RFC 8881 section
+    /// 8.4.3): what they got must not be answered yet.
+    pub fn is_forgetting(&self) -> bool {
+        self.clients.forgetting.load(Acquire) > 0
+    }
+
+    /// Notes that the records of so many clients are off stable storage: one for each
+    /// [`Effect::ForgetClient`].
+    pub fn forgotten(&self, clients: usize) {
+        self.clients.forgetting.fetch_sub(clients, Release);
+    }
+
+    /// Has a client taken off stable storage. Its state may be free for others only after this
+    /// call: they see by it that they have to wait.
+    pub(crate) fn forget_client(&self, registry: &mut Registry, owner: &[u8], effects: &mut Effects<O>) {
+        self.clients.forgetting.fetch_add(1, Release);
+        registry.push(Effect::ForgetClient { owner: owner.to_vec() }, effects);
+    }
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
@@ -241,6 +266,10 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         let (registry, held) = registry.split();
         let Some(enrolled) = registry.clients.remove(&key) else { return };
         let record = &enrolled.record;
+        let forget = forget && enrolled.confirmed && (enrolled.recorded || registry.may_reclaim(record));
+        if forget {
+            self.state.forget_client(registry, &record.owner, effects);
+        }
         record.tenant.clients.fetch_sub(1, Relaxed);
         self.state.clients.table.remove(key.0);
         let mut client_state = record.lock_any(held);
@@ -259,8 +288,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         } else {
             registry.unconfirmed.remove(&(Arc::clone(&record.owner), record.creator.hash));
         }
-        if forget && enrolled.confirmed && (enrolled.recorded || registry.may_reclaim(record)) {
-            registry.push(Effect::ForgetClient { owner: record.owner.to_vec() }, effects);
+        if forget {
             self.state.leases().reclaimed(registry, &record.owner, effects);
         }
     }

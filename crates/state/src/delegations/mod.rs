@@ -254,7 +254,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             return Err(WhyNoDelegation4::WND4_CONTENTION);
         }
         let shared = (self.state.is_shared)(request.file);
-        if !request.reclaim && self.state.leases().refuses_new(now, shared) {
+        if !request.reclaim && self.state.leases().refuses_new(shared) {
             return Err(WhyNoDelegation4::WND4_RESOURCE);
         }
         let mut files = self.state.files.lock(held, request.file);

@@ -243,10 +243,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     ///
     /// # Errors
     /// NFS4ERR_DENIED, NFS4ERR_INVAL, NFS4ERR_GRACE, NFS4ERR_DEADSESSION.
-    #[allow(clippy::too_many_arguments, reason = "the arguments of LOCKT and its caller")]
     pub fn lockt(
         &self,
-        now: Duration,
         client: ClientKey,
         file: &F,
         owner: &[u8],
@@ -258,7 +256,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let record = self.state.client(client)?;
         let held = &mut Held::nothing();
         let owner = record.lock(held)?.lock_owners.get(owner).copied().unwrap_or(NOBODY);
-        if self.state.leases().refuses_new(now, (self.state.is_shared)(file)) {
+        if self.state.leases().refuses_new((self.state.is_shared)(file)) {
             return Err(Nfsstat4::NFS4ERR_GRACE.into());
         }
         let files = self.state.files.read(held, file);

@@ -101,8 +101,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         args: &Sequence,
         effects: &mut Effects<O>,
     ) -> Result<Sequenced> {
-        // Here, and not only in housekeeping: the records of clients that have not reclaimed must
-        // be off stable storage before the first conflicting operation is answered.
+        // Here, and not only in housekeeping, so that clients need not wait for its next turn.
         let held = &mut Held::nothing();
         self.state.leases().end_grace_in_time(held, now, effects);
         let session = self.session(&args.sessionid)?;

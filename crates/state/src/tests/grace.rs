@@ -55,7 +55,7 @@ fn a_client_that_lost_its_server_in_the_middle_of_a_copy_reclaims_and_goes_on() 
     world.state.lock(world.now, key, &lock).unwrap();
     complete(&mut world, &client).unwrap();
     assert_eq!(world.records(), [record("linux"), Effect::GraceEnded]);
-    assert!(!world.state.leases().in_grace(world.now));
+    assert!(!world.state.leases().in_grace());
     assert!(world.open(&client, "o", 2, 3, 0).is_ok());
     assert!(world.state.access(key, &reclaimed, &1, 2).is_ok());
 }
@@ -73,19 +73,20 @@ fn a_client_that_is_reclaiming_may_finish_within_twice_the_time() {
         reclaim(&mut world, &client, file as u32).unwrap();
         world.now += Duration::from_secs(seconds);
     }
-    assert!(world.state.leases().in_grace(world.now));
+    assert!(world.state.leases().in_grace());
     world.now += Duration::from_secs(2);
+    world.renew(&mut client);
     assert_eq!(reclaim(&mut world, &client, 9), Err(Nfsstat4::NFS4ERR_NO_GRACE));
 
     let mut world = restarted(&[b"a", b"b"]);
     world.mount(&mut client);
     let begin = world.now;
     let mut file = 0;
-    while world.state.leases().in_grace(world.now) {
-        world.renew(&mut client);
+    while world.state.leases().in_grace() {
         reclaim(&mut world, &client, file).unwrap();
         file += 1;
         world.now += Duration::from_secs(4);
+        world.renew(&mut client);
     }
     assert!(world.now - begin >= 2 * grace && world.now - begin < 2 * grace + Duration::from_secs(4));
 }
@@ -96,7 +97,7 @@ fn without_prior_clients_there_is_no_grace_period_and_nothing_to_reclaim() {
     let mut world = restarted(&[]);
     let mut client = TestClient::new("a");
     world.mount(&mut client);
-    assert!(!world.state.leases().in_grace(world.now));
+    assert!(!world.state.leases().in_grace());
     assert_eq!(reclaim(&mut world, &client, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
     complete(&mut world, &client).unwrap();
     assert_eq!(reclaim(&mut world, &client, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
@@ -134,10 +135,10 @@ fn a_client_that_was_not_recorded_reclaims_nothing() {
     world.mount(&mut stranger);
     assert_eq!(reclaim(&mut world, &stranger, 1), Err(Nfsstat4::NFS4ERR_RECLAIM_BAD));
     complete(&mut world, &stranger).unwrap();
-    assert!(world.state.leases().in_grace(world.now), "a has not come back");
+    assert!(world.state.leases().in_grace(), "a has not come back");
     assert_eq!(world.open(&stranger, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
-    assert_eq!(world.state.opens().anonymous_access(world.now, &1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
-    let tested = world.state.locks().lockt(world.now, world.key(&stranger), &1, b"p", true, 0, 1);
+    assert_eq!(world.state.opens().anonymous_access(&1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
+    let tested = world.state.locks().lockt(world.key(&stranger), &1, b"p", true, 0, 1);
     assert_eq!(tested, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
 }
 
@@ -149,10 +150,10 @@ fn grace_ends_when_the_last_recorded_client_is_complete() {
     world.mount(&mut a);
     complete(&mut world, &a).unwrap();
     assert_eq!(reclaim(&mut world, &a, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
-    assert!(world.state.leases().in_grace(world.now));
+    assert!(world.state.leases().in_grace());
     world.mount(&mut b);
     complete(&mut world, &b).unwrap();
-    assert!(!world.state.leases().in_grace(world.now));
+    assert!(!world.state.leases().in_grace());
     assert_eq!(world.records(), [record("a"), record("b"), Effect::GraceEnded]);
 }
 
@@ -169,14 +170,17 @@ fn clients_that_do_not_return_in_time_are_forgotten() {
     world.renew(&mut a);
     world.renew(&mut c);
     assert_eq!(world.state.expire(world.now), 0);
-    assert!(world.state.leases().in_grace(world.now));
+    assert!(world.state.leases().in_grace());
     world.pass(1);
-    assert!(!world.state.leases().in_grace(world.now));
+    assert!(world.state.leases().in_grace(), "b and c may still be on stable storage");
+    assert!(!world.state.is_forgetting());
     assert_eq!(world.state.expire(world.now), 0);
+    assert!(!world.state.leases().in_grace() && world.state.is_forgetting());
     // Others may take the unreclaimed state of c from now on, so a second restart must not let c
     // reclaim it.
     let expected: Vec<Effect> = vec![record("a"), forget("b"), forget("c"), Effect::GraceEnded];
     assert_eq!(world.records(), expected);
+    assert!(!world.state.is_forgetting());
     let mut late = TestClient::new("b");
     world.mount(&mut late);
     assert_eq!(reclaim(&mut world, &late, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
@@ -287,14 +291,14 @@ fn while_clients_of_another_server_reclaim_no_new_state_is_granted_for_shared_fi
     world.state.leases().enforce_grace();
     let key = world.key(&client);
     let grace = Err(Nfsstat4::NFS4ERR_GRACE);
-    assert!(world.state.leases().is_enforced() && !world.state.leases().in_grace(world.now));
+    assert!(world.state.leases().is_enforced() && !world.state.leases().in_grace());
     assert_eq!(world.open(&client, "o", 2, 3, 0), grace);
     assert_eq!(world.open(&client, "o", 1, 1, 0), grace, "also of a file that it has open");
     let locked = world.lock(&client, Locker::Existing(held), 1, true, (20, 10));
     assert_eq!(locked, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
-    let tested = world.state.locks().lockt(world.now, key, &1, b"q", true, 90, 1);
+    let tested = world.state.locks().lockt(key, &1, b"q", true, 90, 1);
     assert_eq!(tested, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
-    assert_eq!(world.state.opens().anonymous_access(world.now, &1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
+    assert_eq!(world.state.opens().anonymous_access(&1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
     // Its own clients have nothing to reclaim.
     assert_eq!(reclaim(&mut world, &client, 3), Err(Nfsstat4::NFS4ERR_NO_GRACE));
     // Files that no other server has are not concerned.
@@ -319,7 +323,7 @@ fn after_the_clients_of_this_server_have_reclaimed_those_of_others_are_waited_fo
     world.mount(&mut client);
     reclaim(&mut world, &client, 1).unwrap();
     complete(&mut world, &client).unwrap();
-    assert!(!world.state.leases().in_grace(world.now));
+    assert!(!world.state.leases().in_grace());
     assert_eq!(world.open(&client, "o", 2, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
     assert_eq!(reclaim(&mut world, &client, 2), Err(Nfsstat4::NFS4ERR_NO_GRACE));
     world.state.leases().relax_grace();
@@ -362,7 +366,7 @@ fn the_right_to_reclaim_is_for_the_creator_of_the_client() {
         assert_eq!(world.open(&impostor, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
         complete(&mut world, &impostor).unwrap();
         assert_eq!(world.records(), []);
-        assert!(world.state.leases().in_grace(world.now));
+        assert!(world.state.leases().in_grace());
         // The client gets its owner back, and keeps it.
         world.mount(&mut client);
         assert_eq!(world.sequence(&impostor, impostor.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);

@@ -161,11 +161,11 @@ fn the_grace_period_and_the_right_to_reclaim_go_on() {
     let mut client = TestClient::new("client");
     world.mount(&mut client);
     world.upgrade();
-    assert!(world.state.leases().in_grace(world.now));
+    assert!(world.state.leases().in_grace());
     world.open_as(&client, "owner", 1, 3, 0, OpenClaim::Previous).unwrap();
     let key = world.key(&client);
     world.state.reclaim_complete(world.now, key, false).unwrap();
-    assert!(!world.state.leases().in_grace(world.now));
+    assert!(!world.state.leases().in_grace());
 }
 
 proptest! {

@@ -99,13 +99,13 @@ fn lockt_answers_for_an_owner_that_need_not_exist() {
     let open = world.open(&a, "o", 1, 3, 0).unwrap();
     world.lock(&a, new(open, "p"), 1, true, (10, 10)).unwrap();
     let test = |client: &TestClient, owner: &[u8], offset| {
-        world.state.locks().lockt(world.now, world.key(client), &1, owner, false, offset, 1)
+        world.state.locks().lockt(world.key(client), &1, owner, false, offset, 1)
     };
     assert_eq!(test(&a, b"p", 10), Ok(()), "one's own lock is not in the way");
     assert!(matches!(test(&a, b"q", 10), Err(LockError::Denied(_))));
     assert!(matches!(test(&b, b"p", 19), Err(LockError::Denied(_))), "owners are told apart by client");
     assert_eq!(test(&b, b"p", 20), Ok(()));
-    let empty = world.state.locks().lockt(world.now, world.key(&b), &1, b"p", false, 0, 0);
+    let empty = world.state.locks().lockt(world.key(&b), &1, b"p", false, 0, 0);
     assert_eq!(empty, Err(LockError::Status(Nfsstat4::NFS4ERR_INVAL)));
 }
 

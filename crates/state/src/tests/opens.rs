@@ -240,14 +240,14 @@ fn io_with_a_special_stateid_honours_share_reservations() {
     // RFC 8881 section 9.7
     let mut world = World::new();
     let client = world.ready("a");
-    assert_eq!(world.state.opens().anonymous_access(world.now, &1, WRITE), Ok(()));
+    assert_eq!(world.state.opens().anonymous_access(&1, WRITE), Ok(()));
     let stateid = world.open(&client, "o", 1, READ, WRITE).unwrap();
     assert!(world.state.opens().is_open(&1));
-    assert_eq!(world.state.opens().anonymous_access(world.now, &1, READ), Ok(()));
-    assert_eq!(world.state.opens().anonymous_access(world.now, &1, WRITE), Err(Nfsstat4::NFS4ERR_LOCKED));
-    assert_eq!(world.state.opens().anonymous_access(world.now, &2, WRITE), Ok(()));
+    assert_eq!(world.state.opens().anonymous_access(&1, READ), Ok(()));
+    assert_eq!(world.state.opens().anonymous_access(&1, WRITE), Err(Nfsstat4::NFS4ERR_LOCKED));
+    assert_eq!(world.state.opens().anonymous_access(&2, WRITE), Ok(()));
     world.state.close(world.key(&client), &stateid, &1).unwrap();
-    assert_eq!(world.state.opens().anonymous_access(world.now, &1, WRITE), Ok(()));
+    assert_eq!(world.state.opens().anonymous_access(&1, WRITE), Ok(()));
 }
 
 #[test]

@@ -37,11 +37,14 @@ impl Shared {
         std::mem::take(&mut self.effects.borrow_mut().closed)
     }
 
-    /// Returns the effects since the last call; each must have been reported by a call.
+    /// Carries out the effects since the last call, and returns them; each must have been reported
+    /// by a call.
     pub(super) fn take_queued(&self) -> Vec<Effect> {
         let told = std::mem::take(&mut self.effects.borrow_mut().queued);
         let queued: Vec<Effect> = std::iter::from_fn(|| self.state.next_effect()).collect();
         assert_eq!(told, !queued.is_empty());
+        let forgets = |effect: &&Effect| matches!(effect, Effect::ForgetClient { .. });
+        self.state.forgotten(queued.iter().filter(forgets).count());
         queued
     }
 

@@ -33,7 +33,7 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
     let lookups = identity.counts();
     let mut report = StatusReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        state: match (engine.is_draining(), engine.in_grace(now) || engine.is_grace_enforced()) {
+        state: match (engine.is_draining(), engine.in_grace() || engine.is_grace_enforced()) {
             _ if service.is_silent() => "silent",
             (true, _) => "draining",
             (false, true) => "grace",

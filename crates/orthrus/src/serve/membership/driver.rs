@@ -246,9 +246,8 @@ impl Driver {
     }
 
     fn local(&mut self) -> LocalFacts {
-        let now = self.now();
         let recovery_over = match &self.service {
-            Some(service) if self.member.is_recovering() => service.server().engine().has_recovered(now),
+            Some(service) if self.member.is_recovering() => service.server().engine().has_recovered(),
             Some(_) => true,
             None => false,
         };

@@ -69,7 +69,7 @@ fn server(page: &mut MetricsText, service: &NfsService, table: &ExportTable) {
     let help = "Seconds since the start of the server.";
     page.single("orthrus_uptime_seconds", Gauge, help, server.now().as_secs());
     let help = "1 in the grace period after a start, in which clients reclaim their state.";
-    let in_grace = u8::from(server.engine().in_grace(server.now()));
+    let in_grace = u8::from(server.engine().in_grace());
     page.single("orthrus_grace", Gauge, help, in_grace);
     let help = "1 while the server takes no new clients, by `orthrus drain`.";
     page.single("orthrus_draining", Gauge, help, u8::from(server.engine().is_draining()));

@@ -148,7 +148,7 @@ async fn readyz(State(watched): State<Watched>) -> Health {
     let server = watched.service.server();
     let engine = server.engine();
     let health = health(watched.shards.are_alive(HANGS_AFTER));
-    let in_grace = engine.in_grace(server.now()) || engine.is_grace_enforced();
+    let in_grace = engine.in_grace() || engine.is_grace_enforced();
     readiness(health, in_grace, engine.is_draining(), watched.service.is_silent())
 }
 

@@ -59,7 +59,10 @@ pub(super) fn open(
             state.opens().open(c.now(), client, &request, given, needed, effects)
         };
         match c.with_effects(open)? {
-            OpenOutcome::Opened(stateid) => return Ok((stateid, payload)),
+            OpenOutcome::Opened(stateid) => {
+                c.note_grant();
+                return Ok((stateid, payload));
+            }
             OpenOutcome::Reopen(_) => {}
         }
     }

@@ -81,6 +81,8 @@ pub(super) fn run(
 /// # Errors
 /// NFS4ERR_WRONGSEC, NFS4ERR_STALE, and the error in the cached reply.
 pub(super) fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpResult {
+    // The first reply may still wait for client records.
+    c.note_grant();
     if !replay.filehandle.is_empty() {
         let fh = c.decode_fh(Decoder::new(&replay.filehandle).opaque(FILEHANDLE_MAX)?)?;
         c.check_flavor(&fh)?;
