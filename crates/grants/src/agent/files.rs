@@ -26,8 +26,7 @@ pub(super) enum Occupant {
 
 pub(super) fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Occupant::None),
-        Err(error) => return Err(io_error(path)(error)),
+        Err(error) => return unseen(error).map_err(io_error(path)),
         Ok(found) if found.uid() != uid && found.uid() != 0 => return Ok(Occupant::OfStranger),
         Ok(found) if !found.is_file() => return Ok(Occupant::OfUser),
         Ok(_) => {}
@@ -35,7 +34,7 @@ pub(super) fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match File::options().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) => return unopened(error).map_err(io_error(path)),
+        Err(error) => return unseen(error).map_err(io_error(path)),
     };
     let found = file.metadata().map_err(io_error(path))?;
     let mut bytes = Vec::new();
@@ -46,13 +45,14 @@ pub(super) fn occupant(path: &Path, uid: u32) -> Result<Occupant, AgentError> {
     Ok(if marked { Occupant::Ours } else { Occupant::OfUser })
 }
 
-/// Finds the meaning of an error to open a file. Most say nothing about it: there are too few
-/// descriptors, or the disk fails.
-fn unopened(error: io::Error) -> io::Result<Occupant> {
+/// Finds the meaning of an error to look at a file or to open it. Most say nothing about it: there
+/// are too few descriptors, or the disk fails.
+fn unseen(error: io::Error) -> io::Result<Occupant> {
     match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => Ok(Occupant::None),
-        // The user can cause these: by a mode, a link and a lease.
-        Some(Errno::ACCESS | Errno::LOOP | Errno::AGAIN) => Ok(Occupant::OfUser),
+        // The user can cause these: by a mode or a mount of FUSE, which denies root the sight, by
+        // the death of its program, by a link and a lease.
+        Some(Errno::ACCESS | Errno::NOTCONN | Errno::LOOP | Errno::AGAIN) => Ok(Occupant::OfUser),
         _ => Err(error),
     }
 }
@@ -138,16 +138,34 @@ fn parse_stored(bytes: &[u8]) -> Option<StoredTickets> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::setfsuid;
 
     #[test]
     fn a_file_that_cannot_be_opened_now_is_not_taken_for_one_of_the_user() {
-        let found = |errno: Errno| unopened(errno.into()).ok();
+        let found = |errno: Errno| unseen(errno.into()).ok();
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
             assert_eq!(found(errno), None, "{errno}");
         }
-        for errno in [Errno::ACCESS, Errno::LOOP, Errno::AGAIN] {
+        for errno in [Errno::ACCESS, Errno::NOTCONN, Errno::LOOP, Errno::AGAIN] {
             assert_eq!(found(errno), Some(Occupant::OfUser), "{errno}");
         }
         assert_eq!(found(Errno::NOENT), Some(Occupant::None));
+    }
+
+    #[test]
+    fn a_file_that_root_may_not_see_is_one_of_the_user() {
+        let folder = private::temporary("orthrus-unseen-").unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o000)).unwrap();
+        let look = || {
+            // Of this thread alone: the modes of files apply to it, as a mount of FUSE does to
+            // root.
+            setfsuid(Uid::from_raw(1));
+            occupant(&path, 0)
+        };
+        let found = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(found.ok(), Some(Occupant::OfUser));
     }
 }
