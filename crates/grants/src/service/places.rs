@@ -13,7 +13,7 @@ const GRANT_STRANGERS_MAX: usize = 8;
 /// every address; further ones are closed.
 const GRANT_NETWORK_STRANGERS_MAX: usize = 16;
 /// Most exchanges of one principal at a time; further ones are refused. Schedulers have no such
-/// limit: their commands are not repeated.
+/// limit: one principal announces the runs of all users.
 const GRANT_EXCHANGES_MAX: usize = 8;
 /// Most exchanges of one node at a time; further ones are refused. An agent that starts again makes
 /// new ones before the earlier ones end.
