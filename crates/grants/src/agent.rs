@@ -18,7 +18,7 @@ use gss::Credential;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use self::files::{Occupant, StoredTickets, occupant, read_bounded, read_cache, remove, set_aside, write_as};
+use self::files::{Occupant, occupant, read_bounded, read_cache, remove, set_aside, write_as};
 use crate::cache::{TICKET_CACHE_MAX, TicketCache};
 use crate::call::{GrantCallError, GrantServer};
 use crate::names::{NameError, check_job, check_user};
@@ -59,6 +59,22 @@ pub enum AgentError {
     /// A file of the user has the name that the agent needs.
     #[error("{} exists and is not of this agent: it is left alone", .0.display())]
     Foreign(PathBuf),
+    /// A run is attached, but the agent cannot begin or end it now.
+    #[error("run {run} is not followed for now: {source}")]
+    NotFollowed {
+        /// The scheduler's name of the run.
+        run: String,
+        /// The failure to read one of its files.
+        source: Box<AgentError>,
+    },
+    /// The tickets of a run that has ended may still be in place.
+    #[error("the tickets of the ended run {run} are not removed yet: {source}")]
+    NotRemoved {
+        /// The scheduler's name of the run.
+        run: String,
+        /// The failure of the removal.
+        source: Box<AgentError>,
+    },
     /// The agent did not act in time.
     #[error("the agent did not answer within {0} s")]
     Silent(u64),
@@ -74,6 +90,14 @@ pub enum AgentError {
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> AgentError {
     move |source| AgentError::Io { path: path.to_owned(), source }
+}
+
+fn not_followed(run: &str) -> impl FnOnce(AgentError) -> AgentError {
+    move |source| AgentError::NotFollowed { run: run.to_owned(), source: Box::new(source) }
+}
+
+fn not_removed(run: &str) -> impl FnOnce(AgentError) -> AgentError {
+    move |source| AgentError::NotRemoved { run: run.to_owned(), source: Box::new(source) }
 }
 
 /// A run on this node, as its prolog attaches it.
@@ -138,6 +162,8 @@ struct RunState {
     status: RunStatus,
 }
 
+/// The attached runs by name; an error for one whose file cannot be read now.
+type AttachedRuns = BTreeMap<String, Result<AttachedRun, AgentError>>;
 type Fetched = (AttachedRun, Result<TicketCache, GrantCallError>);
 
 /// The agent of one node.
@@ -181,7 +207,7 @@ impl NodeAgent {
     /// Logs a failure that each look can repeat, at most once in [`REPORT_PAUSE`].
     fn report(&mut self, error: &AgentError) {
         if self.reported.is_none_or(|at| at.elapsed() >= REPORT_PAUSE) {
-            tracing::error!("runs are not followed for now: {error}");
+            tracing::error!("{error}; the agent tries again");
             self.reported = Some(Instant::now());
         }
     }
@@ -189,92 +215,122 @@ impl NodeAgent {
     /// Finds attached and detached runs.
     ///
     /// # Errors
-    /// A folder or a file that cannot be read now says nothing about a run: its tickets stay.
+    /// One of the failures; the next look tries again. A folder or a file that cannot be read now
+    /// says nothing about a run: its tickets stay. No run keeps another from its begin or its end.
     fn look(&mut self) -> Result<(), AgentError> {
         let attached = attached(&self.settings.folder.join(RUNS))?;
-        let mut result = Ok(());
-        let gone: Vec<String> =
-            self.runs.keys().filter(|run| !attached.contains_key(*run)).cloned().collect();
-        for name in gone {
-            result = self.forget(&name).and(result);
-        }
-        for (name, run) in attached {
-            match self.runs.get(&name) {
-                Some(known) if known.run == run => {
-                    // Attached again without an end, as a requeued job can be.
-                    if !self.settings.folder.join(STATUS).join(&name).exists() {
-                        self.write_status(&run, &known.status);
-                    }
-                }
-                // A run of the same name may have ended without its epilog.
-                _ => result = self.begin(run).and(result),
+        let ended = self.take_ended(&attached);
+        let mut outcome = Ok(());
+        // A user's file has the tickets of all runs of the user. So those of all live runs are
+        // known before any are removed.
+        for run in attached.values().flatten() {
+            match self.runs.get(&run.run) {
+                Some(known) => self.restore_status(known),
+                None if ended.iter().any(|other| other.run == run.run) => {}
+                None => outcome = self.begin(run).and(outcome),
             }
         }
-        result.and_then(|()| self.forget_leftovers())
+        for run in &ended {
+            tracing::info!("run {} of {} is over", run.run, run.principal);
+            outcome = self.remove_tickets(run).map_err(not_removed(&run.run)).and(outcome);
+        }
+        outcome = self.forget_leftovers(&attached).and(outcome);
+        // The tickets of earlier runs with these names are gone now.
+        for run in attached.into_values() {
+            outcome = run.and_then(|run| self.begin(&run)).and(outcome);
+        }
+        outcome
     }
 
-    /// Begins to follow a run, with the tickets that an agent has left for it.
+    /// Writes the status of a run that is attached again without an end, as a requeued job can be.
+    fn restore_status(&self, state: &RunState) {
+        if !self.settings.folder.join(STATUS).join(&state.run.run).exists() {
+            self.write_status(&state.run, &state.status);
+        }
+    }
+
+    /// Takes out the runs that are attached no more, also those of which another run has the name
+    /// now, as after an end without an epilog.
+    fn take_ended(&mut self, attached: &AttachedRuns) -> Vec<AttachedRun> {
+        let is_over = |name: &String, state: &mut RunState| match attached.get(name) {
+            Some(Ok(run)) => *run != state.run,
+            Some(Err(_)) => false,
+            None => true,
+        };
+        self.runs.extract_if(.., is_over).map(|(_, state)| state.run).collect()
+    }
+
+    /// Begins to follow a run, with the tickets that an agent has left for it, unless there are
+    /// tickets of an earlier run with its name.
     ///
     /// # Errors
-    /// The stored tickets cannot be read, or those of an earlier run with the same name are not
-    /// removed yet. The next look begins again.
-    fn begin(&mut self, run: AttachedRun) -> Result<(), AgentError> {
-        self.forget(&run.run)?;
-        let path = self.settings.folder.join(TICKETS).join(&run.run);
-        let stored = read_cache(&path).map_err(io_error(&path))?;
-        if stored.as_ref().is_some_and(|stored| !stored.is_of(&run)) {
-            self.adopt_and_forget(&path, &run.run)?;
+    /// `NotFollowed` if the stored tickets cannot be read.
+    fn begin(&mut self, run: &AttachedRun) -> Result<(), AgentError> {
+        if self.runs.contains_key(&run.run) {
+            return Ok(());
         }
-        let tickets = stored.filter(|stored| stored.is_of(&run)).map(|stored| stored.cache);
+        let path = self.settings.folder.join(TICKETS).join(&run.run);
+        let stored = read_cache(&path).map_err(io_error(&path)).map_err(not_followed(&run.run))?;
+        if stored.as_ref().is_some_and(|stored| !stored.is_of(run)) {
+            return Ok(());
+        }
+        let tickets = stored.map(|stored| stored.cache);
         let status = RunStatus::Waiting("the grant service is not asked yet".to_owned());
-        let name = run.run.clone();
+        let (name, run) = (run.run.clone(), run.clone());
         let state = RunState { run, tickets, due: Instant::now(), failures: 0, fetching: false, status };
         self.runs.insert(name, state);
         Ok(())
     }
 
     /// Removes tickets that an agent has left when it was killed: those of runs that have ended,
-    /// and those of a user whose run had the name of another user's run. All attached runs are
-    /// known.
-    fn forget_leftovers(&mut self) -> Result<(), AgentError> {
-        let folder = self.settings.folder.join(TICKETS);
-        let mut result = Ok(());
-        for entry in fs::read_dir(&folder).map_err(io_error(&folder))? {
-            let entry = entry.map_err(io_error(&folder))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if self.runs.get(&name).is_none_or(|state| state.tickets.is_none()) {
-                result = self.adopt_and_forget(&entry.path(), &name).and(result);
+    /// and those of a user whose run had the name of another user's run. Also removes the statuses
+    /// of ended runs.
+    fn forget_leftovers(&self, attached: &AttachedRuns) -> Result<(), AgentError> {
+        let mut outcome = Ok(());
+        for (name, path) in files_of(&self.settings.folder.join(TICKETS))? {
+            let forgotten = match (self.runs.get(&name), attached.get(&name)) {
+                (Some(RunState { tickets: Some(_), .. }), _) | (None, Some(Err(_))) => Ok(()),
+                (Some(_), _) | (None, None) => self.adopt_and_forget(&path, &name, None),
+                (None, Some(Ok(run))) => self.adopt_and_forget(&path, &name, Some(run)),
+            };
+            outcome = forgotten.map_err(not_removed(&name)).and(outcome);
+        }
+        for (name, path) in files_of(&self.settings.folder.join(STATUS))? {
+            if !attached.contains_key(&name) {
+                outcome = remove(&path).and(outcome);
             }
         }
-        result
+        outcome
     }
 
-    fn forget(&mut self, name: &str) -> Result<(), AgentError> {
-        let Some(state) = self.runs.remove(name) else { return Ok(()) };
-        tracing::info!("run {name} of {} is over", state.run.principal);
-        self.remove_tickets(&state.run)
-    }
-
-    /// Removes the tickets of a run that ended without an agent.
-    fn adopt_and_forget(&mut self, path: &Path, name: &str) -> Result<(), AgentError> {
-        if let Some(StoredTickets { uid, gid, cache }) = read_cache(path).map_err(io_error(path))? {
-            let (run, principal) = (name.to_owned(), cache.principal());
-            return self.remove_tickets(&AttachedRun { run, job: name.to_owned(), principal, uid, gid });
+    /// Removes the tickets of a run that ended without an agent, but not those of `next`, the run
+    /// that has its name now.
+    fn adopt_and_forget(
+        &self,
+        path: &Path,
+        name: &str,
+        next: Option<&AttachedRun>,
+    ) -> Result<(), AgentError> {
+        let Some(stored) = read_cache(path).map_err(io_error(path))? else {
+            remove(path)?;
+            tracing::warn!("{} is damaged and removed", path.display());
+            return Ok(());
+        };
+        if next.is_some_and(|next| stored.is_of(next)) {
+            return Ok(());
         }
-        remove(path)?;
-        tracing::warn!("{} is damaged and removed", path.display());
-        Ok(())
+        let (run, job, principal) = (name.to_owned(), name.to_owned(), stored.cache.principal());
+        self.remove_tickets(&AttachedRun { run, job, principal, uid: stored.uid, gid: stored.gid })
     }
 
-    /// Removes the tickets of a run that has ended from the user's file, and then the run's files.
-    /// After a failure these stay, so that the next look tries again.
+    /// Removes the tickets of a run that has ended from the user's file, and then those in the
+    /// agent's folder. After a failure these stay, so that the next look tries again.
     fn remove_tickets(&self, run: &AttachedRun) -> Result<(), AgentError> {
         match self.place(run) {
             // A file of the user has no tickets of the agent.
             Ok(_) | Err(AgentError::Foreign(_)) => {}
             Err(error) => return Err(error),
         }
-        remove(&self.settings.folder.join(STATUS).join(&run.run))?;
         remove(&self.settings.folder.join(TICKETS).join(&run.run))
     }
 
@@ -428,22 +484,25 @@ fn open_folder(folder: &Path) -> Result<File, AgentError> {
     File::open(folder).map_err(io_error(folder))
 }
 
-/// Reads the attached runs. Damaged files are skipped: a prolog writes whole ones. A file that
-/// cannot be read is an error, and not the end of its run.
-fn attached(folder: &Path) -> Result<BTreeMap<String, AttachedRun>, AgentError> {
+/// Reads the attached runs. Damaged files are skipped: a prolog writes whole ones.
+fn attached(folder: &Path) -> Result<AttachedRuns, AgentError> {
     let mut runs = BTreeMap::new();
-    for entry in fs::read_dir(folder).map_err(io_error(folder))? {
-        let entry = entry.map_err(io_error(folder))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(text) = read_bounded(&entry.path(), RUN_FILE_MAX).map_err(io_error(&entry.path()))? else {
-            continue;
+    for (name, path) in files_of(folder)? {
+        let run = match read_bounded(&path, RUN_FILE_MAX) {
+            Ok(text) => Ok(text.and_then(|text| serde_json::from_slice::<AttachedRun>(&text).ok())),
+            Err(error) => Err(not_followed(&name)(io_error(&path)(error))),
         };
-        match serde_json::from_slice::<AttachedRun>(&text) {
-            Ok(run) if run.run == name => drop(runs.insert(name, run)),
-            _ => {}
-        }
+        let run = run.map(|run| run.filter(|run| run.run == name));
+        runs.extend(run.transpose().map(|run| (name, run)));
     }
     Ok(runs)
+}
+
+/// Returns the name and the path of each file in a folder.
+fn files_of(folder: &Path) -> Result<Vec<(String, PathBuf)>, AgentError> {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(io_error(folder))?.into_iter();
+    Ok(entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect())
 }
 
 fn fetch(
@@ -554,10 +613,7 @@ pub fn detach(folder: &Path, caches: &Path, run: &str, wait: Duration) -> Result
     let has_ended = || ![&status, &tickets].iter().any(|path| path.try_exists().unwrap_or(true));
     while !has_ended() {
         let looked = match NodeAgent::open(settings.clone()) {
-            Ok(mut agent) => {
-                let _ = fs::remove_file(&status);
-                agent.look()
-            }
+            Ok(mut agent) => agent.look(),
             Err(AgentError::InUse(_)) => Ok(()),
             Err(error) => return Err(error),
         };

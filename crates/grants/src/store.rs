@@ -192,10 +192,11 @@ fn replace_with(path: &Path, contents: &[u8], sync: impl Fn(&File) -> io::Result
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::table::Grant;
     use std::cell::RefCell;
+    use std::fmt::Debug;
     use std::time::{Duration, Instant};
 
     fn grant(id: &str) -> GrantRecord {
@@ -210,16 +211,24 @@ mod tests {
         })
     }
 
-    /// Opens a store that no service uses. A test that starts a program has copies of all locks
-    /// until the program runs.
-    fn reopened(folder: &Path) -> StoredGrants {
+    /// Opens a folder that nothing uses. A test that starts a program has copies of all locks until
+    /// the program runs.
+    pub(crate) fn unlocked<T, E: Debug>(
+        open: impl Fn() -> Result<T, E>,
+        is_in_use: impl Fn(&E) -> bool,
+    ) -> T {
         let end = Instant::now() + Duration::from_secs(20);
-        let (_, mut stored) = loop {
-            match GrantStore::open(folder) {
-                Err(GrantStoreError::InUse(_)) if Instant::now() < end => std::thread::yield_now(),
-                opened => break opened.unwrap(),
+        loop {
+            match open() {
+                Err(error) if is_in_use(&error) && Instant::now() < end => std::thread::yield_now(),
+                opened => return opened.unwrap(),
             }
-        };
+        }
+    }
+
+    fn reopened(folder: &Path) -> StoredGrants {
+        let is_in_use = |error: &_| matches!(error, GrantStoreError::InUse(_));
+        let (_, mut stored) = unlocked(|| GrantStore::open(folder), is_in_use);
         stored.records.sort_by_key(|record| format!("{record:?}"));
         stored
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cache::tests::cache_of;
+use crate::store::tests::unlocked;
 use nix::unistd::{Uid, chown, geteuid};
 use std::os::unix::fs::MetadataExt;
 
@@ -33,16 +34,8 @@ impl AgentlessNode {
         Some(Self { settings, _folder: temporary })
     }
 
-    /// Starts an agent. A test that starts a program has copies of all locks until the program
-    /// runs.
     fn agent(&self) -> NodeAgent {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match NodeAgent::open(self.settings.clone()) {
-                Err(AgentError::InUse(_)) if Instant::now() < end => std::thread::yield_now(),
-                opened => return opened.unwrap(),
-            }
-        }
+        unlocked(|| NodeAgent::open(self.settings.clone()), |error| matches!(error, AgentError::InUse(_)))
     }
 
     fn cache(&self, uid: u32) -> PathBuf {
@@ -110,6 +103,51 @@ fn a_run_gets_no_tickets_of_an_earlier_run_with_its_name() {
         assert!(!node.cache(ALICE).exists() && !node.cache(BOB).exists(), "{restarts}");
         agent.receive(&run);
         assert!(node.cache(BOB).exists() && !node.cache(ALICE).exists(), "{restarts}");
+    }
+}
+
+#[test]
+fn a_run_with_the_name_of_an_ended_one_leaves_the_tickets_of_the_former_users_other_runs() {
+    for restarts in [false, true] {
+        let Some(node) = AgentlessNode::new() else { return };
+        let mut agent = node.agent();
+        ["6", "7", "8"].into_iter().for_each(|run| agent.receive(&node.attach(run, ALICE)));
+        if restarts {
+            drop(agent);
+            agent = node.agent();
+        }
+        // The first two end without epilogs.
+        fs::remove_file(node.settings.folder.join("runs/6")).unwrap();
+        node.attach("7", BOB);
+        agent.look().unwrap();
+        assert!(!node.settings.folder.join("tickets/6").exists());
+        assert!(!node.settings.folder.join("tickets/7").exists());
+        assert_eq!(agent.runs["7"].run.uid, BOB);
+        assert!(agent.runs["8"].tickets.is_some() && node.cache(ALICE).exists(), "{restarts}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_followed_keeps_no_other_from_its_begin_and_its_end() {
+    for name in ["runs/6", "tickets/6"] {
+        let Some(node) = AgentlessNode::new() else { return };
+        let (folder, caches) = (&node.settings.folder, &node.settings.caches);
+        let mut agent = node.agent();
+        agent.receive(&node.attach("6", BOB));
+        ["7", "8"].into_iter().for_each(|run| agent.receive(&node.attach(run, ALICE)));
+        drop(agent);
+        let repair = node.unreadable(name);
+        detach(folder, caches, "7", PATIENCE).unwrap();
+        let mut agent = node.agent();
+        fs::remove_file(folder.join("runs/8")).unwrap();
+        node.attach("9", ALICE);
+        let looked = agent.look();
+        assert!(matches!(&looked, Err(AgentError::NotFollowed { run, .. }) if run == "6"), "{looked:?}");
+        assert!(!node.cache(ALICE).exists() && !folder.join("tickets/8").exists(), "{name}");
+        assert!(agent.runs.keys().eq(["9"]), "{name}");
+        repair();
+        agent.look().unwrap();
+        assert!(agent.runs["6"].tickets.is_some() && node.cache(BOB).exists(), "{name}");
     }
 }
 
@@ -236,6 +274,7 @@ fn a_removal_that_fails_is_tried_again() {
         assert!(node.cache(ALICE).exists(), "{how}");
         agent.look().unwrap();
         assert!(!node.cache(ALICE).exists() && !folder.join("tickets/7").exists(), "{how}");
+        assert_eq!(folder.join("status/7").exists(), !how.starts_with("ends"), "{how}");
         assert_eq!(agent.runs.contains_key("7"), !how.starts_with("ends"), "{how}");
     }
 }
@@ -267,10 +306,10 @@ fn an_epilog_ends_in_time_and_with_the_cause_when_tickets_cannot_be_removed() {
             sender.send(detach(&folder, &caches, run, Duration::from_secs(1))).unwrap();
         });
         let detached = receiver.recv_timeout(PATIENCE).expect("it ends");
-        assert!(matches!(detached, Err(AgentError::Io { .. })), "{run}: {detached:?}");
+        assert!(matches!(detached, Err(AgentError::NotRemoved { .. })), "{run}: {detached:?}");
     }
     repair();
-    // The trouble of another run is none of this run.
+    // The failure of another run does not fail this one.
     detach(&folder, &caches, "7", PATIENCE).unwrap();
     assert!(!node.cache(ALICE).exists());
 }
