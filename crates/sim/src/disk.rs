@@ -285,7 +285,7 @@ impl OpenFile for DiskFile {
 impl Backend for Disk {
     vfs::forward_backend!(
         files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, access,
-        lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, statfs,
+        lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, sync_failures, statfs,
         trim, handle_key, heir,
     );
 

@@ -116,7 +116,7 @@ pub struct CephBackend {
     /// Runs the calls of locks, which may hang.
     pub(crate) lock_thread: Arc<ForeignThread>,
     /// Files with data that may not be on stable storage.
-    pub(crate) dirty_files: Arc<DirtyFiles>,
+    pub(crate) dirty_files: Arc<DirtyFiles<CephObject>>,
 }
 
 impl CephBackend {

@@ -34,7 +34,7 @@ pub(crate) struct CephFile {
     device: u64,
     recalls: Arc<Recalls>,
     lock_thread: Arc<ForeignThread>,
-    dirty_files: Arc<DirtyFiles>,
+    dirty_files: Arc<DirtyFiles<CephObject>>,
 }
 
 impl CephBackend {
@@ -113,12 +113,12 @@ impl OpenFile for CephFile {
                 Err(error) => return Err(vfs_error(error)),
             }
         }
-        self.dirty_files.note(&self.object)?;
+        self.dirty_files.note(&self.object);
         Ok(done)
     }
 
     fn sync(&self) -> VfsResult<()> {
-        self.dirty_files.clean(&self.object, || self.file.sync())
+        self.dirty_files.clean(&*self.object, || self.file.sync())
     }
 
     fn getattr(&self) -> VfsResult<Attributes> {

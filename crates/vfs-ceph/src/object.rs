@@ -1,10 +1,12 @@
 //! An object that is in use, or was lately.
 
+use crate::dirty::{DirtyMarks, WrittenFile};
 use crate::handle::ObjectId;
+use ceph::CephErrno;
 use ceph::fs::{CephInode, Stat};
 use object_cache::CacheableObject;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vfs::{FileType, ObjectHandle};
 
 /// An object with the library's inode, which belongs to one of the mounts.
@@ -16,10 +18,7 @@ pub(crate) struct CephObject {
     pub(crate) inode: CephInode,
     /// Inode number of a directory in which it was found; 0 if none is known.
     parent: AtomicU64,
-    /// Whether the mount may hold data of the file that is not on stable storage.
-    pub(crate) dirty: AtomicBool,
-    /// Whether it is among the files that are kept because they were written.
-    pub(crate) queued: AtomicBool,
+    marks: DirtyMarks,
 }
 
 impl CephObject {
@@ -32,8 +31,7 @@ impl CephObject {
             file_type,
             inode,
             parent: AtomicU64::new(0),
-            dirty: AtomicBool::new(false),
-            queued: AtomicBool::new(false),
+            marks: DirtyMarks::default(),
         }
     }
 
@@ -58,6 +56,16 @@ impl CacheableObject for CephObject {
     /// mount, which does not know of data that this one has not written back.
     fn is_pinned(entry: &Arc<Self>) -> bool {
         Arc::strong_count(entry) > 1
+    }
+}
+
+impl WrittenFile for CephObject {
+    fn marks(&self) -> &DirtyMarks {
+        &self.marks
+    }
+
+    fn sync(&self) -> Result<(), CephErrno> {
+        self.inode.sync()
     }
 }
 

@@ -277,7 +277,11 @@ impl Backend for CephBackend {
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
         let object = self.resolve(object)?;
-        self.dirty_files.clean(&object, || object.inode.sync())
+        self.dirty_files.clean(&*object, || object.inode.sync())
+    }
+
+    fn sync_failures(&self) -> u64 {
+        self.dirty_files.failures()
     }
 
     fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {

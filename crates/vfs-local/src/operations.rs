@@ -319,6 +319,10 @@ impl Backend for LocalBackend {
         fsync(fd.map_err(vfs_error)?).map_err(vfs_error)
     }
 
+    fn sync_failures(&self) -> u64 {
+        0
+    }
+
     fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
         let object = self.resolve(object)?;
         let stat = fstatvfs(&*object).map_err(vfs_error)?;

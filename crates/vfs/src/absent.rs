@@ -253,6 +253,10 @@ impl Backend for AbsentBackend {
         Err(VfsError::Moved)
     }
 
+    fn sync_failures(&self) -> u64 {
+        0
+    }
+
     fn statfs(&self, _: &ObjectHandle) -> VfsResult<FsStat> {
         Err(VfsError::Moved)
     }

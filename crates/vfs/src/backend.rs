@@ -280,6 +280,10 @@ pub trait Backend: Send + Sync {
     /// Puts an object's data and metadata on stable storage.
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()>;
 
+    /// Returns the number of failed syncs that no caller has asked for, such as those that make
+    /// room for other files. Each may have lost data of any file, and changes the write verifier.
+    fn sync_failures(&self) -> u64;
+
     /// Returns sizes and limits of the file system that holds the object.
     fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat>;
 

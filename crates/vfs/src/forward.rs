@@ -332,6 +332,11 @@ macro_rules! forward_backend_method {
             self.$inner.heir()
         }
     };
+    (sync_failures $inner:ident) => {
+        fn sync_failures(&self) -> u64 {
+            self.$inner.sync_failures()
+        }
+    };
     (trim $inner:ident) => {
         fn trim(&self) {
             self.$inner.trim()

@@ -160,7 +160,7 @@ impl Nfs {
         Ok(NfsImage {
             state,
             payloads,
-            write_verifier: u64::from_be_bytes(self.write_verifier()),
+            write_verifier: self.last_write_verifier(),
             callbacks: callbacks.image(),
             local_locks: local_locks.image(objects)?,
             program_waits: program_waits.image(objects),

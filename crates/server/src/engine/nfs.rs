@@ -30,7 +30,7 @@ use std::{
     },
     time::Duration,
 };
-use vfs::{Exports, Lease, OpenFile, VfsError, VfsResult};
+use vfs::{Backend, Exports, Lease, OpenFile, VfsError, VfsResult};
 
 /// Bytes of a call that enter its fingerprint, along with its length, to tell a retry from another
 /// request on the slot. A retry repeats all of them, and consecutive WRITEs differ within them.
@@ -381,11 +381,16 @@ impl Nfs {
         self.state.forgotten(forgotten);
     }
 
-    /// Returns the write verifier (RFC 8881 section 18.3.3). It changes after each failed sync,
-    /// since the kernel reports lost data once, and more than one client may have written it.
-    pub(crate) fn write_verifier(&self) -> Verifier4 {
-        let first = u64::from_be_bytes(self.start.write_verifier);
-        first.wrapping_add(self.sync_failures.load(Relaxed)).to_be_bytes()
+    /// Returns the write verifier for files of a backend (RFC 8881 section 18.3.3). It changes
+    /// after each failed sync, since the kernel reports lost data once, and more than one client
+    /// may have written it.
+    pub(crate) fn write_verifier(&self, backend: &dyn Backend) -> Verifier4 {
+        self.last_write_verifier().wrapping_add(backend.sync_failures()).to_be_bytes()
+    }
+
+    /// Returns the write verifier for files of backends without failures of their own.
+    pub(super) fn last_write_verifier(&self) -> u64 {
+        u64::from_be_bytes(self.start.write_verifier).wrapping_add(self.sync_failures.load(Relaxed))
     }
 
     /// Counts a failed sync, and returns the outcome unchanged.
@@ -446,11 +451,12 @@ pub(super) mod tests {
     fn the_write_verifier_changes_when_data_may_have_been_lost() // RFC 8881 section 18.3.3
     {
         let nfs = nfs();
-        let before = nfs.write_verifier();
+        let backend = vfs::MemoryBackend::new(vfs::MemoryLimits::default(), [0; 16]).unwrap();
+        let before = nfs.write_verifier(&backend);
         assert_eq!(nfs.synced(Ok(())), Ok(()));
-        assert_eq!(nfs.write_verifier(), before);
+        assert_eq!(nfs.write_verifier(&backend), before);
         assert_eq!(nfs.synced(Err(VfsError::Io)), Err(VfsError::Io));
-        assert_ne!(nfs.write_verifier(), before);
+        assert_ne!(nfs.write_verifier(&backend), before);
     }
 
     /// Images of other processes have fingerprints: another value means a new major version of the

@@ -120,7 +120,7 @@ impl Compound<'_> {
         if changes.is_err() {
             return Err(range);
         }
-        let verifier = nfs.write_verifier();
+        let verifier = nfs.write_verifier(&*object.export.backend);
         let new = NewCopy { file: &file, user: &self.call.security.sender, verifier };
         let Some((key, stateid)) = nfs.state.copies().begin_copy(client, &new, token) else {
             nfs.state.delegations().end_change(&file);

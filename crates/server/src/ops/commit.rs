@@ -23,6 +23,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         }
     };
     c.nfs.synced(committed)?;
-    reply.opaque_fixed(&c.nfs.write_verifier());
+    reply.opaque_fixed(&c.nfs.write_verifier(&**backend));
     Ok(())
 }

@@ -35,7 +35,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let count = if args.ca_count == 0 { left } else { args.ca_count };
     let mut range = CopyRange { source, target, from: args.ca_src_offset, to: args.ca_dst_offset, count };
     // Taken before the data is written, so that a failure in between changes the next verifier.
-    let verifier = c.nfs.write_verifier();
+    let verifier = c.nfs.write_verifier(&*to.export.backend);
     if !args.ca_synchronous && count > c.nfs.config.copy_piece_max {
         match c.copy_later(&to, range) {
             Ok(stateid) => {

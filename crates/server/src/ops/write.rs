@@ -25,7 +25,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         return Err(Nfsstat4::NFS4ERR_FBIG.into());
     }
     // Taken before the data is written, so that a failure in between changes the next verifier.
-    let verifier = c.nfs.write_verifier();
+    let verifier = c.nfs.write_verifier(&*c.object(Nfsstat4::NFS4ERR_ISDIR)?.export.backend);
     let written = if data.is_empty() { 0 } else { write_in_pieces(c, &*file, data, args.offset)? };
     if written == 0 && !data.is_empty() {
         return Err(Nfsstat4::NFS4ERR_NOSPC.into());

@@ -123,6 +123,18 @@ fn a_sync_of_attributes_that_fails_has_unstable_data_sent_again() // RFC 8881 se
 }
 
 #[test]
+fn a_failed_sync_of_the_backends_own_has_unstable_data_sent_again() // RFC 8881 section 18.3.3
+{
+    let site = site();
+    let (mut client, fh, stateid) = site.client();
+    let reply = client.run(vec![put(&fh), write(stateid, 0, b"data")]).ok();
+    let NfsResop4::OP_WRITE(Write4Res::NFS4_OK(written)) = reply.last() else { panic!() };
+    assert_eq!(verifier(&mut client, &fh), written.writeverf);
+    site.disk.fail_own_sync();
+    assert_ne!(verifier(&mut client, &fh), written.writeverf);
+}
+
+#[test]
 fn a_commit_asks_the_open_file_which_learns_of_every_loss() // RFC 8881 section 18.3.3
 {
     let site = site();

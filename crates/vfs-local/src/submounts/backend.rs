@@ -381,6 +381,10 @@ impl Backend for SubmountBackend {
         on!(self, object, backend => backend.commit(object))
     }
 
+    fn sync_failures(&self) -> u64 {
+        0
+    }
+
     fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
         on!(self, object, backend => backend.statfs(object))
     }

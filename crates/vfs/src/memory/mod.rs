@@ -458,6 +458,10 @@ impl Backend for MemoryBackend {
         self.node(object).map(|_| ())
     }
 
+    fn sync_failures(&self) -> u64 {
+        0
+    }
+
     fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
         self.node(object)?;
         Ok(self.budget.statfs())

@@ -1,11 +1,11 @@
 //! A file system whose cache a test empties and fills.
 
 use super::memory;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs::{
-    Attributes, Backend, Caller, Eof, Features, FoundObject, MemoryBackend, ObjectHandle, OpenAccess,
-    OpenFile, Quota, SetAttributes, VfsError, VfsResult,
+    Attributes, Backend, Caller, Eof, Features, FoundObject, MemoryBackend, ObjectHandle,
+    OpenAccess, OpenFile, Quota, SetAttributes, VfsError, VfsResult,
 };
 
 /// The memory backend, with operations that would block on demand.
@@ -20,6 +20,8 @@ pub(crate) struct Slow {
     synced: Mutex<Vec<ObjectHandle>>,
     /// Whether a sync fails.
     sick: Arc<AtomicBool>,
+    /// Syncs that failed without a caller.
+    sync_failures: AtomicU64,
     /// Runs once, in the middle of the next lookup.
     during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -39,6 +41,7 @@ impl Slow {
             syncs: AtomicBool::new(false),
             synced: Mutex::default(),
             sick: Arc::default(),
+            sync_failures: AtomicU64::new(0),
             during: Mutex::default(),
         })
     }
@@ -60,6 +63,11 @@ impl Slow {
     /// Sets whether every sync fails from now on.
     pub(crate) fn fail_syncs(&self, fail: bool) {
         self.sick.store(fail, Ordering::SeqCst);
+    }
+
+    /// Fails a sync that no caller has asked for.
+    pub(crate) fn fail_own_sync(&self) {
+        self.sync_failures.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Makes nothing block from now on, and runs `happens` in the middle of the next lookup.
@@ -181,6 +189,10 @@ impl Backend for Slow {
 
     fn syncs_names(&self, _: &ObjectHandle) -> bool {
         self.syncs.load(Ordering::SeqCst)
+    }
+
+    fn sync_failures(&self) -> u64 {
+        self.sync_failures.load(Ordering::SeqCst)
     }
 
     fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
