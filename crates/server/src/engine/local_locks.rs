@@ -356,6 +356,20 @@ impl Compound<'_> {
         locked
     }
 
+    /// Checks that the file system of a file that other servers serve as well can lock a range. It
+    /// counts to 2^63-1, so it has the bytes behind that for one: a lock of some of them would hold
+    /// between the clients of this server alone (RFC 8881 section 18.10.3).
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_RANGE.
+    pub fn check_lock_range(&self, object: &Object, offset: u64, length: u64) -> OpResult {
+        let splits = LockRange::new(offset, length).is_ok_and(splits_the_end);
+        if splits && self.locks_locally(object) && object.key().is_shared() {
+            return Err(Nfsstat4::NFS4ERR_BAD_RANGE.into());
+        }
+        Ok(())
+    }
+
     /// Returns whether locks on an object are also taken in its file system.
     fn locks_locally(&self, object: &Object) -> bool {
         self.nfs.config.local_locks && object.export.backend.features().local_programs
@@ -453,6 +467,12 @@ impl Compound<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Returns whether a range has only some of the bytes from 2^63-1 to the end.
+fn splits_the_end(range: LockRange) -> bool {
+    let end = i64::MAX.unsigned_abs();
+    range.last() > end && (range.offset() > end || range.last() < u64::MAX)
 }
 
 /// Returns LOCK4denied for a local program; for the requested range itself if the lock has gone

@@ -15,10 +15,12 @@ const _: () = assert!(LOCAL_OWNER.len() <= DENIED_OWNER_MAX);
 /// Locks a range of bytes.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the conflicting lock, and the errors of [`Compound::lock`].
+/// NFS4ERR_DENIED with the conflicting lock, and the errors of [`Compound::lock`]
+/// and [`Compound::check_lock_range`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lock4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
+    c.check_lock_range(object, args.offset, args.length)?;
     let file = object.key();
     let locker = match &args.locker {
         Locker4::TRUE(new) => {

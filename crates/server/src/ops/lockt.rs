@@ -10,11 +10,13 @@ use xdr::{Decode, Decoder, Encoder};
 ///
 /// # Errors
 /// NFS4ERR_DENIED with the conflicting lock, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE,
-/// and the errors of [`state::Locks::lockt`] and [`Compound::check_local_lock`].
+/// and the errors of [`state::Locks::lockt`], [`Compound::check_lock_range`] and
+/// [`Compound::check_local_lock`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lockt4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
     regular_file(c.attributes(c.fh()?)?.file_type)?;
+    c.check_lock_range(object, args.offset, args.length)?;
     let (client, file) = (c.client()?, object.key());
     let owner = &args.owner.owner;
     let write = is_write(args.locktype);

@@ -7,12 +7,14 @@ use xdr::{Decode, Decoder, Encoder};
 /// Unlocks a range of bytes.
 ///
 /// # Errors
-/// The errors of [`state::Locks::locku`].
+/// The errors of [`state::Locks::locku`] and [`Compound::check_lock_range`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Locku4Args::decode(args)?;
     let stateid = c.resolve(args.lock_stateid)?;
-    let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
+    let (client, object) = (c.client()?, c.object(Nfsstat4::NFS4ERR_BAD_STATEID)?);
     let (offset, length) = (args.offset, args.length);
+    c.check_lock_range(object, offset, length)?;
+    let file = object.key();
     let unlock = |state: &NfsState, effects: &mut _| {
         state.locks().locku(client, &stateid, &file, offset, length, effects)
     };

@@ -2,6 +2,7 @@
 
 use crate::helper::*;
 use crate::local::{Folder, folder};
+use crate::waiting::Site;
 use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
 use nfs4::Nfsstat4::*;
 use nfs4::*;
@@ -235,6 +236,25 @@ fn ranges_beyond_the_kernels_largest_offset_are_locked_between_clients_alone() {
     world.lock(WRITE_LT, largest + 5, 1, b"b").expect(NFS4ERR_DENIED);
     world.lock(WRITE_LT, largest - 1, 2, b"b").ok();
     assert!(world.local.may(true, 0, largest - 1) && !world.local.may(true, largest - 1, 1));
+}
+
+#[test]
+fn servers_of_a_file_lock_the_bytes_behind_its_file_systems_largest_offset_as_one()
+// RFC 8881 section 18.10.3
+{
+    let site = Site::new();
+    site.disk.share();
+    let (mut client, fh, open) = site.client();
+    let largest = i64::MAX.unsigned_abs();
+    for (offset, length) in [(largest + 1, 10), (largest + 1, u64::MAX), (0, largest + 10)] {
+        let lock = lock_new(WRITE_LT, offset, length, open, b"a");
+        client.run(vec![put(&fh), lock]).expect(NFS4ERR_BAD_RANGE);
+        client.run(vec![put(&fh), lockt(WRITE_LT, offset, length, b"a")]).expect(NFS4ERR_BAD_RANGE);
+    }
+    let lock = lock_new(WRITE_LT, largest, u64::MAX, open, b"a");
+    let stateid = locked(&client.run(vec![put(&fh), lock]).ok());
+    client.run(vec![put(&fh), locku(stateid, largest + 1, u64::MAX)]).expect(NFS4ERR_BAD_RANGE);
+    client.run(vec![put(&fh), locku(stateid, 0, u64::MAX)]).ok();
 }
 
 #[test]

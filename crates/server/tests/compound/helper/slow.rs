@@ -4,7 +4,7 @@ use super::memory;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs::{
-    Attributes, Backend, Caller, Eof, Features, FoundObject, MemoryBackend, ObjectHandle,
+    Attributes, Backend, Caller, Eof, Features, FoundObject, Identity, MemoryBackend, ObjectHandle,
     OpenAccess, OpenFile, Quota, SetAttributes, VfsError, VfsResult,
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Slow {
     sick: Arc<AtomicBool>,
     /// Syncs that failed without a caller.
     sync_failures: AtomicU64,
+    /// Whether other servers serve the files as well, and local programs use them.
+    shared: AtomicBool,
     /// Runs once, in the middle of the next lookup.
     during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -42,6 +44,7 @@ impl Slow {
             synced: Mutex::default(),
             sick: Arc::default(),
             sync_failures: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
             during: Mutex::default(),
         })
     }
@@ -68,6 +71,11 @@ impl Slow {
     /// Fails a sync that no caller has asked for.
     pub(crate) fn fail_own_sync(&self) {
         self.sync_failures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Makes other servers serve the files as well.
+    pub(crate) fn share(&self) {
+        self.shared.store(true, Ordering::SeqCst);
     }
 
     /// Makes nothing block from now on, and runs `happens` in the middle of the next lookup.
@@ -105,13 +113,19 @@ impl OpenFile for SlowFile {
 
 impl Backend for Slow {
     vfs::forward_backend!(
-        inner: root, part, mounted_on, has_mounts, identity, answers_from_memory, seldom_waits, getattr, setattr, access, lookup_parent,
+        inner: root, part, mounted_on, has_mounts, answers_from_memory, seldom_waits, getattr, setattr, access, lookup_parent,
         readlink, create, link, remove, rename, rename_new, readdir, acls, get_xattr, set_xattr, list_xattrs, remove_xattr, commit, statfs,
         trim, handle_key, heir,
     );
 
     fn features(&self) -> Features {
-        Features { quotas: true, clone_block: 4096, ..Features::default() }
+        let local_programs = self.shared.load(Ordering::SeqCst);
+        Features { quotas: true, clone_block: 4096, local_programs, ..Features::default() }
+    }
+
+    fn identity(&self, object: &ObjectHandle) -> Option<Identity> {
+        let shared = self.shared.load(Ordering::SeqCst);
+        if shared { Some(Identity { device: 1, skip: 0, shared }) } else { self.inner.identity(object) }
     }
 
     fn features_of(&self, _: &ObjectHandle) -> Features {
