@@ -185,7 +185,7 @@ pub(crate) struct SealedChannel {
 impl SealedChannel {
     /// Accepts a context as the service.
     pub(crate) fn accept(mut stream: TimedStream, acceptor: &Acceptor) -> Result<Self, ExchangeError> {
-        let context = acceptor.accept(&stream.receive(TOKEN_FRAME_MAX)?)?;
+        let context = acceptor.accept_forwarded(&stream.receive(TOKEN_FRAME_MAX)?)?;
         stream.send(&context.token)?;
         Ok(Self { stream, context })
     }

@@ -19,12 +19,16 @@ const IDLE_MAX: usize = 64;
 ///
 /// # No replay cache
 ///
-/// An attacker can have a replayed AP-REQ accepted as another context. But the context's key is a
-/// fresh subkey that only the two real peers can compute: mutual authentication provides it, and
-/// every RPCSEC_GSS call carries a MIC with it, which is checked first (RFC 2203 section 5.3.3.3).
-/// So a replay creates only a useless context, which expires. A replay cache on disk would cost 8
-/// to 14 microseconds per context and a lock for all threads, and would fail when `/var/tmp` is
-/// full.
+/// An attacker can have a replayed AP-REQ accepted as another context, but cannot use it: each
+/// RPCSEC_GSS call carries a MIC, which is checked first (RFC 2203 section 5.3.3.3), and the
+/// attacker has neither the session key of the ticket nor a subkey. With mutual authentication the
+/// context has keys of its own. Without, which clients may choose, it has the keys of the first
+/// one; but the MIC of a recorded call covers the handle of that context, and handles are random.
+///
+/// A replay costs the time of an acceptance and a place among the contexts of the principal. The
+/// context is never used, so it is evicted before those in use, and removed after a minute. A
+/// replay cache on disk would cost 8 to 14 microseconds for each context and a lock for all
+/// threads, and would fail when `/var/tmp` is full.
 pub struct Acceptor {
     keytab: PathBuf,
     idle: Mutex<Vec<Cred>>,
@@ -48,12 +52,24 @@ impl Acceptor {
     }
 
     /// Accepts the token of a context's initiator (the AP-REQ of RFC 4121 section 4.1) and makes
-    /// the reply.
+    /// the reply. Leaves out the ticket that the peer forwards.
     ///
     /// # Errors
     /// [`GssError`] names the fault of the token, of its ticket or of the key. A failure keeps no
     /// state.
     pub fn accept(&self, token: &[u8]) -> Result<Established, GssError> {
+        self.accept_with(token, false)
+    }
+
+    /// As [`Acceptor::accept`], and takes the ticket that the peer forwards.
+    ///
+    /// # Errors
+    /// As [`Acceptor::accept`].
+    pub fn accept_forwarded(&self, token: &[u8]) -> Result<Established, GssError> {
+        self.accept_with(token, true)
+    }
+
+    fn accept_with(&self, token: &[u8], takes_forwarded: bool) -> Result<Established, GssError> {
         if token.is_empty() {
             let text = "the token is empty".to_owned();
             return Err(GssError::MalformedToken(Status { major: major::DEFECTIVE_TOKEN, minor: 0, text }));
@@ -63,7 +79,7 @@ impl Acceptor {
             Some(cred) => cred,
             None => self.acquire()?,
         };
-        let accepted = accept(&cred, token);
+        let accepted = accept(&cred, token, takes_forwarded);
         self.put_back(cred);
         let accepted = accepted.map_err(as_acceptor)?;
         let (enctype, keys) = accepted.keys.keys(krb5::Role::Acceptor)?;

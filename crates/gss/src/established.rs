@@ -16,13 +16,14 @@ pub struct Established {
     /// The services that got the peer's ticket in its name, by constrained delegation, in order.
     /// Empty for an initiator, and for a ticket that the peer got itself.
     pub delegated_through: Vec<String>,
-    /// The ticket-granting ticket that the peer has forwarded to this side, the acceptor.
+    /// The ticket-granting ticket that the peer has forwarded to this side, an acceptor that takes
+    /// it.
     pub forwarded: Option<ForwardedTicket>,
     /// The keys of the per-message tokens, for this side's role.
     pub keys: krb5::ContextKeys,
     /// The enctype of the keys: 17 to 20.
     pub enctype: i32,
-    /// The remaining lifetime of the ticket, with the clock skew.
+    /// The remaining lifetime of the ticket, with the clock skew; never zero.
     pub lifetime: Duration,
     /// The first sequence number of this side's tokens (RFC 4121 section 4.2.1).
     pub send_sequence: u64,

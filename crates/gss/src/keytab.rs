@@ -19,7 +19,8 @@ pub struct KeytabEntry {
 }
 
 /// Lists the entries of a keytab (MIT's format 0x0502) in their order. Skips the holes of removed
-/// entries.
+/// entries, and entries that it cannot read: services share the file, and a name that is not UTF-8
+/// must not take the keys of the others.
 ///
 /// # Errors
 /// Errors of reading the file; `InvalidData` if it is not a keytab of this format.
@@ -47,13 +48,11 @@ pub fn select_keys(
         let length = size.unsigned_abs() as usize;
         let (entry, after) =
             after.split_at_checked(length).ok_or_else(|| wrong("the keytab ends within an entry"))?;
-        if size > 0 {
-            let parsed = parse(entry).ok_or_else(|| wrong("an entry of the keytab is damaged"))?;
-            if keep(&parsed) {
-                kept.extend_from_slice(size_bytes);
-                kept.extend_from_slice(entry);
-                entries.push(parsed);
-            }
+        let parsed = (size > 0).then(|| parse(entry)).flatten();
+        if let Some(parsed) = parsed.filter(&keep) {
+            kept.extend_from_slice(size_bytes);
+            kept.extend_from_slice(entry);
+            entries.push(parsed);
         }
         rest = after;
     }
@@ -124,15 +123,28 @@ mod tests {
     fn damaged_files_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keytab");
-        for bytes in [
-            &b""[..],
-            b"\x05\x01",
-            b"\x05\x02\x00\x00\x00\x10ab",
-            b"\x05\x02\x00\x00\x00\x04\xff\xff\xff\xff",
-            b"\x05\x02\x80\x00\x00\x00",
-        ] {
+        for bytes in [&b""[..], b"\x05\x01", b"\x05\x02\x00\x00\x00\x10ab", b"\x05\x02\x80\x00\x00\x00"] {
             std::fs::write(&path, bytes).unwrap();
             assert!(keytab_entries(&path).is_err(), "{bytes:?}");
         }
+    }
+
+    /// Returns an entry of version 1 of an nfs service with a name and 4 bytes of a key.
+    fn entry(host: &[u8]) -> Vec<u8> {
+        let counted = |text: &[u8]| [&[0, u8::try_from(text.len()).unwrap()], text].concat();
+        let names = [counted(b"TEST"), counted(b"nfs"), counted(host)].concat();
+        let body = [&[0, 2], names.as_slice(), &[0; 8], &[1], &[0, 18, 0, 4], &[7; 4]].concat();
+        [&[0, 0, 0, u8::try_from(body.len()).unwrap()], body.as_slice()].concat()
+    }
+
+    #[test]
+    fn an_odd_entry_costs_only_its_own_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keytab");
+        let (good, latin, torn) = (entry(b"a"), entry(b"m\xfcller"), [0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff]);
+        std::fs::write(&path, [&[5, 2], latin.as_slice(), &torn, &good].concat()).unwrap();
+        let (entries, kept) = select_keys(&path, |_| true).unwrap();
+        assert_eq!((entries.len(), kept), (1, [&[5, 2], good.as_slice()].concat()));
+        assert_eq!(entries[0].components, ["nfs", "a"]);
     }
 }

@@ -154,8 +154,8 @@ fn a_keytab_initiates_as_a_user_or_a_machine() {
 
 #[test]
 fn the_same_token_twice_gives_contexts_with_different_keys() {
-    // This is why no replay cache is needed: the acceptor's subkey is new each time (RFC 4121
-    // section 2).
+    // With mutual authentication, a replay does not even give the keys of the first context: the
+    // acceptor's subkey is new each time (RFC 4121 section 2).
     let name = "the_same_token_twice_gives_contexts_with_different_keys";
     in_realm(name, &RealmOptions::default(), |realm| {
         let acceptor = Acceptor::from_keytab(&realm.server_keytab()).unwrap();
@@ -163,6 +163,17 @@ fn the_same_token_twice_gives_contexts_with_different_keys() {
         let (one, two) = (acceptor.accept(&token).unwrap(), acceptor.accept(&token).unwrap());
         let same = |e: &Established| e.keys.mic(1, b"x").as_ref().to_vec();
         assert_ne!(same(&one), same(&two));
+    });
+}
+
+#[test]
+fn a_forwarded_ticket_is_taken_only_on_request() {
+    in_realm("a_forwarded_ticket_is_taken_only_on_request", &RealmOptions::default(), |realm| {
+        let acceptor = Acceptor::from_keytab(&realm.server_keytab()).unwrap();
+        let mut initiator = Initiator::forwarding("nfs@localhost", &ticket(realm, "alice")).unwrap();
+        let Step::Send(token) = initiator.step(None).unwrap() else { panic!("no token") };
+        assert!(acceptor.accept(&token).unwrap().forwarded.is_none());
+        assert!(acceptor.accept_forwarded(&token).unwrap().forwarded.is_some());
     });
 }
 

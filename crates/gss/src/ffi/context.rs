@@ -83,18 +83,20 @@ pub(crate) struct AcceptedToken {
     pub lifetime: Duration,
 }
 
-/// Accepts a context. One step is enough for every Kerberos context without the DCE style.
+/// Accepts a context. One step is enough for every Kerberos context without the DCE style. Takes
+/// the ticket that the peer has forwarded only if `takes_forwarded`.
 ///
 /// # Errors
 /// Classified by the library's codes; `MalformedToken` for a context that would need another token.
-pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<AcceptedToken, GssError> {
+pub(crate) fn accept(cred: &Cred, token: &[u8], takes_forwarded: bool) -> Result<AcceptedToken, GssError> {
     let input = raw::Buffer::lend(token);
     let mut context = LibraryContext(ptr::null_mut());
     let mut peer = GssName(ptr::null_mut());
     let mut reply = Owned::new();
     let mut delegated = Cred(ptr::null_mut());
     let (mut minor, mut lifetime) = (0, 0);
-    // SAFETY: `input` lends bytes for the call; every output is a live local that owns its result.
+    // SAFETY: `input` lends bytes for the call; every output is a live local that owns its result,
+    // or null where it is unwanted.
     let major = unsafe {
         raw::gss_accept_sec_context(
             &raw mut minor,
@@ -107,13 +109,14 @@ pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<AcceptedToken, GssErro
             &raw mut reply.0,
             ptr::null_mut(),
             &raw mut lifetime,
-            &raw mut delegated.0,
+            if takes_forwarded { &raw mut delegated.0 } else { ptr::null_mut() },
         )
     };
     check(major, minor)?;
     if major & major::CONTINUE_NEEDED != 0 {
         return Err(unfinished("the client asks for a third token (DCE style), which NFS does not use"));
     }
+    let lifetime = remaining(lifetime)?;
     let delegation = peer.attribute(DELEGATION_INFO);
     // A delegation that cannot be read is one nevertheless.
     let unreadable = || vec!["a service whose name cannot be read".to_owned()];
@@ -124,7 +127,7 @@ pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<AcceptedToken, GssErro
         reply: reply.as_slice().to_vec(),
         principal: peer.display()?,
         keys: context.export()?,
-        lifetime: seconds(lifetime),
+        lifetime,
     })
 }
 
@@ -194,14 +197,41 @@ impl Initiation {
         }
         let context = std::mem::replace(&mut self.context, LibraryContext(ptr::null_mut()));
         let principal = context.target()?;
-        Ok(Advance::Done { token, principal, keys: context.export()?, lifetime: seconds(lifetime) })
+        Ok(Advance::Done { token, principal, keys: context.export()?, lifetime: remaining(lifetime)? })
     }
 }
 
-fn seconds(lifetime: u32) -> Duration {
-    Duration::from_secs(u64::from(lifetime))
+/// Returns the time that a ticket has left, from seconds of the library.
+///
+/// MIT's library up to 1.20 computes a signed number and returns its bits: a ticket that has ended
+/// since the library checked it has the lifetime -1. GSS_C_INDEFINITE has the same bits, but no
+/// ticket lacks an end (RFC 4120 section 5.3).
+///
+/// # Errors
+/// `TicketExpired` if there is no time left.
+fn remaining(lifetime: u32) -> Result<Duration, GssError> {
+    match u64::try_from(lifetime.cast_signed()) {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => {
+            let text = "the ticket has expired at this moment".to_owned();
+            Err(GssError::TicketExpired(Status { major: major::CREDENTIALS_EXPIRED, minor: 0, text }))
+        }
+    }
 }
 
 fn unfinished(text: &str) -> GssError {
     GssError::MalformedToken(Status { major: major::DEFECTIVE_TOKEN, minor: 0, text: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_that_ends_while_it_is_accepted_has_expired() {
+        assert_eq!(remaining(300), Ok(Duration::from_secs(300)));
+        for ended in [0, u32::MAX, u32::MAX - 299] {
+            assert!(matches!(remaining(ended), Err(GssError::TicketExpired(_))), "{ended:#x}");
+        }
+    }
 }
