@@ -4,9 +4,9 @@ mod fair_queues;
 #[cfg(test)]
 mod tests;
 
-use fair_queues::FairQueues;
 pub(crate) use fair_queues::LANE_WEIGHT_DEFAULT;
 pub use fair_queues::QueueKey;
+use fair_queues::{FairQueues, STALL_TIME};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -99,7 +99,7 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
     pub fn submit(&self, lane: L, weight: u32, task: T, bytes: usize) -> Result<(), T> {
         let mut queue = self.shared.lock();
         let short = queue.threads < self.shared.limits.threads_max
-            && (queue.threads == 0 || queue.queues.runnable() >= queue.idle);
+            && (queue.threads == 0 || queue.queues.can_use(queue.idle));
         match if short { PoolState::spawn(&self.shared, queue.threads) } else { Ok(()) } {
             Ok(()) => queue.threads += usize::from(short),
             Err(error) if queue.threads == 0 => {
@@ -171,6 +171,7 @@ impl<T, L: QueueKey> PoolState<T, L> {
     fn next(&self, done: Option<L>) -> Option<(L, T)> {
         let mut queue = self.lock();
         let mut now = Instant::now();
+        let idle_since = now;
         if let Some(lane) = done {
             queue.queues.done(lane, now);
         }
@@ -183,17 +184,16 @@ impl<T, L: QueueKey> PoolState<T, L> {
                 return Some(next);
             }
             queue.held_back = queue.queues.waiting() > 0;
-            let mut bored = queue.ended;
-            if !bored {
+            if !queue.ended {
                 queue.idle += 1;
-                let waited = self.work.wait_timeout(queue, IDLE_TIME);
-                let (held, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                queue = held;
+                // Looks again after a while: a lane that stalls meanwhile holds back no task.
+                let waited = self.work.wait_timeout(queue, STALL_TIME);
+                (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
                 queue.idle -= 1;
-                bored = timeout.timed_out();
                 now = Instant::now();
             }
-            if bored && queue.queues.runnable() == 0 {
+            let is_bored = queue.ended || now.saturating_duration_since(idle_since) >= IDLE_TIME;
+            if is_bored && !queue.queues.can_use(1) {
                 queue.threads -= 1;
                 return None;
             }

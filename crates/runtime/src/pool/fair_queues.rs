@@ -5,9 +5,13 @@
 //! has twice the turns, which divides the time of short tasks. Long tasks hold their threads, so no
 //! lane runs more tasks for its weight than another one whose tasks wait. A lane that finishes
 //! nothing for [`STALL_TIME`] does not count for the second rule: its weight holds up nobody.
+//!
+//! Strangers can have thousands of lanes wait, each with one task. The second rule concerns only
+//! lanes that run tasks, of which there are no more than threads, so a pool keeps them apart from
+//! the others, and looks at none of the others but the first.
 
 use super::PoolLimits;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
@@ -15,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(crate) const LANE_WEIGHT_DEFAULT: u32 = 100;
 
 /// The time after which a lane that runs tasks and finishes none holds back no other lane.
-const STALL_TIME: Duration = Duration::from_secs(1);
+pub(super) const STALL_TIME: Duration = Duration::from_secs(1);
 
 /// The distance between the turns of a lane with weight 1.
 const STRIDE: u64 = 1 << 20;
@@ -26,8 +30,12 @@ pub(super) struct FairQueues<T, L> {
     limits: PoolLimits,
     /// The lanes that have waiting or running tasks.
     lanes: HashMap<L, LaneTasks<T>>,
-    /// The lanes that have waiting tasks. Of those with equal turns, the first one is next.
-    turns: VecDeque<L>,
+    /// The lanes with waiting tasks that run none, by weight.
+    idle: BTreeMap<u64, BTreeMap<LaneTurn, L>>,
+    /// The lanes with waiting tasks that run others.
+    busy: BTreeMap<LaneTurn, L>,
+    /// The number of the next place in the order.
+    place: u64,
     waiting: usize,
     bytes: usize,
     running: usize,
@@ -44,10 +52,16 @@ struct LaneTasks<T> {
     bytes: usize,
     running: usize,
     weight: u32,
-    /// The turn of its next task.
-    turn: u64,
+    turn: LaneTurn,
     /// When it last finished a task, or began one while it ran no other.
     progressed: Instant,
+}
+
+/// The turn of a lane's next task. Of equal turns, the first place is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LaneTurn {
+    turn: u64,
+    place: u64,
 }
 
 /// Tasks at once for a weight: a bound on what each lane runs for its own weight.
@@ -87,8 +101,8 @@ impl TaskLevel {
 
 impl<T, L> FairQueues<T, L> {
     pub(super) fn new(limits: PoolLimits, now: Instant) -> Self {
-        let (lanes, turns) = (HashMap::new(), VecDeque::new());
-        Self { limits, lanes, turns, waiting: 0, bytes: 0, running: 0, turn: 0, now }
+        let (lanes, idle, busy) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { limits, lanes, idle, busy, place: 0, waiting: 0, bytes: 0, running: 0, turn: 0, now }
     }
 }
 
@@ -113,16 +127,20 @@ impl<T, L: QueueKey> FairQueues<T, L> {
         if tasks_full || bytes_full || self.waiting >= tasks_max {
             return Err(task);
         }
-        if own == 0 {
-            self.turns.push_back(lane);
-        }
-        let (turn, now) = (self.turn, self.now);
-        let empty =
-            || LaneTasks { tasks: VecDeque::new(), bytes: 0, running: 0, weight, turn, progressed: now };
-        let own = self.lanes.entry(lane).or_insert_with(empty);
-        own.weight = weight;
-        own.tasks.push_back((task, bytes));
-        own.bytes += bytes;
+        let (turn, progressed) = (self.turn, self.now);
+        let empty = || {
+            let turn = LaneTurn { turn, place: 0 };
+            LaneTasks { tasks: VecDeque::new(), bytes: 0, running: 0, weight, turn, progressed }
+        };
+        self.lanes.entry(lane).or_insert_with(empty);
+        self.change(lane, |own, place| {
+            if own.tasks.is_empty() {
+                own.turn = LaneTurn { turn: own.turn.turn.max(turn), place };
+            }
+            own.weight = weight;
+            own.tasks.push_back((task, bytes));
+            own.bytes += bytes;
+        });
         self.waiting += 1;
         self.bytes += bytes;
         Ok(())
@@ -132,19 +150,19 @@ impl<T, L: QueueKey> FairQueues<T, L> {
     /// that are below their shares of threads.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(L, T)> {
         self.now = now;
-        let number = self.turns.remove(self.next_place()?)?;
-        let lane = self.lanes.get_mut(&number)?;
-        let (task, bytes) = lane.tasks.pop_front()?;
-        self.turn = self.turn.max(lane.turn);
-        lane.turn = self.turn.saturating_add(STRIDE / lane.weight());
-        lane.bytes -= bytes;
-        if lane.running == 0 {
-            lane.progressed = now;
-        }
-        lane.running += 1;
-        if !lane.tasks.is_empty() {
-            self.turns.push_back(number);
-        }
+        let number = self.next()?;
+        let turn = self.turn.max(self.lanes.get(&number)?.turn.turn);
+        let (task, bytes) = self.change(number, |lane, place| {
+            let (task, bytes) = lane.tasks.pop_front()?;
+            lane.turn = LaneTurn { turn: turn.saturating_add(STRIDE / lane.weight()), place };
+            lane.bytes -= bytes;
+            if lane.running == 0 {
+                lane.progressed = now;
+            }
+            lane.running += 1;
+            Some((task, bytes))
+        })??;
+        self.turn = turn;
         self.waiting -= 1;
         self.bytes -= bytes;
         self.running += 1;
@@ -154,50 +172,90 @@ impl<T, L: QueueKey> FairQueues<T, L> {
     /// Counts a finished task of a lane.
     pub(super) fn done(&mut self, number: L, now: Instant) {
         self.now = now;
-        let Some(lane) = self.lanes.get_mut(&number) else { return };
-        lane.progressed = now;
-        lane.running = lane.running.saturating_sub(1);
+        let ends = self.change(number, |lane, _| {
+            lane.progressed = now;
+            lane.running = lane.running.saturating_sub(1);
+            lane.running == 0 && lane.tasks.is_empty()
+        });
+        let Some(ends) = ends else { return };
         self.running = self.running.saturating_sub(1);
-        if lane.running == 0 && lane.tasks.is_empty() {
+        if ends {
             self.lanes.remove(&number);
         }
+    }
+
+    /// Changes a lane, which may use a new place in the order, and orders it anew.
+    fn change<R>(&mut self, number: L, change: impl FnOnce(&mut LaneTasks<T>, u64) -> R) -> Option<R> {
+        let lane = self.lanes.get_mut(&number)?;
+        if lane.running > 0 {
+            self.busy.remove(&lane.turn);
+        } else if let Some(turns) = self.idle.get_mut(&lane.weight()) {
+            turns.remove(&lane.turn);
+            if turns.is_empty() {
+                self.idle.remove(&lane.weight());
+            }
+        }
+        self.place += 1;
+        let result = change(lane, self.place);
+        if !lane.tasks.is_empty() {
+            let turns = match lane.running {
+                0 => self.idle.entry(lane.weight()).or_default(),
+                _ => &mut self.busy,
+            };
+            turns.insert(lane.turn, number);
+        }
+        Some(result)
+    }
+
+    /// Returns the lanes with waiting tasks that run others.
+    fn busy(&self) -> impl Iterator<Item = &LaneTasks<T>> {
+        self.busy.values().filter_map(|number| self.lanes.get(number))
     }
 
     /// Returns the least level of the lanes whose tasks wait: none may be above it with one more
     /// task. Lanes that hang do not count.
     fn level(&self) -> Option<TaskLevel> {
-        let waiting = self.turns.iter().filter_map(|number| self.lanes.get(number));
-        let levels = waiting.filter(|lane| !lane.is_stalled(self.now)).map(LaneTasks::level);
-        levels.reduce(|least, level| if level.is_below(least) { level } else { least })
+        let heaviest = self.idle.keys().next_back().map(|weight| TaskLevel { tasks: 1, weight: *weight });
+        let busy = self.busy().filter(|lane| !lane.is_stalled(self.now)).map(LaneTasks::level);
+        busy.chain(heaviest).reduce(|least, level| if level.is_below(least) { level } else { least })
     }
 
-    /// Returns the place of the lane whose task is next, if one may run.
-    fn next_place(&self) -> Option<usize> {
+    /// Returns the lane whose task is next, if one may run.
+    fn next(&self) -> Option<L> {
         let level = self.level();
         let may_run = |lane: &LaneTasks<T>| {
-            let is_within = level.is_none_or(|level| !level.is_below(lane.level()));
-            self.room(lane) > 0 && (lane.running == 0 || is_within)
+            self.room(lane.running) > 0 && level.is_none_or(|level| !level.is_below(lane.level()))
         };
-        let waiting = self.turns.iter().map(|number| self.lanes.get(number)).enumerate();
-        let runnable = waiting.filter_map(|(place, lane)| Some((place, lane.filter(|lane| may_run(lane))?)));
-        let next = runnable.min_by_key(|(_, lane)| lane.turn.max(self.turn))?;
-        Some(next.0)
+        let busy = self.busy.iter().find(|(_, number)| self.lanes.get(number).is_some_and(may_run));
+        // A lane may run one task beside any weights.
+        let has_room = self.room(0) > 0;
+        let idle = self.idle.values().filter(|_| has_room).filter_map(BTreeMap::first_key_value);
+        idle.chain(busy).min_by_key(|(turn, _)| **turn).map(|(_, number)| *number)
     }
 
     /// Returns whether a waiting task may run.
     pub(super) fn has_next(&self) -> bool {
-        self.next_place().is_some()
+        self.next().is_some()
     }
 
-    /// Returns how many more tasks of a lane may run, whatever its weight.
-    fn room(&self, lane: &LaneTasks<T>) -> usize {
-        self.share(self.limits.threads_max, self.running, lane.running).saturating_sub(lane.running)
+    /// Returns how many more tasks a lane with so many may run, whatever its weight.
+    fn room(&self, running: usize) -> usize {
+        self.share(self.limits.threads_max, self.running, running).saturating_sub(running)
     }
 
-    /// Returns how many of the waiting tasks could run if they had a thread, and if no lane had to
-    /// wait for the weight of another one.
-    pub(super) fn runnable(&self) -> usize {
-        self.lanes.values().map(|lane| lane.tasks.len().min(self.room(lane))).sum()
+    /// Returns whether `threads` more threads would all have waiting tasks to run, if no lane had
+    /// to wait for the weight of another one.
+    pub(super) fn can_use(&self, threads: usize) -> bool {
+        let idle = self.idle.values().flat_map(BTreeMap::values).filter_map(|number| self.lanes.get(number));
+        let has_room = self.room(0) > 0;
+        let waiting = self.busy().chain(idle.take_while(|_| has_room));
+        let mut tasks = waiting.map(|lane| lane.tasks.len().min(self.room(lane.running)));
+        let mut used = 0;
+        used >= threads
+            || tasks.any(|tasks| {
+                used += tasks;
+                used >= threads
+            })
     }
 
     /// Returns the lanes with tasks that run or wait.
@@ -219,6 +277,7 @@ impl<T, L: QueueKey> FairQueues<T, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     fn lanes(threads_max: usize, tasks_max: usize) -> FairQueues<u32, u32> {
         let limits = PoolLimits { threads_max, tasks_max, tasks_bytes_max: 1000, lane_part: 2, niceness: 0 };
@@ -268,7 +327,7 @@ mod tests {
         let mut lanes = lanes(8, 1000);
         for (lane, gets) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
             (0..20).for_each(|task| push(&mut lanes, lane, task).unwrap());
-            assert_eq!(lanes.runnable(), gets);
+            assert!(lanes.can_use(gets) && !lanes.can_use(gets + 1));
             assert_eq!(run_all(&mut lanes), vec![lane; gets]);
             assert!(!lanes.has_next());
         }
@@ -357,5 +416,38 @@ mod tests {
         assert_eq!((0..8).filter(|task| push(&mut lanes, 2, *task).is_ok()).count(), 2);
         assert!(lanes.push(3, 100, 0, 2000).is_ok(), "too large for any share, but alone in its lane");
         assert!(push(&mut lanes, 3, 0).is_err());
+    }
+
+    /// A lane that counts how often a pool looks one up.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct CountedLane(u32);
+
+    thread_local! {
+        static LOOKUPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    impl Hash for CountedLane {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            LOOKUPS.set(LOOKUPS.get() + 1);
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn the_lanes_of_a_flood_cost_no_lookups() {
+        let limits = PoolLimits { threads_max: 4, tasks_max: 16_384, lane_part: 2, ..PoolLimits::default() };
+        let mut lanes = FairQueues::new(limits, Instant::now());
+        let now = lanes.now;
+        for lane in 0..16_384 {
+            lanes.push(CountedLane(lane), LANE_WEIGHT_DEFAULT, lane, 0).unwrap();
+        }
+        for expected in 0..1000 {
+            LOOKUPS.set(0);
+            let (lane, task) = lanes.pop(now).unwrap();
+            assert!(lanes.has_next() && lanes.can_use(3));
+            lanes.done(lane, now);
+            assert_eq!(task, expected);
+            assert!(LOOKUPS.get() < 16, "{} lookups", LOOKUPS.get());
+        }
     }
 }
