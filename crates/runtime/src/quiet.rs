@@ -58,27 +58,34 @@ impl Drop for CallFlight {
 pub(crate) type PausedCopies = Vec<Box<BackgroundCopy>>;
 
 /// Copies that are set aside between two pieces.
-#[derive(Debug, Default)]
-pub(crate) struct CopyGate {
+#[derive(Debug)]
+pub(crate) struct CopyGate<C = Box<BackgroundCopy>> {
     closed: AtomicBool,
-    aside: Mutex<PausedCopies>,
-    /// Copies that have a piece to do, or are doing one.
+    aside: Mutex<Vec<C>>,
+    /// Copies that have passed, until their pieces are done.
     pub(crate) flights: Flights,
 }
 
-impl CopyGate {
-    fn aside(&self) -> MutexGuard<'_, PausedCopies> {
+impl<C> Default for CopyGate<C> {
+    fn default() -> Self {
+        Self { closed: AtomicBool::new(false), aside: Mutex::default(), flights: Flights::default() }
+    }
+}
+
+impl<C> CopyGate<C> {
+    fn aside(&self) -> MutexGuard<'_, Vec<C>> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a copy aside if the gate is closed, or returns it.
-    pub(crate) fn pass(&self, copy: Box<BackgroundCopy>) -> Result<Box<BackgroundCopy>, ()> {
+    /// Sets a copy aside if the gate is closed, or returns it with its flight. So each copy is
+    /// aside or counts from the moment at which the gate has closed.
+    pub(crate) fn pass(&self, copy: C) -> Option<(C, CallFlight)> {
         let mut aside = self.aside();
         if self.closed.load(Relaxed) {
             aside.push(copy);
-            return Err(());
+            return None;
         }
-        Ok(copy)
+        Some((copy, self.flights.begin()))
     }
 
     pub(crate) fn close(&self) {
@@ -87,14 +94,14 @@ impl CopyGate {
     }
 
     /// Opens the gate; returns the copies that were set aside.
-    pub(crate) fn open(&self) -> PausedCopies {
+    pub(crate) fn open(&self) -> Vec<C> {
         let mut aside = self.aside();
         self.closed.store(false, Release);
         std::mem::take(&mut aside)
     }
 
     /// Runs a closure on the copies that are set aside.
-    pub(crate) fn with_aside<R>(&self, run: impl FnOnce(&[Box<BackgroundCopy>]) -> R) -> R {
+    pub(crate) fn with_aside<R>(&self, run: impl FnOnce(&[C]) -> R) -> R {
         run(&self.aside())
     }
 }
@@ -190,5 +197,17 @@ mod tests {
         assert!(!flights.wait_for_none(Instant::now() + SOON, || ()));
         let mut flight = Some(flight);
         assert!(flights.wait_for_none(Instant::now() + Duration::from_secs(10), || drop(flight.take())));
+    }
+
+    #[test]
+    fn a_copy_that_has_passed_the_gate_counts_though_it_has_not_reached_its_pool() {
+        let gate = CopyGate::default();
+        let (copy, flight) = gate.pass("before").unwrap();
+        gate.close();
+        assert_eq!(gate.flights.count(), 1);
+        assert!(gate.pass(copy).is_none() && gate.pass("after").is_none());
+        drop(flight);
+        assert_eq!(gate.flights.count(), 0);
+        assert_eq!(gate.open(), ["before", "after"]);
     }
 }

@@ -143,7 +143,7 @@ impl<E: Executor> NfsService<E> {
         let gate = Arc::new(CopyGate::default());
         let (copying, passing) = (runner.clone(), gate.clone());
         let copy_on = move |(copy, _flight): CopyTask| {
-            if let Ok(copy) = passing.pass(copy) {
+            if let Some((copy, _flight)) = passing.pass(copy) {
                 copying.server.copy_on(copy);
             }
             None
@@ -414,10 +414,12 @@ struct Copies<E: Executor> {
 
 impl<E: Executor> CopyRunner for Copies<E> {
     fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
-        let Ok(copy) = self.gate.pass(copy) else { return Ok(()) };
-        let Some(pool) = self.pool.upgrade() else { return Err(copy) };
-        let (weight, task) = (self.tenants.export_weight(export), (copy, self.gate.flights.begin()));
-        pool.submit(export, weight, task, 0).map_err(|(copy, _)| copy)
+        let Some(task) = self.gate.pass(copy) else { return Ok(()) };
+        let submitted = match self.pool.upgrade() {
+            Some(pool) => pool.submit(export, self.tenants.export_weight(export), task, 0),
+            None => Err(task),
+        };
+        submitted.map_err(|(copy, _)| copy)
     }
 }
 
