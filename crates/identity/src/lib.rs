@@ -12,6 +12,7 @@
 //! A source that fails or is late never makes a principal `nobody`: the previous account stands in
 //! up to [`Rules::stale_expiry`], and after that callers get an error to retry.
 
+mod accounts;
 mod auth_to_local;
 mod cache;
 mod chain;

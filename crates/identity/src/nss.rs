@@ -3,8 +3,9 @@
 use std::ffi::CString;
 
 use nix::errno::Errno;
-use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use nix::unistd::{Gid, getgrouplist};
 
+use crate::accounts::{GroupEntry, UserEntry};
 use crate::{Identity, IdentitySource, SourceError};
 
 /// Looks up accounts with getpwnam_r, getgrouplist and their siblings.
@@ -25,34 +26,34 @@ const PROBE_GID: u32 = u32::MAX - 1;
 
 impl IdentitySource for NssSource {
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
-        let Some(account) = found(User::from_name(user), user)? else { return Ok(None) };
+        let Some(account) = found(UserEntry::from_name(user), user)? else { return Ok(None) };
         let name = CString::new(user).map_err(|_| failed(user, Errno::EINVAL))?;
         // getgrouplist reports no failure and returns the groups that it has found. A lookup before
         // and after it shows whether the services of groups work.
         self.group(PROBE_GID)?;
-        let groups = getgrouplist(&name, account.gid).map_err(|errno| failed(user, errno))?;
+        let groups = getgrouplist(&name, Gid::from_raw(account.gid)).map_err(|errno| failed(user, errno))?;
         self.group(PROBE_GID)?;
         Ok(Some(Identity {
-            uid: account.uid.as_raw(),
-            gid: account.gid.as_raw(),
+            uid: account.uid,
+            gid: account.gid,
             groups: groups.into_iter().map(Gid::as_raw).collect(),
         }))
     }
 
     fn uid(&self, user: &str) -> Result<Option<u32>, SourceError> {
-        Ok(found(User::from_name(user), user)?.map(|account| account.uid.as_raw()))
+        Ok(found(UserEntry::from_name(user), user)?.map(|account| account.uid))
     }
 
     fn gid(&self, group: &str) -> Result<Option<u32>, SourceError> {
-        Ok(found(Group::from_name(group), group)?.map(|account| account.gid.as_raw()))
+        Ok(found(GroupEntry::from_name(group), group)?.map(|account| account.gid))
     }
 
     fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
-        Ok(found(User::from_uid(Uid::from_raw(uid)), uid)?.map(|account| account.name))
+        Ok(found(UserEntry::from_uid(uid), uid)?.map(|account| account.name))
     }
 
     fn group(&self, gid: u32) -> Result<Option<String>, SourceError> {
-        Ok(found(Group::from_gid(Gid::from_raw(gid)), gid)?.map(|account| account.name))
+        Ok(found(GroupEntry::from_gid(gid), gid)?.map(|account| account.name))
     }
 }
 

@@ -13,29 +13,38 @@ const GROUPS_DOWN: &str = "ORTHRUS_TEST_GROUPS_DOWN";
 /// Runs the test of this name again, where `/etc/nsswitch.conf` has `line` for users and groups.
 /// Returns false, with the reason, where that is impossible.
 fn with_nsswitch(test: &str, line: &str) -> bool {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: only root can replace nsswitch.conf");
-        return false;
-    }
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unavailable.c");
     let library = folder.path().join("libnss_orthrustest.so.2");
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.expect("a C compiler").success());
-    let conf = folder.path().join("nsswitch.conf");
-    std::fs::write(&conf, format!("passwd: {line}\ngroup: {line}\n")).unwrap();
-    let run = "mount --make-rprivate / && mount --bind \"$0\" /etc/nsswitch.conf && exec \"$@\"";
+    let conf = format!("passwd: {line}\ngroup: {line}\n");
+    with_files(test, folder.path(), &[("nsswitch.conf", &conf)])
+}
+
+/// Runs the test of this name again, where these files of `/etc` have these contents. `folder` has
+/// the modules of the name service. Returns false, with the reason, where that is impossible.
+fn with_files(test: &str, folder: &Path, files: &[(&str, &str)]) -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can replace files of /etc");
+        return false;
+    }
+    let mut run = "mount --make-rprivate /".to_owned();
+    for (name, contents) in files {
+        std::fs::write(folder.join(name), contents).unwrap();
+        run += &format!(" && mount --bind \"$0/{name}\" /etc/{name}");
+    }
     let ended = Command::new("unshare")
-        .args(["-m", "sh", "-c", run])
-        .arg(&conf)
+        .args(["-m", "sh", "-c", &(run + " && exec \"$@\"")])
+        .arg(folder)
         .arg(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
-        .env("LD_LIBRARY_PATH", folder.path())
-        .env(GROUPS_DOWN, folder.path().join("groups-down"))
+        .env("LD_LIBRARY_PATH", folder)
+        .env(GROUPS_DOWN, folder.join("groups-down"))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{line}: {said}");
+    assert!(ended.status.success(), "{test}: {said}");
     true
 }
 
@@ -76,4 +85,24 @@ fn a_service_behind_the_unavailable_one_hides_the_failure() {
     }
     assert_eq!(NssSource.identity("unavailable"), Ok(None));
     assert_eq!(NssSource.identity("silent"), Ok(None));
+}
+
+#[test]
+fn groups_of_any_length_stop_no_lookup() {
+    if inside().is_none() {
+        let conf = "passwd: files\ngroup: files\n";
+        for members in [60_000, 200_000] {
+            let list: Vec<String> = (0..members).map(|member| format!("member{member}")).collect();
+            let groups = format!("root:x:0:\nbig:x:70001:{}\nsmall:x:70002:root\n", list.join(","));
+            let folder = tempfile::tempdir().unwrap();
+            let files = [("nsswitch.conf", conf), ("group", &groups)];
+            with_files("groups_of_any_length_stop_no_lookup", folder.path(), &files);
+        }
+        return;
+    }
+    let root = NssSource.identity("root").unwrap().unwrap();
+    assert_eq!(root.groups[..], [0, 70002]);
+    assert_eq!((NssSource.gid("big"), NssSource.gid("small")), (Ok(Some(70001)), Ok(Some(70002))));
+    assert_eq!(NssSource.group(70001), Ok(Some("big".to_owned())));
+    assert_eq!(NssSource.gid("absent"), Ok(None));
 }
