@@ -17,10 +17,12 @@ use ldap3::{LdapConn, LdapConnSettings, LdapError, Scope, SearchEntry, ldap_esca
 use servers::{LdapConnection, Servers};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Entries of one page of a search. Active Directory returns 1,000 at most.
 const PAGE_ENTRIES: i32 = 500;
+/// The most entries of a search: no process has more groups on Linux (NGROUPS_MAX).
+const SEARCH_ENTRIES_MAX: usize = 65_536;
 /// Groups that one filter names, in a search for the groups of groups.
 const FILTER_GROUPS: usize = 100;
 
@@ -164,7 +166,10 @@ impl LdapSource {
             if *domain && is_disabled(&user) {
                 return Ok(AccountAnswer::Unusable(format!("{} is disabled ({FLAGS})", user.dn)));
             }
-            let name = value(&user, user_name).ok_or(Unusable::Missing(user_name.clone()))?;
+            let names = values(&user, user_name);
+            if names.is_empty() {
+                return Err(Unusable::Missing(user_name.clone()));
+            }
             let primary = self.primary_group(connection, &user)?;
             let uid = number(&user, uid_number)?;
             let gid = match (value(&user, gid_number), &primary) {
@@ -175,7 +180,7 @@ impl LdapSource {
                 (None, Some(group)) => number(group, group_number)?,
                 _ => number(&user, gid_number)?,
             };
-            let groups = self.groups_of(connection, &name, &user.dn, primary)?;
+            let groups = self.groups_of(connection, names, &user.dn, primary)?;
             Ok(AccountAnswer::Account(Identity { uid, gid, groups: groups.into() }))
         })
     }
@@ -197,13 +202,13 @@ impl LdapSource {
     fn groups_of(
         &self,
         connection: &mut LdapConnection,
-        name: &str,
+        names: &[String],
         dn: &str,
         primary: Option<SearchEntry>,
     ) -> Result<Vec<u32>, Unusable> {
         let attribute = self.schema.group_number.as_str();
         let (mut groups, mut seen) = (Vec::new(), HashSet::new());
-        let mut filters = vec![self.schema.groups_of(name, dn, primary.as_ref().map(|group| &*group.dn))];
+        let mut filters = vec![self.schema.groups_of(names, dn, primary.as_ref().map(|group| &*group.dn))];
         for group in primary.iter().filter(|group| value(group, attribute).is_some()) {
             groups.push(number(group, attribute)?);
         }
@@ -274,14 +279,14 @@ impl IdentitySource for LdapSource {
         let Schema { user_name, uid_number, .. } = &self.schema;
         let filter = self.schema.user_filter(uid_number, &uid.to_string());
         let found = self.find_value(&format!("uid {uid}"), &self.user_base, &filter, user_name)?;
-        Ok(found.and_then(|user| value(&user, user_name)))
+        Ok(found.and_then(|user| name(&user, user_name)))
     }
 
     fn group(&self, gid: u32) -> Result<Option<String>, SourceError> {
         let Schema { group_name, group_number, .. } = &self.schema;
         let filter = self.schema.group_filter(group_number, &gid.to_string());
         let found = self.find_value(&format!("gid {gid}"), &self.group_base, &filter, group_name)?;
-        Ok(found.and_then(|group| value(&group, group_name)))
+        Ok(found.and_then(|group| name(&group, group_name)))
     }
 }
 
@@ -294,6 +299,12 @@ pub(crate) enum Unusable {
     /// The server's secret or the like cannot be read.
     #[error("{0}")]
     Local(String),
+    /// The entries of a search did not all arrive in this time.
+    #[error("the search takes longer than {0:?}")]
+    Late(Duration),
+    /// A search finds more entries than [`SEARCH_ENTRIES_MAX`].
+    #[error("the search finds more than {SEARCH_ENTRIES_MAX} entries")]
+    TooMany,
     /// Several entries have the name or the number.
     #[error("several entries match: {0}")]
     Ambiguous(String),
@@ -320,10 +331,18 @@ fn search(
     let adapters: Vec<Box<dyn Adapter<'_, String, Vec<String>>>> =
         vec![Box::new(EntriesOnly::new()), Box::new(PagedResults::new(PAGE_ENTRIES))];
     let attributes: Vec<String> = attributes.iter().map(|name| (*name).to_owned()).collect();
+    let time_max = connection.search_time_max();
+    let end = Instant::now() + time_max;
     let connection = connection.limited();
     let mut stream = connection.streaming_search_with(adapters, base, Scope::Subtree, filter, attributes)?;
     let mut entries = Vec::new();
     while let Some(entry) = stream.next()? {
+        if Instant::now() >= end {
+            return Err(Unusable::Late(time_max));
+        }
+        if entries.len() == SEARCH_ENTRIES_MAX {
+            return Err(Unusable::TooMany);
+        }
         entries.push(SearchEntry::construct(entry));
     }
     // A search that was cut short, for example by a limit of the server, is no answer.
@@ -338,19 +357,36 @@ fn only(mut entries: Vec<SearchEntry>) -> Result<Option<SearchEntry>, Unusable> 
     }
 }
 
-/// Returns the first value of an attribute, whose name has any case (RFC 4512 section 2.5).
-fn value(entry: &SearchEntry, attribute: &str) -> Option<String> {
+/// Returns the values of an attribute, whose name has any case (RFC 4512 section 2.5).
+fn values<'e>(entry: &'e SearchEntry, attribute: &str) -> &'e [String] {
     let found = entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
-    found.and_then(|(_, values)| values.first().cloned())
+    found.map_or(&[], |(_, values)| values)
+}
+
+/// Returns the first value of an attribute.
+fn value(entry: &SearchEntry, attribute: &str) -> Option<String> {
+    values(entry, attribute).first().cloned()
+}
+
+/// Returns the value of an attribute that is part of the entry's own name, or the first one: the
+/// values of an attribute have no order (RFC 4512 section 2.3).
+fn name(entry: &SearchEntry, attribute: &str) -> Option<String> {
+    let own = entry.dn.split(',').next().unwrap_or_default();
+    let is_own = |value: &&String| {
+        own.split('+').filter_map(|part| part.split_once('=')).any(|(name, own)| {
+            name.trim().eq_ignore_ascii_case(attribute) && own.trim().eq_ignore_ascii_case(value)
+        })
+    };
+    let values = values(entry, attribute);
+    values.iter().find(is_own).or(values.first()).cloned()
 }
 
 /// Returns the first value of an attribute that need not be text.
 fn bytes<'e>(entry: &'e SearchEntry, attribute: &str) -> Option<&'e [u8]> {
     // The library sorts values by whether they happen to be UTF-8.
-    let text = entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
     let bytes = entry.bin_attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
     let bytes = bytes.and_then(|(_, values)| values.first()).map(Vec::as_slice);
-    bytes.or_else(|| text.and_then(|(_, values)| values.first()).map(String::as_bytes))
+    bytes.or_else(|| values(entry, attribute).first().map(String::as_bytes))
 }
 
 /// Returns the security identifier of the same domain with this last part (MS-DTYP section

@@ -130,11 +130,11 @@ impl Schema {
         format!("(&(objectClass={})(objectSid={bytes}))", self.group_class)
     }
 
-    /// Returns the filter for the groups of a user, and of its primary group if that is an entry of
-    /// its own.
-    pub(crate) fn groups_of(&self, user: &str, dn: &str, primary: Option<&str>) -> String {
+    /// Returns the filter for the groups of a user with these names, and of its primary group if
+    /// that is an entry of its own.
+    pub(crate) fn groups_of(&self, names: &[String], dn: &str, primary: Option<&str>) -> String {
         match (self.members, primary) {
-            (Members::Names, _) => self.group_filter(&self.member, user),
+            (Members::Names, _) => self.any_member(&self.member, names.iter().map(String::as_str)),
             (Members::Entries | Members::EntriesByLevel, _) => self.group_filter(&self.member, dn),
             (Members::NestedEntries, None) => self.group_filter(&self.nested_member(), dn),
             (Members::NestedEntries, Some(group)) => self.any_member(&self.nested_member(), [dn, group]),
@@ -151,8 +151,9 @@ impl Schema {
         format!("{}:1.2.840.113556.1.4.1941:", self.member)
     }
 
-    fn any_member<'d>(&self, attribute: &str, dns: impl IntoIterator<Item = &'d str>) -> String {
-        let any: String = dns.into_iter().map(|dn| format!("({attribute}={})", escaped(dn))).collect();
+    fn any_member<'m>(&self, attribute: &str, members: impl IntoIterator<Item = &'m str>) -> String {
+        let equal = |member| format!("({attribute}={})", escaped(member));
+        let any: String = members.into_iter().map(equal).collect();
         format!("(&(objectClass={})(|{any}))", self.group_class)
     }
 }
@@ -198,8 +199,9 @@ mod tests {
 
     #[test]
     fn each_schema_finds_groups_in_its_way() {
-        let of = |schema: &str| schema.parse::<Schema>().unwrap().groups_of("alice", "cn=alice,dc=x", None);
-        assert_eq!(of("rfc2307"), "(&(objectClass=posixGroup)(memberUid=alice))");
+        let names = ["asmith", "alice"].map(str::to_owned);
+        let of = |schema: &str| schema.parse::<Schema>().unwrap().groups_of(&names, "cn=alice,dc=x", None);
+        assert_eq!(of("rfc2307"), "(&(objectClass=posixGroup)(|(memberUid=asmith)(memberUid=alice)))");
         assert_eq!(of("rfc2307bis"), "(&(objectClass=posixGroup)(member=cn=alice,dc=x))");
         assert_eq!(of("ad"), "(&(objectClass=group)(member:1.2.840.113556.1.4.1941:=cn=alice,dc=x))");
         assert_eq!(of("ipa"), "(&(objectClass=groupOfNames)(member=cn=alice,dc=x))");
@@ -209,7 +211,7 @@ mod tests {
             r"(&(objectClass=groupOfNames)(|(member=cn=a,dc=x)(member=cn=\2a)))"
         );
         assert_eq!(
-            Schema::active_directory().groups_of("alice", "cn=alice", Some("cn=users")),
+            Schema::active_directory().groups_of(&names, "cn=alice", Some("cn=users")),
             "(&(objectClass=group)(|(member:1.2.840.113556.1.4.1941:=cn=alice)\
              (member:1.2.840.113556.1.4.1941:=cn=users)))"
         );

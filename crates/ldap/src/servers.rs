@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const IDLE_CONNECTIONS_MAX: usize = 8;
 /// Time after which a server that has failed is tried before the others again.
 const RETRY_TIME: Duration = Duration::from_secs(30);
+/// Timeouts that a search with many entries may take.
+const SEARCH_TIMEOUTS: u32 = 10;
 
 /// The servers of a directory.
 pub(crate) struct Servers {
@@ -43,13 +45,31 @@ pub(crate) struct LdapConnection {
 }
 
 impl LdapConnection {
-    /// Returns the connection for one operation, which ends after the timeout.
+    /// Returns the connection for one operation, which ends after the timeout. A search ends when
+    /// no entry arrives for that time.
     pub(crate) fn limited(&mut self) -> &mut LdapConn {
         self.ldap.with_timeout(self.timeout)
+    }
+
+    /// Returns the time for a search with all of its entries.
+    pub(crate) fn search_time_max(&self) -> Duration {
+        self.timeout * SEARCH_TIMEOUTS
     }
 }
 
 impl LdapServer {
+    /// Returns whether other servers come first, because this one has failed. After the pause one
+    /// lookup tries it, and the others use it again once it has answered: a server that is still
+    /// silent makes a single lookup late.
+    fn is_suspect(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        let Some(until) = state.suspect_until else { return false };
+        if now >= until {
+            state.suspect_until = Some(now + RETRY_TIME);
+        }
+        now < until
+    }
+
     fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,9 +110,8 @@ impl Servers {
         run: impl Fn(&mut LdapConnection) -> Result<T, Unusable>,
     ) -> Result<T, SourceError> {
         let now = Instant::now();
-        let suspect = |server: &&LdapServer| server.state().suspect_until.is_some_and(|until| now < until);
         let mut order: Vec<&LdapServer> = self.servers.iter().collect();
-        order.sort_by_key(suspect);
+        order.sort_by_cached_key(|server| server.is_suspect(now));
         let mut failures = Vec::new();
         for server in order {
             match self.ask(server, &run) {
@@ -117,7 +136,7 @@ impl Servers {
         if let Some(mut connection) = idle {
             match run(&mut connection) {
                 Ok(answer) => return Ok(self.keep(server, connection, answer)),
-                Err(failure @ Unusable::Ldap(LdapError::Timeout { .. })) => {
+                Err(failure @ (Unusable::Ldap(LdapError::Timeout { .. }) | Unusable::Late(_))) => {
                     return Err(self.suspect(server, failure));
                 }
                 Err(Unusable::Ldap(_)) => server.state().idle.clear(),
@@ -210,6 +229,20 @@ impl fmt::Display for Servers {
 mod tests {
     use super::*;
     use ldap3::LdapResult;
+
+    #[test]
+    fn after_the_pause_one_lookup_tries_a_server_that_has_failed() {
+        let server = LdapServer { url: String::new(), state: Mutex::default() };
+        let mut now = Instant::now();
+        assert!(!server.is_suspect(now));
+        server.state().suspect_until = Some(now + RETRY_TIME);
+        for _ in 0..3 {
+            assert!(server.is_suspect(now));
+            now += RETRY_TIME;
+            let tried = (0..8).filter(|_| !server.is_suspect(now)).count();
+            assert_eq!(tried, 1, "the others prefer another server");
+        }
+    }
 
     #[test]
     fn a_result_of_the_server_has_its_remedy() {

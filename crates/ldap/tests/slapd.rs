@@ -86,6 +86,11 @@ fn entries() -> String {
         }
         ldif.push('\n');
     }
+    // OpenLDAP returns values in the order of their addition.
+    ldif.push_str("dn: uid=carol,ou=people,dc=t\nobjectClass: account\nobjectClass: posixAccount\nuid: csmith\nuid: carol\nuidNumber: 5003\ngidNumber: 5000\n\n");
+    for (group, gid, member) in [("old", 20_000, "carol"), ("new", 20_001, "csmith")] {
+        write!(ldif, "dn: cn={group},ou=groups,dc=t\nobjectClass: device\nobjectClass: posixGroup\ncn: alias\ncn: {group}\ngidNumber: {gid}\nmemberUid: {member}\n\n").unwrap();
+    }
     // A group without a number is none of this system.
     ldif + "dn: cn=mail,ou=ad,dc=t\nobjectClass: groupOfNames\nobjectClass: group\ncn: mail\nsAMAccountName: mail\nmember: uid=alice,ou=people,dc=t\n"
 }
@@ -242,7 +247,7 @@ fn users_have_all_of_their_groups_in_each_schema() {
         assert!(is_alice(&source.account(5001).unwrap().unwrap()));
         let bob = identity(&source, "bob");
         assert_eq!(bob.groups[..], (10_000..10_000 + MANY).collect::<Vec<_>>()[..], "page by page");
-        for absent in ["carol", "*", "alice)(uid=*", ""] {
+        for absent in ["dave", "*", "alice)(uid=*", ""] {
             assert_eq!(source.identity(absent), Ok(None), "{absent:?}");
         }
         assert_eq!((source.uid("bob"), source.user(5002)), (Ok(Some(5002)), Ok(Some("bob".into()))));
@@ -263,6 +268,20 @@ fn users_have_all_of_their_groups_in_each_schema() {
     }
     let failure = source.of_principal("alice@ONE", "bob").expect_err("two users");
     assert!(failure.to_string().contains("several entries match"), "{failure}");
+}
+
+#[test]
+fn a_user_with_several_names_has_the_groups_of_all_of_them() {
+    if !installed() {
+        return;
+    }
+    let slapd = Slapd::start("");
+    let source = open(slapd.settings());
+    for name in ["carol", "csmith"] {
+        assert_eq!(identity(&source, name).groups[..], [20_000, 20_001], "{name}");
+    }
+    assert_eq!(source.user(5003), Ok(Some("carol".into())), "the name of the entry");
+    assert_eq!(source.group(20_000), Ok(Some("old".into())));
 }
 
 #[test]
