@@ -331,13 +331,12 @@ fn search(
     let adapters: Vec<Box<dyn Adapter<'_, String, Vec<String>>>> =
         vec![Box::new(EntriesOnly::new()), Box::new(PagedResults::new(PAGE_ENTRIES))];
     let attributes: Vec<String> = attributes.iter().map(|name| (*name).to_owned()).collect();
-    let time_max = connection.search_time_max();
-    let end = Instant::now() + time_max;
+    let (began, time_max) = (Instant::now(), connection.search_time_max());
     let connection = connection.limited();
     let mut stream = connection.streaming_search_with(adapters, base, Scope::Subtree, filter, attributes)?;
     let mut entries = Vec::new();
     while let Some(entry) = stream.next()? {
-        if Instant::now() >= end {
+        if began.elapsed() >= time_max {
             return Err(Unusable::Late(time_max));
         }
         if entries.len() == SEARCH_ENTRIES_MAX {

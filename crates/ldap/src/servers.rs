@@ -53,7 +53,7 @@ impl LdapConnection {
 
     /// Returns the time for a search with all of its entries.
     pub(crate) fn search_time_max(&self) -> Duration {
-        self.timeout * SEARCH_TIMEOUTS
+        self.timeout.saturating_mul(SEARCH_TIMEOUTS)
     }
 }
 
