@@ -1,5 +1,6 @@
 //! The cost of a variant against the baseline: the averages of the later article, and the headline.
 
+use crate::series::is_unsure;
 use crate::{Figure, form};
 use bench::Unit;
 use bench::measuring::{CaseRecord, Comparison, Load, LoadLevel, Record};
@@ -12,9 +13,9 @@ const UNSTEADY: f64 = 0.3;
 pub(crate) struct Cost {
     /// Operations a second that are left, as a part of the baseline's: the mean over the loads that
     /// look for the most.
-    pub operations: Option<f64>,
+    pub operations: Option<MeanRatio>,
     /// Throughput that is left, likewise.
-    pub throughput: Option<f64>,
+    pub throughput: Option<MeanRatio>,
     /// Median latency beyond the baseline's in microseconds: the mean over the light loads.
     pub latency_us: Option<f64>,
     /// Whether more than half of the light loads show no added latency, or one below the noise.
@@ -41,8 +42,31 @@ pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// The mean of the ratios of several comparisons.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MeanRatio {
+    /// The mean of the medians.
+    pub ratio: f64,
+    /// Whether it is below the noise, or no comparison shows a difference.
+    pub is_unsure: bool,
+}
+
+impl MeanRatio {
+    /// Averages comparisons; `None` of nothing.
+    pub(crate) fn of(pairs: &[CaseAgainst<'_>], noise: f64) -> Option<Self> {
+        let ratio = mean(pairs.iter().map(|(_, against)| against.ratio.median))?;
+        let is_shown = pairs.iter().any(|(_, against)| !is_unsure(against));
+        Some(Self { ratio, is_unsure: !is_shown || (ratio - 1.0).abs() <= noise })
+    }
+
+    /// Formats it as a change: `−7 %`, `≈ +1 %` where no difference is shown.
+    pub(crate) fn change(self) -> String {
+        form::unsure(self.is_unsure, form::change(self.ratio))
+    }
+}
+
 /// A case, and how it compares with the baseline.
-type CaseAgainst<'a> = (&'a CaseRecord, &'a Comparison);
+pub(crate) type CaseAgainst<'a> = (&'a CaseRecord, &'a Comparison);
 
 fn pairs<'a>(record: &'a Record, variant: &str) -> Vec<CaseAgainst<'a>> {
     let own = record.cases.iter().filter(|case| case.variant == variant);
@@ -60,8 +84,8 @@ impl Cost {
     /// Averages the costs of a variant.
     pub(crate) fn of(record: &Record, variant: &str) -> Self {
         let pairs = pairs(record, variant);
-        let ratio = |unit| mean(heavy(record, variant, unit).iter().map(|(_, against)| against.ratio.median));
         let noise = record.relative_noise();
+        let ratio = |unit| MeanRatio::of(&heavy(record, variant, unit), noise);
         let unsure = |(case, _): &&CaseAgainst<'_>| {
             case.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
         };
@@ -126,10 +150,10 @@ pub(crate) fn headline(record: &Record) -> String {
     };
     let cost = Cost::of(record, variant);
     let noise = record.relative_noise();
-    let rate = |ratio: Option<f64>, of: &str| {
-        let ratio = ratio?;
+    let rate = |mean: Option<MeanRatio>, of: &str| {
         // A difference that the machine's noise can make is no result.
-        let shown = (ratio - 1.0).abs() > noise && ((ratio - 1.0) * 100.0).round().abs() >= 1.0;
+        let MeanRatio { ratio, .. } = mean.filter(|mean| !mean.is_unsure)?;
+        let shown = ((ratio - 1.0) * 100.0).round().abs() >= 1.0;
         shown.then(|| (ratio, format!("{} of {of}", form::percent(ratio))))
     };
     let rates = [rate(cost.operations, "IOPS"), rate(cost.throughput, "throughput")];

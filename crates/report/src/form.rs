@@ -97,11 +97,6 @@ pub fn part(against: &Comparison) -> String {
     unsure(!against.verdict.is_significant(), percent(against.ratio.median))
 }
 
-/// Formats a mean change over several comparisons; changes below the noise are marked.
-pub fn mean_change(ratio: f64, noise: f64) -> String {
-    unsure((ratio - 1.0).abs() <= noise, change(ratio))
-}
-
 /// Formats an added latency: `+11 µs`, `−2.0 µs`, `+1.2 ms`.
 pub fn added(microseconds: f64) -> String {
     let sign = if microseconds < 0.0 { "\u{2212}" } else { "+" };

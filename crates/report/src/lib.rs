@@ -43,6 +43,7 @@ mod table;
 mod tests;
 mod text;
 mod variant;
+mod warnings;
 
 pub use average::Average;
 use chart::{Axis, Chart, LatencySpan, Lines, LoadPart, LoadParts, Plot, Ratio, RatioGroup, Ratios, Spans};
@@ -59,6 +60,7 @@ pub use server_stages::stages_note;
 use stacks::{Stacks, StageStack};
 use table::{RowKind, Table, TableRow};
 pub use text::{markdown, tables, terminal};
+use warnings::warnings;
 
 /// Returns a sentence for the place under the headline: the side whose processor time a flavor
 /// costs. Copies have a table instead.

@@ -8,7 +8,7 @@ use super::html::{self, Section};
 use super::svg::Drawn;
 use super::{
     PageView, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, spans,
-    stacks, variant,
+    stacks, variant, warnings,
 };
 use bench::measuring::Record;
 use std::fmt::Write;
@@ -57,11 +57,7 @@ fn header(out: &mut String, record: &Record, view: &PageView) {
     if let Some(share) = share(record) {
         let _ = write!(out, "<p class=\"note\">{}</p>", escape(&share));
     }
-    if !record.complete {
-        let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
-        let _ = write!(out, "<p class=\"warning\">This run is not complete: {}.</p>", escape(why));
-    }
-    for sentence in record.skipped_sentences() {
+    for sentence in warnings(record) {
         let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&sentence));
     }
     key(out, &record.variants());

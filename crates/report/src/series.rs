@@ -38,9 +38,7 @@ impl Figure {
         match (self, against.added_us, figures.p50_us) {
             (Self::Rate, ..) => is_unsure(against),
             (_, Some(added), Some(own)) => {
-                added.values < 2
-                    || added.contains(0.0)
-                    || added.median.abs() <= noise * (own.median - added.median)
+                !added.excludes(0.0) || added.median.abs() <= noise * (own.median - added.median)
             }
             _ => false,
         }

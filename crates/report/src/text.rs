@@ -1,17 +1,13 @@
 //! Tables for the terminal and as Markdown.
 
-use super::{PageView, RowKind, Table, TableRow, limits_table, noise_sentence, share};
+use super::{PageView, RowKind, Table, TableRow, limits_table, noise_sentence, share, warnings};
 use bench::measuring::Record;
 use std::fmt::Write;
 
 /// Lists the gaps of a record, and remarks that its readers need.
 fn remarks(record: &Record) -> Vec<String> {
     let mut remarks: Vec<String> = share(record).into_iter().collect();
-    if !record.complete {
-        let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
-        remarks.push(format!("This run is not complete: {why}."));
-    }
-    remarks.extend(record.skipped_sentences());
+    remarks.extend(warnings(record));
     remarks.extend(record.notes.iter().cloned());
     remarks.push(noise_sentence(record));
     remarks

@@ -52,15 +52,14 @@ pub enum Verdict {
     Higher,
     /// The interval does not hold 1, but the difference is below the machine's noise.
     BelowNoise,
-    /// The interval holds 1.
+    /// The interval holds 1, or is of fewer than six repetitions.
     Same,
 }
 
 impl Verdict {
     /// Derives the verdict from a ratio.
     pub fn of(ratio: &Interval, noise: f64) -> Self {
-        // A single value has no interval: it says nothing of a difference.
-        if ratio.contains(1.0) || ratio.values < 2 {
+        if !ratio.excludes(1.0) {
             Self::Same
         } else if (ratio.median - 1.0).abs() <= noise {
             Self::BelowNoise

@@ -366,11 +366,13 @@ fn a_report_of_another_version_says_which_and_what_helps() {
 }
 
 #[test]
-fn a_difference_within_the_noise_or_without_an_interval_is_no_difference() {
+fn a_difference_within_the_noise_or_the_interval_or_of_few_repetitions_is_no_difference() {
     let judge = |values: &[f64], noise| Verdict::of(&Interval::of(values.iter().copied()).unwrap(), noise);
-    assert_eq!(judge(&[0.90, 0.91, 0.92], 0.02), Verdict::Lower);
-    assert_eq!(judge(&[0.98, 0.985, 0.99], 0.02), Verdict::BelowNoise);
-    assert_eq!(judge(&[0.90, 0.91, 1.01], 0.02), Verdict::Same);
-    assert_eq!(judge(&[1.2, 1.21, 1.3], 0.02), Verdict::Higher);
-    assert_eq!(judge(&[0.5], 0.02), Verdict::Same);
+    assert_eq!(judge(&[0.90, 0.90, 0.91, 0.91, 0.92, 0.92], 0.02), Verdict::Lower);
+    assert_eq!(judge(&[0.98, 0.98, 0.985, 0.985, 0.99, 0.99], 0.02), Verdict::BelowNoise);
+    assert_eq!(judge(&[0.90, 0.90, 0.91, 0.91, 0.92, 1.01], 0.02), Verdict::Same);
+    assert_eq!(judge(&[1.2, 1.2, 1.21, 1.21, 1.3, 1.3], 0.02), Verdict::Higher);
+    for few in [&[0.5][..], &[0.90, 0.91, 0.92], &[0.5; 5]] {
+        assert_eq!(judge(few, 0.02), Verdict::Same, "{few:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{Compared, ComparedCase};
 use crate::cost::Cost;
-use crate::form::{added_or_none, change, latency, mean_change, percent, rate, unsure};
+use crate::form::{added_or_none, change, latency, percent, rate, unsure};
 use crate::ratios::WIDE;
 use crate::{Chart, PageView, Plot, Ratio, RatioGroup, Ratios, RowKind, Table, TableRow};
 use bench::measuring::{Record, Verdict};
@@ -65,10 +65,10 @@ fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
                fast its machine was.";
     let cells = |what: usize, variant: &str| {
         records.map(|record| {
-            let (cost, noise) = (Cost::of(record, variant), record.relative_noise());
+            let cost = Cost::of(record, variant);
             match what {
-                0 => Some(mean_change(cost.operations?, noise)),
-                1 => Some(mean_change(cost.throughput?, noise)),
+                0 => Some(cost.operations?.change()),
+                1 => Some(cost.throughput?.change()),
                 _ => Some(added_or_none(cost.latency_us?, cost.latency_unsure)),
             }
         })

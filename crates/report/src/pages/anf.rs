@@ -1,10 +1,10 @@
 //! The tables of the two articles with our figures beside them, and the sweeps as charts.
 
 use super::PageSpec;
-use crate::cost::{Cost, failed, headline, heavy, is_heavy, is_light, mean};
+use crate::cost::{CaseAgainst, Cost, MeanRatio, failed, headline, heavy, is_heavy, is_light, mean};
 use crate::cpu_attribution::{AttributionRow, attribution_table};
-use crate::form::{added_or_none, compared, digits, mean_change, percent, unsure};
-use crate::series::{is_unsure, lines, ratio, ratio_chart};
+use crate::form::{added_or_none, compared, digits, percent, unsure};
+use crate::series::{lines, ratio, ratio_chart};
 use crate::{Axis, Chart, Figure, Lines, Ratio, RatioGroup, Table, busy_bars, limits};
 use bench::Unit;
 use bench::evaluation::anf::{ANF, WRITES, group};
@@ -157,12 +157,16 @@ fn second(record: &Record) -> Table {
         };
         FLAVORS.iter().map(|variant| cell(variant)).collect::<Vec<String>>()
     };
-    let noise = record.relative_noise();
-    let change = |ratio| mean_change(ratio, noise);
     let of = |unit: Unit| move |case: &CaseRecord| is_heavy(case) && case.unit == unit;
-    table.measured("IOPS", row(&|cost| cost.operations.map(change), &of(Unit::OperationsPerSecond)));
+    table.measured(
+        "IOPS",
+        row(&|cost| cost.operations.map(MeanRatio::change), &of(Unit::OperationsPerSecond)),
+    );
     table.published("IOPS", &["−53 %", "−55 %", "−77 %"]);
-    table.measured("throughput", row(&|cost| cost.throughput.map(change), &of(Unit::MegabytesPerSecond)));
+    table.measured(
+        "throughput",
+        row(&|cost| cost.throughput.map(MeanRatio::change), &of(Unit::MegabytesPerSecond)),
+    );
     table.published("throughput", &["−53 %", "−55 %", "−77 %"]);
     let latency = |cost: &Cost| Some(added_or_none(cost.latency_us?, cost.latency_unsure));
     table.measured("latency", row(&latency, &is_light));
@@ -230,25 +234,18 @@ fn left(record: &Record) -> Vec<Chart> {
 }
 
 /// Averages the ratios of several cases. A single case keeps its interval and its repetitions.
-fn average(
-    record: &Record,
-    variant: &str,
-    parts: &[(&CaseRecord, &Comparison)],
-    published: f64,
-) -> Option<Ratio> {
+fn average(record: &Record, variant: &str, parts: &[CaseAgainst<'_>], published: f64) -> Option<Ratio> {
     if let [(only, _)] = parts {
         return Some(Ratio { published: Some(published), ..ratio(record, only)? });
     }
-    let medians: Vec<f64> = parts.iter().map(|(_, against)| against.ratio.median).collect();
-    let value = mean(medians.iter().copied())?;
-    let noise = record.relative_noise();
+    let MeanRatio { ratio, is_unsure } = MeanRatio::of(parts, record.relative_noise())?;
     Some(Ratio {
         variant: variant.to_owned(),
-        value,
+        value: ratio,
         range: None,
-        unsure: (value - 1.0).abs() <= noise || parts.iter().all(|(_, against)| is_unsure(against)),
-        parts: medians,
+        parts: parts.iter().map(|(_, against)| against.ratio.median).collect(),
         published: Some(published),
+        unsure: is_unsure,
     })
 }
 

@@ -55,7 +55,7 @@ const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 /// Judges all statements of the paper.
 pub(super) fn findings(record: &Record) -> Vec<Finding> {
     let noise = record.relative_noise();
-    let unsure = |ratio: &Interval| ratio.contains(1.0) || (ratio.median - 1.0).abs() <= noise;
+    let unsure = |ratio: &Interval| !ratio.excludes(1.0) || (ratio.median - 1.0).abs() <= noise;
     let equal = |ratio: &Interval| {
         let (least, most) = (1.0 - ABOUT, 1.0 + ABOUT);
         if ratio.low >= least && ratio.high <= most {

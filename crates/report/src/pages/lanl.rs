@@ -33,26 +33,35 @@ fn is_copy(case: &CaseRecord) -> bool {
 fn headline(record: &Record) -> String {
     let base = &record.settings.baseline;
     let rank = ["krb5p", "krb5i", "krb5", "sys"];
-    let said = |variant: &str| {
-        let said = [Part::Small, Part::Large].into_iter().filter_map(|part| {
-            let against =
-                findings::cases(record, part, variant).next()?.figures.as_ref()?.against.as_ref()?;
-            Some(match against.verdict.is_significant() {
-                true => format!("{} of the time with {part} files", percent(1.0 / against.ratio.median)),
-                false => format!("about the same time with {part} files"),
-            })
-        });
-        let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| {
-            format!(
-                "{}, copies by {variant} take {} compared with {base}.",
-                setting(record),
-                said.join(" and ")
-            )
-        })
-    };
-    let found = rank.into_iter().filter(|variant| variant != base).find_map(said);
+    let found = rank.into_iter().filter(|variant| variant != base).find_map(|variant| times(record, variant));
     found.unwrap_or_else(|| format!("Nothing to compare: no flavor was measured beside {base}."))
+}
+
+/// Returns the headline of one variant; `None` where no copy of it was compared.
+fn times(record: &Record, variant: &str) -> Option<String> {
+    let (base, setting) = (&record.settings.baseline, setting(record));
+    let (mut shown, mut same) = (Vec::new(), Vec::new());
+    for part in [Part::Small, Part::Large] {
+        let figures = findings::cases(record, part, variant).next().and_then(|case| case.figures.as_ref());
+        let Some(against) = figures.and_then(|figures| figures.against.as_ref()) else { continue };
+        match against.verdict.is_significant() {
+            true => {
+                shown.push(format!("{} of the time with {part} files", percent(1.0 / against.ratio.median)))
+            }
+            false => same.push(format!("{part} files")),
+        }
+    }
+    let (shown, same) = (shown.join(" and "), same.join(" and "));
+    match (shown.is_empty(), same.is_empty()) {
+        (true, true) => None,
+        (true, false) => {
+            Some(format!("{setting}, copies by {variant} and {base} show no difference with {same}."))
+        }
+        (false, true) => Some(format!("{setting}, copies by {variant} take {shown} compared with {base}.")),
+        (false, false) => Some(format!(
+            "{setting}, copies by {variant} take {shown} compared with {base}, and show no difference with {same}."
+        )),
+    }
 }
 
 /// A table of the paper: a column for each variant, a row for each group of cases of some parts.

@@ -6,7 +6,7 @@ use bench::evaluation::{
 };
 use bench::measuring::{
     Calibration, Case, CaseDriver, CaseRecord, CaseTurn, Evaluation, Histogram, Latencies, Load, LoadLevel,
-    MachineLimit, Missing, RunWatch, Sample, Settings, Stages, run,
+    MachineLimit, Missing, RunWatch, Sample, Settings, Stages, Verdict, run,
 };
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -378,6 +378,30 @@ fn two_runs_differ_where_their_intervals_do_not_meet_and_the_noise_is_smaller() 
     assert_eq!(compare(&first, &second).headline, "Nothing differs significantly in 4 cases.");
     second.cases.clear();
     assert_eq!(compare(&first, &second).headline, "The two runs have no case in common.");
+}
+
+#[test]
+fn few_repetitions_show_no_difference_and_the_report_says_so_once() {
+    for name in [ANF, ONTAP, NCONNECT, QUICK, PLAN] {
+        let mut record = sample(name);
+        let told = |record: &Record| {
+            let shown = view(record);
+            let texts = [
+                crate::page(record, &shown),
+                crate::markdown(record, &shown),
+                crate::terminal(record, &shown),
+            ];
+            texts.map(|text| text.matches("Fewer than six repetitions cannot show").count())
+        };
+        assert_eq!(told(&record), [0; 3], "{name}");
+        record.cases.iter_mut().for_each(|case| case.samples.truncate(1 + 5));
+        record.summarise();
+        assert_eq!(told(&record), [1; 3], "{name}");
+        let against = |case: &CaseRecord| Some(case.figures.as_ref()?.against.as_ref()?.verdict);
+        assert!(record.cases.iter().filter_map(against).all(|verdict| verdict == Verdict::Same), "{name}");
+        let headline = view(&record).headline;
+        assert!(headline.contains("this run shows no difference"), "{name}: {headline}");
+    }
 }
 
 #[test]

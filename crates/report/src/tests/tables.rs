@@ -335,8 +335,9 @@ pub(super) fn compared(first: &Value, second: &Value, page: &Value) {
         shows(&line[1], &[end(rate, "median")], &what);
         shows(&line[2], &[end(after, "median")], &what);
         shows(&line[3], &[change], &what);
+        let confident = [rate, after].iter().all(|interval| end(interval, "confidence") >= 0.95);
         let apart = end(rate, "low") > end(after, "high") || end(after, "low") > end(rate, "high");
-        let significant = apart && change.abs() > noise;
+        let significant = confident && apart && change.abs() > noise;
         assert_eq!(!line[3].contains('≈'), significant, "{what}: {line:?}");
         if significant {
             *(if change > 0.0 { &mut faster } else { &mut slower }) += 1;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Repetitions and their length with --quick.
-const QUICK: (u32, f64) = (3, 0.05);
+const QUICK: (u32, f64) = (6, 0.03);
 
 /// Size of the files with --quick, in MiB.
 const QUICK_FILE_SIZE: u64 = 8;
@@ -165,7 +165,8 @@ pub(crate) struct RunArguments {
     /// Flavors to compare; the first is the baseline.
     #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "sys,krb5,krb5i,krb5p")]
     flavors: Vec<Flavor>,
-    /// Number of interleaved repetitions of each case; six give each median a 95 % interval.
+    /// Number of interleaved repetitions of each case; fewer than six cannot show a
+    /// difference.
     #[arg(long, alias = "rounds", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
     /// Length of one repetition in seconds.
@@ -174,7 +175,7 @@ pub(crate) struct RunArguments {
     /// Size of the file that each flavor reads and writes, in MiB [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     file_size: Option<u64>,
-    /// Take a rough look in about a minute: 3 repetitions of 0.05 s, files of 8 MiB.
+    /// Take a rough look in about a minute: 6 repetitions of 0.03 s, files of 8 MiB.
     #[arg(long)]
     pub quick: bool,
     /// Take about this long in total, such as 90s, 10m or 2h; sets the length of a repetition.

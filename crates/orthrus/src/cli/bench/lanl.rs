@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 /// Scale and repetitions of --quick.
-const QUICK: (f64, u32) = (0.002, 3);
+const QUICK: (f64, u32) = (0.002, 6);
 
 /// Repeat "Kerberized Network File System for Clusters" (LANL): its tests with your figures.
 ///
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     /// Fraction of the published file sizes and number of small files [default: 1].
     #[arg(long, value_name = "PART", value_parser = parse_scale)]
     scale: Option<f64>,
-    /// Take a rough look: 3 repetitions at a scale of 0.002.
+    /// Take a rough look: 6 repetitions at a scale of 0.002.
     #[arg(long)]
     quick: bool,
     /// Parts to run: sizes, small, large, caches, enctypes (only with a server that the bench

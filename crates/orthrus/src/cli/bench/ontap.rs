@@ -14,7 +14,7 @@ use serde_json::json;
 /// Sequential reads and writes of 4 and 8 KiB run on a fixed schedule that climbs until each flavor
 /// is saturated. Latency counts from the time when a request was due. A server that the bench
 /// starts is also measured with portable code instead of the processor's AES instructions. This
-/// takes about 18 minutes with the default of 3 repetitions of 0.5 s. With --mount, fio measures
+/// takes about 18 minutes with the default of 6 repetitions of 0.25 s. With --mount, fio measures
 /// the peak of a mount, and threads that read and write files run the schedule.
 #[derive(clap::Args)]
 pub(crate) struct Ontap {
@@ -54,7 +54,7 @@ impl Ontap {
             _ => self.server_cpu,
         };
         let curves = 4 * (clients.len() + choices.len());
-        let mut settings = self.run.settings(3, 0.5, 10 * curves);
+        let mut settings = self.run.settings(6, 0.25, 10 * curves);
         settings.options.insert("clients".into(), json!(clients));
         settings.options.insert("server_cpu".into(), json!(choices));
         let title = "What Kerberos costs: latency against IOPS";
