@@ -2,7 +2,7 @@
 
 use super::{Calibration, Case, Figures, LINK, LOOPBACK, Load, MachineLimit, Missing, Noise, Sample};
 use crate::Environment;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -173,24 +173,35 @@ impl Record {
         serde_json::from_str(text).context("it is damaged; measure again without --resume")
     }
 
-    /// Checks that this earlier run is part of the wanted one.
+    /// Checks that this earlier run is part of the wanted one. The record states one environment
+    /// for all samples, so that must be the same.
     ///
     /// # Errors
-    /// Names the differences.
+    /// Names the first difference and the remedy.
     pub fn continues(&self, wanted: &Self) -> Result<()> {
-        let same = [
+        let (begun, now) = (&self.environment, &wanted.environment);
+        let differing =
+            |all: &[(&'static str, bool)]| all.iter().find(|(_, same)| !same).map(|(what, _)| *what);
+        let asked = differing(&[
             ("evaluation", self.evaluation == wanted.evaluation),
             ("server", self.target == wanted.target),
             ("length or number of repetitions, file size or flavors", self.settings == wanted.settings),
-            ("link", self.environment.link == wanted.environment.link),
-            ("machine", self.environment.processor == wanted.environment.processor),
-        ];
-        match same.iter().find(|(_, same)| !same) {
-            Some((what, _)) => {
-                anyhow::bail!("it was begun with another {what}; repeat its command: {}", self.command)
-            }
-            None => Ok(()),
+            ("link", begun.link == now.link),
+        ]);
+        if let Some(what) = asked {
+            bail!("it was begun with another {what}; repeat its command: {}", self.command);
         }
+        let machine = differing(&[
+            ("machine", begun.processor == now.processor),
+            ("number of cores", begun.cores == now.cores),
+            ("set of processor instructions", begun.instructions == now.instructions),
+            ("kernel", begun.kernel == now.kernel),
+            ("version of orthrus", begun.program == now.program),
+        ]);
+        if let Some(what) = machine {
+            bail!("it was begun with another {what}; measure again without --resume: {}", self.command);
+        }
+        Ok(())
     }
 
     /// Returns the name of the network between client and server, as in its limits.

@@ -222,15 +222,19 @@ impl Schedule<'_, '_> {
     }
 
     /// Drops the samples of a block that an earlier run has left: ratios are of samples that one
-    /// run takes side by side.
+    /// run takes side by side. A variant that the block no longer has leaves the group.
     fn drop_samples(&mut self, cases: &[Case]) {
-        for case in cases {
-            let same =
-                |one: &&mut CaseRecord| one.case.variant == case.variant && one.case.group == case.group;
-            if let Some(found) = self.record.cases.iter_mut().find(same) {
-                (found.case, found.samples) = (case.clone(), Vec::new());
+        self.record.cases.retain_mut(|one| {
+            let mut group = cases.iter().filter(|case| case.group == one.case.group).peekable();
+            if group.peek().is_none() {
+                return true;
             }
-        }
+            let now = group.find(|case| case.variant == one.case.variant);
+            if let Some(now) = now {
+                *one = CaseRecord { case: now.clone(), samples: Vec::new(), figures: None };
+            }
+            now.is_some()
+        });
     }
 
     /// Says whether a case, or its variant, is left out.

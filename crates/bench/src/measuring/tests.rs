@@ -331,6 +331,19 @@ fn a_case_with_another_load_than_in_the_former_run_is_measured_again() {
 }
 
 #[test]
+fn a_variant_that_is_no_longer_part_of_a_group_keeps_no_samples_in_it() {
+    let mut record = new_record();
+    for (variants, depth) in [(&["sys", "krb5", "krb5p"][..], 4), (&["sys", "krb5"], 8)] {
+        let cases = variants.iter().map(|variant| depths::at_depth(&case("one", variant), depth)).collect();
+        let (stop, mut driver) = (AtomicBool::new(false), FakeDriver::default());
+        let watch = RunWatch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+        run(&mut Once(Some(cases)), &mut driver, &mut record, watch).unwrap();
+        let left: Vec<&str> = record.cases.iter().map(|one| one.variant.as_str()).collect();
+        assert_eq!(left, variants);
+    }
+}
+
+#[test]
 fn a_clean_up_that_fails_is_reported_after_an_interruption_too() {
     let measured = |stop_after| {
         let (mut driver, mut record) =
@@ -345,11 +358,23 @@ fn a_clean_up_that_fails_is_reported_after_an_interruption_too() {
 }
 
 #[test]
-fn another_run_is_not_gone_on_with() {
-    let record = new_record();
-    let mut other = new_record();
-    other.settings.seconds = 7.0;
-    assert!(record.continues(&other).unwrap_err().to_string().contains("length"));
+fn another_run_or_one_of_another_environment_is_not_gone_on_with() {
+    let record = Record { command: "orthrus bench test".to_owned(), ..new_record() };
+    let refused = |change: &dyn Fn(&mut Record)| {
+        let mut other = new_record();
+        change(&mut other);
+        record.continues(&other).unwrap_err().to_string()
+    };
+    let said = refused(&|other| other.settings.seconds = 7.0);
+    assert!(said.contains("length") && said.ends_with("repeat its command: orthrus bench test"), "{said}");
+    let said = [
+        refused(&|other| other.environment.kernel.push('x')),
+        refused(&|other| other.environment.program.push('x')),
+        refused(&|other| other.environment.instructions.push("x".to_owned())),
+        refused(&|other| other.environment.cores += 1),
+    ];
+    let again = "measure again without --resume: orthrus bench test";
+    assert!(said[0].contains("another kernel") && said.iter().all(|one| one.ends_with(again)), "{said:?}");
 }
 
 #[test]
