@@ -19,7 +19,7 @@ const MUCH_CPU: f64 = 0.5;
 const TITLE: &str = "What the authors found, and what was measured here";
 const HOW: &str = "Each statement of the paper with our figures beside it. Percentages are rates as parts of the other side's in repetitions that \
     ran side by side, each with the interval of its median; rates within 10 % of each other are called about equal. It cannot be told where \
-    the interval holds both answers, or the difference is below the noise of the machine. The paper measured over gigabit Ethernet with \
+    the interval holds both answers, the difference is below the noise of the machine, or a part was not measured. The paper measured over gigabit Ethernet with \
     the processors and the kernels of its time.";
 
 /// Whether a statement of the paper is true of a run.
@@ -33,6 +33,30 @@ pub(super) enum FindingVerdict {
     NotShown,
     /// The run has no figures for the statement.
     NotMeasured,
+}
+
+impl FindingVerdict {
+    /// Derives it from one figure, if there is one: whether that agrees, if it shows anything.
+    fn of(agrees: Option<Option<bool>>) -> Self {
+        match agrees {
+            Some(Some(true)) => Self::Holds,
+            Some(Some(false)) => Self::Fails,
+            Some(None) => Self::NotShown,
+            None => Self::NotMeasured,
+        }
+    }
+
+    /// Joins the verdicts on the parts of a statement: it holds if all of them do, and fails with
+    /// one.
+    fn all(parts: &[Self]) -> Self {
+        let has = |verdict: Self| parts.contains(&verdict);
+        match parts.iter().all(|part| *part == Self::NotMeasured) {
+            true => Self::NotMeasured,
+            false if has(Self::Fails) => Self::Fails,
+            false if has(Self::NotShown) || has(Self::NotMeasured) => Self::NotShown,
+            false => Self::Holds,
+        }
+    }
 }
 
 /// A verdict on one statement.
@@ -55,18 +79,17 @@ const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 /// Judges all statements of the paper.
 pub(super) fn findings(record: &Record) -> Vec<Finding> {
     let noise = record.relative_noise();
-    let unsure = |ratio: &Interval| !ratio.excludes(1.0) || (ratio.median - 1.0).abs() <= noise;
     let equal = |ratio: &Interval| {
         let (least, most) = (1.0 - ABOUT, 1.0 + ABOUT);
         if ratio.low >= least && ratio.high <= most {
             Some(true)
         } else {
             let outside = ratio.high < least || ratio.low > most;
-            (outside && !unsure(ratio)).then_some(false)
+            (outside && is_below(ratio, 1.0, noise).is_some()).then_some(false)
         }
     };
-    let slower = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median < 1.0);
-    let faster = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median > 1.0);
+    let slower = |ratio: &Interval| is_below(ratio, 1.0, noise);
+    let faster = |ratio: &Interval| slower(ratio).map(|slower| !slower);
     let only = |tests: &[Part], variant: &str, base: &str| compared(record, tests, variant, base);
     vec![
         judge("krb5 is about equal to sys", only(&TESTS, "krb5", "sys"), equal),
@@ -111,8 +134,15 @@ pub(super) fn cases<'a>(
     record.cases.iter().filter(wanted).filter(|case| record.failure(&case.group, variant).is_none())
 }
 
+/// Says whether a figure is below a limit; `None` where its interval holds the limit, or the
+/// difference is below the noise.
+fn is_below(figure: &Interval, limit: f64, noise: f64) -> Option<bool> {
+    let shown = figure.excludes(limit) && (figure.median / limit - 1.0).abs() > noise;
+    shown.then_some(figure.median < limit)
+}
+
 /// Rates of a variant as parts of another's, by test; the sizes of the first test together.
-fn compared(record: &Record, tests: &[Part], variant: &str, base: &str) -> Vec<(Part, Interval)> {
+fn compared(record: &Record, tests: &[Part], variant: &str, base: &str) -> Vec<(Part, Option<Interval>)> {
     let of = |test: Part| {
         let ratios = cases(record, test, variant).flat_map(|own| {
             let failed = record.failure(&own.group, base).is_some();
@@ -123,26 +153,26 @@ fn compared(record: &Record, tests: &[Part], variant: &str, base: &str) -> Vec<(
                 Some(sample.rate(own.unit) / same.rate(own.unit))
             })
         });
-        Some((test, Interval::of(ratios)?))
+        Interval::of(ratios)
     };
-    tests.iter().filter_map(|test| of(*test)).collect()
+    tests.iter().map(|test| (*test, of(*test))).collect()
 }
 
 fn judge(
     statement: &'static str,
-    ratios: Vec<(Part, Interval)>,
+    ratios: Vec<(Part, Option<Interval>)>,
     holds: impl Fn(&Interval) -> Option<bool>,
 ) -> Finding {
-    let of = |test: Part| ratios.iter().find(|(other, _)| *other == test).map(|(_, ratio)| ratio);
     let words = |ratio: &Interval| format!("{} ({})", percent(ratio.median), percent_range(ratio));
-    let verdicts: Vec<Option<bool>> = ratios.iter().map(|(_, ratio)| holds(ratio)).collect();
-    let verdict = match verdicts.as_slice() {
-        [] => FindingVerdict::NotMeasured,
-        all if all.contains(&Some(false)) => FindingVerdict::Fails,
-        all if all.contains(&None) => FindingVerdict::NotShown,
-        _ => FindingVerdict::Holds,
-    };
-    Finding { statement, measured: TESTS.map(|test| of(test).map(words).unwrap_or_default()), verdict }
+    let verdicts: Vec<FindingVerdict> =
+        ratios.iter().map(|(_, ratio)| FindingVerdict::of(ratio.as_ref().map(&holds))).collect();
+    let of =
+        |test: Part| ratios.iter().find(|(other, _)| *other == test).and_then(|(_, ratio)| ratio.as_ref());
+    Finding {
+        statement,
+        measured: TESTS.map(|test| of(test).map(words).unwrap_or_default()),
+        verdict: FindingVerdict::all(&verdicts),
+    }
 }
 
 /// The median part of the machine's processors that the client used; none where it is not known.
@@ -152,47 +182,57 @@ pub(super) fn client_busy(case: &CaseRecord) -> Option<Interval> {
     busy.and_then(Interval::of)
 }
 
-/// The flavor that used most in a test, as a part of one core; some are left out.
-fn most_busy(record: &Record, test: Part, but: &str) -> Option<(&'static str, f64)> {
-    let busy = |variant: &str| cases(record, test, variant).next().and_then(client_busy);
-    let variants = FLAVORS.into_iter().filter(|variant| *variant != but);
-    let all = variants.filter_map(|variant| Some((variant, busy(variant)?.median)));
+/// The CPU use of the client in a test with one variant, as a part of one core.
+fn busy(record: &Record, test: Part, variant: &str) -> Option<Interval> {
+    cases(record, test, variant).next().and_then(client_busy)
+}
+
+/// The flavor among these that used most in a test.
+fn most_busy(record: &Record, test: Part, flavors: &[&'static str]) -> Option<(&'static str, f64)> {
+    let all = flavors.iter().filter_map(|variant| Some((*variant, busy(record, test, variant)?.median)));
     all.max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
-/// The statement excludes krb5p with small files.
 fn little_cpu(record: &Record) -> Finding {
-    let cores = record.environment.cores.max(1) as f64;
-    let most = [None, most_busy(record, Part::Small, "krb5p"), most_busy(record, Part::Large, "")];
-    let most = most.map(|most| most.map(|(variant, busy)| (variant, busy / cores)));
-    let holds = most.iter().flatten().all(|(_, part)| *part < LITTLE_CPU);
-    let verdict = match (most.iter().flatten().next(), holds) {
-        (None, _) => FindingVerdict::NotMeasured,
-        (_, true) => FindingVerdict::Holds,
-        (_, false) => FindingVerdict::Fails,
-    };
     let statement = "The CPU use of NFS is below 10 %, but for krb5p with small files";
-    let words = |(variant, part)| format!("{} at most ({variant})", percent(part));
-    Finding { statement, measured: most.map(|most| most.map(words).unwrap_or_default()), verdict }
+    let (cores, noise) = (record.environment.cores.max(1) as f64, record.relative_noise());
+    let [sys, krb5, krb5i, _] = FLAVORS;
+    let (small, large) = ([sys, krb5, krb5i], FLAVORS);
+    let little = |test: Part, variant: &str| {
+        let busy = busy(record, test, variant);
+        FindingVerdict::of(busy.map(|busy| is_below(&busy, LITTLE_CPU * cores, noise)))
+    };
+    let verdicts: Vec<FindingVerdict> = small
+        .iter()
+        .map(|variant| little(Part::Small, variant))
+        .chain(large.iter().map(|variant| little(Part::Large, variant)))
+        .collect();
+    let words = |(variant, busy)| format!("{} at most ({variant})", percent(busy / cores));
+    let most = [None, most_busy(record, Part::Small, &small), most_busy(record, Part::Large, &large)];
+    let measured = most.map(|most| most.map(words).unwrap_or_default());
+    Finding { statement, measured, verdict: FindingVerdict::all(&verdicts) }
 }
 
 fn much_cpu(record: &Record) -> Finding {
     let statement = "SCP needs very much CPU with large files";
-    let none = || [const { String::new() }; 3];
-    let Some(scp) = cases(record, Part::Large, SCP).next().and_then(client_busy) else {
-        return Finding { statement, measured: none(), verdict: FindingVerdict::NotMeasured };
+    let noise = record.relative_noise();
+    let Some(scp) = busy(record, Part::Large, SCP) else {
+        let measured = [const { String::new() }; 3];
+        return Finding { statement, measured, verdict: FindingVerdict::NotMeasured };
     };
-    let most = most_busy(record, Part::Large, "");
-    let holds = scp.median > MUCH_CPU && most.is_none_or(|(_, most)| scp.median > most);
+    let more_than = |other: Interval| {
+        let shown = scp.is_apart_from(&other) && (scp.median / other.median - 1.0).abs() > noise;
+        shown.then_some(scp.median > other.median)
+    };
+    let much = is_below(&scp, MUCH_CPU, noise).map(|little| !little);
+    let beside = FLAVORS.map(|variant| busy(record, Part::Large, variant).map(more_than));
+    let verdicts: Vec<FindingVerdict> =
+        std::iter::once(Some(much)).chain(beside).map(FindingVerdict::of).collect();
+    let most = most_busy(record, Part::Large, &FLAVORS);
     let beside =
         most.map_or(String::new(), |(variant, most)| format!("; NFS at most {} ({variant})", percent(most)));
-    let [sizes, small, _] = none();
-    let measured = [sizes, small, format!("{} of a core{beside}", percent(scp.median))];
-    Finding {
-        statement,
-        measured,
-        verdict: if holds { FindingVerdict::Holds } else { FindingVerdict::Fails },
-    }
+    let measured = [String::new(), String::new(), format!("{} of a core{beside}", percent(scp.median))];
+    Finding { statement, measured, verdict: FindingVerdict::all(&verdicts) }
 }
 
 #[cfg(test)]
@@ -207,11 +247,11 @@ mod tests {
     fn rates_are_about_equal_where_the_whole_interval_says_so() {
         use FindingVerdict::{Fails, Holds, NotShown};
         let verdict = |ratios: [f64; 6]| {
-            let mut record = record(&[(Part::Large, &[(100.0, 0.1), (100.0, 0.1)])]);
-            for (sample, ratio) in record.cases[1].samples.iter_mut().zip(ratios) {
+            let mut record = record(&[(Part::Small, &[(100.0, 0.1); 3])]);
+            for (sample, ratio) in record.cases[2].samples.iter_mut().zip(ratios) {
                 sample.bytes = (sample.bytes as f64 * ratio) as u64;
             }
-            verdicts(&record)[0]
+            verdicts(&record)[1]
         };
         assert_eq!(verdict([0.92, 0.95, 0.98, 1.02, 1.05, 1.08]), Holds);
         assert_eq!(verdict([0.7, 0.95, 0.98, 1.0, 1.02, 1.03]), NotShown, "a wide interval");
@@ -261,11 +301,41 @@ mod tests {
     fn the_figures_of_the_paper_satisfy_every_statement() {
         let small = [(100.0, 0.1), (99.0, 0.1), (97.0, 0.1), (80.0, 0.9), (50.0, 0.5)];
         let large = [(100.0, 0.1), (98.0, 0.1), (70.0, 0.1), (40.0, 0.15), (120.0, 0.95)];
-        let record = record(&[(Part::Small, &small), (Part::Large, &large)]);
+        let record = record(&[(Part::Sizes, &small), (Part::Small, &small), (Part::Large, &large)]);
         assert_eq!(verdicts(&record), [FindingVerdict::Holds; 8], "{:#?}", findings(&record));
         let shown = table(&record);
         assert!(shown.rows.iter().all(|row| row.cells[0] == "holds"));
         assert!(shown.rows[6].cells[3].contains("95"), "{:?}", shown.rows[6]);
+    }
+
+    #[test]
+    fn a_part_or_a_flavor_that_is_not_measured_lets_no_statement_hold() {
+        use FindingVerdict::{Holds, NotMeasured, NotShown};
+        let small = [(100.0, 0.1), (99.0, 0.1), (97.0, 0.1), (80.0, 0.9), (50.0, 0.5)];
+        let found = verdicts(&record(&[(Part::Small, &small)]));
+        assert_eq!((found[0], found[4], found[6]), (NotShown, NotShown, NotMeasured));
+        let large = [(100.0, 0.1), (98.0, 0.1), (70.0, 0.1), (40.0, 0.15), (120.0, 0.95)];
+        let all = record(&[(Part::Small, &small), (Part::Large, &large)]);
+        assert_eq!((verdicts(&all)[4], verdicts(&all)[6]), (Holds, Holds));
+        let mut only = all.clone();
+        only.cases.retain(|case| ["sys", SCP].contains(&case.variant.as_str()));
+        assert_eq!((verdicts(&only)[4], verdicts(&only)[6]), (NotShown, NotShown));
+    }
+
+    #[test]
+    fn processor_time_is_judged_by_its_interval_and_the_noise() {
+        use FindingVerdict::{Holds, NotShown};
+        let parts = [(100.0, 0.1), (98.0, 0.1), (70.0, 0.1), (40.0, 0.15), (120.0, 0.95)];
+        let both = record(&[(Part::Small, &parts), (Part::Large, &parts)]);
+        assert_eq!((verdicts(&both)[4], verdicts(&both)[6]), (Holds, Holds));
+        let mut wide = both.clone();
+        for case in wide.cases.iter_mut().filter(|case| ["sys", SCP].contains(&case.variant.as_str())) {
+            case.samples[0].client_cpu_seconds = Some(0.3);
+        }
+        assert_eq!((verdicts(&wide)[4], verdicts(&wide)[6]), (NotShown, NotShown));
+        let mut noisy = both;
+        noisy.noise = Some(bench::measuring::Noise { relative: 0.6, calibrations: 9 });
+        assert_eq!(verdicts(&noisy)[4], NotShown);
     }
 
     #[test]
