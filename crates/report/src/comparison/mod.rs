@@ -1,13 +1,16 @@
 //! `bench compare`: two runs side by side, and their significant differences.
 
+mod notes;
 mod page;
 mod view;
 
 pub use page::{compared_markdown, compared_page};
 
 use bench::Unit;
-use bench::measuring::{CaseRecord, Figures, Interval, Record, Verdict};
+use bench::measuring::{CaseRecord, Figures, Interval, Load, Record, Verdict};
+use notes::notes;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Version of the JSON form; a change that a reader must know about raises the number.
 const SCHEMA: &str = "orthrus-bench-compare/1";
@@ -69,6 +72,18 @@ pub struct ComparedCase {
     pub p50_us: Option<FigurePair>,
 }
 
+/// A case of both runs whose load differs, so that its figures do not compare.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IncomparableCase {
+    /// The name of the load.
+    pub group: String,
+    /// The variant of the case.
+    #[serde(rename = "side")]
+    pub variant: String,
+    /// The fields of the load that differ, as in the JSON of a run.
+    pub differs: Vec<String>,
+}
+
 /// One of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedRun {
@@ -96,8 +111,12 @@ pub struct Compared {
     pub noise: f64,
     /// The first run, and the second.
     pub runs: [ComparedRun; 2],
+    /// Sentences that a reader must know.
+    pub notes: Vec<String>,
     /// The cases of both runs, in the order of the first.
     pub cases: Vec<ComparedCase>,
+    /// The cases of both runs that have another load in each.
+    pub not_comparable: Vec<IncomparableCase>,
 }
 
 impl Compared {
@@ -105,25 +124,19 @@ impl Compared {
     pub fn of(names: [&str; 2], records: [&Record; 2]) -> Self {
         let noise = records.map(|record| record.relative_noise()).into_iter().sum();
         let [first, second] = records;
-        let case = |one: &CaseRecord| {
-            let (own, other) = one.figures.as_ref().zip(second.find(&one.case)?.figures.as_ref())?;
-            let times = own.p50_us.zip(other.p50_us);
-            Some(ComparedCase {
-                group: one.case.group.clone(),
-                variant: one.case.variant.clone(),
-                unit: one.case.unit,
-                rate: FigurePair::of(own.rate, other.rate, noise),
-                p50_us: times.map(|(own, other)| FigurePair::of(own, other, noise)),
-            })
-        };
-        let cases = first.cases.iter().filter_map(case).collect();
-        let [one, other] = names;
-        Self {
-            schema: SCHEMA,
-            noise,
-            runs: [ComparedRun::of(one, first, second), ComparedRun::of(other, second, first)],
-            cases,
+        let (mut cases, mut not_comparable) = (Vec::new(), Vec::new());
+        for one in &first.cases {
+            let Some(other) = second.find(&one.case) else { continue };
+            let Some(figures) = one.figures.as_ref().zip(other.figures.as_ref()) else { continue };
+            match one.load == other.load {
+                true => cases.push(ComparedCase::of(one, figures, noise)),
+                false => not_comparable.push(IncomparableCase::of(one, other)),
+            }
         }
+        let [one, other] = names;
+        let notes = notes(names, records, &cases);
+        let runs = [ComparedRun::of(one, first, second), ComparedRun::of(other, second, first)];
+        Self { schema: SCHEMA, noise, runs, notes, cases, not_comparable }
     }
 
     /// Renders it as JSON, indented, with a newline at the end.
@@ -133,6 +146,40 @@ impl Compared {
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
+}
+
+impl ComparedCase {
+    fn of(case: &CaseRecord, (first, second): (&Figures, &Figures), noise: f64) -> Self {
+        let times = first.p50_us.zip(second.p50_us);
+        Self {
+            group: case.group.clone(),
+            variant: case.variant.clone(),
+            unit: case.unit,
+            rate: FigurePair::of(first.rate, second.rate, noise),
+            p50_us: times.map(|(first, second)| FigurePair::of(first, second, noise)),
+        }
+    }
+}
+
+impl IncomparableCase {
+    fn of(first: &CaseRecord, second: &CaseRecord) -> Self {
+        Self {
+            group: first.group.clone(),
+            variant: first.variant.clone(),
+            differs: differing_fields(&first.load, &second.load),
+        }
+    }
+}
+
+/// Names the fields in which two loads differ, as in the JSON of a run.
+fn differing_fields(first: &Load, second: &Load) -> Vec<String> {
+    let [first, second] = [first, second].map(|load| serde_json::to_value(load).unwrap_or_default());
+    let names = [&first, &second].into_iter().filter_map(Value::as_object).flat_map(|load| load.keys());
+    let mut differs: Vec<String> =
+        names.filter(|name| first.get(name) != second.get(name)).cloned().collect();
+    differs.sort();
+    differs.dedup();
+    differs
 }
 
 impl ComparedRun {

@@ -13,11 +13,21 @@ fn places(compared: &Compared, records: [&Record; 2]) -> Table {
     let [first, second] = &compared.runs;
     let mut table = Table::new("Where and how", "", &["", &first.name, &second.name]);
     let [one, other] = records.map(facts);
-    for (name, value) in one {
-        let second = other.iter().find(|(same, _)| *same == name).map(|(_, value)| value.clone());
-        table.measured(name, vec![value, second.unwrap_or_else(|| "–".to_owned())]);
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in one.iter().chain(&other) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        table.measured(name, [&one, &other].map(|facts| fact(facts, name)).to_vec());
     }
     table
+}
+
+fn fact(facts: &[(&'static str, String)], name: &str) -> String {
+    let found = facts.iter().find(|(same, _)| *same == name);
+    found.map_or("–".to_owned(), |(_, value)| value.clone())
 }
 
 /// Tells the two servers apart: address and port as named in the command, program and date.
@@ -32,25 +42,6 @@ pub(super) fn identities(compared: &Compared, records: [&Record; 2]) -> [String;
             utc(run.started_at)
         )
     })
-}
-
-/// Lists remarks that readers need before they compare the runs.
-fn remarks(compared: &Compared, records: [&Record; 2]) -> Vec<String> {
-    let mut said = Vec::new();
-    for (run, record) in compared.runs.iter().zip(records) {
-        if !run.complete {
-            let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
-            said.push(format!("{} is not complete: {why}.", run.name));
-        }
-    }
-    let [first, second] = records;
-    if first.evaluation != second.evaluation {
-        said.push("The runs are of different evaluations.".to_owned());
-    }
-    if first.environment.processor != second.environment.processor {
-        said.push("The runs were made on different processors: what differs may be the machine.".to_owned());
-    }
-    said
 }
 
 /// Renders the page; `command` makes it again.
@@ -69,8 +60,8 @@ pub fn compared_page(compared: &Compared, records: [&Record; 2], command: &str) 
     for line in identities(compared, records) {
         let _ = write!(out, "<p class=\"note\">{}</p>", escape(&line));
     }
-    for remark in remarks(compared, records) {
-        let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&remark));
+    for note in &compared.notes {
+        let _ = write!(out, "<p class=\"warning\">{}</p>", escape(note));
     }
     let mut variants: Vec<&str> = compared.cases.iter().map(|case| case.variant.as_str()).collect();
     variants.sort_by_key(|variant| records[0].settings.variants.iter().position(|one| one == variant));
@@ -92,7 +83,7 @@ pub fn compared_markdown(compared: &Compared, records: [&Record; 2], command: &s
     let view: PageView = compared.view(records);
     let [first, second] = &compared.runs;
     let mut out = format!("# {} beside {}\n\n**{}**\n\n", second.name, first.name, view.headline);
-    for line in identities(compared, records).into_iter().chain(remarks(compared, records)) {
+    for line in identities(compared, records).iter().chain(&compared.notes) {
         let _ = writeln!(out, "- {line}");
     }
     view.tables

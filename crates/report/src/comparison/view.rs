@@ -20,7 +20,7 @@ impl Compared {
     pub fn view(&self, records: [&Record; 2]) -> PageView {
         let mut tables: Vec<Table> = costs(self, records).into_iter().collect();
         tables.push(all(self));
-        tables.extend(alone(self));
+        tables.extend(not_compared(self));
         PageView { headline: self.statement(), tables, charts: charts(self) }
     }
 
@@ -31,7 +31,7 @@ impl Compared {
         let (more, less) = (count(Verdict::Higher), count(Verdict::Lower));
         let all = self.cases.len();
         if all == 0 {
-            return "The two runs have no case in common.".to_owned();
+            return "The two runs have no case to compare.".to_owned();
         }
         if more + less == 0 {
             return format!("Nothing differs significantly in {all} cases.");
@@ -130,12 +130,16 @@ fn cells(case: &ComparedCase, timed: bool) -> Vec<String> {
     cells
 }
 
-/// Returns the cases that only one of the runs has.
-fn alone(compared: &Compared) -> Option<Table> {
-    let how = "Cases that only one run has figures of; they are not compared.";
-    let mut table = Table::new("Not in both", how, &["case", "only in"]);
+/// Returns the cases that have another load in each run, and those that only one run has.
+fn not_compared(compared: &Compared) -> Option<Table> {
+    let how = "Cases with another load in each run, and cases that only one run has figures of.";
+    let mut table = Table::new("Not comparable", how, &["case", "why"]);
+    for case in &compared.not_comparable {
+        let why = format!("another load: {}", case.differs.join(", "));
+        table.measured(format!("{} · {}", case.group, case.variant), vec![why]);
+    }
     for run in &compared.runs {
-        run.alone.iter().for_each(|case| table.measured(case.clone(), vec![run.name.clone()]));
+        run.alone.iter().for_each(|case| table.measured(case.clone(), vec![format!("only in {}", run.name)]));
     }
     table.unless_empty()
 }

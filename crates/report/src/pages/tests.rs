@@ -377,7 +377,50 @@ fn two_runs_differ_where_their_intervals_do_not_meet_and_the_noise_is_smaller() 
     second.summarise();
     assert_eq!(compare(&first, &second).headline, "Nothing differs significantly in 4 cases.");
     second.cases.clear();
-    assert_eq!(compare(&first, &second).headline, "The two runs have no case in common.");
+    assert_eq!(compare(&first, &second).headline, "The two runs have no case to compare.");
+}
+
+#[test]
+fn other_conditions_than_the_server_are_named_beside_two_runs() {
+    let (first, mut second) = (sample(PLAN), sample(PLAN));
+    assert_eq!(Compared::of(["a", "b"], [&first, &second]).notes, Vec::<String>::new());
+    second.environment.link = Some("1gbit".parse().unwrap());
+    second.environment.kernel = "6.0".to_owned();
+    second.settings.file_size *= 2;
+    second.settings.options.insert("connections".to_owned(), 4.into());
+    let compared = Compared::of(["a", "b"], [&first, &second]);
+    let [note] = &compared.notes[..] else { panic!("{:?}", compared.notes) };
+    let kernel = format!("kernel ({}; 6.0)", first.environment.kernel);
+    for said in
+        [&kernel, "network (none; 1\u{202f}Gbit/s)", "file size (64 MiB; 128 MiB)", "(none; connections 4)"]
+    {
+        assert!(note.contains(said), "{said}: {note}");
+    }
+    let text = crate::compared_markdown(&compared, [&first, &second], "");
+    assert!(text.contains(note) && text.contains("| Network | – | a link of 1"), "{text}");
+    let page = crate::compared_page(&compared, [&second, &first], "");
+    assert!(page.contains("Network"), "{page}");
+}
+
+#[test]
+fn cases_with_another_load_in_each_run_are_not_compared() {
+    let (first, mut second) = (sample(ONTAP), sample(ONTAP));
+    let step = |case: &&mut CaseRecord| case.axes.scheduled_on().is_some();
+    for case in second.cases.iter_mut().filter(step) {
+        let Load::Transfer(transfer) = &mut case.case.load else { panic!("{case:?}") };
+        transfer.rate = transfer.rate.map(|rate| rate * 2.0);
+        case.samples.iter_mut().for_each(|sample| sample.operations *= 2);
+    }
+    second.summarise();
+    let compared = Compared::of(["first", "second"], [&first, &second]);
+    assert_eq!(compared.cases.len() + compared.not_comparable.len(), first.cases.len());
+    assert!(compared.cases.iter().all(|case| case.group.ends_with(": the most")));
+    assert!(compared.not_comparable.iter().all(|case| case.differs == ["rate"]));
+    assert!(compared.statement().starts_with("Nothing differs"), "{}", compared.statement());
+    let shown = compared.view([&first, &second]);
+    let table = shown.tables.last().unwrap();
+    assert_eq!((table.title.as_str(), table.rows.len()), ("Not comparable", compared.not_comparable.len()));
+    assert_eq!(table.rows[0].cells, ["another load: rate"]);
 }
 
 #[test]

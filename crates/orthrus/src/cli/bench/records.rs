@@ -34,6 +34,7 @@ impl Compare {
         }
         let shown = compared.view([&first, &second]);
         out += &format!("{}\n{}\n", report::tables(&shown), shown.headline);
+        compared.notes.iter().for_each(|note| out += &format!("{note}\n"));
         out!("{out}");
         let Some(prefix) = self.output else { return Ok(()) };
         let command = format!(
