@@ -25,10 +25,11 @@ pub(crate) fn file_type(stat: &Statx) -> FileType {
     FileType::from_raw_mode(stat.stx_mode.into())
 }
 
-/// Converts; the change attribute is the time of the last change in nanoseconds, with the size
-/// where the file system stores whole seconds, corrected by `changes` where the kernel's clock is
-/// too coarse to tell two changes apart. `asked` is from before the call that returned `stat`.
-pub(crate) fn attributes(stat: &Statx, changes: &Changes, asked: Moment) -> Attributes {
+/// Converts, with the fileid of the object. The change attribute is the time of the last change in
+/// nanoseconds, with the size where the file system stores whole seconds, corrected by `changes`
+/// where the kernel's clock is too coarse to tell two changes apart. `asked` is from before the
+/// call that returned `stat`.
+pub(crate) fn attributes(stat: &Statx, fileid: u64, changes: &Changes, asked: Moment) -> Attributes {
     let ctime = time(stat.stx_ctime);
     Attributes {
         file_type: kind(file_type(stat)),
@@ -40,8 +41,8 @@ pub(crate) fn attributes(stat: &Statx, changes: &Changes, asked: Moment) -> Attr
         space_used: stat.stx_blocks.saturating_mul(512),
         rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
         fsid: (stat.stx_dev_major.into(), stat.stx_dev_minor.into()),
-        fileid: stat.stx_ino,
-        change: changes.attribute(stat.stx_ino, nanoseconds(ctime).wrapping_add(within_second(stat)), asked),
+        fileid,
+        change: changes.attribute(fileid, nanoseconds(ctime).wrapping_add(within_second(stat)), asked),
         atime: time(stat.stx_atime),
         mtime: time(stat.stx_mtime),
         ctime,

@@ -12,7 +12,7 @@ use crate::{
     mounts,
     path_search::Places,
     prepare::ServesAs,
-    sys,
+    subvolumes, sys,
 };
 use foreign::ForeignThread;
 use object_cache::ObjectCache;
@@ -134,6 +134,8 @@ pub struct LocalBackend {
     pub(crate) mount_id: u64,
     /// Number of the file system.
     pub(crate) device: u64,
+    /// The subvolume of the root, where inode numbers are unique in a subvolume alone.
+    pub(crate) subvolume: Option<u64>,
     pub(crate) below: mounts::Below,
     objects: ObjectCache<CachedObject>,
     pub(crate) places: Option<Places>,
@@ -196,6 +198,7 @@ impl LocalBackend {
             proc,
             mount_id: stat.stx_mnt_id,
             device: mounts::device(&stat),
+            subvolume: subvolumes::of_root(file_system, &fs_handle),
             below: mounts::Below::new().map_err(no_proc)?,
             objects: ObjectCache::new(options.object_cache_max.min(quarter)),
             places,
@@ -244,7 +247,7 @@ impl LocalBackend {
             }
             None => {
                 self.act_as_server()?;
-                self.find_place(ino, handle)?
+                self.find_place(self.fileid(ino, handle), handle)?
             }
         };
         let object = self.adopt(fd)?;
@@ -298,8 +301,8 @@ impl LocalBackend {
         if file_type == FileType::Directory && !self.contains(&fd) {
             return Err(VfsError::Stale);
         }
-        let fd = self.keep(fd);
-        Ok(self.objects.insert(CachedObject::new(handle, stat.stx_ino, file_type, fd)))
+        let (fd, ino) = (self.keep(fd), self.fileid(stat.stx_ino, &handle));
+        Ok(self.objects.insert(CachedObject::new(handle, ino, file_type, fd)))
     }
 
     /// As `adopt`, for a regular file that was just created.

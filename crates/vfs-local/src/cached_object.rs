@@ -13,6 +13,7 @@ use vfs::ObjectHandle;
 #[derive(Debug)]
 pub(crate) struct CachedObject {
     pub(crate) handle: ObjectHandle,
+    /// The inode number, with that of the subvolume on btrfs: `LocalBackend::fileid`.
     pub(crate) ino: u64,
     pub(crate) file_type: FileType,
     pub(crate) fd: Descriptor,

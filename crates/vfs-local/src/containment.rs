@@ -2,7 +2,7 @@
 
 use crate::{LocalBackend, attributes::stat_fd, cached_object::CachedObject, mounts};
 use rustix::{
-    fs::{Mode, OFlags, ResolveFlags, openat2},
+    fs::{Mode, OFlags, ResolveFlags, Statx, openat2},
     path::DecInt,
 };
 use std::{
@@ -26,10 +26,13 @@ impl LocalBackend {
         /// Directories between a handle and the root of its export. Deeper ones count as outside.
         const DEPTH_MAX: usize = 4096;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Each subvolume of btrfs has an inode with the number of the root.
+        let number = |stat: &Statx| (stat.stx_mnt_id, stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        let Ok(root) = stat_fd(&self.root.fd) else { return false };
         let Ok(mut at) = rustix::io::fcntl_dupfd_cloexec(fd, 0) else { return false };
         for _ in 0..DEPTH_MAX {
             match stat_fd(&at) {
-                Ok(stat) if stat.stx_ino == self.root.ino && stat.stx_mnt_id == self.mount_id => return true,
+                Ok(stat) if number(&stat) == number(&root) => return true,
                 Ok(_) => {}
                 Err(_) => return false,
             }

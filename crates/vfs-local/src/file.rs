@@ -38,6 +38,7 @@ pub(crate) struct LocalFile {
     /// The caller that opened it, where identities differ: the kernel grants blocks reserved for
     /// root by the thread's identity at the time of the write.
     pub(crate) writer: Option<Caller>,
+    /// As of [`CachedObject`](crate::cached_object::CachedObject).
     pub(crate) ino: u64,
     pub(crate) changes: Arc<Changes>,
     /// How long a read of the file may block.
@@ -144,7 +145,7 @@ impl OpenFile for LocalFile {
 
     fn getattr(&self) -> VfsResult<Attributes> {
         let asked = self.changes.now();
-        stat_fd(&self.fd).map(|stat| attributes(&stat, &self.changes, asked)).map_err(vfs_error)
+        stat_fd(&self.fd).map(|stat| attributes(&stat, self.ino, &self.changes, asked)).map_err(vfs_error)
     }
 
     fn set_size(&self, size: u64) -> VfsResult<()> {

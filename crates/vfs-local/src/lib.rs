@@ -33,6 +33,7 @@ mod ranges;
 mod readdir;
 mod setattr;
 mod submounts;
+mod subvolumes;
 mod sys;
 mod sys_leases;
 mod xattrs;

@@ -83,8 +83,9 @@ impl LocalBackend {
             return Err(VfsError::Noent);
         }
         let handle = handle?;
-        self.remember(stat.stx_ino, file_type(&stat), parent.ino, name.as_bytes());
-        Ok((handle, attributes(&stat, &self.changes, asked)))
+        let ino = self.fileid(stat.stx_ino, &handle);
+        self.remember(ino, file_type(&stat), parent.ino, name.as_bytes());
+        Ok((handle, attributes(&stat, ino, &self.changes, asked)))
     }
 
     /// Looks up a name that is about to change. Its handle is enough where the inode number is in
@@ -207,9 +208,10 @@ impl LocalBackend {
     /// Looks up the object that is about to lose a name.
     fn victim(&self, parent: &CachedObject, name: &EntryName) -> Result<Victim, Errno> {
         let (handle, stat) = self.peek(parent, name)?;
+        let handle = handle.ok();
         Ok(Victim {
-            handle: handle.ok(),
-            ino: stat.stx_ino,
+            ino: handle.map_or(stat.stx_ino, |handle| self.fileid(stat.stx_ino, &handle)),
+            handle,
             is_last: stat.stx_nlink <= 1,
             is_directory: Some(file_type(&stat) == FileType::Directory),
         })

@@ -98,7 +98,7 @@ impl Backend for LocalBackend {
             self.forget(&object.handle, object.ino);
             return Err(VfsError::Stale);
         }
-        Ok(attributes(&stat, &self.changes, asked))
+        Ok(attributes(&stat, object.ino, &self.changes, asked))
     }
 
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {

@@ -3,7 +3,7 @@
 
 use crate::{LocalBackend, attributes::stat_fd};
 use rustix::{
-    fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat2},
+    fs::{FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, openat2},
     io::Errno,
 };
 use std::{
@@ -28,7 +28,7 @@ struct PathLocation {
     parent: u64,
     name: Box<[u8]>,
     directory: bool,
-    /// Where the inode number is in `keys`.
+    /// Where the fileid is in `keys`.
     key: usize,
 }
 
@@ -49,7 +49,7 @@ struct Searched {
     complete: bool,
 }
 
-/// Where objects are, by inode number.
+/// Where objects are, by fileid.
 #[derive(Debug)]
 pub(crate) struct Places {
     known: Mutex<KnownObject>,
@@ -144,7 +144,7 @@ fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
 /// The result of looking for an object at its expected location.
 enum Found {
     Object(OwnedFd),
-    /// Another object has the inode number now: the wanted one is gone.
+    /// Another object has the fileid now: the wanted one is gone.
     Replaced,
     Nothing,
 }
@@ -199,13 +199,14 @@ impl LocalBackend {
             };
         }
         let stat = stat_fd(&fd).map_err(crate::errno::vfs_error)?;
-        if stat.stx_ino != ino {
-            return Ok(Found::Nothing);
-        }
         let there =
             crate::sys::fd_to_handle(std::os::fd::AsFd::as_fd(&fd)).map_err(crate::errno::vfs_error)?;
-        let same = crate::handle::encode(ino, &there)? == *handle;
-        Ok(if same { Found::Object(fd) } else { Found::Replaced })
+        let there = crate::handle::encode(stat.stx_ino, &there)?;
+        Ok(match self.fileid(stat.stx_ino, &there) == ino {
+            true if there == *handle => Found::Object(fd),
+            true => Found::Replaced,
+            false => Found::Nothing,
+        })
     }
 
     /// Notes the place of every object of the tree, up to the limits; says whether it saw all.
@@ -224,7 +225,10 @@ impl LocalBackend {
                 }
             };
             let mut has_room = true;
-            complete &= list(&directory, &mut |entry_ino, file_type, name| {
+            let numbers = self.numbers_in(&directory);
+            complete &= list(&directory, &mut |entry| {
+                let (entry_ino, file_type) = (numbers.of(entry), entry.file_type());
+                let name = entry.file_name().to_bytes();
                 places.remember(entry_ino, file_type != FileType::RegularFile, ino, name);
                 if matches!(file_type, FileType::Directory | FileType::Unknown) {
                     has_room &= pending.len() < PENDING_MAX;
@@ -254,14 +258,14 @@ impl LocalBackend {
 
 /// Calls `entry` for each entry but "." and ".." until it returns false; says whether the end was
 /// reached.
-fn list(directory: &OwnedFd, entry: &mut dyn FnMut(u64, FileType, &[u8]) -> bool) -> bool {
+fn list(directory: &OwnedFd, entry: &mut dyn FnMut(&RawDirEntry<'_>) -> bool) -> bool {
     const BUFFER: usize = 32 * 1024;
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
     let mut entries = RawDir::new(directory, &mut buffer);
     while let Some(next) = entries.next() {
         let Ok(next) = next else { return false };
         let name = next.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && !entry(next.ino(), next.file_type(), name) {
+        if !matches!(name, b"." | b"..") && !entry(&next) {
             return false;
         }
     }

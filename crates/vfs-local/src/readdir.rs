@@ -55,6 +55,7 @@ impl LocalBackend {
                 other => vfs_error(other),
             })?;
         }
+        let numbers = self.numbers_in(&fd);
         let mut buffer = [const { MaybeUninit::uninit() }; BUFFER];
         let mut entries = RawDir::new(&fd, &mut buffer);
         while let Some(next) = entries.next() {
@@ -67,7 +68,7 @@ impl LocalBackend {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            let item = DirEntry { cookie: cookie(next.next_entry_cookie()), name, fileid: next.ino() };
+            let item = DirEntry { cookie: cookie(next.next_entry_cookie()), name, fileid: numbers.of(&next) };
             if entry(item).is_break() {
                 return Ok(Eof::NotReached);
             }

@@ -38,7 +38,7 @@ impl LocalBackend {
         done?;
         let asked = self.changes.now();
         let after = stat_fd(&*object).map_err(vfs_error)?;
-        Ok(attributes(&after, &self.changes, asked))
+        Ok(attributes(&after, object.ino, &self.changes, asked))
     }
 
     fn change_attributes(

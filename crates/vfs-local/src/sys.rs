@@ -44,6 +44,18 @@ impl FsHandle {
     }
 }
 
+impl FsHandle {
+    /// Returns the numbers of inode and subvolume in a handle of btrfs (`struct btrfs_fid` of the
+    /// kernel).
+    pub(crate) fn ino_in_subvolume(&self) -> Option<(u64, u64)> {
+        /// With the parent's numbers behind them or not (`enum fid_type`).
+        const KINDS: std::ops::RangeInclusive<i32> = 0x4d..=0x4f;
+        let (ino, rest) = self.bytes.get(..self.len)?.split_first_chunk()?;
+        let numbers = (u64::from_ne_bytes(*ino), u64::from_ne_bytes(*rest.first_chunk()?));
+        KINDS.contains(&self.kind).then_some(numbers)
+    }
+}
+
 /// `struct file_handle` of the kernel with room for the bytes.
 #[repr(C)]
 struct RawHandle {
