@@ -90,7 +90,7 @@ fn who() -> impl Strategy<Value = Who> {
     ]
 }
 
-fn ace() -> impl Strategy<Value = Ace> {
+pub(super) fn ace() -> impl Strategy<Value = Ace> {
     let flag = prop_oneof![4 => Just(0), 1 => Just(INHERIT), 1 => Just(INHERIT | nfs4::ACE4_INHERIT_ONLY_ACE), 1 => 0_u32..16];
     (who(), any::<bool>(), 0_u32..128, flag).prop_map(|(who, allow, mask, flag)| Ace {
         who,

@@ -2,7 +2,7 @@
 
 use super::{Ace, INHERIT, Who, rights_of};
 use nfs4::{ACE4_INHERIT_ONLY_ACE, ACE4_NO_PROPAGATE_INHERIT_ACE};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use vfs::{Acls, PosixAcl};
 
 /// The reason why a list cannot be converted.
@@ -80,6 +80,13 @@ enum Class {
     Other,
 }
 
+/// A user or group that entries name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    User(u32),
+    Group(u32),
+}
+
 /// Whether an entry applies to all of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applies {
@@ -96,39 +103,72 @@ struct AclSource<'a> {
     group: Option<u32>,
 }
 
-impl AclSource<'_> {
+impl<'a> AclSource<'a> {
     fn list(&self) -> Result<PosixAcl, Unfit> {
         let mut list = PosixAcl {
-            owner: self.rights(Class::Owner)?,
-            group: self.rights(Class::Group)?,
-            other: self.rights(Class::Other)?,
+            owner: self.rights(Class::Owner, self.aces)?,
+            group: self.rights(Class::Group, self.aces)?,
+            other: self.rights(Class::Other, self.aces)?,
             ..PosixAcl::default()
         };
-        let named: BTreeSet<(bool, u32)> = self
-            .aces
-            .iter()
-            .filter_map(|ace| match ace.who {
-                Who::User(uid) => Some((false, uid)),
-                Who::NamedGroup(gid) => Some((true, gid)),
-                _ => None,
-            })
-            .collect();
-        for (is_group, number) in named {
-            if is_group {
-                list.groups.insert(number, self.rights(Class::NamedGroup(number))?);
-            } else {
-                list.users.insert(number, self.rights(Class::User(number))?);
-            }
+        for (named, aces) in self.named() {
+            match named {
+                Named::User(uid) => list.users.insert(uid, self.rights(Class::User(uid), aces)?),
+                Named::Group(gid) => list.groups.insert(gid, self.rights(Class::NamedGroup(gid), aces)?),
+            };
         }
         set_mask(&mut list);
         Ok(list)
     }
 
+    /// Returns the named users and groups, each with the entries that decide its rights, in their
+    /// order: a few apart from its own, since a client may send thousands of names.
+    fn named(&self) -> BTreeMap<Named, Vec<&'a Ace>> {
+        let mut own: BTreeMap<Named, Vec<(usize, &'a Ace)>> = BTreeMap::new();
+        for (at, ace) in self.aces.iter().enumerate() {
+            match ace.who {
+                Who::User(uid) => own.entry(Named::User(uid)).or_default().push((at, ace)),
+                Who::NamedGroup(gid) => own.entry(Named::Group(gid)).or_default().push((at, ace)),
+                Who::Owner | Who::Group | Who::Everyone => {}
+            }
+        }
+        let common = self.common();
+        let in_order = |(named, mut aces): (Named, Vec<(usize, &'a Ace)>)| {
+            // Entries of the owning group are its own, too.
+            if self.group.is_some_and(|gid| named == Named::Group(gid)) {
+                return (named, self.aces.iter().collect());
+            }
+            aces.extend(&common);
+            aces.sort_unstable_by_key(|(at, _)| *at);
+            (named, aces.into_iter().map(|(_, ace)| ace).collect())
+        };
+        own.into_iter().map(in_order).collect()
+    }
+
+    /// Returns the entries that count for every named user or group, with their places. Those of
+    /// everyone always apply, and those of groups perhaps, where only a DENY counts. Of either kind
+    /// the first about a right counts: there are at most six.
+    fn common(&self) -> Vec<(usize, &'a Ace)> {
+        let (mut of_everyone, mut of_groups) = (0, 0);
+        let is_first = |(_, ace): &(usize, &Ace)| {
+            let seen = match ace.who {
+                Who::Everyone => &mut of_everyone,
+                Who::Group | Who::NamedGroup(_) if !ace.allow => &mut of_groups,
+                _ => return false,
+            };
+            let rights = rights_of(ace, self.directory);
+            let is_first = rights & !*seen != 0;
+            *seen |= rights;
+            is_first
+        };
+        self.aces.iter().enumerate().filter(is_first).collect()
+    }
+
     /// Returns the rights that every member of a class has, by the rule of RFC 8881 section 6.2.1:
     /// each bit is decided by the first entry about it.
-    fn rights(&self, class: Class) -> Result<u8, Unfit> {
+    fn rights<'e>(&self, class: Class, aces: impl IntoIterator<Item = &'e Ace>) -> Result<u8, Unfit> {
         let (mut allowed, mut denied, mut doubtful) = (0, 0, 0);
-        for ace in self.aces {
+        for ace in aces {
             let rights = rights_of(ace, self.directory) & !(allowed | denied);
             match (self.applies(ace.who, class), ace.allow) {
                 // Some of the class were denied the right that all of it are granted now.
@@ -165,5 +205,44 @@ impl AclSource<'_> {
             // first.
             _ => Applies::Never,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{mask_of, tests::ace};
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_few_entries_decide_as_all_of_them_do(
+            aces in proptest::collection::vec(ace(), 0..24),
+            directory: bool,
+            group in proptest::option::of(11_u32..15),
+        ) // RFC 8881 section 6.2.1
+        {
+            let source = AclSource { aces: &aces, directory, owner: None, group };
+            for (named, few) in source.named() {
+                let class = match named {
+                    Named::User(uid) => Class::User(uid),
+                    Named::Group(gid) => Class::NamedGroup(gid),
+                };
+                prop_assert_eq!(source.rights(class, few), source.rights(class, &aces), "{:?}", named);
+            }
+        }
+    }
+
+    #[test]
+    fn the_entries_of_a_name_are_few_in_a_long_list() {
+        let ace = |who, allow| Ace { who, allow, mask: mask_of(7, false), flag: 0 };
+        let names = (0..2000).flat_map(|number| [Who::User(number), Who::NamedGroup(number)]);
+        let mut aces: Vec<Ace> = names.flat_map(|who| [ace(who, false), ace(who, true)]).collect();
+        aces.extend([ace(Who::Group, true), ace(Who::Everyone, true)]);
+        let source = AclSource { aces: &aces, directory: false, owner: Some(1), group: Some(1) };
+        let named = source.named();
+        assert_eq!(named.len(), 4000);
+        let entries: usize = named.values().map(Vec::len).sum();
+        assert!(entries <= 2 * aces.len() + 6 * named.len(), "{entries}");
     }
 }
