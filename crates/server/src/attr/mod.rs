@@ -167,9 +167,10 @@ pub fn features(fh: &Fh) -> Features {
 }
 
 /// Returns whether the bitmap has attributes that can only be set: NFS4ERR_INVAL (RFC 8881 section
-/// 5.5).
-pub fn asks_write_only(wanted: &Bitmap4) -> bool {
-    !wanted.and(&WRITE_ONLY).is_empty()
+/// 5.5). Attributes that the minor version lacks are left out of the reply instead.
+pub fn asks_write_only(minor: u32, wanted: &Bitmap4) -> bool {
+    let known = supported(minor, Features::default());
+    !wanted.and(&WRITE_ONLY).and(&known).is_empty()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// delegation is slow to answer CB_GETATTR, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let wanted = Bitmap4::decode(args)?;
-    if attr::asks_write_only(&wanted) {
+    if attr::asks_write_only(c.progress.minor, &wanted) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let fh = c.fh()?;

@@ -156,6 +156,12 @@ fn unknown_attributes_are_left_out_and_write_only_ones_refused() // RFC 8881 sec
     let reply = client.at("export", vec![getattr(&[FATTR4_SACL, 90, 127, FATTR4_TYPE])]).ok();
     assert_eq!(reply.attributes().present(), Bitmap4::of(&[FATTR4_TYPE]));
     client.at("export", vec![getattr(&[FATTR4_TIME_MODIFY_SET])]).expect(NFS4ERR_INVAL);
+    // Of NFSv4.2.
+    let ask = [FATTR4_MODE_UMASK, FATTR4_TYPE];
+    let reply = client.at("export", vec![getattr(&ask)]).ok();
+    assert_eq!(reply.attributes().present(), Bitmap4::of(&[FATTR4_TYPE]));
+    client.minor = 2;
+    client.at("export", vec![getattr(&ask)]).expect(NFS4ERR_INVAL);
 }
 
 #[test]

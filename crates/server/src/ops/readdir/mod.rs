@@ -42,7 +42,7 @@ const BATCH_SIZE_MIN: usize = 32 << 10;
 /// NFS4ERR_DELAY when too many names go while they are listed, NFS4ERR_NOTDIR, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Readdir4Args::decode(args)?;
-    if attr::asks_write_only(&args.attr_request) {
+    if attr::asks_write_only(c.progress.minor, &args.attr_request) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     match args.cookie {
