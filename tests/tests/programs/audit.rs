@@ -41,7 +41,9 @@ fn the_audit_log_has_opens_changes_refusals_and_administrators() {
         let server = world.server().arg("--audit").arg(&path).start();
         let mut files = world.mount(&server, "alice", Flavor::Krb5p);
         files.write_file("with \"quotes\"\n", b"the contents").expect("it can be written");
-        files.remove("with \"quotes\"\n").expect("it is there");
+        files.mkdir("public").expect("it is a new name");
+        files.rename("with \"quotes\"\n", "public/quotes").expect("both folders are there");
+        files.remove("public/quotes").expect("it is there");
         let lines = lines_with(&path, "REMOVE", |line| line["operation"] == "REMOVE");
         let open = lines.iter().find(|line| line["event"] == "open").expect("an open");
         assert!(open["principal"].as_str().is_some_and(|name| name.starts_with("alice@")), "{open:#}");
@@ -51,6 +53,10 @@ fn the_audit_log_has_opens_changes_refusals_and_administrators() {
             assert_eq!(open[field], value, "{open:#}");
         }
         assert_eq!(open["names"][0], "with \"quotes\"\n");
+        let of = |operation: &str| lines.iter().find(|line| line["operation"] == operation).expect("a line");
+        let (made, renamed) = (of("CREATE"), of("RENAME"));
+        assert_eq!((&renamed["from"], &renamed["handle"]), (&made["handle"], &made["object"]), "{renamed:#}");
+        assert!(renamed["from"].is_string() && made["from"].is_null() && renamed["from_export"].is_null());
         assert!(open["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{open:#}");
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
 

@@ -29,6 +29,11 @@ pub struct ObservedOperation<'a> {
     pub handle: Option<&'a [u8]>,
     /// The backend's handle of the current filehandle, after the operation.
     pub after: Option<&'a [u8]>,
+    /// The backend's handle of the saved filehandle, if the operation takes something from there:
+    /// the folder of RENAME, the object of LINK, the file of COPY and CLONE.
+    pub from: Option<&'a [u8]>,
+    /// The pseudo path of the export that `from` is in.
+    pub from_export: Option<&'a str>,
     /// The names in the arguments.
     pub names: Vec<&'a [u8]>,
     /// Numbers in the arguments, such as offset and length; never data.
@@ -114,6 +119,14 @@ impl Nfs {
     }
 }
 
+/// Returns the pseudo path of the export that an object is in.
+fn export_of(fh: &Fh) -> &str {
+    match fh {
+        Fh::Object(object) => object.export.pseudo_path.as_str(),
+        Fh::Pseudo(_) => "/",
+    }
+}
+
 /// The handle of an object of an export.
 fn handle_of(fh: Option<&Fh>) -> Option<&[u8]> {
     match fh {
@@ -196,6 +209,8 @@ impl<'c> Compound<'c> {
             Some(start) => (start.began, start.current.as_ref()),
             None => (observer.now(), after),
         };
+        // These operations leave the saved filehandle as it was.
+        let from = self.progress.saved.as_ref().filter(|_| has_source(opnum));
         let arguments = NfsArgop4::decode(&mut args).ok();
         let Call { peer, security, .. } = self.call;
         let principal = principal_of(&security.sender);
@@ -205,12 +220,11 @@ impl<'c> Compound<'c> {
             flavor: security.flavor.name(),
             operation: opnum.name().strip_prefix("OP_").unwrap_or(opnum.name()),
             status: status.name(),
-            export: current.map(|fh| match fh {
-                Fh::Object(object) => object.export.pseudo_path.as_str(),
-                Fh::Pseudo(_) => "/",
-            }),
+            export: current.map(export_of),
             handle: handle_of(current),
             after: handle_of(after),
+            from: handle_of(from),
+            from_export: from.map(export_of),
             names: arguments.as_ref().map(names).unwrap_or_default(),
             detail: arguments.as_ref().map(detail).unwrap_or_default(),
             is_change: is_change(opnum),
@@ -238,6 +252,12 @@ fn is_change(opnum: NfsOpnum4) -> bool {
             | OP_ALLOCATE
             | OP_DEALLOCATE
     )
+}
+
+/// Returns whether an operation takes something from the saved filehandle.
+fn has_source(opnum: NfsOpnum4) -> bool {
+    use NfsOpnum4::{OP_CLONE, OP_COPY, OP_LINK, OP_RENAME};
+    matches!(opnum, OP_RENAME | OP_LINK | OP_COPY | OP_CLONE)
 }
 
 /// Returns the names in the arguments of an operation.

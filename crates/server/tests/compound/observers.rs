@@ -37,6 +37,62 @@ impl Observer for LinesOf {
     fn refusal(&self, _: &ObservedRefusal<'_>) {}
 }
 
+/// Notes the operations with two filehandles, and the handles of those.
+#[derive(Clone, Default)]
+struct Sources(Arc<Mutex<Vec<(&'static str, Vec<u8>, Vec<u8>)>>>);
+
+impl Observer for Sources {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wants(&self, _: SocketAddr, _: &str) -> Option<WantedOperations> {
+        Some(WantedOperations::ChangesAndDenials)
+    }
+
+    fn operation(&self, seen: &ObservedOperation<'_>) {
+        let from = seen.from.unwrap_or_default().to_vec();
+        assert_eq!(seen.from_export, seen.export.filter(|_| seen.from.is_some()));
+        self.0.lock().unwrap().push((seen.operation, from, seen.handle.unwrap_or_default().to_vec()));
+    }
+
+    fn refusal(&self, _: &ObservedRefusal<'_>) {}
+}
+
+#[test]
+fn an_observer_sees_where_names_and_data_come_from() {
+    // RFC 8881 sections 18.9 and 18.26, RFC 7862 sections 15.2 and 15.13
+    let server = Setup::default().start();
+    let sources = Sources::default();
+    server.nfs.connect_observer(Box::new(sources.clone()));
+    let mut client = Client::new(&server);
+    client.minor = 2;
+    let [secret, public] = ["secret", "public"].map(|name| client.make_directory("export", name));
+    let x = client.make_file("export/secret", "x", b"data");
+    server.nfs.set_observed(true);
+    let y = client.make_file("export/public", "y", b"");
+    let both = (Stateid4::ANONYMOUS, Stateid4::ANONYMOUS);
+    for (from, to, operation) in [
+        (&secret, &public, rename("x", "z")),
+        (&x, &secret, link("w")),
+        (&x, &y, copy(both, 0, 0, 0)),
+        (&x, &y, clone(both, 0, 0, 0)),
+    ] {
+        client.run(vec![put(from), savefh(), put(to), operation]).ok();
+    }
+    // Each object by the handle under which it was seen first.
+    let seen = sources.0.lock().unwrap().clone();
+    let [open, renamed, linked, copied, cloned] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!((open.0, &*open.1, &open.2), ("OPEN", &[][..], &renamed.2));
+    assert_eq!((renamed.0, linked.0, &renamed.1), ("RENAME", "LINK", &linked.2));
+    assert_eq!((copied.0, cloned.0), ("COPY", "CLONE"));
+    assert_eq!((&copied.1, &copied.2), (&cloned.1, &cloned.2));
+    assert_eq!(linked.1, copied.1);
+    let objects = [&renamed.1, &renamed.2, &linked.1, &copied.2];
+    assert!(objects.iter().enumerate().all(|(at, object)| !objects[..at].contains(object)), "{seen:?}");
+    assert!(objects.iter().all(|object| !object.is_empty()));
+}
+
 /// Returns the lines of a client that creates a file, and of one that may not write to it.
 fn lines_of(wanted: fn(&str) -> Option<WantedOperations>) -> Vec<String> {
     let server = Setup::default().start();

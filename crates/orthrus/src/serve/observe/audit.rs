@@ -122,6 +122,8 @@ impl AuditLog {
             "operation": observed.operation,
             "export": observed.export,
             "handle": observed.handle.map(hex),
+            "from": observed.from.map(hex),
+            "from_export": observed.from_export.filter(|from| Some(*from) != observed.export),
             "names": names,
             "object": observed.after.filter(|after| Some(*after) != observed.handle).map(hex),
             "detail": observed.detail,

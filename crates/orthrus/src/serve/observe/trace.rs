@@ -40,8 +40,10 @@ impl TraceFilter {
 
     fn admits(&self, observed: &ObservedOperation<'_>) -> bool {
         let is_file = |(export, handle): &(String, Vec<u8>)| {
-            let (before, after) = (observed.handle, observed.after);
-            before == Some(handle) && observed.export == Some(export) || after == Some(handle)
+            let is = |other: Option<&[u8]>, place| other == Some(handle) && place == Some(&**export);
+            is(observed.handle, observed.export)
+                || is(observed.from, observed.from_export)
+                || observed.after == Some(handle)
         };
         self.admits_caller(observed.peer.ip(), observed.principal) && self.file.as_ref().is_none_or(is_file)
     }
@@ -193,6 +195,8 @@ mod tests {
             export: Some("/data"),
             handle: Some(handle),
             after: None,
+            from: None,
+            from_export: None,
             names,
             detail: String::new(),
             is_change: false,
@@ -243,5 +247,7 @@ mod tests {
         };
         assert!(file("/data", b"h").admits(&seen));
         assert!(!file("/data", b"i").admits(&seen) && !file("/other", b"h").admits(&seen));
+        let moved = ObservedOperation { from: Some(b"i"), from_export: Some("/other"), ..seen };
+        assert!(file("/other", b"i").admits(&moved) && !file("/data", b"i").admits(&moved));
     }
 }
