@@ -45,6 +45,11 @@ impl FileKey {
         }
     }
 
+    /// Returns whether the key has this identity.
+    pub(super) fn is_identity(&self, identity: Option<Identity>) -> bool {
+        self.identity == identity
+    }
+
     /// Returns whether both files take their space from one file system.
     pub fn shares_space_with(&self, other: &Self) -> bool {
         match (self.identity, other.identity) {

@@ -122,6 +122,7 @@ impl Nfs {
         let Self {
             config: _,
             exports: _,
+            former: _,
             identity: _,
             choices: _,
             start: _,

@@ -63,12 +63,4 @@ impl Nfs {
     pub fn revoke_principal(&self, principal: &Principal, now: Duration) -> RevokedCounts {
         self.with_effects(now, |state, effects| state.leases().revoke_principal(principal, effects))
     }
-
-    /// Revokes the opens and delegations of exports that are not served any more, so that their
-    /// file systems can be unmounted: see [`state::Leases::revoke_files`].
-    pub fn revoke_unserved(&self, now: Duration) -> RevokedCounts {
-        let table = self.exports.snapshot();
-        let is_gone = |file: &FileKey| table.by_id(file.export).is_none();
-        self.with_effects(now, |state, effects| state.leases().revoke_files(is_gone, effects))
-    }
 }

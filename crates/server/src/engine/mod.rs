@@ -18,6 +18,7 @@ mod delegations;
 mod error;
 mod fh;
 mod finish;
+mod former_exports;
 mod hex;
 mod image;
 pub mod io;

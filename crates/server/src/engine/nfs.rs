@@ -3,6 +3,7 @@
 use super::breaks::Breaks;
 use super::busy_files::BusyFiles;
 use super::choices::Choices;
+use super::former_exports::FormerExports;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::program_waits::ProgramWaits;
@@ -78,6 +79,7 @@ pub type NfsState = State<FileKey, OpenPayload>;
 pub struct Nfs {
     pub(crate) config: NfsConfig,
     pub(crate) exports: Arc<Exports>,
+    pub(super) former: FormerExports,
     pub(crate) identity: Arc<Mapper>,
     pub(crate) choices: Choices,
     pub(crate) start: Start,
@@ -154,6 +156,7 @@ impl Nfs {
             choices: Choices::new(&config),
             config,
             exports,
+            former: FormerExports::default(),
             identity,
             start,
             filehandle_key,
@@ -197,6 +200,7 @@ impl Nfs {
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");
         }
+        self.revoke_late(now);
         self.callback_housekeeping(now);
     }
 

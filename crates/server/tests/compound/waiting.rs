@@ -10,7 +10,7 @@ use rpc::ConnectionId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
-use vfs::{Export, VfsResult};
+use vfs::{Export, ExportTable, Timestamp, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes in the reply buffer before COMPOUND4res.
@@ -568,4 +568,46 @@ fn other_names_of_a_directory_change_while_one_is_held() {
 
 fn at_export() -> Vec<Op> {
     vec![put_root(), lookup("export")]
+}
+
+fn table(exports: Vec<Export>) -> ExportTable {
+    ExportTable::new(exports, Timestamp::default()).expect("they do not clash")
+}
+
+#[test]
+fn an_open_that_was_made_in_a_removed_export_is_revoked_when_its_call_has_ended()
+// RFC 8881 sections 8.4.2.4 and 15.1.2.9
+{
+    let disk = Slow::new();
+    disk.start_syncing_names();
+    let removed = all_flavors(Export::new("/export", disk).expect("an export"));
+    let server = Setup::with_exports(vec![removed]).start();
+    let mut client = Client::new(&server);
+    client.at("export", vec![open_create("f", 3)]).ok();
+    let opens = || server.nfs.list_opens(usize::MAX).entries.len();
+    let operations = vec![put_root(), lookup("export"), open_create("g", 3)];
+    let waiting = try_on(&client, 1, 1, operations).waits();
+    let counts = server.nfs.replace_exports(table(vec![export("/other", &memory())]), client.now);
+    assert_eq!((counts.opens, opens()), (1, 0));
+    let waiting = waiting.execute(&client);
+    server.nfs.housekeeping(client.now);
+    assert_eq!(opens(), 1, "its call has not ended");
+    waiting.complete(&client, Ok(()));
+    server.nfs.housekeeping(client.now);
+    assert_eq!(opens(), 0);
+}
+
+#[test]
+fn an_export_with_another_backend_keeps_the_opens_of_files_that_this_one_has() {
+    let (kept, gone) = (memory(), memory());
+    let exports = vec![export("/kept", &kept), export("/changed", &gone)];
+    let server = Setup::with_exports(exports).start();
+    let mut client = Client::new(&server);
+    for path in ["kept", "changed"] {
+        client.at(path, vec![open_create("f", 3)]).ok();
+    }
+    let same = Export::new("/kept", Slow::of(kept.clone())).expect("an export");
+    let changed = export("/changed", &memory());
+    let counts = server.nfs.replace_exports(table(vec![all_flavors(same), changed]), client.now);
+    assert_eq!((counts.opens, server.nfs.list_opens(usize::MAX).entries.len()), (1, 1));
 }

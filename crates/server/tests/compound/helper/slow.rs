@@ -36,8 +36,13 @@ struct SlowFile {
 
 impl Slow {
     pub(crate) fn new() -> Arc<Self> {
+        Self::of(memory())
+    }
+
+    /// Makes a slow disk with these contents.
+    pub(crate) fn of(inner: Arc<MemoryBackend>) -> Arc<Self> {
         Arc::new(Self {
-            inner: memory(),
+            inner,
             cold: Arc::default(),
             quick: AtomicBool::new(false),
             syncs: AtomicBool::new(false),
