@@ -37,6 +37,11 @@ impl Network {
         })
     }
 
+    /// Returns the number of bits that all addresses of the network share.
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
     /// Says whether an address lies in the network; a v4-mapped IPv6 address counts as the IPv4
     /// address.
     pub fn contains(&self, client: IpAddr) -> bool {

@@ -1,5 +1,6 @@
 //! The rules of admission: checked before a set of exports serves, and logged when it does.
 
+use crate::config::ExportSettings;
 use anyhow::bail;
 use std::sync::Arc;
 use vfs::{Export, ExportRule, ExportTable, RuleClient, SecFlavor, Squash};
@@ -9,22 +10,23 @@ use vfs::{Export, ExportRule, ExportTable, RuleClient, SecFlavor, Squash};
 ///
 /// # Errors
 /// The first export that allows only Kerberos, with the remedies.
-pub(super) fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()> {
+pub(super) fn check(exports: &[ExportSettings], have_keys: bool) -> anyhow::Result<()> {
     for export in exports.iter().filter(|_| !have_keys) {
-        let mut lists = export.rules.iter().map(|rule| &rule.flavors);
+        let terms = export.terms();
+        let mut lists = terms.iter().map(|terms| &terms.flavors);
         if !lists.clone().any(|flavors| flavors.contains(&SecFlavor::Sys)) {
             bail!(
                 "export {}: sec={} needs a keytab, and there is none; name one with --keytab (`orthrus realm up` \
                  makes a realm to try), or trust the clients' word for who their users are: sec = [\"sys\"] in the \
                  file, --sec sys on the command line",
-                export.pseudo_path,
+                export.pseudo,
                 lists.next().map(|flavors| names(flavors)).unwrap_or_default(),
             );
         }
         if lists.any(|flavors| *flavors != [SecFlavor::Sys]) {
             tracing::warn!(
                 "export {}: no keytab, so only sec=sys works; name one with --keytab",
-                export.pseudo_path
+                export.pseudo
             );
         }
     }
@@ -91,21 +93,31 @@ fn warnings(export: &Export) -> Vec<String> {
     for rule in &export.rules {
         for client in &rule.clients {
             match client {
-                RuleClient::Any if rule.flavors.contains(&SecFlavor::Sys) => warnings.push(
+                client if is_any(client) && rule.flavors.contains(&SecFlavor::Sys) => warnings.push(
                     "any address may use it with sec=sys and name any user; name your clients with `clients`"
                         .to_owned(),
                 ),
-                RuleClient::Any => warnings
+                client if is_any(client) => warnings
                     .push("any address may use it; name your clients with `clients`".to_owned()),
                 RuleClient::Named(named) if named.is_open_ended() => warnings.push(format!(
                     "the owner of any address can choose a name that matches {named}; end the pattern with your \
                      domain, as in *.example.org"
                 )),
-                RuleClient::Named(_) | RuleClient::Network(_) => {}
+                RuleClient::Any | RuleClient::Named(_) | RuleClient::Network(_) => {}
             }
         }
     }
+    warnings.dedup();
     warnings
+}
+
+/// Returns whether it stands for all addresses, at least of a family.
+fn is_any(client: &RuleClient) -> bool {
+    match client {
+        RuleClient::Any => true,
+        RuleClient::Network(network) => network.prefix() == 0,
+        RuleClient::Named(_) => false,
+    }
 }
 
 fn clients(rule: &ExportRule) -> String {
@@ -126,11 +138,12 @@ fn names(flavors: &[SecFlavor]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Storage;
     use std::cell::Cell;
     use std::fmt;
     use std::net::IpAddr;
     use std::time::Duration;
-    use vfs::{MemoryBackend, MemoryLimits, NamedClients, Timestamp};
+    use vfs::{MemoryBackend, MemoryLimits, NamedClients};
 
     fn export(rules: Vec<ExportRule>) -> Export {
         let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
@@ -215,26 +228,31 @@ mod tests {
         let krb5p = rule(vec![RuleClient::Any], SecFlavor::Krb5p);
         let [said] = &warnings(&export(vec![closed, krb5p]))[..] else { panic!("one") };
         assert!(said.contains("any address") && said.contains("`clients`"), "{said}");
-        let said = warnings(&export(vec![rule(vec![RuleClient::Any], SecFlavor::Sys)]));
-        assert!(said[0].contains("name any user"), "{said:?}");
+        for any in [vec![RuleClient::Any], networks(&["0.0.0.0/0", "::/0"])] {
+            let said = warnings(&export(vec![rule(any, SecFlavor::Sys)]));
+            assert!(said.len() == 1 && said[0].contains("name any user"), "{said:?}");
+        }
         let open = rule(vec![RuleClient::Named(Arc::new(OpenEnded))], SecFlavor::Sys);
         assert!(warnings(&export(vec![open]))[0].contains("node*"));
     }
 
     #[test]
     fn without_keys_each_export_must_name_sys_somewhere() {
-        let refusal = |rules: Vec<ExportRule>| {
-            let table = ExportTable::new(vec![export(rules)], Timestamp::default()).unwrap();
-            check(&table, true).expect("with keys all is well");
-            check(&table, false).err().map(|error| error.to_string())
+        let refusal = |export: &ExportSettings| {
+            check(std::slice::from_ref(export), true).expect("with keys all is well");
+            check(std::slice::from_ref(export), false).err().map(|error| error.to_string())
         };
-        let said = refusal(vec![ExportRule::default()]).expect("Kerberos only");
+        let kerberos = ExportSettings::new(Storage::Memory(1 << 20), "/x");
+        let said = refusal(&kerberos).expect("Kerberos only");
         for part in ["/x", "krb5p:krb5i:krb5", "--keytab", "sec = [\"sys\"]", "--sec sys"] {
             assert!(said.contains(part), "{said}");
         }
-        let sys = ExportRule { flavors: vec![SecFlavor::Krb5p, SecFlavor::Sys], ..ExportRule::default() };
-        assert_eq!(refusal(vec![sys.clone()]), None);
-        let elsewhere = ExportRule { clients: networks(&["::1"]), ..sys };
-        assert_eq!(refusal(vec![elsewhere, ExportRule::default()]), None);
+        let mut both = kerberos.clone();
+        both.flavors = vec![SecFlavor::Krb5p, SecFlavor::Sys];
+        assert_eq!(refusal(&both), None);
+        let rule = "clients = [\"::1\"]\nsec = [\"krb5p\", \"sys\"]";
+        let mut elsewhere = kerberos;
+        elsewhere.rules = vec![toml::from_str(rule).expect("it is a rule")];
+        assert_eq!(refusal(&elsewhere), None);
     }
 }

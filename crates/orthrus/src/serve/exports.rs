@@ -55,7 +55,7 @@ impl LoggedSessions {
 
 /// A table that is not in force yet.
 pub(super) struct PreparedTable {
-    pub(super) table: ExportTable,
+    table: ExportTable,
     used: Vec<(BackendKey, Arc<dyn Backend>)>,
 }
 
@@ -136,12 +136,6 @@ impl Backends {
         }
         self.retire_sessions();
         table
-    }
-
-    /// Drops a table that was refused.
-    pub(super) fn refuse(&mut self, prepared: PreparedTable) {
-        drop(prepared);
-        self.retire_sessions();
     }
 
     /// Retires the sessions of exports that are not served any more in the log of the cluster, and

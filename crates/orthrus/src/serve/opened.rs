@@ -103,6 +103,8 @@ impl OpenedServer {
         let began = clock.instant().unwrap_or_else(Instant::now);
         let clients = ClientRules::new(&settings, began);
         let keys = Keys::open(&settings)?.map(Arc::new);
+        // Before the state folder: a refused start leaves none, and does not count.
+        admission::check(&settings.exports, keys.is_some())?;
         // Before the exports: the lock of the state folder says that no other server has its name,
         // and in a cluster the locks of a former instance end first.
         let storage = match inherited {
@@ -115,7 +117,6 @@ impl OpenedServer {
         let prepared = backends.prepare(&settings.exports, &settings.addresses)?;
         let exports = Arc::new(Exports::new(backends.adopt(prepared)));
         let audit = AuditLog::start(&settings)?;
-        admission::check(&exports.snapshot(), keys.is_some())?;
         let (rules, sources) = identities(&settings, keys.as_deref())?;
         let identity = Arc::new(Mapper::with_sources(rules, sources));
         if let Some(inherited) = inherited {

@@ -15,7 +15,6 @@ use net::{ListenError, Listener};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
-use vfs::ExportTable;
 
 /// The outcome of a check.
 #[derive(Default)]
@@ -36,10 +35,10 @@ pub(crate) fn check(settings: &Settings) -> Preflight {
     if let Some(sandbox) = check.keep(sandbox::enter(settings, false)) {
         check.notes.push(sandbox.to_string());
     }
-    let table = check.exports(settings);
+    check.exports(settings);
     let keys = check.keep(Keys::open(settings));
-    if let (Some(table), Some(keys)) = (table, &keys) {
-        check.keep(admission::check(&table, keys.is_some()));
+    if let Some(keys) = &keys {
+        check.keep(admission::check(&settings.exports, keys.is_some()));
     }
     check.keep(AuditLog::examine(settings));
     check.keep(state_dir(settings).and_then(|folder| try_state_folder(&folder)));
@@ -58,23 +57,21 @@ impl Preflight {
         tried.map_err(|fault| self.faults.push(fault)).ok()
     }
 
-    /// Opens each export, looks up the names of its clients, and returns the table of those without
-    /// a fault, if there are any.
-    fn exports(&mut self, settings: &Settings) -> Option<ExportTable> {
+    /// Opens each export, and looks up the names of its clients.
+    fn exports(&mut self, settings: &Settings) {
         let clients = ClientRules::new(settings, Instant::now());
         self.faults.extend(clients.examine(settings).into_iter().map(anyhow::Error::msg));
         // The server may be running.
         let ceph = CephNode { identity: None, sessions: None, recall_time: recall_time(settings) };
         let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
-        let (mut served, mut table) = (Vec::new(), None);
+        let mut served = Vec::new();
         for export in &settings.exports {
             served.push(export.clone());
             match self.keep(backends.prepare(&served, &settings.addresses)) {
                 None => _ = served.pop(),
-                Some(prepared) => table = Some(backends.adopt(prepared)),
+                Some(prepared) => _ = backends.adopt(prepared),
             }
         }
-        table
     }
 
     /// Binds the addresses for a moment.

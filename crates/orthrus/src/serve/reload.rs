@@ -100,10 +100,6 @@ impl Reload {
         let realms = self.keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
         sandbox::check_ceph(&self.start, &settings)?;
         let prepared = self.backends.prepare(&settings.exports, &settings.addresses)?;
-        if let Err(refusal) = admission::check(&prepared.table, self.keys.is_some()) {
-            self.backends.refuse(prepared);
-            return Err(refusal);
-        }
         let table = self.backends.adopt(prepared);
         let same = same_identities(&self.settings, &settings) && realms == self.realms;
         logging::set_filter(&settings.log);
@@ -143,6 +139,7 @@ impl Served {
         }
         server.tenants().apply(settings.limit_rules());
         let engine = server.engine();
+        admission::check(&settings.exports, self.keys.is_some())?;
         engine.set_client_limits(limits.clients_max, limits.slots_max);
         engine.set_choices(
             settings.nfs40,
