@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 use identity::Mapper;
 use net::{ListenError, Listener};
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
@@ -40,7 +41,8 @@ pub(crate) fn check(settings: &Settings) -> Preflight {
     if let Some(keys) = &keys {
         check.keep(admission::check(&settings.exports, keys.is_some()));
     }
-    check.keep(AuditLog::examine(settings));
+    let audit = check.keep(AuditLog::examine(settings));
+    check.notes.extend(audit.flatten());
     check.keep(state_dir(settings).and_then(|folder| try_state_folder(&folder)));
     if let Some(cluster) = &settings.cluster {
         check.keep(membership::examine(cluster));
@@ -74,32 +76,41 @@ impl Preflight {
         }
     }
 
-    /// Binds the addresses for a moment.
+    /// Binds the addresses for a moment, all at once as a start does.
     fn addresses(&mut self, settings: &Settings) {
-        match Listener::bind(settings.listen) {
+        let listener = Listener::bind(settings.listen);
+        let metrics = settings.metrics.map(bind_metrics).transpose();
+        let page = WebListener::open(settings, None);
+        let own = [
+            listener.is_ok().then_some(settings.listen),
+            metrics.as_ref().ok().and(settings.metrics),
+            page.as_ref().ok().and(settings.web),
+        ];
+        match listener {
             Ok(_) => {}
-            Err(ListenError::InUse(address)) => self.in_use(address),
+            Err(ListenError::InUse(address)) => self.in_use(address, &own),
             Err(error) => self.faults.push(error.into()),
         }
-        if let Err(error) = WebListener::open(settings, None) {
+        let others = [(settings.metrics, metrics.err()), (settings.web, page.err())];
+        for (address, error) in others.into_iter().filter_map(|(address, error)| Some((address?, error?))) {
             match error.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
-                Some(ErrorKind::AddrInUse) => {
-                    settings.web.into_iter().for_each(|address| self.in_use(address))
-                }
-                _ => self.faults.push(error),
-            }
-        }
-        let Some(address) = settings.metrics else { return };
-        if let Err(error) = bind_metrics(address) {
-            match error.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
-                Some(ErrorKind::AddrInUse) => self.in_use(address),
+                Some(ErrorKind::AddrInUse) => self.in_use(address, &own),
                 _ => self.faults.push(error),
             }
         }
     }
 
-    fn in_use(&mut self, address: std::net::SocketAddr) {
-        self.notes.push(format!("{address} is in use, which is right only if this server runs already"));
+    /// Notes an address that cannot be bound while `own` addresses are.
+    fn in_use(&mut self, address: SocketAddr, own: &[Option<SocketAddr>]) {
+        match own.iter().flatten().find(|own| overlap(**own, address)) {
+            Some(own) => self.faults.push(anyhow!(
+                "{address} is taken by {own} of the same settings; give `listen`, `metrics` and `web` ports of \
+                 their own"
+            )),
+            None => self
+                .notes
+                .push(format!("{address} is in use, which is right only if this server runs already")),
+        }
     }
 
     /// Looks up the accounts that the settings name.
@@ -115,6 +126,12 @@ impl Preflight {
             }
         }
     }
+}
+
+/// Returns whether no two sockets can listen at both addresses.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (any || one.ip() == other.ip())
 }
 
 /// Opens the state folder and reads its files. A folder that is missing is made and removed.

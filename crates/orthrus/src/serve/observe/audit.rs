@@ -29,6 +29,9 @@ const AUDIT_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the server looks for dropped lines.
 const AUDIT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The folder that `LogsDirectory=` of the unit names.
+const LOGS_DIRECTORY: &str = "/var/log/orthrus";
+
 /// Lines that were dropped.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -69,19 +72,27 @@ impl AuditLog {
         Ok(Some(Self { queue, reopen }))
     }
 
-    /// Tries what [`AuditLog::start`] does, and makes no file.
+    /// Tries what [`AuditLog::start`] does, and makes no file. Returns a note if its folder is the
+    /// one that systemd makes before a start.
     ///
     /// # Errors
     /// As for the start.
-    pub(in crate::serve) fn examine(settings: &Settings) -> anyhow::Result<()> {
+    pub(in crate::serve) fn examine(settings: &Settings) -> anyhow::Result<Option<String>> {
         match &settings.audit {
             Some(AuditTarget::File(path)) if path.symlink_metadata().is_err() => {
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                access(folder.unwrap_or(Path::new(".")), AccessFlags::W_OK | AccessFlags::X_OK)
+                let folder = folder.unwrap_or(Path::new("."));
+                if folder == Path::new(LOGS_DIRECTORY) && !folder.exists() {
+                    return Ok(Some(format!(
+                        "audit: {LOGS_DIRECTORY} is missing; the unit makes it when it starts the server"
+                    )));
+                }
+                access(folder, AccessFlags::W_OK | AccessFlags::X_OK)
+                    .map(|()| None)
                     .with_context(|| unwritable(path))
             }
-            Some(target) => AuditSink::open(target, settings.audit_size_max).map(drop),
-            None => Ok(()),
+            Some(target) => AuditSink::open(target, settings.audit_size_max).map(|_| None),
+            None => Ok(None),
         }
     }
 
