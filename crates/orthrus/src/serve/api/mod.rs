@@ -36,7 +36,7 @@ use vfs::Exports;
 
 /// Reports for administrators that are computed at once, and changes that are made at once; further
 /// ones wait. Changes can wait for a file system that hangs, and reports go on.
-const ADMIN_WORKERS_MAX: usize = 4;
+pub(super) const ADMIN_WORKERS_MAX: usize = 4;
 
 /// The parts of a running server that requests are about.
 pub(super) struct ApiParts {

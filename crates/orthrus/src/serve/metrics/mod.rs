@@ -28,7 +28,7 @@ const METRICS_CONNECTIONS_MAX: usize = 16;
 /// How long a peer of the metrics endpoint may take, from connecting to having read its answer.
 const METRICS_TIME_MAX: Duration = Duration::from_secs(5);
 /// Threads that write the page with all metrics; further requests wait.
-const METRICS_WORKERS_MAX: usize = 2;
+pub(super) const METRICS_WORKERS_MAX: usize = 2;
 
 /// Time in one loop after which a shard counts as hanging.
 const HANGS_AFTER: Duration = Duration::from_secs(10);

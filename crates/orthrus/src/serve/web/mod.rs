@@ -46,7 +46,7 @@ const WEB_CONNECTIONS_MAX: usize = 64;
 /// How long a browser may take for a request, from connecting to having read the answer.
 const WEB_TIME_MAX: Duration = Duration::from_secs(10);
 /// Threads that compute the status for browsers; further requests wait.
-const WEB_WORKERS_MAX: usize = 2;
+pub(super) const WEB_WORKERS_MAX: usize = 2;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
