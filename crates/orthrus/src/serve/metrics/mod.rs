@@ -16,6 +16,7 @@ use identity::Mapper;
 use net::{Admission, Running, Shards, Stats};
 use runtime::NfsService;
 use server::engine::Nfs;
+use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -205,16 +206,20 @@ pub(super) struct ExportNames(Vec<String>);
 
 impl ExportNames {
     pub(super) fn new(engine: &Nfs, table: &ExportTable) -> Self {
-        let names = engine.outcomes().export_names().into_iter();
-        // A reload can have given an export another name, or the name to an export with another
-        // number. Two series must not have the same labels.
-        let is_taken = |name: &str| table.iter().any(|export| export.pseudo_path == name);
+        Self::distinct(engine.outcomes().export_names(), table)
+    }
+
+    /// Names exports by their numbers and first names. A reload can have given an export another
+    /// name, or the name to an export with another number. Two series must not have the same
+    /// labels.
+    fn distinct(exports: impl IntoIterator<Item = (u32, String)>, table: &ExportTable) -> Self {
+        let mut taken: HashSet<String> = table.iter().map(|export| export.pseudo_path.clone()).collect();
         let name = |(id, name): (u32, String)| match table.by_id(id) {
             Some(export) => export.pseudo_path.clone(),
-            None if is_taken(&name) => format!("{name} (fsid {id})"),
-            None => name,
+            None if taken.insert(name.clone()) => name,
+            None => format!("{name} (fsid {id})"),
         };
-        Self(names.map(name).collect())
+        Self(exports.into_iter().map(name).collect())
     }
 
     /// Returns the name at a place: empty for requests without an export, and `other` for all
@@ -230,6 +235,23 @@ impl ExportNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vfs::{Export, Timestamp};
+
+    #[test]
+    fn no_two_exports_have_one_name() {
+        let export = Export::referral("/a", vec!["b:/a".parse().unwrap()]).unwrap();
+        let own = export.id;
+        let names = |exports: Vec<Export>| {
+            let table = ExportTable::new(exports, Timestamp::default()).unwrap();
+            ExportNames::distinct([(own, "/a".to_owned()), (7, "/a".to_owned())], &table).0
+        };
+        assert_eq!(names(vec![]), ["/a", "/a (fsid 7)"]);
+        assert_eq!(
+            names(vec![Export { id: 7, ..export.clone() }]),
+            [format!("/a (fsid {own})"), "/a".to_owned()]
+        );
+        assert_eq!(names(vec![export]), ["/a", "/a (fsid 7)"]);
+    }
 
     #[test]
     fn a_server_with_a_hanging_thread_is_neither_healthy_nor_ready() {
