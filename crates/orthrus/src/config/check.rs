@@ -1,8 +1,8 @@
 //! Completes the settings of a file: paths, storage and names of exports.
 
+use super::folders::{Answers, FOLDERS, is_folder};
 use super::locations::check_referral;
 use super::{CephStorage, ClusterSettings, ConfigError, ExportSettings, Nested, Settings, Storage};
-use foreign::ForeignThread;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -37,8 +37,10 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Sett
         let faults = cluster_faults(cluster, &settings.exports);
         errors.extend(faults.map(|message| ConfigError::Whole { file: file.to_owned(), message }));
     }
+    let paths = settings.exports.iter().filter_map(|export| Some(folder.join(export.path.as_ref()?)));
+    let folders = FOLDERS.ask(paths.collect(), FOLDER_TIME_MAX, is_folder);
     settings.exports.retain_mut(|export| {
-        let completed = complete_export(export, folder);
+        let completed = complete_export(export, folder, &folders);
         let wrong = |(key, message)| ConfigError::at_key(file, text, export.offset, key, message);
         completed.map_err(|error| errors.push(wrong(error))).is_ok()
     });
@@ -64,8 +66,12 @@ fn cluster_faults(
 }
 
 /// Fills in storage and name of an export, or returns the key that is wrong and the reason.
-fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'static str, String)> {
-    let storage = storage(export, folder)?;
+fn complete_export(
+    export: &mut ExportSettings,
+    folder: &Path,
+    folders: &Answers,
+) -> Result<(), (&'static str, String)> {
+    let storage = storage(export, folder, folders)?;
     export.check_rules()?;
     if !matches!(storage, Storage::Folder(_)) && export.nested == Nested::Show {
         return Err(("nested", "nothing is mounted below an export in memory or of Ceph".into()));
@@ -79,13 +85,17 @@ fn complete_export(export: &mut ExportSettings, folder: &Path) -> Result<(), (&'
 }
 
 /// Returns the storage of an export, or the key that is wrong and the reason.
-fn storage(export: &ExportSettings, folder: &Path) -> Result<Storage, (&'static str, String)> {
+fn storage(
+    export: &ExportSettings,
+    folder: &Path,
+    folders: &Answers,
+) -> Result<Storage, (&'static str, String)> {
     if export.ceph.is_none() {
         check_without_ceph(export)?;
     }
     match (&export.path, export.memory, &export.ceph, &export.refer[..]) {
         (Some(path), None, None, []) => {
-            let path = existing_folder(folder.join(path)).map_err(|message| ("path", message))?;
+            let path = existing_folder(folder.join(path), folders).map_err(|message| ("path", message))?;
             Ok(Storage::Folder(path))
         }
         (None, Some(bytes), None, []) => Ok(Storage::Memory(bytes)),
@@ -135,13 +145,11 @@ fn check_without_ceph(export: &ExportSettings) -> Result<(), (&'static str, Stri
 
 /// Returns the path of a folder. A file system that does not answer is no fault of the settings:
 /// other exports can be changed while it hangs.
-fn existing_folder(path: PathBuf) -> Result<PathBuf, String> {
-    let asked = path.clone();
-    let found = ForeignThread::default().run(FOLDER_TIME_MAX, move || std::fs::metadata(asked));
-    match found {
-        Some(Ok(found)) if !found.is_dir() => Err(format!("{} is not a folder", path.display())),
+fn existing_folder(path: PathBuf, folders: &Answers) -> Result<PathBuf, String> {
+    match folders.get(&path) {
+        Some(Ok(false)) => Err(format!("{} is not a folder", path.display())),
         Some(Err(error)) => Err(format!("{}: {error}", path.display())),
-        Some(Ok(_)) | None => Ok(path),
+        Some(Ok(true)) | None => Ok(path),
     }
 }
 
