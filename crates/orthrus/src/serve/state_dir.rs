@@ -35,6 +35,13 @@ pub(super) fn open_folder(directory: &Path) -> anyhow::Result<()> {
     check(directory, &metadata, "700")
 }
 
+/// Returns whether a folder has the state of a server, or nothing yet. To make another one private
+/// could break the programs that use it.
+fn is_for_a_server(directory: &Path) -> bool {
+    let has_state = ["secret", "starts"].iter().any(|name| directory.join(name).symlink_metadata().is_ok());
+    has_state || std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+}
+
 /// Reads a file of the folder that has at most `size_max` bytes; `None` if it does not exist.
 ///
 /// # Errors
@@ -90,11 +97,17 @@ fn check(path: &Path, metadata: &Metadata, mode: &str) -> anyhow::Result<()> {
              which clients may reclaim; change its owner, or choose another folder with --state-dir"
         );
     }
+    let mode_now = metadata.mode() & 0o777;
+    if metadata.mode() & OTHERS != 0 && metadata.is_dir() && !is_for_a_server(path) {
+        bail!(
+            "{name} has the mode {mode_now:03o} and the files of other programs; choose an empty folder with \
+             --state-dir"
+        );
+    }
     if metadata.mode() & OTHERS != 0 {
         bail!(
-            "{name} has the mode {:03o}, so that other users can read or change what the server keeps; if none of \
-             them has, use \"chmod {mode} {name}\", or else remove the folder: clients then have to mount again",
-            metadata.mode() & 0o777
+            "{name} has the mode {mode_now:03o}, so that other users can read or change what the server keeps; if none of \
+             them has, use \"chmod {mode} {name}\", or else remove the folder: clients then have to mount again"
         );
     }
     Ok(())
@@ -127,6 +140,17 @@ mod tests {
         assert!(refusal(open_folder(&link)).contains("symbolic link"));
         std::fs::remove_dir(&path).unwrap();
         assert!(refusal(open_folder(&link)).contains("symbolic link"), "of one that leads nowhere, too");
+    }
+
+    #[test]
+    fn the_folder_of_other_programs_is_refused_and_not_to_be_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+        std::fs::write(folder.path().join("other"), "").unwrap();
+        let said = refusal(open_folder(folder.path()));
+        assert!(said.contains("choose an empty folder") && !said.contains("chmod"), "{said}");
+        std::fs::write(folder.path().join("starts"), "1\n").unwrap();
+        assert!(refusal(open_folder(folder.path())).contains("chmod 700"));
     }
 
     #[test]
