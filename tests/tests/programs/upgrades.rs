@@ -265,6 +265,20 @@ fn a_server_that_is_to_end_ends_also_while_a_next_process_hangs() {
 }
 
 #[test]
+fn without_an_answer_the_status_tells() {
+    let (folder, installed) = (empty_folder(), Installation::with_program());
+    let server = Serve::new(folder.path().join("state")).program(installed.program());
+    let mut server = server.arg(folder.path()).start();
+    let mut command = server.upgrade_command(Some(&faulty(&installed, "hello", "hang")));
+    let asking = std::thread::spawn(move || run(&mut command));
+    server.wait_for_log("upgrade to");
+    server.kill();
+    let ended = asking.join().expect("the command ends");
+    assert_eq!(ended.status.code(), Some(4), "{}", ended.stderr);
+    assert!(ended.stderr.contains("which process serves"), "{}", ended.stderr);
+}
+
+#[test]
 fn without_a_server_the_status_tells() {
     let folder = empty_folder();
     let mut server = Serve::new(folder.path().join("state")).arg(folder.path()).start();

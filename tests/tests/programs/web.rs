@@ -6,7 +6,7 @@ mod chromium;
 
 use chromium::{Chromium, PageLook};
 use client::{Client, Flavor, OpenHow};
-use e2e::{Serve, Server, empty_folder, in_world, is_installed, orthrus, run};
+use e2e::{Serve, Server, empty_folder, in_world, is_installed, is_root, orthrus, run};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -50,7 +50,9 @@ fn log_in(link: &str) -> String {
     let (status, head, _) = get(address(link), &path, "");
     assert_eq!(status, 303, "{head}");
     let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    for part in ["HttpOnly", "SameSite=Strict", "Max-Age=43200"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
     cookie.split(';').next().expect("a pair").to_owned()
 }
 
@@ -203,6 +205,21 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
     };
     let ended = ask();
     assert!(ended.stdout.contains("303 See Other") && ended.stdout.contains("; Secure"), "{ended:?}");
+    if is_root() {
+        // The server is for its own user alone.
+        let mut other = Command::new("setpriv");
+        other.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            "curl",
+            "--silent",
+            "--insecure",
+        ]);
+        let ended = run(other.arg(link(state)));
+        assert!(!ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+    }
     certify("second");
     let ended = ask();
     assert!(ended.stdout.contains("303 See Other"), "{ended:?}");

@@ -93,7 +93,7 @@ impl HttpEndpoint {
             HttpListener::Unix(socket) => serve_unix(socket, &router, places).await,
             HttpListener::Tcp(socket, admission) => serve_tcp(socket, admission, &router, places).await,
             HttpListener::Tls(socket, admission, files) => {
-                serve_tls(socket, (admission, &files), &router, places).await
+                serve_tls(socket, admission, &files, &router, places).await
             }
         };
         if let Err(error) = served {
@@ -148,7 +148,8 @@ fn is_admitted(stream: &TcpStream, peer: SocketAddr, admission: Option<&Admissio
 /// Serves connections of a TCP socket over TLS.
 async fn serve_tls(
     socket: TcpListener,
-    (admission, files): (Option<Box<Admission>>, &TlsFiles),
+    admission: Option<Box<Admission>>,
+    files: &TlsFiles,
     router: &Router,
     mut places: ConnectionPlaces,
 ) -> io::Result<()> {

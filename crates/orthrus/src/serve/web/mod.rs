@@ -35,7 +35,7 @@ use axum::{Json, Router};
 use net::Admission;
 use serde::{Deserialize, Serialize};
 use server::engine::hex;
-use sessions::WebSessions;
+use sessions::{WEB_SESSION_TIME_MAX, WebSessions};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -220,7 +220,12 @@ async fn login(State(web): State<Web>, query: Result<Query<LinkQuery>, QueryReje
         return (StatusCode::UNAUTHORIZED, kind, include_str!("login.html")).into_response();
     };
     let secure = if web.secure { "; Secure" } else { "" };
-    let cookie = format!("{}={session}; Path=/; HttpOnly; SameSite=Strict{secure}", web.links.cookie);
+    // The name is new for each process: without an end, cookies of former ones would stay.
+    let cookie = format!(
+        "{}={session}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{secure}",
+        web.links.cookie,
+        WEB_SESSION_TIME_MAX.as_secs()
+    );
     (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
 }
 

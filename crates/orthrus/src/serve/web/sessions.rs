@@ -13,7 +13,7 @@ const WEB_SESSIONS_MAX: usize = 64;
 /// How long a link to the web page is good.
 const WEB_LINK_TIME_MAX: Duration = Duration::from_secs(300);
 /// How long a browser may see the web page without a new link.
-const WEB_SESSION_TIME_MAX: Duration = Duration::from_secs(12 * 3600);
+pub(super) const WEB_SESSION_TIME_MAX: Duration = Duration::from_secs(12 * 3600);
 
 /// A secret number in hexadecimal.
 const SECRET_LEN: usize = 32;
