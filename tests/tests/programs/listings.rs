@@ -135,7 +135,7 @@ fn the_status_tells_rates_by_flavor_the_cost_of_encryption_and_warnings() {
         assert!(columns[1].parse::<f64>().expect("a rate") > 10.0, "{row}");
         assert!(columns[3].parse::<f64>().expect("a time of protection") > 0.0, "{row}");
         assert!(shown.stdout.lines().any(|line| line.starts_with("READ ")), "{shown:?}");
-        assert!(!shown.stdout.contains("since the start"), "{shown:?}");
+        assert!(!shown.stdout.contains("warnings:"), "{shown:?}");
 
         let json = ask(&state, &["status", "--json"]);
         let report: Value = serde_json::from_str(&json.stdout).expect("it is JSON");
@@ -209,6 +209,9 @@ fn a_server_that_drains_refuses_new_clients_and_ends_with_the_last_one() {
     let cancelled = ask(&state, &["drain", "--cancel"]);
     assert!(cancelled.stdout.contains("new clients are served"), "{cancelled:?}");
     assert_eq!(ready(&server), 200);
+    let again = ask(&state, &["drain", "--cancel"]);
+    assert!(again.stdout.contains("there is no drain"), "{again:?}");
+    assert_eq!(server.log().matches("drain cancelled").count(), 1, "{}", server.log());
     let second = Client::connect(options()).expect("it is admitted again");
 
     let waiting = orthrus(["drain", "--state-dir"])

@@ -48,7 +48,7 @@ impl ApiClient {
         Self { state_dir: state_dir.to_owned(), time_max: REPLY_TIME_MAX }
     }
 
-    /// Waits so long for an answer.
+    /// Sets the longest wait for an answer.
     pub(crate) fn patient(self, time_max: Duration) -> Self {
         Self { time_max, ..self }
     }

@@ -45,7 +45,11 @@ fn watch(service: &Arc<NfsService>, gate: &Arc<Gate>) -> std::io::Result<()> {
 
 /// Ends a drain for `author`, and returns a line for the administrator.
 pub(super) fn cancel(service: &NfsService, author: Author) -> String {
-    service.server().engine().set_draining(false);
+    let engine = service.server().engine();
+    if !engine.is_draining() {
+        return "there is no drain: new clients are served".to_owned();
+    }
+    engine.set_draining(false);
     let line = "new clients are served";
     tracing::warn!("drain cancelled by {author}: {line}");
     line.to_owned()
