@@ -68,6 +68,9 @@ fn the_audit_log_has_opens_changes_refusals_and_administrators() {
         let author = format!("user {}", nix::unistd::geteuid());
         let evicted = run(orthrus(["evict", "ffffffffffffffff", "--state-dir"]).arg(world.path("state-1")));
         assert!(!evicted.status.success(), "{evicted:?}");
+        let reloaded = run(orthrus(["reload", "--state-dir"]).arg(world.path("state-1")));
+        assert!(reloaded.status.success(), "{reloaded:?}");
+        lines_with(&path, "a reload", |line| line["action"] == "reload" && line["author"] == *author);
         let is_refused = |line: &Value| line["action"] == "evict" && line["author"] == *author;
         let lines = lines_with(&path, "a refused eviction", is_refused);
         let refused = lines.into_iter().find(is_refused).expect("it is there");
@@ -192,7 +195,8 @@ impl TraceCommand {
 #[test]
 fn a_trace_has_the_operations_of_a_caller_or_a_file_without_names() {
     in_world(|world| {
-        let server = world.server().start();
+        let audit = world.path("audit.jsonl");
+        let server = world.server().arg("--audit").arg(&audit).start();
         let state = world.path("state-1");
         let mut files = world.mount(&server, "alice", Flavor::Krb5i);
         files.write_file("secret", b"data").expect("it can be written");
@@ -201,6 +205,8 @@ fn a_trace_has_the_operations_of_a_caller_or_a_file_without_names() {
         let mut named = TraceCommand::start(&state, &["--names", "--client", "127.0.0.1"]);
         let mut other = TraceCommand::start(&state, &["--principal", "nobody@R"]);
         let mut file = TraceCommand::start(&state, &["--file", "/export/secret"]);
+        let traces = "client \"127.0.0.1\", with names";
+        lines_with(&audit, "a trace", |line| line["action"] == "trace" && line["result"] == traces);
         let full = run(orthrus(["trace", "--state-dir"]).arg(&state));
         assert!(full.stderr.contains("four traces run already"), "{full:?}");
         files.write_file("another", b"data").expect("it can be written");
@@ -356,6 +362,7 @@ fn a_rotation_and_a_reload_in_the_middle_of_an_upgrade_reach_the_next_process() 
         upgrade.join().expect("the upgrade succeeds");
     });
     files.mkdir("after").expect("it is answered");
+    lines_with(&log, "the upgrade", |line| line["action"] == "upgrade" && line["author"] != Value::Null);
     lines_with(&log, "the reload", |line| {
         line["result"].as_str().is_some_and(|result| result.contains("are in force"))
     });

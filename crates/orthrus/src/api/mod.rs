@@ -20,7 +20,9 @@ pub(crate) use listings::{
     OpenRow, SessionRow,
 };
 pub(crate) use problem::Problem;
-pub(crate) use status::{ClusterMember, ClusterReport, ExportStatus, FileStatus, FlavorStatus, StatusReport};
+pub(crate) use status::{
+    ClusterMember, ClusterReport, ExportStatus, FileStatus, FlavorStatus, ReloadStatus, StatusReport,
+};
 pub(crate) use trace::{TraceLine, TraceQuery, TracedOperation};
 pub(crate) use upgrade::{UpgradeOutcome, UpgradeReport, UpgradeRequest};
 pub(crate) use warnings::{Warning, warnings};

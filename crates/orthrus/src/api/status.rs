@@ -55,6 +55,21 @@ pub(crate) struct StatusReport {
     pub lookups: BTreeMap<String, u64>,
     /// Errors of exported file systems.
     pub file_system_errors: u64,
+    /// Events of the last hour that deserve a look, by name.
+    #[serde(default)]
+    pub recent: BTreeMap<String, u64>,
+    /// The last reload, if there was one.
+    #[serde(default)]
+    pub reload: Option<ReloadStatus>,
+}
+
+/// The outcome of a reload.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReloadStatus {
+    /// The reason why it has changed nothing; none if the settings of the file are in force.
+    pub failed: Option<String>,
+    /// Keys of the file that apply at the next start only.
+    pub at_restart: Vec<String>,
 }
 
 /// A cluster of gateways, as a member of it sees it.

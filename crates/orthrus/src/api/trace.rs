@@ -1,10 +1,11 @@
 //! The lines of a trace: the reports of `orthrus trace`.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use utoipa::{IntoParams, ToSchema};
 
 /// The query of a trace: which operations it shows. Without any field it shows all.
-#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[derive(Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TraceQuery {
@@ -20,6 +21,19 @@ pub(crate) struct TraceQuery {
     /// Show names, not only their lengths.
     #[serde(default)]
     pub names: bool,
+}
+
+impl fmt::Display for TraceQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { client, principal, file, names } = self;
+        let filters = [("client", client), ("principal", principal), ("file", file)];
+        let filters = filters.iter().filter_map(|(key, value)| Some(format!("{key} {:?}", value.as_ref()?)));
+        let parts: Vec<_> = filters.chain(names.then(|| "with names".to_owned())).collect();
+        match parts.is_empty() {
+            true => f.write_str("all operations"),
+            false => f.write_str(&parts.join(", ")),
+        }
+    }
 }
 
 /// A line of a trace.

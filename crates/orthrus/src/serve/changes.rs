@@ -16,6 +16,8 @@ pub(super) struct ReloadChanges {
     pub(super) renumbered: Vec<String>,
     /// The state of clients in exports that are not served any more.
     pub(super) revoked: RevokedCounts,
+    /// Other keys and tables with values that are new.
+    pub(super) in_force: Vec<&'static str>,
     /// Keys that apply at the next start only.
     pub(super) at_restart: Vec<&'static str>,
     /// Ports of directories that the sandbox of this process lets nobody reach.
@@ -23,12 +25,17 @@ pub(super) struct ReloadChanges {
 }
 
 impl ReloadChanges {
-    /// Compares the settings of the start, the exports in force and the settings of the file.
-    pub(super) fn between(start: &Settings, exports: &[ExportSettings], file: &Settings) -> Self {
+    /// Compares the settings of the start, those in force and those of the file.
+    pub(super) fn between(start: &Settings, before: &Settings, file: &Settings) -> Self {
+        let exports = &before.exports;
         let find = |list: &[ExportSettings], pseudo: &str| {
             list.iter().find(|export| export.pseudo == pseudo).cloned()
         };
-        let mut changes = Self { at_restart: at_restart(start, file), ..Self::default() };
+        let mut changes = Self {
+            in_force: names(&compare_applied(before, file)),
+            at_restart: names(&compare(start, file)),
+            ..Self::default()
+        };
         for export in &file.exports {
             match find(exports, &export.pseudo) {
                 None => changes.added.push(export.pseudo.clone()),
@@ -66,6 +73,9 @@ impl ReloadChanges {
                 "revoked, as their export is gone: {opens} opens, {delegations} delegations{rest}"
             ));
         }
+        if !self.in_force.is_empty() {
+            lines.push(format!("in force now: {}", self.in_force.join(", ")));
+        }
         if !self.at_restart.is_empty() {
             lines.push(format!("changed, but in force only after a restart: {}", self.at_restart.join(", ")));
         }
@@ -85,9 +95,40 @@ fn number(export: &ExportSettings) -> u32 {
     export.fsid.unwrap_or_else(|| vfs::export_id(&export.pseudo))
 }
 
-/// Returns the keys that differ and that a running server cannot change.
-fn at_restart(start: &Settings, file: &Settings) -> Vec<&'static str> {
-    compare(start, file).into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+/// Returns the names of keys that differ.
+fn names(compared: &[(&'static str, bool)]) -> Vec<&'static str> {
+    compared.iter().filter(|(_, differs)| *differs).map(|(key, _)| *key).collect()
+}
+
+/// Returns each key, or table of keys, that a reload applies besides those of exports, and whether
+/// it differs.
+fn compare_applied(before: &Settings, file: &Settings) -> [(&'static str, bool); 23] {
+    let ((one, other), (old, new)) = ((&before.identity, &file.identity), (&before.limits, &file.limits));
+    [
+        ("addresses", before.addresses != file.addresses),
+        ("log", before.log != file.log),
+        ("domain", before.domain != file.domain),
+        ("realms", before.realms != file.realms),
+        ("nfs40", before.nfs40 != file.nfs40),
+        ("delegations", before.delegations != file.delegations),
+        ("numeric_owners", before.numeric_owners != file.numeric_owners),
+        ("principals", before.principals != file.principals),
+        ("identity.unknown", one.unknown != other.unknown),
+        ("identity.groups", one.groups != other.groups),
+        ("identity.rules", one.rules != other.rules),
+        ("identity.source", one.sources != other.sources),
+        ("identity.refresh", one.refresh != other.refresh),
+        ("identity.absent", one.absent != other.absent),
+        ("identity.stale", one.stale != other.stale),
+        ("identity.timeout", one.timeout != other.timeout),
+        ("limits.connections_max", old.connections_max != new.connections_max),
+        ("limits.contexts_max", old.contexts_max != new.contexts_max),
+        ("limits.clients_max", old.clients_max != new.clients_max),
+        ("limits.slots_max", old.slots_max != new.slots_max),
+        ("limits.principal", old.principal != new.principal),
+        ("limits.client", old.client != new.client),
+        ("limits.rule", old.rules != new.rules),
+    ]
 }
 
 /// Returns each key that a running server cannot change, and whether it differs.
@@ -142,13 +183,16 @@ mod tests {
         ExportSettings::new(Storage::Memory(1 << 20), pseudo)
     }
 
+    fn of(exports: Vec<ExportSettings>) -> Settings {
+        Settings { exports, ..Settings::default() }
+    }
+
     #[test]
     fn exports_are_told_apart_by_their_pseudo_paths() {
-        let before = [export("/stays"), export("/goes"), export("/closes")];
+        let before = of(vec![export("/stays"), export("/goes"), export("/closes")]);
         let mut closed = export("/closes");
         closed.read_only = true;
-        let exports = vec![export("/comes"), closed, export("/stays")];
-        let file = Settings { exports, ..Settings::default() };
+        let file = of(vec![export("/comes"), closed, export("/stays")]);
         let changes = ReloadChanges::between(&Settings::default(), &before, &file);
         let one = |path: &str| vec![path.to_owned()];
         assert_eq!((changes.added, changes.removed), (one("/comes"), one("/goes")));
@@ -157,14 +201,13 @@ mod tests {
 
     #[test]
     fn an_export_with_another_number_is_named_and_one_with_the_same_is_not() {
-        let before = [export("/one"), export("/other")];
+        let before = of(vec![export("/one"), export("/other")]);
         let numbered = |pseudo: &str, fsid: u32| {
             let mut export = export(pseudo);
             export.fsid = Some(fsid);
             export
         };
-        let exports = vec![numbered("/one", vfs::export_id("/one")), numbered("/other", 7)];
-        let file = Settings { exports, ..Settings::default() };
+        let file = of(vec![numbered("/one", vfs::export_id("/one")), numbered("/other", 7)]);
         let changes = ReloadChanges::between(&Settings::default(), &before, &file);
         assert_eq!(changes.renumbered, ["/other"]);
         assert!(changes.lines().iter().any(|line| line.ends_with("mount again: /other")));
@@ -184,12 +227,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_names_every_key_that_it_applies() {
+        let compared = compare_applied(&Settings::default(), &Settings::default()).map(|(key, _)| key);
+        for (table, key) in crate::config::all_keys().filter(|(_, key)| key.reloads) {
+            let name = table.full_name(key);
+            let is_named = compared.iter().any(|named| name == *named || table.prefix == *named);
+            assert!(is_named || table.prefix.starts_with("export"), "{name}");
+        }
+    }
+
+    #[test]
     fn keys_that_need_a_restart_are_named_until_there_is_one() {
         let start = Settings::default();
         let mut file = Settings { shards: 7, nfs40: !start.nfs40, ..Settings::default() };
         file.limits.clients_max += 1;
         file.limits.input_bytes_max += 1;
-        let changes = ReloadChanges::between(&start, &[], &file);
+        let changes = ReloadChanges::between(&start, &start, &file);
         assert_eq!(changes.at_restart, ["shards", "limits.input_bytes_max"]);
+        assert_eq!(changes.in_force, ["nfs40", "limits.clients_max"]);
+        let again = ReloadChanges::between(&start, &file, &file);
+        assert_eq!((again.at_restart, again.in_force), (changes.at_restart, Vec::new()));
     }
 }

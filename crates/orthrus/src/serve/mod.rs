@@ -46,6 +46,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::StateStorage;
 use store::Boot;
@@ -206,16 +207,33 @@ fn leave_cluster(member: membership::Member, state_dir: &Path) -> ! {
     vfs_local::exit_at_once(0)
 }
 
-/// Reloads and reports as signals ask for it, until one ends the server.
-fn obey_signals(mut signals: Signals, reloads: &reload::Reloads, report: impl Fn()) {
+/// Reloads and reports as signals ask for it, until one ends the server. A thread of its own
+/// reloads, since that may wait, and an end must not.
+///
+/// # Errors
+/// When the system gives no thread.
+fn obey_signals(
+    mut signals: Signals,
+    reloads: Arc<reload::Reloads>,
+    report: impl Fn(),
+) -> anyhow::Result<()> {
+    let (ask, asked) = sync_channel(1);
+    let reload = move || {
+        for () in asked {
+            // The log has the fault.
+            let _ = reloads.run(reload::Asker::Signal);
+        }
+    };
+    std::thread::Builder::new().name("reload".into()).spawn(reload)?;
     for signal in signals.forever() {
         match signal {
-            // The log has the fault.
-            SIGHUP => drop(reloads.run("SIGHUP")),
+            // One that waits already reads the file later than this.
+            SIGHUP => _ = ask.try_send(()),
             SIGUSR1 => report(),
             _ => break,
         }
     }
+    Ok(())
 }
 
 /// Returns the limits within the descriptors of the process, so that no kind of use takes all of

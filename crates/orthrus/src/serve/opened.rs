@@ -338,7 +338,7 @@ impl StartedServer {
         reloads.log_exports();
         let ready = tell_ready(manager.clone(), &running, reloads.clone());
         announce(&running, metrics_address, predecessor, ready);
-        obey_signals(signals, &reloads, || housekeeping::report(&service, &running));
+        obey_signals(signals, reloads, || housekeeping::report(&service, &running))?;
         end(&upgrades, &manager, &running, (audit.as_ref(), member), &state_dir);
         Ok(())
     }

@@ -3,11 +3,13 @@
 
 use super::changes::ReloadChanges;
 use super::exports::Backends;
+use super::http::Author;
 use super::kerberos::Keys;
 use super::observe::AuditLog;
 use super::{
     ReadSettings, admission, identities, sandbox, shared, spoken, warn_of_descriptors, warn_of_leases,
 };
+use crate::api::ReloadStatus;
 use crate::config::Settings;
 use crate::logging;
 use crate::service_manager::ServiceManager;
@@ -15,13 +17,17 @@ use anyhow::{Context, bail};
 use identity::Mapper;
 use net::Shards;
 use runtime::{Gate, NfsService};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use vfs::Exports;
 
-/// How long a reload waits for another one, or for an upgrade, which takes at most 45 seconds. A
-/// reload that opens a file system may hang with it.
-const TURN_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a reload or an upgrade of an administrator waits for another one, so that the answer
+/// arrives. A reload that opens a file system may hang with it.
+const TURN_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a reload of SIGHUP waits for another one, or for an upgrade, which takes at most 45
+/// seconds.
+const SIGNAL_TURN_TIME_MAX: Duration = Duration::from_secs(60);
 /// How often it looks for the end.
 const TURN_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -35,6 +41,41 @@ pub(super) struct Served {
     pub(super) descriptors: usize,
 }
 
+/// The origin of a reload.
+#[derive(Clone, Copy)]
+pub(super) enum Asker {
+    /// SIGHUP.
+    Signal,
+    /// A request at the administrator's socket.
+    Administrator(Author),
+}
+
+impl Asker {
+    fn turn_time_max(self) -> Duration {
+        match self {
+            Self::Signal => SIGNAL_TURN_TIME_MAX,
+            Self::Administrator(_) => TURN_TIME_MAX,
+        }
+    }
+
+    /// Returns the author for the audit log.
+    fn author(self) -> String {
+        match self {
+            Self::Signal => "SIGHUP".to_owned(),
+            Self::Administrator(author) => author.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal => f.write_str("SIGHUP"),
+            Self::Administrator(author) => write!(f, "reload by {author}"),
+        }
+    }
+}
+
 /// The settings of a running server.
 pub(super) struct Reload {
     read: Option<Box<ReadSettings>>,
@@ -46,6 +87,8 @@ pub(super) struct Reload {
     keys: Option<Arc<Keys>>,
     /// The realms in force when `settings` has none.
     realms: Vec<String>,
+    /// Keys of the file that apply at the next start only.
+    at_restart: Vec<&'static str>,
     served: Served,
     /// Has the next process reload, once that one serves.
     next: Option<Box<dyn Fn() + Send>>,
@@ -62,7 +105,8 @@ impl Reload {
         served: Served,
     ) -> Self {
         let realms = keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
-        Self { read, start: settings.clone(), settings, backends, keys, realms, served, next: None }
+        let (start, at_restart) = (settings.clone(), Vec::new());
+        Self { read, start, settings, backends, keys, realms, at_restart, served, next: None }
     }
 
     /// Leaves reloads to the next process, which `next` asks for one.
@@ -99,18 +143,19 @@ impl Reload {
         let (rules, sources) = identities(&settings, self.keys.as_deref())?;
         let realms = self.keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
         sandbox::check_ceph(&self.start, &settings)?;
+        admission::check(&settings.exports, self.keys.is_some())?;
         let prepared = self.backends.prepare(&settings.exports, &settings.addresses)?;
         let table = self.backends.adopt(prepared);
         let same = same_identities(&self.settings, &settings) && realms == self.realms;
         logging::set_filter(&settings.log);
         self.served.apply(&settings);
         self.served.identity.replace(rules, sources, same);
-        self.served.exports.replace(table);
-        let mut changes = ReloadChanges::between(&self.start, &self.settings.exports, &settings);
+        let mut changes = ReloadChanges::between(&self.start, &self.settings, &settings);
         changes.ports = sandbox::out_of_reach(&self.start, &settings);
         let server = self.served.service.server();
-        changes.revoked = server.engine().revoke_unserved(server.now());
+        changes.revoked = server.engine().replace_exports(table, server.now());
         (self.settings, self.realms) = (settings, realms);
+        self.at_restart.clone_from(&changes.at_restart);
         Ok(changes)
     }
 
@@ -139,7 +184,6 @@ impl Served {
         }
         server.tenants().apply(settings.limit_rules());
         let engine = server.engine();
-        admission::check(&settings.exports, self.keys.is_some())?;
         engine.set_client_limits(limits.clients_max, limits.slots_max);
         engine.set_choices(
             settings.nfs40,
@@ -157,6 +201,8 @@ pub(super) struct Reloads {
     /// Closed while the next process takes over.
     gate: Arc<Gate>,
     audit: Option<AuditLog>,
+    /// The outcome of the last reload. It can be seen while another one hangs.
+    last: Mutex<Option<ReloadStatus>>,
     /// Describes the running server in a line.
     status: Box<dyn Fn() -> String + Send + Sync>,
 }
@@ -169,7 +215,8 @@ impl Reloads {
         audit: Option<AuditLog>,
         status: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
-        Self { reload: Mutex::new(reload), manager, gate, audit, status: Box::new(status) }
+        let (reload, status) = (Mutex::new(reload), Box::new(status));
+        Self { reload, manager, gate, audit, last: Mutex::default(), status }
     }
 
     /// Keeps reloads from running while the result lives.
@@ -190,34 +237,40 @@ impl Reloads {
         self.hold().iter().for_each(|reload| reload.log_exports());
     }
 
+    /// Returns the outcome of the last reload, if there was one.
+    pub(super) fn last(&self) -> Option<ReloadStatus> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Reloads as `asker` asks for it, and logs the outcome. Returns a line for each kind of
     /// change. One that an upgrade has kept waiting is for the next process, which may have read
     /// an older file.
     ///
     /// # Errors
-    /// The fault in the configuration file.
-    pub(super) fn run(&self, asker: &str) -> anyhow::Result<Vec<String>> {
-        let mut reload = self.hold()?;
+    /// The fault in the configuration file, or another reload does not end.
+    pub(super) fn run(&self, asker: Asker) -> anyhow::Result<Vec<String>> {
+        let turn = hold(&self.reload, asker.turn_time_max());
+        let mut reload = turn.inspect_err(|error| self.failed(asker, error))?;
         if let Some(next) = &reload.next {
             next();
-            return Ok(vec![self.log_left(asker)]);
+            let lines =
+                vec!["another process has taken over, and applies the settings of the file".to_owned()];
+            self.log(asker, &lines);
+            return Ok(lines);
         }
         let _inside = self.gate.enter();
         self.manager.reloading();
         let outcome = reload.run();
-        if let Some(audit) = &self.audit {
-            audit.reopen();
-            let result = outcome.as_ref().map_or_else(|error| format!("{error:#}"), |lines| lines.join("; "));
-            audit.admin(asker, "reload", &result);
-        }
         let kept = match &outcome {
             Ok(lines) => {
-                lines.iter().for_each(|line| tracing::info!("{asker}: {line}"));
+                let at_restart = reload.at_restart.iter().map(ToString::to_string).collect();
+                self.note(ReloadStatus { failed: None, at_restart });
+                self.log(asker, lines);
                 reload.log_exports();
                 ""
             }
             Err(error) => {
-                tracing::error!("{asker}: {error:#}");
+                self.failed(asker, error);
                 "; the last reload failed, as the log says"
             }
         };
@@ -225,15 +278,30 @@ impl Reloads {
         outcome
     }
 
-    /// Logs a reload that the next process makes.
-    fn log_left(&self, asker: &str) -> String {
-        let line = "another process has taken over, and applies the settings of the file";
+    fn note(&self, status: ReloadStatus) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    }
+
+    /// Logs the changes of a reload.
+    fn log(&self, asker: Asker, lines: &[String]) {
+        self.audit(asker, &lines.join("; "));
+        lines.iter().for_each(|line| tracing::info!("{asker}: {line}"));
+    }
+
+    /// Logs and notes a reload that has changed nothing.
+    fn failed(&self, asker: Asker, error: &anyhow::Error) {
+        let reason = format!("{error:#}");
+        self.audit(asker, &reason);
+        tracing::error!("{asker}: {reason}");
+        let at_restart = self.last().unwrap_or_default().at_restart;
+        self.note(ReloadStatus { failed: Some(reason), at_restart });
+    }
+
+    fn audit(&self, asker: Asker, result: &str) {
         if let Some(audit) = &self.audit {
             audit.reopen();
-            audit.admin(asker, "reload", line);
+            audit.admin(&asker.author(), "reload", result);
         }
-        tracing::info!("{asker}: {line}");
-        line.to_owned()
     }
 }
 
@@ -246,7 +314,7 @@ fn hold<T>(mutex: &Mutex<T>, time: Duration) -> anyhow::Result<MutexGuard<'_, T>
             Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(TURN_INTERVAL),
             Err(TryLockError::WouldBlock) => bail!(
-                "a reload has not ended for {} seconds, as when a file system does not answer; see to the mounts of the \
+                "another reload or upgrade has not ended for {} seconds, as when a file system does not answer; see to the mounts of the \
                  exports",
                 time.as_secs()
             ),

@@ -7,6 +7,7 @@ use crate::api::{
 };
 use crate::serve::drain as drains;
 use crate::serve::http::{Author, EndlessAnswer};
+use crate::serve::reload::Asker;
 use crate::serve::upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX};
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -144,7 +145,7 @@ pub(super) async fn reload(
 }
 
 fn run_reload(parts: &ApiParts, author: Author) -> Result<Vec<String>, Refusal> {
-    let outcome = parts.reloads.run(&format!("reload by {author}"));
+    let outcome = parts.reloads.run(Asker::Administrator(author));
     outcome.map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")).audited())
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn trace(
     query: Result<Query<TraceQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(query) = query?;
-    let seen = format!("{query:?}");
+    let seen = query.to_string();
     let filter = api.reporters.run({
         let parts = api.parts.clone();
         move || filter(&parts, query)

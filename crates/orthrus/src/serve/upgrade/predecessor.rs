@@ -124,6 +124,9 @@ impl Upgrades {
                 *serves = true;
                 tracing::warn!("{report}; this process ends");
                 let audit = self.parts.audit.clone();
+                audit
+                    .iter()
+                    .for_each(|audit| audit.admin(&author.to_string(), "upgrade", &report.to_string()));
                 let leave = move || {
                     std::thread::sleep(LAST_WORDS_TIME);
                     audit.iter().for_each(AuditLog::flush);
