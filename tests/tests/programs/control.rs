@@ -135,6 +135,7 @@ fn a_reload_applies_limits_versions_and_the_lines_of_the_log_while_clients_stay(
         write(keys);
         let ended = run(orthrus(["reload", "--state-dir"]).arg(folder.path().join("state")));
         assert!(ended.status.success() && !ended.stdout.contains("restart"), "{ended:?}");
+        ended.stdout
     };
     // RFC 8881 section 16.2.3: a server refuses the minor versions that it does not serve.
     let refuses_version_0 = |mut client: Client| {
@@ -149,7 +150,9 @@ fn a_reload_applies_limits_versions_and_the_lines_of_the_log_while_clients_stay(
     assert!(!refuses_version_0(connect().expect("the server is there")));
     assert!(!server.log().contains("INFO"), "{}", server.log());
 
-    reload("nfs40 = false\nlimits = { slots_max = 5, connections_max = 3 }");
+    let said = reload("nfs40 = false\nlimits = { slots_max = 5, connections_max = 3 }");
+    let keys = "in force now: log, nfs40, limits.connections_max, limits.slots_max";
+    assert!(said.lines().any(|line| line == keys), "{said}");
     server.wait_for_log("reload by user");
     let late = connect().expect("there is a place");
     assert_eq!(late.slots(), 5);
@@ -174,6 +177,54 @@ fn a_reload_applies_limits_versions_and_the_lines_of_the_log_while_clients_stay(
     assert!(
         !ended.status.success() && ended.stderr.contains("key `log`: \"net=loud\" is no filter"),
         "{ended:?}"
+    );
+}
+
+#[test]
+fn sigterm_ends_a_server_at_once_while_a_reload_waits() // docs/serve.md, Signals
+{
+    let folder = empty_folder();
+    let config = folder.path().join("orthrus.toml");
+    fs::write(&config, export(folder.path(), "one")).expect("the folder is ours");
+    let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    fs::remove_file(&config).expect("the folder is ours");
+    nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    server.signal(Signal::SIGHUP);
+    let end = Instant::now() + Duration::from_secs(30);
+    let pipe = loop {
+        let opened = fs::File::options().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&config);
+        match opened {
+            Ok(pipe) => break pipe,
+            Err(error) => assert!(Instant::now() < end, "the reload has not begun: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    server.signal(Signal::SIGTERM);
+    let (status, _) = server.wait();
+    assert!(status.success(), "{status}: {}", server.log());
+    drop(pipe);
+}
+
+#[test]
+fn a_status_tells_of_a_failed_reload_and_of_keys_that_wait_for_a_restart() {
+    let folder = empty_folder();
+    let one = export(folder.path(), "one");
+    let (config, state) = (folder.path().join("orthrus.toml"), folder.path().join("state"));
+    fs::write(&config, &one).expect("the folder is ours");
+    let _server = Serve::new(&state).arg("--config").arg(&config).start();
+    let status = || run(orthrus(["status", "--once", "--state-dir"]).arg(&state)).stdout;
+    assert!(!status().contains("warnings:"));
+    fs::write(&config, format!("lease_time = 77\n{one}")).expect("the folder is ours");
+    let reload = || run(orthrus(["reload", "--state-dir"]).arg(&state));
+    assert!(reload().status.success());
+    let said = status();
+    assert!(said.contains("need a restart (lease_time)") && !said.contains("reload failed"), "{said}");
+    fs::write(&config, "[[export]]\npath = 7\n").expect("the folder is ours");
+    assert!(!reload().status.success());
+    let said = status();
+    assert!(
+        said.contains("need a restart (lease_time)") && said.contains("the last reload failed"),
+        "{said}"
     );
 }
 
@@ -462,6 +513,20 @@ fn a_check_reports_every_fault_at_once_and_changes_nothing() {
 }
 
 #[test]
+fn a_check_finds_addresses_that_the_settings_give_twice() {
+    let folder = empty_folder();
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let address = free.to_string();
+    for other in ["--metrics", "--web"] {
+        let mut command =
+            orthrus(["serve", "--check", "--memory", "1", "--sec", "sys", "--listen", &address]);
+        let ended = run(command.args([other, &address, "--state-dir"]).arg(folder.path().join("state")));
+        let fault = format!("{address} is taken by {address} of the same settings");
+        assert!(!ended.status.success() && ended.stderr.contains(&fault), "{ended:?}");
+    }
+}
+
+#[test]
 fn a_check_reports_every_wrong_key_beside_the_faults_of_the_others() {
     let folder = empty_folder();
     let file = folder.path().join("orthrus.toml");
@@ -548,6 +613,7 @@ fn an_export_for_kerberos_without_a_keytab_is_refused_with_the_way_out() {
     for more in [&[][..], &["--sec", "krb5p"]] {
         let said = ["keytab", "orthrus realm up", "sec = [\"sys\"]", "--sec sys"];
         refused(&[&arguments[..], more].concat(), &said);
+        assert!(!Path::new(&state).exists(), "the refused start leaves a state folder");
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use status::{
 };
 pub(crate) use trace::{TraceLine, TraceQuery, TracedOperation};
 pub(crate) use upgrade::{UpgradeOutcome, UpgradeReport, UpgradeRequest};
-pub(crate) use warnings::{Warning, warnings};
+pub(crate) use warnings::{Warning, warnings, watched};
 
 use std::fs::File;
 use std::io;

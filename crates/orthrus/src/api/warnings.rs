@@ -1,10 +1,18 @@
-//! The warnings of a status: counters that should be zero, with their remedies.
+//! The warnings of a status: facts that deserve a look, with their remedies.
 
 use super::StatusReport;
+use std::collections::BTreeMap;
 use std::fmt;
 
+/// The name of the counter of refused requests, which has no single one in a report.
+const REFUSALS: &str = "refusals";
+/// The same of lookups without an answer in time.
+const LOOKUPS: &str = "lookups";
+/// The same of errors of exported file systems.
+const ERRORS: &str = "file_system_errors";
+
 /// Events that deserve a look: the name of the counter, the meaning, and the remedy.
-const EVENTS: [(&str, &str, &str); 9] = [
+const EVENTS: [(&str, &str, &str); 12] = [
     ("slow_calls", "calls took a second or longer", "the log names operation, user, export and stage"),
     (
         "stalls",
@@ -26,9 +34,12 @@ const EVENTS: [(&str, &str, &str); 9] = [
         "lines of the audit log were dropped",
         "look at the disk of its file, or its reader",
     ),
+    (ERRORS, "errors of exported file systems", "the log names the export; df and dmesg"),
+    (REFUSALS, "requests were refused by the rules of exports", "the log says who, where and why"),
+    (LOOKUPS, "lookups of users had no answer in time", "look at the directory of users"),
 ];
 
-/// A counter that should be zero, with its remedy.
+/// A fact that deserves a look, with its remedy.
 pub(crate) struct Warning {
     /// The number and its meaning.
     pub(crate) fact: String,
@@ -41,23 +52,65 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Returns the counters that are not zero.
-pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
-    let count = |event: &str| report.events.get(event).copied().unwrap_or_default();
-    let events = EVENTS.iter().map(|(event, what, remedy)| (count(event), *what, *remedy));
-    let held = |name: &str| report.held.get(name).copied().unwrap_or_default();
+/// Returns the counters that should not grow, by name, from the other counters of a report.
+pub(crate) fn watched(report: &StatusReport) -> BTreeMap<String, u64> {
     let refused = report.refusals.iter().filter(|(rule, _)| *rule != "sec").map(|(_, count)| count).sum();
-    let late = report.lookups.values().sum();
-    let others = [
-        (
-            report.file_system_errors,
-            "errors of exported file systems",
-            "the log names the export; df and dmesg",
-        ),
-        (refused, "requests were refused by the rules of exports", "the log says who, where and why"),
-        (late, "lookups of users had no answer in time", "look at the directory of users"),
-        (held("contexts_expiring"), "tickets expire within an hour", "users renew them with kinit"),
-    ];
-    let lines = events.chain(others).filter(|(count, ..)| *count > 0);
-    lines.map(|(count, what, remedy)| Warning { fact: format!("{count} {what}"), remedy }).collect()
+    // A stale answer stands in for a lookup that has failed or is late.
+    let lookups =
+        report.lookups.iter().filter(|(outcome, _)| *outcome != "stale").map(|(_, count)| count).sum();
+    let others = [(ERRORS, report.file_system_errors), (REFUSALS, refused), (LOOKUPS, lookups)];
+    let events = EVENTS.iter().filter_map(|(name, ..)| Some((*name, *report.events.get(*name)?)));
+    events.chain(others).map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+/// Returns the warnings of a report: events of the last hour, and facts of now.
+pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
+    let recent = EVENTS.iter().filter_map(|(name, what, remedy)| {
+        let count = report.recent.get(*name).filter(|count| **count > 0)?;
+        Some(Warning { fact: format!("{count} {what} in the last hour"), remedy })
+    });
+    let expiring = report.held.get("contexts_expiring").filter(|count| **count > 0).map(|count| Warning {
+        fact: format!("{count} tickets expire within an hour"),
+        remedy: "users renew them with kinit",
+    });
+    let reload = report.reload.as_ref();
+    let failed = reload.and_then(|reload| reload.failed.as_ref()).map(|reason| Warning {
+        fact: format!("the last reload failed ({reason})"),
+        remedy: "correct the file and reload",
+    });
+    let waiting = reload.filter(|reload| !reload.at_restart.is_empty()).map(|reload| Warning {
+        fact: format!("the file has changes that need a restart ({})", reload.at_restart.join(", ")),
+        remedy: "restart or upgrade the server",
+    });
+    recent.chain(expiring).chain(failed).chain(waiting).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ReloadStatus;
+
+    #[test]
+    fn a_stale_answer_and_a_refused_flavor_do_not_count() {
+        let counts =
+            |counts: &[(&str, u64)]| counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        let report = StatusReport {
+            events: counts(&[("panics", 1), ("accepted", 9)]),
+            refusals: counts(&[("sec", 5), ("clients", 2)]),
+            lookups: counts(&[("failed", 1), ("late", 2), ("stale", 3)]),
+            ..StatusReport::default()
+        };
+        let expected = counts(&[("panics", 1), (REFUSALS, 2), (LOOKUPS, 3), (ERRORS, 0)]);
+        assert_eq!(watched(&report), expected);
+        assert!(warnings(&report).is_empty(), "none is of the last hour");
+    }
+
+    #[test]
+    fn a_failed_reload_and_keys_that_wait_for_a_restart_are_warnings() {
+        let (failed, at_restart) = (Some("line 3".to_owned()), vec!["listen".to_owned(), "web".to_owned()]);
+        let report =
+            StatusReport { reload: Some(ReloadStatus { failed, at_restart }), ..StatusReport::default() };
+        let said: Vec<_> = warnings(&report).iter().map(ToString::to_string).collect();
+        assert!(said[0].contains("failed (line 3)") && said[1].contains("(listen, web)"), "{said:?}");
+    }
 }

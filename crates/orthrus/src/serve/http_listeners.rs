@@ -80,6 +80,7 @@ impl HttpListeners {
     ) -> anyhow::Result<Option<SocketAddr>> {
         let address = self.metrics.as_ref().map(MetricsListener::address).transpose()?;
         let parts = Arc::new(parts);
+        api::watch(&parts)?;
         let metrics = self.metrics.map(|listener| {
             let member = parts.membership.clone();
             let (service, identity) = (parts.service.clone(), parts.identity.clone());

@@ -1,6 +1,6 @@
 //! A server from its settings: opened, then started or taken over, then serving.
 
-use super::api::ApiParts;
+use super::api::{ApiParts, RecentEvents};
 use super::clients::ClientRules;
 use super::clock::ServerClock;
 use super::exports::{Backends, CephNode};
@@ -333,6 +333,7 @@ impl StartedServer {
             traces,
             audit: audit.clone(),
             membership: member.as_ref().map(Member::membership),
+            recent: RecentEvents::default(),
         };
         let metrics_address = http.serve(&state_dir, parts, &running)?;
         reloads.log_exports();

@@ -153,7 +153,7 @@ mod tests {
     fn shown(width: u16, height: u16, fault: Option<&str>) -> String {
         let (before, mut now) = (report(100.0, 1_000, 0.0), report(102.0, 3_000, 2_000.0));
         now.clients[0].principal = "\u{1b}[2J\u{202e}evil@R".to_owned();
-        now.events.insert("panics".to_owned(), 1);
+        now.recent.insert("panics".to_owned(), 1);
         let rates = StatusRates::between(&before, &now);
         let mut history = StatusHistory::default();
         history.add(&rates);

@@ -30,7 +30,7 @@ impl fmt::Display for StatusText<'_> {
         f.write_str(&section(&CLIENT_TITLES, rates.clients().iter().map(client_cells)))?;
         let warnings = rates.warnings();
         if !warnings.is_empty() {
-            f.write_str("\nsince the start:\n")?;
+            f.write_str("\nwarnings:\n")?;
         }
         warnings.iter().try_for_each(|warning| writeln!(f, "  {warning}"))
     }
@@ -243,7 +243,7 @@ pub(super) mod tests {
         assert!(text.contains("/srv/data/busy  about 1006"), "{text}");
         let busy = text.find("10.0.0.2  host/node@R  1000        2");
         assert!(busy.is_some() && busy < text.find("10.0.0.1  host/node@R  0 "), "{text}");
-        assert!(!text.contains("since the start"), "{text}");
+        assert!(!text.contains("warnings:"), "{text}");
     }
 
     #[test]
@@ -273,12 +273,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn counters_that_should_be_zero_are_warnings_with_remedies() {
+    fn events_of_the_last_hour_are_warnings_with_remedies() {
         let mut now = report(10.0, 0, 0.0);
-        now.events.insert("contexts_refused".to_owned(), 3);
-        now.refusals.extend([("sec".to_owned(), 5), ("clients".to_owned(), 2)]);
+        now.recent.extend([("contexts_refused".to_owned(), 3), ("refusals".to_owned(), 2)]);
         let text = text(&now, &now);
-        assert!(text.contains("  3 Kerberos contexts were refused: the log has the reasons"), "{text}");
+        assert!(
+            text.contains("  3 Kerberos contexts were refused in the last hour: the log has the reasons"),
+            "{text}"
+        );
         assert!(text.contains("  2 requests were refused by the rules of exports"), "{text}");
     }
 }

@@ -4,11 +4,13 @@
 mod changes;
 mod listings;
 mod problem;
+mod recent;
 mod reports;
 mod socket;
 mod status;
 mod traces;
 
+pub(super) use recent::{RecentEvents, watch};
 pub(super) use socket::endpoint;
 pub(super) use status::report;
 
@@ -53,6 +55,7 @@ pub(super) struct ApiParts {
     pub(super) traces: Arc<Traces>,
     pub(super) audit: Option<AuditLog>,
     pub(super) membership: Option<Arc<Membership>>,
+    pub(super) recent: RecentEvents,
 }
 
 impl ApiParts {

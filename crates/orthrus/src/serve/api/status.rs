@@ -2,7 +2,7 @@
 
 use super::ApiParts;
 use super::listings::{client_row, place};
-use crate::api::{ClientRow, ExportStatus, FileStatus, FlavorStatus, StatusReport};
+use crate::api::{ClientRow, ExportStatus, FileStatus, FlavorStatus, StatusReport, watched};
 use crate::serve::metrics;
 use crate::serve::process::{processor_time, resident_bytes};
 use net::Stats;
@@ -21,16 +21,32 @@ const FILES_SHOWN: usize = 20;
 /// Clients of a report.
 const CLIENTS_SHOWN: usize = 50;
 
+/// Reports the counters of events alone.
+pub(super) fn counters(parts: &ApiParts) -> StatusReport {
+    let ApiParts { identity, service, stats, .. } = parts;
+    let engine = service.server().engine();
+    let lookups = identity.counts();
+    StatusReport {
+        events: metrics::events(service, stats).map(|(event, count)| (event.to_owned(), count)).collect(),
+        refusals: engine.refusals().into_iter().map(|(rule, count)| (rule.to_owned(), count)).collect(),
+        lookups: [("failed", lookups.failed), ("late", lookups.late), ("stale", lookups.stale)]
+            .map(|(outcome, count)| (outcome.to_owned(), count))
+            .into(),
+        file_system_errors: engine.outcomes().errors().iter().map(|(.., count)| count).sum(),
+        ..StatusReport::default()
+    }
+}
+
 /// Reports the server at this moment.
 pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
-    let ApiParts { identity, exports, service, stats, membership, .. } = parts;
+    let ApiParts { exports, service, stats, membership, reloads, recent, .. } = parts;
     let table = exports.snapshot();
     let exports = table.iter().count();
     let server = service.server();
     let (engine, now) = (server.engine(), server.now());
     let network: BTreeMap<&str, u64> = stats.snapshot().into_iter().collect();
     let network = |name: &str| network.get(name).copied().unwrap_or_default();
-    let lookups = identity.counts();
+    let counters = counters(parts);
     let mut report = StatusReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         state: match (engine.is_draining(), engine.in_grace() || engine.is_grace_enforced()) {
@@ -53,13 +69,9 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
         sampled_one_in: ServedCounters::SAMPLED_ONE_IN,
         latency_bounds: ServedRequests::bounds().map(|bound| bound.as_secs_f64()).into(),
         flavors: Kind::ALL.iter().map(|kind| flavor(service, stats, *kind)).collect(),
-        events: metrics::events(service, stats).map(|(event, count)| (event.to_owned(), count)).collect(),
-        refusals: engine.refusals().into_iter().map(|(rule, count)| (rule.to_owned(), count)).collect(),
-        lookups: [("failed", lookups.failed), ("late", lookups.late), ("stale", lookups.stale)]
-            .map(|(outcome, count)| (outcome.to_owned(), count))
-            .into(),
-        file_system_errors: engine.outcomes().errors().iter().map(|(.., count)| count).sum(),
-        ..StatusReport::default()
+        recent: recent.since(watched(&counters)),
+        reload: reloads.last(),
+        ..counters
     };
     for series in server.metrics().served.requests() {
         let by_operation = report.latency_by_operation.entry(series.operation.to_owned()).or_default();
