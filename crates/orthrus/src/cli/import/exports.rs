@@ -3,14 +3,19 @@
 use super::locations::ImportedLocations;
 use super::{ImportedConfig, ImportedExport, ImportedRule, list, quoted};
 use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
 
 /// The options of a client of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClientOptions {
-    /// The terms for lists of flavors; the last list is the one that options change.
-    sections: Vec<FlavorSection>,
+    /// The terms of flavors that are named later, and of `sys` if none is.
+    terms: FlavorTerms,
+    /// The flavors with their terms.
+    flavors: Vec<(String, FlavorTerms)>,
     anon_uid: Option<u32>,
     anon_gid: Option<u32>,
+    /// Whether the client is a flavor, an older form of `sec=`.
+    is_gss: bool,
     is_root: bool,
     nested: bool,
     locations: ImportedLocations,
@@ -20,10 +25,9 @@ struct ClientOptions {
     notes: Vec<String>,
 }
 
-/// The options that a list of flavors may have for itself ("sec=krb5,rw,sec=sys,ro").
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FlavorSection {
-    flavors: Vec<String>,
+/// The options that a flavor may have for itself ("sec=krb5,rw,sec=sys,ro").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FlavorTerms {
     read_only: bool,
     squash: vfs::Squash,
     secure: bool,
@@ -31,16 +35,12 @@ struct FlavorSection {
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        let section = FlavorSection {
-            flavors: vec!["sys".to_owned()],
-            read_only: true,
-            squash: vfs::Squash::Root,
-            secure: true,
-        };
         Self {
-            sections: vec![section],
+            terms: FlavorTerms { read_only: true, squash: vfs::Squash::Root, secure: true },
+            flavors: Vec::new(),
             anon_uid: None,
             anon_gid: None,
+            is_gss: false,
             is_root: false,
             nested: false,
             locations: ImportedLocations::default(),
@@ -51,44 +51,44 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Applies a list of options, such as `rw,sec=krb5p:krb5i`.
+    /// Applies a list of options, such as `rw,sec=krb5p:krb5i`. As in exportfs(8), an option
+    /// changes the flavors of the last `sec=` of this list, and those that are named later.
     fn apply(&mut self, options: &str) {
         use vfs::Squash;
-        // Options before the first list of flavors are for all lists.
-        let mut lists = 0;
+        let mut active: Vec<String> = Vec::new();
         for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
-            let to_all = lists == 0;
-            let mut set = |change: &dyn Fn(&mut FlavorSection)| match self.sections.last_mut() {
-                Some(last) if !to_all => change(last),
-                _ => self.sections.iter_mut().for_each(change),
+            let mut set = |change: &dyn Fn(&mut FlavorTerms)| {
+                change(&mut self.terms);
+                let named = self.flavors.iter_mut().filter(|(flavor, _)| active.contains(flavor));
+                named.for_each(|(_, terms)| change(terms));
             };
             match (name, value) {
-                ("ro", "") => set(&|section| section.read_only = true),
-                ("rw", "") => set(&|section| section.read_only = false),
-                ("root_squash", "") => set(&|section| {
-                    if section.squash == Squash::None {
-                        section.squash = Squash::Root;
+                ("ro", "") => set(&|terms| terms.read_only = true),
+                ("rw", "") => set(&|terms| terms.read_only = false),
+                ("root_squash", "") => set(&|terms| {
+                    if terms.squash == Squash::None {
+                        terms.squash = Squash::Root;
                     }
                 }),
-                ("no_root_squash", "") => set(&|section| {
-                    if section.squash == Squash::Root {
-                        section.squash = Squash::None;
+                ("no_root_squash", "") => set(&|terms| {
+                    if terms.squash == Squash::Root {
+                        terms.squash = Squash::None;
                     }
                 }),
-                ("all_squash", "") => set(&|section| section.squash = Squash::All),
-                ("no_all_squash", "") => set(&|section| {
-                    if section.squash == Squash::All {
-                        section.squash = Squash::Root;
+                ("all_squash", "") => set(&|terms| terms.squash = Squash::All),
+                ("no_all_squash", "") => set(&|terms| {
+                    if terms.squash == Squash::All {
+                        terms.squash = Squash::Root;
                     }
                 }),
-                ("secure", "") => set(&|section| section.secure = true),
-                ("insecure", "") => set(&|section| section.secure = false),
+                ("secure", "") => set(&|terms| terms.secure = true),
+                ("insecure", "") => set(&|terms| terms.secure = false),
                 ("anonuid", id) if id.parse::<u32>().is_ok() => self.anon_uid = id.parse().ok(),
                 ("anongid", id) if id.parse::<u32>().is_ok() => self.anon_gid = id.parse().ok(),
                 ("sec", flavors) => {
-                    self.begin_flavors(flavors, lists == 0);
-                    lists += 1;
+                    active = flavors.split(':').map(str::to_owned).collect();
+                    self.add_flavors(&active);
                 }
                 ("crossmnt", "") => self.nested = true,
                 ("refer", places) => self.locations.refer(places),
@@ -113,48 +113,54 @@ impl ClientOptions {
         }
     }
 
-    /// Begins a list of flavors. The first of an option list replaces the former ones.
-    fn begin_flavors(&mut self, flavors: &str, first: bool) {
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            flavors.split(':').partition(|flavor| flavor.parse::<vfs::SecFlavor>().is_ok());
-        if !unknown.is_empty() {
-            self.notes.push(format!("sec={} has no equivalent.", unknown.join(":")));
-        }
-        let flavors = known.into_iter().map(str::to_owned).collect();
-        if let Some(mut section) = self.sections.last().cloned() {
-            section.flavors = flavors;
-            if first {
-                self.sections.clear();
+    /// Adds flavors that are not yet named, with the terms so far.
+    fn add_flavors(&mut self, flavors: &[String]) {
+        for flavor in flavors {
+            if !self.flavors.iter().any(|(other, _)| other == flavor) {
+                self.flavors.push((flavor.clone(), self.terms));
             }
-            self.sections.push(section);
         }
+    }
+
+    /// Leaves one flavor alone.
+    fn restrict_to(&mut self, flavor: &str) {
+        self.add_flavors(&[flavor.to_owned()]);
+        self.flavors.retain(|(other, _)| other == flavor);
+        self.is_gss = true;
     }
 
     /// Returns the rule for some clients with these options. If flavors have options of their own,
     /// all get the strictest.
     fn rule(mut self, clients: Vec<String>) -> ImportedRule {
         let strictness = |squash: vfs::Squash| vfs::Squash::ALL.iter().position(|one| *one == squash);
-        let mut all =
-            FlavorSection { flavors: Vec::new(), read_only: false, squash: vfs::Squash::None, secure: false };
-        for section in &self.sections {
-            all.flavors.extend(section.flavors.iter().cloned());
-            all.read_only |= section.read_only;
-            all.secure |= section.secure;
-            if strictness(section.squash) > strictness(all.squash) {
-                all.squash = section.squash;
+        if self.flavors.is_empty() {
+            self.add_flavors(&["sys".to_owned()]);
+        }
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            self.flavors.iter().partition(|(flavor, _)| flavor.parse::<vfs::SecFlavor>().is_ok());
+        if !unknown.is_empty() {
+            let unknown: Vec<_> = unknown.iter().map(|(flavor, _)| flavor.as_str()).collect();
+            self.notes.push(format!("sec={} has no equivalent.", unknown.join(":")));
+        }
+        let mut all = FlavorTerms { read_only: false, squash: vfs::Squash::None, secure: false };
+        for (_, terms) in &known {
+            all.read_only |= terms.read_only;
+            all.secure |= terms.secure;
+            if strictness(terms.squash) > strictness(all.squash) {
+                all.squash = terms.squash;
             }
         }
-        let terms = |section: &FlavorSection| (section.read_only, section.squash, section.secure);
-        if self.sections.iter().any(|section| terms(section) != terms(&all)) {
+        if known.iter().any(|(_, terms)| *terms != all) {
             self.notes.push(
                 "Flavors with options of their own have no equivalent: all get the strictest of each."
                     .to_owned(),
             );
         }
-        if all.flavors.is_empty() {
+        if known.is_empty() {
             self.refused = Some("no flavor of theirs has an equivalent".to_owned());
         }
-        let mut keys = vec![("sec", list(&all.flavors))];
+        let flavors: Vec<_> = known.iter().map(|(flavor, _)| flavor).collect();
+        let mut keys = vec![("sec", list(&flavors))];
         let mut set = |key, differs: bool, value: &str| {
             if differs {
                 keys.push((key, value.to_owned()));
@@ -181,6 +187,7 @@ impl ExportedTo {
     /// the first kind in this order, and of one kind the first of the line.
     fn precedence(&self) -> u8 {
         match self.client.as_str() {
+            _ if self.options.is_gss => 5,
             "*" => 4,
             client if client.starts_with('@') => 3,
             client if client.contains(['*', '?', '[']) => 2,
@@ -190,12 +197,41 @@ impl ExportedTo {
     }
 }
 
-/// Imports a file.
+/// The folder of further files, which exportfs(8) reads behind /etc/exports.
+pub(super) const FURTHER_EXPORTS: &str = "/etc/exports.d";
+
+/// Returns the files of a folder that exportfs(8) reads, in its order.
+pub(super) fn further_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_read = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        !name.starts_with(b".") && name.ends_with(b".exports")
+    };
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_read).collect();
+    files.sort();
+    files
+}
+
+/// Imports files, given by their paths and contents.
 ///
 /// # Errors
 /// The line whose syntax is wrong.
-pub(super) fn import(text: &str) -> anyhow::Result<ImportedConfig> {
+pub(super) fn import(files: &[(PathBuf, String)]) -> anyhow::Result<ImportedConfig> {
     let mut parsed: Vec<(String, Vec<ExportedTo>)> = Vec::new();
+    for (file, text) in files {
+        parse(text, &mut parsed).with_context(|| file.display().to_string())?;
+    }
+    let root = parsed.iter().find(|(_, clients)| clients.iter().any(|client| client.options.is_root));
+    let root = root.map(|(path, _)| path.clone());
+    let mut imported = ImportedConfig::default();
+    for (path, clients) in parsed {
+        imported.exports.push(export(&path, &pseudo(&path, root.as_deref()), clients));
+    }
+    Ok(imported)
+}
+
+/// Adds the paths of a file, with the clients of each.
+fn parse(text: &str, parsed: &mut Vec<(String, Vec<ExportedTo>)>) -> anyhow::Result<()> {
     for (number, line) in lines(text) {
         let words = words(&line).with_context(|| format!("line {number}"))?;
         let Some((path, clients)) = words.split_first() else { continue };
@@ -208,13 +244,7 @@ pub(super) fn import(text: &str) -> anyhow::Result<ImportedConfig> {
             None => parsed.push((path.clone(), clients)),
         }
     }
-    let root = parsed.iter().find(|(_, clients)| clients.iter().any(|client| client.options.is_root));
-    let root = root.map(|(path, _)| path.clone());
-    let mut imported = ImportedConfig::default();
-    for (path, clients) in parsed {
-        imported.exports.push(export(&path, &pseudo(&path, root.as_deref()), clients));
-    }
-    Ok(imported)
+    Ok(())
 }
 
 /// Returns the path that clients mount: below the export with fsid=0, if there is one.
@@ -239,6 +269,10 @@ fn export(path: &str, pseudo: &str, mut clients: Vec<ExportedTo>) -> ImportedExp
         export.notes.push("crossmnt for some clients alone has no equivalent: no client gets it.".to_owned());
     }
     clients.sort_by_key(ExportedTo::precedence);
+    let gss = clients.iter().filter(|client| client.options.is_gss).count();
+    if gss > 0 && gss < clients.len() {
+        export.turn_off("flavors as clients, such as gss/krb5p, are next to other clients.".to_owned());
+    }
     let locations: Vec<_> = clients.iter().map(|to| to.options.locations.clone()).collect();
     export.set_rules(clients.into_iter().map(|to| to.options.rule(vec![to.client])).collect());
     ImportedLocations::apply(locations, &mut export);
@@ -261,15 +295,14 @@ fn exported_to(words: &[String]) -> anyhow::Result<Vec<ExportedTo>> {
             None => (word.as_str(), ""),
         };
         let mut options = defaults.clone();
-        // An older form of sec=.
+        options.apply(own);
         let client = match client.strip_prefix("gss/") {
             Some(flavor) => {
-                options.begin_flavors(flavor, true);
+                options.restrict_to(flavor);
                 "*"
             }
             None => client,
         };
-        options.apply(own);
         let client = if client.is_empty() { "*" } else { client }.to_owned();
         clients.push(ExportedTo { client, options });
     }

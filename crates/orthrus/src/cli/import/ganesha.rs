@@ -1,69 +1,70 @@
 //! The configuration of NFS-Ganesha, as ganesha-config(8) and ganesha-export-config(8) describe it.
 
+use super::blocks::{Block, GaneshaFiles};
 use super::{ImportedConfig, ImportedExport, ImportedRule, list, quoted};
-use anyhow::{Context, bail};
+use std::path::Path;
 
-/// Blocks inside each other; a deeper one is refused.
-const BLOCK_DEPTH_MAX: usize = 8;
-
-/// A block with its settings and inner blocks; names are in lower case.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Block {
-    name: String,
-    settings: Vec<(String, Vec<String>)>,
-    blocks: Vec<Block>,
-}
-
-/// A piece of the text.
-#[derive(Debug, PartialEq, Eq)]
-enum GaneshaToken {
-    Word(String),
-    Mark(char),
-}
-
-impl Block {
-    fn values(&self, key: &str) -> Option<&[String]> {
-        self.settings.iter().rev().find(|(name, _)| name == key).map(|(_, values)| values.as_slice())
-    }
-
-    fn value(&self, key: &str) -> Option<&str> {
-        self.values(key)?.first().map(String::as_str)
-    }
-
-    /// Returns a sentence for each setting that is not among `known`.
-    fn notes<'b>(&'b self, known: &'b [&str]) -> impl Iterator<Item = String> + 'b {
-        let unknown = self.settings.iter().filter(|(name, _)| !known.contains(&name.as_str()));
-        unknown.map(|(name, values)| {
-            format!("{} {{ {name} = {} }} has no equivalent.", self.name, values.join(", "))
-        })
-    }
-}
-
-/// Imports a file.
+/// Imports the contents of `path`, and the files that it includes.
 ///
 /// # Errors
 /// The line whose syntax is wrong.
-pub(super) fn import(text: &str) -> anyhow::Result<ImportedConfig> {
-    let tokens = tokens(text)?;
-    let (file, rest) = block(String::new(), &tokens, 0)?;
-    if let Some((line, _)) = rest.first() {
-        bail!("line {line}: a brace closes nothing");
-    }
+pub(super) fn import(path: &Path, text: &str) -> anyhow::Result<ImportedConfig> {
+    let GaneshaFiles { file, missing } = GaneshaFiles::parse(path, text)?;
     let mut imported = ImportedConfig::default();
-    let none = Block::default();
-    let defaults = file.blocks.iter().find(|block| block.name == "export_defaults").unwrap_or(&none);
+    let mut defaults = Block { name: "export_defaults".to_owned(), ..Block::default() };
+    for block in file.inner("export_defaults") {
+        defaults.settings.extend(block.settings.iter().cloned());
+        defaults.blocks.extend(block.blocks.iter().cloned());
+    }
+    imported.notes.extend(defaults.notes(&[&TERMS[..], &OF_EXPORTS].concat()));
+    let ceph_conf = file.inner("ceph").find_map(|block| block.value("ceph_conf"));
     for block in &file.blocks {
         match block.name.as_str() {
-            "export" => imported.exports.push(export(block, defaults)),
+            "export" => imported.exports.push(export(block, &defaults, ceph_conf)),
             "export_defaults" => {}
             "nfs_core_param" | "nfs_core_params" => core(block, &mut imported),
             "nfsv4" => nfs4(block, &mut imported),
             "nfs_krb5" => kerberos(block, &mut imported),
+            "directory_services" => {
+                domain(block, &mut imported);
+                imported.notes.extend(block.notes(&["domainname"]));
+            }
+            "ceph" => imported.notes.extend(block.notes(&["ceph_conf"])),
             other => imported.notes.push(format!("The block {other} has no equivalent.")),
         }
     }
+    manage_gids(&file, &defaults, &mut imported);
     imported.notes.extend(file.notes(&[]).map(|note| format!("A setting outside of blocks:{note}")));
+    for other in missing {
+        imported.notes.push(format!("Not read: {other}."));
+        for export in &mut imported.exports {
+            export.turn_off(format!("{other} is not read and might restrict it."));
+        }
+    }
     Ok(imported)
+}
+
+/// Sets the domain of names, once.
+fn domain(block: &Block, imported: &mut ImportedConfig) {
+    let is_set = imported.settings.iter().any(|(key, _)| *key == "domain");
+    if let Some(name) = block.value("domainname").filter(|_| !is_set) {
+        imported.settings.push(("domain", quoted(name)));
+    }
+}
+
+/// Has the server look up groups if it did so for all exports; Orthrus has one choice for them.
+fn manage_gids(file: &Block, defaults: &Block, imported: &mut ImportedConfig) {
+    let manages =
+        |block: &Block| block.value("manage_gids").or(defaults.value("manage_gids")).is_some_and(is_true);
+    let count = file.inner("export").filter(|block| manages(block)).count();
+    if count == imported.exports.len() && count > 0 {
+        imported.settings.push(("identity.groups", quoted("server")));
+    } else if count > 0 {
+        imported.notes.push(
+            "Manage_Gids of some exports alone has no equivalent; `groups = \"server\"` in [identity] is for all."
+                .to_owned(),
+        );
+    }
 }
 
 fn core(block: &Block, imported: &mut ImportedConfig) {
@@ -74,6 +75,11 @@ fn core(block: &Block, imported: &mut ImportedConfig) {
     });
     if block.value("nfs_port").is_some() || address.is_some() {
         imported.settings.push(("listen", quoted(&format!("{}:{port}", address.unwrap_or_default()))));
+    }
+    for key in ["protocols", "nfs_protocols"] {
+        if block.values(key).is_some_and(|protocols| !names_nfs4(protocols)) {
+            imported.notes.push("Clients had no NFSv4; Orthrus serves nothing else.".to_owned());
+        }
     }
     imported.notes.extend(block.notes(&["nfs_port", "bind_addr", "protocols", "nfs_protocols"]));
 }
@@ -91,8 +97,16 @@ fn nfs4(block: &Block, imported: &mut ImportedConfig) {
         let choice = if is_true(choice) { "read" } else { "none" };
         imported.settings.push(("delegations", quoted(choice)));
     }
-    let known =
-        ["lease_lifetime", "grace_period", "minor_versions", "delegations", "graceless", "recoverybackend"];
+    domain(block, imported);
+    let known = [
+        "lease_lifetime",
+        "grace_period",
+        "minor_versions",
+        "delegations",
+        "domainname",
+        "graceless",
+        "recoverybackend",
+    ];
     imported.notes.extend(block.notes(&known));
 }
 
@@ -106,20 +120,19 @@ fn kerberos(block: &Block, imported: &mut ImportedConfig) {
     imported.notes.extend(block.notes(&["keytabpath", "principalname", "active_krb5", "ccachedir"]));
 }
 
-fn export(block: &Block, defaults: &Block) -> ImportedExport {
+fn export(block: &Block, defaults: &Block, ceph_conf: Option<&str>) -> ImportedExport {
     let mut export = ImportedExport::default();
     for key in ["path", "pseudo"] {
         if let Some(value) = block.value(key) {
             export.keys.push((key, quoted(value)));
         }
     }
-    let mut rules: Vec<_> = block
-        .blocks
-        .iter()
-        .filter(|inner| inner.name == "client")
+    // The blocks of the defaults are for exports without blocks of their own.
+    let holder = if block.inner("client").next().is_some() { block } else { defaults };
+    let mut rules: Vec<_> = holder
+        .inner("client")
         .map(|inner| {
-            let clients = inner.values("clients").unwrap_or_default().to_vec();
-            let mut rule = rule(clients, &[inner, block, defaults]);
+            let mut rule = rule(inner.all_values("clients"), &[inner, block, defaults]);
             rule.notes.extend(inner.notes(&[&TERMS[..], &["clients"]].concat()));
             rule
         })
@@ -130,15 +143,17 @@ fn export(block: &Block, defaults: &Block) -> ImportedExport {
         rules.push(rest);
     }
     export.set_rules(rules);
-    file_system(block, &mut export);
-    let known = ["export_id", "path", "pseudo", "protocols", "transports", "attr_expiration_time"];
-    export.notes.extend(block.notes(&[&TERMS[..], &known].concat()));
+    file_system(block, ceph_conf, &mut export);
+    export.notes.extend(block.notes(&[&TERMS[..], &OF_EXPORTS].concat()));
     export
 }
 
+/// The settings of an export that need no equivalent, or have one apart from its rules.
+const OF_EXPORTS: [&str; 6] =
+    ["export_id", "path", "pseudo", "transports", "attr_expiration_time", "manage_gids"];
 /// The settings that clients may have for themselves.
-const TERMS: [&str; 6] =
-    ["sectype", "squash", "privilegedport", "anonymous_uid", "anonymous_gid", "access_type"];
+const TERMS: [&str; 7] =
+    ["sectype", "squash", "privilegedport", "anonymous_uid", "anonymous_gid", "access_type", "protocols"];
 const NO_ACCESS: &str = "they have no access";
 
 /// Returns the rule for some clients. `blocks` are searched in order.
@@ -175,19 +190,57 @@ fn rule(clients: Vec<String>, blocks: &[&Block]) -> ImportedRule {
         "none" => rule.refused = Some(NO_ACCESS.to_owned()),
         other => rule.refused = Some(format!("Access_Type = {other} has no equivalent")),
     }
+    if values("protocols").is_some_and(|protocols| !names_nfs4(protocols)) {
+        rule.refused.get_or_insert("they have no access by NFSv4".to_owned());
+    }
+    let repeated = TERMS.iter().find(|key| blocks.iter().any(|block| block.repeats(key)));
+    if let Some(key) = repeated {
+        rule.refused.get_or_insert(format!("their {key} is repeated"));
+    }
     rule
 }
 
-fn file_system(block: &Block, export: &mut ImportedExport) {
-    let inner = block.blocks.iter().find(|inner| inner.name == "fsal");
-    match inner.and_then(|inner| inner.value("name")).map(str::to_lowercase).as_deref() {
-        Some("vfs" | "xfs" | "lustre") | None => {}
+/// Returns whether NFSv4 is among the protocols, such as `3`, `NFSv3` and `V4`.
+fn names_nfs4(protocols: &[String]) -> bool {
+    protocols.iter().any(|name| name.ends_with('4'))
+}
+
+/// Sets the storage. Its folder has the key `path` already.
+fn file_system(block: &Block, ceph_conf: Option<&str>, export: &mut ImportedExport) {
+    let none = Block::default();
+    let inner = block.inner("fsal").next().unwrap_or(&none);
+    let known: &[&str] = match inner.value("name").map(str::to_lowercase).as_deref() {
+        Some("vfs" | "xfs" | "lustre") | None => &["name"],
+        Some("ceph") => {
+            ceph(inner, ceph_conf, export);
+            &["name", "user_id", "filesystem", "secret_access_key"]
+        }
+        Some("mem") => {
+            export.turn_off("FSAL mem names no size; the key `memory` does, in place of `path`.".to_owned());
+            &["name"]
+        }
         Some(other) => {
-            export.turn_off(format!("FSAL {other} has no equivalent; Orthrus exports folders."));
+            export.turn_off(format!("FSAL {other} has no equivalent."));
+            &["name"]
+        }
+    };
+    export.notes.extend(inner.notes(known));
+}
+
+/// Turns the path into one of CephFS.
+fn ceph(inner: &Block, ceph_conf: Option<&str>, export: &mut ImportedExport) {
+    for (key, _) in export.keys.iter_mut().filter(|(key, _)| *key == "path") {
+        *key = "ceph";
+    }
+    // Without a name, the library of Ceph is the user admin.
+    export.keys.push(("ceph_user", quoted(inner.value("user_id").unwrap_or("admin"))));
+    for (key, value) in [("ceph_fs", inner.value("filesystem")), ("ceph_conf", ceph_conf)] {
+        if let Some(value) = value {
+            export.keys.push((key, quoted(value)));
         }
     }
-    if let Some(inner) = inner {
-        export.notes.extend(inner.notes(&["name"]));
+    if inner.value("secret_access_key").is_some() {
+        export.notes.push("Secret_Access_Key: name a file with the key, by ceph_keyring.".to_owned());
     }
 }
 
@@ -206,85 +259,4 @@ fn squash(value: &str, rule: &mut ImportedRule) {
 
 fn is_true(value: &str) -> bool {
     ["true", "yes", "on", "1"].iter().any(|word| value.eq_ignore_ascii_case(word))
-}
-
-/// Splits the text into words and the marks `{ } = , ;`, each with its line.
-fn tokens(text: &str) -> anyhow::Result<Vec<(usize, GaneshaToken)>> {
-    let mut tokens = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let number = index + 1;
-        let mut rest = line.trim_start();
-        while let Some(first) = rest.chars().next() {
-            if first == '#' || rest.starts_with("//") {
-                break;
-            }
-            if first == '%' {
-                bail!("line {number}: %include is not followed; import the other file, too");
-            }
-            let length = match first {
-                '{' | '}' | '=' | ',' | ';' => {
-                    tokens.push((number, GaneshaToken::Mark(first)));
-                    1
-                }
-                '"' | '\'' => {
-                    let inner = rest.get(1..).unwrap_or_default();
-                    let end =
-                        inner.find(first).with_context(|| format!("line {number}: a quote has no end"))?;
-                    tokens
-                        .push((number, GaneshaToken::Word(inner.get(..end).unwrap_or_default().to_owned())));
-                    end + 2
-                }
-                _ => {
-                    let ends = |c: char| c.is_whitespace() || "{}=,;#\"'".contains(c);
-                    let end = rest.find(ends).unwrap_or(rest.len());
-                    tokens.push((number, GaneshaToken::Word(rest.get(..end).unwrap_or_default().to_owned())));
-                    end
-                }
-            };
-            rest = rest.get(length..).unwrap_or_default().trim_start();
-        }
-    }
-    Ok(tokens)
-}
-
-type Numbered = (usize, GaneshaToken);
-
-/// Parses the inside of a block, and returns the tokens behind its end.
-fn block(name: String, mut tokens: &[Numbered], depth: usize) -> anyhow::Result<(Block, &[Numbered])> {
-    let mut parsed = Block { name, ..Block::default() };
-    loop {
-        match tokens {
-            [] if depth == 0 => return Ok((parsed, tokens)),
-            [] => bail!("the block {} has no end", parsed.name),
-            [(_, GaneshaToken::Mark('}')), ..] if depth == 0 => return Ok((parsed, tokens)),
-            [(_, GaneshaToken::Mark('}')), rest @ ..] => return Ok((parsed, rest)),
-            [(_, GaneshaToken::Mark(';')), rest @ ..] => tokens = rest,
-            [(line, GaneshaToken::Word(name)), (_, GaneshaToken::Mark('{')), rest @ ..] => {
-                if depth == BLOCK_DEPTH_MAX {
-                    bail!("line {line}: more than {BLOCK_DEPTH_MAX} blocks are inside each other");
-                }
-                let (inner, rest) = block(name.to_lowercase(), rest, depth + 1)?;
-                parsed.blocks.push(inner);
-                tokens = rest;
-            }
-            [(line, GaneshaToken::Word(name)), (_, GaneshaToken::Mark('=')), rest @ ..] => {
-                let end = rest
-                    .iter()
-                    .position(|(_, token)| *token == GaneshaToken::Mark(';'))
-                    .with_context(|| format!("line {line}: {name} has no semicolon"))?;
-                let (values, rest) = rest.split_at(end);
-                let mut words = Vec::new();
-                for (line, token) in values {
-                    match token {
-                        GaneshaToken::Word(word) => words.push(word.clone()),
-                        GaneshaToken::Mark(',') => {}
-                        GaneshaToken::Mark(mark) => bail!("line {line}: {mark:?} in the value of {name}"),
-                    }
-                }
-                parsed.settings.push((name.to_lowercase(), words));
-                tokens = rest;
-            }
-            [(line, _), ..] => bail!("line {line}: neither `KEY = VALUE;` nor `BLOCK {{`"),
-        }
-    }
 }

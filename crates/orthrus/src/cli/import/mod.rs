@@ -3,6 +3,7 @@
 //! An import never widens access: an export that Orthrus cannot restrict to the same clients is
 //! commented out.
 
+mod blocks;
 mod exports;
 mod ganesha;
 mod locations;
@@ -18,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a file that is imported; a larger one is refused.
 const IMPORT_SIZE_MAX: u64 = 4 << 20;
+/// The file that exportfs(8) reads, with those of a folder.
+const EXPORTS: &str = "/etc/exports";
 
 /// Print a configuration from the exports of the Linux kernel's server or of NFS-Ganesha.
 ///
@@ -26,8 +29,9 @@ const IMPORT_SIZE_MAX: u64 = 4 << 20;
 /// and try it with `orthrus serve --check --config FILE`.
 #[derive(clap::Args)]
 pub(super) struct ImportConfig {
-    /// The file to read, such as /etc/ganesha/ganesha.conf.
-    #[arg(default_value = "/etc/exports")]
+    /// The file to read, such as /etc/ganesha/ganesha.conf. /etc/exports stands for
+    /// /etc/exports.d/*.exports, too.
+    #[arg(default_value = EXPORTS)]
     file: PathBuf,
     /// The kind of the file (default: recognised by its contents).
     #[arg(long, value_name = "KIND")]
@@ -40,6 +44,15 @@ enum ImportKind {
     Exports,
     /// A file with EXPORT blocks.
     Ganesha,
+}
+
+impl ImportKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exports => "exports(5)",
+            Self::Ganesha => "a file of NFS-Ganesha",
+        }
+    }
 }
 
 /// Everything that a file of another server says.
@@ -71,18 +84,35 @@ impl ImportConfig {
     /// # Errors
     /// The file cannot be read, or its syntax is wrong.
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let text = read(&self.file).with_context(|| self.file.display().to_string())?;
-        let kind = self.from.unwrap_or_else(|| recognise(&text));
-        let imported = match kind {
-            ImportKind::Exports => exports::import(&text),
-            ImportKind::Ganesha => ganesha::import(&text),
-        };
-        let imported = imported.with_context(|| self.file.display().to_string())?;
+        let imported = import(&self.file, self.from, Path::new(exports::FURTHER_EXPORTS))?;
         if imported.exports.is_empty() {
             bail!("{}: it exports nothing", self.file.display());
         }
         out!("{}", imported.text(&self.file));
         Ok(())
+    }
+}
+
+/// Imports a file, and with that of exportfs(8) those of a folder.
+fn import(file: &Path, kind: Option<ImportKind>, further: &Path) -> anyhow::Result<ImportedConfig> {
+    let text = read(file).with_context(|| file.display().to_string())?;
+    let recognised = kind.unwrap_or_else(|| recognise(&text));
+    let imported = match recognised {
+        ImportKind::Exports => {
+            let mut files = vec![(file.to_owned(), text)];
+            let further =
+                if file == Path::new(EXPORTS) { exports::further_files(further) } else { Vec::new() };
+            for other in further {
+                let text = read(&other).with_context(|| other.display().to_string())?;
+                files.push((other, text));
+            }
+            exports::import(&files)
+        }
+        ImportKind::Ganesha => ganesha::import(file, &text).with_context(|| file.display().to_string()),
+    };
+    match kind {
+        Some(_) => imported,
+        None => imported.context(format!("read as {}; --from names another kind", recognised.name())),
     }
 }
 
@@ -95,13 +125,15 @@ fn read(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(bytes).context("it is not UTF-8")
 }
 
-/// Recognises a file of NFS-Ganesha by its first block.
+/// Recognises a file of NFS-Ganesha by a brace, or by its directives. A path in exports(5) with a
+/// brace begins with a slash.
 fn recognise(text: &str) -> ImportKind {
     let plain = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    match plain.filter(|line| !line.is_empty()).any(|line| line.starts_with('{') || line.ends_with('{')) {
-        true => ImportKind::Ganesha,
-        false => ImportKind::Exports,
-    }
+    let is_block = |line: &str| {
+        let before = line.split_once('{').map(|(before, _)| before);
+        line.starts_with('%') || before.is_some_and(|before| !before.contains(['/', '"', '(']))
+    };
+    if plain.into_iter().any(is_block) { ImportKind::Ganesha } else { ImportKind::Exports }
 }
 
 impl ImportedConfig {

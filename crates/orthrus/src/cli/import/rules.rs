@@ -103,7 +103,7 @@ fn pattern(client: &str) -> Option<String> {
     (mask.count_ones() == bits && prefix.parse::<vfs::Network>().is_ok()).then_some(prefix)
 }
 
-/// Returns whether a pattern such as 10.0.0.* is meant for addresses. Patterns are for names.
+/// Returns whether a pattern such as 10.0.0.[1-9] is meant for addresses. Patterns are for names.
 fn is_address_pattern(client: &str) -> bool {
-    client != "*" && client.contains(['*', '?']) && !client.contains(|c: char| c.is_ascii_alphabetic())
+    client != "*" && client.contains(['*', '?', '[']) && !client.contains(|c: char| c.is_ascii_alphabetic())
 }

@@ -2,13 +2,16 @@ use super::*;
 use crate::config::{ExportSettings, ExportTerms, Nested, Settings};
 use vfs::{SecFlavor, Squash};
 
+fn parsed(kind: ImportKind, text: &str) -> anyhow::Result<ImportedConfig> {
+    match kind {
+        ImportKind::Exports => exports::import(&[("a".into(), text.to_owned())]),
+        ImportKind::Ganesha => ganesha::import(Path::new("a"), text),
+    }
+}
+
 /// Imports a text, and parses the result as a configuration.
 fn import(kind: ImportKind, text: &str) -> (String, Settings) {
-    let imported = match kind {
-        ImportKind::Exports => exports::import(text),
-        ImportKind::Ganesha => ganesha::import(text),
-    };
-    let text = imported.expect("its syntax is right").text(Path::new("a\nb"));
+    let text = parsed(kind, text).expect("its syntax is right").text(Path::new("a\nb"));
     let settings = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     (text, settings)
 }
@@ -94,10 +97,32 @@ fn flavors_with_options_of_their_own_get_the_strictest() // exports(5), "sec="
 }
 
 #[test]
+fn options_before_flavors_of_a_client_change_none_of_the_defaults() // nfs-utils, parseopts()
+{
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/a -sec=krb5p,ro *(rw)\n\
+         /b -sec=krb5p,root_squash *(rw,no_root_squash)\n\
+         /c -sec=krb5p,ro *(rw,sec=krb5i,no_root_squash)\n\
+         /d -rw,no_root_squash *(sec=krb5p)\n",
+    );
+    let terms = |pseudo: &str| {
+        let [terms] = &find(&settings, pseudo).terms()[..] else { panic!("{pseudo} has one rule:\n{text}") };
+        (terms.read_only, terms.squash, terms.flavors.clone())
+    };
+    assert_eq!(terms("/a"), (true, Squash::Root, vec![SecFlavor::Krb5p]));
+    assert_eq!(terms("/b"), (true, Squash::Root, vec![SecFlavor::Krb5p]));
+    assert_eq!(terms("/c"), (true, Squash::Root, vec![SecFlavor::Krb5p, SecFlavor::Krb5i]));
+    assert_eq!(terms("/d"), (false, Squash::None, vec![SecFlavor::Krb5p]));
+}
+
+#[test]
 fn no_client_gets_more_than_it_had() {
     let (text, settings) = import(
         ImportKind::Exports,
         "/pattern 10.0.0.*(ro) *(rw)\n\
+         /set 10.0.0.[1-9](ro) *(rw)\n\
+         /gss gss/krb5p(rw,no_root_squash) *(ro,sec=krb5p)\n\
          /only 10.0.0.*(rw)\n\
          /same 10.0.0.*(rw) 192.0.2.1(rw)\n\
          /tls a.example.org(rw,xprtsec=mtls) *(rw)\n\
@@ -111,6 +136,8 @@ fn no_client_gets_more_than_it_had() {
     for note in [
         "# No equivalent for the clients 10.0.0.*.",
         "# Commented out: 10.0.0.* might get the rights of a later rule.",
+        "# Commented out: 10.0.0.[1-9] might get the rights of a later rule.",
+        "# Commented out: flavors as clients, such as gss/krb5p, are next to other clients.",
         "# Commented out: no client has access.",
         "# Left out: a.example.org, since xprtsec=mtls asks for TLS",
         "# Left out: a.example.org, since no flavor of theirs has an equivalent.",
@@ -192,7 +219,7 @@ fn blocks_of_ganesha_become_exports() {
     );
     assert_eq!(settings.delegations, server::engine::Delegations::None);
     let served: Vec<_> = settings.exports.iter().map(|export| export.pseudo.as_str()).collect();
-    assert_eq!(served, ["/data", "/home", "/named"], "{text}");
+    assert_eq!(served, ["/data", "/home", "/ceph", "/named"], "{text}");
     let [data] = &find(&settings, "/data").terms()[..] else { panic!("{text}") };
     assert_eq!((data.read_only, data.squash, data.secure), (false, Squash::None, true));
     assert_eq!((&data.flavors[..], clients(data)), (&[SecFlavor::Krb5p][..], vec!["*".to_owned()]));
@@ -203,7 +230,7 @@ fn blocks_of_ganesha_become_exports() {
     assert_eq!((clients(named), named.read_only), (vec!["*.example.org".to_owned()], false));
     assert_eq!((clients(one), &one.flavors[..]), (vec!["@admins".to_owned()], &[SecFlavor::Krb5p][..]));
     assert_eq!((one.squash, one.secure), (Squash::None, false));
-    for note in ["clustered = true", "log", "tag = home", "FSAL ceph", "they have no access", "mdonly"] {
+    for note in ["clustered = true", "log", "tag = home", "they have no access", "mdonly"] {
         assert!(text.contains(note), "{note} is missing:\n{text}");
     }
 }
@@ -220,17 +247,12 @@ fn wrong_syntax_is_refused_with_its_line() {
         (ImportKind::Ganesha, "EXPORT { Path = \"/a; }\n", "line 1"),
         (ImportKind::Ganesha, "EXPORT {", "has no end"),
         (ImportKind::Ganesha, "}", "line 1"),
-        (ImportKind::Ganesha, "%include \"a\"", "line 1"),
     ] {
-        let error = match kind {
-            ImportKind::Exports => exports::import(text),
-            ImportKind::Ganesha => ganesha::import(text),
-        };
-        let error = format!("{:#}", error.expect_err(text));
+        let error = format!("{:#}", parsed(kind, text).expect_err(text));
         assert!(error.contains(part), "{text}: {error}");
     }
     let deep = "A {".repeat(100_000);
-    assert!(ganesha::import(&deep).unwrap_err().to_string().contains("inside each other"));
+    assert!(parsed(ImportKind::Ganesha, &deep).unwrap_err().to_string().contains("inside each other"));
 }
 
 #[test]
@@ -240,4 +262,150 @@ fn text_of_the_file_cannot_leave_its_comment_or_its_string() {
     assert_eq!(clients(&export.terms()[0]), ["10.0.0.1/32"], "{text}");
     let file = std::path::PathBuf::from("/etc/ex\nports");
     assert!(ImportedConfig::default().text(&file).starts_with("# Imported from /etc/ex?ports.\n"));
+}
+
+#[test]
+fn a_list_of_clients_of_ganesha_is_extended_and_no_other_key() {
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "EXPORT { Path = /a; Pseudo = /a; Access_Type = RW; Squash = No_Root_Squash;\n\
+           CLIENT { Clients = 10.0.0.1; Clients = 10.0.0.2; Access_Type = RO; Squash = All; } }\n\
+         EXPORT { Path = /b; Pseudo = /b; Access_Type = RW;\n\
+           CLIENT { Clients = 10.0.0.1; Access_Type = RO; Access_Type = RW; } }\n\
+         EXPORT { Path = /c; Pseudo = /c; Access_Type = RW; Path = /d; }",
+    );
+    let [few, all] = &find(&settings, "/a").terms()[..] else { panic!("{text}") };
+    assert_eq!((clients(few), few.read_only), (vec!["10.0.0.1/32".into(), "10.0.0.2/32".into()], true));
+    assert_eq!((clients(all), few.squash, all.squash), (vec!["*".into()], Squash::All, Squash::None));
+    let served: Vec<_> = settings.exports.iter().map(|export| export.pseudo.as_str()).collect();
+    assert_eq!(served, ["/a", "/c"], "{text}");
+    assert!(text.contains("their access_type is repeated"), "{text}");
+    assert!(text.contains("# export { path = /c } is repeated: the last one counts."), "{text}");
+}
+
+#[test]
+fn clients_of_the_defaults_of_ganesha_are_those_of_exports_without_their_own() {
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "EXPORT_DEFAULTS { CLIENT { Clients = 10.0.0.0/8; Access_Type = RO; } Tag = x; }\n\
+         EXPORT { Path = /a; Pseudo = /a; Access_Type = RW; }\n\
+         EXPORT { Path = /b; Pseudo = /b; CLIENT { Clients = 192.0.2.1; Access_Type = RW; } }",
+    );
+    let rights = |pseudo: &str| -> Vec<_> {
+        find(&settings, pseudo)
+            .terms()
+            .iter()
+            .map(|terms| (clients(terms).join(" "), terms.read_only))
+            .collect()
+    };
+    assert_eq!(rights("/a"), [("10.0.0.0/8".to_owned(), true), ("*".to_owned(), false)], "{text}");
+    assert_eq!(rights("/b"), [("192.0.2.1/32".to_owned(), false)], "{text}");
+    assert!(text.contains("# export_defaults { tag = x } has no equivalent."), "{text}");
+}
+
+#[test]
+fn an_export_of_ganesha_without_nfs4_is_commented_out() {
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "NFS_CORE_PARAM { Protocols = 3; }\n\
+         EXPORT { Path = /a; Pseudo = /a; Access_Type = RW; Protocols = 3; }\n\
+         EXPORT { Path = /b; Pseudo = /b; Access_Type = RW; Protocols = 3, NFSv4; }\n\
+         EXPORT { Path = /c; Pseudo = /c; Access_Type = RW; CLIENT { Clients = 10.0.0.1; Protocols = 3; } }",
+    );
+    let served: Vec<_> = settings.exports.iter().map(|export| export.pseudo.as_str()).collect();
+    assert_eq!(served, ["/b"], "{text}");
+    assert!(text.contains("they have no access by NFSv4"), "{text}");
+    assert!(text.contains("# Clients had no NFSv4"), "{text}");
+}
+
+#[test]
+fn keys_of_ganesha_with_the_same_meaning_are_converted() {
+    let file = r#"
+        NFSv4 { DomainName = example.org; }
+        DIRECTORY_SERVICES { DomainName = example.org; Idmapping_Active = true; }
+        CEPH { Ceph_Conf = /etc/ceph/two.conf; Umask = 0; }
+        EXPORT_DEFAULTS { Manage_Gids = true; Access_Type = RW; }
+        EXPORT {
+            Path = /volumes/a; Pseudo = /a;
+            FSAL { Name = CEPH; User_Id = gateway; Filesystem = one; Secret_Access_Key = abc; }
+        }
+        EXPORT { Path = /m; Pseudo = /m; FSAL { Name = MEM; } }
+    "#;
+    let (text, settings) = import(ImportKind::Ganesha, file);
+    assert_eq!((settings.domain.as_str(), settings.exports.len()), ("example.org", 1), "{text}");
+    assert_eq!(settings.identity.groups, server::engine::SysGroups::Server);
+    for line in [
+        "\nceph = \"/volumes/a\"\n",
+        "\nceph_user = \"gateway\"\n",
+        "\nceph_fs = \"one\"\n",
+        "\nceph_conf = \"/etc/ceph/two.conf\"\n",
+        "# Commented out: FSAL mem names no size; the key `memory` does",
+        "# Secret_Access_Key: name a file with the key, by ceph_keyring.",
+    ] {
+        assert!(text.contains(line), "{line} is missing:\n{text}");
+    }
+    assert!(!text.contains("abc"), "a secret is no comment:\n{text}");
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "EXPORT { Path = /a; Access_Type = RW; Manage_Gids = true; } EXPORT { Path = /b; Access_Type = RW; }",
+    );
+    assert_eq!(settings.identity.groups, server::engine::SysGroups::Client);
+    assert!(text.contains("# Manage_Gids of some exports alone"), "{text}");
+}
+
+#[test]
+fn files_that_ganesha_includes_are_read_and_others_turn_exports_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let main = folder.path().join("ganesha.conf");
+    let other = folder.path().join("other.conf");
+    std::fs::write(&other, "EXPORT_DEFAULTS { Access_Type = RO; }\n").expect("it is written");
+    let export = "EXPORT { Path = /a; Pseudo = /a; }";
+    let imported =
+        ganesha::import(&main, &format!("%include \"other.conf\"\n{export}")).expect("it is right");
+    let settings: Settings = toml::from_str(&imported.text(&main)).expect("it is TOML");
+    assert!(find(&settings, "/a").read_only);
+    for line in ["%include absent.conf", "%url rados://pool/object"] {
+        let imported = ganesha::import(&main, &format!("{export}\n{line}\n")).expect("it is right");
+        let text = imported.text(&main);
+        assert!(text.contains(&format!("# Not read: {line}")) && text.contains("\n#path = "), "{text}");
+    }
+    std::fs::write(&other, "\nA { b }\n").expect("it is written");
+    let error = ganesha::import(&main, "%include other.conf").expect_err("its syntax is wrong");
+    assert!(format!("{error:#}").contains("other.conf: line 2"), "{error:#}");
+    std::fs::write(&other, "%include other.conf\n").expect("it is written");
+    let error = ganesha::import(&main, "%include other.conf").expect_err("it includes itself");
+    assert!(error.root_cause().to_string().contains("files are included"), "{error:#}");
+}
+
+#[test]
+fn files_of_the_folder_of_exportfs_are_read_in_their_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["b.exports", "a.exports", ".c.exports", "d"] {
+        std::fs::write(folder.path().join(name), "/a *(rw)\n").expect("it is written");
+    }
+    let files = exports::further_files(folder.path());
+    assert_eq!(files, ["a.exports", "b.exports"].map(|name| folder.path().join(name)));
+    let files = [("a".into(), "/srv *(ro)\n".to_owned()), ("b".into(), "/srv *(rw)\nsrv\n".to_owned())];
+    let error = format!("{:#}", exports::import(&files).expect_err("its second file is wrong"));
+    assert!(error.contains("b: line 2"), "{error}");
+}
+
+#[test]
+fn the_kind_of_a_file_is_recognised_wherever_its_braces_are() {
+    for text in [
+        "EXPORT { Export_Id = 2; Path = /a; }",
+        "EXPORT\n{\n Path = \"/a\";\n}",
+        "# a\n%include \"a\"\n",
+        "LOG {} EXPORT { Path = /a; }",
+    ] {
+        assert!(recognise(text) == ImportKind::Ganesha, "{text}");
+    }
+    for text in ["/srv/{a} *(rw)\n", "\"/srv {\" *(rw)\n", "# EXPORT {\n/srv *\n", ""] {
+        assert!(recognise(text) == ImportKind::Exports, "{text}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "srv\n").expect("it is written");
+    let error = super::import(&file, None, folder.path()).expect_err("its syntax is wrong");
+    assert!(format!("{error:#}").contains("--from"), "{error:#}");
 }
