@@ -37,8 +37,10 @@ impl Files {
             return Ok(path(&self.prefix, extension));
         };
         let name = self.prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let prefix = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let cause = format!("{error:#}");
+        // In a folder of its own: others can place links in that of all temporary files.
+        let folder = private::temporary(&format!("{name}-")).with_context(|| cause.clone())?;
+        let prefix = folder.keep().join(name);
         let written = write(&prefix, extension, content).with_context(|| cause.clone())?;
         errln!("orthrus: {cause}; the report goes to {} instead", written.display());
         let _ = self.elsewhere.set((prefix, cause));
@@ -59,7 +61,7 @@ impl Files {
     /// When it cannot.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let part = path(&self.prefix, "json.part");
-        let tried = std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part));
+        let tried = new_file(&part).and_then(|_| std::fs::remove_file(&part));
         tried.with_context(|| {
             format!("the report cannot be written to {}; name another place with --output", part.display())
         })
@@ -122,7 +124,7 @@ fn path(prefix: &Path, extension: &str) -> PathBuf {
 fn write(prefix: &Path, extension: &str, content: &str) -> anyhow::Result<PathBuf> {
     let (path, part) = (path(prefix, extension), path(prefix, &format!("{extension}.part")));
     let all = || -> std::io::Result<()> {
-        let mut file = File::create(&part)?;
+        let mut file = new_file(&part)?;
         file.write_all(content.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&part, &path)
@@ -138,6 +140,12 @@ fn write(prefix: &Path, extension: &str, content: &str) -> anyhow::Result<PathBu
         )
     })?;
     Ok(path)
+}
+
+/// Makes a file in place of one that an earlier run has left. A link at its name is not followed.
+fn new_file(path: &Path) -> std::io::Result<File> {
+    let _ = std::fs::remove_file(path);
+    File::create_new(path)
 }
 
 /// Reads a record from its file.
@@ -185,4 +193,35 @@ fn link_note(link: LinkSpec) -> String {
          After an idle time {} KiB pass at once. Client, server and link had the same cores.",
         link.burst() >> 10
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_link_at_the_name_of_a_part_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let victim = folder.path().join("victim");
+        std::fs::write(&victim, "kept").expect("it is written");
+        let files = Files::new(folder.path().join("report"));
+        let link = || symlink(&victim, folder.path().join("report.json.part")).expect("it is free");
+        link();
+        files.check().expect("the folder is writable");
+        link();
+        assert_eq!(files.write("json", "new").expect("it is written"), folder.path().join("report.json"));
+        assert_eq!(std::fs::read_to_string(&victim).expect("it is there"), "kept");
+    }
+
+    #[test]
+    fn a_report_without_its_place_goes_to_a_folder_of_its_own() {
+        let files = Files::new(PathBuf::from("/no/such/folder/report"));
+        let first = files.write("json", "{}").expect("there is another place");
+        let second = files.write("md", "").expect("it is the same place");
+        let folder = first.parent().expect("it has one");
+        let mode = std::fs::metadata(folder).expect("it is there").permissions().mode();
+        assert_eq!((second.parent(), mode & 0o777), (Some(folder), 0o700));
+        std::fs::remove_dir_all(folder).expect("it is ours");
+    }
 }
