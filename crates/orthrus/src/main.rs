@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             if let Some(cli::Unhealthy(status)) = error.downcast_ref() {
                 return (*status).into();
             }
-            errln!("orthrus: {error:#}");
+            logging::write_end(&error);
             if error.is::<cli::LeftOut>() { cli::LeftOut::STATUS.into() } else { ExitCode::FAILURE }
         }
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer};
 use std::str::FromStr;
 use std::sync::OnceLock;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::{EnvFilter, Registry};
 
@@ -33,9 +34,13 @@ impl FromStr for LogFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // A word that is no level would be a module, and the log would lack all others.
+        let says_level =
+            |directive: &str| directive.contains('=') || directive.parse::<LevelFilter>().is_ok();
+        let mut directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
         match EnvFilter::try_new(text) {
             // An empty filter would log errors only, by surprise.
-            Ok(_) if !text.trim().is_empty() => Ok(Self(text.to_owned())),
+            Ok(_) if !text.trim().is_empty() && directives.all(says_level) => Ok(Self(text.to_owned())),
             _ => Err(format!(
                 "{text:?} is no filter; allowed are error, warn, info, debug, trace, or module=level,…"
             )),
@@ -59,5 +64,21 @@ pub(crate) fn set_filter(choice: &LogFilter) {
     if let Some((handle, false)) = CURRENT.get() {
         // It fails only without a logger.
         let _ = handle.reload(choice.filter());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_no_filter() {
+        for good in ["info", "WARN", "off", "warn,net=debug", "net[call]=trace, info,"] {
+            assert!(good.parse::<LogFilter>().is_ok(), "{good}");
+        }
+        for wrong in ["infoo", "inof", "net", "info,net", "", " ", "net=loud"] {
+            let error = wrong.parse::<LogFilter>().expect_err(wrong);
+            assert!(error.contains("error, warn, info, debug, trace"), "{error}");
+        }
     }
 }

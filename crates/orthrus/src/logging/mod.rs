@@ -14,14 +14,34 @@ pub(crate) use format::LogFormat;
 pub(crate) use queue::{dropped_lines, flush, start_queue};
 
 use crate::journal::JournalSocket;
+use crate::output::errln;
 use anyhow::Context;
 use entries::JournalEntries;
 use format::JournalLines;
 use queue::LogWriter;
 use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
+use tracing::Level;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{fmt, reload};
+
+/// The format of this process, once logging has started.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Writes the error that ends the program: as text, or as a line of the log where a program reads
+/// standard error.
+pub(crate) fn write_end(error: &anyhow::Error) {
+    match FORMAT.get() {
+        Some(LogFormat::Json | LogFormat::Journal | LogFormat::Journald)
+            if tracing::enabled!(Level::ERROR) =>
+        {
+            tracing::error!("{error:#}");
+            flush();
+        }
+        _ => errln!("orthrus: {error:#}"),
+    }
+}
 
 /// Starts logging: the lines of a filter, which the settings of a server can choose without one.
 ///
@@ -31,6 +51,7 @@ pub(crate) fn start(chosen: Option<&LogFilter>, format: LogFormat) -> anyhow::Re
     let (filter, handle) = reload::Layer::new(chosen.cloned().unwrap_or_default().filter());
     filter::remember(handle, chosen.is_some());
     let format = format.resolved();
+    let _ = FORMAT.set(format);
     let lines = fmt::layer()
         .with_writer(|| LogWriter)
         .with_ansi(format == LogFormat::Text && io::stderr().is_terminal())
