@@ -11,7 +11,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +27,9 @@ pub(crate) enum ApiError {
     /// No server can be reached there.
     #[error("{0}")]
     NoServer(String),
+    /// This user may not ask the server.
+    #[error("{0}")]
+    Denied(String),
     /// The server refuses the request.
     #[error("the server of {0}: {1}")]
     Refused(String, String),
@@ -128,14 +131,22 @@ impl ApiClient {
     }
 
     fn connect(&self) -> Result<UnixStream, ApiError> {
-        let place = self.state_dir.display();
         let stream = open_folder(&self.state_dir).and_then(|folder| UnixStream::connect(socket_in(&folder)));
-        stream.map_err(|error| {
-            ApiError::NoServer(match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!("no server runs in {place}"),
-                _ => format!("the server of {place} cannot be asked: {error}"),
-            })
-        })
+        stream.map_err(|error| unreachable(&self.state_dir, &error))
+    }
+}
+
+/// Returns why the server of a state directory cannot be reached.
+fn unreachable(state_dir: &Path, error: &io::Error) -> ApiError {
+    let place = state_dir.display();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            ApiError::NoServer(format!("no server runs in {place}"))
+        }
+        ErrorKind::PermissionDenied => ApiError::Denied(format!(
+            "{place} is closed to this user: run the command as root or as the server's user"
+        )),
+        _ => ApiError::NoServer(format!("the server of {place} cannot be asked: {error}")),
     }
 }
 
@@ -178,5 +189,19 @@ async fn exchange(
     match tokio::join!(answer, connection) {
         (Err(_), Err(cause)) => Err(cause.into()),
         (answer, _) => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_closed_to_the_user_is_no_sign_that_no_server_runs() {
+        let error = |kind: ErrorKind| unreachable(Path::new("/st"), &kind.into());
+        assert!(matches!(error(ErrorKind::NotFound), ApiError::NoServer(_)));
+        let denied = error(ErrorKind::PermissionDenied);
+        assert!(matches!(denied, ApiError::Denied(_)));
+        assert!(denied.to_string().contains("as root or as the server's user"), "{denied}");
     }
 }

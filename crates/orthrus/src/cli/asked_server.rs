@@ -1,18 +1,23 @@
 //! The running server that a command asks.
 
-use crate::api::{ApiClient, ApiError};
+use crate::api::{self, ApiClient, ApiError};
 use crate::config::{self, Settings};
 use crate::serve;
-use anyhow::bail;
+use anyhow::{Context, anyhow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The file of the server that a service manager starts.
+const USUAL_FILE: &str = "/etc/orthrus/orthrus.toml";
 
 /// The options that name the server.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Server")]
 pub(super) struct AskedServer {
-    /// Read the state directory of the server from this configuration file.
+    /// Read the state directory of the server from this configuration file (default:
+    /// /etc/orthrus/orthrus.toml if this user may read it).
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// State directory of the server to ask, instead of that of the file.
@@ -30,7 +35,7 @@ impl AskedServer {
         path: &str,
         query: &[(&str, Option<&str>)],
     ) -> anyhow::Result<T> {
-        with_remedy(self.client()?.get(path, query))
+        self.with_remedy(self.client()?.get(path, query))
     }
 
     /// Asks the server for a report again. Returns `None` if it runs no longer.
@@ -54,7 +59,7 @@ impl AskedServer {
     /// # Errors
     /// As [`AskedServer::get`].
     pub(super) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
-        with_remedy(self.client()?.post(path, body))
+        self.with_remedy(self.client()?.post(path, body))
     }
 
     /// Asks the server for a change that may take some time. The outer error is that of the
@@ -81,25 +86,68 @@ impl AskedServer {
         query: &[(&str, Option<&str>)],
         each: impl FnMut(T),
     ) -> anyhow::Result<()> {
-        with_remedy(self.client()?.follow(path, query, each))
+        self.with_remedy(self.client()?.follow(path, query, each))
     }
 
     fn client(&self) -> anyhow::Result<ApiClient> {
-        let mut settings = match &self.config {
-            Some(file) => config::read(file)?,
-            None => Settings::default(),
+        let state_dir = match (&self.state_dir, &self.config) {
+            (Some(folder), _) => Some(folder.clone()),
+            (None, Some(file)) => config::state_dir_of(file)
+                .context("no state directory; --state-dir names that of the server without a file")?,
+            (None, None) => usual_state_dir(Path::new(USUAL_FILE)),
         };
-        settings.state_dir = self.state_dir.clone().or(settings.state_dir);
+        let settings = Settings { state_dir, ..Settings::default() };
         Ok(ApiClient::new(&serve::state_dir(&settings)?))
+    }
+
+    fn with_remedy<T>(&self, answer: Result<T, ApiError>) -> anyhow::Result<T> {
+        answer.map_err(|error| match error {
+            ApiError::NoServer(why) => anyhow!(self.no_server(&why)),
+            error => error.into(),
+        })
+    }
+
+    /// Adds the remedy to the reason why there is no server.
+    pub(super) fn no_server(&self, why: &str) -> String {
+        match (&self.state_dir, &self.config) {
+            (None, Some(_)) => format!(
+                "{why}; if `state_dir` has changed since the server was started, name the former one with --state-dir"
+            ),
+            _ => format!("{why}; name its state directory with --state-dir or --config"),
+        }
     }
 }
 
-fn with_remedy<T>(answer: Result<T, ApiError>) -> anyhow::Result<T> {
-    match answer {
-        Ok(answer) => Ok(answer),
-        Err(ApiError::NoServer(why)) => {
-            bail!("{why}; name its state directory with --state-dir or --config")
+/// Returns the state directory that the usual file names, if this user can enter it: a server of
+/// the user's own has another one.
+fn usual_state_dir(file: &Path) -> Option<PathBuf> {
+    config::state_dir_of(file).ok().flatten().filter(|folder| api::open_folder(folder).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_is_found_in_a_file_with_faults() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("orthrus.toml");
+        for rest in ["nonsense = 7\n", "[[export]]\npath = \"/no/such\"\n", "[[export]\npath = \n"] {
+            std::fs::write(&file, format!("state_dir = \"state\"\n{rest}")).expect("it is written");
+            let found = config::state_dir_of(&file).expect("it is readable");
+            assert_eq!(found, Some(folder.path().join("state")), "{rest}");
         }
-        Err(error) => Err(error.into()),
+        assert_eq!(usual_state_dir(&file), None, "the directory is not there");
+        std::fs::create_dir(folder.path().join("state")).expect("it is free");
+        assert_eq!(usual_state_dir(&file), Some(folder.path().join("state")));
+        assert_eq!(usual_state_dir(&folder.path().join("absent")), None);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_refused_with_the_option_that_needs_none() {
+        let server = AskedServer { config: Some("/no/such.toml".into()), state_dir: None };
+        let error = format!("{:#}", server.client().err().expect("there is no file"));
+        assert!(error.contains("--state-dir") && error.contains("/no/such.toml"), "{error}");
+        assert!(server.no_server("none").contains("has changed"));
     }
 }

@@ -77,7 +77,7 @@ impl Explain {
         };
         match ApiClient::new(&folder).get("/v1/identity", &[("principal", Some(&self.principal))]) {
             Ok(report) => Ok((report, format!("the server of {}", folder.display()))),
-            Err(ApiError::NoServer(why)) => offline(&why),
+            Err(ApiError::NoServer(why) | ApiError::Denied(why)) => offline(&why),
             Err(ApiError::NoAnswer(error)) => {
                 Err(error.context("no answer from the server (--offline does without it)"))
             }

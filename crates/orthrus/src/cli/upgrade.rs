@@ -64,14 +64,14 @@ impl Upgrade {
             Ok(outcome) if self.json => outln!("{}", serde_json::to_string(&outcome)?),
             Ok(outcome) => outcome.lines.iter().for_each(|line| outln!("{line}")),
             Err(ApiError::NoServer(why)) => {
-                errln!("orthrus: {why}; name its state directory with --state-dir or --config");
+                errln!("orthrus: {}", self.server.no_server(&why));
                 return Err(Unhealthy(NO_SERVER_STATUS).into());
             }
             Err(ApiError::NoAnswer(error)) => {
                 errln!("orthrus: {error:#}; `orthrus status` and the log say which process serves");
                 return Err(Unhealthy(UNKNOWN_STATUS).into());
             }
-            Err(error @ ApiError::Refused(..)) => return Err(error.into()),
+            Err(error @ (ApiError::Refused(..) | ApiError::Denied(_))) => return Err(error.into()),
         }
         Ok(())
     }

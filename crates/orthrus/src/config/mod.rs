@@ -28,8 +28,10 @@ pub(crate) use settings::{
     Sandbox, Settings, Storage, WebTls,
 };
 pub(crate) use sources::{SourceSettings, StaticTable};
+pub(crate) use values::{MEMORY, check_principal};
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
 
 /// Reads a configuration file.
 ///
@@ -46,6 +48,17 @@ pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
 /// The file cannot be read.
 pub(crate) fn examine(path: &Path) -> Result<(Option<Settings>, Vec<ConfigError>), ConfigError> {
     Ok(parse_all(path, &text_of(path)?))
+}
+
+/// Reads the state directory of a configuration file, whatever else is wrong in it.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn state_dir_of(path: &Path) -> Result<Option<PathBuf>, ConfigError> {
+    let text = text_of(path)?;
+    let (table, _) = DeTable::parse_recoverable(&text);
+    let named = table.get_ref().get("state_dir").and_then(|value| value.get_ref().as_str());
+    Ok(named.map(|named| path.parent().unwrap_or(Path::new("")).join(named)))
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {

@@ -104,6 +104,7 @@ pub(crate) struct Settings {
     pub realms: Vec<String>,
     /// Principals, written in full, that act as a local user of another name: the only way to
     /// become uid 0.
+    #[serde(deserialize_with = "super::values::principals")]
     pub principals: HashMap<String, String>,
     /// The lookup of accounts.
     pub identity: IdentitySettings,

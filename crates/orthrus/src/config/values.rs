@@ -3,6 +3,7 @@
 use super::{AuditTarget, ClientPattern, ExportSettings, parse_listen, parse_metrics};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use vfs::SecFlavor;
 
 /// Bytes of an export in memory: 1 MiB to 1 TiB.
-const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
+pub(crate) const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
 
 /// A value in its text form.
 struct Text<T>(T);
@@ -100,6 +101,32 @@ pub(super) fn domain<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Er
         return Err(D::Error::custom("must be a DNS domain such as \"example.org\""));
     }
     Ok(domain)
+}
+
+/// Checks that a principal has its realm: another one is the principal of no ticket.
+pub(crate) fn check_principal(text: &str) -> Result<(), String> {
+    match text.rsplit_once('@') {
+        Some((name, realm)) if !name.is_empty() && !realm.is_empty() => Ok(()),
+        _ => Err(format!("{text:?} is no principal with its realm, such as \"alice@EXAMPLE.ORG\"")),
+    }
+}
+
+/// A key of the table of principals.
+#[derive(PartialEq, Eq, Hash)]
+struct FullPrincipal(String);
+
+impl<'de> Deserialize<'de> for FullPrincipal {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        check_principal(&text).map_err(D::Error::custom)?;
+        Ok(Self(text))
+    }
+}
+
+/// Reads the users of principals.
+pub(super) fn principals<'de, D: Deserializer<'de>>(from: D) -> Result<HashMap<String, String>, D::Error> {
+    let users = HashMap::<FullPrincipal, String>::deserialize(from)?;
+    Ok(users.into_iter().map(|(FullPrincipal(principal), user)| (principal, user)).collect())
 }
 
 /// Reads the tables of exports, with their offsets in the file.
