@@ -21,6 +21,15 @@ pub(crate) struct ListingQuery {
     /// Only rows with this text in a field, such as a path, a principal or an address.
     #[serde(default)]
     pub filter: Option<String>,
+    /// Only rows of the client with this address or ID, as a whole. Rows without one do not match.
+    #[serde(default)]
+    pub client: Option<String>,
+    /// Only rows of this principal, as a whole. Rows without one do not match.
+    #[serde(default)]
+    pub principal: Option<String>,
+    /// Only rows of the export with this pseudo path. Rows without one do not match.
+    #[serde(default)]
+    pub export: Option<String>,
 }
 
 /// A row of `orthrus exports`: the rule of an export for some clients. The first row of an export

@@ -15,6 +15,15 @@ use serde::de::DeserializeOwned;
 pub(super) struct ListingArguments {
     /// Only rows with this text in a field, such as a path, a principal or an address.
     filter: Option<String>,
+    /// Only rows of this client: its address, or its ID as `orthrus clients` shows it.
+    #[arg(long, value_name = "CLIENT")]
+    client: Option<String>,
+    /// Only rows of this principal, such as alice@EXAMPLE.ORG or sys:1000.
+    #[arg(long)]
+    principal: Option<String>,
+    /// Only rows of this export, by the path that clients mount.
+    #[arg(long, value_name = "PATH")]
+    export: Option<String>,
     #[command(flatten)]
     server: AskedServer,
     /// Print one JSON object.
@@ -28,7 +37,13 @@ impl ListingArguments {
     /// # Errors
     /// See [`AskedServer::get`].
     pub(super) fn run<R: ListingRow>(self) -> anyhow::Result<()> {
-        let listing: ListingReport<R> = self.server.get(R::PATH, &[("filter", self.filter.as_deref())])?;
+        let query = [
+            ("filter", self.filter.as_deref()),
+            ("client", self.client.as_deref()),
+            ("principal", self.principal.as_deref()),
+            ("export", self.export.as_deref()),
+        ];
+        let listing: ListingReport<R> = self.server.get(R::PATH, &query)?;
         if self.json {
             outln!("{}", serde_json::to_string_pretty(&listing)?);
             return Ok(());

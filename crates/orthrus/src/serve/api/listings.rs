@@ -34,8 +34,8 @@ macro_rules! listing {
             responses((status = 200, body = ListingReport<$row>), (status = "default", body = Problem))
         )]
         pub(super) async fn $name(State(api): State<Api>, filter: ListingFilter) -> Answer<ListingReport<$row>> {
-            let Query(ListingQuery { filter }) = filter?;
-            api.answer(move |parts| Ok(rows::$name(parts, &Filter::new(filter)))).await
+            let Query(query) = filter?;
+            api.answer(move |parts| Ok(rows::$name(parts, &Filter::new(query)))).await
         }
     };
 }
@@ -69,24 +69,51 @@ listing!(
     delegations, "/v1/delegations", DelegationRow
 );
 
-/// A text that a row must have in one of its fields.
-struct Filter(Option<String>);
+/// The texts that a row must have.
+struct Filter {
+    /// A part of any field.
+    part: Option<String>,
+    /// The whole of one of some fields.
+    wholes: Vec<(&'static [&'static str], String)>,
+}
+
+/// The fields that name the client of a row.
+const OF_CLIENT: &[&str] = &["address", "client", "id"];
+/// The fields that name the principal of a row.
+const OF_PRINCIPAL: &[&str] = &["principal", "user"];
+/// The field that names the export of a row.
+const OF_EXPORT: &[&str] = &["export"];
 
 impl Filter {
-    fn new(text: Option<String>) -> Self {
-        Self(text.filter(|text| !text.is_empty()))
+    fn new(query: ListingQuery) -> Self {
+        let ListingQuery { filter, client, principal, export } = query;
+        let wholes = [(OF_CLIENT, client), (OF_PRINCIPAL, principal), (OF_EXPORT, export)];
+        Self {
+            part: filter.filter(|text| !text.is_empty()),
+            wholes: wholes.into_iter().filter_map(|(fields, text)| Some((fields, text?))).collect(),
+        }
+    }
+
+    /// Returns whether every row is wanted.
+    fn is_for_all(&self) -> bool {
+        self.part.is_none() && self.wholes.is_empty()
     }
 
     /// Returns the number of entries to look at: with a filter all, since the wanted ones may be
     /// the last.
     fn looked_at_max(&self) -> usize {
-        if self.0.is_some() { usize::MAX } else { LISTED_MAX }
+        if self.is_for_all() { LISTED_MAX } else { usize::MAX }
     }
 
-    /// Returns whether a row has the text.
+    /// Returns whether a row has the texts.
     fn admits(&self, row: &impl Serialize) -> bool {
-        let Some(text) = &self.0 else { return true };
-        serde_json::to_value(row).is_ok_and(|row| has_text(&row, text))
+        if self.is_for_all() {
+            return true;
+        }
+        let Ok(row) = serde_json::to_value(row) else { return false };
+        let is = |field: &str, text: &str| row.get(field).is_some_and(|value| value == text);
+        self.part.as_ref().is_none_or(|text| has_text(&row, text))
+            && self.wholes.iter().all(|(fields, text)| fields.iter().any(|field| is(field, text)))
     }
 
     /// Makes a listing of rows.
@@ -140,7 +167,7 @@ mod rows {
         let contexts = server.rpcsec().map(|rpcsec| rpcsec.contexts());
         let found = contexts.map(|contexts| contexts.list(filter.looked_at_max())).unwrap_or_default();
         let left_out = contexts.map_or(0, |contexts| contexts.len()).saturating_sub(found.len());
-        let left_out = if filter.0.is_some() { 0 } else { left_out };
+        let left_out = if filter.is_for_all() { left_out } else { 0 };
         filter.listing(found.iter().map(|context| context_row(context, server.now())), left_out)
     }
 
@@ -336,4 +363,34 @@ fn bits(share: u32) -> String {
         _ => "both",
     }
     .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_a_principal_and_an_export_match_as_a_whole() {
+        let row = |address: &str, id: &str| {
+            serde_json::json!({
+                "address": address, "client": id, "user": "sys:4", "export": "/data", "locks": 4,
+            })
+        };
+        let rows = [row("10.78.0.2", "04"), row("10.78.0.20", "14")];
+        let found = |query: ListingQuery| Filter::new(query).listing(rows.iter(), 0).rows.len();
+        let named = |name: &str, text: &str| {
+            let query = serde_json::json!({ name: text });
+            found(serde_json::from_value(query).expect("it is a query"))
+        };
+        assert_eq!((named("filter", "10.78.0.2"), named("client", "10.78.0.2")), (2, 1));
+        assert_eq!((named("filter", "4"), named("client", "4"), named("client", "14")), (2, 0, 1));
+        assert_eq!((named("principal", "sys:4"), named("principal", "sys:")), (2, 0));
+        assert_eq!((named("export", "/data"), named("export", "/")), (2, 0));
+        let both = ListingQuery {
+            filter: Some("sys:4".into()),
+            client: Some("10.78.0.20".into()),
+            ..ListingQuery::default()
+        };
+        assert_eq!((found(both), found(ListingQuery::default())), (1, 2));
+    }
 }
