@@ -11,12 +11,11 @@ mod output;
 mod serve;
 mod service_manager;
 
-use clap::Parser;
 use output::errln;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = cli::Arguments::try_parse().unwrap_or_else(|error| {
+    let arguments = cli::Arguments::of_command_line().unwrap_or_else(|error| {
         serve::tell_predecessor(&anyhow::anyhow!("{error}"));
         error.exit()
     });

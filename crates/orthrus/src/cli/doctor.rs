@@ -1,4 +1,4 @@
-//! `orthrus doctor`: the cause why a mount with Kerberos fails.
+//! `orthrus doctor`: the reason why a mount with Kerberos fails.
 
 use crate::config::{self, NFS_PORT, Settings, SourceSettings, Storage};
 use crate::output::{out, outln};
@@ -16,7 +16,7 @@ use vfs::SecFlavor;
 #[error("the doctor found something")]
 pub(crate) struct Unhealthy(pub u8);
 
-/// Find the cause why a mount with Kerberos fails, and the command that fixes it.
+/// Find why a mount with Kerberos fails, and the command that fixes it
 ///
 /// On a client, name the export to mount: orthrus doctor SERVER:/data. On a server, use --server.
 /// Checks run in the order in which a mount needs them; the first finding is the root cause.

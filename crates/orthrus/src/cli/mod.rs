@@ -8,6 +8,7 @@ mod doctor;
 mod gateways;
 mod generated;
 mod grants;
+mod groups;
 mod id;
 mod import;
 mod lab;
@@ -28,7 +29,7 @@ use crate::api::{ClientRow, ContextRow, DelegationRow, ExportRow, LockRow, OpenR
 use crate::logging::{LogFilter, LogFormat};
 use crate::serve::STARTER;
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use doctor::Unhealthy;
 pub(crate) use left_out::LeftOut;
 
@@ -41,11 +42,11 @@ pub(crate) struct Arguments {
     command: Command,
     /// Log filter, as for RUST_LOG: error, warn, info, debug, trace, or per module.
     /// Without it the key `log` of `orthrus serve`, or else info.
-    #[arg(long, global = true, display_order = 900, value_name = "FILTER")]
+    #[arg(long, global = true, display_order = 900, help_heading = "Log", value_name = "FILTER")]
     #[arg(env = "ORTHRUS_LOG")]
     log: Option<LogFilter>,
     /// Format of the log. `auto` is `journal` under systemd and `text` elsewhere.
-    #[arg(long, global = true, display_order = 901, value_name = "FORMAT")]
+    #[arg(long, global = true, display_order = 901, help_heading = "Log", value_name = "FORMAT")]
     #[arg(default_value = "auto", env = "ORTHRUS_LOG_FORMAT")]
     log_format: LogFormat,
 }
@@ -106,6 +107,16 @@ enum Command {
 }
 
 impl Arguments {
+    /// Parses the command line.
+    ///
+    /// # Errors
+    /// A usage error, or the text of a help page or the version.
+    pub(crate) fn of_command_line() -> Result<Self, clap::Error> {
+        let mut command = groups::grouped(Self::command());
+        let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    }
+
     /// Runs the command.
     ///
     /// # Errors

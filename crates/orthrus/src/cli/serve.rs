@@ -3,13 +3,22 @@
 use crate::config::{self, AuditTarget, CephStorage, ExportSettings, Sandbox, Settings, Storage};
 use crate::output::{errln, outln};
 use crate::serve::{self, Preflight};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use clap::builder::RangedU64ValueParser;
 use server::engine::Delegations;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use vfs::{SecFlavor, Squash};
+
+// The headings of the options.
+const EXPORTS: &str = "Exports";
+const NETWORK: &str = "Network";
+const KERBEROS: &str = "Kerberos and identities";
+const STATE: &str = "State";
+const OBSERVATION: &str = "Observation";
+const PROCESS: &str = "Process";
 
 /// Serve folders over NFSv4.1 and 4.2, and over 4.0 for older clients.
 ///
@@ -25,11 +34,12 @@ pub(super) struct Arguments {
     #[arg(long, short, value_name = "FILE", conflicts_with = "folders")]
     config: Option<PathBuf>,
     /// Listen on this address:port, address, or :port (default :2049).
-    #[arg(long, value_parser = config::parse_listen)]
+    #[arg(help_heading = NETWORK, long, value_parser = config::parse_listen)]
     listen: Option<SocketAddr>,
     /// Allowed flavors in order of preference. `sys` trusts the user IDs that clients send, so you
     /// must name it.
     #[arg(
+        help_heading = EXPORTS,
         long,
         value_delimiter = ',',
         value_name = "FLAVOR,…",
@@ -38,93 +48,93 @@ pub(super) struct Arguments {
     )]
     sec: Vec<SecFlavor>,
     /// Accept sys only from source ports below 1024, which clients reserve for privileged programs.
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
     secure: bool,
     /// Refuse all changes with NFS4ERR_ROFS.
-    #[arg(long, conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, conflicts_with = "config")]
     read_only: bool,
     /// Map these callers to the anonymous user: none, root or all.
-    #[arg(long, default_value = "root", conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, default_value = "root", conflicts_with = "config")]
     squash: Squash,
     /// Numbers of the anonymous user and its group (default: nobody, 65534:65534).
-    #[arg(long, value_name = "UID:GID", value_parser = parse_anonymous, conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_name = "UID:GID", value_parser = parse_anonymous, conflicts_with = "config")]
     anonymous: Option<(u32, u32)>,
     /// Let clients set the set-user-ID and set-group-ID bits of files.
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
     setid: bool,
     /// Serve only programs on this machine that you or root run; close other connections unread.
     /// For trials.
-    #[arg(long)]
+    #[arg(help_heading = NETWORK, long)]
     same_user: bool,
     /// Clients that may mount: networks such as 10.0.0.0/8, host names, patterns such as
     /// *.example.org, and netgroups such as @trusted (default: all).
-    #[arg(long, value_delimiter = ',', value_name = "CLIENT,…", conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_delimiter = ',', value_name = "CLIENT,…", conflicts_with = "config")]
     clients: Vec<config::ClientPattern>,
     /// Export this many MiB of memory as /memory, for measuring without a disk.
-    #[arg(long, value_name = "MIB", conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_name = "MIB", conflicts_with = "config", value_parser = mebibytes())]
     memory: Option<u64>,
     /// Export this directory of CephFS under its own name; PATH=/PSEUDO chooses another name.
-    #[arg(long, value_name = "PATH", conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_name = "PATH", conflicts_with = "config")]
     ceph: Option<String>,
     /// The configuration file of the Ceph cluster.
-    #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf", conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf", conflicts_with = "config")]
     ceph_conf: PathBuf,
     /// The user of Ceph whose key this server has.
-    #[arg(long, value_name = "NAME", default_value = "orthrus", conflicts_with = "config")]
+    #[arg(help_heading = EXPORTS, long, value_name = "NAME", default_value = "orthrus", conflicts_with = "config")]
     ceph_user: String,
     /// Serve Prometheus metrics at http://ADDRESS/metrics, without authentication; :PORT listens on
     /// loopback only.
-    #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
+    #[arg(help_heading = OBSERVATION, long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
     metrics: Option<SocketAddr>,
     /// Serve the status as a web page at this address; :PORT listens on loopback only. The command
     /// `orthrus web` prints a link that opens it.
-    #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
+    #[arg(help_heading = OBSERVATION, long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
     web: Option<SocketAddr>,
     /// Log opens, changes, refusals and what administrators do in JSON lines to this file, or to
     /// systemd's journal for `journal`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OBSERVATION, long, value_name = "FILE")]
     audit: Option<AuditTarget>,
     /// Keytab with the keys of the service (default: /etc/krb5.keytab if it is there).
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = KERBEROS, long, value_name = "FILE")]
     keytab: Option<PathBuf>,
     /// The domain of owner names such as alice@example.org (default: the realm's name in lower
     /// case).
-    #[arg(long)]
+    #[arg(help_heading = KERBEROS, long)]
     domain: Option<String>,
     /// Realm whose users act as the local users of the same name; may be repeated (default: the
     /// realms of the keytab).
-    #[arg(long = "realm", value_name = "REALM")]
+    #[arg(help_heading = KERBEROS, long = "realm", value_name = "REALM")]
     realms: Vec<String>,
     /// Directory for the server's secret and its client records (default: /var/lib/orthrus for
     /// root).
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = STATE, long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Number of threads that serve connections (default: one per core).
-    #[arg(long, value_parser = clap::value_parser!(u16).range(..=256))]
+    #[arg(help_heading = PROCESS, long, value_parser = clap::value_parser!(u16).range(..=256))]
     shards: Option<u16>,
     /// Lease time: seconds after which others may take the state of a silent client (default: 60).
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(help_heading = STATE, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease_time: Option<u64>,
     /// Grace time: seconds after a restart in which clients may reclaim their state (default:
     /// 60).
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=3600))]
+    #[arg(help_heading = STATE, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=3600))]
     grace_time: Option<u64>,
     /// Serve NFSv4.0, too (default: true). It has no sessions and therefore no exactly-once
     /// semantics.
-    #[arg(long, value_name = "BOOL")]
+    #[arg(help_heading = STATE, long, value_name = "BOOL")]
     nfs40: Option<bool>,
     /// Delegations to grant: none, read (default), or all (read and write).
-    #[arg(long, value_name = "CHOICE")]
+    #[arg(help_heading = STATE, long, value_name = "CHOICE")]
     delegations: Option<Delegations>,
     /// Seconds within which a client must return a recalled delegation (default: the lease time).
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(help_heading = STATE, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     recall_time: Option<u64>,
     /// Restrict the process to the system calls and TCP ports that serving needs: on (default) or
     /// off.
-    #[arg(long, value_name = "CHOICE")]
+    #[arg(help_heading = PROCESS, long, value_name = "CHOICE")]
     sandbox: Option<Sandbox>,
     /// Let a principal act as a local user of another name; may be repeated.
-    #[arg(long = "map", value_name = "PRINCIPAL=USER", value_parser = parse_map)]
+    #[arg(help_heading = KERBEROS, long = "map", value_name = "PRINCIPAL=USER", value_parser = parse_map)]
     principals: Vec<(String, String)>,
     /// End when standard input does: for programs that start a server of their own.
     #[arg(long, hide = true)]
@@ -152,14 +162,20 @@ impl Arguments {
 
     fn preflight(&self) -> anyhow::Result<()> {
         let (settings, wrong) = match &self.config {
-            Some(file) => config::examine(file)?,
-            None => (Some(self.of_command_line()?), Vec::new()),
+            Some(file) => {
+                let (settings, wrong) = config::examine(file)?;
+                (settings, wrong.into_iter().map(anyhow::Error::from).collect())
+            }
+            None => {
+                let (exports, wrong) = self.exports();
+                (Some(Settings { exports, ..Settings::default() }), wrong)
+            }
         };
         let settings = settings.map(|settings| self.override_settings(settings));
         let Preflight { faults, notes } = settings.as_ref().map(serve::check).unwrap_or_default();
         let exports = settings.map_or(0, |settings| settings.exports.len());
         notes.iter().for_each(|note| outln!("{note}"));
-        let faults: Vec<_> = wrong.into_iter().map(anyhow::Error::from).chain(faults).collect();
+        let faults: Vec<_> = wrong.into_iter().chain(faults).collect();
         if faults.is_empty() {
             outln!("the configuration is right: {exports} export(s)");
             return Ok(());
@@ -171,13 +187,13 @@ impl Arguments {
     fn settings(&self) -> anyhow::Result<Settings> {
         let settings = match &self.config {
             Some(file) => config::read(file)?,
-            None => self.of_command_line()?,
+            None => {
+                let (exports, wrong) = self.exports();
+                wrong.into_iter().next().map_or(Ok(()), Err)?;
+                Settings { exports, ..Settings::default() }
+            }
         };
         Ok(self.override_settings(settings))
-    }
-
-    fn of_command_line(&self) -> anyhow::Result<Settings> {
-        Ok(Settings { exports: self.exports()?, ..Settings::default() })
     }
 
     fn override_settings(&self, mut settings: Settings) -> Settings {
@@ -206,28 +222,24 @@ impl Arguments {
         settings
     }
 
-    fn exports(&self) -> anyhow::Result<Vec<ExportSettings>> {
+    /// Returns the exports of the command line, and an error for each that is wrong.
+    fn exports(&self) -> (Vec<ExportSettings>, Vec<anyhow::Error>) {
         let mut taken = HashMap::new();
-        let mut exports = Vec::new();
-        for folder in &self.folders {
-            let (path, pseudo) = split_pseudo(folder);
-            let storage = Storage::Folder(path.canonicalize().with_context(|| path.display().to_string())?);
-            let pseudo = match pseudo {
-                Some(pseudo) => vfs::normalise(pseudo)?,
-                None => config::distinct_pseudo(&mut taken, &storage),
-            };
-            exports.push(ExportSettings::new(storage, pseudo));
+        let memory = self.memory.map(|mebibytes| {
+            Ok(ExportSettings::new(Storage::Memory(mebibytes.saturating_mul(1 << 20)), "/memory"))
+        });
+        let mut tried: Vec<_> = self.folders.iter().map(|text| folder(text, &mut taken)).collect();
+        tried.extend(memory);
+        tried.extend(self.ceph.iter().map(|text| self.ceph(text, &mut taken)));
+        if tried.is_empty() {
+            tried.push(Err(anyhow!(
+                "nothing to export: name a folder (orthrus serve /srv/data) or a file (--config \
+                 /etc/orthrus/orthrus.toml)"
+            )));
         }
-        if let Some(mebibytes) = self.memory {
-            exports.push(ExportSettings::new(Storage::Memory(mebibytes.saturating_mul(1 << 20)), "/memory"));
-        }
-        if let Some(text) = &self.ceph {
-            exports.push(self.ceph(text, &mut taken)?);
-        }
-        if exports.is_empty() {
-            bail!(
-                "nothing to export: name a folder (orthrus serve /srv/data) or a file (--config /etc/orthrus.toml)"
-            );
+        let (mut exports, mut wrong) = (Vec::new(), Vec::new());
+        for tried in tried {
+            tried.map_or_else(|error| wrong.push(error), |export| exports.push(export));
         }
         for export in &mut exports {
             export.flavors = self.sec.clone();
@@ -238,7 +250,7 @@ impl Arguments {
             (export.anon_uid, export.anon_gid) = self.anonymous.unwrap_or((export.anon_uid, export.anon_gid));
             export.clients = Some(self.clients.clone()).filter(|clients| !clients.is_empty());
         }
-        Ok(exports)
+        (exports, wrong)
     }
 }
 
@@ -266,6 +278,17 @@ impl Arguments {
     }
 }
 
+/// Makes an export of `FOLDER` or `FOLDER=/PSEUDO`.
+fn folder(text: &str, taken: &mut HashMap<String, u32>) -> anyhow::Result<ExportSettings> {
+    let (path, pseudo) = split_pseudo(text);
+    let storage = Storage::Folder(path.canonicalize().with_context(|| path.display().to_string())?);
+    let pseudo = match pseudo {
+        Some(pseudo) => vfs::normalise(pseudo)?,
+        None => config::distinct_pseudo(taken, &storage),
+    };
+    Ok(ExportSettings::new(storage, pseudo))
+}
+
 /// Splits `FOLDER=/PSEUDO`; a folder with "=/" in its own name is found if it exists.
 fn split_pseudo(text: &str) -> (PathBuf, Option<&str>) {
     match text.rsplit_once("=/") {
@@ -274,6 +297,11 @@ fn split_pseudo(text: &str) -> (PathBuf, Option<&str>) {
         }
         _ => (text.into(), None),
     }
+}
+
+/// Parses a size within the bounds of the key `memory`.
+fn mebibytes() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(config::MEMORY.start() >> 20..=config::MEMORY.end() >> 20)
 }
 
 /// Parses `UID:GID` as two numbers.
@@ -286,5 +314,6 @@ fn parse_anonymous(text: &str) -> Result<(u32, u32), String> {
 fn parse_map(text: &str) -> Result<(String, String), String> {
     let (principal, user) =
         text.rsplit_once('=').ok_or("must be PRINCIPAL=USER, such as admin@EXAMPLE.ORG=root")?;
+    config::check_principal(principal)?;
     Ok((principal.to_owned(), user.to_owned()))
 }
