@@ -165,7 +165,8 @@ impl TraceCommand {
     /// Starts a trace, and returns when it has begun.
     fn start(state: &Path, arguments: &[&str]) -> Self {
         let mut command = orthrus(["trace", "--json", "--state-dir"]);
-        let mut child = command.arg(state).args(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
+        let command = command.arg(state).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         // The first line is a sign of life.
         let first = lines.next().expect("a line").expect("it is text");
@@ -222,16 +223,23 @@ fn a_trace_has_the_operations_of_a_caller_or_a_file_without_names() {
         assert_eq!(file.child.try_wait().expect("a child"), None);
         // Signs of life only.
         assert_eq!(other.lines.next().expect("a line").expect("it is text"), r#"{"dropped":0}"#);
-        for trace in [all, named, other, file] {
+        for trace in [all, named, other] {
             trace.end();
         }
         let missing = run(orthrus(["trace", "--file", "/export/nothing", "--state-dir"]).arg(&state));
         assert!(missing.stderr.contains("/export/nothing"), "{missing:?}");
         let end = Instant::now() + SOON;
-        while server.log().matches("a trace ended").count() < 4 {
+        while server.log().matches("a trace ended").count() < 3 {
             assert!(Instant::now() < end, "{}", server.log());
             std::thread::sleep(Duration::from_millis(20));
         }
+        drop(server);
+        let (mut said, mut stderr) = (String::new(), file.child.stderr.take().expect("a pipe"));
+        std::io::Read::read_to_string(&mut stderr, &mut said).expect("it is text");
+        assert!(
+            file.child.wait().expect("a child").success() && said.contains("the trace has ended"),
+            "{said}"
+        );
     });
 }
 

@@ -251,11 +251,12 @@ fn a_reload_by_command_prints_the_changes_or_the_fault_and_logs_its_author() {
     }
     client.lookup_path("/two/file").expect("it is exported now");
 
-    // The state directory stands before the fault, so that the command finds the server.
+    // The command needs the state directory alone: the server reports the fault, and logs it.
     fs::write(&config, format!("{state}{two}\n[[export]]\npath = 7\n")).expect("the folder is ours");
-    let ended = run(orthrus(["reload", "--state-dir"]).arg(folder.path().join("state")));
+    let ended = reload();
     assert!(!ended.status.success() && ended.stderr.contains("stay as they were"), "{ended:?}");
     assert!(ended.stderr.contains(": key `path`"), "{ended:?}");
+    server.wait_for_log(": key `path`");
     client.lookup_path("/two/file").expect("it is still exported");
 
     let bare = Serve::new(folder.path().join("other")).args(["--memory", "1", "--sec", "sys"]).start();
@@ -453,6 +454,8 @@ fn a_wrong_configuration_is_refused_with_file_line_and_key() {
         ("[[export]]\npath = \"/tmp\"\nsquash = \"some\"\n", ":3: key `squash`: ", "root"),
         ("[[export]]\npath = \"/tmp\"\nclients = [\"10.0.0.0/40\"]\n", ":3: key `clients`: ", "0 to 32"),
         ("[limits]\ncontexts_max = \"many\"\n", ":2: key `contexts_max`: ", "many"),
+        ("[principals]\n\"bob\" = \"root\"\n", ":2: key `\"bob\"`: ", "its realm"),
+        ("log = \"inof\"\n", ":1: key `log`: ", "debug"),
         ("[[export]\n", ":1: ", ""),
         ("", "", "[[export]]"),
     ];
@@ -564,6 +567,16 @@ fn a_wrong_command_line_is_refused_with_what_is_allowed() {
     refused(&[path, "--listen", "nowhere"], &["nowhere", "address:port"]);
     refused(&[path, "--squash", "some"], &["some", "root"]);
     refused(&[path, "--map", "alice"], &["PRINCIPAL=USER"]);
+    refused(&[path, "--map", "alice=root"], &["its realm", "alice@EXAMPLE.ORG"]);
+    refused(&["--memory", "0"], &["--memory", "1..=1048576"]);
+    refused(&["--log", "infoo", path], &["--log", "infoo"]);
+    let wrong = ["/no/such/one", "/no/such/two", "--check", "--listen", "203.0.113.77:2049"];
+    refused(&wrong, &["/no/such/one", "/no/such/two", "203.0.113.77:2049", "fault(s)"]);
+    let failed = |format: &str| run(&mut orthrus(["serve", "/no/such", "--log-format", format])).stderr;
+    assert!(failed("journal").starts_with("<3>/no/such: "), "{}", failed("journal"));
+    let event: serde_json::Value = serde_json::from_str(&failed("json")).expect("it is a line of JSON");
+    assert_eq!(event["level"], "ERROR");
+    assert!(failed("text").starts_with("orthrus: /no/such: "), "{}", failed("text"));
     refused(&[path, "--clients", "10.0.0.0/99"], &["10.0.0.0/99"]);
     refused(&["--log", "loud=shouting", path], &["--log"]);
 }

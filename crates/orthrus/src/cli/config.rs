@@ -16,7 +16,8 @@ pub(super) enum ConfigCommand {
 /// Explain a key of the configuration file, or list all keys.
 ///
 /// Prints the meaning of the key, its allowed values, its default, an example, and whether SIGHUP
-/// applies a change. A name without its table, such as `sec`, finds all keys of that name.
+/// applies a change. A name without its table, such as `sec`, finds all keys of that name, and the
+/// name of a table, such as `export`, lists its keys.
 #[derive(clap::Args)]
 pub(super) struct ExplainKey {
     /// The key, such as lease_time, export.sec or sec.
@@ -74,8 +75,10 @@ impl ExplainKey {
             return Ok(serde_json::to_string_pretty(&reports)? + "\n");
         }
         Ok(match &self.key {
-            Some(_) => found.into_iter().map(explain).collect::<Vec<_>>().join("\n"),
-            None => found.into_iter().map(summary).collect(),
+            Some(name) if found.iter().all(|(table, _)| table.prefix != name) => {
+                found.into_iter().map(explain).collect::<Vec<_>>().join("\n")
+            }
+            _ => found.into_iter().map(summary).collect(),
         })
     }
 }
@@ -131,6 +134,17 @@ mod tests {
         let all = ExplainKey { key: None, json: false }.text().unwrap();
         assert_eq!(all.lines().count(), config::all_keys().count());
         assert!(all.contains("export.read_only             Refuses changes with NFS4ERR_ROFS\n"), "{all}");
+    }
+
+    #[test]
+    fn the_keys_of_a_table_are_listed() {
+        let keys = text("limits.rule", false).unwrap();
+        assert!(
+            keys.lines().all(|line| line.starts_with("limits.rule.")) && keys.contains("opens_max"),
+            "{keys}"
+        );
+        let keys = text("export", false).unwrap();
+        assert!(keys.contains("export.memory ") && !keys.contains("export.rule."), "{keys}");
     }
 
     #[test]

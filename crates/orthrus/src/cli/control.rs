@@ -3,6 +3,7 @@
 use super::asked_server::AskedServer;
 use crate::api::{self, ChangeReport, ClientRow, ListingReport, WebLink};
 use crate::output::outln;
+use clap::ArgGroup;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -38,9 +39,9 @@ impl Evict {
 /// learns that an administrator did it: programs get errors for the file that they have open or
 /// locked. They may open and lock it again; to prevent that, change the permissions first.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("state").args(["stateid", "principal"]).required(true))]
 pub(super) struct Revoke {
     /// The stateid, as `orthrus opens`, `orthrus locks` and `orthrus delegations` show it.
-    #[arg(required_unless_present = "principal", conflicts_with = "principal")]
     stateid: Option<String>,
     /// Revoke all opens, locks and delegations of this user, such as alice@EXAMPLE.ORG or sys:1000.
     #[arg(long)]
@@ -162,4 +163,21 @@ fn change(server: &AskedServer, path: &str, request: &impl Serialize) -> anyhow:
     let ChangeReport { lines } = server.post(path, request)?;
     lines.iter().for_each(|line| outln!("{line}"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::Arguments;
+    use clap::Parser;
+
+    #[test]
+    fn a_revocation_needs_a_stateid_or_a_principal() {
+        let refused =
+            |arguments: &[&str]| Arguments::try_parse_from(arguments).err().map(|error| error.to_string());
+        let none = refused(&["orthrus", "revoke"]).expect("it names nothing");
+        assert!(none.contains("STATEID") && none.contains("--principal"), "{none}");
+        assert_eq!(refused(&["orthrus", "revoke", "--principal", "sys:4"]), None);
+        assert_eq!(refused(&["orthrus", "revoke", "07"]), None);
+        assert!(refused(&["orthrus", "revoke", "07", "--principal", "sys:4"]).is_some());
+    }
 }

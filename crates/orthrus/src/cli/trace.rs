@@ -2,7 +2,7 @@
 
 use super::asked_server::AskedServer;
 use crate::api::{TraceLine, TracedOperation};
-use crate::output::outln;
+use crate::output::{errln, outln};
 
 /// Show the operations of a running server as they run.
 ///
@@ -56,7 +56,9 @@ impl TraceArguments {
             if let Some(operation) = line.operation {
                 outln!("{}", shown(&operation));
             }
-        })
+        })?;
+        errln!("the trace has ended: the server has, or goes on in another process; see `orthrus status`");
+        Ok(())
     }
 }
 

@@ -29,7 +29,10 @@ pub(super) fn read(file: &Path, text: &str) -> (Option<Settings>, Vec<ConfigErro
             }
             Err(error) => error,
         };
-        errors.push(ConfigError::from_toml(file, text, &error));
+        let found = ConfigError::from_toml(file, text, &error);
+        if !follows(&found, &errors, text) {
+            errors.push(found);
+        }
         let Some(span) = error.span() else { break };
         match remove_from_exports(table.get_mut(), &span) {
             Some(export) => wrong_exports.push(export),
@@ -38,6 +41,21 @@ pub(super) fn read(file: &Path, text: &str) -> (Option<Settings>, Vec<ConfigErro
         }
     }
     (None, errors)
+}
+
+/// Returns whether a key is missing only because it is wrong and was removed from the table.
+fn follows(error: &ConfigError, earlier: &[ConfigError], text: &str) -> bool {
+    let ConfigError::At { line, message, .. } = error else { return false };
+    let begins_table = |wrong: usize| {
+        let above: Vec<_> = text.lines().take(wrong).collect();
+        above.iter().rposition(|line| line.trim_start().starts_with('[')).map_or(wrong, |index| index + 1)
+    };
+    earlier.iter().any(|earlier| match earlier {
+        ConfigError::At { line: wrong, key, .. } => {
+            *message == format!("missing field `{key}`") && begins_table(*wrong) == *line
+        }
+        _ => false,
+    })
 }
 
 /// Removes the key at `span` from the table of its export, and returns the place of that table;

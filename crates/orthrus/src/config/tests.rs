@@ -443,3 +443,29 @@ fn relative_paths_begin_at_the_folder_of_the_file() {
     let expected = ["/etc/orthrus/a", "/etc/orthrus/b", "/etc/orthrus/c", "/d"];
     assert_eq!(paths.map(Option::unwrap), expected.map(PathBuf::from));
 }
+
+#[test]
+fn a_wrong_key_that_its_table_needs_is_one_fault() {
+    for (text, line) in [
+        (
+            "[[export]]\nmemory = 1048576\n[[identity.source]]\nrealms = []\nkind = \"sssd\"\n",
+            ":5: key `kind`",
+        ),
+        ("[[export]]\nmemory = 1048576\n[[export.rule]]\nclients = [\"10.0.0.0/40\"]\n", ":4: key `clients`"),
+    ] {
+        let (_, errors) = parse_all(Path::new("/etc/orthrus.toml"), text);
+        let [error] = &errors[..] else { panic!("{errors:?}") };
+        assert!(error.to_string().contains(line), "{error}");
+    }
+    let two =
+        "[[export]]\nmemory = 1048576\n[[export.rule]]\nclients = []\n[[export.rule]]\nread_only = true\n";
+    assert_eq!(parse_all(Path::new("/etc/orthrus.toml"), two).1.len(), 2);
+}
+
+#[test]
+fn a_principal_without_its_realm_is_refused() {
+    for wrong in ["bob", "bob@", "@EXAMPLE.ORG", ""] {
+        let said = refusal(&format!("[principals]\n\"{wrong}\" = \"root\"\n[[export]]\nmemory = 1048576\n"));
+        assert!(said.starts_with("/etc/orthrus.toml:2: ") && said.contains("its realm"), "{said}");
+    }
+}

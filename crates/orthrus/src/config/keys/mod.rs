@@ -86,10 +86,18 @@ pub(crate) fn all() -> impl Iterator<Item = FoundKey> {
     tables::all().flat_map(|table| table.keys.iter().map(move |key| (table, key)))
 }
 
-/// Returns the key with a full name, or else all keys with this last part, such as `sec`.
+/// Returns the key with a full name, or else all keys with this last part, such as `sec`, or else
+/// all keys of the table, such as `export`.
 pub(crate) fn find(name: &str) -> Vec<FoundKey> {
-    let full: Vec<_> = all().filter(|(table, key)| table.full_name(key) == name).collect();
-    if full.is_empty() { all().filter(|(_, key)| key.name == name).collect() } else { full }
+    let of = |wanted: &dyn Fn(&FoundKey) -> bool| all().filter(wanted).collect::<Vec<_>>();
+    let mut found = of(&|(table, key)| table.full_name(key) == name);
+    if found.is_empty() {
+        found = of(&|(_, key)| key.name == name);
+    }
+    if found.is_empty() && !name.is_empty() {
+        found = of(&|(table, _)| table.prefix == name);
+    }
+    found
 }
 
 /// Returns the full name of the key that is most like a wrong name.

@@ -80,7 +80,7 @@ pub(super) const IDENTITY: &[ConfigTable] = &[
             ConfigKey {
                 name: "kind",
                 meaning: "The kind of the source. Without any source, the system's name service is asked.",
-                allowed: r#""nss" (the system's name service), "static" (a table) or "ldap" (a directory)"#,
+                allowed: r#""nss" (the system's name service), "static" (accounts of this file) or "ldap" (a directory)"#,
                 default: Absent("required"),
                 example: r#""ldap""#,
                 reloads: true,
@@ -283,7 +283,7 @@ pub(super) const IDENTITY: &[ConfigTable] = &[
     ConfigTable {
         heading: "[[identity.source]]",
         prefix: "identity.source",
-        about: "Another source: a table of this file.",
+        about: "Another source: accounts of this file.",
         first: r#"kind = "static""#,
         keys: &[
             ConfigKey {
