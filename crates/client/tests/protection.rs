@@ -26,6 +26,11 @@ fn keys(enctype: Enctype, role: Role) -> ContextKeys {
 }
 
 fn context(enctype: Enctype) -> Arc<GssContext> {
+    lasting(enctype, Duration::from_secs(3600))
+}
+
+/// Returns a context with this lifetime.
+fn lasting(enctype: Enctype, lifetime: Duration) -> Arc<GssContext> {
     let established = Established {
         delegated_through: Vec::new(),
         forwarded: None,
@@ -33,7 +38,7 @@ fn context(enctype: Enctype) -> Arc<GssContext> {
         principal: "nfs/server@REALM".to_owned(),
         keys: keys(enctype, Role::Initiator),
         enctype: enctype.etype(),
-        lifetime: Duration::from_secs(3600),
+        lifetime,
         send_sequence: 99,
     };
     Arc::new(GssContext::new(established, HANDLE.to_vec(), 128))
@@ -219,6 +224,18 @@ fn a_reply_to_another_call_is_refused() {
         });
         assert!(matches!(refused, Err(Error::Protection(ProtectionError::Sequence))), "{refused:?}");
     }
+}
+
+#[test]
+fn a_context_is_renewed_before_it_expires_and_not_again_at_once() {
+    // RFC 2203 section 5.3.3.3. The renewed context expires with the same ticket.
+    let life = |lifetime: u64| {
+        let context = lasting(Enctype::Aes128CtsHmacSha1_96, Duration::from_secs(lifetime));
+        let began = context.expires().expect("soon") - Duration::from_secs(lifetime);
+        let is_worn = |second| context.is_worn(began + Duration::from_secs(second));
+        (0..=lifetime + 1).find(|second| is_worn(*second)).expect("it ends")
+    };
+    assert_eq!([3600, 60, 30, 10, 2, 0].map(life), [3570, 30, 15, 5, 1, 1]);
 }
 
 #[test]

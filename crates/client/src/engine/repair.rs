@@ -10,6 +10,7 @@ use super::link::{Connection, Link, LinkState};
 use crate::client::{Client, IdentityId, control, raw};
 use crate::error::{Error, TransportError};
 use crate::raw::RawConnection;
+use crate::security::{GssInitiation, Identity};
 use crate::slots::SlotTable;
 
 impl Client {
@@ -180,10 +181,13 @@ impl Client {
     }
 
     fn try_renew(&mut self, id: IdentityId) -> Result<(), Error> {
+        let Some(Identity::Gss { credential, context }) = self.identities.get_mut(id.0) else {
+            return Ok(());
+        };
+        // Without a valid ticket there is no reason to connect.
+        let initiation = GssInitiation::new(credential)?;
         let mut connection = raw(&self.options, &self.addresses)?;
-        let timeout = self.options.connect_timeout;
-        let Some(identity) = self.identities.get_mut(id.0) else { return Ok(()) };
-        identity.renew(&mut connection, timeout)?;
+        *context = Some(initiation.establish(&mut connection, self.options.connect_timeout)?);
         self.share_context(id);
         Ok(())
     }

@@ -22,8 +22,12 @@ const GSS_S_CONTINUE_NEEDED: u32 = 1;
 /// A context is renewed when fewer sequence numbers are left, so that calls in flight still fit.
 const SEQUENCES_LEFT_MIN: u32 = 1 << 16;
 
-/// A context is renewed this long before it expires.
+/// A context is renewed this long before it expires, or when half of a shorter life is over: a new
+/// context expires with the same ticket.
 const RENEW_BEFORE: Duration = Duration::from_secs(30);
+
+/// A context lives at least this long, even if its ticket expires at once.
+const LIFE_MIN: Duration = Duration::from_secs(1);
 
 /// An established RPCSEC_GSS context.
 pub struct GssContext {
@@ -34,6 +38,8 @@ pub struct GssContext {
     next_sequence: AtomicU32,
     next_token: AtomicU64,
     expires: Option<Instant>,
+    /// The time of the renewal, because the life ends.
+    renew_at: Option<Instant>,
 }
 
 impl std::fmt::Debug for GssContext {
@@ -57,30 +63,7 @@ impl GssContext {
         credential: &GssCredential,
         timeout: Duration,
     ) -> Result<Arc<Self>, Error> {
-        let mut initiator = Initiator::new(&credential.target, &credential.credential)?;
-        let mut handle = Vec::new();
-        let Step::Send(mut token) = initiator.step(None)? else {
-            return Err(ProtectionError::OutOfStep.into());
-        };
-        loop {
-            let procedure = if handle.is_empty() {
-                RpcGssProcT::RPCSEC_GSS_INIT
-            } else {
-                RpcGssProcT::RPCSEC_GSS_CONTINUE_INIT
-            };
-            let reply = exchange_token(connection, procedure, credential.service, &handle, &token, timeout)?;
-            let (verifier, result) = read_result(&reply)?;
-            match (result.gss_major, initiator.step(Some(result.gss_token))?) {
-                (GSS_S_COMPLETE, Step::Done(established)) => {
-                    return Self::finish(*established, &verifier, &result).map(Arc::new);
-                }
-                (GSS_S_CONTINUE_NEEDED, Step::Send(next)) => {
-                    token = next;
-                    handle = result.handle.to_vec();
-                }
-                _ => return Err(ProtectionError::OutOfStep.into()),
-            }
-        }
+        GssInitiation::new(credential)?.establish(connection, timeout)
     }
 
     /// Checks that the verifier of the last reply is the MIC of the window (RFC 2203 section
@@ -93,6 +76,8 @@ impl GssContext {
 
     /// Returns a context whose token exchange was completed elsewhere.
     pub fn new(established: Established, handle: Vec<u8>, window: u32) -> Self {
+        let (now, lifetime) = (Instant::now(), established.lifetime);
+        let life = lifetime - RENEW_BEFORE.min(lifetime / 2);
         Self {
             keys: established.keys,
             handle,
@@ -100,7 +85,8 @@ impl GssContext {
             principal: established.principal,
             next_sequence: AtomicU32::new(1),
             next_token: AtomicU64::new(established.send_sequence),
-            expires: Instant::now().checked_add(established.lifetime),
+            expires: now.checked_add(lifetime),
+            renew_at: now.checked_add(life.max(LIFE_MIN)),
         }
     }
 
@@ -154,13 +140,59 @@ impl GssContext {
     /// lifetime are nearly exhausted.
     pub fn is_worn(&self, now: Instant) -> bool {
         let next = self.next_sequence.load(Ordering::Relaxed);
-        let expired = self.expires.is_some_and(|expires| now + RENEW_BEFORE >= expires);
-        next >= MAXSEQ - SEQUENCES_LEFT_MIN || expired
+        next >= MAXSEQ - SEQUENCES_LEFT_MIN || self.renew_at.is_some_and(|renew_at| now >= renew_at)
     }
 
     /// Returns the expiry time; `None` if it is beyond the range of the clock.
     pub const fn expires(&self) -> Option<Instant> {
         self.expires
+    }
+}
+
+/// A context before its first message to the server.
+pub(crate) struct GssInitiation {
+    initiator: Initiator,
+    token: Vec<u8>,
+    service: RpcGssServiceT,
+}
+
+impl GssInitiation {
+    /// Makes the first token, which needs a valid ticket.
+    pub(crate) fn new(credential: &GssCredential) -> Result<Self, Error> {
+        let mut initiator = Initiator::new(&credential.target, &credential.credential)?;
+        let Step::Send(token) = initiator.step(None)? else {
+            return Err(ProtectionError::OutOfStep.into());
+        };
+        Ok(Self { initiator, token, service: credential.service })
+    }
+
+    /// Exchanges tokens with the server until there is a context.
+    pub(crate) fn establish(
+        self,
+        connection: &mut RawConnection,
+        timeout: Duration,
+    ) -> Result<Arc<GssContext>, Error> {
+        let Self { mut initiator, mut token, service } = self;
+        let mut handle = Vec::new();
+        loop {
+            let procedure = if handle.is_empty() {
+                RpcGssProcT::RPCSEC_GSS_INIT
+            } else {
+                RpcGssProcT::RPCSEC_GSS_CONTINUE_INIT
+            };
+            let reply = exchange_token(connection, procedure, service, &handle, &token, timeout)?;
+            let (verifier, result) = read_result(&reply)?;
+            match (result.gss_major, initiator.step(Some(result.gss_token))?) {
+                (GSS_S_COMPLETE, Step::Done(established)) => {
+                    return GssContext::finish(*established, &verifier, &result).map(Arc::new);
+                }
+                (GSS_S_CONTINUE_NEEDED, Step::Send(next)) => {
+                    token = next;
+                    handle = result.handle.to_vec();
+                }
+                _ => return Err(ProtectionError::OutOfStep.into()),
+            }
+        }
     }
 }
 

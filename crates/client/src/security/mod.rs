@@ -10,6 +10,7 @@ mod seal;
 pub(crate) use callback::CallbackContext;
 pub(crate) use confounders::Confounders;
 pub use context::GssContext;
+pub(crate) use context::GssInitiation;
 pub(crate) use identity::Identity;
 pub(crate) use open::{Expected, Incoming, open};
 pub use seal::{Damage, GssCall, Head, Protection};
