@@ -155,8 +155,9 @@ impl RawConnection {
         Ok(Some(self.received.remove(0)))
     }
 
-    /// Sends a record and waits for the next one that is no call. A server may use the backchannel
-    /// before it replies to CREATE_SESSION; its calls are answered after the setup.
+    /// Sends a call and waits for its reply. Late replies to earlier calls are dropped. A server
+    /// may use the backchannel before it replies to CREATE_SESSION; its calls are answered after
+    /// the setup.
     ///
     /// # Errors
     /// [`Error::Timeout`] and any transport error.
@@ -167,9 +168,10 @@ impl RawConnection {
             let left = deadline.saturating_duration_since(Instant::now());
             let received = self.receive_record(left)?.ok_or(Error::Timeout)?;
             if !is_call(&received) {
-                return Ok(received);
-            }
-            if self.early_calls.len() < EARLY_CALLS_MAX {
+                if received.get(..4) == record.get(..4) {
+                    return Ok(received);
+                }
+            } else if self.early_calls.len() < EARLY_CALLS_MAX {
                 self.early_calls.push(received);
             }
         }

@@ -239,6 +239,28 @@ fn a_context_is_renewed_before_it_expires_and_not_again_at_once() {
 }
 
 #[test]
+fn a_late_reply_to_an_earlier_call_is_none_to_this_one() {
+    // RFC 5531 section 9
+    let reply = |xid, results: &[u8]| {
+        let mut encoder = Encoder::new();
+        Accepted::Success.encode(&mut encoder, xid, &OpaqueAuth::NONE);
+        encoder.raw(results);
+        encoder.into_vec()
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, wait) = (listener.local_addr().expect("it is bound"), Duration::from_secs(10));
+    let mut connection = RawConnection::connect(&[address], wait, 1 << 20).expect("it listens");
+    let (stream, _) = listener.accept().expect("the client connects");
+    let mut server = RawConnection::from_stream(stream, 1 << 20);
+    for (xid, results) in [(7, b"late"), (8, b"here")] {
+        server.send_record(&reply(xid, results)).expect("the client reads");
+    }
+    let head = Head::nfs(8, 1, Protection::Plain { flavor: 0, body: Arc::default() });
+    let body = head.call(&mut connection, b"", wait).expect("the second is its reply");
+    assert_eq!(body.bytes(), b"here");
+}
+
+#[test]
 fn a_denial_says_why() {
     // RFC 5531 section 9
     let call = GssCall::new(context(Enctype::Aes128CtsHmacSha1_96), rpc_gss_svc_none);
