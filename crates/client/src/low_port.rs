@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The ports to try, the same as Linux's own client (sunrpc.min_resvport, max_resvport).
 const PORTS: RangeInclusive<u16> = 665..=1023;
@@ -87,14 +87,19 @@ fn connect_from(
     Ok(socket.into())
 }
 
-/// Waits until the connection is established.
+/// Waits until the connection is established. A signal does not end the wait.
 fn finish(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
-    let wait = Timespec::try_from(timeout).ok();
+    let began = Instant::now();
     let mut asked = [PollFd::new(socket, PollFlags::OUT)];
-    if poll(&mut asked, wait.as_ref())? == 0 {
-        return Err(Errno::TIMEDOUT);
+    loop {
+        let left = timeout.saturating_sub(began.elapsed());
+        match poll(&mut asked, Timespec::try_from(left).ok().as_ref()) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Err(Errno::TIMEDOUT),
+            Ok(_) => return sockopt::socket_error(socket)?,
+            Err(cause) => return Err(cause),
+        }
     }
-    sockopt::socket_error(socket)?
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl SlotTable {
 
     /// Returns the number of slots that may be used now.
     pub fn limit(&self) -> u32 {
-        (self.target + 1).min(self.entries.len() as u32)
+        self.target.saturating_add(1).min(self.entries.len() as u32)
     }
 
     /// Returns the number of slots in use.
@@ -134,6 +134,8 @@ mod tests {
         assert_eq!(table.acquire(), None);
         table.set_target(1000);
         assert_eq!((table.acquire().map(|slot| slot.id), table.limit()), (Some(2), 4));
+        table.set_target(u32::MAX);
+        assert_eq!((table.acquire().map(|slot| slot.id), table.limit()), (Some(3), 4));
     }
 
     #[test]
