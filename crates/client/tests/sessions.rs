@@ -237,6 +237,25 @@ fn a_connection_that_is_not_bound_is_bound_and_the_request_repeated() {
 }
 
 #[test]
+fn all_requests_of_a_connection_that_is_not_bound_are_repeated() {
+    // RFC 8881 section 2.10.3.1
+    let (status, mut refused) = (Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION, 0);
+    let peer = Peer::start(move |seen| {
+        refused += u32::from(has(seen, READ));
+        match refused {
+            1 if has(seen, READ) => Answer::RefuseTogether(status),
+            2 if has(seen, READ) => Answer::Refuse(status),
+            _ => Answer::Normal,
+        }
+    });
+    let mut client = peer.client();
+    let tickets = [0, 1].map(|offset| submit(&mut client, offset));
+    for ticket in tickets {
+        client.wait(ticket).expect("it is repeated");
+    }
+}
+
+#[test]
 fn further_connections_of_a_protected_client_are_bound() {
     // RFC 8881 section 2.10.8.3
     let peer = Peer::start(|_| Answer::Normal);

@@ -295,7 +295,8 @@ impl Client {
         let (index, repeatable) = (call.link, call.repeatable);
         match status {
             Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION => match self.links.get_mut(index) {
-                Some(link) if !link.must_bind => {
+                // Another reply of the batch may have closed the connection already.
+                Some(link) if !link.must_bind || !link.is_up() => {
                     link.must_bind = true;
                     link.queued.push_back(place);
                     self.cut(index);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nfs4::*;
 use orthrus_client::{Client, Options, RawConnection, Security};
-use rpc::{Accepted, Message, MsgType, OpaqueAuth, RPC_VERS, ReplyHeader};
+use rpc::{Accepted, Message, MsgType, OpaqueAuth, RPC_VERS, ReplyHeader, record_mark};
 use xdr::{Decode as _, Decoder, Encode as _, Encoder};
 
 /// The session ID that every client of a peer receives.
@@ -23,6 +23,8 @@ pub(crate) enum Answer {
     Normal,
     /// Answers SEQUENCE with this error.
     Refuse(Nfsstat4),
+    /// Does so in one write with the next answer.
+    RefuseTogether(Nfsstat4),
     /// Sends no answer at all.
     Silence,
     /// Closes the connection at once.
@@ -110,6 +112,7 @@ fn serve(
     log: &Mutex<Vec<SeenRequest>>,
     replies: &AtomicUsize,
 ) {
+    let mut unsent = Vec::new();
     while let Ok(Some(record)) = connection.receive_record(Duration::from_secs(60)) {
         let Ok(Message::Call(call)) = Message::parse(&record) else {
             let reply = ReplyHeader::parse(&record).expect("the client encodes soundly");
@@ -123,6 +126,7 @@ fn serve(
         let seen = (number, compound);
         let answer = script.lock().expect("the script does not panic")(&seen);
         log.lock().expect("no test panicked with it").push(seen.clone());
+        let together = matches!(answer, Answer::RefuseTogether(_));
         let results = match answer {
             Answer::Normal => normal(&seen.1, 63),
             Answer::Target(target) => normal(&seen.1, target),
@@ -134,14 +138,16 @@ fn serve(
                 thread::sleep(time);
                 normal(&seen.1, 63)
             }
-            Answer::Refuse(status) => refused(status),
+            Answer::Refuse(status) | Answer::RefuseTogether(status) => refused(status),
             Answer::Silence => continue,
             Answer::Close | Answer::ExecuteAndClose => return,
         };
         let mut reply = Encoder::new();
         Accepted::Success.encode(&mut reply, call.xid, &OpaqueAuth::NONE);
         results.encode(&mut reply);
-        if connection.send_record(reply.as_slice()).is_err() {
+        unsent.extend_from_slice(&record_mark(reply.len()));
+        unsent.extend_from_slice(reply.as_slice());
+        if !together && connection.send_bytes(&std::mem::take(&mut unsent)).is_err() {
             return;
         }
     }
