@@ -90,7 +90,7 @@ pub struct Client {
     pub(crate) slots: SlotTable,
     pub(crate) links: Vec<Link>,
     pub(crate) calls: Calls,
-    /// Calls that wait for a slot.
+    /// XIDs of calls that wait for a slot.
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) done: VecDeque<Completion>,
     pub(crate) scratch: Vec<u8>,

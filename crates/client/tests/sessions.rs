@@ -7,7 +7,7 @@ mod peer;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
+use nfs4::{NfsArgop4, NfsOpnum4, Nfsstat4, Stateid4};
 use orthrus_client::{
     CallOptions, Client, Error, Reply, StateProtection, Ticket, TransportError, read_result,
 };
@@ -165,6 +165,43 @@ fn a_request_without_an_answer_times_out_and_keeps_its_slot() {
     assert!(start.elapsed() >= Duration::from_millis(200));
     read(&mut client, 1).expect("the peer answers");
     assert_eq!(slots(&peer), [(0, 2), (1, 1)]);
+}
+
+#[test]
+fn a_call_that_waits_in_vain_leaves_its_place_to_the_next_one() {
+    // RFC 8881 section 2.10.6.1
+    let next = |seen: &peer::SeenRequest| {
+        seen.1.argarray.iter().any(|op| matches!(op, NfsArgop4::OP_READ(read) if read.offset == 2))
+    };
+    let peer = Peer::start(move |seen| match seen.0 {
+        0 if has(seen, READ) => Answer::Silence,
+        1 if next(seen) => Answer::Silence,
+        _ => Answer::Normal,
+    });
+    let mut options = peer.options();
+    options.slots_max = 2;
+    let mut client = Client::connect(options).expect("the peer makes a session");
+    // The third one waits, and so does a late one behind it.
+    let tickets = [0, 1, 3].map(|offset| submit(&mut client, offset));
+    let short = CallOptions { timeout: Some(Duration::from_millis(20)), ..CallOptions::default() };
+    let late = client.submit_read(b"file", Stateid4::ANONYMOUS, 9, 16, short).expect("there is room");
+    assert!(matches!(client.wait(late), Err(Error::Timeout)), "no slot is free");
+    let next = submit(&mut client, 2);
+    client.cut_connection(0);
+    for ticket in tickets {
+        client.wait(ticket).expect("the peer answers");
+    }
+    // One slot is free, and the next call has the other one.
+    client.flush().expect("there are random bytes");
+    client.cut_connection(0);
+    let reply = client.wait(next).expect("the peer answers");
+    assert_eq!(*read_result(&reply).expect("it succeeded").data, [2; 16]);
+    let tickets = [4, 5].map(|offset| submit(&mut client, offset));
+    for ticket in tickets {
+        client.wait(ticket).expect("the peer answers");
+    }
+    let used: Vec<_> = slots(&peer).iter().rev().take(2).map(|(slot, _)| *slot).collect();
+    assert_eq!((used, client.outstanding()), (vec![1, 0], 0));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) enum CallStage {
 /// A call from its submission to its reply.
 #[derive(Debug)]
 pub(crate) struct EngineCall {
-    /// Transaction id of the current attempt.
+    /// Transaction id, which repetitions keep.
     pub xid: u32,
     /// The ticket that identifies the call to its caller.
     pub ticket: Ticket,
@@ -59,7 +59,8 @@ pub(crate) struct EngineCall {
     pub renewals: u8,
 }
 
-/// The table of calls. Its size is bounded by [`CALLS_MAX`].
+/// The table of calls, by XID. Its size is bounded by [`CALLS_MAX`]. An XID never finds a later
+/// call with the same index, so queues may keep XIDs of calls that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     entries: Vec<Option<EngineCall>>,
@@ -68,13 +69,19 @@ pub(crate) struct Calls {
     tickets: u64,
 }
 
+/// Returns the index of a call in the table.
+const fn place(xid: u32) -> usize {
+    xid as usize % CALLS_MAX
+}
+
 impl Calls {
     /// Returns the number of calls in progress.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Adds a call with an index and a ticket of its own; `None` when the table is full.
+    /// Adds a call with an XID and a ticket of its own, and returns the XID; `None` when the table
+    /// is full.
     pub(crate) fn add(&mut self, call: EngineCall) -> Option<u32> {
         if self.free.is_empty() {
             if self.entries.len() >= CALLS_MAX {
@@ -88,40 +95,75 @@ impl Calls {
         self.tickets += 1;
         let (xid, ticket) = ((self.generation << PLACE_BITS) | place, Ticket(self.tickets));
         *self.entries.get_mut(place as usize)? = Some(EngineCall { xid, ticket, ..call });
-        Some(place)
+        Some(xid)
     }
 
-    /// Returns the call at an index.
-    pub(crate) fn get(&self, place: u32) -> Option<&EngineCall> {
-        self.entries.get(place as usize)?.as_ref()
+    /// Returns the call with this XID.
+    pub(crate) fn get(&self, xid: u32) -> Option<&EngineCall> {
+        self.entries.get(place(xid))?.as_ref().filter(|call| call.xid == xid)
     }
 
-    /// Returns the call at an index.
-    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut EngineCall> {
-        self.entries.get_mut(place as usize)?.as_mut()
+    /// Returns the call with this XID.
+    pub(crate) fn get_mut(&mut self, xid: u32) -> Option<&mut EngineCall> {
+        self.entries.get_mut(place(xid))?.as_mut().filter(|call| call.xid == xid)
     }
 
     /// Removes a call from the table.
-    pub(crate) fn remove(&mut self, place: u32) -> Option<EngineCall> {
-        let call = self.entries.get_mut(place as usize)?.take()?;
-        self.free.push(place);
+    pub(crate) fn remove(&mut self, xid: u32) -> Option<EngineCall> {
+        let call = self.entries.get_mut(place(xid))?.take_if(|call| call.xid == xid)?;
+        self.free.push(place(xid) as u32);
         Some(call)
     }
 
-    /// Returns the index of the call with this transaction id.
-    pub(crate) fn find(&self, xid: u32) -> Option<u32> {
-        let place = xid & (CALLS_MAX as u32 - 1);
-        self.get(place).filter(|call| call.xid == xid).map(|_| place)
+    /// Returns all calls, in the order of their indexes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EngineCall> {
+        self.entries.iter().flatten()
     }
 
-    /// Returns all calls with their indexes.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut EngineCall)> {
-        self.entries.iter_mut().enumerate().filter_map(|(place, call)| Some((place as u32, call.as_mut()?)))
+    /// Returns all calls, in the order of their indexes.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut EngineCall> {
+        self.entries.iter_mut().flatten()
     }
 
     /// Removes all calls from the table.
     pub(crate) fn drain(&mut self) -> Vec<EngineCall> {
         self.free.clear();
         self.entries.drain(..).flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> EngineCall {
+        EngineCall {
+            xid: 0,
+            ticket: Ticket(0),
+            tag: 0,
+            message: Message::default(),
+            identity: 0,
+            service: None,
+            repeatable: false,
+            internal: false,
+            slot: None,
+            link: 0,
+            stage: CallStage::Waiting,
+            deadline: Instant::now(),
+            abandoned: false,
+            renewals: 0,
+        }
+    }
+
+    #[test]
+    fn the_xid_of_a_call_that_has_ended_finds_no_later_one() {
+        let mut calls = Calls::default();
+        let ended = calls.add(call()).unwrap();
+        assert!(calls.remove(ended).is_some());
+        let later = calls.add(call()).unwrap();
+        assert_eq!(place(later), place(ended));
+        assert!(calls.get(ended).is_none() && calls.get_mut(ended).is_none());
+        assert!(calls.remove(ended).is_none());
+        assert_eq!((calls.len(), calls.get(later).map(|call| call.xid)), (1, Some(later)));
     }
 }

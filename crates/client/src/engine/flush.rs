@@ -14,7 +14,7 @@ use nfs4::NFSPROC4_COMPOUND;
 /// system call and reach the server together, as many as its cipher has lanes.
 const RUN_MAX: usize = 16;
 
-/// The indexes of a call and of its connection.
+/// The XID of a call and the index of its connection.
 type Place = (u32, usize);
 
 impl Client {
@@ -32,8 +32,8 @@ impl Client {
     /// # Errors
     /// As [`Client::submit`], and for an unknown identity.
     pub fn submit_with(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
-        let place = self.accept(compound, options, false)?;
-        self.calls.get(place).map(|call| call.ticket).ok_or(Error::Misuse("the call is gone"))
+        let xid = self.accept(compound, options, false)?;
+        self.calls.get(xid).map(|call| call.ticket).ok_or(Error::Misuse("the call is gone"))
     }
 
     pub(crate) fn accept(
@@ -64,9 +64,9 @@ impl Client {
             abandoned: false,
             renewals: 0,
         });
-        let place = added.ok_or(Error::Misuse("too many calls are in progress"))?;
-        self.waiting.push_back(place);
-        Ok(place)
+        let xid = added.ok_or(Error::Misuse("too many calls are in progress"))?;
+        self.waiting.push_back(xid);
+        Ok(xid)
     }
 
     /// Sends submitted calls, as far as slots and sockets allow.
@@ -81,8 +81,8 @@ impl Client {
             seal(&mut calls, &mut self.confounders)?;
             self.last_sent = Instant::now();
         }
-        for ((place, link), call) in places.into_iter().zip(calls) {
-            self.hand_over(place, link, call);
+        for ((xid, link), call) in places.into_iter().zip(calls) {
+            self.hand_over(xid, link, call);
         }
         if self.options.lag_max.is_some() {
             self.pace(Instant::now());
@@ -96,8 +96,8 @@ impl Client {
         // Connections that are held back get few calls, so that others have calls to overtake them.
         let run_max = if self.options.lag_max.is_some() { 1 } else { RUN_MAX };
         let mut run = 0;
-        while let Some(place) = self.waiting.front().copied() {
-            let Some(call) = self.calls.get_mut(place) else {
+        while let Some(xid) = self.waiting.front().copied() {
+            let Some(call) = self.calls.get_mut(xid) else {
                 self.waiting.pop_front();
                 continue;
             };
@@ -118,11 +118,11 @@ impl Client {
             }
             run += 1;
             let link = self.last_link;
-            if let Some(call) = self.calls.get_mut(place) {
+            if let Some(call) = self.calls.get_mut(xid) {
                 call.link = link;
             }
             if let Some(link) = self.links.get_mut(link) {
-                link.queued.push_back(place);
+                link.queued.push_back(xid);
             }
         }
     }
@@ -146,7 +146,7 @@ impl Client {
         }
         for index in 0..self.identities.len() {
             let queued = self.links.iter().flat_map(|link| &link.queued);
-            let wanted = queued.filter_map(|place| self.calls.get(*place)).any(|call| call.identity == index);
+            let wanted = queued.filter_map(|xid| self.calls.get(*xid)).any(|call| call.identity == index);
             if wanted && self.identities.get(index).is_some_and(needed) {
                 self.renew_context(IdentityId(index), now);
             }
@@ -158,29 +158,29 @@ impl Client {
         let (mut places, mut calls) = (Vec::new(), Vec::new());
         for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_up()) {
             for _ in 0..link.queued.len() {
-                let Some(place) = link.queued.pop_front() else { break };
-                let Some(call) = self.calls.get_mut(place) else { continue };
+                let Some(xid) = link.queued.pop_front() else { break };
+                let Some(call) = self.calls.get_mut(xid) else { continue };
                 let Some(identity) = self.identities.get(call.identity) else { continue };
                 if identity.needs_context() {
                     // A context may follow later; otherwise the call times out.
-                    link.queued.push_back(place);
+                    link.queued.push_back(xid);
                     continue;
                 }
                 let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, identity.protection(call.service)?);
                 calls.push(OutgoingCall { message: std::mem::take(&mut call.message), head });
-                places.push((place, index));
+                places.push((xid, index));
             }
         }
         Ok((places, calls))
     }
 
-    fn hand_over(&mut self, place: u32, link: usize, sealed: OutgoingCall) {
-        if let Some(call) = self.calls.get_mut(place) {
+    fn hand_over(&mut self, xid: u32, link: usize, sealed: OutgoingCall) {
+        if let Some(call) = self.calls.get_mut(xid) {
             call.message = sealed.message;
             call.stage = CallStage::Sent(Expected::of(&sealed.head.protection));
         }
         if let Some(connection) = self.links.get_mut(link).and_then(|link| link.connection()) {
-            connection.push(place);
+            connection.push(xid);
             self.statistics.calls_sent += 1;
         }
     }

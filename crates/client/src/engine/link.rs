@@ -26,7 +26,7 @@ const SEND_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Link {
     /// The connection, or the schedule of reconnects.
     pub state: LinkState,
-    /// Calls that wait for the next flush.
+    /// XIDs of calls that wait for the next flush.
     pub queued: VecDeque<u32>,
     /// Whether the server requires the connection to be bound to the session.
     pub must_bind: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Connection {
     answers: VecDeque<Vec<u8>>,
     /// Bytes of the first answer that have been written.
     answered: usize,
-    /// Calls whose records are to be written, in order.
+    /// XIDs of calls whose records are to be written, in order.
     outbox: VecDeque<u32>,
     /// Bytes of the first call that have been written.
     written: usize,
@@ -140,8 +140,8 @@ impl Connection {
     }
 
     /// Queues a sealed call for writing.
-    pub(crate) fn push(&mut self, place: u32) {
-        self.outbox.push_back(place);
+    pub(crate) fn push(&mut self, xid: u32) {
+        self.outbox.push_back(xid);
     }
 
     /// Queues an answer to a callback for writing.
@@ -171,8 +171,8 @@ impl Connection {
     pub(crate) fn write(&mut self, calls: &Calls) -> Result<(), TransportError> {
         while self.write_answers()? && !self.outbox.is_empty() {
             let (mut slices, mut total) = (Vec::with_capacity(self.outbox.len().min(SLICES_MAX)), 0);
-            for (at, place) in self.outbox.iter().take(SLICES_MAX).enumerate() {
-                let record = calls.get(*place).map(|call| call.message.record()).unwrap_or_default();
+            for (at, xid) in self.outbox.iter().take(SLICES_MAX).enumerate() {
+                let record = calls.get(*xid).map(|call| call.message.record()).unwrap_or_default();
                 let from = if at == 0 { self.written } else { 0 };
                 let rest = record.get(from..).unwrap_or_default();
                 let slice = rest.get(..SEND_BYTES_MAX - total).unwrap_or(rest);
@@ -198,8 +198,8 @@ impl Connection {
     }
 
     fn advance(&mut self, mut sent: usize, calls: &Calls) {
-        while let Some(place) = self.outbox.front() {
-            let length = calls.get(*place).map(|call| call.message.record().len()).unwrap_or_default();
+        while let Some(xid) = self.outbox.front() {
+            let length = calls.get(*xid).map(|call| call.message.record().len()).unwrap_or_default();
             let left = length.saturating_sub(self.written);
             if sent < left {
                 self.written += sent;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::call::CallStage;
+use super::call::{CallStage, EngineCall};
 use super::link::LinkState;
 use crate::client::{CallOptions, Client, Completion, Ticket};
 use crate::compound::Compound;
@@ -78,11 +78,8 @@ impl Client {
                 let found = self.done.remove(at);
                 return found.map_or(Err(Error::Misuse("the call is gone")), |completion| completion.result);
             }
-            if !self
-                .calls
-                .iter_mut()
-                .any(|(_, call)| call.ticket == ticket && !call.abandoned && !call.internal)
-            {
+            let awaited = |call: &EngineCall| call.ticket == ticket && !call.abandoned && !call.internal;
+            if !self.calls.iter().any(awaited) {
                 return Err(Error::Misuse("the call is not in progress"));
             }
             self.step(CHECK_INTERVAL * 5)?;
@@ -92,7 +89,7 @@ impl Client {
     /// Abandons a submitted call: its completion is not reported.
     pub fn abandon(&mut self, ticket: Ticket) {
         self.done.retain(|completion| completion.ticket != ticket);
-        if let Some((_, call)) = self.calls.iter_mut().find(|(_, call)| call.ticket == ticket) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.ticket == ticket) {
             call.internal = true;
         }
     }
@@ -103,7 +100,7 @@ impl Client {
     /// # Errors
     /// The same as [`Client::poll`].
     pub fn wait_all(&mut self) -> Result<(), Error> {
-        while self.calls.iter_mut().any(|(_, call)| !call.abandoned) {
+        while self.calls.iter().any(|call| !call.abandoned) {
             self.step(CHECK_INTERVAL * 5)?;
         }
         Ok(())
@@ -189,21 +186,21 @@ impl Client {
     /// Matches the records of all connections to calls, opens them as one batch and completes the
     /// calls.
     fn process(&mut self, records: Vec<(usize, Vec<u8>)>) {
-        let mut places = Vec::with_capacity(records.len());
+        let mut xids = Vec::with_capacity(records.len());
         let mut replies = Vec::with_capacity(records.len());
         for (index, record) in records {
             match self.expected(index, &record) {
-                Some((place, expected)) => {
-                    places.push(place);
+                Some((xid, expected)) => {
+                    xids.push(xid);
                     replies.push(Incoming::new(record, expected));
                 }
                 None => self.process_call(index, &record),
             }
         }
         open(&mut replies);
-        for (place, reply) in places.into_iter().zip(replies) {
+        for (xid, reply) in xids.into_iter().zip(replies) {
             let (expected, body) = reply.into_parts();
-            self.finish(place, &expected, body);
+            self.finish(xid, &expected, body);
         }
     }
 
@@ -247,10 +244,9 @@ impl Client {
             return None;
         }
         let xid = u32::from_be_bytes(*record.first_chunk()?);
-        let place = self.calls.find(xid)?;
-        let call = self.calls.get_mut(place).filter(|call| call.link == index)?;
+        let call = self.calls.get_mut(xid).filter(|call| call.link == index)?;
         match std::mem::replace(&mut call.stage, CallStage::Queued) {
-            CallStage::Sent(expected) => Some((place, expected)),
+            CallStage::Sent(expected) => Some((xid, expected)),
             other => {
                 call.stage = other;
                 None
@@ -258,23 +254,23 @@ impl Client {
         }
     }
 
-    fn finish(&mut self, place: u32, expected: &Expected, body: Result<Body, Error>) {
-        let Some(slot) = self.calls.get(place).and_then(|call| call.slot) else { return };
+    fn finish(&mut self, xid: u32, expected: &Expected, body: Result<Body, Error>) {
+        let Some(slot) = self.calls.get(xid).and_then(|call| call.slot) else { return };
         match body.and_then(|body| Reply::new(body, true)) {
-            Ok(reply) => self.finish_reply(place, slot, reply),
-            Err(error) if error.is_context_lost() && self.repeat_in_new_context(place, expected) => {}
+            Ok(reply) => self.finish_reply(xid, slot, reply),
+            Err(error) if error.is_context_lost() && self.repeat_in_new_context(xid, expected) => {}
             Err(Error::Nfs { operation: NfsOpnum4::OP_SEQUENCE, status }) => {
-                self.finish_refused(place, slot, status);
+                self.finish_refused(xid, slot, status);
             }
             // The server has not processed the slot.
             Err(error @ (Error::Rpc(_) | Error::Compound(_))) => {
-                self.complete(place, Some((slot, false)), Err(error))
+                self.complete(xid, Some((slot, false)), Err(error))
             }
-            Err(error) => self.complete(place, Some((slot, true)), Err(error)),
+            Err(error) => self.complete(xid, Some((slot, true)), Err(error)),
         }
     }
 
-    fn finish_reply(&mut self, place: u32, slot: Slot, reply: Reply) {
+    fn finish_reply(&mut self, xid: u32, slot: Slot, reply: Reply) {
         let Some(sequence) = reply.sequence().copied() else { return };
         let own = sequence.sr_sessionid == self.session.id
             && sequence.sr_slotid == slot.id
@@ -282,26 +278,26 @@ impl Client {
         if own {
             self.slots.set_target(sequence.sr_target_highest_slotid);
             self.status_flags = sequence.sr_status_flags;
-            self.complete(place, Some((slot, true)), Ok(reply));
+            self.complete(xid, Some((slot, true)), Ok(reply));
         } else {
-            self.complete(place, Some((slot, true)), Err(ResultsError::Slot.into()));
+            self.complete(xid, Some((slot, true)), Err(ResultsError::Slot.into()));
         }
     }
 
     /// Handles a failed SEQUENCE: no operation was executed (RFC 8881 section 18.46.3).
-    fn finish_refused(&mut self, place: u32, slot: Slot, status: Nfsstat4) {
+    fn finish_refused(&mut self, xid: u32, slot: Slot, status: Nfsstat4) {
         let refused = Error::Nfs { operation: NfsOpnum4::OP_SEQUENCE, status };
-        let Some(call) = self.calls.get_mut(place) else { return };
+        let Some(call) = self.calls.get_mut(xid) else { return };
         let (index, repeatable) = (call.link, call.repeatable);
         match status {
             Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION => match self.links.get_mut(index) {
                 // Another reply of the batch may have closed the connection already.
                 Some(link) if !link.must_bind || !link.is_up() => {
                     link.must_bind = true;
-                    link.queued.push_back(place);
+                    link.queued.push_back(xid);
                     self.cut(index);
                 }
-                _ => self.complete(place, Some((slot, false)), Err(refused)),
+                _ => self.complete(xid, Some((slot, false)), Err(refused)),
             },
             // It executed before the connection failed, and the result is lost. Repeating it is
             // safe.
@@ -309,16 +305,16 @@ impl Client {
                 call.slot = None;
                 call.stage = CallStage::Waiting;
                 self.slots.release(slot.id, true);
-                self.waiting.push_back(place);
+                self.waiting.push_back(xid);
             }
-            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(place, Some((slot, true)), Err(refused)),
-            _ => self.complete(place, Some((slot, false)), Err(refused)),
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(xid, Some((slot, true)), Err(refused)),
+            _ => self.complete(xid, Some((slot, false)), Err(refused)),
         }
     }
 
     /// Repeats the call in a new context and the same slot, because the server lost the context.
-    fn repeat_in_new_context(&mut self, place: u32, expected: &Expected) -> bool {
-        let (Some(call), Expected::Gss { context, .. }) = (self.calls.get_mut(place), expected) else {
+    fn repeat_in_new_context(&mut self, xid: u32, expected: &Expected) -> bool {
+        let (Some(call), Expected::Gss { context, .. }) = (self.calls.get_mut(xid), expected) else {
             return false;
         };
         if call.renewals >= RENEWALS_MAX {
@@ -330,18 +326,18 @@ impl Client {
             identity.forget(context);
         }
         if let Some(link) = self.links.get_mut(index) {
-            link.queued.push_back(place);
+            link.queued.push_back(xid);
         }
         true
     }
 
     /// Completes a call. `slot` says whether the server consumed the sequence id; without it the
     /// slot stays in use.
-    pub(super) fn complete(&mut self, place: u32, slot: Option<(Slot, bool)>, result: Result<Reply, Error>) {
+    pub(super) fn complete(&mut self, xid: u32, slot: Option<(Slot, bool)>, result: Result<Reply, Error>) {
         if let Some((slot, executed)) = slot {
             self.slots.release(slot.id, executed);
         }
-        let Some(call) = self.calls.remove(place) else { return };
+        let Some(call) = self.calls.remove(xid) else { return };
         if !call.abandoned && !call.internal {
             self.done.push_back(Completion { ticket: call.ticket, tag: call.tag, result });
         }

@@ -26,13 +26,12 @@ impl Client {
     /// Completes calls whose deadline has passed. A call with a slot keeps it until the server
     /// replies, because the server may still execute the call (RFC 8881 section 2.10.6.2).
     fn time_out(&mut self, now: Instant) {
-        let late = |call: &super::EngineCall| !call.abandoned && now >= call.deadline;
-        let places: Vec<_> =
-            self.calls.iter_mut().filter(|(_, call)| late(call)).map(|(place, _)| place).collect();
-        for place in places {
-            let Some(call) = self.calls.get_mut(place) else { continue };
+        let late = |call: &&super::EngineCall| !call.abandoned && now >= call.deadline;
+        let xids: Vec<_> = self.calls.iter().filter(late).map(|call| call.xid).collect();
+        for xid in xids {
+            let Some(call) = self.calls.get_mut(xid) else { continue };
             if call.slot.is_none() {
-                self.complete(place, None, Err(Error::Timeout));
+                self.complete(xid, None, Err(Error::Timeout));
                 continue;
             }
             call.abandoned = true;
@@ -51,10 +50,10 @@ impl Client {
         let Some(link) = self.links.get_mut(index).filter(|link| link.is_up()) else { return };
         link.state = LinkState::Down { since: now, retry_at: now, backoff: self.options.backoff };
         self.next_check = now;
-        for (place, call) in self.calls.iter_mut() {
+        for call in self.calls.iter_mut() {
             if call.link == index && matches!(call.stage, CallStage::Sent(_)) {
                 call.stage = CallStage::Queued;
-                link.queued.push_back(place);
+                link.queued.push_back(call.xid);
                 self.statistics.calls_repeated += 1;
             }
         }
@@ -97,12 +96,12 @@ impl Client {
     fn give_up(&mut self, index: usize) {
         let Some(link) = self.links.get_mut(index) else { return };
         let given_up = self.options.reconnect_max;
-        for place in std::mem::take(&mut link.queued) {
-            let slot = self.calls.get(place).and_then(|call| call.slot);
+        for xid in std::mem::take(&mut link.queued) {
+            let slot = self.calls.get(xid).and_then(|call| call.slot);
             let error = TransportError::GaveUp(given_up);
             // It is unknown whether the server has seen the request. If not, the slot returns
             // NFS4ERR_SEQ_MISORDERED from now on; the opposite guess risks false replays.
-            self.complete(place, slot.map(|slot| (slot, true)), Err(error.into()));
+            self.complete(xid, slot.map(|slot| (slot, true)), Err(error.into()));
         }
     }
 
@@ -197,17 +196,17 @@ impl Client {
         let mut error = Some(error);
         for index in 0..self.links.len() {
             let Some(link) = self.links.get_mut(index) else { continue };
-            for place in std::mem::take(&mut link.queued) {
-                match self.calls.get(place) {
+            for xid in std::mem::take(&mut link.queued) {
+                match self.calls.get(xid) {
                     Some(call) if call.identity == id.0 => {
                         let slot = call.slot.map(|slot| (slot, false));
                         let error =
                             error.take().unwrap_or(Error::Misuse("no security context could be made"));
-                        self.complete(place, slot, Err(error));
+                        self.complete(xid, slot, Err(error));
                     }
                     Some(_) => {
                         if let Some(link) = self.links.get_mut(index) {
-                            link.queued.push_back(place);
+                            link.queued.push_back(xid);
                         }
                     }
                     None => {}
@@ -230,6 +229,11 @@ impl Client {
             }
         }
         self.waiting.clear();
+        // If this fails, a connection could be in the middle of a record, and its call is gone.
+        for index in 0..self.links.len() {
+            self.cut(index);
+        }
+        self.links.iter_mut().for_each(|link| link.queued.clear());
         let mut first = raw(&self.options, &self.addresses)?;
         let mut control = control(&self.options, &mut self.identities, &mut first);
         self.session = control.establish(&self.owner, &self.options)?;
