@@ -21,6 +21,9 @@ const SLICES_MAX: usize = 256;
 /// processor until it ends.
 const SEND_BYTES_MAX: usize = 64 << 10;
 
+/// Answers to callbacks that wait to be written. A server with fewer slots never has more.
+const ANSWERS_MAX: usize = 64;
+
 /// One of the session's connections.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -144,9 +147,12 @@ impl Connection {
         self.outbox.push_back(xid);
     }
 
-    /// Queues an answer to a callback for writing.
-    pub(crate) fn answer(&mut self, record: Vec<u8>) {
+    /// Writes an answer to a callback, or queues it. Fails if too many wait: the server makes calls
+    /// without reading the answers.
+    pub(crate) fn answer(&mut self, record: Vec<u8>, calls: &Calls) -> Result<(), TransportError> {
         self.answers.push_back(record);
+        self.write(calls)?;
+        if self.answers.len() > ANSWERS_MAX { Err(TransportError::Closed) } else { Ok(()) }
     }
 
     /// Writes answers to callbacks between two calls. Returns whether all are written.
@@ -233,5 +239,22 @@ impl Connection {
         self.reader.advance(count.min(room), records)?;
         self.reader.push(scratch.get(..count.saturating_sub(room)).unwrap_or_default(), records)?;
         Ok(count == wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_server_that_reads_no_answers_loses_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut connection = Connection::new(RawConnection::from_stream(stream, 1 << 20)).unwrap();
+        // The buffers of the sockets hold some of them.
+        let answered =
+            (0..1000).take_while(|_| connection.answer(vec![0; 1 << 20], &Calls::default()).is_ok());
+        assert!((ANSWERS_MAX..1000).contains(&answered.count()));
     }
 }

@@ -208,16 +208,11 @@ impl Client {
     fn process_call(&mut self, index: usize, record: &[u8]) {
         let answer = if self.options.backchannel { self.call_back(record) } else { None };
         let connection = self.links.get_mut(index).and_then(|link| link.connection());
-        match (answer, connection) {
-            (Some(answer), Some(connection)) => connection.answer(answer),
-            _ => self.statistics.replies_dropped += 1,
-        }
-        if self
-            .links
-            .get_mut(index)
-            .and_then(|link| link.connection())
-            .is_some_and(|c| c.write(&self.calls).is_err())
-        {
+        let (Some(answer), Some(connection)) = (answer, connection) else {
+            self.statistics.replies_dropped += 1;
+            return;
+        };
+        if connection.answer(answer, &self.calls).is_err() {
             self.cut(index);
         }
     }
