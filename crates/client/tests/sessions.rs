@@ -13,6 +13,9 @@ use orthrus_client::{
 };
 use peer::{Answer, Peer, has};
 
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 const READ: NfsOpnum4 = NfsOpnum4::OP_READ;
 
 fn read(client: &mut Client, offset: u64) -> Result<Reply, Error> {
@@ -345,6 +348,22 @@ fn the_lease_is_renewed_while_nothing_else_is_sent() {
     }
     assert!(done.is_empty());
     assert!(peer.sequences_with(NfsOpnum4::OP_SEQUENCE).len() >= 4);
+}
+
+#[test]
+fn the_lease_is_renewed_while_a_call_that_timed_out_keeps_its_slot() {
+    // RFC 8881 section 8.3
+    let peer = Peer::start(once(READ, Answer::Silence));
+    let mut options = peer.options();
+    options.call_timeout = Duration::from_millis(50);
+    let mut client = Client::connect(options).expect("the peer makes a session");
+    assert!(matches!(read(&mut client, 0), Err(Error::Timeout)));
+    client.set_lease(Duration::from_millis(60));
+    let (sent, end) = (peer.sequences_with(NfsOpnum4::OP_SEQUENCE).len(), Instant::now() + PATIENCE);
+    while peer.sequences_with(NfsOpnum4::OP_SEQUENCE).len() == sent {
+        assert!(Instant::now() < end, "the lease would end");
+        client.poll(Duration::from_millis(10), &mut Vec::new()).expect("sockets work");
+    }
 }
 
 #[test]

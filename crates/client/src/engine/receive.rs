@@ -339,9 +339,11 @@ impl Client {
         call.message.recycle();
     }
 
-    /// Renews the lease when it is due and no other call does so.
+    /// Renews the lease when it is due and no other call does so. A call that has timed out may
+    /// never have reached the server.
     pub(super) fn renew_lease(&mut self, now: Instant) -> Result<(), Error> {
-        if now.saturating_duration_since(self.last_sent) < self.lease * 2 / 3 || self.calls.len() > 0 {
+        let is_early = now.saturating_duration_since(self.last_sent) < self.lease * 2 / 3;
+        if is_early || self.calls.iter().any(|call| !call.abandoned) {
             return Ok(());
         }
         self.last_sent = now;
