@@ -86,4 +86,9 @@ impl StoreError {
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Replaced | Self::Blocklisted)
     }
+
+    /// Returns whether the storage is full. Then it refuses the same change of every member.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Unavailable { reason, .. } if [libc::ENOSPC, libc::EDQUOT].contains(&reason.number()))
+    }
 }

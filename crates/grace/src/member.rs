@@ -226,6 +226,13 @@ impl GraceMember {
         self.watched.observe(began, &view.beats, self.timing.contact_max);
     }
 
+    /// As [`GraceMember::observe`], while the storage is full and takes no sign of life. It takes
+    /// none of the others either, so none of them counts as silent.
+    pub fn observe_full(&mut self, began: Duration, view: &View) {
+        self.observe(began, view);
+        self.watched = WatchedBeats::default();
+    }
+
     /// Returns the next step, by the last reading.
     pub fn next(&mut self, now: Duration, view: &View, local: LocalFacts) -> MemberAction {
         self.condemning = None;

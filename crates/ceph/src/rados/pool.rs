@@ -235,11 +235,12 @@ impl RadosPool {
         }
     }
 
-    /// Changes an object; all steps succeed, or none.
+    /// Changes an object; all steps succeed, or none. In a full pool, changes that need no space
+    /// succeed as well: without the flag, the library would hold them back.
     ///
     /// # Errors
-    /// The errors of the steps, `EPERM`, `ETIMEDOUT` (the change may happen nevertheless),
-    /// `ESHUTDOWN` for a client that is blocklisted.
+    /// The errors of the steps, `EPERM`, `ENOSPC` and `EDQUOT` (the pool is full), `ETIMEDOUT` (the
+    /// change may happen nevertheless), `ESHUTDOWN` for a client that is blocklisted.
     pub fn write(&self, object: &str, steps: &[WriteStep<'_>]) -> Result<(), CephErrno> {
         let object = object_name(object)?;
         let (functions, context) = self.parts();
@@ -250,7 +251,8 @@ impl RadosPool {
             let added = steps.iter().try_for_each(|step| add(functions, operation, step));
             let result = added.and_then(|()| {
                 let now = ptr::null_mut();
-                done((functions.rados_write_op_operate)(operation, context, object.as_ptr(), now, 0))
+                let (at, flags) = (object.as_ptr(), raw::FULL_TRY);
+                done((functions.rados_write_op_operate)(operation, context, at, now, flags))
             });
             (functions.rados_release_write_op)(operation);
             result

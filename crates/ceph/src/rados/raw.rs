@@ -11,6 +11,9 @@ pub(super) mod compare {
     pub(in crate::rados) const GREATER_OR_EQUAL: u8 = 4;
 }
 
+/// The flag `LIBRADOS_OPERATION_FULL_TRY` of operations.
+pub(super) const FULL_TRY: libc::c_int = 64;
+
 /// The flags `LIBRADOS_CREATE_EXCLUSIVE` and `LIBRADOS_CREATE_IDEMPOTENT`.
 pub(super) mod create {
     use libc::c_int;

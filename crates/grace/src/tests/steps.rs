@@ -143,3 +143,28 @@ fn a_dead_member_is_evicted_before_it_counts_as_one_that_refuses_new_state() {
     again.walk(&mut view, 115);
     assert_eq!(shown(&view), "2 0 a= b=E");
 }
+
+#[test]
+fn a_member_of_a_full_storage_answers_and_judges_nobody_by_their_silence() {
+    let second = Duration::from_secs;
+    let mut view = View::default();
+    ["a", "b"].iter().for_each(|name| view.database.add(node(name)));
+    let (mut a, mut b) = (Walker::new("a", false), Walker::new("b", false));
+    a.walk(&mut view, 1);
+    b.walk(&mut view, 1);
+    view.beats.insert(node("b"), 7);
+    let mut again = Walker::new("a", true);
+    again.walk(&mut view, 10);
+    // The storage takes no sign of life of b either.
+    let lags = MemberAction::Wait(MemberWait::Enforcement([node("b")].into()));
+    for now in 11..60 {
+        again.member.observe_full(second(now), &view);
+        assert_eq!(again.member.answers_until(), Some(second(now) + TIMING.contact_max));
+        assert_eq!(again.member.next(second(now), &view, again.local), lags);
+    }
+    // There is space again, and b has time to say that it lives.
+    for now in 60..90 {
+        assert_eq!(again.walk(&mut view, now), ["Wait"]);
+    }
+    assert_eq!(again.walk(&mut view, 90)[..2], ["Write", "Fence"]);
+}
