@@ -18,6 +18,7 @@ use runtime::NfsService;
 use server::LogLimit;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The parts of the time without contact after which the database is read again, and the bound.
@@ -87,7 +88,8 @@ pub(super) struct Driver {
     service: Option<Arc<NfsService>>,
     /// Whether the main thread was asked to mount.
     asked: bool,
-    recovered: bool,
+    /// Writes down that the clients have reclaimed what they could.
+    recovery: Option<JoinHandle<()>>,
     ending: Option<Instant>,
     waits: Option<(MemberWait, Instant)>,
     was_silent: bool,
@@ -120,7 +122,7 @@ impl Driver {
             job: None,
             service: None,
             asked: false,
-            recovered: false,
+            recovery: None,
             ending: None,
             waits: None,
             was_silent: false,
@@ -257,15 +259,30 @@ impl Driver {
 
     fn local(&mut self) -> LocalFacts {
         let recovery_over = match &self.service {
-            Some(service) if self.member.is_recovering() => service.server().engine().has_recovered(),
+            Some(service) if self.member.is_recovering() => {
+                service.server().engine().has_recovered() && self.note_recovered()
+            }
             Some(_) => true,
             None => false,
         };
-        if recovery_over && self.member.is_recovering() && !std::mem::replace(&mut self.recovered, true) {
-            self.records.note_recovered();
-            tracing::info!("cluster: the clients of this gateway have reclaimed what they could");
-        }
         LocalFacts { recovery_over, has_clients: self.records.len() > 0, ending: self.ending.is_some() }
+    }
+
+    /// Has the end of the recovery written down, on another thread. Returns whether that is done.
+    fn note_recovered(&mut self) -> bool {
+        if let Some(writer) = &self.recovery {
+            return writer.is_finished();
+        }
+        let records = Arc::clone(&self.records);
+        let writer = std::thread::Builder::new().name("cluster-records".into());
+        match writer.spawn(move || records.note_recovered()) {
+            Ok(writer) => {
+                self.recovery = Some(writer);
+                tracing::info!("cluster: the clients of this gateway have reclaimed what they could");
+            }
+            Err(error) => self.complain(&format!("no thread: {error}")),
+        }
+        false
     }
 
     fn perform(&mut self, view: &View, action: MemberAction) -> anyhow::Result<Performed> {
@@ -282,13 +299,10 @@ impl Driver {
                 return Ok(Performed::Reread);
             }
             MemberAction::TakeRecords => self.take_records()?,
-            MemberAction::Release { .. } | MemberAction::Fence { .. } | MemberAction::Unmount { .. } => {
-                return self.run_job(action);
-            }
-            MemberAction::Record { epoch } => match self.records.begin(epoch) {
-                Ok(()) => self.member.recorded(epoch),
-                Err(error) => return self.retry(error),
-            },
+            MemberAction::Release { .. }
+            | MemberAction::Fence { .. }
+            | MemberAction::Record { .. }
+            | MemberAction::Unmount { .. } => return self.run_job(action),
             MemberAction::Mount => return self.mount(),
             MemberAction::Enforce => {
                 self.engine(|service| service.server().engine().enforce_grace(true));
@@ -374,6 +388,11 @@ impl Driver {
             Ok(_) if job.action != action => Ok(Performed::Done),
             Ok(Ok(outcome)) => self.job_done(action, outcome),
             Ok(Err(error)) => {
+                let error = match error.downcast() {
+                    Ok(error) if matches!(action, MemberAction::Record { .. }) => return self.retry(error),
+                    Ok(error) => error.into(),
+                    Err(error) => error,
+                };
                 if let Some(error) = error.downcast_ref::<StoreError>()
                     && error.is_final()
                     && !matches!(action, MemberAction::Fence { .. })
@@ -400,6 +419,10 @@ impl Driver {
                     tracing::debug!("cluster: {node} is fenced by {host}");
                     end_sessions(&store, &objects, &storages, epoch)
                 })
+            }
+            MemberAction::Record { epoch } => {
+                let (records, epoch) = (Arc::clone(&self.records), *epoch);
+                Box::new(move || Ok(records.begin(epoch).map(|()| true)?))
             }
             MemberAction::Unmount { epoch } => {
                 let (objects, epoch) = (self.objects()?, *epoch);
@@ -441,6 +464,7 @@ impl Driver {
                 });
             }
             MemberAction::Fence { node, .. } => self.member.fenced(node),
+            MemberAction::Record { epoch } => self.member.recorded(epoch),
             MemberAction::Unmount { .. } if outcome => self.member.unmounted(),
             // They end with the process, as after a crash.
             _ => bail!("a file system of Ceph was not unmounted in time"),

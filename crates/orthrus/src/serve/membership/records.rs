@@ -1,7 +1,7 @@
 //! The records of clients that may reclaim, in RADOS.
 
 use super::ending;
-use grace::{ClientRecord, RecordTable, ReleaseProtection};
+use grace::{ClientRecord, RecordChanges, RecordTable, ReleaseProtection};
 use grace_rados::{NodeObjects, StoreError};
 use server::LogLimit;
 use server::engine::ClientRecords;
@@ -12,18 +12,47 @@ use std::time::{Duration, Instant};
 /// The pause between attempts while the storage does not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(300);
 
+/// The objects that have the records.
+pub(super) trait RecordObjects: Send + Sync {
+    /// See [`NodeObjects::begin_records`].
+    fn begin(&self, epoch: u64, clients: &[ClientRecord]) -> Result<(), StoreError>;
+
+    /// See [`NodeObjects::change_records`].
+    fn change(&self, changes: &RecordChanges) -> Result<(), StoreError>;
+}
+
+impl RecordObjects for NodeObjects {
+    fn begin(&self, epoch: u64, clients: &[ClientRecord]) -> Result<(), StoreError> {
+        self.begin_records(epoch, clients)
+    }
+
+    fn change(&self, changes: &RecordChanges) -> Result<(), StoreError> {
+        self.change_records(changes.epoch, &changes.put, &changes.removed)
+    }
+}
+
 /// The records, shared by the server and the thread of the cluster.
 pub(super) struct RecordStore {
-    objects: OnceLock<Arc<NodeObjects>>,
+    objects: OnceLock<Arc<dyn RecordObjects>>,
+    /// Not held while the storage is asked: the thread of the cluster looks at it, and must keep in
+    /// contact.
     table: Mutex<RecordTable>,
+    /// Held for one operation of the storage, so that the table and the objects change in one
+    /// order.
+    writing: Mutex<()>,
     began: Instant,
     errors: LogLimit,
 }
 
 impl RecordStore {
     pub(super) fn new() -> Arc<Self> {
-        let (objects, table) = (OnceLock::new(), Mutex::default());
-        Arc::new(Self { objects, table, began: Instant::now(), errors: LogLimit::default() })
+        Arc::new(Self {
+            objects: OnceLock::new(),
+            table: Mutex::default(),
+            writing: Mutex::default(),
+            began: Instant::now(),
+            errors: LogLimit::default(),
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, RecordTable> {
@@ -61,14 +90,18 @@ impl RecordStore {
     /// See [`NodeObjects::begin_records`].
     pub(super) fn begin(&self, epoch: u64) -> Result<(), StoreError> {
         let Some(objects) = self.objects.get() else { return Ok(()) };
-        let mut table = self.table();
-        let clients: Vec<ClientRecord> = table.clients().cloned().collect();
-        objects.begin_records(epoch, &clients)?;
-        table.begun(epoch, &clients);
+        let _in_order = self.in_order();
+        let clients: Vec<ClientRecord> = self.table().clients().cloned().collect();
+        objects.begin(epoch, &clients)?;
+        self.table().begun(epoch, &clients);
         Ok(())
     }
 
-    /// Notes that all clients that are left have reclaimed their state.
+    fn in_order(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that all clients that are left have reclaimed their state. Waits for the storage.
     pub(super) fn note_recovered(&self) {
         self.table().note_recovered();
         self.write();
@@ -84,10 +117,10 @@ impl RecordStore {
     fn write(&self) {
         let Some(objects) = self.objects.get() else { return };
         loop {
-            let mut table = self.table();
-            let Some(changes) = table.changes() else { return };
-            match objects.change_records(changes.epoch, &changes.put, &changes.removed) {
-                Ok(()) => return table.written(&changes),
+            let in_order = self.in_order();
+            let Some(changes) = self.table().changes() else { return };
+            match objects.change(&changes) {
+                Ok(()) => return self.table().written(&changes),
                 Err(error) if error.is_final() => ending::end_now(&error),
                 Err(error) => {
                     if let Some(suppressed) = self.errors.permit(self.began.elapsed()) {
@@ -98,7 +131,7 @@ impl RecordStore {
                     }
                 }
             }
-            drop(table);
+            drop(in_order);
             std::thread::sleep(RETRY_PAUSE);
         }
     }
@@ -136,5 +169,67 @@ impl ClientRecords for ClusterRecords {
 
     fn sync(&self) {
         self.0.write();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Objects that hang until the test lets them go on.
+    struct Hanging {
+        called: Sender<()>,
+        go_on: Mutex<Receiver<()>>,
+        stored: Mutex<Vec<RecordChanges>>,
+    }
+
+    impl Hanging {
+        fn hang(&self) {
+            self.called.send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+        }
+    }
+
+    impl RecordObjects for Hanging {
+        fn begin(&self, epoch: u64, clients: &[ClientRecord]) -> Result<(), StoreError> {
+            self.hang();
+            let changes = RecordChanges { epoch, put: clients.to_vec(), removed: Vec::new() };
+            self.stored.lock().unwrap().push(changes);
+            Ok(())
+        }
+
+        fn change(&self, changes: &RecordChanges) -> Result<(), StoreError> {
+            self.hang();
+            self.stored.lock().unwrap().push(changes.clone());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_thread_of_the_cluster_does_not_wait_for_a_record_that_is_written() {
+        let ((called, calls), (go, go_on)) = (channel(), channel());
+        let objects = Arc::new(Hanging { called, go_on: Mutex::new(go_on), stored: Mutex::default() });
+        let store = RecordStore::new();
+        assert!(store.objects.set(objects.clone()).is_ok());
+        let records = ClusterRecords::new(Arc::clone(&store));
+        std::thread::scope(|scope| {
+            records.record(b"a", PrincipalHash([1; 16]));
+            scope.spawn(|| records.sync());
+            calls.recv().unwrap();
+            assert_eq!(store.len(), 1);
+            // Another client changes the table, and a new epoch begins behind the writer.
+            records.record(b"b", PrincipalHash([2; 16]));
+            let begun = scope.spawn(|| store.begin(7));
+            assert_eq!(store.len(), 2);
+            go.send(()).unwrap();
+            calls.recv().unwrap();
+            go.send(()).unwrap();
+            assert!(begun.join().unwrap().is_ok());
+        });
+        records.sync();
+        let stored = objects.stored.lock().unwrap();
+        let written: Vec<_> = stored.iter().map(|changes| (changes.epoch, changes.put.len())).collect();
+        assert_eq!(written, [(0, 1), (7, 2)]);
     }
 }
