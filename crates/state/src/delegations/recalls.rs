@@ -294,25 +294,28 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         now: Duration,
         effects: &mut Effects<O>,
     ) -> usize {
-        let overdue: Vec<SlabKey> = self
-            .state
-            .delegations
-            .recalls()
-            .iter()
-            .take_while(|(until, _)| *until <= now)
-            .map(|(_, key)| *key)
-            .collect();
+        let overdue = self.take_overdue(now);
         let revoked = overdue.into_iter().filter(|key| self.revoke(held, *key, effects)).count();
         self.state.delegations.totals.revoked.fetch_add(revoked as u64, Relaxed);
         revoked
+    }
+
+    /// Takes the entries whose time is over. One may be stale: threads that recall a delegation at
+    /// once enter it in any order, and only the earlier entry goes with the delegation.
+    fn take_overdue(&self, now: Duration) -> Vec<SlabKey> {
+        let mut recalls = self.state.delegations.recalls();
+        let later = recalls.split_off(&(now.saturating_add(Duration::from_nanos(1)), SlabKey::MIN));
+        std::mem::replace(&mut *recalls, later).into_iter().map(|(_, key)| key).collect()
     }
 
     fn revoke(&self, held: &mut Held<NothingHeld>, key: SlabKey, effects: &mut Effects<O>) -> bool {
         let holder = self.state.delegations.table.read(key, |delegation| delegation.client);
         let Some(record) = holder.and_then(|holder| self.state.client(holder).ok()) else { return false };
         let mut client_state = record.lock_any(held);
-        if !client_state.delegations.contains(&key) {
-            return false; // It came back at the last moment.
+        let is_recalled =
+            |delegation: &Delegation<F, O>| matches!(delegation.phase, DelegationPhase::Recalled { .. });
+        if self.state.delegations.table.read(key, is_recalled) != Some(true) {
+            return false; // It came back at the last moment, or the entry is stale.
         }
         // Before the conflict ends, so that its outcome and the count agree for every observer.
         self.count_revoked(&record, &mut client_state, true);

@@ -197,6 +197,34 @@ fn an_overdue_delegation_is_revoked_and_its_client_is_notified() {
 }
 
 #[test]
+fn a_delegation_that_two_conflicts_recall_is_revoked_once() {
+    // RFC 8881 sections 10.4.6 and 18.38.3
+    for is_late in [false, true] {
+        let mut world =
+            World::with(Limits { recall_time: Duration::from_secs(20), ..Limits::default() }, boot(1, &[]));
+        let (mut a, b) = (world.ready("a"), world.ready("b"));
+        let stateid = delegated(&mut world, &a, false);
+        assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+        let key = world.state.delegations.recalls().first().unwrap().1;
+        world.now += Duration::from_secs(20);
+        if is_late {
+            // The other thread saw a later time, and enters the recall last.
+            world.state.delegations.recalls().insert((world.now + Duration::from_secs(1), key));
+        }
+        for _ in 0..3 {
+            world.state.expire(world.now);
+            world.now += Duration::from_secs(1);
+        }
+        assert_eq!(world.state.counts().delegations_revoked, 1);
+        assert_eq!(world.state.counts().recalled, 0);
+        assert_eq!(flags(&mut world, &mut a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+        let holder = world.key(&a);
+        world.state.free_stateid(holder, &stateid).unwrap();
+        assert_eq!(flags(&mut world, &mut a), 0);
+    }
+}
+
+#[test]
 fn a_recall_is_due_until_the_client_has_taken_it() {
     // RFC 8881 section 20.2
     let mut world = World::new();
