@@ -66,11 +66,23 @@ impl ClientRecords for Records {
         vfs_local::become_server();
         self.errors.note("the client records could not be put on stable storage", self.store.sync());
     }
+
+    fn repair(&self) {
+        if !self.store.is_incomplete() {
+            return;
+        }
+        vfs_local::become_server();
+        // The failure is in the log since it happened first.
+        if self.store.sync().is_ok() {
+            tracing::info!("the client records are complete");
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use server::engine::journal_line;
     use std::io::{self, Write};
     use std::sync::Mutex;
 
@@ -86,6 +98,29 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn records_that_failed_are_written_without_another_change() {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(mode).tempdir().expect("a folder");
+        let store = Arc::new(Store::open(folder.path()).expect("a store").0);
+        let records = Records::new(Arc::clone(&store));
+        let journal = || std::fs::read_to_string(folder.path().join("clients")).expect("a journal");
+        // The journal cannot be written anew while its new file is a folder that is not empty.
+        let blocked = folder.path().join("clients.new");
+        std::fs::create_dir_all(blocked.join("inside")).expect("a folder");
+        store.break_journal();
+        records.record(b"gone", PrincipalHash([7; 16]));
+        records.record(b"stays", PrincipalHash([7; 16]));
+        records.forget(b"gone");
+        records.sync();
+        records.repair();
+        assert!(store.is_incomplete() && journal().is_empty());
+        std::fs::remove_dir_all(&blocked).expect("it goes");
+        records.repair();
+        assert!(!store.is_incomplete());
+        assert_eq!(journal(), journal_line(b"stays", Some(PrincipalHash([7; 16]))));
     }
 
     #[test]

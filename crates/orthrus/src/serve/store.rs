@@ -192,6 +192,18 @@ impl Store {
         if journal.incomplete { journal.rewrite(&self.directory) } else { journal.sync() }
     }
 
+    /// Has the next change fail.
+    #[cfg(test)]
+    pub(super) fn break_journal(&self) {
+        let file = File::open(self.directory.join("clients")).unwrap();
+        self.journal.lock().unwrap().file = file;
+    }
+
+    /// Returns whether a write has failed; [`Store::sync`] tries it again.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).incomplete
+    }
+
     /// Changes the owners; `change` returns the line to append, if anything is new.
     fn change(&self, change: impl FnOnce(&mut JournalOwners) -> Option<String>) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -387,7 +399,7 @@ mod tests {
     fn a_sync_writes_the_records_that_failed() {
         let folder = private_folder();
         let (store, _) = Store::open(folder.path()).unwrap();
-        store.journal.lock().unwrap().file = File::open(folder.path().join("clients")).unwrap();
+        store.break_journal();
         store.record(b"one", ALICE).unwrap_err();
         // The name of the new file is taken by a folder that is not empty.
         let blocked = folder.path().join("clients.new");

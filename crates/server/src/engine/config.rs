@@ -22,6 +22,10 @@ pub trait ClientRecords: Send + Sync {
     /// Puts the changes on stable storage.
     fn sync(&self) {}
 
+    /// Tries again to write changes that have failed, if there are any. Housekeeping calls it: no
+    /// client may change for days.
+    fn repair(&self) {}
+
     /// Returns whether a method may wait for a disk.
     fn may_wait(&self) -> bool {
         false

@@ -195,6 +195,7 @@ impl Nfs {
             // A thread that holds it handles the queue.
             if let Some(recording) = self.recording_if_free() {
                 self.handle_queue(recording);
+                self.records.repair();
             }
         });
         if expired > 0 {

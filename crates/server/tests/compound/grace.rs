@@ -6,7 +6,10 @@ use nfs4::*;
 use orthrus_server::engine::{ClientRecords, JournalOwners};
 use state::{PrincipalHash, PriorClient};
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use vfs::{Backend, SecFlavor};
@@ -126,6 +129,29 @@ fn a_lease_that_ran_out_long_ago_closes_the_backends_files() // RFC 8881 section
     assert!(free() + 500_000 <= before, "who has it open keeps it");
     server.nfs.housekeeping(client.now + Duration::from_secs(25 * 3600));
     assert_eq!(free(), before);
+}
+
+/// Records that could not be written, and may be tried again.
+#[derive(Clone, Default)]
+struct Failed(Arc<AtomicBool>);
+
+impl ClientRecords for Failed {
+    fn record(&self, _: &[u8], _: PrincipalHash) {}
+
+    fn forget(&self, _: &[u8]) {}
+
+    fn repair(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn housekeeping_repairs_records_although_no_client_changes() // RFC 8881 section 8.4.2.1
+{
+    let failed = Failed::default();
+    let server = Setup { records: Box::new(failed.clone()), ..Setup::default() }.start();
+    server.nfs.housekeeping(Duration::from_secs(100));
+    assert!(failed.0.load(Ordering::Relaxed));
 }
 
 /// Records on a disk: a crash loses unsynced changes.
