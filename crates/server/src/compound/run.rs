@@ -106,7 +106,7 @@ impl Nfs {
         state.args_at = args.position();
         state.is_sample = call.counters.is_sample();
         if header.minor == 0 {
-            // Later versions do this in SEQUENCE. The grants that depend on it wait for the records.
+            // Later versions do this in SEQUENCE. Grants that depend on it wait for the records.
             let end_grace =
                 |state: &NfsState, effects: &mut _| state.leases().end_grace_if_due(call.now, effects);
             self.with_queue(call.now, end_grace, |_| ());

@@ -189,8 +189,8 @@ impl Driver {
         // Before the claim, the signs of life are those of the former instance.
         let beaten =
             if self.member.instance().is_some() { store.beat(&self.parts.node, number) } else { Ok(()) };
-        // Another error may be this gateway's alone. Without a sign of life it counts as dead in the
-        // end, and has to be silent by then.
+        // Another error may be this gateway's alone. Without a sign of life it counts as dead in
+        // the end, and has to be silent by then.
         let full = beaten.as_ref().err().filter(|error| error.is_full()).map(ToString::to_string);
         let read = if full.is_some() { store.view() } else { beaten.and_then(|()| store.view()) };
         match read {
