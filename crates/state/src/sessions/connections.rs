@@ -270,8 +270,12 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         connections.push(connection);
         self.state.sessions.connections.associate(connection.id, session.key);
         if connections.len() > self.state.limits.connections_per_session_max.max(1) {
-            let oldest = connections.remove(0);
-            self.state.sessions.connections.forget(oldest.id, session.key);
+            // The first of equal ones is the oldest. One that the client has bound lost its
+            // channels without a word, and recalls their way.
+            let places = connections.iter().enumerate();
+            let least = places.min_by_key(|(_, other)| (other.back, other.explicit));
+            let forgotten = connections.remove(least.map_or(0, |(place, _)| place));
+            self.state.sessions.connections.forget(forgotten.id, session.key);
             session.update_path(connections);
         }
     }

@@ -79,6 +79,27 @@ fn a_session_forgets_its_oldest_connection_rather_than_grow() {
         world.renew(&mut client);
     }
     assert_eq!(world.state.sessions.connection_lens(), (4, 4));
-    (10..1000).for_each(|connection| world.state.sessions().connection_closed(connection));
+    (1..1000).for_each(|connection| world.state.sessions().connection_closed(connection));
     assert_eq!(world.state.sessions.connection_lens(), (0, 0));
+}
+
+#[test]
+fn connections_that_only_carry_requests_do_not_displace_the_one_that_carries_callbacks() {
+    let limits = Limits { connections_per_session_max: 4, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let mut client = world.ready("a");
+    for connection in 10..20 {
+        client.connection = connection;
+        world.renew(&mut client);
+    }
+    let bind = |client: &TestClient, direction| {
+        world.state.sessions().bind_conn_to_session(&client.caller(), &client.sessionid, direction)
+    };
+    for connection in 20..30 {
+        client.connection = connection;
+        assert_eq!(bind(&client, ChannelDirection::Fore), Ok(Bound::Fore));
+    }
+    let key = world.key(&client);
+    let call = world.state.callbacks().begin_callback(key).unwrap();
+    assert_eq!(call.channel.connection, 1, "it is the oldest");
 }
