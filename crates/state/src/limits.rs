@@ -20,7 +20,8 @@ pub struct Limits {
     pub clients_max: usize,
     /// Sessions of one client. CREATE_SESSION beyond it: NFS4ERR_NOSPC.
     pub sessions_per_client_max: usize,
-    /// Connections remembered for one session; the oldest is forgotten first.
+    /// Connections remembered for one session. The oldest of those that the client has not bound is
+    /// forgotten first, and the oldest of the backchannel last.
     pub connections_per_session_max: usize,
     /// Slots of one session's fore channel.
     pub slots_max: u32,
@@ -63,7 +64,8 @@ pub struct Limits {
     /// A new one beyond it replaces those without opens and locks; if there are none:
     /// NFS4ERR_RESOURCE.
     pub owners_per_client_max: usize,
-    /// The same of all NFSv4.0 clients.
+    /// The same of all NFSv4.0 clients. A principal (RPCSEC_GSS) or address (AUTH_SYS) alone may
+    /// have half of them; beyond it, those of its largest client without opens and locks go.
     pub owners_max: usize,
     /// Bytes of a client owner, an open owner or a lock owner (NFS4_OPAQUE_LIMIT).
     pub owner_size_max: usize,

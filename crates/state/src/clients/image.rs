@@ -69,7 +69,8 @@ impl Tenants {
             };
             let zero = AtomicUsize::default;
             let (clients, memory, opens, locks) = (zero(), zero(), zero(), zero());
-            let tenant = Tenant { clients, memory, opens, locks, vain_search: AtomicU64::new(0) };
+            let (owners, vain_search) = (AtomicUsize::new(0), AtomicU64::new(0));
+            let tenant = Tenant { clients, memory, opens, locks, owners, vain_search };
             let tenant = Arc::new(tenant);
             tenants.push(Arc::clone(&tenant));
             ensure(by_name.insert(name, tenant).is_none(), "two tenants of one name")?;

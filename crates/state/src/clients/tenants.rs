@@ -59,6 +59,8 @@ pub(crate) struct Tenant {
     pub(crate) opens: AtomicUsize,
     /// Lock stateids and locked ranges.
     pub(crate) locks: AtomicUsize,
+    /// State-owners of its NFSv4.0 clients.
+    pub(crate) owners: AtomicUsize,
     /// When room for one more client was looked for in vain, in nanoseconds.
     pub(super) vain_search: AtomicU64,
 }

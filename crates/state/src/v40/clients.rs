@@ -242,7 +242,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         let Some(v40) = &record.v40 else { return };
         self.state.v40.ids.write().remove(&record.id);
         self.remember_gone(client_state);
-        self.forget_owners(v40);
+        self.forget_owners(record, v40);
     }
 }
 

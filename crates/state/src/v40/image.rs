@@ -215,6 +215,7 @@ impl V40Table {
             }
             let owners: Vec<_> = v40.ledger.lock().all.values().cloned().collect();
             table.owners.fetch_add(owners.len(), Relaxed);
+            client.record.tenant.owners.fetch_add(owners.len(), Relaxed);
             for owner in owners {
                 let closed = owner.turn(false).and_then(|turn| turn.sequence.closed);
                 if let Some(closed) = closed {

@@ -134,7 +134,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
                 }
             }
         }
-        self.drop_owner(v40, OwnerKind::Lock, owner);
+        self.drop_owner(&record, v40, OwnerKind::Lock, owner);
         Ok(())
     }
 }

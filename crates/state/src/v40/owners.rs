@@ -8,7 +8,8 @@
 use super::V40Client;
 use super::sequence::{OwnerSequence, Turn};
 use crate::V40;
-use crate::clients::ClientState;
+use crate::clients::tenants::{Tenant, TenantPool};
+use crate::clients::{Client, ClientState};
 use crate::order::{Held, NothingHeld};
 use crate::sessions::nanoseconds;
 use crate::slab::SlabKey;
@@ -126,8 +127,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Finds an owner by its name, or takes note of a new one.
     ///
     /// # Errors
-    /// NFS4ERR_EXPIRED (the client is gone), NFS4ERR_RESOURCE (too many owners that all have
-    /// something open or locked).
+    /// NFS4ERR_EXPIRED (the client is gone), NFS4ERR_RESOURCE (too many owners of the client or of
+    /// its tenant that all have something open or locked).
     pub fn state_owner(
         &self,
         now: Duration,
@@ -143,17 +144,23 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             return Ok(owner);
         }
         let held = &mut Held::nothing();
+        let tenant = &record.tenant;
+        if !self.owners_pool().admits(tenant.owners.load(Relaxed)) {
+            self.make_room_for_owner(held, tenant);
+        }
         let client_state = record.lock(held).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         let mut ledger = v40.ledger.lock();
         // Counted before it is there: of several threads at the limit none gets beyond it.
-        let before = self.state.v40.owners.fetch_add(1, Relaxed);
+        let pool = self.owners_pool();
+        let own = tenant.owners.fetch_add(1, Relaxed);
+        let all = self.state.v40.owners.fetch_add(1, Relaxed);
         let mut gone = Vec::new();
         if ledger.all.len() >= self.state.limits.owners_per_client_max
-            || before >= self.state.limits.owners_max
+            || !(TenantPool { all, ..pool }).admits(own)
         {
             gone = ledger.retain(|owner| !is_in_use(&client_state, owner));
             if gone.is_empty() {
-                self.state.v40.owners.fetch_sub(1, Relaxed);
+                self.uncount_owners(tenant, 1);
                 return Err(Nfsstat4::NFS4ERR_RESOURCE);
             }
         }
@@ -163,19 +170,46 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         let owner = match ledger.all.entry((kind, name)) {
             Entry::Occupied(there) => {
                 // Another thread was faster.
-                self.state.v40.owners.fetch_sub(1, Relaxed);
+                self.uncount_owners(tenant, 1);
                 Arc::clone(there.get())
             }
             Entry::Vacant(place) => Arc::clone(place.insert(owner)),
         };
         drop(ledger);
-        self.drop_owners(&gone);
+        self.drop_owners(tenant, &gone);
         Ok(owner)
     }
 
-    /// Notes that owners are no more.
-    fn drop_owners(&self, gone: &[Arc<StateOwner>]) {
-        self.state.v40.owners.fetch_sub(gone.len(), Relaxed);
+    fn owners_pool(&self) -> TenantPool {
+        let (max, all) = (self.state.limits.owners_max, self.state.v40.owners());
+        TenantPool { max, all, holders: self.state.tenants.len() }
+    }
+
+    /// Removes the unused owners of the tenant's client that has most owners, so that a client with
+    /// few of them finds room beside the others.
+    fn make_room_for_owner(&self, held: &mut Held<NothingHeld>, tenant: &Arc<Tenant>) {
+        let keys: Vec<ClientKey> = self.state.v40.ids.read().values().copied().collect();
+        let clients = keys.into_iter().filter_map(|key| self.state.client(key).ok());
+        let of_tenant = clients.filter(|client| Arc::ptr_eq(&client.tenant, tenant));
+        let sized = of_tenant.filter_map(|client| {
+            let owners = client.v40.as_ref()?.ledger.lock().all.len();
+            Some((owners, client))
+        });
+        let Some((_, largest)) = sized.max_by_key(|(owners, _)| *owners) else { return };
+        let Some(v40) = &largest.v40 else { return };
+        let client_state = largest.lock_any(held);
+        let gone = v40.ledger.lock().retain(|owner| !is_in_use(&client_state, owner));
+        self.drop_owners(tenant, &gone);
+    }
+
+    fn uncount_owners(&self, tenant: &Tenant, count: usize) {
+        tenant.owners.fetch_sub(count, Relaxed);
+        self.state.v40.owners.fetch_sub(count, Relaxed);
+    }
+
+    /// Notes that owners of a tenant are no more.
+    fn drop_owners(&self, tenant: &Tenant, gone: &[Arc<StateOwner>]) {
+        self.uncount_owners(tenant, gone.len());
         let mut closed = self.state.v40.closed.lock();
         for other in gone.iter().filter_map(|owner| owner.turn(false)?.sequence.closed) {
             closed.remove(&other);
@@ -183,15 +217,15 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     }
 
     /// Removes a lock-owner that is released.
-    pub(super) fn drop_owner(&self, v40: &V40Client, kind: OwnerKind, name: &[u8]) {
+    pub(super) fn drop_owner(&self, record: &Client, v40: &V40Client, kind: OwnerKind, name: &[u8]) {
         let gone = v40.ledger.lock().all.remove(&(kind, name.into()));
-        self.drop_owners(gone.as_slice());
+        self.drop_owners(&record.tenant, gone.as_slice());
     }
 
     /// Removes all owners of a client that goes.
-    pub(super) fn forget_owners(&self, v40: &V40Client) {
+    pub(super) fn forget_owners(&self, record: &Client, v40: &V40Client) {
         let all = std::mem::take(&mut v40.ledger.lock().all);
-        self.drop_owners(&all.into_values().collect::<Vec<_>>());
+        self.drop_owners(&record.tenant, &all.into_values().collect::<Vec<_>>());
     }
 
     /// Removes owners that were not heard of for long and have nothing, and cancels OPENs that were
@@ -224,7 +258,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             let gone =
                 ledger.retain(|owner| owner.used.load(Relaxed) < unheard && !is_in_use(&client_state, owner));
             drop(ledger);
-            self.drop_owners(&gone);
+            self.drop_owners(&record.tenant, &gone);
             for open in late {
                 v40.note_unconfirmed(open, false);
                 self.state.opens().remove_open(&mut client_state, open, effects);

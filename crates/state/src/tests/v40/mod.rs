@@ -9,12 +9,14 @@ use super::world::*;
 use crate::v40::*;
 use crate::*;
 use nfs4::Stateid4;
+use std::net::IpAddr;
 
 /// A client that is confirmed, and opens by one owner.
 struct ConfirmedClient {
     name: Vec<u8>,
     verifier: [u8; 8],
     principal: Principal,
+    address: IpAddr,
     clientid: u64,
 }
 
@@ -24,12 +26,18 @@ impl ConfirmedClient {
             name: name.as_bytes().to_vec(),
             verifier: [1; 8],
             principal: Principal::new("sys:0"),
+            address: ADDRESS,
             clientid: 0,
         }
     }
 
     fn caller(&self) -> Caller<'_> {
-        Caller { connection: 1, address: ADDRESS, principal: &self.principal, protection: Protection::None }
+        Caller {
+            connection: 1,
+            address: self.address,
+            principal: &self.principal,
+            protection: Protection::None,
+        }
     }
 
     fn set(&self, world: &mut World) -> Result<SetclientidOk> {

@@ -121,14 +121,21 @@ fn an_owner_without_opens_goes_for_a_new_one_and_one_with_opens_does_not() {
     assert!(world.state.v40().state_owner(world.now, key, OwnerKind::Lock, b"z").is_ok());
 }
 
+/// Limits with which one address may have eight owners.
+fn few_owners() -> Limits {
+    Limits { owners_max: 16, ..Limits::default() }
+}
+
 #[test]
 fn owners_of_all_clients_are_counted_and_go_with_their_clients() {
-    let limits = Limits { owners_max: 4, ..Limits::default() };
-    let mut world = World::with(limits, boot(1, &[]));
+    let mut world = World::with(few_owners(), boot(1, &[]));
     let (a, b) = (ConfirmedClient::ready(&mut world, "a"), ConfirmedClient::ready(&mut world, "b"));
-    let held: Vec<_> = [b"1", b"2", b"3", b"4"].iter().map(|name| owner(&world, &a, *name)).collect();
+    let held: Vec<_> = (0..8).map(|name| owner(&world, &a, &[name])).collect();
     let refused = world.state.v40().state_owner(world.now, b.key(&world), OwnerKind::Open, b"5");
     assert_eq!(refused.err(), Some(NFS4ERR_RESOURCE));
+    let mut other = ConfirmedClient { address: [192, 0, 2, 99].into(), ..ConfirmedClient::new("c") };
+    other.mount(&mut world);
+    owner(&world, &other, b"an address with nothing has a share");
     drop(held);
     world.pass(40);
     b.renew(&world).unwrap();
@@ -136,6 +143,18 @@ fn owners_of_all_clients_are_counted_and_go_with_their_clients() {
     world.state.expire(world.now);
     assert_eq!((world.state.counts().clients, world.state.counts().owners), (1, 0));
     owner(&world, &b, b"5");
+}
+
+#[test]
+fn clients_of_one_address_that_fill_their_share_leave_room_for_a_further_one() {
+    let mut world = World::with(few_owners(), boot(1, &[]));
+    for name in ["a", "b"] {
+        let client = ConfirmedClient::ready(&mut world, name);
+        (0..4).for_each(|name| drop(owner(&world, &client, &[name])));
+    }
+    let ninth = ConfirmedClient::ready(&mut world, "c");
+    (0..20).for_each(|name| drop(owner(&world, &ninth, &[name])));
+    assert!(world.state.counts().owners <= 8);
 }
 
 #[test]
