@@ -55,6 +55,8 @@ pub(crate) struct CallbackQueue {
     contexts_kept: AtomicU64,
     answered: OnceLock<Box<dyn Fn() + Send + Sync>>,
     table: Mutex<CallbackTable>,
+    /// The time of the last housekeeping, in nanoseconds.
+    housekept: AtomicU64,
     /// Rate limit of log lines about clients that do not answer.
     pub(crate) unanswered: LogLimit,
 }
@@ -77,6 +79,16 @@ impl CallbackQueue {
     /// Sets the hook that runs when an answer for a suspended COMPOUND may have arrived.
     pub(crate) fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
         let _ = self.answered.set(answered);
+    }
+
+    /// Notes the time of a housekeeping.
+    pub(crate) fn note_housekeeping(&self, now: Duration) {
+        self.housekept.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Returns the time of the last housekeeping, about a second ago.
+    pub(crate) fn housekept(&self) -> Duration {
+        Duration::from_nanos(self.housekept.load(Relaxed))
     }
 
     /// Wakes the COMPOUNDs that wait for answers of clients.

@@ -286,11 +286,12 @@ impl Nfs {
         }
     }
 
-    /// Sends the callbacks of a closed connection over other connections.
+    /// Sends the callbacks of a closed connection over other connections, which have their full
+    /// time to answer, but for the part of a second since the last housekeeping.
     pub(crate) fn callback_connection_closed(&self, connection: ConnectionId) {
         for sent in self.callbacks.take_all(|sent| sent.call.channel.connection == connection.0) {
-            let since = sent.since;
-            self.lose(sent, since, false);
+            let now = self.callbacks.housekept().max(sent.since);
+            self.lose(sent, now, false);
         }
     }
 
@@ -298,6 +299,7 @@ impl Nfs {
     /// retries the ones that wait for a slot, since the answer that frees it may be lost, and
     /// repeats unanswered recalls and ends of copies.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
+        self.callbacks.note_housekeeping(now);
         for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
             if let Some(suppressed) = self.callbacks.unanswered.permit(now) {
                 let connection = sent.call.channel.connection;

@@ -56,6 +56,28 @@ fn a_recall_goes_on_when_its_connection_is_cut_and_when_the_client_comes_back() 
 }
 
 #[test]
+// RFC 8881 section 18.46.3
+fn a_connection_that_takes_over_a_callback_has_its_own_time_to_answer() {
+    let server = Setup::default().start();
+    let mut pair = Pair::new(&server);
+    pair.delegate(READ);
+    pair.a.bind(21);
+    pair.b.at("export", vec![open("f", WRITE)]).expect(Nfsstat4::NFS4ERR_DELAY);
+    let sent = pair.a.now;
+    assert_eq!(pair.wire.one().connection, 11);
+    server.nfs.housekeeping(sent + Duration::from_secs(9));
+    server.nfs.connection_closed(ConnectionId(11));
+    let second = pair.wire.one();
+    assert_eq!(second.connection, 21);
+    server.nfs.housekeeping(sent + Duration::from_secs(10));
+    assert!(pair.wire.take().is_empty());
+    pair.a.connection = 21;
+    assert_eq!(pair.a.status_flags(), 0);
+    server.nfs.housekeeping(sent + Duration::from_secs(19));
+    assert_ne!(pair.a.status_flags() & SEQ4_STATUS_CB_PATH_DOWN, 0);
+}
+
+#[test]
 fn a_recall_that_the_client_does_not_know_what_to_do_with_is_said_again() // RFC 8881 section 20.2.4
 {
     let server = Setup::default().start();

@@ -41,7 +41,15 @@ pub struct CallbacksImage {
 
 impl CallbackQueue {
     pub(crate) fn image(&self) -> CallbacksImage {
-        let Self { transport: _, contexts: _, contexts_kept, answered: _, table: _, unanswered: _ } = self;
+        let Self {
+            transport: _,
+            contexts: _,
+            contexts_kept,
+            answered: _,
+            table: _,
+            housekept: _,
+            unanswered: _,
+        } = self;
         let table = self.table();
         let CallbackTable { xid, sent, waiting } = &*table;
         let sent = sent.iter().filter_map(|(xid, sent)| {
