@@ -143,11 +143,6 @@ impl ContextKeys {
         }
     }
 
-    /// Returns the side of the context that these keys are for.
-    pub fn role(&self) -> Role {
-        self.role
-    }
-
     /// Returns the length of a MIC token in bytes: 28, 32 or 40.
     pub fn mic_len(&self) -> usize {
         HEADER_LEN + self.enctype().mac_len()

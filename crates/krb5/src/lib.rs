@@ -32,7 +32,7 @@
 //! cipher; larger batches run cipher and hash separately. To open messages with SHA-1, each message
 //! is decrypted alone and hashed in lanes, tile by tile. Processors other than x86-64 use
 //! `portable`. Where the `aes` crate finds no hardware support, its software is constant-time and
-//! slow; [`hardware_accelerated`] reports this.
+//! slow.
 //!
 //! `cargo run --release -p orthrus-krb5 --example throughput` measures all sets;
 //! `cargo xtask bench krb5` compares them with other libraries and with the limit of the core.
@@ -94,8 +94,3 @@ pub use segments::Segments;
 pub use token::{MIC_TOKEN_MAX, MicToken};
 pub use unwrap::{UnwrapMessage, Unwrapped, unwrap, unwrap_with};
 pub use wrap::{WRAP_HEADROOM, WrapMessage, wrap, wrap_with};
-
-/// Reports whether AES runs in hardware on this machine.
-pub fn hardware_accelerated() -> bool {
-    aes::hardware_accelerated()
-}
