@@ -167,6 +167,19 @@ impl Ledger {
         self.connections_max.store(connections_max, Relaxed);
     }
 
+    /// Returns the most connections.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.connections_max.load(Relaxed)
+    }
+
+    /// Closes the oldest untrusted connection of the address with most of them, if there is one.
+    pub(crate) fn evict_stranger(&self, why: &'static str) {
+        let mut table = self.lock();
+        if let Some(victim) = table.oldest_untrusted() {
+            self.condemn(&mut table, &victim, why);
+        }
+    }
+
     /// Adds a connection. If the table is full, the oldest untrusted connection of the address with
     /// most of them makes room. Returns `None` if all connections are trusted.
     pub(crate) fn open(
@@ -177,7 +190,7 @@ impl Ledger {
         mailbox: Arc<Mailbox>,
     ) -> Option<Arc<ConnectionAccount>> {
         let mut table = self.lock();
-        if table.accounts.len() >= self.connections_max.load(Relaxed) {
+        if table.accounts.len() >= self.connections_max() {
             let victim = table.oldest_untrusted()?;
             self.condemn(&mut table, &victim, "a newer connection takes its place");
         }

@@ -79,6 +79,18 @@ fn newcomers_never_take_the_place_of_a_trusted_connection() {
 }
 
 #[test]
+fn a_lack_of_descriptors_costs_strangers_alone() {
+    let mut world = with_places(10);
+    assert!(world.open("192.0.2.1") && world.open("192.0.2.1") && world.open("192.0.2.2"));
+    world.trust(0);
+    world.ledger.evict_stranger("for the test");
+    world.ledger.evict_stranger("for the test");
+    world.ledger.evict_stranger("for the test");
+    assert_eq!(world.accounts.iter().filter(|account| !account.is_condemned()).count(), 1);
+    assert!(!world.accounts[0].is_condemned());
+}
+
+#[test]
 fn the_addresses_of_one_ipv6_network_share_one_part() {
     let mut world = with_places(4);
     for ip in ["2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:2::2", "2001:db8:0:2:ffff::3"] {

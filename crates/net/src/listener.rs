@@ -13,6 +13,7 @@ use rpc::ConnectionId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::cmp::Reverse;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -138,7 +139,7 @@ impl Listener {
             routes: routes.clone(),
             bell,
         };
-        let handles = spawn(&parts, shards, phase)?;
+        let (handles, heir) = (spawn(&parts, shards, phase)?, service.clone());
         let relief = relieve(&handles, &parts)?;
         let activities = handles.iter().map(ShardHandle::activity).collect();
         let shards = Shards::new(service, activities, ledger.clone());
@@ -162,7 +163,7 @@ impl Listener {
         let acceptor =
             ConnectionAcceptor { socket, admission, shards: handles, relief, ledger, stats: stats.clone() };
         if let Some(inherited) = inherited {
-            acceptor.inherit(inherited, &routes)?;
+            acceptor.inherit(inherited, &routes, |dropped| heir.closed(dropped))?;
         }
         let thread = {
             let stop = stop.clone();
@@ -388,7 +389,11 @@ impl<S: Service> ConnectionAcceptor<S> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!("accepting a connection failed: {error}");
+                    self.stats.log_unaccepted(&error);
+                    if is_out_of_descriptors(&error) {
+                        self.ledger
+                            .evict_stranger("the server has no descriptor left for a newer connection");
+                    }
                     std::thread::sleep(ACCEPT_PAUSE);
                     return;
                 }
@@ -425,18 +430,28 @@ impl<S: Service> ConnectionAcceptor<S> {
         numbered.min_by_key(|(_, shard)| shard.connections())
     }
 
-    /// Deals out the connections of another process, which keep their numbers.
-    fn inherit(&self, inherited: InheritedConnections, routes: &Routes) -> io::Result<()> {
+    /// Deals out the connections of another process, which keep their numbers. If there is no
+    /// longer room for all, `drops` strangers first, the oldest before the others.
+    fn inherit(
+        &self,
+        inherited: InheritedConnections,
+        routes: &Routes,
+        drops: impl Fn(ConnectionId),
+    ) -> io::Result<()> {
         let InheritedConnections { image, sockets } = inherited;
-        for (image, socket) in image.connections.into_iter().zip(sockets) {
+        let mut connections: Vec<_> = image.connections.into_iter().zip(sockets).collect();
+        connections.sort_by_key(|(image, _)| (!image.trusted, Reverse(image.order)));
+        let room = self.ledger.connections_max().min(connections.len());
+        for (image, _) in connections.drain(room..) {
+            Stats::add(&self.stats.refused, 1);
+            drops(ConnectionId(image.id));
+        }
+        for (image, socket) in connections {
             let (id, order, peer) = (ConnectionId(image.id), image.order, image.peer);
             let stream = TcpStream::from(socket);
             stream.set_nonblocking(true)?;
             let Some((index, shard)) = self.next_shard(order) else { continue };
-            let Some(account) = self.ledger.open(id, order, peer, shard.mailbox()) else {
-                Stats::add(&self.stats.refused, 1);
-                continue;
-            };
+            let Some(account) = self.ledger.open(id, order, peer, shard.mailbox()) else { continue };
             if image.trusted {
                 self.ledger.trust(&account);
             }
@@ -453,6 +468,12 @@ impl<S: Service> ConnectionAcceptor<S> {
         let Some(admission) = &self.admission else { return true };
         stream.local_addr().is_ok_and(|own| admission(peer, own))
     }
+}
+
+/// Returns whether the process or the system has no descriptor left.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let errors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Sets socket options. Replies are sent completely, so Nagle's algorithm would only delay them;

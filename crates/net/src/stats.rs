@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time in which at most one line about closed connections is logged.
+/// Time in which at most one line of a kind is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of reply classes whose sending time is counted separately.
@@ -47,8 +47,28 @@ pub struct Stats {
     pub sent_bytes: AtomicU64,
     /// Time of sending in nanoseconds, by the class of the last reply sent.
     pub sending: [AtomicU64; CLASSES_MAX],
-    /// Time of the last log line about a peer, and the number of suppressed lines since.
-    logged: Mutex<Option<(Instant, u64)>>,
+    /// Limits log lines about closed connections.
+    closures: LinePause,
+    /// Limits log lines about connections that cannot be accepted.
+    failures: LinePause,
+}
+
+/// The time of the last log line of a kind, and the number of suppressed lines since.
+#[derive(Debug, Default)]
+struct LinePause(Mutex<Option<(Instant, u64)>>);
+
+impl LinePause {
+    /// Asks for permission to log, at most once per [`LOG_INTERVAL`], since peers can cause a line
+    /// at will. `Some` permits it, with the number of lines suppressed since the last.
+    fn permit(&self) -> Option<u64> {
+        match &mut *self.0.lock().ok()? {
+            Some((last, suppressed)) if last.elapsed() < LOG_INTERVAL => {
+                *suppressed += 1;
+                None
+            }
+            last => last.replace((Instant::now(), 0)).map_or(Some(0), |(_, suppressed)| Some(suppressed)),
+        }
+    }
 }
 
 impl Stats {
@@ -101,17 +121,17 @@ impl Stats {
         self.input_bytes.load(Ordering::Relaxed).saturating_add(self.output_bytes.load(Ordering::Relaxed))
     }
 
-    /// Logs the reason for closing a connection, at most once per [`LOG_INTERVAL`], since peers can
-    /// cause it at will.
+    /// Logs the reason for closing a connection.
     pub(crate) fn log_closed(&self, peer: SocketAddr, why: impl Display) {
-        let Ok(mut logged) = self.logged.lock() else { return };
-        match &mut *logged {
-            Some((last, suppressed)) if last.elapsed() < LOG_INTERVAL => *suppressed += 1,
-            last => {
-                let suppressed = last.map_or(0, |(_, suppressed)| suppressed);
-                *last = Some((Instant::now(), 0));
-                tracing::warn!(%peer, suppressed, "closed: {why}");
-            }
+        if let Some(suppressed) = self.closures.permit() {
+            tracing::warn!(%peer, suppressed, "closed: {why}");
+        }
+    }
+
+    /// Logs the reason why a connection could not be accepted.
+    pub(crate) fn log_unaccepted(&self, error: &std::io::Error) {
+        if let Some(suppressed) = self.failures.permit() {
+            tracing::warn!(suppressed, "accepting a connection failed: {error}");
         }
     }
 

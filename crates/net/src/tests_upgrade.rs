@@ -16,7 +16,12 @@ fn still(server: &Running, echo: &EchoService) -> InheritedConnections {
 }
 
 /// Starts another server that goes on with the connections of one that is still.
-fn successor(server: Running, inherited: InheritedConnections, shards: usize) -> (Running, Arc<EchoService>) {
+fn successor(
+    server: Running,
+    inherited: InheritedConnections,
+    shards: usize,
+    limits: Limits,
+) -> (Running, Arc<EchoService>) {
     // As another process would have it.
     let image: NetImage = image::decode(&image::encode(&inherited.image)).expect("an image");
     let copies = inherited.sockets.iter().map(|socket| socket.try_clone().expect("a descriptor"));
@@ -26,7 +31,7 @@ fn successor(server: Running, inherited: InheritedConnections, shards: usize) ->
     let listener = server.listener().expect("a descriptor");
     let listener = Listener::inherit(listener).expect("a socket");
     let echo = Arc::new(EchoService::default());
-    let next = listener.start_parked(echo.clone(), shards, Limits::default(), inherited);
+    let next = listener.start_parked(echo.clone(), shards, limits, inherited);
     let next = next.expect("threads");
     drop(server);
     next.thaw();
@@ -53,7 +58,7 @@ fn another_server_goes_on_with_connections_at_any_point_of_their_streams() {
     echo.wait_for_deferred(1);
     let inherited = still(&server, &echo);
     assert_eq!(inherited.image.len(), 6);
-    let (next, echo) = successor(server, inherited, 3);
+    let (next, echo) = successor(server, inherited, 3, Limits::default());
     clients[0].write_all(rest).expect("sent");
     assert_eq!(receive(&mut clients[0]), [7; 100_000]);
     assert_eq!(receive(&mut clients[1]), b"later, but sooner than that");
@@ -70,6 +75,28 @@ fn another_server_goes_on_with_connections_at_any_point_of_their_streams() {
     assert_eq!(receive(&mut new), b"new");
     assert_eq!(next.stats().connections.load(Ordering::SeqCst), 7);
     assert_eq!(echo.closed.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_successor_with_fewer_places_drops_strangers_and_says_so() {
+    let (server, echo) = start(Limits::default());
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(&server)).collect();
+    // The first is trusted.
+    for client in &mut clients {
+        client.write_all(&record(b"hello")).expect("sent");
+        assert_eq!(receive(client), b"hello");
+        echo.distrusts.store(true, Ordering::SeqCst);
+    }
+    let inherited = still(&server, &echo);
+    let (next, echo) = successor(server, inherited, 1, Limits { connections_max: 2, ..Limits::default() });
+    assert_eq!(echo.closed.load(Ordering::SeqCst), 1);
+    assert!(is_closed(&mut clients[1]), "the oldest stranger");
+    for client in [0, 2] {
+        let client = &mut clients[client];
+        client.write_all(&record(b"more")).expect("sent");
+        assert_eq!(receive(client), b"more");
+    }
+    assert_eq!(next.stats().connections.load(Ordering::SeqCst), 2);
 }
 
 #[test]
