@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
+use terminal::escape;
 
 use crate::{HealthFinding, Severity};
 
@@ -112,19 +113,25 @@ impl Examination {
     }
 }
 
+/// The report for a terminal. Servers choose names and messages in it, so that all texts are
+/// escaped.
 impl fmt::Display for Examination {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (check, finding) in self.findings() {
-            writeln!(out, "{:<8} {check}: {}", finding.severity, finding.cause)?;
-            writeln!(out, "     fix {}", finding.remedy)?;
+            writeln!(out, "{:<8} {check}: {}", finding.severity, escape(&finding.cause))?;
+            writeln!(out, "     fix {}", escape(&finding.remedy))?;
         }
         if !self.findings().is_empty() {
             writeln!(out)?;
         }
         for row in &self.rows {
             match &row.outcome {
-                CheckOutcome::Passed(note) => writeln!(out, "{:<8} {:<14} {note}", "ok", row.check)?,
-                CheckOutcome::Skipped(why) => writeln!(out, "{:<8} {:<14} {why}", "skipped", row.check)?,
+                CheckOutcome::Passed(note) => {
+                    writeln!(out, "{:<8} {:<14} {}", "ok", row.check, escape(note))?;
+                }
+                CheckOutcome::Skipped(why) => {
+                    writeln!(out, "{:<8} {:<14} {}", "skipped", row.check, escape(why))?;
+                }
                 CheckOutcome::Found(_) => {}
             }
         }
@@ -154,5 +161,19 @@ mod tests {
             outcome: CheckOutcome::Passed("x".into()),
         }]);
         assert_eq!(none.status(), 0);
+    }
+
+    #[test]
+    fn texts_of_a_server_do_not_steer_the_terminal() {
+        let hostile = "root\u{1b}[31mX\r\n\u{9b}2J\u{202e}";
+        let row = |outcome| CheckRow { check: "owners", title: "", outcome };
+        let all = Examination::new(vec![
+            row(CheckOutcome::Found(vec![HealthFinding::warning(hostile, hostile)])),
+            row(CheckOutcome::Passed(hostile.to_owned())),
+            row(CheckOutcome::Skipped(hostile.to_owned())),
+        ]);
+        let shown = all.to_string();
+        assert!(!shown.replace('\n', "").contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
+        assert_eq!(shown.lines().count(), 2 + 1 + 2 + 1, "{shown}");
     }
 }

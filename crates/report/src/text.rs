@@ -1,8 +1,9 @@
-//! Tables for the terminal and as Markdown.
+//! Tables for the terminal and as Markdown. A record is a file of others, whose texts are escaped.
 
 use super::{PageView, RowKind, Table, TableRow, limits_table, noise_sentence, share, warnings};
 use bench::measuring::Record;
 use std::fmt::Write;
+use terminal::escape;
 
 /// Lists the gaps of a record, and remarks that its readers need.
 fn remarks(record: &Record) -> Vec<String> {
@@ -16,9 +17,9 @@ fn remarks(record: &Record) -> Vec<String> {
 /// Renders a view for a terminal: nothing but text, so that it can be piped.
 pub fn terminal(record: &Record, view: &PageView) -> String {
     let mut out = tables(view);
-    let _ = writeln!(out, "\n{}", view.headline);
+    let _ = writeln!(out, "\n{}", escape(&view.headline));
     for remark in remarks(record) {
-        let _ = writeln!(out, "{remark}");
+        let _ = writeln!(out, "{}", escape(&remark));
     }
     out
 }
@@ -27,7 +28,7 @@ pub fn terminal(record: &Record, view: &PageView) -> String {
 pub fn tables(view: &PageView) -> String {
     let mut out = String::new();
     for table in &view.tables {
-        let _ = writeln!(out, "\n{}", table.title);
+        let _ = writeln!(out, "\n{}", escape(&table.title));
         out.push_str(&aligned(table));
     }
     out
@@ -38,14 +39,10 @@ fn aligned(table: &Table) -> String {
         RowKind::Measured | RowKind::Head => row.name.clone(),
         RowKind::Published => format!("{} (published)", row.name),
     };
-    let lines: Vec<Vec<String>> = std::iter::once(table.columns.clone())
-        .chain(
-            table
-                .rows
-                .iter()
-                .map(|row| std::iter::once(name(row)).chain(row.cells.iter().cloned()).collect()),
-        )
-        .collect();
+    let cells = |row: &TableRow| std::iter::once(name(row)).chain(row.cells.iter().cloned()).collect();
+    let lines = std::iter::once(table.columns.clone()).chain(table.rows.iter().map(cells));
+    let escaped = |line: Vec<String>| line.iter().map(|cell| escape(cell)).collect();
+    let lines: Vec<Vec<String>> = lines.map(escaped).collect();
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     // Heads stand alone in their lines. The first line has the heads of the columns.
     let is_head = |line: usize| {
@@ -75,9 +72,9 @@ fn aligned(table: &Table) -> String {
 
 /// Renders a view as Markdown.
 pub fn markdown(record: &Record, view: &PageView) -> String {
-    let mut out = format!("# {}\n\n**{}**\n\n", record.title, view.headline);
+    let mut out = format!("# {}\n\n**{}**\n\n", escape(&record.title), escape(&view.headline));
     for remark in remarks(record) {
-        let _ = writeln!(out, "- {remark}");
+        let _ = writeln!(out, "- {}", escape(&remark));
     }
     let limits = limits_table(record);
     for table in view.tables.iter().chain(&limits) {
@@ -85,25 +82,26 @@ pub fn markdown(record: &Record, view: &PageView) -> String {
     }
     let _ = writeln!(out, "\n## Where and how\n");
     for (name, value) in super::facts::facts(record) {
-        let _ = writeln!(out, "- {name}: {value}");
+        let _ = writeln!(out, "- {name}: {}", escape(&value));
     }
-    let _ = writeln!(out, "\nRepeat it with:\n\n    {}", record.command);
+    let _ = writeln!(out, "\nRepeat it with:\n\n    {}", escape(&record.command));
     out
 }
 
 /// Writes a table with its title.
 pub(crate) fn markdown_table(out: &mut String, table: &Table) {
-    let _ = write!(out, "\n## {}\n\n{}\n\n", table.title, table.how);
-    let _ = writeln!(out, "| {} |", table.columns.join(" | "));
-    let _ = writeln!(out, "|---{}|", "|---:".repeat(table.columns.len().saturating_sub(1)));
+    let cell = |text: &String| escape(text).replace('|', "\\|");
+    let line = |cells: &[String]| cells.iter().map(cell).collect::<Vec<_>>().join(" | ");
+    let others = table.columns.len().saturating_sub(1);
+    let _ = write!(out, "\n## {}\n\n{}\n\n", escape(&table.title), escape(&table.how));
+    let _ = writeln!(out, "| {} |", line(&table.columns));
+    let _ = writeln!(out, "|---{}|", "|---:".repeat(others));
     for row in &table.rows {
-        if row.kind == RowKind::Head {
-            let _ =
-                writeln!(out, "| **{}** {}|", row.name, "| ".repeat(table.columns.len().saturating_sub(1)));
-            continue;
-        }
-        let published = if row.kind == RowKind::Published { " *(published)*" } else { "" };
-        let cells: Vec<String> = row.cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        let _ = writeln!(out, "| {}{published} | {} |", row.name.replace('|', "\\|"), cells.join(" | "));
+        let name = cell(&row.name);
+        let _ = match row.kind {
+            RowKind::Head => writeln!(out, "| **{name}** {}|", "| ".repeat(others)),
+            RowKind::Published => writeln!(out, "| {name} *(published)* | {} |", line(&row.cells)),
+            RowKind::Measured => writeln!(out, "| {name} | {} |", line(&row.cells)),
+        };
     }
 }

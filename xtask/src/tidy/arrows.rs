@@ -3,7 +3,7 @@
 use super::source::RustSource;
 
 /// Crates at the bottom, with every crate of the workspace that each may depend on.
-const ONLY: [(&str, &[&str]); 14] = [
+const ONLY: [(&str, &[&str]); 15] = [
     ("xdr", &[]),
     ("rpc", &["xdr"]),
     ("krb5", &[]),
@@ -16,6 +16,7 @@ const ONLY: [(&str, &[&str]); 14] = [
     ("vfs-local", &["mounts", "pipes", "vfs"]),
     ("identity", &[]),
     ("private", &[]),
+    ("terminal", &[]),
     ("realm", &["private"]),
     ("gss", &["krb5", "realm"]),
 ];

@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use terminal::shell_word;
+
 use super::outcome;
 use crate::ccache::file_of;
 use crate::facts::Facts;
@@ -31,6 +33,7 @@ fn folders(facts: &Facts, uid: u32) -> Vec<PathBuf> {
 
 fn judge(facts: &Facts, path: &Path, uid: u32, file: Option<(u32, u32, bool)>) -> CheckOutcome {
     let shown = path.display();
+    let word = shell_word(&shown.to_string());
     let mut findings = Vec::new();
     let folders = folders(facts, uid);
     let known = path.parent().is_some_and(|folder| folders.iter().any(|other| other == folder));
@@ -54,7 +57,7 @@ fn judge(facts: &Facts, path: &Path, uid: u32, file: Option<(u32, u32, bool)>) -
             );
             findings.push(HealthFinding::error(
                 cause,
-                format!("chown {uid} {shown}    # as root; or kinit as that user"),
+                format!("chown {uid} {word}    # as root; or kinit as that user"),
             ));
         } else if !plain {
             let cause =
@@ -62,7 +65,7 @@ fn judge(facts: &Facts, path: &Path, uid: u32, file: Option<(u32, u32, bool)>) -
             findings.push(HealthFinding::error(cause, "unset KRB5CCNAME; kinit"));
         } else if mode & 0o077 != 0 {
             let cause = format!("Other users of this machine can read the tickets in {shown}.");
-            findings.push(HealthFinding::warning(cause, format!("chmod 600 {shown}; kinit")));
+            findings.push(HealthFinding::warning(cause, format!("chmod 600 {word}; kinit")));
         }
     }
     let note =

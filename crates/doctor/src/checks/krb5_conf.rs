@@ -1,5 +1,7 @@
 //! The files of the Kerberos library: present, well-formed, with a realm and its KDCs.
 
+use terminal::shell_word;
+
 use super::{no_kerberos, outcome};
 use crate::facts::Facts;
 use crate::{CheckOutcome, HealthFinding};
@@ -21,7 +23,7 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
             path.display()
         );
         return outcome(
-            vec![HealthFinding::error(cause, format!("grep -nF '{line}' {}", path.display()))],
+            vec![HealthFinding::error(cause, format!("grep -nF -- {} {}", shell_word(line), path.display()))],
             "",
         );
     }

@@ -1,6 +1,7 @@
 //! Mounts of the server that are there already: settings that cost throughput.
 
 use mounts::Mount;
+use terminal::shell_word;
 
 use super::outcome;
 use crate::facts::Facts;
@@ -35,13 +36,14 @@ fn judge(mount: &Mount, read_ahead: Option<u64>, path: &str) -> Vec<HealthFindin
     let mut findings = Vec::new();
     let connections: u32 = mount.value("nconnect").and_then(|value| value.parse().ok()).unwrap_or(1);
     if connections < 2 {
+        let word = shell_word(&point.to_string());
         let cause =
             format!("{point} has one connection (nconnect=1), which limits its throughput to one core.");
         findings.push(HealthFinding::warning(
             cause,
             format!(
-                "umount {point} && mount -o nconnect=8 {} {point}    # the first mount of the server decides",
-                mount.source
+                "umount {word} && mount -o nconnect=8 {} {word}    # the first mount of the server decides",
+                shell_word(&mount.source)
             ),
         ));
     }

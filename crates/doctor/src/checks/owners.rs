@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use terminal::shell_word;
+
 use super::outcome;
 use crate::facts::Facts;
 use crate::tool::{ToolResult, run as run_tool};
@@ -24,23 +26,19 @@ pub(super) fn client(facts: &mut Facts) -> CheckOutcome {
         );
         findings.push(HealthFinding::error(
             cause,
-            format!("Domain = {theirs}    # in [General] of /etc/idmapd.conf, then nfsidmap -c"),
+            format!(
+                "Domain = {}    # in [General] of /etc/idmapd.conf, then nfsidmap -c",
+                shell_word(theirs)
+            ),
         ));
         return outcome(findings, "");
     }
     if name == "nobody" {
         return CheckOutcome::Passed(format!("the export belongs to {}", root.owner));
     }
-    let known = run_tool(Command::new("getent").args(["passwd", name]), facts.machine.limit);
+    let known = run_tool(Command::new("getent").args(["passwd", "--", name]), facts.machine.limit);
     if matches!(known, ToolResult::Failed(_)) {
-        let cause = format!(
-            "The user {name}, to whom {} belongs, does not exist on this machine and is shown as nobody.",
-            facts.target.export
-        );
-        findings.push(HealthFinding::warning(
-            cause,
-            format!("getent passwd {name}    # the directory of users has to know the name on both sides"),
-        ));
+        findings.push(unknown(name, &facts.target.export));
     }
     // The other direction: the account that the server takes the caller for.
     let caller =
@@ -52,10 +50,25 @@ pub(super) fn client(facts: &mut Facts) -> CheckOutcome {
         );
         findings.push(HealthFinding::warning(
             cause,
-            format!("orthrus id {}    # on the server", root.principal.clone().unwrap_or_default()),
+            format!(
+                "orthrus id {}    # on the server",
+                shell_word(root.principal.as_deref().unwrap_or_default())
+            ),
         ));
     }
     outcome(findings, format!("{} and {} are names of this machine's domain", root.owner, root.group))
+}
+
+/// The finding for an owner that is no user here; the server chooses the name.
+fn unknown(name: &str, export: &str) -> HealthFinding {
+    let cause = format!(
+        "The user {name}, to whom {export} belongs, does not exist on this machine and is shown as nobody."
+    );
+    let remedy = format!(
+        "getent passwd -- {}    # the directory of users has to know the name on both sides",
+        shell_word(name)
+    );
+    HealthFinding::warning(cause, remedy)
 }
 
 pub(super) fn server(facts: &mut Facts) -> CheckOutcome {
@@ -91,4 +104,17 @@ fn domain(machine: &Surroundings) -> Option<String> {
     }
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     name.split_once('.').map(|(_, domain)| domain.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_a_server_chooses_is_one_word_of_the_remedy() {
+        let remedy = |name| unknown(name, "/data").remedy;
+        assert!(remedy("alice").starts_with("getent passwd -- alice    #"));
+        assert!(remedy("root X; touch pwn").starts_with("getent passwd -- 'root X; touch pwn'    #"));
+        assert!(remedy("a'$(x)").starts_with(r"getent passwd -- 'a'\''$(x)'    #"));
+    }
 }

@@ -14,7 +14,9 @@ mod warnings;
 
 pub(crate) use changes::{ChangeReport, DrainRequest, EvictRequest, RevokeRequest, WebLink};
 pub(crate) use client::{ApiClient, ApiError};
-pub(crate) use id_report::{IdReport, IdentityQuery};
+#[cfg(test)]
+pub(crate) use id_report::ReportStep;
+pub(crate) use id_report::{IdReport, IdentityQuery, Numbers};
 pub(crate) use listings::{
     Backchannel, ClientRow, ContextRow, DelegationRow, ExportRow, ListingQuery, ListingReport, LockRow,
     OpenRow, SessionRow,

@@ -1,10 +1,11 @@
 //! `orthrus id`: explains the local user of a principal.
 
-use crate::api::{ApiClient, ApiError, IdReport};
+use crate::api::{ApiClient, ApiError, IdReport, Numbers};
 use crate::config::{self, Settings};
 use crate::output::outln;
 use crate::serve;
 use std::path::PathBuf;
+use terminal::escape;
 
 /// Explain the local user that a Kerberos principal acts as.
 ///
@@ -49,12 +50,7 @@ impl Explain {
         if self.json {
             outln!("{}", serde_json::to_string_pretty(&report)?);
         } else {
-            outln!("{:<8} {from}", "from");
-            report.steps.iter().for_each(|step| outln!("{:<8} {}", step.kind, step.text));
-            for (pseudo, seen) in report.exports.iter().flatten() {
-                let groups = seen.groups.len();
-                outln!("{:<8} {pseudo}: uid {}, gid {}, {groups} groups", "export", seen.uid, seen.gid);
-            }
+            lines(&report, &from).iter().for_each(|line| outln!("{line}"));
         }
         match report.reason {
             None => Ok(()),
@@ -83,5 +79,39 @@ impl Explain {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Returns the report for a terminal. Directories choose names and messages in it.
+fn lines(report: &IdReport, from: &str) -> Vec<String> {
+    let line = |kind: &str, text: &str| format!("{kind:<8} {}", escape(text));
+    let exports = report.exports.iter().flatten().map(|(pseudo, seen)| {
+        let Numbers { uid, gid, groups } = seen;
+        line("export", &format!("{pseudo}: uid {uid}, gid {gid}, {} groups", groups.len()))
+    });
+    let steps = report.steps.iter().map(|step| line(&step.kind, &step.text));
+    std::iter::once(line("from", from)).chain(steps).chain(exports).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ReportStep;
+
+    #[test]
+    fn names_of_a_directory_do_not_steer_the_terminal() {
+        let step = ReportStep { kind: "found".to_owned(), text: "uid=x\u{1b}[2J\nok,dc=example".to_owned() };
+        let report = IdReport {
+            from: "server".to_owned(),
+            principal: "alice@EXAMPLE.ORG".to_owned(),
+            machine: false,
+            cache: None,
+            steps: vec![step],
+            identity: None,
+            reason: None,
+            exports: None,
+        };
+        let shown = lines(&report, "the server");
+        assert_eq!(shown, ["from     the server", "found    uid=x\\u{1b}[2J\\u{a}ok,dc=example"]);
     }
 }

@@ -1,5 +1,7 @@
 //! Tables of text for terminals.
 
+use terminal::escape;
+
 /// Formats rows, the first of which is the head, with aligned columns. Control characters of names
 /// that clients chose are escaped, so that they cannot steer the terminal.
 pub(super) fn table(rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -18,25 +20,6 @@ pub(super) fn table(rows: impl IntoIterator<Item = Vec<String>>) -> String {
     text
 }
 
-/// Escapes characters that steer a terminal, or that hide or reorder others.
-pub(super) fn escape(text: &str) -> String {
-    let one = |c: char| match c.is_control() || is_invisible(c) {
-        true => c.escape_unicode().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(one).collect()
-}
-
-/// Returns whether a character formats its neighbours and is not seen itself (the category Cf of
-/// Unicode, as far as it reorders or joins text).
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +30,5 @@ mod tests {
         let text = table(rows.map(|row| row.map(str::to_owned).to_vec()));
         assert_eq!(text, "A       BB\nlonger  x\\u{1b}[2J\\u{a}\n");
         assert_eq!(table([]), "");
-        assert_eq!(escape("a\u{202e}txt.exe\u{200b}é"), "a\\u{202e}txt.exe\\u{200b}é");
     }
 }

@@ -39,7 +39,8 @@ pub(crate) fn write_end(error: &anyhow::Error) {
             tracing::error!("{error:#}");
             flush();
         }
-        _ => errln!("orthrus: {error:#}"),
+        // Servers and directories choose parts of many messages.
+        _ => errln!("orthrus: {}", terminal::escape_lines(&format!("{error:#}"))),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::html::{self, Section};
 use crate::{PageView, Table, page, text};
 use bench::measuring::Record;
 use std::fmt::Write;
+use terminal::escape_lines;
 
 /// Names and values of both, side by side.
 fn places(compared: &Compared, records: [&Record; 2]) -> Table {
@@ -82,9 +83,10 @@ pub fn compared_page(compared: &Compared, records: [&Record; 2], command: &str) 
 pub fn compared_markdown(compared: &Compared, records: [&Record; 2], command: &str) -> String {
     let view: PageView = compared.view(records);
     let [first, second] = &compared.runs;
-    let mut out = format!("# {} beside {}\n\n**{}**\n\n", second.name, first.name, view.headline);
+    let title = format!("# {} beside {}\n\n**{}**\n\n", second.name, first.name, view.headline);
+    let mut out = escape_lines(&title);
     for line in identities(compared, records).iter().chain(&compared.notes) {
-        let _ = writeln!(out, "- {line}");
+        let _ = writeln!(out, "- {}", terminal::escape(line));
     }
     view.tables
         .iter()
@@ -92,7 +94,7 @@ pub fn compared_markdown(compared: &Compared, records: [&Record; 2], command: &s
         .for_each(|table| text::markdown_table(&mut out, table));
     let _ = writeln!(out, "\nRepeat it with:\n");
     for line in [&first.command, &second.command, command] {
-        let _ = writeln!(out, "    {line}");
+        let _ = writeln!(out, "    {}", terminal::escape(line));
     }
     out
 }

@@ -10,8 +10,8 @@ mod tables;
 
 use super::*;
 use crate::pages::tests::sample;
-use bench::evaluation::{ANF, NCONNECT};
-use bench::measuring::Record;
+use bench::evaluation::{ANF, NCONNECT, QUICK};
+use bench::measuring::{Missing, Record};
 use chromium::{Chromium, PageLook};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -122,6 +122,34 @@ fn a_page_is_self_contained_and_escapes_what_it_quotes() {
         assert!(!text.contains(outside), "{outside}");
     }
     assert!(text.contains("localhost:/data &lt;a folder&gt;") && !text.contains("NaN"));
+}
+
+#[test]
+fn a_record_of_others_does_not_steer_the_terminal() {
+    let hostile = "\u{1b}[31mX\r\n\u{9b}2J\u{202e}|";
+    for name in [ANF, QUICK] {
+        let mut record = sample(name);
+        (record.title, record.target, record.command) = (hostile.into(), hostile.into(), hostile.into());
+        record.notes.push(hostile.to_owned());
+        record.limits[0].name = hostile.to_owned();
+        record.skipped.push(Missing::case(&record.cases[0].case, hostile));
+        for case in &mut record.cases {
+            case.case.group += hostile;
+            case.case.variant += hostile;
+        }
+        record.summarise();
+        let shown = view(&record);
+        let compared = Compared::of([hostile, "b"], [&record, &record]);
+        for text in [
+            terminal(&record, &shown),
+            markdown(&record, &shown),
+            tables(&compared.view([&record, &record])),
+            compared_markdown(&compared, [&record, &record], hostile),
+        ] {
+            let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!text.contains(steers), "{text:?}");
+        }
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use terminal::shell_word;
 
 /// A request to measure an evaluation.
 pub(crate) struct RunRequest<'a> {
@@ -111,17 +112,8 @@ pub(crate) fn by_client(
 
 /// Returns the command that repeats this run.
 fn command_line() -> String {
-    let arguments = std::env::args().skip(1).map(|argument| quoted(&argument));
+    let arguments = std::env::args().skip(1).map(|argument| shell_word(&argument));
     std::iter::once("orthrus".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
-}
-
-/// Quotes an argument for a shell where it needs that.
-pub(crate) fn quoted(argument: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
-    match !argument.is_empty() && argument.chars().all(plain) {
-        true => argument.to_owned(),
-        false => format!("'{}'", argument.replace('\'', r"'\''")),
-    }
 }
 
 /// Prints the names of the cases that are known before the run, and how long they take.
@@ -272,18 +264,5 @@ fn rounded(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds < 100 => format!("{seconds} s"),
         seconds => format!("{} min", seconds.div_ceil(60)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn a_command_can_be_repeated_in_a_shell() {
-        assert_eq!(quoted("server:/export"), "server:/export");
-        assert_eq!(quoted("Random read, 4 KiB"), "'Random read, 4 KiB'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -1,10 +1,10 @@
 //! `orthrus bench compare` and `orthrus bench report`: commands on records.
 
-use super::evaluate::quoted;
 use super::keep::{self, Files};
 use crate::output::out;
 use report::Compared;
 use std::path::{Path, PathBuf};
+use terminal::{escape_lines, shell_word};
 
 /// Show two runs side by side with their significant differences.
 #[derive(clap::Args)]
@@ -35,13 +35,13 @@ impl Compare {
         let shown = compared.view([&first, &second]);
         out += &format!("{}\n{}\n", report::tables(&shown), shown.headline);
         compared.notes.iter().for_each(|note| out += &format!("{note}\n"));
-        out!("{out}");
+        out!("{}", escape_lines(&out));
         let Some(prefix) = self.output else { return Ok(()) };
         let command = format!(
             "orthrus bench compare {} {} --output {}",
-            quoted(&self.first.to_string_lossy()),
-            quoted(&self.second.to_string_lossy()),
-            quoted(&prefix.to_string_lossy())
+            shell_word(&self.first.to_string_lossy()),
+            shell_word(&self.second.to_string_lossy()),
+            shell_word(&prefix.to_string_lossy())
         );
         Files::new(prefix).publish_comparison(&compared, [&first, &second], &command)
     }

@@ -9,6 +9,7 @@ use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::time::Instant;
+use terminal::shell_word;
 
 /// Run a script on every node at once, as root; /nfs/sys, /nfs/krb5, /nfs/krb5i and /nfs/krb5p are
 /// the server's export.
@@ -117,7 +118,7 @@ impl Shell {
             if self.command.is_empty() {
                 bail!("name a command: orthrus lab shell {} -- mount", self.machine);
             }
-            let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
+            let words: Vec<String> = self.command.iter().map(|word| shell_word(word)).collect();
             return on_nodes(&folder, &record, &nodes, &words.join(" "));
         };
         let supervisor = record.supervisor.context("the lab has no process")?;
@@ -137,11 +138,6 @@ impl Shell {
     }
 }
 
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -154,11 +150,6 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_word_stays_one_word_in_a_shell() {
-        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-    }
 
     #[test]
     fn a_setting_is_a_name_and_a_value() {

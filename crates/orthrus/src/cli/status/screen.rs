@@ -5,13 +5,13 @@ use super::text::{
     CLIENT_TITLES, EXPORT_TITLES, FILE_TITLES, FLAVOR_TITLES, OPERATION_TITLES, about, client_cells,
     export_cells, failure_cells, file_cells, flavor_cells, operation_cells,
 };
-use crate::cli::table::escape;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Sparkline, Table};
 use std::collections::VecDeque;
+use terminal::escape;
 
 /// Seconds of the curves.
 const HISTORY: usize = 300;

@@ -1,0 +1,62 @@
+//! Texts of others for a terminal and for a shell.
+//!
+//! Servers, clients and directories choose names and messages that commands print. [`escape`] takes
+//! from them the characters that steer a terminal, and [`shell_word`] makes an argument of a
+//! suggested command of them.
+
+/// Escapes the characters that steer a terminal, or that hide or reorder others.
+pub fn escape(text: &str) -> String {
+    escape_but(text, |_| false)
+}
+
+/// Escapes a text of several lines likewise, and keeps its lines and tabs.
+pub fn escape_lines(text: &str) -> String {
+    escape_but(text, |c| matches!(c, '\n' | '\t'))
+}
+
+fn escape_but(text: &str, is_kept: fn(char) -> bool) -> String {
+    let one = |c: char| match !is_kept(c) && (c.is_control() || is_invisible(c)) {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(one).collect()
+}
+
+/// Returns whether a character formats its neighbours and is not seen itself (the category Cf of
+/// Unicode, as far as it reorders or joins text).
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// Quotes a text as one word of a shell, where it needs that.
+pub fn shell_word(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_that_steer_or_reorder_are_escaped() {
+        assert_eq!(escape("a\u{202e}txt.exe\u{200b}é"), "a\\u{202e}txt.exe\\u{200b}é");
+        assert_eq!(escape("x\u{1b}[2J\n"), "x\\u{1b}[2J\\u{a}");
+        assert_eq!(escape_lines("a\tb\nc\r\u{9b}"), "a\tb\nc\\u{d}\\u{9b}");
+    }
+
+    #[test]
+    fn a_word_is_quoted_for_a_shell_where_it_needs_that() {
+        assert_eq!(shell_word("server:/export"), "server:/export");
+        assert_eq!(shell_word("Random read, 4 KiB"), "'Random read, 4 KiB'");
+        assert_eq!(shell_word("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(shell_word(""), "''");
+    }
+}
