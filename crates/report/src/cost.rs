@@ -180,9 +180,14 @@ pub(crate) fn headline(record: &Record) -> String {
     } else {
         format!("{setting}, {variant} {} compared with {base}.", parts.join(" and "))
     };
+    said + &failures(record, variant)
+}
+
+/// Returns a sentence on the failed cases of a variant, which are part of no mean; empty without.
+fn failures(record: &Record, variant: &str) -> String {
     match failed(record, variant, |_| true) {
-        (0, _) => said,
-        (1, all) => format!("{said} One of its {all} cases failed and is not in that."),
-        (failed, all) => format!("{said} {failed} of its {all} cases failed and are not in that."),
+        (0, _) => String::new(),
+        (1, all) => format!(" One of its {all} cases failed and is not in that."),
+        (failed, all) => format!(" {failed} of its {all} cases failed and are not in that."),
     }
 }

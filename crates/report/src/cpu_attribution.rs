@@ -103,7 +103,7 @@ fn sentence(variant: &str, what: &str, unit: &str, share: &CpuAttribution) -> St
     let amount = |value: f64| format!("{} {unit}", signed(value));
     match share.server {
         _ if !share.is_shown => {
-            format!("What {variant} adds to the processor time of {what} is below the noise of this machine.")
+            format!("The processor time that {variant} adds to {what} is below the noise of this machine.")
         }
         Some(server) => format!(
             "{variant} adds {} of processor time to {what}: {} at the client, {} at the server.",
@@ -127,7 +127,7 @@ pub(crate) fn attribution_table(record: &Record, rows: Vec<AttributionRow<'_>>) 
         record.variants().into_iter().filter(|variant| *variant != record.settings.baseline).collect();
     let first = format!("added to {}", record.settings.baseline);
     let how = "Processor time that each flavor adds to that of the baseline for the same work, from repetitions that ran side by side, and whose it is: medians, \
-               averaged over the loads of the row. What is less than the noise of the machine is said to be below it.";
+               averaged over the loads of the row. Amounts below the noise of the machine are marked.";
     let mut table = Table::by_variant("Whose processor time it is", how, &first, &variants);
     for (name, unit, wanted) in rows {
         let shares: Vec<Option<CpuAttribution>> =

@@ -27,7 +27,7 @@ pub(crate) fn facts(record: &Record) -> Vec<(&'static str, String)> {
 /// fixed time.
 fn plan_and_method(record: &Record) -> [String; 2] {
     let settings = &record.settings;
-    let interleaved = "of each case, interleaved (all sides, then all sides again), after a warm-up of each";
+    let interleaved = "of each case, interleaved, after a warm-up of each";
     let drawn = "figures are medians of the repetitions, all of which are kept; intervals are those of order statistics, at 95 % \
          where there are six repetitions or more, else from the least to the greatest; ratios are of repetitions that ran \
          side by side";
@@ -44,7 +44,7 @@ fn plan_and_method(record: &Record) -> [String; 2] {
     let (seconds, mebibytes) = (settings.seconds, settings.file_size >> 20);
     [
         format!(
-            "{} repetitions of {} {interleaved}; files of {mebibytes} MiB for each side",
+            "{} repetitions of {} {interleaved}; files of {mebibytes} MiB for each flavor",
             settings.repetitions,
             latency(seconds * 1e6)
         ),

@@ -159,7 +159,7 @@ pub(crate) fn noise_sentence(record: &Record) -> String {
         (_, 0) => said,
         (0, _) => format!("{said} All differences to the baseline are larger."),
         (hidden, all) => format!(
-            "{said} Of {all} differences to the baseline {hidden} are within it or within their own interval."
+            "{said} Of {all} differences to the baseline, {hidden} are smaller or not shown by their interval."
         ),
     }
 }

@@ -46,7 +46,7 @@ fn verdict(found: f64, wanted: f64) -> &'static str {
     if found >= wanted {
         ""
     } else {
-        " That is less than it should be: a server that is faster than that is not measured here, the client is."
+        " That is less than it should be: the client limits the figures of a faster server."
     }
 }
 

@@ -92,7 +92,9 @@ pub(crate) fn words(limits: &[DrawnLimit], far: &[DrawnLimit], to: f64, medians:
         false => !name.starts_with("one core") && medians.iter().any(|median| median > limit),
     };
     if let Some((name, _)) = limits.iter().find(passed) {
-        said.push(format!("What is beyond the {name} had a faster moment than it: a limit is measured once, with one thread at each end."));
+        said.push(format!(
+            "Figures beyond the {name} are possible: a limit is measured once, with one thread at each end."
+        ));
     }
     let list = |limits: Vec<&DrawnLimit>| {
         let words: Vec<String> =

@@ -46,8 +46,7 @@ pub(crate) fn of_case(record: &Record, case: &Case) -> Vec<(String, f64)> {
 
 /// The machine's limits as a table; none where they were not measured.
 pub(crate) fn limits_table(record: &Record) -> Option<Table> {
-    let how = "Measured in this run: what comes near to them has no far way to go. In the charts they are lines, for requests of a size as what \
-               they allow of it.";
+    let how = "Measured in this run. The charts draw them as lines; for requests of one size, a line is the rate that the limit allows.";
     let mut table =
         Table::new("How far this machine could go", how, &["limit", "figure", "how it was measured"]);
     for limit in &record.limits {

@@ -140,7 +140,9 @@ fn how(plot: &Plot) -> Vec<&str> {
             said.push("Marks are medians with their intervals, small dots beside them all repetitions, rings those that only warmed up.");
             limited = !plot.limits.is_empty();
             if plot.lines.iter().flat_map(|line| &line.points).any(Point::has_failed) {
-                said.push("A cross at the bottom: the side has failed there; the reason stands in the table of all figures.");
+                said.push(
+                    "A cross at the bottom marks a failed case; the table of all figures has the reason.",
+                );
             }
         }
         Plot::Bars(plot) if plot.parts.iter().all(|part| !part.is_empty()) => {

@@ -61,8 +61,8 @@ fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
     let variants: Vec<&str> =
         first.variants().into_iter().filter(|variant| second.variants().contains(variant)).collect();
     let names = [&compared.runs[0].name, &compared.runs[1].name];
-    let how = "Means over the cases of each run that look for the most, and of the median latency that is added at light load: ratios within a run do not depend on how \
-               fast its machine was.";
+    let how = "Means over the cases of each run that look for the most, and of the median latency that is added at light load. Ratios within a run do not \
+               depend on the speed of its machine.";
     let cells = |what: usize, variant: &str| {
         records.map(|record| {
             let cost = Cost::of(record, variant);

@@ -17,7 +17,7 @@ const LITTLE_CPU: f64 = 0.1;
 const MUCH_CPU: f64 = 0.5;
 
 const TITLE: &str = "What the authors found, and what was measured here";
-const HOW: &str = "Each statement of the paper with our figures beside it. Percentages are rates as parts of the other side's in repetitions that \
+const HOW: &str = "Each statement of the paper with our figures beside it. Percentages are rates as parts of the other variant's in repetitions that \
     ran side by side, each with the interval of its median; rates within 10 % of each other are called about equal. It cannot be told where \
     the interval holds both answers, the difference is below the noise of the machine, or a part was not measured. The paper measured over gigabit Ethernet with \
     the processors and the kernels of its time.";

@@ -92,8 +92,8 @@ const TIMES: PartTable = PartTable {
 
 const PROCESSOR: PartTable = PartTable {
     title: "CPU use by protocol, client / server",
-    how: "The mean during the same copies, as a part of one core, from the operating system. Of a mount it is what all of the client\u{2019}s \
-          machine used, but for the server where that is on the same machine, in steps of 10 ms, because the kernel\u{2019}s client works in threads of its own: nothing else should run there.",
+    how: "The mean during the same copies, as a part of one core, from the operating system. The kernel\u{2019}s client works in threads of its own, so for a mount it is the use of the client\u{2019}s whole machine, \
+          without a server on it, in steps of 10 ms. Nothing else should run there.",
     first: "what",
     parts: &[Part::Small, Part::Large],
     cell: processor,
@@ -101,7 +101,7 @@ const PROCESSOR: PartTable = PartTable {
 
 const CACHES: PartTable = PartTable {
     title: "Reading with cold and warm caches, MB/s",
-    how: "What the authors left open. A warm cache has had the same file read before; how a cache was made cold is said in the notes.",
+    how: "The paper leaves this open. With a warm cache, the same file was read before; the notes say how caches were made cold.",
     first: "what",
     parts: &[Part::Caches],
     cell: rate,
@@ -109,7 +109,7 @@ const CACHES: PartTable = PartTable {
 
 const ENCTYPES: PartTable = PartTable {
     title: "By encryption type",
-    how: "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
+    how: "The paper leaves this open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
     first: "what",
     parts: &[Part::Enctypes],
     cell: time,

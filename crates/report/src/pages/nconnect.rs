@@ -80,11 +80,10 @@ fn lost_by_client(record: &Record) -> Table {
     let told =
         record.cases.iter().flat_map(CaseRecord::counted).any(|sample| sample.counters.contains_key("calls"));
     let how = if told {
-        "Counted by server and client over all repetitions; all of it should be 0. Behind: calls that arrived after 32 or more later ones of their context, \
+        "Counted by server and client over all repetitions; all counts should be 0. Behind: calls that arrived after 32 or more later ones of their context, \
          which servers with a window of 32 would drop."
     } else {
-        "Counted by the client over all repetitions; all of it should be 0. The server does not tell what it drops: a drop shows as a reconnect or a call that \
-         was sent again."
+        "Counted by the client over all repetitions; all counts should be 0. The server does not report its drops: a drop shows as a reconnect or a repeated call."
     };
     let mut table = Table::new(
         "What was lost",
@@ -122,9 +121,9 @@ fn lost_by_client(record: &Record) -> Table {
 
 /// Returns the statistics of the kernel client.
 fn lost_on_mounts(record: &Record) -> Table {
-    let how = "Counted by the kernel's client over all repetitions (/proc/self/mountstats); all of it should be 0. A call that the server drops for its \
-               sequence window shows as one that was sent again, on a connection made anew. Contexts made anew are not told, and no calls can be \
-               reordered on purpose on a mount: what arrives in another order than it was numbered does so by itself.";
+    let how = "Counted by the kernel's client over all repetitions (/proc/self/mountstats); all counts should be 0. A call that \
+               the server drops for its sequence window shows as a repeated call on a new connection. The kernel does not count new \
+               contexts. On a mount, calls cannot be reordered on purpose.";
     let columns = ["case", "calls", "reconnects", "sent again", "timeouts", "replies to no call"];
     let mut table = Table::new("What was lost", how, &columns);
     for case in record.cases.iter().filter(|case| case.figures.is_some()) {

@@ -182,7 +182,7 @@ fn most(record: &Record) -> Option<Table> {
 /// Latency where the article compares it, or half way where the server does not get there.
 fn near(record: &Record) -> Option<Table> {
     let variants = record.variants();
-    let how = "Near 50,000 IOPS, as the article compares it, or at the step next to it. A side that did not get there has no figure.";
+    let how = "Near 50,000 IOPS, as the article compares it, or at the step next to it. A flavor that was saturated below has no figure.";
     let first = "median, 99th percentile";
     let mut table = Table::by_variant("Latency at the same IOPS", how, first, &variants);
     for curve in &curves(record) {

@@ -49,7 +49,7 @@ fn cpu_of_both(case: &CaseRecord) -> Option<f64> {
 fn figures(record: &Record) -> Option<Table> {
     let base = format!("to {}", record.settings.baseline);
     let columns = ["", "rate", base.as_str(), "", "p50", "p99", "client CPU", "server CPU"];
-    let how = "Beside the ratio is its interval, or that it shows no difference; beside the baseline how far to trust its rate.";
+    let how = "The column after the ratio has its interval, or says that no difference is shown; for the baseline it has the precision of the rate.";
     let mut table = Table::new(ALL, how, &columns);
     for group in record.groups() {
         table.group(group);
