@@ -160,6 +160,24 @@ fn an_address_off_loopback_needs_tls_whose_files_can_be_replaced() {
     replace_certificates(&folder, &state);
 }
 
+/// Checks that a server with TLS, which is for its own user alone, answers no other.
+fn refuses_other_users(state: &Path) {
+    if is_root() {
+        let mut other = Command::new("setpriv");
+        other.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            "curl",
+            "--silent",
+            "--insecure",
+        ]);
+        let ended = run(other.arg(link(state)));
+        assert!(!ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+    }
+}
+
 /// Serves with a certificate, a new one and a broken one in turn.
 fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
     let file = |name: &str| folder.path().join(name);
@@ -205,21 +223,7 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
     };
     let ended = ask();
     assert!(ended.stdout.contains("303 See Other") && ended.stdout.contains("; Secure"), "{ended:?}");
-    if is_root() {
-        // The server is for its own user alone.
-        let mut other = Command::new("setpriv");
-        other.args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--",
-            "curl",
-            "--silent",
-            "--insecure",
-        ]);
-        let ended = run(other.arg(link(state)));
-        assert!(!ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
-    }
+    refuses_other_users(state);
     certify("second");
     let ended = ask();
     assert!(ended.stdout.contains("303 See Other"), "{ended:?}");

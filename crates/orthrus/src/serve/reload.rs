@@ -44,7 +44,7 @@ pub(super) struct Served {
 /// The origin of a reload.
 #[derive(Clone, Copy)]
 pub(super) enum Asker {
-    /// SIGHUP.
+    /// The program that sent SIGHUP.
     Signal,
     /// A request at the administrator's socket.
     Administrator(Author),

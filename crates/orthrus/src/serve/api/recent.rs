@@ -11,7 +11,7 @@ const RECENT_INTERVAL: Duration = Duration::from_secs(60);
 /// Notes of counters: an hour of them, with the one at its begin.
 const RECENT_NOTES_MAX: usize = 61;
 
-/// Counters by name.
+/// The counters of a moment, by name.
 type Counts = BTreeMap<String, u64>;
 
 /// The counters that should not grow, as they were in the last hour.
