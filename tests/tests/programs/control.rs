@@ -530,6 +530,24 @@ fn a_check_finds_addresses_that_the_settings_give_twice() {
 }
 
 #[test]
+fn a_check_before_the_first_start_lacks_no_folder_that_systemd_makes() // README.md, Install
+{
+    if Path::new("/var/log/orthrus").exists() {
+        return eprintln!("skipped: the folder is there");
+    }
+    let folder = empty_folder();
+    let check = |audit: &str| {
+        let mut command = orthrus(["serve", "--check", "--memory", "1", "--sec", "sys", "--listen"]);
+        command.args(["127.0.0.1:0", "--audit", audit, "--state-dir"]);
+        run(command.arg(folder.path().join("state")))
+    };
+    let ended = check("/var/log/orthrus/audit.jsonl");
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(ended.status.success() && said.contains("/var/log/orthrus is missing"), "{ended:?}");
+    assert!(!check("/var/log/another/audit.jsonl").status.success());
+}
+
+#[test]
 fn a_check_reports_every_wrong_key_beside_the_faults_of_the_others() {
     let folder = empty_folder();
     let file = folder.path().join("orthrus.toml");

@@ -31,10 +31,10 @@ impl FormerExports {
 
 impl Former {
     /// Returns whether there may be state to revoke since the last time.
-    fn is_due(&mut self) -> bool {
+    fn take_due(&mut self) -> bool {
         let before = self.backends.len();
         self.backends.retain(|backend| backend.strong_count() > 0);
-        self.incomplete || self.backends.len() < before
+        std::mem::take(&mut self.incomplete) || self.backends.len() < before
     }
 }
 
@@ -71,8 +71,9 @@ impl Nfs {
             |file: &FileKey| table.by_id(file.export).is_none() || lost.contains(&(file.export, *file));
         let counts = self.with_effects(now, |state, effects| state.leases().revoke_files(is_gone, effects));
         self.former.with(|former| {
-            former.incomplete = counts.incomplete;
+            // A reload and housekeeping may both be here.
             if counts.incomplete {
+                former.incomplete = true;
                 former.lost.extend(lost);
             }
         });
@@ -82,7 +83,7 @@ impl Nfs {
     /// Revokes the state that has come in removed exports, and the rest of an incomplete
     /// revocation.
     pub(super) fn revoke_late(&self, now: Duration) {
-        if self.former.with(Former::is_due) {
+        if self.former.with(Former::take_due) {
             let RevokedCounts { opens, delegations, .. } = self.revoke_unserved(now);
             if opens + delegations > 0 {
                 tracing::info!(opens, delegations, "revoked, as their export is gone");
