@@ -101,8 +101,11 @@ mod tests {
                 &["Exports:", "Network:", "Kerberos and identities:", "State:", "Observation:", "Log:"][..],
             ),
             ("status", &["Server:", "Log:"]),
+            ("bench anf", &["Server:", "Ticket:", "Link:", "Report:"]),
         ] {
-            let subcommand = command.find_subcommand_mut(name).expect("it is there");
+            let subcommand = name
+                .split(' ')
+                .fold(&mut command, |outer, name| outer.find_subcommand_mut(name).expect("it is there"));
             let page = subcommand.render_long_help().to_string();
             assert!(headings.iter().all(|heading| page.lines().any(|line| line == *heading)), "{page}");
         }

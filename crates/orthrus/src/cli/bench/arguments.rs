@@ -26,29 +26,29 @@ pub(crate) struct TargetArguments {
     /// Export to measure, HOST:/EXPORT [default: start a server].
     target: Option<String>,
     /// TCP port of the server.
-    #[arg(long, default_value_t = NFS_PORT)]
+    #[arg(long, default_value_t = NFS_PORT, help_heading = "Server")]
     port: u16,
     /// Credential cache with the ticket to use [default: that of KRB5CCNAME or krb5.conf]. Give it
     /// several times for the clients of a plan with `principals`.
-    #[arg(long, value_name = "CACHE", conflicts_with = "keytab")]
+    #[arg(long, value_name = "CACHE", conflicts_with = "keytab", help_heading = "Ticket")]
     ccache: Vec<String>,
     /// Keytab with the key of --principal, to get a ticket.
-    #[arg(long, value_name = "FILE", requires = "principal")]
+    #[arg(long, value_name = "FILE", requires = "principal", help_heading = "Ticket")]
     keytab: Option<PathBuf>,
     /// Principal in --keytab; may be repeated as --ccache.
-    #[arg(long, requires = "keytab")]
+    #[arg(long, requires = "keytab", help_heading = "Ticket")]
     principal: Vec<String>,
     /// Process ID of a server on this machine, to read its processor time.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", help_heading = "Server")]
     server_pid: Option<u32>,
     /// Metrics endpoint of the server, such as http://server:9049/metrics: its processor time
     /// (process_cpu_seconds_total) and, if it is Orthrus, the time of its stages. Without it and
     /// --server-pid, the report leaves them unknown.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = "Server")]
     server_metrics: Option<MetricsEndpoint>,
     /// Directory for the export of the server that the bench starts, and for the copies of scp
     /// [default: memory; for lanl the directory of temporary files].
-    #[arg(long, value_name = "DIR", conflicts_with = "target")]
+    #[arg(long, value_name = "DIR", conflicts_with = "target", help_heading = "Server")]
     folder: Option<PathBuf>,
     #[command(flatten)]
     link: LinkArguments,
@@ -59,11 +59,11 @@ pub(crate) struct TargetArguments {
 pub(super) struct LinkArguments {
     /// Put a link of this rate (and delay in each direction) between the client and the server that
     /// the bench starts: 1gbit, 10gbit, 10gbit,100us. Needs root; the link ends with this command.
-    #[arg(long, value_name = "RATE[,DELAY]")]
+    #[arg(long, value_name = "RATE[,DELAY]", help_heading = "Link")]
     link: Option<LinkSpec>,
     /// Network namespace of the target, such as /run/netns/server, at the other end of an existing
     /// link of that rate. Start this command at its own end.
-    #[arg(long, value_name = "FILE", requires_all = ["link", "target"])]
+    #[arg(long, value_name = "FILE", requires_all = ["link", "target"], help_heading = "Link")]
     link_namespace: Option<PathBuf>,
 }
 
@@ -182,10 +182,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "seconds")]
     time: Option<Duration>,
     /// Write the report to PREFIX.html, .json, .csv and .md [default: orthrus-EVALUATION].
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", help_heading = "Report")]
     pub output: Option<PathBuf>,
     /// Continue an interrupted run from its PREFIX.json.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub selection: Selection,
