@@ -37,11 +37,14 @@ impl Observer for LinesOf {
     fn refusal(&self, _: &ObservedRefusal<'_>) {}
 }
 
-/// Notes the operations with two filehandles, and the handles of those.
-#[derive(Clone, Default)]
-struct Sources(Arc<Mutex<Vec<(&'static str, Vec<u8>, Vec<u8>)>>>);
+/// An operation, the handle of its source and that of its current object.
+type SourceSeen = (&'static str, Vec<u8>, Vec<u8>);
 
-impl Observer for Sources {
+/// Notes the operations with their sources.
+#[derive(Clone, Default)]
+struct SourcesSeen(Arc<Mutex<Vec<SourceSeen>>>);
+
+impl Observer for SourcesSeen {
     fn now(&self) -> Duration {
         Duration::ZERO
     }
@@ -63,7 +66,7 @@ impl Observer for Sources {
 fn an_observer_sees_where_names_and_data_come_from() {
     // RFC 8881 sections 18.9 and 18.26, RFC 7862 sections 15.2 and 15.13
     let server = Setup::default().start();
-    let sources = Sources::default();
+    let sources = SourcesSeen::default();
     server.nfs.connect_observer(Box::new(sources.clone()));
     let mut client = Client::new(&server);
     client.minor = 2;

@@ -145,9 +145,9 @@ impl<'a> AclSource<'a> {
         own.into_iter().map(in_order).collect()
     }
 
-    /// Returns the entries that count for every named user or group, with their places. Those of
-    /// everyone always apply, and those of groups perhaps, where only a DENY counts. Of either kind
-    /// the first about a right counts: there are at most six.
+    /// Returns the entries that count for every named user or group, with their places. EVERYONE@
+    /// always applies. Groups perhaps do, and then only a DENY counts. The first of either kind
+    /// about a right is enough, so there are at most six.
     fn common(&self) -> Vec<(usize, &'a Ace)> {
         let (mut of_everyone, mut of_groups) = (0, 0);
         let is_first = |(_, ace): &(usize, &Ace)| {
