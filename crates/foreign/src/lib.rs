@@ -4,6 +4,11 @@
 //! calls that housekeeping and shards make: close(2) flushes data and drops locks. A separate
 //! thread runs them.
 
+mod held_ranges;
+mod locks;
+
+pub use locks::{ForeignLocks, LockChange};
+
 use std::{
     sync::{
         Arc, OnceLock,

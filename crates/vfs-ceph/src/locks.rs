@@ -1,13 +1,14 @@
 //! Byte-range locks of the metadata server, which other gateways and native clients see.
 
 use crate::errno::vfs_error;
+use crate::setattr::OFFSET_MAX;
 use ceph::CephErrno;
 use ceph::fs::{CephLockRange, CephOpenFile, LockType};
-use foreign::ForeignThread;
+use foreign::{ForeignLocks, ForeignThread, LockChange};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use vfs::{HeldRanges, LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
+use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock keeps its caller waiting for the metadata server: a lease that expires is
 /// unlocked by housekeeping.
@@ -20,20 +21,18 @@ pub(crate) struct CephLocks {
     file: Option<Arc<CephOpenFile>>,
     thread: Arc<ForeignThread>,
     owner: u64,
-    /// The locks after all queued calls.
-    held: Mutex<HeldRanges>,
+    held: ForeignLocks,
 }
 
 impl CephLocks {
     pub(crate) fn new(file: Arc<CephOpenFile>, thread: Arc<ForeignThread>) -> Self {
         static OWNERS: AtomicU64 = AtomicU64::new(1);
-        Self { file: Some(file), thread, owner: OWNERS.fetch_add(1, Relaxed), held: Mutex::default() }
+        Self { file: Some(file), thread, owner: OWNERS.fetch_add(1, Relaxed), held: ForeignLocks::default() }
     }
 
-    /// Returns the file, and the range if any byte of it can be locked.
-    fn words(&self, first: u64, last: u64) -> Option<(Arc<CephOpenFile>, CephLockRange)> {
-        let range = CephLockRange { first, last };
-        self.file.clone().filter(|_| i64::try_from(first).is_ok()).map(|file| (file, range))
+    /// Returns the file, if the first byte of a range can be locked.
+    fn file_at(&self, first: u64) -> Option<Arc<CephOpenFile>> {
+        self.file.clone().filter(|_| first <= OFFSET_MAX)
     }
 }
 
@@ -48,19 +47,12 @@ impl RangeLocks for CephLocks {
     }
 
     fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome> {
-        let Some((file, range)) = self.words(first, last) else { return Ok(LockOutcome::Done) };
-        let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.thread.is_stuck() && !held().queues(first, last, kind)? {
-            return Ok(LockOutcome::Done);
-        }
-        let (word, owner) = (kind.map_or(LockType::Unlock, lock_type), self.owner);
-        // In one order for all: a lock must not overtake an unlock that hangs.
-        let set = self.thread.run(PATIENCE, move || file.set_lock(range, word, owner));
-        // A queued call may still take effect.
-        if !matches!(set, Some(Err(_))) {
-            held().set(first, last, kind);
-        }
-        match set.ok_or(VfsError::Delay)? {
+        let Some(file) = self.file_at(first) else { return Ok(LockOutcome::Done) };
+        let owner = self.owner;
+        let set = move |(first, last, kind): LockChange| {
+            file.set_lock(CephLockRange { first, last }, kind.map_or(LockType::Unlock, lock_type), owner)
+        };
+        match self.held.set(&self.thread, PATIENCE, (first, last, kind), set)? {
             Ok(()) => Ok(LockOutcome::Done),
             Err(error) if is_conflict(error) => Ok(LockOutcome::Conflict),
             Err(error) => Err(vfs_error(error)),
@@ -68,7 +60,8 @@ impl RangeLocks for CephLocks {
     }
 
     fn find(&self, first: u64, last: u64, kind: LockKind) -> VfsResult<Option<LocalLock>> {
-        let Some((file, range)) = self.words(first, last) else { return Ok(None) };
+        let Some(file) = self.file_at(first) else { return Ok(None) };
+        let range = CephLockRange { first, last };
         let (kind, owner) = (lock_type(kind), self.owner);
         let find = self.thread.ask(PATIENCE, move || file.find_lock(range, kind, owner));
         let found = find.ok_or(VfsError::Delay)?.map_err(vfs_error)?;

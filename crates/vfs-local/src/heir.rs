@@ -9,15 +9,13 @@ use crate::{
     leases::{self, LeaseImage, LocalLease},
     locks::SharedDescription,
 };
-use foreign::ForeignThread;
+use foreign::{ForeignLocks, ForeignThread};
 use minicbor::{Decode, Encode};
 use std::{
     any::Any,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
-use vfs::{
-    Broken, Caller, HeldRanges, InboundFds, Lease, OpenFile, OutboundFds, RangeLocks, VfsError, VfsResult,
-};
+use vfs::{Broken, Caller, InboundFds, Lease, OpenFile, OutboundFds, RangeLocks, VfsError, VfsResult};
 
 /// The image of an open file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -118,7 +116,7 @@ impl SharedFiles {
     pub(crate) fn locks_in(&self, image: &[u8], fds: &mut InboundFds) -> VfsResult<Arc<dyn RangeLocks>> {
         let LocksImage { fd, reads, writes, held } = decode(image)?;
         let fd = self.adopt(fd, fds).ok_or(VfsError::Inval)?;
-        let held = held.map(|held| Mutex::new(HeldRanges::from_image(&held)));
+        let held = held.map(|held| ForeignLocks::from_image(&held));
         Ok(Arc::new(SharedDescription { fd, reads, writes, held }))
     }
 }
@@ -146,7 +144,7 @@ pub(crate) fn lease_out(lease: &dyn Lease, fds: &mut OutboundFds) -> Option<Vec<
 pub(crate) fn locks_out(locks: &dyn RangeLocks, fds: &mut OutboundFds) -> Option<Vec<u8>> {
     let SharedDescription { fd, reads, writes, held } = own(locks.as_any())?;
     let fd = fds.add(Arc::clone(fd) as _);
-    let held = held.as_ref().map(|held| held.lock().unwrap_or_else(PoisonError::into_inner).image());
+    let held = held.as_ref().map(ForeignLocks::image);
     Some(image::encode(&LocksImage { fd, reads: *reads, writes: *writes, held }).to_vec())
 }
 

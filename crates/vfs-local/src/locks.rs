@@ -10,19 +10,14 @@ use crate::{
     file::{LocalFile, OFFSET_MAX},
     identity, leases,
 };
-use foreign::ForeignThread;
+use foreign::{ForeignLocks, LockChange};
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
 };
-use std::{
-    any::Any,
-    os::fd::AsRawFd,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-use vfs::{HeldRanges, LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
+use std::{any::Any, os::fd::AsRawFd, sync::Arc, time::Duration};
+use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock on a file system that may hang keeps its caller waiting: a lease that expires is
 /// unlocked by housekeeping.
@@ -35,8 +30,8 @@ pub(crate) struct SharedDescription {
     pub(crate) fd: Arc<Descriptor>,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
-    /// The locks after all queued calls; `None` where no call hangs, and where they are unknown.
-    pub(crate) held: Option<Mutex<HeldRanges>>,
+    /// `None` where no call hangs, and where the locks are unknown.
+    pub(crate) held: Option<ForeignLocks>,
 }
 
 impl LocalFile {
@@ -78,33 +73,22 @@ impl LocalFile {
 impl SharedDescription {
     /// Makes one that holds no locks yet.
     pub(crate) fn new(fd: Descriptor, reads: bool, writes: bool) -> Self {
-        let held = fd.thread().is_some().then(Mutex::default);
+        let held = fd.thread().is_some().then(ForeignLocks::default);
         Self { fd: Arc::new(fd), reads, writes, held }
     }
 
-    /// Runs a change of locks on a thread; `None` if there is nothing to unlock. While the thread
-    /// is stuck, [`HeldRanges::queues`] decides.
-    fn run<R: Send + 'static>(
-        &self,
-        thread: &ForeignThread,
-        (first, last, kind): (u64, u64, Option<LockKind>),
-        set: impl FnOnce() -> Result<R, nix::Error> + Send + 'static,
-    ) -> VfsResult<Option<Result<R, nix::Error>>> {
-        let Some(held) = &self.held else {
-            return thread.run(PATIENCE, set).ok_or(VfsError::Delay).map(Some);
+    /// Sets a lock in the kernel, or on the thread of a file system that may hang.
+    fn change(&self, change: LockChange) -> VfsResult<Result<(), nix::Error>> {
+        let fd = Arc::clone(&self.fd);
+        let set = move |(first, last, kind)| match Self::words(first, last, number(kind)) {
+            Some(words) => fcntl(&**fd, FcntlArg::F_OFD_SETLK(&words)).map(drop),
+            None => Ok(()),
         };
-        let last = if last >= OFFSET_MAX { u64::MAX } else { last };
-        let lock = || held.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_stuck() && !lock().queues(first, last, kind)? {
-            return Ok(None);
+        match (self.fd.thread(), &self.held) {
+            (None, _) => Ok(set(change)),
+            (Some(thread), None) => thread.run(PATIENCE, move || set(change)).ok_or(VfsError::Delay),
+            (Some(thread), Some(held)) => held.set(thread, PATIENCE, change, set),
         }
-        // In one order for all: a lock must not overtake an unlock that hangs.
-        let done = thread.run(PATIENCE, set);
-        // A queued call may still take effect.
-        if !matches!(done, Some(Err(_))) {
-            lock().set(first, last, kind);
-        }
-        done.ok_or(VfsError::Delay).map(Some)
     }
 
     /// Returns the kernel's description of a lock; `None` for a range behind its largest offset.
@@ -126,23 +110,11 @@ impl RangeLocks for SharedDescription {
     fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome> {
         // A file that cannot be locked for reading does not block programs that read.
         let kind = kind.filter(|kind| self.reads || *kind == LockKind::Write);
-        let number = match kind {
-            None => libc::F_UNLCK,
-            Some(LockKind::Write) => libc::F_WRLCK,
-            Some(LockKind::Read) => libc::F_RDLCK,
-        };
-        let Some(words) = Self::words(first, last, number) else { return Ok(LockOutcome::Done) };
-        let fd = Arc::clone(&self.fd);
-        let set = move || fcntl(&**fd, FcntlArg::F_OFD_SETLK(&words));
-        let done = match self.fd.thread() {
-            None => set(),
-            Some(thread) => match self.run(thread, (first, last, kind), set)? {
-                Some(done) => done,
-                None => return Ok(LockOutcome::Done),
-            },
-        };
-        match done {
-            Ok(_) => Ok(LockOutcome::Done),
+        if first > OFFSET_MAX {
+            return Ok(LockOutcome::Done);
+        }
+        match self.change((first, last, kind))? {
+            Ok(()) => Ok(LockOutcome::Done),
             Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(LockOutcome::Conflict),
             // Of a file system on other machines: none of them manages locks, and waiting for them
             // would take for ever.
@@ -152,11 +124,7 @@ impl RangeLocks for SharedDescription {
     }
 
     fn find(&self, first: u64, last: u64, kind: LockKind) -> VfsResult<Option<LocalLock>> {
-        let number = match kind {
-            LockKind::Read => libc::F_RDLCK,
-            LockKind::Write => libc::F_WRLCK,
-        };
-        let Some(mut words) = Self::words(first, last, number) else { return Ok(None) };
+        let Some(mut words) = Self::words(first, last, number(Some(kind))) else { return Ok(None) };
         let fd = Arc::clone(&self.fd);
         let mut find = move || fcntl(&**fd, FcntlArg::F_OFD_GETLK(&mut words)).map(|_| words);
         let found = match self.fd.thread() {
@@ -187,6 +155,15 @@ impl RangeLocks for SharedDescription {
 
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
+    }
+}
+
+/// Returns the kernel's number of a kind of lock.
+fn number(kind: Option<LockKind>) -> libc::c_int {
+    match kind {
+        None => libc::F_UNLCK,
+        Some(LockKind::Read) => libc::F_RDLCK,
+        Some(LockKind::Write) => libc::F_WRLCK,
     }
 }
 
@@ -238,7 +215,7 @@ mod tests {
             let _ = locks.set(5, 6, read);
             let _ = locks.set(0, 0, None);
         }
-        assert_eq!(queued(), 4, "each lock is undone once");
+        assert_eq!(queued(), 2, "one call undoes them all");
         release.send(()).unwrap();
         let (say, said) = mpsc::channel();
         thread.send(Box::new(move || say.send(()).unwrap()));

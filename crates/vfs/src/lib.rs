@@ -12,7 +12,6 @@ mod error;
 mod exports;
 mod forward;
 mod heir;
-mod held_ranges;
 mod locations;
 mod memory;
 mod name;
@@ -31,7 +30,6 @@ pub use exports::{
     Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, RULES_MAX, export_id, normalise,
 };
 pub use heir::{Heir, InboundFds, OutboundFds, SharedFd};
-pub use held_ranges::HeldRanges;
 pub use locations::{
     LOCATIONS_BYTES_MAX, Location, LocationError, LocationGroup, ServerAddress, group_locations, path_names,
 };

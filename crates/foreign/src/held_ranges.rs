@@ -1,11 +1,12 @@
-//! The locks of a file on a file system that may hang, as its queued calls leave them.
+//! Ranges of a file, each with the kind of its lock.
 
-use crate::{LockKind, VfsError, VfsResult};
+use crate::LockChange;
 use std::collections::BTreeMap;
+use vfs::LockKind;
 
 /// The effect of a call on the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RangeChange {
+pub(crate) enum RangeChange {
     /// All bytes are locked like this already.
     Nothing,
     /// Some bytes get a stronger lock, and none a weaker one.
@@ -17,25 +18,11 @@ enum RangeChange {
 /// Locked ranges that do not overlap: the last byte and the kind by the first byte. Neighbours of
 /// one kind are one range, so that their number is that of the kernel's.
 #[derive(Debug, Default)]
-pub struct HeldRanges(BTreeMap<u64, (u64, LockKind)>);
+pub(crate) struct HeldRanges(BTreeMap<u64, (u64, LockKind)>);
 
 impl HeldRanges {
-    /// Returns whether a call is queued behind one that hangs: to lock the bytes from `first` to
-    /// `last`, or to unlock them. It is not if there is no lock to take away. So each range that is
-    /// locked has at most a few calls in the queue, however often clients try again.
-    ///
-    /// # Errors
-    /// `Delay` for a lock. A queued one may still fail, so none is granted from the notes.
-    pub fn queues(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<bool> {
-        match self.change(first, last, kind) {
-            RangeChange::Lowers => Ok(true),
-            RangeChange::Nothing if kind.is_none() => Ok(false),
-            RangeChange::Nothing | RangeChange::Raises => Err(VfsError::Delay),
-        }
-    }
-
     /// Returns the effect of locking the bytes from `first` to `last`, or of unlocking them.
-    fn change(&self, first: u64, last: u64, kind: Option<LockKind>) -> RangeChange {
+    pub(crate) fn change(&self, first: u64, last: u64, kind: Option<LockKind>) -> RangeChange {
         let (mut raises, mut next) = (false, Some(first));
         for (start, end, held) in self.within(first, last) {
             if strength(Some(held)) > strength(kind) {
@@ -50,7 +37,7 @@ impl HeldRanges {
     }
 
     /// Notes that the bytes from `first` to `last` are locked, or unlocked.
-    pub fn set(&mut self, first: u64, last: u64, kind: Option<LockKind>) {
+    pub(crate) fn set(&mut self, first: u64, last: u64, kind: Option<LockKind>) {
         // Neighbours of the same kind become one range with these bytes.
         let around: Vec<_> = self.within(first.saturating_sub(1), last.saturating_add(1)).collect();
         let (mut whole_first, mut whole_last) = (first, last);
@@ -79,13 +66,25 @@ impl HeldRanges {
         ranges.map(|(start, (end, kind))| (*start, *end, *kind))
     }
 
+    /// Returns the changes that set the locks of all bytes, in order.
+    pub(crate) fn changes(&self) -> Vec<LockChange> {
+        let (mut changes, mut next) = (Vec::new(), Some(0));
+        for (first, (last, kind)) in &self.0 {
+            changes.extend(next.filter(|next| next < first).map(|next| (next, first - 1, None)));
+            changes.push((*first, *last, Some(*kind)));
+            next = last.checked_add(1);
+        }
+        changes.extend(next.map(|next| (next, u64::MAX, None)));
+        changes
+    }
+
     /// Returns the ranges for an image, each with whether it is locked for writing.
-    pub fn image(&self) -> Vec<(u64, u64, bool)> {
+    pub(crate) fn image(&self) -> Vec<(u64, u64, bool)> {
         self.0.iter().map(|(first, (last, kind))| (*first, *last, *kind == LockKind::Write)).collect()
     }
 
     /// Returns the ranges of an image.
-    pub fn from_image(ranges: &[(u64, u64, bool)]) -> Self {
+    pub(crate) fn from_image(ranges: &[(u64, u64, bool)]) -> Self {
         let mut held = Self::default();
         for (first, last, writes) in ranges.iter().filter(|(first, last, _)| first <= last) {
             held.set(*first, *last, Some(if *writes { LockKind::Write } else { LockKind::Read }));
@@ -107,19 +106,6 @@ mod tests {
     use super::*;
 
     const KINDS: [Option<LockKind>; 3] = [None, Some(LockKind::Read), Some(LockKind::Write)];
-
-    #[test]
-    fn only_a_call_that_takes_a_lock_away_is_queued_behind_one_that_hangs() {
-        let mut held = HeldRanges::default();
-        held.set(5, 9, Some(LockKind::Write));
-        assert_eq!(held.queues(0, 4, None), Ok(false));
-        assert_eq!(held.queues(0, 5, None), Ok(true));
-        assert_eq!(held.queues(5, 9, Some(LockKind::Read)), Ok(true));
-        for kind in [LockKind::Read, LockKind::Write] {
-            assert_eq!(held.queues(10, 10, Some(kind)), Err(VfsError::Delay));
-        }
-        assert_eq!(held.queues(5, 9, Some(LockKind::Write)), Err(VfsError::Delay), "it may still fail");
-    }
 
     #[test]
     fn ranges_agree_with_a_table_of_bytes() {
@@ -155,5 +141,9 @@ mod tests {
             }
         }
         assert_eq!(HeldRanges::from_image(&held.image()).image(), held.image());
+        let mut copy = HeldRanges::default();
+        copy.set(0, u64::MAX, Some(LockKind::Write));
+        held.changes().into_iter().for_each(|(first, last, kind)| copy.set(first, last, kind));
+        assert_eq!(copy.image(), held.image());
     }
 }
