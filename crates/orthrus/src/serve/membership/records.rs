@@ -14,10 +14,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(300);
 
 /// The objects that have the records.
 pub(super) trait RecordObjects: Send + Sync {
-    /// See [`NodeObjects::begin_records`].
+    /// Writes all clients into the object of an epoch, as [`NodeObjects::begin_records`] does.
     fn begin(&self, epoch: u64, clients: &[ClientRecord]) -> Result<(), StoreError>;
 
-    /// See [`NodeObjects::change_records`].
+    /// Changes the records of some clients, as [`NodeObjects::change_records`] does.
     fn change(&self, changes: &RecordChanges) -> Result<(), StoreError>;
 }
 
