@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -226,8 +226,10 @@ fn a_report_whose_disk_is_full_goes_elsewhere_and_the_old_one_stays() {
         );
         assert!(ended.stderr.contains("--output") && ended.stdout.contains("16 connections"), "{ended:?}");
         assert_eq!(fs::read_to_string(&old).expect("it is there"), "an old report");
-        let kept: Vec<_> =
-            fs::read_dir(&temporary).expect("it is there").flatten().map(|entry| entry.path()).collect();
+        let within = |folder: &Path| -> Vec<PathBuf> {
+            fs::read_dir(folder).expect("it is there").flatten().map(|entry| entry.path()).collect()
+        };
+        let kept = within(within(&temporary).first().expect("a private folder"));
         let json =
             kept.iter().find(|path| path.extension().is_some_and(|end| end == "json")).expect("a record");
         assert_eq!(record(json)["complete"], true);
