@@ -134,11 +134,16 @@ mod tests {
             self.locks.set(&self.thread, patience, (first, last, kind), set).map(Result::unwrap)
         }
 
-        /// Makes the thread hang until the sender is used or dropped.
-        fn hang(&self) -> mpsc::Sender<()> {
+        /// Makes the thread hang until the sender is used or dropped. The receiver tells when it
+        /// hangs: until then, the end of an earlier call can still make it seem to go on.
+        fn hang(&self) -> (mpsc::Sender<()>, mpsc::Receiver<()>) {
             let (release, released) = mpsc::channel();
-            self.thread.send(Box::new(move || released.recv().unwrap_or(())));
-            release
+            let (begin, began) = mpsc::channel();
+            self.thread.send(Box::new(move || {
+                let _ = begin.send(());
+                released.recv().unwrap_or(());
+            }));
+            (release, began)
         }
 
         /// Returns the calls that have run since the last time, after all queued ones.
@@ -161,7 +166,8 @@ mod tests {
         let file = HangingFile::default();
         file.set(LONG, 0, u64::MAX, WRITE).unwrap();
         file.calls();
-        let release = file.hang();
+        let (release, began) = file.hang();
+        began.recv_timeout(LONG).unwrap();
         assert_eq!(file.set(Duration::ZERO, 0, 0, None), Err(VfsError::Delay), "it waits in the queue");
         for byte in 1..1000 {
             assert_eq!(file.set(LONG, byte, byte, None), Err(VfsError::Delay));
@@ -180,7 +186,8 @@ mod tests {
     fn a_lock_that_was_queued_last_is_undone_behind_it() {
         let file = HangingFile::default();
         file.set(LONG, 0, 9, WRITE).unwrap();
-        let (first, second) = (file.hang(), file.hang());
+        let ((first, began), (second, _)) = (file.hang(), file.hang());
+        began.recv_timeout(LONG).unwrap();
         assert_eq!(file.set(Duration::ZERO, 20, 20, WRITE), Err(VfsError::Delay));
         assert_eq!(file.set(LONG, 5, 5, None), Err(VfsError::Delay));
         // The thread goes on, and hangs again before it gets to these calls.
