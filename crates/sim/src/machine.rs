@@ -286,12 +286,16 @@ impl Machine {
     ) -> Result<Step, String> {
         let mut step = self.run(Running::stand_still);
         let mut files = KeptFiles::default();
-        let image = match &self.running {
-            Some(running) if !step.crashed && fault != UpgradeFault::Standstill => {
-                upgrade::image(&running.service, &mut files).map_err(|error| error.to_string())?
-            }
-            _ => return Ok(self.go_on(step)),
-        };
+        let mut image = None;
+        if !step.crashed && fault != UpgradeFault::Standstill {
+            // An image is made behind the client records, which are on the disk.
+            step.add(self.run(|running| {
+                image = Some(upgrade::image(&running.service, &mut files));
+                Vec::new()
+            }));
+        }
+        let Some(image) = image else { return Ok(self.go_on(step)) };
+        let image = image.map_err(|error| error.to_string())?;
         if !late.is_empty() {
             step.add(self.tick(late));
         }
