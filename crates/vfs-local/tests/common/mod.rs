@@ -79,7 +79,14 @@ pub(crate) fn run_as_nobody(filter: &str) {
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let mut command = std::process::Command::new(&copy);
     command.args([filter, "--test-threads=2"]).current_dir("/").uid(NOBODY).gid(NOBODY);
-    let output = command.output().unwrap();
+    let output = loop {
+        match command.output() {
+            // Another test has begun a program during the copy, which has the file open until it
+            // runs.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            ended => break ended.unwrap(),
+        }
+    };
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(!text.contains("running 0 tests"), "{text}");
