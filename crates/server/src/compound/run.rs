@@ -209,7 +209,7 @@ impl Nfs {
     /// Returns `None` if the connection must close instead: for an operation in the sequence of an
     /// NFSv4.0 owner, and for results that depend on client records. NFS4ERR_DELAY counts in that
     /// sequence, and so does a copy that still runs (RFC 7530 section 9.1.7). On another connection
-    /// the client sends the same request again.
+    /// the client sends the same request again; a reply that its slot keeps waits for the records.
     pub fn decline(
         &self,
         call: &Call<'_>,
@@ -221,20 +221,28 @@ impl Nfs {
             return Some(self.resume(call, reply, state));
         }
         let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
-        let has_run = matches!(state.phase, CompoundPhase::Unrecorded(_));
         let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
-        if has_run || compound.is_unrecorded() && self.records_may_wait() {
+        let minor = compound.progress.minor;
+        let end = match compound.progress.phase {
+            CompoundPhase::Unrecorded(status) => Some(status),
+            _ => None,
+        };
+        let unrecorded = end.is_some() || compound.is_unrecorded() && self.records_may_wait();
+        let unsynced = !compound.progress.pending_syncs.get_mut().is_empty();
+        if unrecorded && (minor == 0 || end.is_some() && unsynced) {
             compound.finish(None);
             return None;
         }
         let number = args.u32().ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        let closes = compound.progress.minor == 0 && is_sequenced(number);
-        let status = write_failure(compound.progress.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);
-        compound.progress.position.index += 1;
+        let closes = unrecorded || minor == 0 && is_sequenced(number);
         if closes {
             // The repeated request runs: this reply is not sent.
             compound.progress.v40.once.set(false);
         }
+        let status = end.unwrap_or_else(|| {
+            compound.progress.position.index += 1;
+            write_failure(minor, number, Nfsstat4::NFS4ERR_DELAY, reply)
+        });
         let outcome = compound.end(status, reply);
         (!closes).then_some(outcome)
     }

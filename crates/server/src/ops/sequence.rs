@@ -34,6 +34,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         Sequenced::Execute(begun) => begun,
         Sequenced::Replay(cached) => {
             c.progress.replay = Some(cached);
+            // The first reply may not have been sent because of client records.
+            c.progress.queued.set(true);
             return Ok(());
         }
     };
