@@ -114,7 +114,7 @@ mod tests {
     const READ: Option<LockKind> = Some(LockKind::Read);
     const WRITE: Option<LockKind> = Some(LockKind::Write);
 
-    /// A file whose thread can be made to hang, and the calls that have set its locks.
+    /// A file with a thread that can be made to hang, and the calls that have set its locks.
     #[derive(Default)]
     struct HangingFile {
         thread: ForeignThread,

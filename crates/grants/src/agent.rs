@@ -162,7 +162,7 @@ struct RunState {
     status: RunStatus,
 }
 
-/// The attached runs by name; an error for one whose file cannot be read now.
+/// The attached runs by name, with an error in place of a file that cannot be read now.
 type AttachedRuns = BTreeMap<String, Result<AttachedRun, AgentError>>;
 type Fetched = (AttachedRun, Result<TicketCache, GrantCallError>);
 
@@ -283,8 +283,8 @@ impl NodeAgent {
     }
 
     /// Removes tickets that an agent has left when it was killed: those of runs that have ended,
-    /// and those of a user whose run had the name of another user's run. Also removes the statuses
-    /// of ended runs.
+    /// also of a run with the name that a run of another user has now. Also removes the statuses of
+    /// ended runs.
     fn forget_leftovers(&self, attached: &AttachedRuns) -> Result<(), AgentError> {
         let mut outcome = Ok(());
         for (name, path) in files_of(&self.settings.folder.join(TICKETS))? {

@@ -356,7 +356,7 @@ fn only(mut entries: Vec<SearchEntry>) -> Result<Option<SearchEntry>, Unusable> 
     }
 }
 
-/// Returns the values of an attribute, whose name has any case (RFC 4512 section 2.5).
+/// Returns the values of an attribute. Its name may have any case (RFC 4512 section 2.5).
 fn values<'e>(entry: &'e SearchEntry, attribute: &str) -> &'e [String] {
     let found = entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
     found.map_or(&[], |(_, values)| values)

@@ -1,4 +1,4 @@
-//! A directory whose search does not end.
+//! A directory that does not end a search.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

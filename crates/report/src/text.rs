@@ -1,4 +1,4 @@
-//! Tables for the terminal and as Markdown. A record is a file of others, whose texts are escaped.
+//! Tables for the terminal and as Markdown. Others may have written a record, so texts are escaped.
 
 use super::{PageView, RowKind, Table, TableRow, limits_table, noise_sentence, share, warnings};
 use bench::measuring::Record;

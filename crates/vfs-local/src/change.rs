@@ -127,7 +127,7 @@ impl Changes {
         });
     }
 
-    /// Returns the change attribute of an object whose ctime is this many nanoseconds, by
+    /// Returns the change attribute of an object for a ctime in nanoseconds, by
     /// attributes that were asked for at `asked`.
     pub(crate) fn attribute(&self, ino: u64, ctime: u64, asked: Moment) -> u64 {
         let corrected = self.with(ino, |shard| {

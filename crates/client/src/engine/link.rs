@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     answers: VecDeque<Vec<u8>>,
     /// Bytes of the first answer that have been written.
     answered: usize,
-    /// XIDs of calls whose records are to be written, in order.
+    /// XIDs of the calls to be written, in order.
     outbox: VecDeque<u32>,
     /// Bytes of the first call that have been written.
     written: usize,

@@ -115,8 +115,8 @@ fn a_member_that_ends_with_clients_first_has_the_others_refuse_new_state() {
     assert_eq!(shown(&view), "1 0 a=E", "nobody waits for it");
 }
 
-#[test]
-fn a_dead_member_is_evicted_before_it_counts_as_one_that_refuses_new_state() {
+/// Returns a database of two members, the first one in its second life, and the other one.
+fn returned() -> (View, Walker, Walker) {
     let mut view = View::default();
     ["a", "b"].iter().for_each(|name| view.database.add(node(name)));
     let (mut a, mut b) = (Walker::new("a", false), Walker::new("b", false));
@@ -125,6 +125,12 @@ fn a_dead_member_is_evicted_before_it_counts_as_one_that_refuses_new_state() {
     view.beats.insert(node("b"), 7);
     let mut again = Walker::new("a", true);
     again.walk(&mut view, 10);
+    (view, again, b)
+}
+
+#[test]
+fn a_dead_member_is_evicted_before_it_counts_as_one_that_refuses_new_state() {
+    let (mut view, mut again, mut b) = returned();
     for now in 11..40 {
         assert_eq!(again.walk(&mut view, now), ["Wait"]);
     }
@@ -145,16 +151,9 @@ fn a_dead_member_is_evicted_before_it_counts_as_one_that_refuses_new_state() {
 }
 
 #[test]
-fn a_member_of_a_full_storage_answers_and_judges_nobody_by_their_silence() {
+fn a_member_of_a_full_storage_answers_and_takes_no_other_for_silent() {
     let second = Duration::from_secs;
-    let mut view = View::default();
-    ["a", "b"].iter().for_each(|name| view.database.add(node(name)));
-    let (mut a, mut b) = (Walker::new("a", false), Walker::new("b", false));
-    a.walk(&mut view, 1);
-    b.walk(&mut view, 1);
-    view.beats.insert(node("b"), 7);
-    let mut again = Walker::new("a", true);
-    again.walk(&mut view, 10);
+    let (mut view, mut again, _) = returned();
     // The storage takes no sign of life of b either.
     let lags = MemberAction::Wait(MemberWait::Enforcement([node("b")].into()));
     for now in 11..60 {

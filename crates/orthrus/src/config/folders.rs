@@ -1,4 +1,4 @@
-//! Questions about folders whose file systems may not answer.
+//! Questions about folders on file systems that may not answer.
 
 use foreign::ForeignThread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whether each path is a folder; a path whose file system does not answer is missing.
+/// Whether each path is a folder, without the paths on file systems that do not answer.
 pub(super) type Answers = BTreeMap<PathBuf, io::Result<bool>>;
 
 /// The questions of this process.
@@ -22,7 +22,7 @@ pub(super) fn is_folder(path: &Path) -> io::Result<bool> {
 /// Asks about many paths at once.
 #[derive(Default)]
 pub(super) struct Questions {
-    /// Paths that have a thread whose question was given up. They get no other thread.
+    /// Paths with a thread that still waits for an answer. They get no other thread.
     stuck: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 

@@ -72,7 +72,7 @@ pub struct ComparedCase {
     pub p50_us: Option<FigurePair>,
 }
 
-/// A case of both runs whose load differs, so that its figures do not compare.
+/// A case of both runs with different loads, so that its figures do not compare.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IncomparableCase {
     /// The name of the load.

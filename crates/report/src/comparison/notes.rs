@@ -4,7 +4,7 @@ use super::ComparedCase;
 use crate::form::latency;
 use bench::measuring::Record;
 
-/// Returns the notes on both runs: what is not complete, and the conditions that differ.
+/// Returns the notes on both runs: the incomplete ones, and the conditions that differ.
 pub(super) fn notes(names: [&str; 2], records: [&Record; 2], cases: &[ComparedCase]) -> Vec<String> {
     let incomplete = names.into_iter().zip(records).filter(|(_, record)| !record.complete);
     let mut notes: Vec<String> = incomplete

@@ -4,7 +4,7 @@
 //! Two rules divide the threads. Lanes take turns by stride scheduling: a lane of twice the weight
 //! has twice the turns, which divides the time of short tasks. Long tasks hold their threads, so no
 //! lane runs more tasks for its weight than another one whose tasks wait. A lane that finishes
-//! nothing for [`STALL_TIME`] does not count for the second rule: its weight holds up nobody.
+//! nothing for [`STALL_TIME`] does not count for the second rule: its weight holds up no other.
 //!
 //! Strangers can have thousands of lanes wait, each with one task. The second rule concerns only
 //! lanes that run tasks, of which there are no more than threads, so a pool keeps them apart from
@@ -220,7 +220,7 @@ impl<T, L: QueueKey> FairQueues<T, L> {
         busy.chain(heaviest).reduce(|least, level| if level.is_below(least) { level } else { least })
     }
 
-    /// Returns the lane whose task is next, if one may run.
+    /// Returns the lane of the next task, if one may run.
     fn next(&self) -> Option<L> {
         let level = self.level();
         let may_run = |lane: &LaneTasks<T>| {

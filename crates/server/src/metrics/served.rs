@@ -113,7 +113,7 @@ impl ServedCounters {
     }
 
     /// Counts a COMPOUND that runs.
-    pub(crate) fn compound(&self) {
+    pub fn compound(&self) {
         self.add(&self.compounds, 1);
     }
 

@@ -1,5 +1,5 @@
-//! Client records on a disk that stands still: shards go on, and no reply says that a client has
-//! got what another may still reclaim (RFC 8881 section 8.4.3).
+//! Client records on a disk that stands still: shards go on, and no reply grants state that
+//! another client may still reclaim (RFC 8881 section 8.4.3).
 
 use crate::grace::Kept;
 use crate::helper::*;
@@ -85,7 +85,7 @@ fn started(records: &StoppedDisk) -> Server {
     Setup { records: Box::new(records.clone()), prior_clients: vec![gone], ..Setup::default() }.start()
 }
 
-/// Returns a client whose lease is good after the grace period.
+/// Returns a client with a good lease after the grace period.
 fn late_client<'s>(server: &'s Server, owner: &[u8]) -> Client<'s> {
     let mut client = Client::with(server, owner, sys(ALICE), FORE);
     client.now += Duration::from_secs(50);

@@ -6,6 +6,7 @@ use nfs4::*;
 use orthrus_server::compound::CompoundStatus;
 use orthrus_server::engine::WaitsFor;
 use orthrus_server::engine::{Call, CompoundState, WaitPolicy};
+use orthrus_server::metrics::ServedCounters;
 use rpc::ConnectionId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -50,7 +51,7 @@ fn with_pauses<R>(
         reply_overhead: 0,
         attached: None,
         operation: &AtomicU32::new(0),
-        counters: &orthrus_server::metrics::ServedCounters::unread(),
+        counters: &ServedCounters::unread(),
         pause,
         now,
     })
@@ -64,8 +65,7 @@ fn decoded(reply: Encoder) -> Compound4Res<'static> {
     reply
 }
 
-/// Runs operations on a slot, as a shard does.
-pub(crate) fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Tried {
+fn on_slot(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Vec<u8> {
     let begin = NfsArgop4::OP_SEQUENCE(Sequence4Args {
         sa_sessionid: client.session,
         sa_sequenceid: sequence,
@@ -73,7 +73,12 @@ pub(crate) fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: 
         sa_highest_slotid: slot,
         sa_cachethis: client.cache_this,
     });
-    try_bytes(client, encode(client.minor, &[vec![begin], operations].concat()))
+    encode(client.minor, &[vec![begin], operations].concat())
+}
+
+/// Runs operations on a slot, as a shard does.
+pub(crate) fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Tried {
+    try_bytes(client, on_slot(client, slot, sequence, operations))
 }
 
 pub(crate) fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
@@ -178,6 +183,28 @@ impl Site {
 
 pub(crate) fn commit() -> Op {
     NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 })
+}
+
+#[test]
+fn a_deferred_call_is_a_sample_if_it_began_as_one() {
+    for (counted, sampled) in [(1, 0), (ServedCounters::SAMPLED_ONE_IN, 1)] {
+        let site = Site::new();
+        let (client, fh, stateid) = site.client();
+        let samples = || site.server.nfs.busy_files(10).iter().map(|file| file.samples).sum::<u64>();
+        let before = samples();
+        let counters = ServedCounters::unread();
+        (0..counted).for_each(|_| counters.compound());
+        let args = on_slot(&client, 1, 1, vec![put(&fh), write(stateid, 0, b"x")]);
+        let mut reply = Encoder::from_vec(vec![0xaa; BEFORE]);
+        let begun = with_call(&client, &args, client.now, |call| {
+            let call = Call { counters: &counters, ..*call };
+            client.server.nfs.begin(&call, &mut reply, WaitPolicy::Suspends)
+        });
+        let CompoundStatus::Deferred(suspended) = begun else { panic!("it does not wait") };
+        // The thread that ends it has counters of its own, which have counted none.
+        assert_eq!(Waiting { args, reply, suspended }.resume(&client).status, NFS4_OK);
+        assert_eq!(samples() - before, sampled);
+    }
 }
 
 #[test]

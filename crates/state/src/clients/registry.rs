@@ -189,7 +189,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Returns whether a client has lost its state, but its record may still be on stable storage.
     /// After a power failure it might reclaim state that others have got since (RFC 8881 section
-    /// 8.4.3): what they got must not be answered yet.
+    /// 8.4.3): their grants must not be answered yet.
     pub fn is_forgetting(&self) -> bool {
         self.clients.forgetting.load(Acquire) > 0
     }

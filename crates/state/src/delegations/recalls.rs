@@ -300,7 +300,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         revoked
     }
 
-    /// Takes the entries whose time is over. One may be stale: threads that recall a delegation at
+    /// Takes the entries that are overdue. One may be stale: threads that recall a delegation at
     /// once enter it in any order, and only the earlier entry goes with the delegation.
     fn take_overdue(&self, now: Duration) -> Vec<SlabKey> {
         let mut recalls = self.state.delegations.recalls();

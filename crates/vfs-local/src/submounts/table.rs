@@ -130,7 +130,7 @@ impl SubmountBackend {
     /// Takes the root of a mount below the folder into the table, or finds it there.
     ///
     /// # Errors
-    /// `Noent` for what is no mount or cannot be shown, `Delay` if the file system hangs.
+    /// `Noent` for an object that is no mount or cannot be shown, `Delay` if the file system hangs.
     fn adopt_mount(&self, fd: OwnedFd) -> VfsResult<Arc<Submount>> {
         let mount = mount_of(&fd).map_err(vfs_error)?;
         if mount == self.outer.mount_id {

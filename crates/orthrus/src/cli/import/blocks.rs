@@ -74,7 +74,7 @@ impl GaneshaFiles {
     /// Parses the contents of `path`, from which the paths of other files start.
     ///
     /// # Errors
-    /// The line whose syntax is wrong.
+    /// The line with the wrong syntax.
     pub(super) fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
         let mut reader = GaneshaReader::default();
         reader.read_text(path, text, "")?;

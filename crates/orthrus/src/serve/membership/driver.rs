@@ -88,7 +88,7 @@ pub(super) struct Driver {
     service: Option<Arc<NfsService>>,
     /// Whether the main thread was asked to mount.
     asked: bool,
-    /// Writes down that the clients have reclaimed what they could.
+    /// Writes down the end of the recovery.
     recovery: Option<JoinHandle<()>>,
     ending: Option<Instant>,
     waits: Option<(MemberWait, Instant)>,

@@ -72,8 +72,8 @@ impl AuditLog {
         Ok(Some(Self { queue, reopen }))
     }
 
-    /// Tries what [`AuditLog::start`] does, and makes no file. Returns a note if its folder is the
-    /// one that systemd makes before a start.
+    /// Tries the steps of [`AuditLog::start`], and makes no file. Returns a note if its folder is
+    /// the one that systemd makes before a start.
     ///
     /// # Errors
     /// As for the start.
