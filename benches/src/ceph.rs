@@ -112,7 +112,7 @@ pub(crate) fn run(
         let mut crowds = Vec::new();
         for (name, _, address) in sides {
             let options = site.options(address, Flavor::Sys);
-            let crowd = Crowd::connect(&options, &["/data".to_owned()], (clients, depth))?;
+            let crowd = Crowd::connect(&options, "", &["/data".to_owned()], (clients, depth))?;
             crowds.push(crowd.only_creating(&format!("{name}-{}", clients * depth)));
         }
         let mut rounds = [Vec::new(), Vec::new()];

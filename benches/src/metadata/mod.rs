@@ -34,6 +34,9 @@ pub(crate) struct MetadataArguments {
     /// The flavors, such as `sys` or `sys,krb5p`.
     #[arg(long, value_delimiter = ',', default_value = "sys,krb5p")]
     flavors: Vec<Flavor>,
+    /// Only these sides, such as `off` alone for a profile.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    sides: Option<Vec<MetadataSide>>,
     /// Only the rows with so many requests in flight: 1, 8 or 64.
     #[arg(long)]
     in_flight: Option<usize>,
@@ -53,8 +56,26 @@ const DIRECTORIES: usize = 64;
 const LOADS: [(usize, usize, usize); 5] =
     [(1, 1, 1), (2, 4, 1), (2, 4, DIRECTORIES), (8, 8, 1), (8, 8, DIRECTORIES)];
 
-/// A server, or a local program.
+/// The sides of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum MetadataSide {
+    /// Orthrus with `stable_names` off.
+    Off,
+    /// Orthrus with `stable_names` on.
+    On,
+    /// A local program that syncs each change.
+    Local,
+    /// A TCP server that only makes the changes.
+    Bare,
+    /// A TCP server that syncs each change.
+    BareSyncing,
+    /// The NFS-Ganesha of `--ganesha`.
+    Peer,
+}
+
+/// A server, or a program without a server.
 struct ComparedSide {
+    side: MetadataSide,
     name: String,
     kind: ComparedKind,
 }
@@ -66,7 +87,7 @@ enum ComparedKind {
         export: &'static str,
     },
     Local,
-    /// A TCP server that only makes the changes. It has one request in flight.
+    /// It has one request in flight.
     Bare {
         syncs: bool,
     },
@@ -75,6 +96,14 @@ enum ComparedKind {
 impl ComparedKind {
     fn takes(&self, (clients, depth, _): (usize, usize, usize)) -> bool {
         clients * depth == 1 || !matches!(self, Self::Bare { .. })
+    }
+
+    /// The flavors with which it is measured. `None` stands for a program without clients.
+    fn flavors(&self, chosen: &[Flavor]) -> Vec<Option<Flavor>> {
+        match self {
+            Self::Server { .. } => chosen.iter().copied().map(Some).collect(),
+            Self::Local | Self::Bare { .. } => vec![None],
+        }
     }
 }
 
@@ -95,14 +124,6 @@ impl From<LocalRound> for Round {
 
 /// A figure of a round.
 type RoundFigure = fn(&Round) -> f64;
-
-/// The indices of the sides.
-const LOOSE: usize = 0;
-const STABLE: usize = 1;
-const LOCAL: usize = 2;
-const BARE_LOOSE: usize = 3;
-const BARE_STABLE: usize = 4;
-const PEER: usize = 5;
 
 /// Runs the benchmark.
 ///
@@ -126,44 +147,50 @@ pub(crate) fn run(
     }
     let serve = configuration(&site, work.path(), &disk.path())?;
     let server = ServerProcess::start(&program()?, serve, &site.environment())?;
-    let mut sides = vec![
-        side("orthrus, stable_names off", server.pid(), server.address(), "/loose"),
-        side("orthrus, stable_names on", server.pid(), server.address(), "/stable"),
-        ComparedSide { name: "a local program that syncs each change".to_owned(), kind: ComparedKind::Local },
-        bare("a bare TCP server, no syncs", false),
-        bare("a bare TCP server that syncs each change", true),
-    ];
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let exportable = arguments.file_system != FileSystem::Tmpfs || package.exports_tmpfs();
     let start = || Ganesha::start(&package, work.path(), &disk.path().join("data"), site.realm(), free, None);
-    let peer = exportable.then(start).transpose()?;
-    sides.extend(peer.as_ref().map(|peer| side(&package.name(), peer.pid(), free, "/data")));
+    let peer = (exportable && arguments.takes(MetadataSide::Peer)).then(start).transpose()?;
+    let own = |export| ComparedKind::Server { pid: server.pid(), address: server.address(), export };
+    let mut sides = vec![
+        side(MetadataSide::Off, "orthrus, stable_names off", own("/loose")),
+        side(MetadataSide::On, "orthrus, stable_names on", own("/stable")),
+        side(MetadataSide::Local, "a local program that syncs each change", ComparedKind::Local),
+        side(MetadataSide::Bare, "a bare TCP server, no syncs", ComparedKind::Bare { syncs: false }),
+        side(
+            MetadataSide::BareSyncing,
+            "a bare TCP server that syncs each change",
+            ComparedKind::Bare { syncs: true },
+        ),
+    ];
+    sides.extend(peer.as_ref().map(|peer| {
+        let kind = ComparedKind::Server { pid: peer.pid(), address: free, export: "/data" };
+        side(MetadataSide::Peer, &package.name(), kind)
+    }));
+    sides.retain(|side| arguments.takes(side.side));
     introduce(arguments, &package, exportable, output);
-    let mut sys_rates = Vec::new();
-    let chosen = |(clients, depth, _): &(usize, usize, usize)| {
-        arguments.in_flight.is_none_or(|in_flight| in_flight == clients * depth)
-    };
-    for flavor in arguments.flavors.iter().copied() {
-        for (index, load) in LOADS.into_iter().filter(chosen).enumerate() {
-            let bed = MetadataBed { site: &site, flavor, load, disk: &disk.path(), rounds: arguments.rounds };
-            let Some(rounds) = bed.measure(&sides, stop)? else { return Ok(()) };
-            let sys = sys_rates.get(index).copied().filter(|_| flavor != Flavor::Sys);
-            report(output, &sides, &rounds, (flavor, load, sys));
-            if flavor == Flavor::Sys {
-                sys_rates
-                    .push(BenchFigure::of("", "", "", rates(&rounds[LOOSE])).median().unwrap_or(f64::NAN));
-            }
+    for load in LOADS.into_iter().filter(|load| arguments.takes_load(*load)) {
+        let bed = MetadataBed { site: &site, load, disk: &disk.path(), rounds: arguments.rounds };
+        let Some(entries) = bed.measure(&sides, &arguments.flavors, stop)? else { return Ok(()) };
+        for flavor in arguments.flavors.iter().copied() {
+            MetadataRow::new(flavor, load, &entries).report(output);
         }
     }
     Ok(())
 }
 
-fn side(name: &str, pid: u32, address: SocketAddr, export: &'static str) -> ComparedSide {
-    ComparedSide { name: name.to_owned(), kind: ComparedKind::Server { pid, address, export } }
+impl MetadataArguments {
+    fn takes(&self, side: MetadataSide) -> bool {
+        self.sides.as_ref().is_none_or(|chosen| chosen.contains(&side))
+    }
+
+    fn takes_load(&self, (clients, depth, _): (usize, usize, usize)) -> bool {
+        self.in_flight.is_none_or(|in_flight| in_flight == clients * depth)
+    }
 }
 
-fn bare(name: &str, syncs: bool) -> ComparedSide {
-    ComparedSide { name: name.to_owned(), kind: ComparedKind::Bare { syncs } }
+fn side(side: MetadataSide, name: &str, kind: ComparedKind) -> ComparedSide {
+    ComparedSide { side, name: name.to_owned(), kind }
 }
 
 fn introduce(arguments: &MetadataArguments, package: &Package, exportable: bool, output: &mut BenchOutput) {
@@ -199,40 +226,61 @@ fn configuration(site: &KerberosSite, work: &Path, disk: &Path) -> anyhow::Resul
     Ok(vec!["--config".into(), config.into()])
 }
 
-/// One row of the table.
+/// One load, on all sides and with all flavors.
 struct MetadataBed<'a> {
     site: &'a KerberosSite,
-    flavor: Flavor,
     load: (usize, usize, usize),
     disk: &'a Path,
     rounds: u32,
 }
 
+/// A side with one of its flavors.
+struct MeasuredSide<'a> {
+    side: &'a ComparedSide,
+    flavor: Option<Flavor>,
+    crowd: Option<Crowd>,
+    rounds: Vec<Round>,
+}
+
 impl MetadataBed<'_> {
-    /// Measures all sides in turns; `None` after a signal.
-    fn measure(&self, sides: &[ComparedSide], stop: &AtomicBool) -> anyhow::Result<Option<Vec<Vec<Round>>>> {
-        let mut crowds = sides.iter().map(|side| self.connect(side)).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut measured = vec![Vec::new(); sides.len()];
+    /// Measures all sides with all flavors in turns; `None` after a signal.
+    fn measure<'a>(
+        &self,
+        sides: &'a [ComparedSide],
+        flavors: &[Flavor],
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Option<Vec<MeasuredSide<'a>>>> {
+        let mut entries = Vec::new();
+        for side in sides.iter().filter(|side| side.kind.takes(self.load)) {
+            for flavor in side.kind.flavors(flavors) {
+                entries.push(MeasuredSide {
+                    side,
+                    flavor,
+                    crowd: self.connect(side, flavor)?,
+                    rounds: Vec::new(),
+                });
+            }
+        }
         for _ in 0..self.rounds {
-            for ((side, crowd), measured) in sides.iter().zip(&mut crowds).zip(&mut measured) {
-                if side.kind.takes(self.load) {
-                    measured.push(self.round(side, crowd.as_mut())?);
-                }
+            for entry in &mut entries {
+                entry.rounds.push(self.round(entry.side, entry.crowd.as_mut())?);
                 if stopped(stop) {
                     return Ok(None);
                 }
             }
         }
-        crowds.into_iter().flatten().try_for_each(Crowd::leave)?;
-        Ok(Some(measured))
+        entries.iter_mut().filter_map(|entry| entry.crowd.take()).try_for_each(Crowd::leave)?;
+        Ok(Some(entries))
     }
 
-    fn connect(&self, side: &ComparedSide) -> anyhow::Result<Option<Crowd>> {
-        let ComparedKind::Server { address, export, .. } = side.kind else { return Ok(None) };
+    fn connect(&self, side: &ComparedSide, flavor: Option<Flavor>) -> anyhow::Result<Option<Crowd>> {
+        let (ComparedKind::Server { address, export, .. }, Some(flavor)) = (&side.kind, flavor) else {
+            return Ok(None);
+        };
         let (clients, depth, directories) = self.load;
-        let options = self.site.options(address, self.flavor);
+        let options = self.site.options(*address, flavor);
         let paths: Vec<String> = (0..directories).map(|number| format!("{export}/{number}")).collect();
-        Crowd::connect(&options, &paths, (clients, depth)).map(Some)
+        Crowd::connect(&options, &format!("{}-", flavor.name()), &paths, (clients, depth)).map(Some)
     }
 
     fn round(&self, side: &ComparedSide, crowd: Option<&mut Crowd>) -> anyhow::Result<Round> {
@@ -246,65 +294,123 @@ impl MetadataBed<'_> {
         let probe = ServerProbe { pid: Some(*pid), metrics: None };
         let (before, start) = (probe.snapshot(), Instant::now());
         let changes = crowd.work(LENGTH)?.count() as f64;
-        let (elapsed, work) = (start.elapsed(), probe.since(&before, self.flavor.name()));
+        let (elapsed, work) = (start.elapsed(), probe.since(&before, &side.name));
         let cost = work.cpu.map_or(f64::NAN, |cpu| cpu.as_secs_f64() * 1e6 / changes);
         Ok(Round { rate: changes / elapsed.as_secs_f64(), cost })
     }
 }
 
-fn rates(rounds: &[Round]) -> impl Iterator<Item = f64> {
-    rounds.iter().map(|round| round.rate)
+/// A flavor under a load, and the entries that have figures for it.
+struct MetadataRow<'a> {
+    flavor: Flavor,
+    in_flight: usize,
+    name: String,
+    entries: &'a [MeasuredSide<'a>],
 }
 
-/// Prints the figures of a row: those of each side, and the ratios that have bounds.
-fn report(
-    output: &mut BenchOutput,
-    sides: &[ComparedSide],
-    rounds: &[Vec<Round>],
-    (flavor, (clients, depth, directories), sys_rate): (Flavor, (usize, usize, usize), Option<f64>),
-) {
-    let in_flight = clients * depth;
-    let row = format!("{}, {in_flight} in flight, {directories} directories", flavor.name());
-    println!("\n{row}");
-    for (side, rounds) in sides.iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty()) {
-        let name = format!("{row}, {}", side.name);
-        let cost = rounds.iter().map(|round| round.cost);
-        let rate = BenchFigure::of("", format!("{name}, rate"), "1/s", rates(rounds));
-        let cost = BenchFigure::of("processor time", format!("{name}, processor time"), "µs", cost);
-        output.line(&side.name, [rate, cost]);
+impl<'a> MetadataRow<'a> {
+    fn new(
+        flavor: Flavor,
+        (clients, depth, directories): (usize, usize, usize),
+        entries: &'a [MeasuredSide<'a>],
+    ) -> Self {
+        let in_flight = clients * depth;
+        let name = format!("{}, {in_flight} in flight, {directories} directories", flavor.name());
+        Self { flavor, in_flight, name, entries }
     }
-    let ratio = |label: &'static str, own: usize, other: usize, of: RoundFigure, floor: Option<Floor>| {
-        let pairs = rounds.get(own).zip(rounds.get(other)).map(|(own, other)| own.iter().zip(other));
-        let ratios = pairs.into_iter().flatten().map(|(own, other)| of(own) / of(other));
-        BenchFigure::of("", format!("{row}: {label}"), "", ratios).floor(floor)
-    };
-    let (rate, cost): (RoundFigure, RoundFigure) = (|round| round.rate, |round| round.cost);
-    let alone = |floor| Some(floor).filter(|_| in_flight == 1);
-    let local = match in_flight {
-        1 => Some(Floor::AtLeast(0.8)),
-        64 => Some(Floor::AtLeast(4.0)),
-        _ => None,
-    };
-    let ratios = [
-        ("processor time, off / peer", LOOSE, PEER, cost, Some(Floor::AtMost(0.5))),
-        ("processor time, on / peer", STABLE, PEER, cost, Some(Floor::AtMost(0.8))),
-        ("rate, off / peer", LOOSE, PEER, rate, alone(Floor::AtLeast(1.3))),
-        ("rate, on / local", STABLE, LOCAL, rate, local.filter(|_| flavor == Flavor::Sys)),
-        ("rate, off / bare", LOOSE, BARE_LOOSE, rate, None),
-        ("rate, on / bare", STABLE, BARE_STABLE, rate, None),
-        ("rate, bare that syncs / local", BARE_STABLE, LOCAL, rate, None),
-        ("processor time, off / bare", LOOSE, BARE_LOOSE, cost, None),
-    ];
-    let is_measured = |side: usize| rounds.get(side).is_some_and(|rounds| !rounds.is_empty());
-    for (label, own, other, of, floor) in ratios {
-        if is_measured(own) && is_measured(other) {
-            output.line(label, [ratio(label, own, other, of, floor)]);
+
+    fn own(&self) -> impl Iterator<Item = &'a MeasuredSide<'a>> {
+        let flavor = self.flavor;
+        self.entries.iter().filter(move |entry| entry.flavor.is_none_or(|of| of == flavor))
+    }
+
+    fn report(&self, output: &mut BenchOutput) {
+        println!("\n{}", self.name);
+        for MeasuredSide { side, rounds, .. } in self.own() {
+            let name = format!("{}, {}", self.name, side.name);
+            let rate = BenchFigure::of("", format!("{name}, rate"), "1/s", rounds.iter().map(rate));
+            let cost = rounds.iter().map(cost);
+            let cost = BenchFigure::of("processor time", format!("{name}, processor time"), "µs", cost);
+            output.line(&side.name, [rate, cost]);
+        }
+        self.report_sides(output);
+        self.report_protection(output);
+    }
+
+    /// Prints the ratios of the sides.
+    fn report_sides(&self, output: &mut BenchOutput) {
+        let alone = |floor| Some(floor).filter(|_| self.in_flight == 1);
+        let local = match self.in_flight {
+            1 => Some(Floor::AtLeast(0.8)),
+            64 => Some(Floor::AtLeast(4.0)),
+            _ => None,
+        };
+        let local = local.filter(|_| self.flavor == Flavor::Sys);
+        let ratios: [(_, _, _, RoundFigure, _); 8] = [
+            (
+                "processor time, off / peer",
+                MetadataSide::Off,
+                MetadataSide::Peer,
+                cost,
+                Some(Floor::AtMost(0.5)),
+            ),
+            (
+                "processor time, on / peer",
+                MetadataSide::On,
+                MetadataSide::Peer,
+                cost,
+                Some(Floor::AtMost(0.8)),
+            ),
+            ("rate, off / peer", MetadataSide::Off, MetadataSide::Peer, rate, alone(Floor::AtLeast(1.3))),
+            ("rate, on / local", MetadataSide::On, MetadataSide::Local, rate, local),
+            ("rate, off / bare", MetadataSide::Off, MetadataSide::Bare, rate, None),
+            ("rate, on / bare", MetadataSide::On, MetadataSide::BareSyncing, rate, None),
+            ("rate, bare that syncs / local", MetadataSide::BareSyncing, MetadataSide::Local, rate, None),
+            ("processor time, off / bare", MetadataSide::Off, MetadataSide::Bare, cost, None),
+        ];
+        let find = |side| self.own().find(|entry| entry.side.side == side);
+        for (label, own, other, of, floor) in ratios {
+            if let (Some(own), Some(other)) = (find(own), find(other)) {
+                self.report_ratio(output, label, (own, other), of, floor);
+            }
         }
     }
-    if let Some(sys) = sys_rate {
-        let label = "rate, off: krb5p / sys";
-        let ratios = rates(&rounds[LOOSE]).map(|rate| rate / sys);
-        let figure = BenchFigure::of("", format!("{row}: {label}"), "", ratios);
-        output.line(label, [figure.floor(Floor::AtLeast(0.9))]);
+
+    /// Prints the ratios of a protected flavor to sys.
+    fn report_protection(&self, output: &mut BenchOutput) {
+        let of = |flavor| {
+            let is_of = |entry: &&MeasuredSide<'_>| {
+                entry.side.side == MetadataSide::Off && entry.flavor == Some(flavor)
+            };
+            self.entries.iter().find(is_of)
+        };
+        let sys = of(Flavor::Sys).filter(|_| self.flavor != Flavor::Sys);
+        if let (Some(own), Some(sys)) = (of(self.flavor), sys) {
+            let label = |what| format!("{what}, off: {} / sys", self.flavor.name());
+            self.report_ratio(output, &label("rate"), (own, sys), rate, Some(Floor::AtLeast(0.9)));
+            self.report_ratio(output, &label("processor time"), (own, sys), cost, None);
+        }
     }
+
+    /// Prints the ratio of two entries, round by round.
+    fn report_ratio(
+        &self,
+        output: &mut BenchOutput,
+        label: &str,
+        (own, other): (&MeasuredSide<'_>, &MeasuredSide<'_>),
+        of: RoundFigure,
+        floor: Option<Floor>,
+    ) {
+        let ratios = own.rounds.iter().zip(&other.rounds).map(|(own, other)| of(own) / of(other));
+        let figure = BenchFigure::of("", format!("{}: {label}", self.name), "", ratios);
+        output.line(label, [figure.floor(floor)]);
+    }
+}
+
+fn rate(round: &Round) -> f64 {
+    round.rate
+}
+
+fn cost(round: &Round) -> f64 {
+    round.cost
 }

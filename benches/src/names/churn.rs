@@ -70,13 +70,17 @@ impl ChurnTimes {
 }
 
 impl Crowd {
-    /// Makes the sessions: so many clients, and requests of each.
+    /// Makes the sessions: so many clients, and requests of each. The names of the files begin
+    /// with `prefix`, another one for each crowd in the same directories.
     pub(crate) fn connect(
         options: &Options,
+        prefix: &str,
         directories: &[String],
         (clients, depth): (usize, usize),
     ) -> anyhow::Result<Self> {
-        let worker = |number| ChurnWorker::connect(options.clone(), directories, number, depth);
+        let worker = |number| {
+            ChurnWorker::connect(options.clone(), directories, &format!("{prefix}{number}"), (number, depth))
+        };
         Ok(Self((0..clients).map(worker).collect::<anyhow::Result<_>>()?))
     }
 
@@ -110,8 +114,8 @@ impl ChurnWorker {
     fn connect(
         mut options: Options,
         directories: &[String],
-        number: usize,
-        depth: usize,
+        prefix: &str,
+        (number, depth): (usize, usize),
     ) -> anyhow::Result<Self> {
         options.call_timeout = ANSWER_MAX;
         // Without a backchannel there would be no delegations to think of.
@@ -119,7 +123,7 @@ impl ChurnWorker {
         let mut client = Client::connect(options)?;
         let find = |path: &String| Ok(client.lookup_path(path)?.0.into_owned());
         let directories: Vec<Vec<u8>> = directories.iter().map(find).collect::<anyhow::Result<_>>()?;
-        let name = |lane, what| format!("{what}-{number}-{lane}");
+        let name = |lane, what| format!("{what}-{prefix}-{lane}");
         let lane = |lane| ChurnLane {
             name: [name(lane, "new"), name(lane, "old")],
             directory: (number * depth + lane) % directories.len().max(1),

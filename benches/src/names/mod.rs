@@ -144,7 +144,7 @@ impl NameCase<'_> {
     fn run(&mut self, disk: Option<&SlowDisk>, length: Duration) -> anyhow::Result<()> {
         let export = if self.stable { "/stable" } else { "/loose" };
         let options = churn::options(self.stand.server.address());
-        let mut crowd = Crowd::connect(&options, &[export.to_owned()], self.crowd)?;
+        let mut crowd = Crowd::connect(&options, "", &[export.to_owned()], self.crowd)?;
         crowd.work(LEAD_IN)?;
         let commits = || disk.and_then(|disk| journal_commits(disk.device()));
         let before = commits();
