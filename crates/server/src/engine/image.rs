@@ -8,8 +8,7 @@ mod objects;
 pub use objects::{InboundObjects, ObjectsImage, OutboundObjects};
 
 use super::fh::image::FileKeyImage;
-use super::local_locks::LocalLocks;
-use super::local_locks::image::LocalLocksImage;
+use super::local_locks::{LocalLocks, LocalLocksImage};
 use super::offload::image::{BackgroundCopyImage, OffloadsImage};
 use super::program_waits::ProgramWaits;
 use super::program_waits::image::FileWaitsImage;

@@ -5,209 +5,18 @@
 //! `state` has by then. So the last turn leaves them correct, and no lock of `state` is held
 //! meanwhile.
 
-pub(super) mod image;
+mod turns;
 
 use super::{Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload};
-use crate::LogLimit;
 use nfs4::Nfsstat4;
-use siphasher::sip::SipHasher13;
 use state::{Lock, LockDenied, LockError, LockRange, LockedFor};
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, BuildHasherDefault},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
-};
-use vfs::{ExportTable, LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
+use std::time::Duration;
+pub(super) use turns::{LocalLocks, LocalLocksImage};
+use turns::{LockTurn, TurnEnd};
+use vfs::{LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
 
-/// Stripes of the table, so that threads seldom contend for one mutex.
-const STRIPES: usize = 64;
 /// The owner in LOCK4denied of a lock that a program of this machine holds.
 pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
-
-type LockHash = BuildHasherDefault<SipHasher13>;
-type HeldKernelLocks = HashMap<FileKey, LockedFile, LockHash>;
-
-/// The files with locks held in the file system. Its mutexes are held only to look up an entry; a
-/// file's turn lasts across system calls, so a file system that hangs delays only callers that lock
-/// that file.
-pub(crate) struct LocalLocks {
-    stripes: [LockStripe; STRIPES],
-    files: AtomicUsize,
-    /// Limits the log lines of [`LocalLocks::note_stale`].
-    stale: LogLimit,
-    /// Limits the log lines of [`LocalLocks::note_unsupported`].
-    unsupported: LogLimit,
-}
-
-#[derive(Default)]
-struct LockStripe {
-    held: Mutex<HeldKernelLocks>,
-    freed: Condvar,
-}
-
-impl LockStripe {
-    fn lock(&self) -> MutexGuard<'_, HeldKernelLocks> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A file with locks, or with a turn taken.
-#[derive(Default)]
-struct LockedFile {
-    locks: Option<Arc<dyn RangeLocks>>,
-    /// Whether the turn is taken.
-    busy: bool,
-    /// Ranges unlocked meanwhile. The owner of the turn updates them before it ends.
-    unlocked: Vec<LockRange>,
-}
-
-/// The exclusive right to change the file system's locks of a file.
-struct LockTurn<'l> {
-    all: &'l LocalLocks,
-    file: FileKey,
-    locks: Option<Arc<dyn RangeLocks>>,
-    ended: bool,
-}
-
-/// The next step at the end of a turn.
-enum TurnEnd {
-    /// The turn has ended.
-    Ended,
-    /// These ranges were unlocked meanwhile and are to be updated.
-    Unlocked(Vec<LockRange>),
-    /// The file has no locks left: this description is to be unlocked and dropped. The next turn
-    /// may lock through the same one.
-    Release(Arc<dyn RangeLocks>),
-}
-
-impl Default for LocalLocks {
-    fn default() -> Self {
-        Self {
-            stripes: std::array::from_fn(|_| LockStripe::default()),
-            files: AtomicUsize::new(0),
-            stale: LogLimit::default(),
-            unsupported: LogLimit::default(),
-        }
-    }
-}
-
-impl LocalLocks {
-    /// Logs that the file system's locks differ from the clients'. On a failing file system clients
-    /// cause this with every unlock.
-    fn note_stale(&self, now: Duration, error: VfsError) {
-        if let Some(suppressed) = self.stale.permit(now) {
-            tracing::warn!(%error, suppressed, "a lock of local programs' could not be brought up to date");
-        }
-    }
-
-    /// Logs that the file system of an export has no locks.
-    fn note_unsupported(&self, now: Duration, error: VfsError, file: &FileKey, exports: &ExportTable) {
-        if error != VfsError::Notsupp {
-            return;
-        }
-        if let Some(suppressed) = self.unsupported.permit(now) {
-            let export = exports.by_id(file.export).map_or("", |export| &export.pseudo_path);
-            tracing::warn!(
-                export,
-                suppressed,
-                "LOCK is refused, since the file system has no locks: mount it with locks, or set `local_locks = \
-                 false`, which keeps locks between the clients of this server"
-            );
-        }
-    }
-
-    fn stripe(&self, file: &FileKey) -> &LockStripe {
-        // The remainder is below STRIPES.
-        &self.stripes[(LockHash::default().hash_one(file) % STRIPES as u64) as usize]
-    }
-
-    /// Takes the turn of a file; `None` when it is taken and the caller must not block.
-    fn turn(&self, file: &FileKey, may_wait: bool) -> Option<LockTurn<'_>> {
-        let stripe = self.stripe(file);
-        let mut held = stripe.lock();
-        while held.get(file).is_some_and(|entry| entry.busy) {
-            if !may_wait {
-                return None;
-            }
-            held = stripe.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
-        }
-        let entry = held.entry(*file).or_default();
-        entry.busy = true;
-        Some(LockTurn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
-    }
-
-    /// Takes the turn of a file with locks, to update a range. `None` for a file without locks, or
-    /// when the turn is taken and its owner will update the range.
-    fn turn_to_unlock(&self, file: &FileKey, range: LockRange) -> Option<LockTurn<'_>> {
-        let mut held = self.stripe(file).lock();
-        let entry = held.get_mut(file)?;
-        if entry.busy {
-            entry.unlocked.push(range);
-            return None;
-        }
-        entry.busy = true;
-        Some(LockTurn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
-    }
-}
-
-impl LockTurn<'_> {
-    /// Makes `locks` the open file that holds the file's locks from now on.
-    fn put(&mut self, locks: Arc<dyn RangeLocks>) {
-        self.locks = Some(locks.clone());
-        let mut held = self.all.stripe(&self.file).lock();
-        let former = held.entry(self.file).or_default().locks.replace(locks);
-        drop(held);
-        match former {
-            None => drop(self.all.files.fetch_add(1, Relaxed)),
-            // A client that waits for a program's lock may keep the former one alive. An error
-            // shows again when these bytes are unlocked.
-            Some(former) => drop(former.set(0, u64::MAX, None)),
-        }
-    }
-
-    /// Ends the turn, or returns a step to take before.
-    fn end(&mut self, is_locked: impl Fn() -> bool) -> TurnEnd {
-        let stripe = self.all.stripe(&self.file);
-        let mut held = stripe.lock();
-        let entry = held.entry(self.file).or_default();
-        if !entry.unlocked.is_empty() {
-            return TurnEnd::Unlocked(std::mem::take(&mut entry.unlocked));
-        }
-        if entry.locks.is_some()
-            && !is_locked()
-            && let Some(locks) = entry.locks.take()
-        {
-            self.all.files.fetch_sub(1, Relaxed);
-            self.locks = None;
-            return TurnEnd::Release(locks);
-        }
-        (entry.busy, self.ended) = (false, true);
-        if entry.locks.is_none() {
-            held.remove(&self.file);
-        }
-        drop(held);
-        stripe.freed.notify_all();
-        TurnEnd::Ended
-    }
-}
-
-/// Ends the turn also after a panic.
-impl Drop for LockTurn<'_> {
-    fn drop(&mut self) {
-        if self.ended {
-            return;
-        }
-        let stripe = self.all.stripe(&self.file);
-        if let Some(entry) = stripe.lock().get_mut(&self.file) {
-            entry.busy = false;
-        }
-        stripe.freed.notify_all();
-    }
-}
 
 /// Returns the kind of lock that the file system holds for bytes with these locks.
 fn kind(locked: LockedFor) -> Option<LockKind> {
@@ -232,7 +41,7 @@ impl Nfs {
     /// Updates the file systems for the ranges that clients have unlocked.
     pub(super) fn unlock_locally(&self, now: Duration) {
         let unlocked = self.state.locks().take_unlocked();
-        if self.local_locks.files.load(Relaxed) == 0 {
+        if self.local_locks.is_empty() {
             return;
         }
         for (file, range) in unlocked {
@@ -244,8 +53,8 @@ impl Nfs {
 
     /// Sets the file system's locks of a range to the clients', and logs a failure.
     fn bring_up_to_date(&self, turn: &LockTurn<'_>, range: LockRange, now: Duration) {
-        let Some(locks) = &turn.locks else { return };
-        if let Err(error) = self.reconcile(&**locks, &turn.file, range) {
+        let Some(locks) = turn.locks() else { return };
+        if let Err(error) = self.reconcile(&**locks, turn.file(), range) {
             self.local_locks.note_stale(now, error);
         }
     }
@@ -263,7 +72,7 @@ impl Nfs {
     /// Ends a turn after the ranges that were unlocked meanwhile are updated, and releases a file
     /// without locks.
     fn end_turn(&self, mut turn: LockTurn<'_>, now: Duration) {
-        let file = turn.file;
+        let file = *turn.file();
         loop {
             match turn.end(|| self.state.locks().has_locks(&file)) {
                 TurnEnd::Ended => return,
@@ -280,10 +89,11 @@ impl Nfs {
     }
 }
 
-/// The outcome of locking in the file system.
-enum Way {
-    Free,
-    Taken(Option<vfs::LocalLock>),
+/// The answer of the file system to a lock.
+enum KernelLock {
+    Granted,
+    /// A program holds this lock, if it still does.
+    Refused(Option<vfs::LocalLock>),
 }
 
 impl Compound<'_> {
@@ -324,16 +134,16 @@ impl Compound<'_> {
         if !self.prepare(turn, &payload, request.write)? {
             return lock();
         }
-        let Some(locks) = &turn.locks else { return lock() };
+        let Some(locks) = turn.locks() else { return lock() };
         let before = self.state().locks().locked_within(file, range);
-        let way = self.raise(&**locks, &before, range, request.write);
-        let locked = match way {
-            Ok(Way::Free) => lock(),
-            Ok(Way::Taken(_)) if request.reclaim && self.nfs.awaits_release(self.now()) => {
+        let answer = self.raise(&**locks, &before, range, request.write);
+        let locked = match answer {
+            Ok(KernelLock::Granted) => lock(),
+            Ok(KernelLock::Refused(_)) if request.reclaim && self.nfs.awaits_release(self.now()) => {
                 Err(Nfsstat4::NFS4ERR_DELAY.into())
             }
-            Ok(Way::Taken(_)) if request.reclaim => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into()),
-            Ok(Way::Taken(found)) => {
+            Ok(KernelLock::Refused(_)) if request.reclaim => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into()),
+            Ok(KernelLock::Refused(found)) => {
                 if self.state().locks().wait_for_program(client, request) {
                     let waits = &self.nfs.program_waits;
                     waits.add(*file, range, lock_kind(request.write), locks, self.now());
@@ -341,7 +151,7 @@ impl Compound<'_> {
                 Err(LockError::Denied(denied(found, range, request.write)).into())
             }
             Err(error) => {
-                self.nfs.local_locks.note_unsupported(self.now(), error, &turn.file, &self.progress.exports);
+                self.nfs.local_locks.note_unsupported(self.now(), error, turn.file(), &self.progress.exports);
                 Err(error.into())
             }
         };
@@ -378,8 +188,8 @@ impl Compound<'_> {
     /// Makes sure that the file system can hold a lock of this kind on a file. Returns false if it
     /// cannot; then no lock is held there.
     fn prepare(&self, turn: &mut LockTurn<'_>, payload: &OpenPayload, write: bool) -> OpResult<bool> {
-        let there = turn.locks.is_some();
-        if turn.locks.as_ref().is_some_and(|locks| locks.can_write() || !write) {
+        let there = turn.locks().is_some();
+        if turn.locks().is_some_and(|locks| locks.can_write() || !write) {
             return Ok(true);
         }
         let Some(opened) = payload.any() else { return Ok(there) };
@@ -387,7 +197,7 @@ impl Compound<'_> {
         if there {
             // All locks so far are read locks: two open files may hold them at once until the
             // former is closed.
-            for (piece, locked) in self.state().locks().locked_within(&turn.file, LockRange::WHOLE) {
+            for (piece, locked) in self.state().locks().locked_within(turn.file(), LockRange::WHOLE) {
                 if locked != LockedFor::Nothing
                     && let Err(error) = new.set(piece.offset(), piece.last(), kind(locked))
                 {
@@ -408,16 +218,20 @@ impl Compound<'_> {
         before: &[(LockRange, LockedFor)],
         range: LockRange,
         write: bool,
-    ) -> VfsResult<Way> {
+    ) -> VfsResult<KernelLock> {
         for (piece, locked) in before {
             let more = raised(*locked, write);
             if more != *locked
                 && locks.set(piece.offset(), piece.last(), kind(more))? == LockOutcome::Conflict
             {
-                return Ok(Way::Taken(locks.find(range.offset(), range.last(), lock_kind(write))?));
+                return Ok(KernelLock::Refused(locks.find(
+                    range.offset(),
+                    range.last(),
+                    lock_kind(write),
+                )?));
             }
         }
-        Ok(Way::Free)
+        Ok(KernelLock::Granted)
     }
 
     /// Checks a lock without conflicts among clients against local programs (LOCKT).
@@ -438,7 +252,7 @@ impl Compound<'_> {
         let file = object.key();
         let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), lock_kind(write));
         let turn = self.nfs.local_locks.turn(&file, self.may_wait()).ok_or(DeferReason::CurrentExport)?;
-        let locks = turn.locks.clone();
+        let locks = turn.locks().cloned();
         self.nfs.end_turn(turn, self.now());
         let found = match locks {
             Some(locks) => find(&*locks),
@@ -506,73 +320,5 @@ impl From<LockError> for LockFailure {
 impl<E: Into<OpStop>> From<E> for LockFailure {
     fn from(stop: E) -> Self {
         Self::Stopped(stop.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::nfs::tests::nfs;
-    use vfs::{Backend, Export, MemoryBackend, MemoryLimits};
-
-    /// Notes each call, and whether its file has a turn meanwhile.
-    struct Probe {
-        nfs: Arc<Nfs>,
-        file: FileKey,
-        calls: Arc<Mutex<Vec<(&'static str, bool)>>>,
-    }
-
-    impl Probe {
-        fn note(&self, call: &'static str) {
-            let busy = self.nfs.local_locks.turn(&self.file, false).is_none();
-            self.calls.lock().unwrap().push((call, busy));
-        }
-    }
-
-    impl RangeLocks for Probe {
-        fn can_write(&self) -> bool {
-            true
-        }
-        fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome> {
-            assert_eq!((first, last, kind), (0, u64::MAX, None));
-            self.note("unlocked");
-            Ok(LockOutcome::Done)
-        }
-        fn find(&self, _: u64, _: u64, _: LockKind) -> VfsResult<Option<vfs::LocalLock>> {
-            Ok(None)
-        }
-        fn as_any(&self) -> Option<&dyn std::any::Any> {
-            None
-        }
-    }
-
-    impl Drop for Probe {
-        fn drop(&mut self) {
-            self.note("dropped");
-        }
-    }
-
-    #[test]
-    fn the_last_lock_of_a_file_is_released_before_another_may_lock_it() // RFC 8881 section 18.12.3
-    {
-        let nfs = Arc::new(nfs());
-        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default(), [7; 16]).unwrap());
-        let handle = backend.root();
-        let export = Arc::new(Export::new("/export", backend).unwrap());
-        let peer = vfs::ClientPeer { address: ([192, 0, 2, 1], 700).into(), now: Duration::ZERO };
-        let root = Object::root_of(&export, peer).unwrap().unwrap();
-        let file = root.other(handle).key();
-        let calls = Arc::default();
-        let mut turn = nfs.local_locks.turn(&file, false).unwrap();
-        turn.put(Arc::new(Probe { nfs: nfs.clone(), file, calls: Arc::clone(&calls) }));
-        let late = LockRange::new(5, 5).unwrap();
-        assert!(nfs.local_locks.turn_to_unlock(&file, late).is_none());
-        // The range that was unlocked meanwhile comes first.
-        let TurnEnd::Unlocked(ranges) = turn.end(|| false) else { panic!("it forgets a range") };
-        assert_eq!(ranges, [late]);
-        nfs.end_turn(turn, Duration::ZERO);
-        assert_eq!(*calls.lock().unwrap(), [("unlocked", true), ("dropped", true)]);
-        assert_eq!(nfs.local_locks.files.load(Relaxed), 0);
-        assert!(nfs.local_locks.turn(&file, false).is_some(), "the turn has ended");
     }
 }

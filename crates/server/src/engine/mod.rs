@@ -3,6 +3,19 @@
 //! [`Nfs`] is the server. [`Compound`] is a COMPOUND while a thread runs it, and [`CompoundState`]
 //! is the part of it that outlives a deferral. [`crate::ops`] has the operations;
 //! [`crate::compound`] runs them.
+//!
+//! | to understand | read |
+//! |---|---|
+//! | the server | `nfs`, `config`, `choices` |
+//! | a call, and its COMPOUND | `call`, `compound`, `v40`, `status`, `error`, `finish`, `space` |
+//! | a COMPOUND that waits | `suspend`, `pending_sync`, `journal`, `replies` |
+//! | filehandles and names | `fh`, `attach`, `namespace`, `names`, `change`, `names_held` |
+//! | exports and refusals | `former_exports`, `wrongsec`, `refusals` |
+//! | opens and locks | `io`, `local_locks`, `program_waits`, `shortage` |
+//! | delegations and callbacks | `delegations`, `breaks`, `callbacks` |
+//! | callers and owners | `client_names`, `owners`, `numeric_owners`, `sys_groups` |
+//! | copies after the reply | `offload` |
+//! | administrators, and an upgrade | `listing`, `busy_files`, `observe`, `image`, `hex` |
 
 mod attach;
 mod breaks;
