@@ -2,8 +2,11 @@
 
 use e2e::{Serve, empty_folder, in_world, orthrus, run};
 
-use client::{Client, Compound, Filesystem, Flavor, Options, Security};
-use nfs4::{Bitmap4, Fattr4, Stateid4};
+use client::{
+    Client, Compound, Filesystem, Flavor, Head, OpenHow, Options, Protection, RawConnection, Security,
+};
+use nfs4::StableHow4::FILE_SYNC4;
+use nfs4::{Bitmap4, Fattr4, NFSPROC4_NULL, Stateid4};
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
@@ -42,6 +45,14 @@ fn the_audit_log_has_opens_changes_refusals_and_administrators() {
         let mut files = world.mount(&server, "alice", Flavor::Krb5p);
         files.write_file("with \"quotes\"\n", b"the contents").expect("it can be written");
         files.mkdir("public").expect("it is a new name");
+        let client = files.client();
+        let file =
+            client.open_path("/export/with \"quotes\"\n", &OpenHow::new(nfs4::OPEN4_SHARE_ACCESS_BOTH));
+        let (file, zeros) = (file.expect("it is there"), Stateid4::ANONYMOUS);
+        client.read(&file.handle, file.stateid, 0, 8).expect("it is open");
+        client.read(&file.handle, zeros, 0, 8).expect("no open is necessary");
+        client.write(&file.handle, zeros, 4, FILE_SYNC4, b"contents").expect("no open is necessary");
+        client.close_file(&file).expect("it is open");
         files.rename("with \"quotes\"\n", "public/quotes").expect("both folders are there");
         files.remove("public/quotes").expect("it is there");
         let lines = lines_with(&path, "REMOVE", |line| line["operation"] == "REMOVE");
@@ -57,6 +68,10 @@ fn the_audit_log_has_opens_changes_refusals_and_administrators() {
         let (made, renamed) = (of("CREATE"), of("RENAME"));
         assert_eq!((&renamed["from"], &renamed["handle"]), (&made["handle"], &made["object"]), "{renamed:#}");
         assert!(renamed["from"].is_string() && made["from"].is_null() && renamed["from_export"].is_null());
+        let accesses = lines.iter().filter(|line| line["event"] == "access");
+        let accesses: Vec<_> = accesses.map(|line| (&line["operation"], &line["detail"])).collect();
+        let [read, written] = ["offset 0, 8 bytes", "offset 4, 8 bytes"].map(Value::from);
+        assert_eq!(accesses, [(&"READ".into(), &read), (&"WRITE".into(), &written)]);
         assert!(open["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{open:#}");
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
 
@@ -120,6 +135,43 @@ fn a_full_disk_costs_lines_and_no_request() {
     }
     server.wait_for_log("lines of the audit log were dropped: No space left on device");
     assert_eq!(files.read_file("file").expect("it is answered"), b"data");
+}
+
+/// A call of an unknown flavor, as a stranger sends it.
+fn denied_call() -> Vec<u8> {
+    let head = Head::nfs(1, NFSPROC4_NULL, Protection::Plain { flavor: 99, body: Vec::new().into() });
+    head.record(&[]).expect("no randomness")
+}
+
+#[test]
+fn strangers_do_not_crowd_the_audit_log_out() {
+    let folder = empty_folder();
+    let log = folder.path().join("audit.jsonl");
+    let config = folder.path().join("orthrus.toml");
+    let text = format!(
+        "audit = {log:?}\naudit_size_max = {ROTATION_SIZE}\n\n[[export]]\n\
+         memory = 8388608\npseudo = \"/memory\"\nsec = [\"sys\"]\nsecure = false\n"
+    );
+    fs::write(&config, text).expect("the folder is ours");
+    let server = Serve::new(folder.path().join("state")).arg("--config").arg(&config);
+    let server = server.args(["--metrics", "127.0.0.1:0"]).start();
+    let mut files = mounted(&server);
+    files.mkdir("evidence").expect("it is answered");
+    let mut stranger = RawConnection::connect(&[server.address()], SOON, 1 << 20).expect("it listens");
+    let (batch, batches) = (denied_call().repeat(100), 200);
+    for _ in 0..batches {
+        stranger.send_bytes(&batch).expect("it reads");
+        for _ in 0..100 {
+            stranger.receive_record(SOON).expect("it answers").expect("in time");
+        }
+    }
+    files.mkdir("later").expect("it is answered");
+    lines_with(&log, "the last change", |line| line["names"][0] == "later");
+    assert_eq!(made_directories(&log), ["evidence", "later"]);
+    assert_eq!(dropped(&server), 0.0);
+    let page = crate::metrics::page(&server);
+    let name = "orthrus_events_total{event=\"audit_refusals_suppressed\"}";
+    assert!(crate::metrics::value(&page, name) > 10_000.0, "{page}");
 }
 
 /// Adds as many lines to the audit log as a COMPOUND can.

@@ -10,7 +10,7 @@ mod format;
 mod queue;
 
 pub(crate) use filter::{LogFilter, set_filter};
-pub(crate) use format::LogFormat;
+pub(crate) use format::{LogFormat, timestamp};
 pub(crate) use queue::{dropped_lines, flush, start_queue};
 
 use crate::journal::JournalSocket;

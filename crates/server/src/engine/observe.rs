@@ -3,7 +3,8 @@
 //! more.
 
 use super::{Call, Compound, Fh, Nfs};
-use nfs4::{NfsArgop4, NfsOpnum4, Nfsstat4, OpenClaim4};
+use nfs4::{NfsArgop4, NfsOpnum4, Nfsstat4, OpenClaim4, Stateid4};
+use state::StateidKind;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,12 +39,25 @@ pub struct ObservedOperation<'a> {
     pub names: Vec<&'a [u8]>,
     /// Numbers in the arguments, such as offset and length; never data.
     pub detail: String,
-    /// Whether it opens a file, or changes a file or a name other than by writing data.
-    pub is_change: bool,
+    /// Its kind, unless it only looks or uses an open.
+    pub deed: Option<Deed>,
     /// Whether it fails for want of permission or security.
     pub is_denied: bool,
+    /// Whether it succeeds, or has changed something before it failed.
+    pub has_effect: bool,
     /// The observer's time before the operation, or after it if the observer wants no reads.
     pub began: Duration,
+}
+
+/// A kind of operation that gets access or uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// An open of a file, by its name or by its filehandle.
+    Open,
+    /// A change of a file or a name other than by writing data.
+    Change,
+    /// A read or write of data by a special stateid, without an open (RFC 8881 section 8.2.3).
+    Access,
 }
 
 /// A caller that was refused before or beside an operation.
@@ -64,8 +78,8 @@ pub struct ObservedRefusal<'a> {
 /// The operations of a COMPOUND that an observer wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedOperations {
-    /// Opens, changes of more than data, and operations that fail for want of permission.
-    ChangesAndDenials,
+    /// Operations with a [`Deed`], and those that fail for want of permission.
+    DeedsAndDenials,
     /// All operations, reads and writes included.
     All,
 }
@@ -177,9 +191,7 @@ impl<'c> Compound<'c> {
     #[cold]
     pub(crate) fn look<'a>(&self, observer: CompoundObserver<'_>, args: &Decoder<'a>) -> SeenOperation<'a> {
         let CompoundObserver { observer, wanted } = observer;
-        let mut rest = *args;
-        let mut next = || rest.u32().ok().and_then(NfsOpnum4::from_u32);
-        let is_wanted = wanted == WantedOperations::All || next().is_some_and(is_change);
+        let is_wanted = wanted == WantedOperations::All || deed(*args).is_some();
         let start = || OperationStart { began: observer.now(), current: self.progress.current.clone() };
         SeenOperation { args: *args, start: is_wanted.then(|| Box::new(start())) }
     }
@@ -195,6 +207,7 @@ impl<'c> Compound<'c> {
     ) {
         use Nfsstat4::{NFS4ERR_ACCESS, NFS4ERR_PERM, NFS4ERR_WRONGSEC};
         let SeenOperation { mut args, start } = seen;
+        let deed = deed(args);
         let is_denied = matches!(status, NFS4ERR_ACCESS | NFS4ERR_PERM | NFS4ERR_WRONGSEC);
         if start.is_none() && !is_denied {
             return;
@@ -227,31 +240,36 @@ impl<'c> Compound<'c> {
             from_export: from.map(export_of),
             names: arguments.as_ref().map(names).unwrap_or_default(),
             detail: arguments.as_ref().map(detail).unwrap_or_default(),
-            is_change: is_change(opnum),
+            deed,
             is_denied,
+            has_effect: status == Nfsstat4::NFS4_OK || has_set_some(opnum, result),
             began,
         });
     }
 }
 
-/// Returns whether an operation opens a file or changes more than data.
-fn is_change(opnum: NfsOpnum4) -> bool {
+/// Returns the kind of the operation that the arguments begin with.
+fn deed(mut args: Decoder<'_>) -> Option<Deed> {
     use NfsOpnum4::*;
-    matches!(
-        opnum,
-        OP_OPEN
-            | OP_CREATE
-            | OP_REMOVE
-            | OP_RENAME
-            | OP_LINK
-            | OP_SETATTR
-            | OP_SETXATTR
-            | OP_REMOVEXATTR
-            | OP_COPY
-            | OP_CLONE
-            | OP_ALLOCATE
-            | OP_DEALLOCATE
-    )
+    match args.u32().ok().and_then(NfsOpnum4::from_u32)? {
+        OP_OPEN => Some(Deed::Open),
+        OP_CREATE | OP_REMOVE | OP_RENAME | OP_LINK | OP_SETATTR | OP_SETXATTR | OP_REMOVEXATTR | OP_COPY
+        | OP_CLONE | OP_ALLOCATE | OP_DEALLOCATE => Some(Deed::Change),
+        OP_READ | OP_READ_PLUS | OP_WRITE => {
+            let kind = StateidKind::of(&Stateid4::decode(&mut args).ok()?);
+            matches!(kind, StateidKind::Anonymous | StateidKind::Bypass).then_some(Deed::Access)
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a SETATTR that fails has set attributes: its result names them in that case, too
+/// (RFC 8881 section 18.30.3).
+fn has_set_some(opnum: NfsOpnum4, result: &[u8]) -> bool {
+    let mut result = Decoder::new(result);
+    let mut word = || result.u32().ok();
+    let (_opnum, _status) = (word(), word());
+    opnum == NfsOpnum4::OP_SETATTR && word().is_some_and(|words| words > 0)
 }
 
 /// Returns whether an operation takes something from the saved filehandle.

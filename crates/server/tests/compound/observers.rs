@@ -2,8 +2,9 @@
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
+use nfs4::attributes::AttributeValues;
 use nfs4::*;
-use orthrus_server::engine::{ObservedOperation, ObservedRefusal, Observer, WantedOperations};
+use orthrus_server::engine::{Deed, ObservedOperation, ObservedRefusal, Observer, WantedOperations};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl Observer for SourcesSeen {
     }
 
     fn wants(&self, _: SocketAddr, _: &str) -> Option<WantedOperations> {
-        Some(WantedOperations::ChangesAndDenials)
+        Some(WantedOperations::DeedsAndDenials)
     }
 
     fn operation(&self, seen: &ObservedOperation<'_>) {
@@ -112,9 +113,76 @@ fn lines_of(wanted: fn(&str) -> Option<WantedOperations>) -> Vec<String> {
 
 #[test]
 fn an_observer_of_changes_sees_opens_changes_and_denials_alone() {
-    let lines = lines_of(|_| Some(WantedOperations::ChangesAndDenials));
+    let lines = lines_of(|_| Some(WantedOperations::DeedsAndDenials));
     let open = "sys:1000 OPEN f /export NFS4_OK true";
     assert_eq!(lines, [open, "sys:1001 WRITE  /export NFS4ERR_ACCESS false"]);
+}
+
+/// Notes the operations with their deeds, and whether they have had an effect.
+#[derive(Clone, Default)]
+struct DeedsSeen(Arc<Mutex<Vec<(&'static str, Option<Deed>, bool)>>>);
+
+impl Observer for DeedsSeen {
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wants(&self, _: SocketAddr, _: &str) -> Option<WantedOperations> {
+        Some(WantedOperations::DeedsAndDenials)
+    }
+
+    fn operation(&self, seen: &ObservedOperation<'_>) {
+        self.0.lock().unwrap().push((seen.operation, seen.deed, seen.has_effect));
+    }
+
+    fn refusal(&self, _: &ObservedRefusal<'_>) {}
+}
+
+#[test]
+fn an_observer_sees_data_that_is_reached_without_an_open() {
+    // RFC 8881 section 8.2.3
+    let server = Setup::default().start();
+    let deeds = DeedsSeen::default();
+    server.nfs.connect_observer(Box::new(deeds.clone()));
+    let mut client = Client::new(&server);
+    client.minor = 2;
+    client.make_file("export", "f", b"data");
+    server.nfs.set_observed(true);
+    let opened = client.at("export", vec![open("f", OPEN4_SHARE_ACCESS_BOTH)]).ok().opened().stateid;
+    let (zeros, bypass) = (Stateid4::ANONYMOUS, Stateid4::READ_BYPASS);
+    client.at("export/f", vec![read(opened, 0, 4), write(opened, 0, b"x"), read_plus(opened, 0, 4)]).ok();
+    client.at("export/f", vec![read(zeros, 0, 4), read(bypass, 0, 4), read_plus(zeros, 0, 4)]).ok();
+    client.at("export/f", vec![write(zeros, 0, b"x")]).ok();
+    client.at("export", vec![write(zeros, 0, b"x")]).expect(NFS4ERR_ISDIR);
+    let access = |operation| (operation, Some(Deed::Access), true);
+    let expected = [
+        ("OPEN", Some(Deed::Open), true),
+        access("READ"),
+        access("READ"),
+        access("READ_PLUS"),
+        access("WRITE"),
+        ("WRITE", Some(Deed::Access), false),
+    ];
+    assert_eq!(*deeds.0.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_setattr_that_fails_after_the_size_has_had_an_effect() {
+    // RFC 8881 section 18.30.3
+    let server = Setup::default().start();
+    let deeds = DeedsSeen::default();
+    server.nfs.connect_observer(Box::new(deeds.clone()));
+    let mut alice = Client::new(&server);
+    let mut bob = Client::with(&server, b"bob", sys(BOB), FORE);
+    alice.make_file("export", "f", b"data");
+    alice.at("export/f", vec![setattr(Stateid4::ANONYMOUS, mode(0o666))]).ok();
+    server.nfs.set_observed(true);
+    let size_and_mode = AttributeValues { size: Some(1), mode: Some(0o600), ..Default::default() };
+    for values in [fattr(size_and_mode), mode(0o600)] {
+        bob.at("export/f", vec![setattr(Stateid4::ANONYMOUS, values)]).expect(NFS4ERR_PERM);
+    }
+    let seen = |has_effect| ("SETATTR", Some(Deed::Change), has_effect);
+    assert_eq!(*deeds.0.lock().unwrap(), [seen(true), seen(false)]);
 }
 
 #[test]

@@ -197,6 +197,7 @@ pub(super) fn events(service: &NfsService, stats: &Stats) -> impl Iterator<Item 
     let log = [
         ("log_lines_dropped", crate::logging::dropped_lines()),
         ("audit_lines_dropped", super::observe::dropped_lines()),
+        ("audit_refusals_suppressed", super::observe::suppressed_refusals()),
     ];
     network.chain(service.server().metrics().snapshot()).chain(log)
 }

@@ -1,24 +1,28 @@
 //! The audit log: opens, changes, refusals and what administrators do, one JSON object a line.
 //!
 //! A thread writes the lines. Requests only queue them: a full disk or a reader that hangs costs
-//! lines, which are counted, and no request waits.
+//! lines, which are counted, and no request waits. Requests without effect have a share of the
+//! queue and of the file (`refusals`), so they cannot make lines about effects disappear.
 
-use super::{named, timestamp};
+use super::named;
+use super::refusals::{QueuedRefusals, RefusalShares};
 use crate::config::{AuditTarget, Settings};
 use crate::journal::{JournalSocket, entry};
+use crate::logging::timestamp;
 use anyhow::{Context, bail};
 use nix::unistd::{AccessFlags, access};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::{Map, Value, json};
-use server::engine::{ObservedOperation, ObservedRefusal, hex};
+use server::engine::{Deed, ObservedOperation, ObservedRefusal, hex};
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Number of lines that wait for the audit log's file; further ones are dropped and counted.
 const AUDIT_LINES_MAX: usize = 8192;
@@ -28,6 +32,9 @@ const AUDIT_FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 const AUDIT_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the server looks for dropped lines.
 const AUDIT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The status of an operation that a rule about flavors refuses.
+const WRONG_FLAVOR: &str = "NFS4ERR_WRONGSEC";
 
 /// The folder that `LogsDirectory=` of the unit names.
 const LOGS_DIRECTORY: &str = "/var/log/orthrus";
@@ -41,15 +48,23 @@ pub(in crate::serve) fn dropped_lines() -> u64 {
 }
 
 enum AuditMessage {
-    Line(Map<String, Value>),
+    Line(AuditLine),
     /// Answers when the lines before it are written.
     Flush(SyncSender<()>),
+}
+
+/// A line that waits.
+struct AuditLine {
+    fields: Map<String, Value>,
+    /// The client whose request had no effect: such lines have a share of the log.
+    refused: Option<IpAddr>,
 }
 
 /// The queue of the audit log, and its file's state.
 #[derive(Clone)]
 pub(in crate::serve) struct AuditLog {
     queue: SyncSender<AuditMessage>,
+    refusals: Arc<QueuedRefusals>,
     /// Whether the file must be opened again before the next line.
     reopen: Arc<AtomicBool>,
 }
@@ -65,11 +80,20 @@ impl AuditLog {
         let (queue, messages) = sync_channel(AUDIT_LINES_MAX);
         let reopen = Arc::new(AtomicBool::new(false));
         let drops = Arc::new(DropReport::default());
-        let mut writer = AuditWriter { sink, reopen: reopen.clone(), drops: drops.clone() };
+        let refusals = Arc::new(QueuedRefusals::default());
+        let mut writer = AuditWriter {
+            sink,
+            reopen: reopen.clone(),
+            reopening_fails: false,
+            drops: drops.clone(),
+            refusals: refusals.clone(),
+            shares: RefusalShares::new(settings.audit_size_max),
+            began: Instant::now(),
+        };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         thread("audit").spawn(move || writer.run(&messages))?;
         thread("audit-drops").spawn(move || drops.run())?;
-        Ok(Some(Self { queue, reopen }))
+        Ok(Some(Self { queue, refusals, reopen }))
     }
 
     /// Tries the steps of [`AuditLog::start`], and makes no file. Returns a note if its folder is
@@ -111,21 +135,26 @@ impl AuditLog {
 
     /// Logs what an administrator has done.
     pub(in crate::serve) fn admin(&self, author: &str, action: &str, result: &str) {
-        self.add(json!({"event": "admin", "author": author, "action": action, "result": result}));
+        let line = json!({"event": "admin", "author": author, "action": action, "result": result});
+        self.add(line, None);
     }
 
     pub(super) fn operation(&self, observed: &ObservedOperation<'_>) {
         // A trace may want more operations.
-        if !observed.is_change && !observed.is_denied {
+        let event = match observed.deed {
+            Some(Deed::Open) => "open",
+            Some(Deed::Change) => "change",
+            Some(Deed::Access) => "access",
+            // The rule that refused has a line already.
+            None if observed.is_denied && observed.status != WRONG_FLAVOR => "refusal",
+            None => return,
+        };
+        let refused = (!observed.has_effect).then(|| observed.peer.ip());
+        if refused.is_some() && !self.refusals.enter() {
             return;
         }
-        let event = match observed.operation {
-            "OPEN" => "open",
-            _ if observed.is_change => "change",
-            _ => "refusal",
-        };
         let names: Vec<_> = observed.names.iter().map(|name| named(name)).collect();
-        self.add(json!({
+        let line = json!({
             "event": event,
             "client": observed.peer.to_string(),
             "principal": observed.principal,
@@ -139,22 +168,28 @@ impl AuditLog {
             "object": observed.after.filter(|after| Some(*after) != observed.handle).map(hex),
             "detail": observed.detail,
             "result": observed.status,
-        }));
+        });
+        self.add(line, refused);
     }
 
     pub(super) fn refusal(&self, observed: &ObservedRefusal<'_>) {
-        self.add(json!({
+        if !self.refusals.enter() {
+            return;
+        }
+        let line = json!({
             "event": "refusal",
             "client": observed.peer.to_string(),
             "principal": observed.principal,
             "flavor": observed.flavor,
             "export": observed.export,
             "result": observed.reason,
-        }));
+        });
+        self.add(line, Some(observed.peer.ip()));
     }
 
-    /// Queues a line, without the fields that are unknown.
-    fn add(&self, line: Value) {
+    /// Queues a line, without the fields that are unknown. A refusal has entered the queue's share
+    /// of refusals before.
+    fn add(&self, line: Value, refused: Option<IpAddr>) {
         let Value::Object(fields) = line else { return };
         let is_known = |value: &Value| match value {
             Value::Null => false,
@@ -164,7 +199,10 @@ impl AuditLog {
         };
         let known = fields.into_iter().filter(|(_, value)| is_known(value));
         let fields = [("time".to_owned(), timestamp().into())].into_iter().chain(known).collect();
-        if self.queue.try_send(AuditMessage::Line(fields)).is_err() {
+        if self.queue.try_send(AuditMessage::Line(AuditLine { fields, refused })).is_err() {
+            if refused.is_some() {
+                self.refusals.leave();
+            }
             DROPPED.fetch_add(1, Relaxed);
         }
     }
@@ -207,26 +245,56 @@ impl DropReport {
 struct AuditWriter {
     sink: AuditSink,
     reopen: Arc<AtomicBool>,
+    /// Whether the last attempt to open the file again has failed.
+    reopening_fails: bool,
     drops: Arc<DropReport>,
+    refusals: Arc<QueuedRefusals>,
+    shares: RefusalShares,
+    began: Instant,
 }
 
 impl AuditWriter {
     fn run(&mut self, messages: &Receiver<AuditMessage>) {
         for message in messages {
             match message {
-                AuditMessage::Line(fields) => self.write(fields),
+                AuditMessage::Line(line) => self.write(line),
                 AuditMessage::Flush(done) => drop(done.try_send(())),
             }
         }
     }
 
-    fn write(&mut self, fields: Map<String, Value>) {
-        let reopened = match self.reopen.swap(false, Relaxed) {
-            true => self.sink.reopen(),
-            false => Ok(()),
-        };
-        if let Err(error) = reopened.and_then(|()| self.sink.write(fields)) {
+    fn write(&mut self, AuditLine { mut fields, refused }: AuditLine) {
+        if let Some(peer) = refused {
+            self.refusals.leave();
+            let Some(suppressed) = self.shares.admit(peer, self.began.elapsed()) else { return };
+            if suppressed > 0 {
+                fields.insert("suppressed".to_owned(), suppressed.into());
+            }
+        }
+        let text = serde_json::to_string(&fields).unwrap_or_default();
+        if let Some(peer) = refused {
+            self.shares.charge(peer, text.len());
+        }
+        if self.reopen.swap(false, Relaxed) {
+            self.reopen();
+        }
+        if let Err(error) = self.sink.write(&fields, text) {
             self.drops.failed(&error);
+        }
+    }
+
+    /// Opens the file again. While that fails, lines go to the former file, and each one tries
+    /// again.
+    fn reopen(&mut self) {
+        let reopened = self.sink.reopen();
+        self.reopen.fetch_or(reopened.is_err(), Relaxed);
+        let failed_before = std::mem::replace(&mut self.reopening_fails, reopened.is_err());
+        match reopened {
+            Err(error) if !failed_before => {
+                tracing::error!("the audit log stays in its former file, and tries again: {error}");
+            }
+            Ok(()) if failed_before => tracing::info!("the audit log has its new file"),
+            _ => {}
         }
     }
 }
@@ -256,9 +324,10 @@ impl AuditSink {
         }
     }
 
-    fn write(&mut self, fields: Map<String, Value>) -> io::Result<()> {
+    /// Writes a line; `text` is the JSON of the fields.
+    fn write(&mut self, fields: &Map<String, Value>, text: String) -> io::Result<()> {
         match self {
-            Self::File(file) => file.write(format!("{}\n", Value::Object(fields)).as_bytes()),
+            Self::File(file) => file.write((text + "\n").as_bytes()),
             Self::Journal(journal) => {
                 let texts: Vec<_> = fields
                     .iter()
@@ -267,12 +336,8 @@ impl AuditSink {
                         (format!("ORTHRUS_{}", name.to_uppercase()), text)
                     })
                     .collect();
-                let message = Value::Object(fields.clone()).to_string();
-                let own = [
-                    ("SYSLOG_IDENTIFIER", "orthrus-audit"),
-                    ("PRIORITY", "6"),
-                    ("MESSAGE", message.as_str()),
-                ];
+                let own =
+                    [("SYSLOG_IDENTIFIER", "orthrus-audit"), ("PRIORITY", "6"), ("MESSAGE", text.as_str())];
                 let fields = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
                 journal.send(&entry(own.into_iter().chain(fields)))
             }
@@ -383,6 +448,28 @@ mod tests {
         file.write(b"five\n").unwrap();
         assert_eq!((read("moved"), read("audit")), ("four\n".into(), "five\n".into()));
         assert!(AuditFile::open(folder.path(), 10).is_err());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_again_is_tried_again_with_every_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let audit = Some(AuditTarget::File(path("audit")));
+        let log = AuditLog::start(&Settings { audit, ..Settings::default() }).unwrap().unwrap();
+        let write = |action: &str| {
+            log.admin("root", action, "");
+            log.flush();
+        };
+        std::fs::rename(path("audit"), path("moved")).unwrap();
+        std::fs::create_dir(path("audit")).unwrap();
+        log.reopen();
+        write("first");
+        write("second");
+        std::fs::remove_dir(path("audit")).unwrap();
+        write("third");
+        let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+        assert!(read("moved").contains("first") && read("moved").contains("second"));
+        assert!(read("audit").contains("third") && !read("moved").contains("third"));
     }
 
     #[test]

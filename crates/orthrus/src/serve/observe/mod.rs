@@ -1,9 +1,11 @@
 //! Observers of single operations: the audit log and the traces.
 
 mod audit;
+mod refusals;
 mod trace;
 
 pub(super) use audit::{AuditLog, dropped_lines};
+pub(super) use refusals::suppressed as suppressed_refusals;
 pub(super) use trace::{TraceFilter, Traces, TracesFull};
 
 use runtime::NfsService;
@@ -11,15 +13,6 @@ use server::engine::{ObservedOperation, ObservedRefusal, Observer, WantedOperati
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-
-/// Returns the current time as RFC 3339 writes it.
-fn timestamp() -> String {
-    let mut text = String::new();
-    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
-    text
-}
 
 /// Bytes of a name that a line has: one that is longer exists in no file system, but in arguments.
 const NAME_BYTES_MAX: usize = 1024;
@@ -56,8 +49,8 @@ impl Observer for Observers {
     }
 
     fn wants(&self, peer: SocketAddr, principal: &str) -> Option<WantedOperations> {
-        let changes = self.audit.as_ref().map(|_| WantedOperations::ChangesAndDenials);
-        if self.traces.want(peer.ip(), principal) { Some(WantedOperations::All) } else { changes }
+        let audited = self.audit.as_ref().map(|_| WantedOperations::DeedsAndDenials);
+        if self.traces.want(peer.ip(), principal) { Some(WantedOperations::All) } else { audited }
     }
 
     fn operation(&self, observed: &ObservedOperation<'_>) {

@@ -1,7 +1,8 @@
 //! Traces: decoded operations for administrators who watch them live.
 
-use super::{named, timestamp};
+use super::named;
 use crate::api::{TraceLine, TracedOperation};
+use crate::logging::timestamp;
 use hyper::body::{Body, Bytes, Frame};
 use server::engine::{ObservedOperation, hex};
 use std::convert::Infallible;
@@ -199,8 +200,9 @@ mod tests {
             from_export: None,
             names,
             detail: String::new(),
-            is_change: false,
+            deed: None,
             is_denied: false,
+            has_effect: true,
             began: Duration::ZERO,
         }
     }
