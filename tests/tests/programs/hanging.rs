@@ -251,6 +251,30 @@ fn a_hanging_export_can_be_removed_and_others_changed_by_a_reload() // docs/serv
 }
 
 #[test]
+fn traces_of_a_file_that_hangs_leave_reports_and_changes_alone() // docs/monitoring.md, Traces
+{
+    each(&[ALL], true, |case, world| {
+        let waiting = world.hang(case);
+        let state = world.folder.path().join("state");
+        let ask = |arguments: &[&str]| run(orthrus(arguments).arg("--state-dir").arg(&state));
+        std::thread::scope(|scope| {
+            let traces: Vec<_> =
+                (0..5).map(|_| scope.spawn(|| ask(&["trace", "--file", "/foreign/absent"]))).collect();
+            for trace in traces {
+                let ended = trace.join().expect("it has no reason to panic");
+                assert!(ended.stderr.contains("does not answer"), "{ended:?}");
+            }
+        });
+        for arguments in [&["clients"][..], &["drain", "--no-wait"]] {
+            let ended = ask(arguments);
+            assert!(ended.status.success(), "{arguments:?}: {ended:?}");
+        }
+        (world.fuse.end())();
+        waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
+    });
+}
+
+#[test]
 fn a_slow_call_is_logged_with_its_operation_user_export_and_stages() {
     each(&[READS, FSYNCS], true, |case, world| {
         let waiting = world.hang(case);

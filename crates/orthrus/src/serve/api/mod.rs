@@ -40,6 +40,10 @@ use vfs::Exports;
 /// ones wait. Changes can wait for a file system that hangs, and reports go on.
 pub(super) const ADMIN_WORKERS_MAX: usize = 4;
 
+/// Paths of traces that are looked up at once; further ones wait. A file system that hangs keeps
+/// the thread, and neither reports nor changes.
+pub(super) const SEARCH_WORKERS_MAX: usize = 1;
+
 /// The parts of a running server that requests are about.
 pub(super) struct ApiParts {
     pub(super) identity: Arc<Mapper>,
@@ -73,6 +77,7 @@ struct Api {
     parts: Arc<ApiParts>,
     reporters: Workers,
     changers: Workers,
+    searchers: Workers,
 }
 
 impl Api {
@@ -167,6 +172,7 @@ fn router(parts: Arc<ApiParts>) -> Router {
             parts,
             reporters: Workers::new(ADMIN_WORKERS_MAX),
             changers: Workers::new(ADMIN_WORKERS_MAX),
+            searchers: Workers::new(SEARCH_WORKERS_MAX),
         })
 }
 

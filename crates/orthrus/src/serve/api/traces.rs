@@ -12,7 +12,12 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use std::time::Duration;
+use tokio::time::timeout;
 use vfs::Caller;
+
+/// How long a trace waits for the file system of its path.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Operations as they run, one JSON object a line, until the connection ends.
 #[utoipa::path(
@@ -32,11 +37,7 @@ pub(super) async fn trace(
 ) -> Result<Response, Refusal> {
     let Query(query) = query?;
     let seen = query.to_string();
-    let filter = api.reporters.run({
-        let parts = api.parts.clone();
-        move || filter(&parts, query)
-    });
-    let filter = filter.await.map_err(|_| Refusal::defect())??;
+    let filter = filter(&api, query).await?;
     let service = api.parts.service.clone();
     let observe = move |is_on| service.server().engine().set_observed(is_on);
     let lines = api.parts.traces.begin(filter, observe).map_err(|TracesFull| {
@@ -48,14 +49,29 @@ pub(super) async fn trace(
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(lines)).into_response())
 }
 
-fn filter(parts: &ApiParts, query: TraceQuery) -> Result<TraceFilter, Refusal> {
+async fn filter(api: &Api, query: TraceQuery) -> Result<TraceFilter, Refusal> {
     let TraceQuery { client, principal, file, names } = query;
     let client = client.map(|text| {
         let why = |_| Refusal::new(StatusCode::BAD_REQUEST, format!("{text:?} is no IP address"));
         text.parse::<std::net::IpAddr>().map(|address| address.to_canonical()).map_err(why)
     });
-    let file = file.map(|path| find(parts, &path));
-    Ok(TraceFilter { client: client.transpose()?, principal, file: file.transpose()?, names })
+    let file = match file {
+        Some(path) => Some(search(api, path).await?),
+        None => None,
+    };
+    Ok(TraceFilter { client: client.transpose()?, principal, file, names })
+}
+
+/// As [`find`], on a thread that may wait for the file system.
+async fn search(api: &Api, path: String) -> Result<(String, Vec<u8>), Refusal> {
+    let late = Refusal::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!("the file system of {path:?} does not answer; trace its clients instead"),
+    );
+    let parts = api.parts.clone();
+    let found = api.searchers.run(move || find(&parts, &path));
+    let found = timeout(SEARCH_TIME_MAX, found).await.map_err(|_| late)?;
+    found.map_err(|_| Refusal::defect())?
 }
 
 /// Returns the export of a path, and the handle of the object there.

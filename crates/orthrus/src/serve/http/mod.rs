@@ -9,7 +9,7 @@ pub(super) use host::only_this_machine;
 pub(super) use listener::{Author, EndlessAnswer, HttpEndpoint, HttpListener, bind_tcp, inherit_tcp};
 pub(super) use workers::Workers;
 
-use super::api::ADMIN_WORKERS_MAX;
+use super::api::{ADMIN_WORKERS_MAX, SEARCH_WORKERS_MAX};
 use super::metrics::METRICS_WORKERS_MAX;
 use super::web::WEB_WORKERS_MAX;
 use axum::Router;
@@ -29,9 +29,11 @@ const HTTP_BODY_MAX: usize = 4 << 10;
 /// How long the head of an HTTP request may take to arrive.
 pub(super) const HTTP_REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 /// Threads that compute HTTP answers for all endpoints.
-const HTTP_WORKERS_MAX: usize = 12;
+const HTTP_WORKERS_MAX: usize = 13;
 /// Answers of one endpoint that wait take no thread from another one.
-const _: () = assert!(HTTP_WORKERS_MAX == 2 * ADMIN_WORKERS_MAX + METRICS_WORKERS_MAX + WEB_WORKERS_MAX);
+const _: () = assert!(
+    HTTP_WORKERS_MAX == 2 * ADMIN_WORKERS_MAX + SEARCH_WORKERS_MAX + METRICS_WORKERS_MAX + WEB_WORKERS_MAX
+);
 /// How long an idle thread for answers stays.
 const WORKER_IDLE_TIME: Duration = Duration::from_secs(10);
 
