@@ -24,6 +24,7 @@ if ! (ulimit -n 1048576) 2>/dev/null; then
 fi
 step "enable and start" 'systemctl enable --now orthrus && systemctl is-active orthrus && orthrus exports | grep /data'
 step "the watchdog" "[ \$($unit WatchdogUSec orthrus) = 1min ]"
+step "journald discards no line" "[ \$($unit LogRateLimitIntervalUSec orthrus) = 0 ]"
 step "the status" "$unit StatusText orthrus | grep '1 exports at'"
 step "the state directory is private" "[ \$(stat -c %a:%U /var/lib/orthrus) = 700:root ]"
 step "it acts as its callers, in its sandbox" 'logged "with the caller.s own identity" && logged "sandbox: .* system calls"'
