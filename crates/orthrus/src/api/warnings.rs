@@ -69,6 +69,10 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         let count = report.recent.get(*name).filter(|count| **count > 0)?;
         Some(Warning { fact: format!("{count} {what} in the last hour"), remedy })
     });
+    let silent = report.cluster.as_ref().filter(|_| report.state == "silent").map(|cluster| Warning {
+        fact: format!("no client is answered: no contact to the cluster for {:.0} s", cluster.contact),
+        remedy: "look at the cluster of Ceph: ceph -s",
+    });
     let expiring = report.held.get("contexts_expiring").filter(|count| **count > 0).map(|count| Warning {
         fact: format!("{count} tickets expire within an hour"),
         remedy: "users renew them with kinit",
@@ -82,13 +86,13 @@ pub(crate) fn warnings(report: &StatusReport) -> Vec<Warning> {
         fact: format!("the file has changes that need a restart ({})", reload.at_restart.join(", ")),
         remedy: "restart or upgrade the server",
     });
-    recent.chain(expiring).chain(failed).chain(waiting).collect()
+    silent.into_iter().chain(recent).chain(expiring).chain(failed).chain(waiting).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ReloadStatus;
+    use crate::api::{ClusterReport, ReloadStatus};
 
     #[test]
     fn a_stale_answer_and_a_refused_flavor_do_not_count() {
@@ -103,6 +107,17 @@ mod tests {
         let expected = counts(&[("panics", 1), (REFUSALS, 2), (LOOKUPS, 3), (ERRORS, 0)]);
         assert_eq!(watched(&report), expected);
         assert!(warnings(&report).is_empty(), "none is of the last hour");
+    }
+
+    #[test]
+    fn a_member_without_contact_to_its_cluster_is_the_first_warning() {
+        let cluster = Some(ClusterReport { contact: 31.4, ..ClusterReport::default() });
+        let recent = [("stalls".to_owned(), 2)].into();
+        let mut report = StatusReport { cluster, recent, ..StatusReport::default() };
+        assert_eq!(warnings(&report).len(), 1);
+        report.state = "silent".to_owned();
+        let said = warnings(&report)[0].to_string();
+        assert!(said.contains("no contact to the cluster for 31 s") && said.contains("ceph -s"), "{said}");
     }
 
     #[test]

@@ -82,6 +82,7 @@ impl<'a> StatusRates<'a> {
         match self.now.state.as_str() {
             "grace" => "in the grace period, so new opens wait for its end",
             "draining" => "draining: no new clients are served",
+            "silent" => "silent: no client is answered without contact to the cluster",
             other => other,
         }
     }

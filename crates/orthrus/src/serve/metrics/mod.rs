@@ -255,6 +255,15 @@ mod tests {
     }
 
     #[test]
+    fn every_metric_is_in_the_page_about_monitoring() {
+        let page = include_str!("../../../../../docs/monitoring.md");
+        let names = include_str!("families.rs").split('"').filter(|text| text.starts_with("orthrus_"));
+        for name in names {
+            assert!(page.contains(&format!("`{name}")), "docs/monitoring.md has no row for {name}");
+        }
+    }
+
+    #[test]
     fn a_server_with_a_hanging_thread_is_neither_healthy_nor_ready() {
         assert!(!health(false).good);
         assert!(!readiness(health(false), false, false, false).good);

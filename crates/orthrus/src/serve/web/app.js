@@ -134,7 +134,10 @@ function show(now) {
   const sent = grown(now.sent, then.sent) / seconds / 1e6;
   remember(history.requests, requests);
   remember(history.megabytes, received + sent);
-  const states = { grace: 'in the grace period', draining: 'draining, no new clients', serving: 'serving' };
+  const states = {
+    grace: 'in the grace period', draining: 'draining, no new clients', serving: 'serving',
+    silent: 'silent, without contact to the cluster',
+  };
   const hours = Math.floor(now.uptime / 3600);
   const up = hours >= 48 ? Math.floor(hours / 24) + ' days' : hours + ' h ' + Math.floor(now.uptime / 60 % 60) + ' min';
   const state = document.getElementById('state');
