@@ -190,6 +190,8 @@ fn requests_are_told_by_operation_export_and_flavor_and_cryptography_by_encrypti
             assert!(batches > 0.0 && messages >= batches, "{step}: {page}");
         }
         assert!(value(&page, "orthrus_window_lag_count") > 0.0, "{page}");
+        let classes = page.matches("\northrus_window_lag_bucket{le=").count();
+        assert_eq!(classes, 21, "Prometheus needs the same classes always: {page}");
         assert!(value(&page, "orthrus_identity_lookup_seconds_count{kind=\"principal\"}") > 0.0, "{page}");
         assert!(value(&page, "orthrus_thread_cpu_seconds{threads=\"shard\"}") > 0.0, "{page}");
         assert!(value(&page, "orthrus_pool_threads{pool=\"disk\"}") >= 0.0, "{page}");

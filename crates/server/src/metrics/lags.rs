@@ -37,19 +37,21 @@ impl Lags {
         }
     }
 
-    /// Returns the least lag of each bucket with its number of calls, up to the largest lag seen.
-    pub fn snapshot(&self) -> Vec<(u32, u64)> {
+    /// Returns the least lag of each bucket with its number of calls.
+    pub fn snapshot(&self) -> [(u32, u64); BUCKETS] {
         let floor = |bucket: usize| if bucket == 0 { 0 } else { 1 << (bucket - 1) };
-        let counts = self.0.iter().enumerate();
-        let mut counts: Vec<_> = counts.map(|(bucket, count)| (floor(bucket), count.load(Relaxed))).collect();
-        while counts.pop_if(|(_, count)| *count == 0).is_some() {}
-        counts
+        std::array::from_fn(|bucket| {
+            (floor(bucket), self.0.get(bucket).map_or(0, |count| count.load(Relaxed)))
+        })
     }
 }
 
+/// The buckets up to the largest lag seen.
 impl fmt::Display for Lags {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.snapshot().iter().enumerate().try_for_each(|(at, (lag, count))| {
+        let mut counts = self.snapshot().to_vec();
+        while counts.pop_if(|(_, count)| *count == 0).is_some() {}
+        counts.iter().enumerate().try_for_each(|(at, (lag, count))| {
             let gap = if at == 0 { "" } else { " " };
             write!(out, "{gap}lag_{lag}={count}")
         })
@@ -64,6 +66,8 @@ mod tests {
     fn lags_are_counted_by_powers_of_two() {
         let (lags, mut tick) = (Lags::default(), TickLags::default());
         assert_eq!(lags.to_string(), "");
+        let bounds = |lags: &Lags| lags.snapshot().map(|(least, _)| least);
+        let at_first = bounds(&lags);
         [0, 0, 1, 2, 3, 4, 7, 8, 9].into_iter().for_each(|lag| tick.count(lag));
         lags.add(&tick);
         lags.add(&TickLags::default());
@@ -71,5 +75,6 @@ mod tests {
         tick.count(u32::MAX);
         lags.add(&tick);
         assert_eq!(lags.snapshot().last(), Some(&(1 << 19, 1)));
+        assert_eq!(bounds(&lags), at_first);
     }
 }

@@ -239,11 +239,7 @@ fn window(page: &mut MetricsText, service: &NfsService) {
     let help = "Distance of calls to the highest sequence number of their context.";
     page.family(name, Histogram, help);
     let sum: f64 = lags.iter().map(|(least, count)| f64::from(*least) * *count as f64).sum();
-    let classes: Vec<_> = match lags.is_empty() {
-        true => vec![(None, 0)],
-        false => bounds.zip(lags.iter().map(|(_, count)| *count)).collect(),
-    };
-    page.histogram(name, &[], classes, sum);
+    page.histogram(name, &[], bounds.zip(lags.iter().map(|(_, count)| *count)), sum);
     let drops = metrics.snapshot().into_iter().find(|(event, _)| *event == "window_drops");
     let help = "Calls dropped since their sequence number was used or below the window.";
     page.single("orthrus_window_drops_total", Counter, help, drops.map_or(0, |(_, count)| count));
