@@ -1,12 +1,16 @@
 //! The queue of lines for standard error or the journal, and the thread that writes them.
 
+use super::FORMAT;
 use super::entries::entry_with;
+use super::format::{LogFormat, priority, timestamp};
 use crate::journal::JournalSocket;
+use serde_json::json;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+use tracing::Level;
 
 /// Number of lines that wait for standard error or the journal; further ones are dropped and
 /// counted.
@@ -93,16 +97,24 @@ fn write_lines(messages: &Receiver<LogMessage>) {
         let dropped = dropped_lines();
         if dropped > reported {
             let text = format!("{} lines of the log were dropped: nothing read them", dropped - reported);
-            let report = match JOURNAL.get() {
-                Some(_) => entry_with(&text),
-                None => format!("{text}\n").into_bytes(),
-            };
+            let report = warning(FORMAT.get().copied().unwrap_or(LogFormat::Text), &text);
             // A log that cannot be written has no better place to complain.
             if write_now(&report).is_ok() {
                 reported = dropped;
             }
         }
     }
+}
+
+/// Returns a warning as the format has it, without `tracing`, which would queue it.
+fn warning(format: LogFormat, text: &str) -> Vec<u8> {
+    let line = match format {
+        LogFormat::Journald => return entry_with(text),
+        LogFormat::Journal => format!("<{}>{text}", priority(Level::WARN)),
+        LogFormat::Json => json!({"timestamp": timestamp(), "level": "WARN", "message": text}).to_string(),
+        LogFormat::Auto | LogFormat::Text => format!("{}  WARN {text}", timestamp()),
+    };
+    (line + "\n").into_bytes()
 }
 
 /// Queues each event, or writes it where no queue exists; `tracing_subscriber` writes an event at
@@ -117,5 +129,21 @@ impl Write for LogWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_about_dropped_lines_has_the_format_of_the_others() {
+        let line = |format| String::from_utf8(warning(format, "7 lines")).unwrap();
+        let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json)).unwrap();
+        assert_eq!((&object["level"], &object["message"]), (&"WARN".into(), &"7 lines".into()));
+        assert!(object["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{object}");
+        assert_eq!(line(LogFormat::Journal), "<4>7 lines\n");
+        let text = line(LogFormat::Text);
+        assert!(text.ends_with("Z  WARN 7 lines\n"), "{text}");
     }
 }
