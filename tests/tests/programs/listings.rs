@@ -2,12 +2,17 @@
 //! `evict`, `revoke` and `drain`, of a server with clients.
 
 use client::{Client, Flavor, OpenHow, Options, Security};
-use e2e::{Ended, Serve, account, empty_folder, in_world, nobody, orthrus, run, run_within, status};
+use e2e::{
+    Ended, Serve, account, empty_folder, in_world, is_installed, nobody, orthrus, run, run_within, status,
+};
 use nfs4::NfsLockType4;
 use nfs4::Nfsstat4::*;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn ask(state: &Path, arguments: &[&str]) -> Ended {
     run(orthrus(arguments).arg("--state-dir").arg(state))
@@ -365,4 +370,39 @@ fn the_live_status_fills_the_terminal_survives_the_server_and_leaves_the_termina
         let ended = run_within(child, std::time::Duration::from_secs(60));
         assert!(ended.status.success(), "{ended:?}");
     }
+}
+
+#[test]
+fn the_live_status_of_a_server_that_hangs_says_so_and_ends_by_a_key() {
+    if !is_installed("script", "bsdutils") {
+        return;
+    }
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let server = Serve::new(&state).args(["--memory", "1", "--sec", "sys"]).start();
+    let status = orthrus(["status", "--state-dir"]);
+    let command = format!("{:?} status --state-dir {state:?}", status.get_program());
+    // A terminal for the program, with the lines and columns of a screen.
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command"]).arg(format!("stty rows 50 cols 150; {command}"));
+    script.arg("/dev/null").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut terminal = script.spawn().expect("it is installed");
+    let mut screen = terminal.stdout.take().expect("a pipe");
+    let mut shown = String::new();
+    let mut wait_for = |text: &str| {
+        let mut bytes = [0; 4096];
+        while !shown.contains(text) {
+            let count = screen.read(&mut bytes).expect("a pipe");
+            assert!(count > 0, "no {text:?} on the screen: {shown}");
+            shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    };
+    // Only what changes is drawn, without the spaces between words.
+    wait_for("Flavors");
+    server.signal(Signal::SIGSTOP);
+    wait_for("answer");
+    let mut keys = terminal.stdin.take().expect("a pipe");
+    keys.write_all(b"q").expect("it runs");
+    assert!(terminal.wait().expect("a child").success());
+    server.signal(Signal::SIGCONT);
 }

@@ -15,11 +15,14 @@ use rates::StatusRates;
 use screen::StatusHistory;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 use text::StatusText;
 
 /// Time between two looks at the server: rates are means of this time.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Time without an answer after which the screen says so.
+const SILENCE: Duration = Duration::from_secs(3);
 /// How long the screen waits for a key before it looks for signals.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
@@ -67,39 +70,61 @@ impl StatusArguments {
     }
 
     /// Shows every second on the screen, and leaves the terminal as it was.
-    fn live(&self, first: StatusReport) -> anyhow::Result<()> {
+    fn live(self, first: StatusReport) -> anyhow::Result<()> {
         let stop = stop_flag()?;
         let mut terminal = ratatui::try_init().context("the terminal")?;
-        let shown = self.show(&mut terminal, first, &stop);
+        let shown = show(&mut terminal, first, &self.reports(), &stop);
         ratatui::restore();
         shown
     }
 
-    fn show(
-        &self,
-        terminal: &mut DefaultTerminal,
-        mut before: StatusReport,
-        stop: &AtomicBool,
-    ) -> anyhow::Result<()> {
-        let mut history = StatusHistory::default();
-        let mut now: Option<StatusReport> = None;
-        while !ended(INTERVAL, stop)? {
-            let fault = match self.ask() {
-                Ok(report) => {
-                    before = now.replace(report).unwrap_or(before);
-                    None
-                }
-                // It may come back after a restart.
-                Err(error) => Some(format!("{error:#}")),
-            };
-            let rates = StatusRates::between(&before, now.as_ref().unwrap_or(&before));
-            if fault.is_none() {
-                history.add(&rates);
+    /// Asks every second on a thread of its own: the answer of a server that hangs does not come,
+    /// and keys must work meanwhile.
+    fn reports(self) -> Receiver<anyhow::Result<StatusReport>> {
+        let (reports, received) = sync_channel(1);
+        std::thread::spawn(move || {
+            while reports.send(self.ask()).is_ok() {
+                std::thread::sleep(INTERVAL);
             }
-            terminal.draw(|frame| screen::draw(frame, &rates, &history, fault.as_deref()))?;
-        }
-        Ok(())
+        });
+        received
     }
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    mut before: StatusReport,
+    reports: &Receiver<anyhow::Result<StatusReport>>,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut history = StatusHistory::default();
+    let mut now: Option<StatusReport> = None;
+    let (mut fault, mut answered) = (None, Instant::now());
+    while !ended(INTERVAL, stop)? {
+        let answer = reports.try_recv();
+        if answer.is_ok() {
+            answered = Instant::now();
+        }
+        let is_new = matches!(answer, Ok(Ok(_)));
+        match answer {
+            Ok(Ok(report)) => {
+                before = now.replace(report).unwrap_or(before);
+                fault = None;
+            }
+            // It may come back after a restart.
+            Ok(Err(error)) => fault = Some(format!("{error:#}")),
+            Err(_) if answered.elapsed() >= SILENCE => {
+                fault = Some(format!("no answer for {} s", answered.elapsed().as_secs()));
+            }
+            Err(_) => {}
+        }
+        let rates = StatusRates::between(&before, now.as_ref().unwrap_or(&before));
+        if is_new {
+            history.add(&rates);
+        }
+        terminal.draw(|frame| screen::draw(frame, &rates, &history, fault.as_deref()))?;
+    }
+    Ok(())
 }
 
 /// Waits for so long; returns whether a key or a signal ends the program.

@@ -3,6 +3,7 @@
 // reach the page as text only.
 
 const INTERVAL = 2000;
+const ANSWER_TIME_MAX = 5000;
 const HISTORY = 150;
 const ROWS = 12;
 const history = { requests: [], megabytes: [] };
@@ -190,7 +191,7 @@ function show(now) {
 
 async function refresh() {
   try {
-    const answer = await fetch('/status.json', { cache: 'no-store' });
+    const answer = await fetch('/status.json', { cache: 'no-store', signal: AbortSignal.timeout(ANSWER_TIME_MAX) });
     if (answer.status === 401) return location.reload();
     if (!answer.ok) throw new Error('status ' + answer.status);
     show(await answer.json());
