@@ -7,6 +7,7 @@ mod chromium;
 use chromium::{Chromium, PageLook};
 use client::{Client, Flavor, OpenHow};
 use e2e::{Serve, Server, empty_folder, in_world, is_installed, is_root, orthrus, run};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -48,7 +49,7 @@ fn get(address: SocketAddr, path: &str, more: &str) -> (u16, String, String) {
 fn log_in(link: &str) -> String {
     let path = format!("/{}", link.splitn(4, '/').nth(3).expect("a path"));
     let (status, head, _) = get(address(link), &path, "");
-    assert_eq!(status, 303, "{head}");
+    assert_eq!(status, 200, "{head}");
     let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
     for part in ["HttpOnly", "SameSite=Strict", "Max-Age=43200"] {
         assert!(cookie.contains(part), "{cookie}");
@@ -74,8 +75,10 @@ fn only_a_browser_that_has_opened_a_link_sees_the_status() {
         assert_eq!(status, 401, "{path}: {head}");
         assert!(!head.contains("set-cookie") && !body.contains("\"held\""), "{path}: {head}");
     }
-    let cookie = log_in(&first);
     let path = format!("/{}", first.splitn(4, '/').nth(3).expect("a path"));
+    let (head, _) = ask(at, &format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    assert!(!head.contains("set-cookie"), "a preview of a link uses it up: {head}");
+    let cookie = log_in(&first);
     assert_eq!(get(at, &path, "").0, 401, "a link is good once");
     let (status, head, body) = get(at, "/status.json", &format!("Cookie: a=b; {cookie}\r\n"));
     assert_eq!(status, 200, "{head}");
@@ -222,11 +225,11 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
             .arg(link(state)))
     };
     let ended = ask();
-    assert!(ended.stdout.contains("303 See Other") && ended.stdout.contains("; Secure"), "{ended:?}");
+    assert!(ended.stdout.contains("200 OK") && ended.stdout.contains("; Secure"), "{ended:?}");
     refuses_other_users(state);
     certify("second");
     let ended = ask();
-    assert!(ended.stdout.contains("303 See Other"), "{ended:?}");
+    assert!(ended.stdout.contains("200 OK"), "{ended:?}");
     server.wait_for_log("the certificate of the web page was read again");
     let kept = fs::read(file("web.crt")).expect("it is there");
     fs::write(file("kept.crt"), kept).expect("the folder is ours");
@@ -235,7 +238,12 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
         .args(["--silent", "--include", "--cacert"])
         .arg(file("kept.crt"))
         .arg(link(state)));
-    assert!(ended.stdout.contains("303 See Other"), "the former one stays: {ended:?}");
+    assert!(ended.stdout.contains("200 OK"), "the former one stays: {ended:?}");
+    // The browser checks the name against the certificate.
+    let ended = run(Command::new("curl")
+        .args(["--silent", "--include", "--insecure", "--header", "Host: nfs.example.org"])
+        .arg(link(state)));
+    assert!(ended.stdout.contains("200 OK"), "{ended:?}");
     server.wait_for_log("the former certificate of the web page stays");
     // Plain HTTP gets nothing.
     let mut plain = TcpStream::connect(address(&first)).expect("it listens");
@@ -252,6 +260,22 @@ fn until(browser: &mut Chromium, expression: &str) {
         assert!(Instant::now() < end, "{expression}: {}", browser.ask("document.body.innerText"));
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Clicks a link on a page of another site, and waits until the status is there.
+fn click_elsewhere(browser: &mut Chromium, link: &str) {
+    browser.visit("about:blank", PageLook::DESK);
+    browser.ask(&format!("document.body.innerHTML = '<a href=\"{link}\">status</a>'"));
+    browser.ask("document.querySelector('a').click()");
+    until(browser, "document.querySelector('#flavors') !== null");
+}
+
+/// Checks that the page of a server that hangs does not look current.
+fn hang(server: &Server, browser: &mut Chromium) {
+    server.signal(Signal::SIGSTOP);
+    until(browser, "document.querySelector('#state').className === 'stale'");
+    server.signal(Signal::SIGCONT);
+    until(browser, "document.querySelector('#state').className === ''");
 }
 
 #[test]
@@ -276,7 +300,7 @@ fn the_page_shows_a_live_server_and_hostile_names_as_text_on_a_desk_a_phone_and_
             }
         });
         let first = link(&state);
-        browser.visit(&first, PageLook::DESK);
+        click_elsewhere(&mut browser, &first);
         until(
             &mut browser,
             "[...document.querySelectorAll('#flavors td')].some(cell => cell.textContent === 'krb5p')",
@@ -311,6 +335,7 @@ fn the_page_shows_a_live_server_and_hostile_names_as_text_on_a_desk_a_phone_and_
         let own = first.split("/login").next().expect("an origin").to_owned();
         let complaints = browser.complaints_beside(&own);
         assert!(complaints.is_empty(), "console and network are not silent: {complaints:#?}");
+        hang(&server, &mut browser);
         // A session that has ended shows how to get a link.
         drop(server.restarted());
         done.send(()).expect("it reads");

@@ -2,7 +2,7 @@
 //! socket of the admin API.
 
 use super::api::{self, ApiParts};
-use super::http::{self, HttpEndpoint};
+use super::http::{self, HttpEndpoint, OwnNames};
 use super::metrics::MetricsListener;
 use super::same_user;
 use super::upgrade::Inherited;
@@ -63,8 +63,8 @@ impl HttpListeners {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn links(&self) -> anyhow::Result<Option<Arc<WebLinks>>> {
-        Ok(self.page.as_ref().map(WebListener::links).transpose()?)
+    pub(super) fn links(&self, names: &OwnNames) -> anyhow::Result<Option<Arc<WebLinks>>> {
+        Ok(self.page.as_ref().map(|page| page.links(names)).transpose()?)
     }
 
     /// Serves metrics and the web page, and the admin API on its socket in the state folder.
@@ -77,6 +77,7 @@ impl HttpListeners {
         state_dir: &Path,
         parts: ApiParts,
         running: &Running,
+        names: &OwnNames,
     ) -> anyhow::Result<Option<SocketAddr>> {
         let address = self.metrics.as_ref().map(MetricsListener::address).transpose()?;
         let parts = Arc::new(parts);
@@ -84,10 +85,10 @@ impl HttpListeners {
         let metrics = self.metrics.map(|listener| {
             let member = parts.membership.clone();
             let (service, identity) = (parts.service.clone(), parts.identity.clone());
-            listener.endpoint(service, running, identity, parts.exports.clone(), member)
+            listener.endpoint(service, running, identity, parts.exports.clone(), member, names.clone())
         });
-        let page =
-            self.page.zip(parts.web.clone()).map(|(listener, links)| listener.endpoint(links, parts.clone()));
+        let page = self.page.zip(parts.web.clone());
+        let page = page.map(|(listener, links)| listener.endpoint(links, parts.clone(), names.clone()));
         let endpoints = metrics.into_iter().chain(page).chain(admin_endpoint(state_dir, parts));
         http::start(endpoints.collect()).context("HTTP endpoints cannot be served")?;
         Ok(address)

@@ -50,6 +50,7 @@ struct KeysState {
 struct LoadedKeys {
     acceptor: gss::Acceptor,
     realms: Vec<String>,
+    hosts: Vec<String>,
     copy: File,
 }
 
@@ -136,7 +137,8 @@ impl Keytab {
         copy.write_all(&bytes).context("memory for the keys")?;
         let acceptor =
             gss::Acceptor::from_keytab(Path::new(&path_of(&copy))).with_context(|| self.named())?;
-        Ok(LoadedKeys { acceptor, realms: realms_of(&entries), copy })
+        let hosts = entries.iter().filter_map(|entry| entry.components.get(1).cloned()).collect();
+        Ok(LoadedKeys { acceptor, realms: realms_of(&entries), hosts, copy })
     }
 }
 
@@ -179,6 +181,11 @@ impl Keys {
         let current = Arc::new(keytab.load()?);
         let state = Mutex::new(KeysState { current, stamp, checked: Instant::now() });
         Ok(Some(Self { keytab, state }))
+    }
+
+    /// Returns the host names of the service principals, of the current file if it is of use.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        self.current(Duration::ZERO).hosts.clone()
     }
 
     /// Returns the realms of the service principals, of the current file if it is of use.

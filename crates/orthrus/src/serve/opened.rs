@@ -4,6 +4,7 @@ use super::api::{ApiParts, RecentEvents};
 use super::clients::ClientRules;
 use super::clock::ServerClock;
 use super::exports::{Backends, CephNode};
+use super::http::OwnNames;
 use super::http_listeners::HttpListeners;
 use super::kerberos::{Keys, NoKeys};
 use super::listening::OpenedSockets;
@@ -290,11 +291,11 @@ impl StartedServer {
             end_when_input_ends()?;
         }
         let (listen, metrics, web) = (as_started.listen, as_started.metrics, as_started.web);
-        let asked = identity.clone();
+        let names = OwnNames::new(&as_started.addresses, parts.keys.as_deref());
         let served = reload::Served {
             exports: exports.clone(),
             service: service.clone(),
-            identity,
+            identity: identity.clone(),
             shards: running.shards().clone(),
             descriptors: parts.descriptors,
         };
@@ -322,20 +323,20 @@ impl StartedServer {
         }));
         drain::resume(&service, &gate)?;
         let parts = ApiParts {
-            identity: asked,
+            identity,
             exports: exports.clone(),
             service: service.clone(),
             reloads: reloads.clone(),
             stats: running.stats().clone(),
             upgrades: upgrades.clone(),
             gate,
-            web: http.links()?,
+            web: http.links(&names)?,
             traces,
             audit: audit.clone(),
             membership: member.as_ref().map(Member::membership),
             recent: RecentEvents::default(),
         };
-        let metrics_address = http.serve(&state_dir, parts, &running)?;
+        let metrics_address = http.serve(&state_dir, parts, &running, &names)?;
         reloads.log_exports();
         let ready = tell_ready(manager.clone(), &running, reloads.clone());
         announce(&running, metrics_address, predecessor, ready);

@@ -5,7 +5,7 @@ mod host;
 mod listener;
 mod workers;
 
-pub(super) use host::only_this_machine;
+pub(super) use host::{OwnNames, only_this_machine};
 pub(super) use listener::{Author, EndlessAnswer, HttpEndpoint, HttpListener, bind_tcp, inherit_tcp};
 pub(super) use workers::Workers;
 

@@ -3,13 +3,13 @@
 mod families;
 mod text;
 
-use super::http::{HttpEndpoint, HttpListener, Workers, bind_tcp, inherit_tcp, only_this_machine};
+use super::http::{HttpEndpoint, HttpListener, OwnNames, Workers, bind_tcp, inherit_tcp, only_this_machine};
 use super::membership::Membership;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use identity::Mapper;
@@ -96,12 +96,13 @@ impl MetricsListener {
         identity: Arc<Mapper>,
         exports: Arc<Exports>,
         membership: Option<Arc<Membership>>,
+        names: OwnNames,
     ) -> HttpEndpoint {
         let (stats, shards) = (running.stats().clone(), running.shards().clone());
         let workers = Workers::new(METRICS_WORKERS_MAX);
         HttpEndpoint {
             listener: HttpListener::Tcp(self.socket, self.admission),
-            router: router(Watched { service, stats, shards, identity, exports, membership, workers }),
+            router: router(Watched { service, stats, shards, identity, exports, membership, workers }, names),
             connections_max: METRICS_CONNECTIONS_MAX,
             time_max: METRICS_TIME_MAX,
         }
@@ -120,14 +121,14 @@ struct Watched {
     workers: Workers,
 }
 
-fn router(watched: Watched) -> Router {
+fn router(watched: Watched, names: OwnNames) -> Router {
     Router::new()
         .route(PATH, get(page))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there are /metrics, /healthz and /readyz\n") })
         .method_not_allowed_fallback(|| async { (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n") })
-        .layer(from_fn(only_this_machine))
+        .layer(from_fn_with_state(names, only_this_machine))
         .with_state(watched)
 }
 

@@ -7,7 +7,8 @@
 //!   the same browser, learns it and sees the status.
 //! - Pages of other sites: no request changes anything, cookies are SameSite=Strict, and answers
 //!   are not to be framed, embedded or read by other origins.
-//! - DNS rebinding: the Host header has to name this machine.
+//! - DNS rebinding: the Host header has to name this machine. Over TLS the browser checks the name
+//!   against the certificate.
 //! - Names that clients chose: they reach the page as text nodes, and the content security policy
 //!   admits no script but the page's own file.
 
@@ -17,7 +18,7 @@ mod tls;
 pub(super) use tls::{HANDSHAKE_TIME_MAX, TlsFiles};
 
 use super::api::{ApiParts, report};
-use super::http::{HttpEndpoint, HttpListener, Workers, bind_tcp, inherit_tcp, only_this_machine};
+use super::http::{HttpEndpoint, HttpListener, OwnNames, Workers, bind_tcp, inherit_tcp, only_this_machine};
 use crate::api::{StatusReport, warnings};
 use crate::config::{Settings, WebTls};
 use anyhow::{Context, bail};
@@ -25,10 +26,10 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{Method, StatusCode};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -120,9 +121,9 @@ impl WebListener {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn links(&self) -> std::io::Result<Arc<WebLinks>> {
+    pub(super) fn links(&self, names: &OwnNames) -> std::io::Result<Arc<WebLinks>> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let base = format!("{scheme}://{}", reachable(self.socket.local_addr()?));
+        let base = format!("{scheme}://{}", reachable(self.socket.local_addr()?, names));
         let mut number = [0; 4];
         getrandom::fill(&mut number).map_err(std::io::Error::other)?;
         let cookie = format!("orthrus-{}", hex(&number));
@@ -130,7 +131,12 @@ impl WebListener {
     }
 
     /// Makes the endpoint of a running server.
-    pub(super) fn endpoint(self, links: Arc<WebLinks>, parts: Arc<ApiParts>) -> HttpEndpoint {
+    pub(super) fn endpoint(
+        self,
+        links: Arc<WebLinks>,
+        parts: Arc<ApiParts>,
+        names: OwnNames,
+    ) -> HttpEndpoint {
         let web = Web { parts, links, workers: Workers::new(WEB_WORKERS_MAX), secure: self.tls.is_some() };
         let listener = match self.tls {
             Some(tls) => HttpListener::Tls(self.socket, self.admission, Arc::new(tls)),
@@ -138,7 +144,7 @@ impl WebListener {
         };
         HttpEndpoint {
             listener,
-            router: router(web),
+            router: router(web, names),
             connections_max: WEB_CONNECTIONS_MAX,
             time_max: WEB_TIME_MAX,
         }
@@ -146,13 +152,10 @@ impl WebListener {
 }
 
 /// Returns the host and port for links: all addresses are reached by the host's name.
-fn reachable(address: SocketAddr) -> String {
+fn reachable(address: SocketAddr, names: &OwnNames) -> String {
     match address.ip().is_unspecified() {
         false => address.to_string(),
-        true => {
-            let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            format!("{}:{}", name.trim(), address.port())
-        }
+        true => format!("{}:{}", names.longest_of_host(), address.port()),
     }
 }
 
@@ -181,20 +184,23 @@ impl Web {
     }
 }
 
-fn router(web: Web) -> Router {
+fn router(web: Web, names: OwnNames) -> Router {
     let file =
         |kind: &'static str, text: &'static str| get(move || async move { ([(CONTENT_TYPE, kind)], text) });
-    Router::new()
+    let router = Router::new()
         .route("/", get(page))
-        .route("/login", get(login))
+        // A preview of a link asks for the head alone, and must not use the link up.
+        .route("/login", get(login).head(async || StatusCode::NO_CONTENT))
         .route("/status.json", get(status))
         .route("/app.js", file("text/javascript; charset=utf-8", include_str!("app.js")))
         .route("/style.css", file("text/css; charset=utf-8", include_str!("style.css")))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there is no such page\n") })
-        .layer(from_fn(read_only))
-        .layer(from_fn(only_this_machine))
-        .layer(from_fn(protected))
-        .with_state(web)
+        .layer(from_fn(read_only));
+    let router = match web.secure {
+        true => router,
+        false => router.layer(from_fn_with_state(names, only_this_machine)),
+    };
+    router.layer(from_fn(protected)).with_state(web)
 }
 
 async fn page(State(web): State<Web>, headers: HeaderMap) -> Response {
@@ -226,7 +232,10 @@ async fn login(State(web): State<Web>, query: Result<Query<LinkQuery>, QueryReje
         web.links.cookie,
         WEB_SESSION_TIME_MAX.as_secs()
     );
-    (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
+    // A redirect after a click on another site's page would belong to that site, and the browser
+    // would keep the cookie to itself. This page goes on by itself, from its own site.
+    let kind = "text/html; charset=utf-8".to_owned();
+    ([(CONTENT_TYPE, kind), (SET_COOKIE, cookie)], include_str!("opened.html")).into_response()
 }
 
 /// The report for the page, with the warnings in words.
