@@ -325,7 +325,7 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         p.krb5_conf("[libdefaults]", "[libdefaults]\n  allow_weak_crypto = true");
         Ok(())
     }),
-    server("a configuration with a mistake", "configuration", "unknown field", |p| {
+    server("a configuration with a mistake", "configuration", "no key `mistake`", |p| {
         p.configure("[mistake]\nkey = 1\n");
         Ok(())
     }),

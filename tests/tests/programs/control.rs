@@ -565,7 +565,7 @@ fn a_check_reports_every_wrong_key_beside_the_faults_of_the_others() {
         ":7: key `unknown`: ",
         ":10: key `sec`: ",
         ":11: key `squash`: ",
-        ":12: key `export.rule`: missing field `clients`",
+        ":12: key `export.rule`: `clients` is missing",
         ":15: key `path`: ",
         "10 fault(s)",
     ];

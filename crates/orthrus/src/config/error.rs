@@ -1,5 +1,6 @@
 //! Errors of a configuration, and their places.
 
+use super::faults;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,9 @@ impl ConfigError {
 
     /// Turns the parser's error into one of ours.
     pub(super) fn from_toml(file: &Path, text: &str, error: &toml::de::Error) -> Self {
+        if let Some((span, message)) = faults::explain(text, error) {
+            return Self::at(file, text, span, message);
+        }
         let message = error.message().trim_end().replace('\n', "; ");
         match error.span() {
             Some(span) => Self::at(file, text, span, message),
@@ -73,10 +77,11 @@ impl ConfigError {
 }
 
 /// Returns the key that a line sets, or the name of the table that it opens.
-fn key_of(line: &str) -> String {
+pub(super) fn key_of(line: &str) -> String {
     let line = line.trim();
     if let Some(table) = line.strip_prefix('[') {
-        return table.trim_matches(['[', ']', ' ']).to_owned();
+        let name = table.trim_start_matches('[').split(']').next();
+        return name.unwrap_or_default().trim().to_owned();
     }
     line.split_once('=').map(|(key, _)| key.trim().to_owned()).unwrap_or_default()
 }

@@ -6,6 +6,7 @@
 mod check;
 mod clients;
 mod error;
+mod faults;
 mod folders;
 mod keys;
 mod limits;

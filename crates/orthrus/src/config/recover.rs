@@ -1,5 +1,6 @@
 //! Finds all mistakes of a file at once: leaves out each key that is wrong, and reads on.
 
+use super::faults::missing_key;
 use super::{ConfigError, Settings};
 use serde::Deserialize;
 use std::ops::Range;
@@ -52,7 +53,7 @@ fn follows(error: &ConfigError, earlier: &[ConfigError], text: &str) -> bool {
     };
     earlier.iter().any(|earlier| match earlier {
         ConfigError::At { line: wrong, key, .. } => {
-            *message == format!("missing field `{key}`") && begins_table(*wrong) == *line
+            *message == missing_key(key) && begins_table(*wrong) == *line
         }
         _ => false,
     })

@@ -106,7 +106,7 @@ fn rules_that_cannot_apply_are_refused() {
     let export = "[[export]]\npath = \"/tmp\"\n";
     for (text, place, part) in [
         ("clients = [\"::1\"]\n[[export.rule]]\nclients = [\"*\"]\n", "3: key `clients`: ", "either"),
-        ("[[export.rule]]\nread_only = true\n", "3: key `export.rule`: ", "missing field `clients`"),
+        ("[[export.rule]]\nread_only = true\n", "3: key `export.rule`: ", "`clients` is missing"),
         ("[[export.rule]]\nclients = []\n", "4: key `clients`: ", "for all clients"),
         ("clients = []\n", "3: key `clients`: ", "for all clients"),
         ("clients = [\"a b\"]\n", "3: key `clients`: ", "@trusted"),
@@ -248,13 +248,13 @@ fn errors_of_an_export_name_its_own_lines() {
         ("[[export]]\npath = \"/tmp\"\nsec = []\n", "6: key `sec`: ", "krb5p"),
         ("[[export]]\npath = \"/tmp\"\npseudo = \"a/../b\"\n", "6: key `pseudo`: ", ""),
         ("[limits]\nslots_max = 0\n", "5: key `slots_max`: ", "1 to 1024"),
-        ("[[export]]\npath = \"/tmp\"\nstorage = \"/tmp\"\n", "6: key `storage`: ", "unknown field"),
+        ("[[export]]\npath = \"/tmp\"\nstorage = \"/tmp\"\n", "6: key `storage`: ", "there is no key"),
     ] {
         let said = refusal(&format!("{good}{table}"));
         assert!(said.starts_with(&format!("/etc/orthrus.toml:{place}")) && said.contains(part), "{said}");
     }
     let said = refusal("same_user = true\n[[export]]\npath = \"/tmp\"\n");
-    assert!(said.contains("unknown field"), "{said}");
+    assert!(said.contains("there is no key"), "{said}");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_cluster_needs_a_name_and_an_export_of_ceph() {
         ("[cluster]\n", "node = \"gw1\""),
         ("[cluster]\nnode = \"gw 1\"\n", "\"gw 1\" is no name of a gateway"),
         ("[cluster]\nnode = \"gw1\"\npool = \"\"\n", "pool is empty"),
-        ("[cluster]\nnode = \"gw1\"\nnodes = \"gw1\"\n", "unknown field"),
+        ("[cluster]\nnode = \"gw1\"\nnodes = \"gw1\"\n", "the nearest is `node`"),
     ] {
         let said = refusal(&format!("{table}{ceph}"));
         assert!(said.starts_with("/etc/orthrus.toml") && said.contains(part), "{said}");
@@ -427,7 +427,7 @@ fn principals_clients_and_exports_have_limits_of_their_own() {
         ("[limits.client]\nlocks_max = 15\n", "16 to 10000000"),
         ("[limits.principal]\nweight = 0\n", "1 to 10000"),
         ("[[export]]\nmemory = 1048576\npseudo = \"/a\"\nweight = 10001\n", "1 to 10000"),
-        ("[limits.client]\ncontexts_max = 16\n", "unknown field `contexts_max`"),
+        ("[limits.client]\ncontexts_max = 16\n", "`contexts_max` belongs to [limits]"),
     ] {
         let error = refusal(&format!("{wrong}[[export]]\nmemory = 1048576\n"));
         assert!(error.contains(said), "{error}");

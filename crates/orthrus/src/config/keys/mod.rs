@@ -25,8 +25,9 @@ pub(crate) struct ConfigTable {
 /// A key of the file.
 #[derive(Serialize)]
 pub(crate) struct ConfigKey {
+    /// The name in its table.
     #[serde(skip)]
-    name: &'static str,
+    pub(super) name: &'static str,
     /// One or more sentences; the first serves as a summary.
     pub(crate) meaning: &'static str,
     /// The allowed values, in words.
@@ -100,12 +101,38 @@ pub(crate) fn find(name: &str) -> Vec<FoundKey> {
     found
 }
 
+/// Returns the table with a prefix, such as `export.rule`.
+pub(super) fn table(prefix: &str) -> Option<&'static ConfigTable> {
+    tables::all().find(|table| !prefix.is_empty() && table.prefix == prefix)
+}
+
 /// Returns the full name of the key that is most like a wrong name.
 pub(crate) fn nearest(name: &str) -> String {
-    // A part of a name is more often short for it than a misspelt other one.
-    let distance = |known: &str| if known.contains(name) { 1 } else { edits(name, known) };
-    let near = |(table, key): &FoundKey| distance(key.name).min(distance(&table.full_name(key)));
+    let near = |(table, key): &FoundKey| distance(name, key.name).min(distance(name, &table.full_name(key)));
     all().min_by_key(near).map(|(table, key)| table.full_name(key)).unwrap_or_default()
+}
+
+/// Returns the key, or the table, that is most like a wrong name in the table with `prefix`; `None`
+/// if none is like it.
+pub(super) fn nearest_in(
+    prefix: &str,
+    name: &str,
+) -> Option<(&'static ConfigTable, Option<&'static ConfigKey>)> {
+    let keys = all().map(|(table, key)| (key.name, table, Some(key)));
+    let last = |table: &'static ConfigTable| table.prefix.rsplit('.').next().unwrap_or_default();
+    let found = keys.chain(tables::all().map(|table| (last(table), table, None)));
+    let alike = found.map(|(known, table, key)| (distance(name, known), table, key));
+    let alike = alike.filter(|(distance, ..)| distance * 2 <= name.len());
+    alike
+        .min_by_key(|(distance, table, _)| (*distance, table.prefix != prefix))
+        .map(|(_, table, key)| (table, key))
+}
+
+/// Returns how unlike a wrong name and a known one are.
+fn distance(name: &str, known: &str) -> usize {
+    // A part of a name is more often short for it than a misspelt other one.
+    let edits = edits(name, known);
+    if known.contains(name) { edits.min(1) } else { edits }
 }
 
 /// Counts the characters to insert, remove or replace between two names (Levenshtein's distance).

@@ -181,3 +181,92 @@ fn a_short_name_finds_all_keys_of_that_name() {
     assert_eq!(names("realms"), ["realms"]);
     assert_eq!(names("identity.source.realms"), ["identity.source.realms"]);
 }
+
+/// Returns the faults of a file as an administrator reads them.
+fn faults(text: &str) -> Vec<String> {
+    let (_, faults) = crate::config::parse_all(Path::new("/x.toml"), text);
+    faults.iter().map(ToString::to_string).filter(|fault| fault.starts_with("/x.toml:")).collect()
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_answered_with_the_allowed_values() {
+    for (table, key) in all() {
+        for wrong in ["[[]]", "-1", "2020-01-01", "99999999999999999999"] {
+            let text = file(table, &[table.line(key, wrong)]);
+            let found = faults(&text);
+            let [fault] = &found[..] else { panic!("{text}: {found:?}") };
+            assert!(fault.contains(key.allowed) && fault.contains(key.example), "{text}: {fault}");
+            assert!(fault.contains("`: "), "{text}: {fault} names no key");
+            for word in ["u64", "u32", "i128", "sequence", "map", "variant", "field"] {
+                assert!(!fault.replace(key.allowed, "").contains(word), "{text}: {fault}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_of_another_table_is_answered_with_its_place() {
+    let top: Vec<_> = all().filter(|(table, _)| table.heading.is_empty()).collect();
+    for (_, key) in &top {
+        let line = format!("{} = {}\n", key.name, key.example);
+        let found = faults(&format!("[[export]]\nmemory = 1048576\n{line}"));
+        let [fault] = &found[..] else { panic!("{line}: {found:?}") };
+        let expected = format!("/x.toml:3: key `{0}`: `{0}` belongs above the first [table]", key.name);
+        assert!(fault.starts_with(&expected), "{fault}");
+    }
+    for (text, expected) in [
+        (
+            "metric = \":1\"",
+            ":4: key `metric`: there is no key `metric`; the nearest is `metrics`, which belongs above the first [table]",
+        ),
+        ("readonly = true", ":4: key `readonly`: there is no key `readonly`; the nearest is `read_only`"),
+        (
+            "contexts_max = 16",
+            ":4: key `contexts_max`: `contexts_max` belongs to [limits] or to [limits.principal] or to [[limits.rule]]",
+        ),
+        ("[[export.rule]]\nclients = [\"*\"]\nfsid = 1", ":6: key `fsid`: `fsid` belongs to [[export]]"),
+        (
+            "[[identity.source]]\nkind = \"nss\"\nbase = \"dc=a\"",
+            ":6: key `base`: `base` belongs to a source of another kind",
+        ),
+        (
+            "[rule]\nclients = [\"*\"]",
+            ":4: key `rule`: there is no key `rule`; the nearest is [[limits.rule]]",
+        ),
+        (
+            "[[exports]]\npath = \"/\"",
+            ":4: key `exports`: there is no key `exports`; the nearest is [[export]]",
+        ),
+        ("zzz = 1", ":4: key `zzz`: there is no key `zzz`; `orthrus config explain` lists all"),
+    ] {
+        let found = faults(&format!("[[export]]\nmemory = 1048576\n\n{text}\n"));
+        assert_eq!(found, [format!("/x.toml{expected}")], "{text}");
+    }
+}
+
+#[test]
+fn a_value_that_is_no_toml_is_answered_with_the_allowed_values() {
+    for (text, expected) in [
+        ("listen = 127.0.0.1:2049", ":1: key `listen`: the value needs quotes; allowed: \"address:port\""),
+        (
+            "lease_time = 60s # long",
+            ":1: key `lease_time`: `60s` is not allowed here; allowed: 5 to 3600 seconds",
+        ),
+        ("nfs40 = yes", ":1: key `nfs40`: `yes` is not allowed here; allowed: true or false"),
+        (
+            "[[export]]\npath = /srv/data",
+            ":2: key `path`: the value needs quotes; allowed: an existing folder",
+        ),
+        (
+            "[[ export.rule ]] # some\nsec = krb5p",
+            ":2: key `sec`: the value needs quotes; allowed: \"krb5p\"",
+        ),
+        ("[export]\npath = \"/tmp\"", ":1: key `export`: write [[export]] on a line of its own"),
+        ("limits = 5", ":1: key `limits`: write [limits] on a line of its own"),
+        ("[[limits]]\nslots_max = 5", ":1: key `limits`: write [limits] on a line of its own"),
+        ("shards = 1\nshards = 1", ":2: key `shards`: duplicate key"),
+    ] {
+        let found = faults(text);
+        assert!(found.len() == 1 && found[0].starts_with(&format!("/x.toml{expected}")), "{text}: {found:?}");
+    }
+}

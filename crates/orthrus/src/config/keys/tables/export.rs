@@ -62,7 +62,7 @@ pub(super) const EXPORT: &[ConfigTable] = &[
             ConfigKey {
                 name: "anon_uid",
                 meaning: "The anonymous user.",
-                allowed: "a number",
+                allowed: "a number of a user, below 4294967296",
                 default: Literal("65534"),
                 example: "1000",
                 reloads: true,
@@ -70,7 +70,7 @@ pub(super) const EXPORT: &[ConfigTable] = &[
             ConfigKey {
                 name: "anon_gid",
                 meaning: "The group of the anonymous user.",
-                allowed: "a number",
+                allowed: "a number of a group, below 4294967296",
                 default: Literal("65534"),
                 example: "100",
                 reloads: true,
@@ -318,7 +318,7 @@ pub(super) const EXPORT: &[ConfigTable] = &[
             ConfigKey {
                 name: "anon_uid",
                 meaning: "The anonymous user for these clients.",
-                allowed: "a number",
+                allowed: "a number of a user, below 4294967296",
                 default: Absent("as for the export"),
                 example: "1000",
                 reloads: true,
@@ -326,7 +326,7 @@ pub(super) const EXPORT: &[ConfigTable] = &[
             ConfigKey {
                 name: "anon_gid",
                 meaning: "The group of the anonymous user for these clients.",
-                allowed: "a number",
+                allowed: "a number of a group, below 4294967296",
                 default: Absent("as for the export"),
                 example: "100",
                 reloads: true,
