@@ -242,6 +242,18 @@ fn a_server_that_drains_refuses_new_clients_and_ends_with_the_last_one() {
 }
 
 #[test]
+fn a_drain_of_a_server_without_clients_can_be_cancelled() {
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let server = Serve::new(&state).arg(folder.path()).start();
+    let started = ask(&state, &["drain", "--no-wait"]);
+    assert!(started.stdout.contains("no client is left, so the server ends in 10 s"), "{started:?}");
+    let cancelled = ask(&state, &["drain", "--cancel"]);
+    assert!(cancelled.stdout.contains("new clients are served"), "{cancelled:?}");
+    Client::connect(Options::new("127.0.0.1", Security::sys()).port(server.port())).expect("it serves");
+}
+
+#[test]
 fn a_revoked_lock_is_free_for_others_and_its_client_learns_that_an_administrator_did_it()
 // RFC 8881 sections 8.4.2.4 and 15.1.5.1
 {

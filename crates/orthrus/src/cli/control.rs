@@ -88,8 +88,9 @@ impl ReloadArguments {
 /// Have a running server take no new clients, and end when the last one has left.
 ///
 /// Clients that are known go on until they unmount. Clients that have been silent for a lease do
-/// not count. Prints how many are left, and returns when the server has ended. Ctrl-C ends the
-/// command alone, not the drain.
+/// not count. A server without clients ends after 10 seconds, and nothing starts it again. Prints
+/// how many are left, and returns when the server has ended. Ctrl-C ends the command alone, not the
+/// drain.
 #[derive(clap::Args)]
 pub(super) struct Drain {
     /// Serve new clients again.

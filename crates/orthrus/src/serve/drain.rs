@@ -4,10 +4,13 @@ use super::http::Author;
 use runtime::{Gate, NfsService};
 use signal_hook::consts::SIGTERM;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a drain looks for clients.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// How long a drain that finds no client waits before it ends the server: nothing starts the server
+/// again, so there has to be time to cancel.
+const CANCEL_TIME: Duration = Duration::from_secs(10);
 
 /// Starts a drain for `author`, and returns a line for the administrator.
 ///
@@ -16,7 +19,11 @@ const INTERVAL: Duration = Duration::from_millis(500);
 pub(super) fn start(service: &Arc<NfsService>, gate: &Arc<Gate>, author: Author) -> std::io::Result<String> {
     let (engine, now) = (service.server().engine(), service.server().now());
     let left = engine.clients_with_lease(now);
-    let line = format!("no new clients are served; the server ends when the last of {left} has left");
+    let end = match left {
+        0 => format!("no client is left, so the server ends in {} s", CANCEL_TIME.as_secs()),
+        _ => format!("the server ends when the last of {left} has left"),
+    };
+    let line = format!("no new clients are served; {end}");
     if engine.is_draining() {
         return Ok(line);
     }
@@ -57,16 +64,36 @@ pub(super) fn cancel(service: &NfsService, author: Author) -> String {
 
 /// Ends the server, as SIGTERM does, when no client has a lease, unless the drain is cancelled.
 fn end_with_last_client(service: &NfsService, gate: &Gate) {
-    let server = service.server();
+    let (server, begin) = (service.server(), Instant::now());
+    let mut had_clients = false;
     while server.engine().is_draining() {
         // Another process may have taken over: then this waits for ever.
         let inside = gate.enter();
-        if server.engine().clients_with_lease(server.now()) == 0 {
+        let left = server.engine().clients_with_lease(server.now());
+        had_clients |= left > 0;
+        if is_over(left, had_clients, begin.elapsed()) {
             tracing::info!("the last client has left");
             let _ = signal_hook::low_level::raise(SIGTERM);
             return;
         }
         drop(inside);
         std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Returns whether a drain that began `passed` ago ends the server.
+fn is_over(left: usize, had_clients: bool, passed: Duration) -> bool {
+    left == 0 && (had_clients || passed >= CANCEL_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_without_clients_leaves_time_to_cancel() {
+        let soon = Duration::from_millis(1);
+        assert!(!is_over(0, false, soon) && is_over(0, false, CANCEL_TIME));
+        assert!(!is_over(1, true, CANCEL_TIME) && is_over(0, true, soon));
     }
 }
