@@ -278,18 +278,23 @@ fn systemd_accepts_the_units() {
 fn write_units_of_members(folder: &Path) {
     let unit = fs::read_to_string(packaging().join("orthrus.service")).expect("it is there");
     let page = fs::read_to_string(packaging().join("../../docs/cluster.md")).expect("it is there");
-    let drop_ins = folder.join("orthrus@.service.d");
-    fs::create_dir(&drop_ins).expect("the folder is ours");
     // It checks that the programs exist.
-    let write = |path: PathBuf, text: &str| {
-        fs::write(path, text.replace("/usr/bin/orthrus", &program().display().to_string())).expect("ours");
+    let write = |path: &str, text: &str| {
+        let path = folder.join(path);
+        let text = text.replace("/usr/bin/orthrus", &program().display().to_string());
+        fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder is ours");
+        fs::write(path, text).expect("the folder is ours");
     };
-    write(folder.join("orthrus@.service"), &unit);
-    let blocks = page.split("```ini\n# /etc/systemd/system/orthrus@.service.d/").skip(1);
-    let blocks: Vec<_> = blocks.filter_map(|block| block.split("```").next()?.split_once('\n')).collect();
-    assert_eq!(blocks.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["member.conf", "address.conf"]);
-    blocks.into_iter().for_each(|(name, text)| write(drop_ins.join(name), text));
+    MEMBER_UNITS.iter().for_each(|name| write(name, &unit));
+    for block in page.split("```ini\n# /etc/systemd/system/").skip(1) {
+        let file = block.split_once("```").and_then(|(block, _)| block.split_once('\n'));
+        let (path, text) = file.expect("a path, and the text of the file");
+        write(path, text);
+    }
 }
+
+/// The unit of all members, and that of one: it checks the drop-ins of the file that it is given.
+const MEMBER_UNITS: [&str; 2] = ["orthrus@.service", "orthrus@gw1.service"];
 
 #[test]
 fn systemd_accepts_the_units_of_cluster_members() {
@@ -298,16 +303,30 @@ fn systemd_accepts_the_units_of_cluster_members() {
     }
     let folder = empty_folder();
     write_units_of_members(folder.path());
-    let complaints = || {
-        let mut command = Command::new("systemd-analyze");
-        let ended = run(command.args(["verify", "--man=no"]).arg(folder.path().join("orthrus@.service")));
-        let ours = ended.stderr.lines().filter(|line| line.contains("orthrus@")).collect::<Vec<_>>();
-        (ended.status.success(), ours.join("\n"))
-    };
-    assert_eq!(complaints(), (true, String::new()));
-    // It reads the drop-ins: a key that does not exist is found.
-    let unknown = folder.path().join("orthrus@.service.d/unknown.conf");
-    fs::write(unknown, "[Service]\nNoSuchKey=1\n").expect("the folder is ours");
-    let (_, complaint) = complaints();
-    assert!(complaint.contains("NoSuchKey"), "{complaint}");
+    for name in MEMBER_UNITS {
+        let complaints = || {
+            let mut command = Command::new("systemd-analyze");
+            let ended = run(command.args(["verify", "--man=no"]).arg(folder.path().join(name)));
+            let ours = ended.stderr.lines().filter(|line| line.contains("orthrus@")).collect::<Vec<_>>();
+            (ended.status.success(), ours.join("\n"))
+        };
+        assert_eq!(complaints(), (true, String::new()));
+        // It reads the drop-ins: a key that does not exist is found.
+        let unknown = folder.path().join(format!("{name}.d/unknown.conf"));
+        fs::write(unknown, "[Service]\nNoSuchKey=1\n").expect("the folder is ours");
+        let (_, complaint) = complaints();
+        assert!(complaint.contains("NoSuchKey"), "{complaint}");
+    }
+}
+
+#[test]
+fn no_two_members_of_a_cluster_get_one_address() {
+    let folder = empty_folder();
+    write_units_of_members(folder.path());
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("it is there");
+    assert!(read("orthrus@gw1.service.d/address.conf").contains("ip address add"));
+    for entry in fs::read_dir(folder.path().join("orthrus@.service.d")).expect("it is there") {
+        let text = fs::read_to_string(entry.expect("it is there").path()).expect("it is there");
+        assert!(!text.contains("ip address"), "{text}");
+    }
 }
