@@ -87,6 +87,28 @@ fn every_relative_link_of_a_page_resolves() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// Returns the paths of a page that look like those of the package and are others: its files are in
+/// the folder `/etc/orthrus`.
+fn other_paths(page: &str) -> Vec<&str> {
+    let behind = |at: usize| page[at..].trim_start_matches("/etc/orthrus");
+    let found = page.match_indices("/etc/orthrus").map(|(at, _)| at);
+    let other = found.filter(|at| {
+        behind(*at).starts_with(['.', '-', '_']) || behind(*at).starts_with(char::is_alphanumeric)
+    });
+    other.filter_map(|at| page[at..].lines().next()).collect()
+}
+
+#[test]
+fn pages_name_the_files_that_the_package_has() {
+    let mut found = Vec::new();
+    pages(&steps::root(), &mut found);
+    for page in found {
+        let text = std::fs::read_to_string(&page).expect("a page can be read");
+        assert_eq!(other_paths(&text), Vec::<&str>::new(), "{}", page.display());
+    }
+    assert_eq!(other_paths("a /etc/orthrus.toml b\n`/etc/orthrus`\n/etc/orthrus/a"), ["/etc/orthrus.toml b"]);
+}
+
 #[test]
 fn a_link_to_a_missing_file_or_heading_is_found_and_code_is_not_read() {
     let page = steps::root().join("README.md");
