@@ -270,3 +270,13 @@ fn a_value_that_is_no_toml_is_answered_with_the_allowed_values() {
         assert!(found.len() == 1 && found[0].starts_with(&format!("/x.toml{expected}")), "{text}: {found:?}");
     }
 }
+
+#[test]
+fn the_filters_that_the_key_log_names_are_filters() {
+    let [(_, key)] = find("log")[..] else { panic!("one key") };
+    let filters: Vec<_> = key.allowed.split('"').skip(1).step_by(2).collect();
+    assert!(filters.iter().any(|filter| filter.contains('=')), "{filters:?}");
+    for filter in filters {
+        assert!(filter.parse::<crate::logging::LogFilter>().is_ok(), "{filter}");
+    }
+}

@@ -109,8 +109,8 @@ pub(super) const EXPORT: &[ConfigTable] = &[
             },
             ConfigKey {
                 name: "nested",
-                meaning: "File systems that are mounted below the folder: clients see an empty folder, or their \
-                    contents.",
+                meaning: "File systems that are mounted below the folder: clients do not see them, or see \
+                    their contents.",
                 allowed: r#""hide" or "show""#,
                 default: Literal(r#""hide""#),
                 example: r#""show""#,

@@ -30,7 +30,7 @@ pub(super) const SERVER: &[ConfigTable] = &[
             ConfigKey {
                 name: "log",
                 meaning: "The lines that are logged. The option --log and ORTHRUS_LOG go first.",
-                allowed: r#""error", "warn", "info", "debug" or "trace"; also by module, as "info,net=debug""#,
+                allowed: r#""error", "warn", "info", "debug" or "trace"; also by module, as "info,orthrus_server=debug""#,
                 default: Literal(r#""info""#),
                 example: r#""warn""#,
                 reloads: true,
