@@ -15,9 +15,9 @@ const CLOSING: &str = "closing";
 const LOST: &str = "lost";
 const HOST: &str = "host";
 const SESSION_PREFIX: &str = "session:";
-/// Sessions and other keys of a member.
+/// Sessions and other keys of a member; a member with more cannot be read.
 const KEYS_MAX: usize = 4096;
-/// Clients of a member.
+/// Client records of a member that a start takes over; with more it fails.
 const CLIENTS_MAX: usize = 1 << 20;
 /// Records that one operation writes.
 const RECORDS_STEP: usize = 1000;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a notification waits for its watchers: a dead gateway is one for half a minute.
+/// How long a notification of the members waits for them: one that died stays for half a minute.
 const NOTIFY_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A thread that notifies the watchers of an object. Dropping it waits for the last notification.

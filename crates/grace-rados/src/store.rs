@@ -12,7 +12,7 @@ use std::sync::Arc;
 const DATA_READ: usize = 64;
 /// The object with the signs of life.
 const BEATS: &str = "orthrus-beats";
-/// Signs of life that are read.
+/// Members whose signs of life are read.
 const BEATS_MAX: usize = 1024;
 
 /// The place of the shared storage.

@@ -10,7 +10,7 @@ use vfs::{ACL_ENTRIES_MAX, Acls, FileType, PosixAcl, VfsError, VfsResult};
 const ACCESS: &CStr = c"system.posix_acl_access";
 /// The list that new objects of a directory get.
 const DEFAULT: &CStr = c"system.posix_acl_default";
-/// Most bytes of a list.
+/// Most bytes of an access control list.
 const SIZE_MAX: usize = 64 << 10;
 
 impl CephBackend {

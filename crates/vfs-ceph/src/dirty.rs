@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use vfs::VfsResult;
 
-/// Files that are kept so. With more, a write waits until the oldest file is on stable storage, so
-/// that clients that never send COMMIT do not keep all files in memory.
+/// Files with unwritten data that are kept open. With more, a write waits until the oldest file is
+/// on stable storage, so that clients that never send COMMIT do not keep all files in memory.
 const DIRTY_FILES_MAX: usize = 4096;
 
 /// The marks of a file, which [`DirtyFiles`] sets.

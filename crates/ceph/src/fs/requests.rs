@@ -17,7 +17,7 @@ const WATCHED_MAX: usize = 64;
 /// The time after which a request is hurried: several times that of an ordinary one. It doubles
 /// each time, as a metadata server that is slow or gone has no use for more requests.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The longest time between two attempts.
+/// The longest time between two attempts to hurry a request.
 const PATIENCE_MAX: Duration = Duration::from_secs(5);
 
 /// The starts of requests in flight.

@@ -21,8 +21,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The parts of the time without contact after which the database is read again, and the bound.
+/// The parts of the time without contact after which the database is read again.
 const INTERVAL_PARTS: u32 = 5;
+/// The longest time between two reads of the shared state of a cluster.
 const INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// The pause while a long step runs on another thread.
 const JOB_PAUSE: Duration = Duration::from_millis(20);

@@ -32,10 +32,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The parts of a lease for which a gateway serves without contact to its cluster, and their
-/// bounds.
+/// The parts of a lease for which a gateway serves without contact to its cluster.
 const CONTACT_PARTS: u32 = 4;
+/// The least time for which it does.
 const CONTACT_TIME_MIN: Duration = Duration::from_secs(5);
+/// The longest time for which a gateway serves without contact to its cluster.
 const CONTACT_TIME_MAX: Duration = Duration::from_secs(15);
 /// Messages to the driver that wait.
 const MESSAGES_MAX: usize = 64;
