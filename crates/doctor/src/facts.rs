@@ -10,6 +10,7 @@ use ldap::LdapSettings;
 use crate::Surroundings;
 use crate::ccache::CacheContent;
 use crate::krb5_conf::Krb5Conf;
+use terminal::shell_word;
 
 /// The server and the export to mount.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub type Explain = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
 /// A server's configuration, as far as checks need it.
 pub struct ServerPlan {
+    /// The file of the configuration, if one was named.
+    pub file: Option<PathBuf>,
     /// The reason why the configuration is wrong, if it is.
     pub fault: Option<String>,
     /// The services whose keys are accepted, such as `nfs`.
@@ -54,6 +57,16 @@ pub struct ServerPlan {
     pub explain: Explain,
     /// Whether an export offers a Kerberos flavor.
     pub kerberos: bool,
+}
+
+impl ServerPlan {
+    /// Returns a command of `orthrus` that reads the configuration.
+    pub(crate) fn command(&self, command: &str) -> String {
+        match &self.file {
+            Some(file) => format!("orthrus {command} --config {}", shell_word(&file.to_string_lossy())),
+            None => format!("orthrus {command}"),
+        }
+    }
 }
 
 /// A Kerberos identity that works: tickets in a private copy of a cache.
@@ -205,5 +218,28 @@ impl Facts {
     pub(crate) fn tickets(&self) -> Option<&Tickets> {
         let (user, host) = (self.user.as_ref(), self.host.as_ref());
         if self.acts_as_machine() { host.or(user) } else { user.or(host) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_names_the_file_that_was_given() {
+        let mut plan = ServerPlan {
+            file: Some("/etc/my server.toml".into()),
+            fault: None,
+            services: Vec::new(),
+            domain: String::new(),
+            exports: Vec::new(),
+            directories: Vec::new(),
+            user: None,
+            explain: Box::new(|_| Ok(String::new())),
+            kerberos: false,
+        };
+        assert_eq!(plan.command("serve --check"), "orthrus serve --check --config '/etc/my server.toml'");
+        plan.file = None;
+        assert_eq!(plan.command("id alice"), "orthrus id alice");
     }
 }

@@ -3,6 +3,7 @@
 use super::outcome;
 use crate::facts::Facts;
 use crate::{CheckOutcome, HealthFinding};
+use terminal::shell_word;
 
 pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
     let Some(server) = &facts.server else {
@@ -15,13 +16,9 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
         Ok(account) => CheckOutcome::Passed(account),
         Err(why) => {
             let cause = format!("{user} has no account here: {why}.");
-            outcome(
-                vec![HealthFinding::error(
-                    cause,
-                    format!("orthrus id {user} --config FILE    # each step of the mapping"),
-                )],
-                "",
-            )
+            let remedy = server.command(&format!("id {}", shell_word(user)));
+            let finding = HealthFinding::error(cause, format!("{remedy}    # each step of the mapping"));
+            outcome(vec![finding], "")
         }
     }
 }

@@ -9,10 +9,7 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
         return CheckOutcome::Skipped("there is no configuration".to_owned());
     };
     let finding = server.fault.as_ref().map(|fault| {
-        HealthFinding::error(
-            format!("The configuration is wrong: {fault}."),
-            "orthrus serve --check --config FILE",
-        )
+        HealthFinding::error(format!("The configuration is wrong: {fault}."), server.command("serve --check"))
     });
     outcome(finding.into_iter().collect(), format!("{} export(s)", server.exports.len()))
 }

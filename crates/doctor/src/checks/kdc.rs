@@ -12,6 +12,9 @@ use crate::{CheckOutcome, HealthFinding};
 /// Addresses that are asked.
 const ADDRESSES_MAX: usize = 16;
 
+/// The reason why a KDC without an address is of no use.
+const UNRESOLVED: &str = "the name cannot be resolved";
+
 /// The answer of an address, or the reason why there is none.
 type Asked = (String, Result<KdcAnswer, String>);
 
@@ -75,7 +78,7 @@ pub(super) fn addresses(name: &str, limit: Duration) -> Result<Vec<SocketAddr>, 
     };
     match within(limit, move || (host.as_str(), port).to_socket_addrs()) {
         None => Err("the resolver does not answer".to_owned()),
-        Some(Err(_)) => Err("the name cannot be resolved".to_owned()),
+        Some(Err(_)) => Err(UNRESOLVED.to_owned()),
         Some(Ok(addresses)) => Ok(addresses.collect()),
     }
 }
@@ -84,10 +87,12 @@ fn judge(realm: &str, asked: &[Asked]) -> CheckOutcome {
     let count = asked.iter().filter(|(_, answer)| answer.is_ok()).count();
     let failure = |(name, answer): &Asked| {
         let why = answer.as_ref().err()?;
-        Some(format!("The KDC {name} of {realm} is of no use: {why}"))
+        Some((format!("The KDC {name} of {realm} is of no use: {why}"), why == UNRESOLVED))
     };
-    let findings = asked.iter().filter_map(failure).map(|cause| {
-        if count == 0 {
+    let findings = asked.iter().filter_map(failure).map(|(cause, is_unresolved)| {
+        if count == 0 && is_unresolved {
+            HealthFinding::error(format!("{cause}."), "correct kdc = in krb5.conf, or add the name to DNS")
+        } else if count == 0 {
             HealthFinding::error(
                 format!("{cause}."),
                 "systemctl start krb5-kdc    # on the KDC; or correct kdc = in krb5.conf",
@@ -100,4 +105,20 @@ fn judge(realm: &str, asked: &[Asked]) -> CheckOutcome {
         }
     });
     outcome(findings.collect(), format!("{count} address(es) of {realm} answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kdc_without_an_address_is_not_started() {
+        let remedy = |why: &str| match judge("A.TEST", &[("kdc".to_owned(), Err(why.to_owned()))]) {
+            CheckOutcome::Found(findings) => findings[0].remedy.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert!(
+            remedy(UNRESOLVED).contains("DNS") && remedy("connection refused").contains("systemctl start")
+        );
+    }
 }

@@ -116,7 +116,7 @@ impl Examine {
         let read = self.config.as_ref().map_or_else(|| Ok(Settings::default()), |file| config::read(file));
         let (mut settings, mut fault) = match read {
             Ok(settings) => (settings, None),
-            Err(error) => (Settings::default(), Some(error.to_string())),
+            Err(error) => (Settings::default(), Some(format!("{:#}", anyhow::Error::from(error)))),
         };
         settings.keytab = self.keytab.clone().or(settings.keytab);
         if let Some(keytab) = &settings.keytab {
@@ -162,6 +162,7 @@ impl Examine {
             flavor: None,
         };
         let plan = ServerPlan {
+            file: self.config.clone(),
             fault,
             services: settings.keytab_services.clone(),
             domain: serve::owner_domain(&settings),
