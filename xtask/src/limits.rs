@@ -219,8 +219,8 @@ impl Constants {
         Ok(Self(found))
     }
 
-    /// Returns the value of a name that is used in a file: of the module that it names, of the file,
-    /// of its crate, or of the only crate that has it.
+    /// Returns the value of a name that is used in a file: of the module that it names, of the
+    /// file, of its crate, or of the only crate that has it.
     fn value(&self, krate: &str, file: &Path, name: &str) -> Option<u64> {
         if name == "i64::MAX" {
             return u64::try_from(i64::MAX).ok();
