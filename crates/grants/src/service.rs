@@ -77,6 +77,14 @@ pub enum GrantServiceError {
     /// The keytab has no key of the service.
     #[error("{} has no key of grants/HOST: export one (kadmin: ktadd -k FILE grants/HOST)", .0.display())]
     NoKey(PathBuf),
+    /// The keytab cannot be read.
+    #[error("{} cannot be read; name the keytab of the service with --keytab", keytab.display())]
+    Unreadable {
+        /// The path of the keytab.
+        keytab: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
     /// A setting is not allowed.
     #[error("{0}")]
     Setting(String),
@@ -216,8 +224,8 @@ impl Drop for GrantService {
 
 /// Returns the principal of the service and its realm, from the keytab.
 fn own_principal(keytab: &Path) -> Result<(String, String), GrantServiceError> {
-    let no_key = |_| GrantServiceError::NoKey(keytab.to_owned());
-    let entries = gss::keytab_entries(keytab).map_err(no_key)?;
+    let unreadable = |source| GrantServiceError::Unreadable { keytab: keytab.to_owned(), source };
+    let entries = gss::keytab_entries(keytab).map_err(unreadable)?;
     let own = entries
         .into_iter()
         .find(|entry| matches!(entry.components.as_slice(), [service, _] if service == "grants"));
@@ -625,5 +633,11 @@ mod tests {
         assert!(locked(&durable).table.is_empty());
         let files = fs::read_dir(folder.path()).unwrap().flatten().filter(|entry| entry.path().is_file());
         assert_eq!(files.count(), 0);
+    }
+
+    #[test]
+    fn a_keytab_that_is_missing_is_not_one_without_the_key() {
+        let missing = own_principal(Path::new("/no/such/keytab"));
+        assert!(matches!(missing, Err(GrantServiceError::Unreadable { .. })), "{missing:?}");
     }
 }

@@ -17,7 +17,7 @@ pub enum RealmError {
     },
     /// Another user could read or replace the realm's keys.
     #[error("no realm here: {0}")]
-    NotPrivate(#[from] private::PrivateError),
+    NotPrivate(private::PrivateError),
     /// The folder contains other files.
     #[error("{} exists and is no realm of ours: give a new or an empty folder", .0.display())]
     Foreign(PathBuf),
@@ -63,9 +63,27 @@ pub enum RealmError {
     },
 }
 
+// The message has that of the cause, so the cause is no source of its own.
+impl From<private::PrivateError> for RealmError {
+    fn from(error: private::PrivateError) -> Self {
+        Self::NotPrivate(error)
+    }
+}
+
 impl RealmError {
     /// Adds the path to an I/O error.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { path: path.to_owned(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_private_is_named_once() {
+        let error = RealmError::from(private::PrivateError::Link("/x".into()));
+        assert!(error.to_string().contains("/x") && std::error::Error::source(&error).is_none());
     }
 }

@@ -491,7 +491,7 @@ fn a_check_reports_every_fault_at_once_and_changes_nothing() {
     let before = fs::read_dir(folder.path()).expect("ours").count();
     let parts = [
         "203.0.113.77:2049 is not an address",
-        "metrics on 203.0.113.77:9000: Cannot assign",
+        "metrics cannot be served on 203.0.113.77:9000; choose another address with --metrics: Cannot assign",
         "keytab",
         "state folder",
         "audit: /no/such/audit cannot be written",

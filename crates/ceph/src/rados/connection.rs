@@ -36,7 +36,7 @@ pub enum RadosError {
     Nul(String),
     /// The configuration file cannot be read.
     #[error(
-        "{path}: {reason}: name the configuration file of the Ceph cluster (it is usually /etc/ceph/ceph.conf)"
+        "{path}: {reason}: name the configuration file of the Ceph cluster with `ceph_conf` or --ceph-conf (it is usually /etc/ceph/ceph.conf)"
     )]
     Configuration {
         /// The path of the file.

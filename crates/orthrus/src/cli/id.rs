@@ -40,6 +40,9 @@ impl Explain {
     /// # Errors
     /// The fault in the configuration or the keytab, or the reason why there is no account.
     pub(super) fn run(self) -> anyhow::Result<()> {
+        if !self.principal.contains('@') {
+            anyhow::bail!("name the realm, too, such as {}@EXAMPLE.ORG", self.principal);
+        }
         let mut settings = match &self.config {
             Some(file) => config::read(file)?,
             None => Settings::default(),
@@ -113,5 +116,14 @@ mod tests {
         };
         let shown = lines(&report, "the server");
         assert_eq!(shown, ["from     the server", "found    uid=x\\u{1b}[2J\\u{a}ok,dc=example"]);
+    }
+
+    #[test]
+    fn a_principal_without_its_realm_is_refused_with_an_example() {
+        let (principal, offline) = ("alice".to_owned(), true);
+        let explain =
+            Explain { principal, config: None, keytab: None, state_dir: None, offline, json: false };
+        let error = explain.run().expect_err("it has no realm").to_string();
+        assert!(error.contains("alice@EXAMPLE.ORG"), "{error}");
     }
 }

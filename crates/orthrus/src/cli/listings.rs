@@ -9,6 +9,7 @@ use crate::cli::table::table;
 use crate::output::{errln, out, outln};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::net::IpAddr;
 
 /// The server to ask, and the form of the answer.
 #[derive(clap::Args)]
@@ -16,7 +17,7 @@ pub(super) struct ListingArguments {
     /// Only rows with this text in a field, such as a path, a principal or an address.
     filter: Option<String>,
     /// Only rows of this client: its address, or its ID as `orthrus clients` shows it.
-    #[arg(long, value_name = "CLIENT")]
+    #[arg(long, value_name = "CLIENT", value_parser = parse_client)]
     client: Option<String>,
     /// Only rows of this principal, such as alice@EXAMPLE.ORG or sys:1000.
     #[arg(long)]
@@ -29,6 +30,15 @@ pub(super) struct ListingArguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// Checks that a text is an address or an ID of a client: no row has another one.
+fn parse_client(text: &str) -> Result<String, String> {
+    let is_id = text.len() == 16 && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    if is_id || text.parse::<IpAddr>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("must be an address, or an ID as `orthrus clients` shows it".to_owned())
 }
 
 impl ListingArguments {
@@ -212,5 +222,20 @@ impl ListingRow for DelegationRow {
             &self.export,
             &known(&self.path),
         ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_an_address_or_an_id() {
+        for good in ["10.78.0.2", "2001:db8::1", "00000000deadbeef"] {
+            assert_eq!(parse_client(good).as_deref(), Ok(good));
+        }
+        for wrong in ["10.78.0.999", "node", "deadbeef", ""] {
+            assert!(parse_client(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -62,6 +62,8 @@ fn replicas(text: &str) -> Result<usize, String> {
 }
 
 /// Stop the KDC of the realm in DIR and remove the files that `realm up` created.
+///
+/// Removes DIR as well if nothing else is left in it.
 #[derive(clap::Args)]
 pub(super) struct Down {
     /// Folder of the realm.

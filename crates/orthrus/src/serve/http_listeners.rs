@@ -105,7 +105,9 @@ pub(super) fn bind_metrics(address: SocketAddr) -> anyhow::Result<MetricsListene
             "metrics on {address}: whoever reaches it reads them, without a password or encryption"
         );
     }
-    MetricsListener::bind(address).with_context(|| format!("metrics on {address}"))
+    MetricsListener::bind(address).with_context(|| {
+        format!("metrics cannot be served on {address}; choose another address with --metrics")
+    })
 }
 
 /// Makes the endpoint of the admin API. A server without it still serves.

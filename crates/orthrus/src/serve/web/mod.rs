@@ -99,7 +99,9 @@ impl WebListener {
         };
         let socket = match inherited {
             Some(socket) => inherit_tcp(socket).context("the socket of the web page")?,
-            None => bind_tcp(address).with_context(|| format!("web on {address}"))?,
+            None => bind_tcp(address).with_context(|| {
+                format!("the web page cannot be served on {address}; choose another address with --web")
+            })?,
         };
         Ok(Some(Self { socket, tls, admission: None }))
     }
