@@ -6,6 +6,7 @@ use crate::{
 };
 use pipes::{Attachment, FileData};
 use rpc::{ConnectionId, record_mark};
+use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,6 +14,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// Time limit of waits for an expected event.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A deferred request, and its way back. Such a step blocks until the gate opens if the request
 /// begins with "hang".
@@ -233,6 +237,16 @@ fn connect(server: &Running) -> TcpStream {
     stream
 }
 
+/// Opens a connection with a small receive buffer.
+fn narrow(server: &Running) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a size");
+    socket.connect(&server.address().into()).expect("the server listens");
+    let stream: TcpStream = socket.into();
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
 fn record(content: &[u8]) -> Vec<u8> {
     [&record_mark(content.len())[..], content].concat()
 }
@@ -248,6 +262,19 @@ fn receive(stream: &mut TcpStream) -> Vec<u8> {
 fn is_closed(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 1]), Ok(0))
         || stream.write_all(b"x").and_then(|()| stream.read(&mut [0; 1])).is_err()
+}
+
+#[track_caller]
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn gauge(value: &AtomicUsize) -> usize {
+    value.load(Ordering::SeqCst)
 }
 
 #[test]
@@ -341,13 +368,25 @@ fn unfinished_requests_of_all_connections_together_have_a_limit() {
 
 #[test]
 fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later() {
-    let (server, _) = start(Limits { output_bytes_max: 1 << 20, ..Limits::default() });
-    let mut stream = connect(&server);
+    const RECORDS: usize = 200;
+    let max = 1 << 20;
+    let (server, _) = start(Limits { output_bytes_max: max, batch_requests_max: 4, ..Limits::default() });
+    let mut stream = narrow(&server);
     let mut writer = stream.try_clone().expect("a second handle");
-    let sender =
-        std::thread::spawn(move || (0..200).all(|_| writer.write_all(&record(&vec![7; 100_000])).is_ok()));
-    std::thread::sleep(Duration::from_millis(200));
-    for _ in 0..200 {
+    let sender = std::thread::spawn(move || {
+        (0..RECORDS).all(|_| writer.write_all(&record(&vec![7; 100_000])).is_ok())
+    });
+    let stats = server.stats().clone();
+    wait_until("the limit is reached", || gauge(&stats.output_bytes) > max);
+    // A server that reads on has all records within some milliseconds.
+    let mut most = 0;
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(1));
+        most = most.max(gauge(&stats.output_bytes));
+    }
+    // One batch may begin below the limit.
+    assert!(most < max + 5 * 100_100, "{most} bytes of replies wait");
+    for _ in 0..RECORDS {
         assert_eq!(receive(&mut stream).len(), 100_000);
     }
     assert!(sender.join().expect("sender"));
@@ -376,11 +415,17 @@ fn file_data_stands_in_its_reply_however_slowly_the_peer_reads() {
 
 #[test]
 fn a_connection_that_ends_takes_its_file_data_with_it() {
-    let (server, _) = start(Limits::default());
-    for _ in 0..3 {
-        let mut stream = connect(&server);
+    // The kernel takes the data of fewer than the other 12 replies.
+    const PIPES_IN_USE: usize = 8;
+    let (server, _) = start(Limits { output_bytes_max: 20 * BIG, ..Limits::default() });
+    let stats = server.stats().clone();
+    // Without their return, the last connections find no pipe.
+    for _ in 0..=pipes::PIPES_MAX / PIPES_IN_USE {
+        let mut stream = narrow(&server);
         stream.write_all(&record(b"pages").repeat(20)).expect("sent");
-        stream.read_exact(&mut [0; 1000]).expect("it answers");
+        wait_until("file data waits", || gauge(&stats.output_bytes) >= PIPES_IN_USE * BIG / 2);
+        drop(stream);
+        wait_until("its memory is given back", || gauge(&stats.output_bytes) == 0);
     }
     let mut stream = connect(&server);
     stream.write_all(&record(b"pages")).expect("sent");

@@ -1,19 +1,7 @@
 //! Hostile peers beside honest ones.
 
 use super::*;
-use socket2::{Domain, Socket, Type};
 use std::net::SocketAddr;
-
-/// Time limit of waits for an expected event.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 /// Opens a connection that the service vouches for.
 fn trusted(server: &Running) -> TcpStream {
@@ -22,20 +10,6 @@ fn trusted(server: &Running) -> TcpStream {
     stream.write_all(&record(b"hello")).expect("sent");
     assert_eq!(receive(&mut stream), b"hello");
     stream
-}
-
-/// Opens a connection with a small receive buffer.
-fn narrow(server: &Running) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(4096).expect("a size");
-    socket.connect(&server.address().into()).expect("the server listens");
-    let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
-}
-
-fn gauge(value: &AtomicUsize) -> usize {
-    value.load(Ordering::SeqCst)
 }
 
 #[test]

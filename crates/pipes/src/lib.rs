@@ -18,7 +18,8 @@ const PIPE_SIZE: usize = 1 << 20;
 /// The smallest page of the machine in bytes.
 const PAGE_SIZE: u64 = 4096;
 /// The most pipes that exist at once. Each takes two descriptors. Without one, data is copied.
-const PIPES_MAX: usize = 128;
+#[doc(hidden)]
+pub const PIPES_MAX: usize = 128;
 /// The most empty pipes that are kept. Making one costs more than a copy saves.
 const SPARE_MAX: usize = 32;
 
