@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time in which at most one line of a kind is logged.
@@ -12,45 +12,91 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of reply classes whose sending time is counted separately.
 pub const CLASSES_MAX: usize = 8;
 
-/// Counters and gauges that all shards share; any thread can read them.
-#[derive(Debug, Default)]
-pub struct Stats {
-    /// Number of connections that are open.
-    pub connections: AtomicUsize,
-    /// Memory of unfinished and waiting requests, in bytes.
-    pub input_bytes: AtomicUsize,
-    /// Memory of replies that wait to be sent, in bytes.
-    pub output_bytes: AtomicUsize,
-    /// Number of calls that are deferred.
-    pub deferred: AtomicUsize,
-    /// Connections accepted so far.
-    pub accepted: AtomicU64,
-    /// Connections refused because all of `connections_max` are trusted.
-    pub refused: AtomicU64,
-    /// Connections closed because of a malformed record (too large, too many fragments, empty).
-    pub malformed: AtomicU64,
-    /// Connections closed because their peers were too slow, or were silent strangers.
-    pub overdue: AtomicU64,
-    /// Connections closed because memory or the connection table was short.
-    pub evicted: AtomicU64,
-    /// Loops of shards that took a second or longer.
-    pub stalls: AtomicU64,
-    /// Shards whose threads were blocked, so that other threads continued as the shards.
-    pub relieved: AtomicU64,
-    /// Panics of the service; each closed the connections of its batch.
-    pub panics: AtomicU64,
-    /// Records received since the start.
-    pub records: AtomicU64,
-    /// Bytes received since the start.
-    pub received_bytes: AtomicU64,
-    /// Bytes sent since the start.
-    pub sent_bytes: AtomicU64,
-    /// Time of sending in nanoseconds, by the class of the last reply sent.
-    pub sending: [AtomicU64; CLASSES_MAX],
-    /// Limits log lines about closed connections.
-    closures: LinePause,
-    /// Limits log lines about connections that cannot be accepted.
-    failures: LinePause,
+macro_rules! stats {
+    (
+        gauges { $($(#[$gauge_doc:meta])* $gauge:ident,)* }
+        events { $($(#[$event_doc:meta])* $event:ident,)* }
+        amounts { $($(#[$amount_doc:meta])* $amount:ident,)* }
+    ) => {
+        /// Counters and gauges that all shards share; any thread can read them.
+        #[derive(Debug, Default)]
+        pub struct Stats {
+            $($(#[$gauge_doc])* pub $gauge: AtomicUsize,)*
+            $($(#[$event_doc])* pub $event: AtomicU64,)*
+            $($(#[$amount_doc])* pub $amount: AtomicU64,)*
+            /// Time of sending in nanoseconds, by the class of the last reply sent.
+            pub sending: [AtomicU64; CLASSES_MAX],
+            /// Limits log lines about closed connections.
+            closures: LinePause,
+            /// Limits log lines about connections that cannot be accepted.
+            failures: LinePause,
+        }
+
+        impl Stats {
+            /// Returns all counters and gauges by name, except the time of sending.
+            pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+                let gauges = [$((stringify!($gauge), self.$gauge.load(Relaxed) as u64),)*];
+                let amounts = [$((stringify!($amount), self.$amount.load(Relaxed)),)*];
+                gauges.into_iter().chain(self.events()).chain(amounts).collect()
+            }
+
+            /// Returns the number of events of connections and shards, by name.
+            pub fn events(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($event), self.$event.load(Relaxed)),)*]
+            }
+
+            /// Continues the counters of another process, by name; gauges are those of this one.
+            pub fn resume<'a>(&self, counts: impl IntoIterator<Item = (&'a str, u64)>) {
+                for (name, count) in counts {
+                    $(if name == stringify!($event) {
+                        Self::add(&self.$event, count);
+                    })*
+                    $(if name == stringify!($amount) {
+                        Self::add(&self.$amount, count);
+                    })*
+                }
+            }
+        }
+    };
+}
+
+stats! {
+    gauges {
+        /// Number of connections that are open.
+        connections,
+        /// Memory of unfinished and waiting requests, in bytes.
+        input_bytes,
+        /// Memory of replies that wait to be sent, in bytes.
+        output_bytes,
+        /// Number of calls that are deferred.
+        deferred,
+    }
+    events {
+        /// Connections accepted so far.
+        accepted,
+        /// Connections refused because all of `connections_max` are trusted.
+        refused,
+        /// Connections closed because of a malformed record (too large, too many fragments, empty).
+        malformed,
+        /// Connections closed because their peers were too slow, or were silent strangers.
+        overdue,
+        /// Connections closed because memory or the connection table was short.
+        evicted,
+        /// Loops of shards that took a second or longer.
+        stalls,
+        /// Shards whose threads were blocked, so that other threads continued as the shards.
+        relieved,
+        /// Panics of the service; each closed the connections of its batch.
+        panics,
+    }
+    amounts {
+        /// Records received since the start.
+        records,
+        /// Bytes received since the start.
+        received_bytes,
+        /// Bytes sent since the start.
+        sent_bytes,
+    }
 }
 
 /// The time of the last log line of a kind, and the number of suppressed lines since.
@@ -72,53 +118,9 @@ impl LinePause {
 }
 
 impl Stats {
-    /// Returns all counters and gauges by name, except the time of sending.
-    pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
-        let gauge = |value: &AtomicUsize| value.load(Ordering::Relaxed) as u64;
-        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        vec![
-            ("connections", gauge(&self.connections)),
-            ("input_bytes", gauge(&self.input_bytes)),
-            ("output_bytes", gauge(&self.output_bytes)),
-            ("deferred", gauge(&self.deferred)),
-            ("accepted", count(&self.accepted)),
-            ("refused", count(&self.refused)),
-            ("malformed", count(&self.malformed)),
-            ("overdue", count(&self.overdue)),
-            ("evicted", count(&self.evicted)),
-            ("stalls", count(&self.stalls)),
-            ("relieved", count(&self.relieved)),
-            ("panics", count(&self.panics)),
-            ("records", count(&self.records)),
-            ("received_bytes", count(&self.received_bytes)),
-            ("sent_bytes", count(&self.sent_bytes)),
-        ]
-    }
-
-    /// Continues the counters of another process, by name; gauges are those of this one.
-    pub fn resume<'a>(&self, counts: impl IntoIterator<Item = (&'a str, u64)>) {
-        for (name, count) in counts {
-            let counter = match name {
-                "accepted" => &self.accepted,
-                "refused" => &self.refused,
-                "malformed" => &self.malformed,
-                "overdue" => &self.overdue,
-                "evicted" => &self.evicted,
-                "stalls" => &self.stalls,
-                "relieved" => &self.relieved,
-                "panics" => &self.panics,
-                "records" => &self.records,
-                "received_bytes" => &self.received_bytes,
-                "sent_bytes" => &self.sent_bytes,
-                _ => continue,
-            };
-            Self::add(counter, count);
-        }
-    }
-
     /// Returns the memory that connections hold, in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.input_bytes.load(Ordering::Relaxed).saturating_add(self.output_bytes.load(Ordering::Relaxed))
+        self.input_bytes.load(Relaxed).saturating_add(self.output_bytes.load(Relaxed))
     }
 
     /// Logs the reason for closing a connection.
@@ -137,7 +139,7 @@ impl Stats {
 
     /// Returns the time that sending replies of a class took; zero for an unknown class.
     pub fn sending(&self, class: u8) -> Duration {
-        let nanoseconds = self.sending.get(usize::from(class)).map_or(0, |sum| sum.load(Ordering::Relaxed));
+        let nanoseconds = self.sending.get(usize::from(class)).map_or(0, |sum| sum.load(Relaxed));
         Duration::from_nanos(nanoseconds)
     }
 
@@ -150,6 +152,6 @@ impl Stats {
 
     /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, by: u64) {
-        counter.fetch_add(by, Ordering::Relaxed);
+        counter.fetch_add(by, Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! Executors of deferred work: threads, or single steps for the simulator.
 
+use crate::PoolCounts;
 use crate::pool::{Pool, PoolLimits, QueueKey};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -30,7 +31,7 @@ pub trait TaskPool<T, L>: Send + Sync + 'static {
     fn is_crowded(&self) -> bool;
 
     /// Returns the number of threads, and of the tasks that wait for one.
-    fn counts(&self) -> (usize, usize);
+    fn counts(&self) -> PoolCounts;
 
     /// Returns the lanes with tasks that run or wait.
     fn lanes(&self) -> Vec<L>;
@@ -62,7 +63,7 @@ impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for Pool<T, L> {
         Pool::is_crowded(self)
     }
 
-    fn counts(&self) -> (usize, usize) {
+    fn counts(&self) -> PoolCounts {
         Pool::counts(self)
     }
 
@@ -184,8 +185,8 @@ impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for StepPool<T> {
         false
     }
 
-    fn counts(&self) -> (usize, usize) {
-        (0, self.queue.len())
+    fn counts(&self) -> PoolCounts {
+        PoolCounts { threads: 0, waiting: self.queue.len() }
     }
 
     fn lanes(&self) -> Vec<L> {

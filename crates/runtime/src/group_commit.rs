@@ -1,6 +1,7 @@
 //! Group commit: calls that changed the same object share one synchronisation, and only one thread
 //! waits for the disk.
 
+use crate::CommitCounts;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -90,9 +91,9 @@ impl<K: Clone + Eq + Hash, T> GroupCommit<K, T> {
     }
 
     /// Returns the number of waiting calls, of synchronisations, and of calls that these covered.
-    pub(crate) fn counts(&self) -> [u64; 3] {
-        let waiting = u64::try_from(self.lock().calls).unwrap_or(u64::MAX);
-        [waiting, self.synced.load(Relaxed), self.committed.load(Relaxed)]
+    pub(crate) fn counts(&self) -> CommitCounts {
+        let waiting = self.lock().calls;
+        CommitCounts { waiting, syncs: self.synced.load(Relaxed), committed: self.committed.load(Relaxed) }
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(commit.join(&1, "late", 10), SyncRole::Follower);
         assert_eq!(commit.next(&1), Some(vec!["late"]));
         assert_eq!(commit.next(&1), None);
-        assert_eq!(commit.counts(), [1, 2, 3]);
+        assert_eq!(commit.counts(), CommitCounts { waiting: 1, syncs: 2, committed: 3 });
         assert_eq!(commit.join(&1, "after", 10), SyncRole::Leader, "the group has no leader any more");
     }
 
@@ -159,6 +160,6 @@ mod tests {
             }
         });
         assert_eq!(answered.load(SeqCst), 2000);
-        assert_eq!(commit.counts()[0], 0);
+        assert_eq!(commit.counts().waiting, 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Periodic work, and the report of all counters.
 
-use crate::{Executor, Gate, NfsService};
+use crate::{Executor, Gate, NfsService, ServiceCounts};
 use net::{Running, Stats};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -89,7 +89,19 @@ pub fn report(service: &NfsService, running: &Running) {
     tracing::info!("network: {}", line(&running.stats().snapshot()));
     tracing::info!("calls: {}", line(&service.server().metrics().snapshot()));
     tracing::info!("behind: {}", service.server().metrics().lags);
-    tracing::info!("waiting: {}", line(&service.snapshot()));
+    let ServiceCounts { disk, contexts, copies, answers_waiting, commit } = service.counts();
+    let waiting = [
+        ("disk_threads", disk.threads),
+        ("disk_waiting", disk.waiting),
+        ("context_threads", contexts.threads),
+        ("contexts_waiting", contexts.waiting),
+        ("answers_waiting", answers_waiting),
+        ("copy_threads", copies.threads),
+        ("copies_waiting", copies.waiting),
+        ("changes_committing", commit.waiting),
+    ];
+    let commits = [("change_syncs", commit.syncs), ("changes_committed", commit.committed)];
+    tracing::info!("waiting: {} {}", line(&waiting), line(&commits));
     let contexts = service.server().rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
     let copies = service.server().engine().offload_counts();
     let copies = [

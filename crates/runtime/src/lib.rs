@@ -6,6 +6,7 @@
 //! [`Executor`] runs the pools: [`Threads`] in the program, [`Deterministic`] in the simulator.
 
 mod builder;
+mod counts;
 mod executor;
 mod group_commit;
 pub mod housekeeping;
@@ -17,6 +18,7 @@ mod quiet;
 mod service;
 
 pub use builder::Builder;
+pub use counts::{CommitCounts, PoolCounts, ServiceCounts};
 pub use executor::{Deterministic, Executor, StepPool, TaskPool, Threads};
 pub use image::ServerImage;
 /// The interface of the service, for callers that simulate the network layer.

@@ -4,6 +4,7 @@ mod fair_queues;
 #[cfg(test)]
 mod tests;
 
+use crate::PoolCounts;
 pub(crate) use fair_queues::LANE_WEIGHT_DEFAULT;
 pub use fair_queues::QueueKey;
 use fair_queues::{FairQueues, STALL_TIME};
@@ -126,9 +127,9 @@ impl<T, L: QueueKey> Pool<T, L> {
     }
 
     /// Returns the number of threads, and of the tasks that wait for one.
-    pub fn counts(&self) -> (usize, usize) {
+    pub fn counts(&self) -> PoolCounts {
         let queue = self.shared.lock();
-        (queue.threads, queue.queues.waiting())
+        PoolCounts { threads: queue.threads, waiting: queue.queues.waiting() }
     }
 
     /// Returns the lanes with tasks that run or wait.
@@ -151,7 +152,7 @@ impl<T, L> Drop for Pool<T, L> {
 
 impl<T, L: QueueKey> fmt::Debug for Pool<T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (threads, tasks) = self.counts();
+        let PoolCounts { threads, waiting: tasks } = self.counts();
         write!(f, "Pool({}: {threads} threads, {tasks} tasks wait)", self.shared.name)
     }
 }

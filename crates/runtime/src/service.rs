@@ -5,7 +5,7 @@ use crate::lane_times::{LanePace, LaneTimes};
 use crate::parked::Parked;
 use crate::pool::LANE_WEIGHT_DEFAULT;
 use crate::quiet::{CallFlight, CopyGate, Flights, PausedCopies};
-use crate::{Executor, PoolLimits, TaskPool, Threads};
+use crate::{Executor, PoolLimits, ServiceCounts, TaskPool, Threads};
 use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service, WeightedTenant};
 use pipes::Attachment;
 use rpc::ConnectionId;
@@ -301,24 +301,15 @@ impl<E: Executor> NfsService<E> {
         self.runner.defects.load(Relaxed)
     }
 
-    /// Returns the threads of the pools and the waiting calls, by name.
-    pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
-        let ((disk_threads, disk_tasks), (threads, tasks)) = (self.disk.counts(), self.contexts.counts());
-        let (copy_threads, copies) = self.copies.counts();
-        let [committing, syncs, committed] = self.runner.commit.counts();
-        let counts = [
-            ("disk_threads", disk_threads),
-            ("disk_waiting", disk_tasks),
-            ("context_threads", threads),
-            ("contexts_waiting", tasks),
-            ("answers_waiting", self.parked.len()),
-            ("copy_threads", copy_threads),
-            ("copies_waiting", copies),
-        ];
-        let commit =
-            [("changes_committing", committing), ("change_syncs", syncs), ("changes_committed", committed)];
-        let counts = counts.into_iter().map(|(name, count)| (name, u64::try_from(count).unwrap_or(u64::MAX)));
-        counts.chain(commit).collect()
+    /// Returns the threads of the pools, and the calls that wait.
+    pub fn counts(&self) -> ServiceCounts {
+        ServiceCounts {
+            disk: self.disk.counts(),
+            contexts: self.contexts.counts(),
+            copies: self.copies.counts(),
+            answers_waiting: self.parked.len(),
+            commit: self.runner.commit.counts(),
+        }
     }
 }
 

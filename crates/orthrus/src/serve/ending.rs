@@ -77,9 +77,13 @@ fn unfinished_work(watched: &Watched) -> Vec<String> {
     if lines.is_empty() {
         lines.push("the release of the exports".into());
     }
-    let threads = |(name, count): (&'static str, u64)| {
-        (name.ends_with("_threads") && count > 0).then(|| format!("{name}={count}"))
-    };
-    lines.extend(service.snapshot().into_iter().filter_map(threads));
+    let counts = service.counts();
+    let pools = [
+        ("disk_threads", counts.disk),
+        ("context_threads", counts.contexts),
+        ("copy_threads", counts.copies),
+    ];
+    let busy = pools.iter().filter(|(_, pool)| pool.threads > 0);
+    lines.extend(busy.map(|(name, pool)| format!("{name}={}", pool.threads)));
     lines
 }

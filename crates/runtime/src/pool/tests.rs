@@ -1,6 +1,6 @@
 //! The pool runs tasks, refuses tasks above its limits, and survives panics.
 
-use super::{LANE_WEIGHT_DEFAULT, Pool, PoolLimits};
+use super::{LANE_WEIGHT_DEFAULT, Pool, PoolCounts, PoolLimits};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
     }
     assert!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(3), 60).is_ok());
     assert_eq!(pool.submit(0, LANE_WEIGHT_DEFAULT, task(4), 0).err().map(|refused| refused.number), Some(4));
-    assert_eq!(pool.counts(), (2, 1));
+    assert_eq!(pool.counts(), PoolCounts { threads: 2, waiting: 1 });
     go.send(()).expect("the pool listens");
     assert_eq!(begins.recv_timeout(SOON), Ok(3));
     drop(go);

@@ -10,6 +10,7 @@ use runtime::NfsService;
 use server::engine::{BusyFile, ListedFile, hex};
 use server::metrics::{Kind, ServedCounters, ServedRequests, Stage};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use vfs::ExportTable;
 
@@ -44,8 +45,6 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
     let exports = table.iter().count();
     let server = service.server();
     let (engine, now) = (server.engine(), server.now());
-    let network: BTreeMap<&str, u64> = stats.snapshot().into_iter().collect();
-    let network = |name: &str| network.get(name).copied().unwrap_or_default();
     let counters = counters(parts);
     let mut report = StatusReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -58,11 +57,11 @@ pub(in crate::serve) fn report(parts: &ApiParts) -> StatusReport {
         .to_owned(),
         cluster: membership.as_ref().map(|membership| membership.report()),
         uptime: now.as_secs_f64(),
-        held: held(service, network("connections"), exports),
+        held: held(service, stats.connections.load(Relaxed), exports),
         processor: processor_time().map(|time| time.as_secs_f64()),
         resident: resident_bytes(),
-        received: network("received_bytes"),
-        sent: network("sent_bytes"),
+        received: stats.received_bytes.load(Relaxed),
+        sent: stats.sent_bytes.load(Relaxed),
         clients: last_active(service),
         exports: export_requests(service, &table),
         files: busy_files(service, &table),
@@ -129,7 +128,7 @@ fn busy_files(service: &NfsService, table: &ExportTable) -> Vec<FileStatus> {
     service.server().engine().busy_files(FILES_SHOWN).into_iter().map(status).collect()
 }
 
-fn held(service: &NfsService, connections: u64, exports: usize) -> BTreeMap<String, u64> {
+fn held(service: &NfsService, connections: usize, exports: usize) -> BTreeMap<String, u64> {
     let server = service.server();
     let counts = server.engine().counts();
     let contexts = server.rpcsec().map(|rpcsec| rpcsec.contexts());
@@ -144,9 +143,9 @@ fn held(service: &NfsService, connections: u64, exports: usize) -> BTreeMap<Stri
         ("delegations_recalled", counts.recalled),
         ("contexts", contexts.map_or(0, |contexts| contexts.len())),
         ("contexts_expiring", expiring),
+        ("connections", connections),
     ];
-    let named = numbers.map(|(name, count)| (name.to_owned(), count as u64));
-    named.into_iter().chain([("connections".to_owned(), connections)]).collect()
+    numbers.map(|(name, count)| (name.to_owned(), count as u64)).into()
 }
 
 fn flavor(service: &NfsService, stats: &Stats, kind: Kind) -> FlavorStatus {

@@ -8,9 +8,9 @@ use MetricKind::{Counter, Gauge, Histogram};
 use identity::{LookupCounts, LookupKind, Mapper};
 use krb5::Enctype;
 use net::Stats;
-use runtime::NfsService;
+use runtime::{NfsService, ServiceCounts};
 use server::metrics::{Kind, RequestSeries, ServedRequests, Stage};
-use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use vfs::ExportTable;
 
@@ -113,44 +113,35 @@ fn held(page: &mut MetricsText, service: &NfsService) {
 }
 
 fn network(page: &mut MetricsText, stats: &Stats) {
-    let counts: BTreeMap<&str, u64> = stats.snapshot().into_iter().collect();
-    let count = |name: &str| counts.get(name).copied().unwrap_or_default();
-    page.single("orthrus_connections", Gauge, "Connections open now.", count("connections"));
-    page.single("orthrus_received_bytes_total", Counter, "Bytes received.", count("received_bytes"));
-    page.single("orthrus_sent_bytes_total", Counter, "Bytes sent.", count("sent_bytes"));
+    let (connections, deferred) = (stats.connections.load(Relaxed), stats.deferred.load(Relaxed));
+    let (received, sent) = (stats.received_bytes.load(Relaxed), stats.sent_bytes.load(Relaxed));
+    page.single("orthrus_connections", Gauge, "Connections open now.", connections);
+    page.single("orthrus_received_bytes_total", Counter, "Bytes received.", received);
+    page.single("orthrus_sent_bytes_total", Counter, "Bytes sent.", sent);
     let name = "orthrus_buffer_bytes";
     page.family(name, Gauge, "Memory of requests that wait, and of replies that wait to be sent.");
-    page.value(name, &[("of", "requests")], count("input_bytes"));
-    page.value(name, &[("of", "replies")], count("output_bytes"));
-    page.single(
-        "orthrus_deferred_calls",
-        Gauge,
-        "Calls that another thread than a shard runs.",
-        count("deferred"),
-    );
+    page.value(name, &[("of", "requests")], stats.input_bytes.load(Relaxed));
+    page.value(name, &[("of", "replies")], stats.output_bytes.load(Relaxed));
+    let help = "Calls that another thread than a shard runs.";
+    page.single("orthrus_deferred_calls", Gauge, help, deferred);
 }
 
 fn pools(page: &mut MetricsText, service: &NfsService) {
-    let counts: BTreeMap<&str, u64> = service.snapshot().into_iter().collect();
-    let count = |name: &str| counts.get(name).copied().unwrap_or_default();
-    let pools = [
-        ("disk", "disk_threads", "disk_waiting"),
-        ("contexts", "context_threads", "contexts_waiting"),
-        ("copies", "copy_threads", "copies_waiting"),
-    ];
+    let ServiceCounts { disk, contexts, copies, answers_waiting, commit } = service.counts();
+    let pools = [("disk", disk), ("contexts", contexts), ("copies", copies)];
     let name = "orthrus_pool_threads";
     page.family(name, Gauge, "Threads of a pool, busy or idle.");
-    pools.iter().for_each(|(pool, threads, _)| page.value(name, &[("pool", pool)], count(threads)));
+    pools.iter().for_each(|(pool, counts)| page.value(name, &[("pool", pool)], counts.threads));
     let name = "orthrus_pool_waiting";
     page.family(name, Gauge, "Calls that wait for a thread of a pool.");
-    pools.iter().for_each(|(pool, _, waiting)| page.value(name, &[("pool", pool)], count(waiting)));
+    pools.iter().for_each(|(pool, counts)| page.value(name, &[("pool", pool)], counts.waiting));
     let help = "Calls that wait for a client's answer to a callback.";
-    page.single("orthrus_answers_waiting", Gauge, help, count("answers_waiting"));
+    page.single("orthrus_answers_waiting", Gauge, help, answers_waiting);
     let help = "Calls that wait until their changes are on disk.";
-    page.single("orthrus_changes_waiting", Gauge, help, count("changes_committing"));
+    page.single("orthrus_changes_waiting", Gauge, help, commit.waiting);
     let help = "Calls whose changes were written to the disk by a group commit.";
-    page.single("orthrus_changes_synced_total", Counter, help, count("changes_committed"));
-    page.single("orthrus_syncs_total", Counter, "Group commits.", count("change_syncs"));
+    page.single("orthrus_changes_synced_total", Counter, help, commit.committed);
+    page.single("orthrus_syncs_total", Counter, "Group commits.", commit.syncs);
 }
 
 fn page_of_events(page: &mut MetricsText, service: &NfsService, stats: &Stats) {
@@ -240,9 +231,8 @@ fn window(page: &mut MetricsText, service: &NfsService) {
     page.family(name, Histogram, help);
     let sum: f64 = lags.iter().map(|(least, count)| f64::from(*least) * *count as f64).sum();
     page.histogram(name, &[], bounds.zip(lags.iter().map(|(_, count)| *count)), sum);
-    let drops = metrics.snapshot().into_iter().find(|(event, _)| *event == "window_drops");
     let help = "Calls dropped since their sequence number was used or below the window.";
-    page.single("orthrus_window_drops_total", Counter, help, drops.map_or(0, |(_, count)| count));
+    page.single("orthrus_window_drops_total", Counter, help, metrics.window_drops.load(Relaxed));
 }
 
 fn operations(page: &mut MetricsText, service: &NfsService) {

@@ -34,10 +34,6 @@ pub(super) const METRICS_WORKERS_MAX: usize = 2;
 /// Time in one loop after which a shard counts as hanging.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
-/// Counters of the network layer for events of connections and shards.
-const CONNECTION_EVENTS: [&str; 8] =
-    ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "relieved", "panics"];
-
 /// The path of the page with all metrics.
 pub(super) const PATH: &str = "/metrics";
 
@@ -194,13 +190,12 @@ fn readiness(health: Health, in_grace: bool, draining: bool, silent: bool) -> He
 
 /// Returns the number of events by name: of connections, of calls and contexts, and of the log.
 pub(super) fn events(service: &NfsService, stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
-    let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
     let log = [
         ("log_lines_dropped", crate::logging::dropped_lines()),
         ("audit_lines_dropped", super::observe::dropped_lines()),
         ("audit_refusals_suppressed", super::observe::suppressed_refusals()),
     ];
-    network.chain(service.server().metrics().snapshot()).chain(log)
+    stats.events().into_iter().chain(service.server().metrics().snapshot()).chain(log)
 }
 
 /// The names of the exports that have counters, by their place.
