@@ -157,9 +157,11 @@ impl Job {
         }
     }
 
-    /// Records the operation and the export that the call was about.
-    pub(crate) fn set_subject(&self, subject: RequestSubject) {
+    /// Records the operation and the export that the call was about, and what it counts for the
+    /// limits of rates.
+    pub(crate) fn note(&self, subject: RequestSubject, usage: CallUsage) {
         self.served.set(self.served.get().about(subject));
+        self.usage.set(usage);
     }
 
     /// Returns the encryption type of the context's keys; `None` without a context.

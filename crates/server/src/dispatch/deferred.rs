@@ -1,7 +1,7 @@
 //! Deferred calls: they would block, so another thread runs them and a later tick sends their
 //! replies.
 
-use super::execute::{CallAnswer, CallProgress, CallThread, outgoing};
+use super::execute::{CallProgress, CallThread, outgoing};
 use super::slow::DeferredTimes;
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
@@ -246,8 +246,7 @@ impl<E: Engine> Server<E> {
                         });
                     }
                     Some(CompoundStatus::Done(outcome)) => {
-                        job.set_subject(outcome.subject);
-                        job.usage.set(outcome.usage());
+                        job.note(outcome.subject, outcome.usage());
                         protection
                     }
                     None => protection,
@@ -275,7 +274,7 @@ impl<E: Engine> Server<E> {
     fn run_to_end(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
         match self.run(job, buffer, WaitPolicy::Waits, self.off_shard(), now) {
             CallProgress::Done(protection) => protection,
-            CallProgress::Waits(..) => None,
+            CallProgress::Waits { .. } => None,
         }
     }
 
@@ -291,10 +290,9 @@ impl<E: Engine> Server<E> {
                 let ended = self.with_call(&job, self.off_shard(), now, |call| {
                     self.engine.complete(call, &mut buffer, suspended, outcome)
                 });
-                ended.into_iter().for_each(|outcome| {
-                    job.set_subject(outcome.subject);
-                    job.usage.set(outcome.usage());
-                });
+                if let Some(outcome) = ended {
+                    job.note(outcome.subject, outcome.usage());
+                }
                 protection
             }
         };
@@ -335,11 +333,11 @@ impl<E: Engine> Server<E> {
         let connection = deferred.connection();
         let now = self.now();
         match self.answer_declined(deferred, now) {
-            CallAnswer::Ready { reply, .. } => {
+            Some(reply) => {
                 let pause = Duration::ZERO;
                 CompletedCall { connection, reply: Some(reply), pause, since: now, record: Vec::new() }
             }
-            CallAnswer::Close(_) | CallAnswer::DeferredCall(_) => CompletedCall::defect(connection),
+            None => CompletedCall::defect(connection),
         }
     }
 
@@ -360,12 +358,12 @@ impl<E: Engine> Server<E> {
 
     /// Answers a deferred call that no thread has room for: a COMPOUND with NFS4ERR_DELAY, the
     /// creation of a context with SYSTEM_ERR, which does not blame the client's credential (RFC
-    /// 5531 section 9).
+    /// 5531 section 9). After `None` its connection closes.
     pub(super) fn answer_declined(
         &self,
         deferred: DeferredCall<E::Suspended>,
         now: Duration,
-    ) -> CallAnswer<E::Suspended> {
+    ) -> Option<Outgoing> {
         let DeferredCall { job, mut buffer, stage, .. } = deferred;
         let protection = match stage {
             Stage::Init => {
@@ -378,8 +376,8 @@ impl<E: Engine> Server<E> {
                     self.engine.decline(call, &mut buffer, suspended)
                 });
                 match outcome {
-                    Some(None) => return CallAnswer::Close(job.connection),
-                    Some(Some(outcome)) => job.set_subject(outcome.subject),
+                    Some(None) => return None,
+                    Some(Some(outcome)) => job.note(outcome.subject, outcome.usage()),
                     None => {}
                 }
                 protection
@@ -387,6 +385,6 @@ impl<E: Engine> Server<E> {
         };
         let reply = outgoing(&job, buffer, protection);
         memory::give(job.record);
-        CallAnswer::cheap(reply)
+        Some(reply)
     }
 }

@@ -12,6 +12,7 @@ use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthStat, ConnectionId, Denied, OpaqueAuth, RECORD_MARK_LEN, memory};
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub(super) enum CallAnswer<S> {
     /// No reply: the connection closes.
     Close(ConnectionId),
     /// The call would block.
-    DeferredCall(DeferredCall<S>),
+    Deferred(DeferredCall<S>),
 }
 
 /// The thread that runs a call, as far as it is observed.
@@ -50,13 +51,6 @@ pub(super) fn outgoing(job: &Job, buffer: Encoder, protection: Option<Protection
     Outgoing { connection, kind, buffer, attached: job.attached.take(), served, protection }
 }
 
-impl<S> CallAnswer<S> {
-    /// Makes the answer of a call that cost no work in a file system.
-    pub(super) fn cheap(reply: Outgoing) -> Self {
-        Self::Ready { reply, cost: CallCost::default() }
-    }
-}
-
 /// The cost of a call, for the network layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallCost {
@@ -71,8 +65,9 @@ pub(super) struct CallCost {
 pub(super) enum CallProgress<S> {
     /// It finished. The reply lacks only this protection.
     Done(Option<Protection>),
-    /// It stopped before the operation with this number, which would block; 0 if it has not begun.
-    Waits(Stage<S>, u32),
+    /// It stopped before the operation with this number, which would block. Without a number it
+    /// has not begun.
+    Waits { stage: Stage<S>, operation: Option<NonZeroU32> },
 }
 
 impl<E: Engine> Server<E> {
@@ -107,13 +102,6 @@ impl<E: Engine> Server<E> {
         let thread = CallThread { operation: &scratch.operation, counters, pause: Some(&pause) };
         let answer = self.answer(job, policy, thread, now);
         scratch.watch.skip(paused.get());
-        let answer = match answer {
-            CallAnswer::DeferredCall(deferred) => match outlet.defer(deferred) {
-                Ok(()) => return false,
-                Err(deferred) => self.answer_declined(deferred, now),
-            },
-            answer => answer,
-        };
         match answer {
             CallAnswer::Ready { reply, cost } => {
                 if cost.expensive {
@@ -126,7 +114,15 @@ impl<E: Engine> Server<E> {
                 return cost.expensive;
             }
             CallAnswer::Close(connection) => scratch.closing.push(connection),
-            CallAnswer::DeferredCall(_) => {}
+            CallAnswer::Deferred(deferred) => {
+                let connection = deferred.connection();
+                if let Err(deferred) = outlet.defer(deferred) {
+                    match self.answer_declined(deferred, now) {
+                        Some(reply) => scratch.send(reply),
+                        None => scratch.closing.push(connection),
+                    }
+                }
+            }
         }
         false
     }
@@ -179,11 +175,11 @@ impl<E: Engine> Server<E> {
             }
         };
         match run {
-            CallProgress::Waits(stage, operation) => {
+            CallProgress::Waits { stage, operation } => {
                 // The buffer that READ has reserved is not held while the call waits.
                 memory::fit(buffer.as_mut_vec());
                 let times = DeferredTimes::new(operation);
-                CallAnswer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now(), times })
+                CallAnswer::Deferred(DeferredCall { job, buffer, stage, since: self.now(), times })
             }
             CallProgress::Done(protection) => {
                 memory::give(std::mem::take(&mut job.record));
@@ -226,7 +222,7 @@ impl<E: Engine> Server<E> {
         }
         match (&job.auth, &self.rpcsec) {
             (Auth::Init, Some(_)) if policy == WaitPolicy::Suspends => {
-                return CallProgress::Waits(Stage::Init, 0);
+                return CallProgress::Waits { stage: Stage::Init, operation: None };
             }
             (Auth::Init, Some(_)) => return CallProgress::Done(self.init(job, buffer, now)),
             (Auth::Gss(call), Some(rpcsec)) if call.procedure == RpcGssProcT::RPCSEC_GSS_DESTROY => {
@@ -240,7 +236,7 @@ impl<E: Engine> Server<E> {
             (Auth::SysUnknown { .. }, _)
                 if policy == WaitPolicy::Suspends && job.procedure != NFSPROC4_NULL =>
             {
-                return CallProgress::Waits(Stage::Groups, 0);
+                return CallProgress::Waits { stage: Stage::Groups, operation: None };
             }
             _ => {}
         }
@@ -258,12 +254,12 @@ impl<E: Engine> Server<E> {
         });
         match run {
             Some((CompoundStatus::Deferred(suspended), operation)) => {
-                CallProgress::Waits(Stage::Compound { protection, suspended }, operation)
+                let stage = Stage::Compound { protection, suspended };
+                CallProgress::Waits { stage, operation: NonZeroU32::new(operation) }
             }
             Some((CompoundStatus::Done(outcome), _)) => {
                 job.expensive.set(outcome.expensive);
-                job.set_subject(outcome.subject);
-                job.usage.set(outcome.usage());
+                job.note(outcome.subject, outcome.usage());
                 CallProgress::Done(protection)
             }
             None => CallProgress::Done(protection),

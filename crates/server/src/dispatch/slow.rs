@@ -4,6 +4,7 @@ use super::{Engine, Server, operation_name};
 use crate::call::{Auth, Job};
 use crate::metrics::{Metrics, Trouble};
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Time of a deferred call, from its suspension to its reply, from which it is slow.
@@ -13,8 +14,8 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// carries them, so they are small.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeferredTimes {
-    /// The operation before which the call was suspended; 0 if it has not begun.
-    operation: u32,
+    /// The operation before which the call was suspended; `None` if it has not begun.
+    operation: Option<NonZeroU32>,
     /// Time until a thread had time for it.
     queued: u32,
     /// Time of the threads that ran it.
@@ -24,7 +25,7 @@ pub(super) struct DeferredTimes {
 }
 
 impl DeferredTimes {
-    pub(super) fn new(operation: u32) -> Self {
+    pub(super) fn new(operation: Option<NonZeroU32>) -> Self {
         Self { operation, ..Self::default() }
     }
 
@@ -72,9 +73,9 @@ impl<E: Engine> Server<E> {
         Metrics::add(&self.metrics.slow_calls, 1);
         let operation = match (&job.auth, times.operation) {
             (Auth::Init, _) => "a new Kerberos context",
-            (_, 0) => "a call",
-            (_, operation) => {
-                let name = operation_name(operation);
+            (_, None) => "a call",
+            (_, Some(operation)) => {
+                let name = operation_name(operation.get());
                 name.strip_prefix("OP_").unwrap_or(name)
             }
         };
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn the_time_of_each_stage_is_told() {
         let second = Duration::from_secs(1);
-        let times = DeferredTimes::new(38).queued(second).ran(second * 2).synced(second / 2);
+        let times = DeferredTimes::new(NonZeroU32::new(38)).queued(second).ran(second * 2).synced(second / 2);
         let text =
             "3.5 s: 1.0 s until a thread was free, 2.0 s in the file system, 0.5 s until it was on disk";
         assert_eq!(times.to_string(), text);
