@@ -13,53 +13,49 @@ use vfs::Network;
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PrincipalLimits {
     /// Share of the time of threads that serve, relative to those of others with work.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    #[serde(deserialize_with = "weight")]
     pub weight: Option<u32>,
     /// Operations of COMPOUNDs in a second; 0 for no limit.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
+    #[serde(deserialize_with = "operations")]
     pub operations_max: Option<u64>,
     /// Bytes of requests and replies in a second; 0 for no limit.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000_000>")]
+    #[serde(deserialize_with = "bytes")]
     pub bytes_max: Option<u64>,
     /// Kerberos contexts of the principal.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000_000>")]
+    #[serde(deserialize_with = "contexts")]
     pub contexts_max: Option<usize>,
     /// Sessions of all its clients.
-    #[serde(deserialize_with = "some::<_, _, 1, 1_000_000>")]
+    #[serde(deserialize_with = "sessions")]
     pub sessions_max: Option<usize>,
     /// Opens of all its clients.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000_000>")]
+    #[serde(deserialize_with = "opens")]
     pub opens_max: Option<usize>,
     /// Lock stateids and locked ranges.
-    #[serde(deserialize_with = "some::<_, _, 16, 10_000_000>")]
+    #[serde(deserialize_with = "locks")]
     pub locks_max: Option<usize>,
 }
 
-/// The limits of each client without a rule, by its address.
+/// The limits of each client without a rule, by its address: those of [`PrincipalLimits`] without
+/// contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ClientLimits {
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    #[serde(deserialize_with = "weight")]
     pub weight: Option<u32>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
+    #[serde(deserialize_with = "operations")]
     pub operations_max: Option<u64>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000_000>")]
+    #[serde(deserialize_with = "bytes")]
     pub bytes_max: Option<u64>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 1, 1_000_000>")]
+    #[serde(deserialize_with = "sessions")]
     pub sessions_max: Option<usize>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000_000>")]
+    #[serde(deserialize_with = "opens")]
     pub opens_max: Option<usize>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 16, 10_000_000>")]
+    #[serde(deserialize_with = "locks")]
     pub locks_max: Option<usize>,
 }
 
-/// Limits for some principals and clients; the first rule that names one counts.
+/// Limits for some principals and clients, as in [`PrincipalLimits`]; the first rule that names one
+/// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LimitRuleSettings {
@@ -69,37 +65,53 @@ pub(crate) struct LimitRuleSettings {
     /// Addresses and networks of clients.
     #[serde(deserialize_with = "networks")]
     pub clients: Vec<Network>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    #[serde(deserialize_with = "weight")]
     pub weight: Option<u32>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
+    #[serde(deserialize_with = "operations")]
     pub operations_max: Option<u64>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000_000>")]
+    #[serde(deserialize_with = "bytes")]
     pub bytes_max: Option<u64>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000_000>")]
+    #[serde(deserialize_with = "contexts")]
     pub contexts_max: Option<usize>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 1, 1_000_000>")]
+    #[serde(deserialize_with = "sessions")]
     pub sessions_max: Option<usize>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000_000>")]
+    #[serde(deserialize_with = "opens")]
     pub opens_max: Option<usize>,
-    /// The same as for principals.
-    #[serde(deserialize_with = "some::<_, _, 16, 10_000_000>")]
+    #[serde(deserialize_with = "locks")]
     pub locks_max: Option<usize>,
 }
 
-/// As [`bounded`], for a key whose absence has a meaning.
-pub(super) fn some<'de, D, T: TryFrom<u64>, const MIN: u64, const MAX: u64>(
-    from: D,
-) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    bounded::<D, T, MIN, MAX>(from).map(Some)
+/// Shares of the time of threads, relative to those of others.
+pub(super) fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    bounded::<D, u32, 1, 10_000>(from).map(Some)
+}
+
+/// Operations of COMPOUNDs in a second; 0 for no limit.
+pub(super) fn operations<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    bounded::<D, u64, 0, 1_000_000_000>(from).map(Some)
+}
+
+/// Bytes of requests and replies in a second; 0 for no limit.
+pub(super) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    bounded::<D, u64, 0, 1_000_000_000_000>(from).map(Some)
+}
+
+fn contexts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    bounded::<D, usize, 1, 10_000_000>(from).map(Some)
+}
+
+fn sessions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    bounded::<D, usize, 1, 1_000_000>(from).map(Some)
+}
+
+/// Opens of one subject together.
+pub(super) fn opens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    bounded::<D, usize, 1, 10_000_000>(from).map(Some)
+}
+
+/// Lock stateids and locked ranges of one subject together.
+pub(super) fn locks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    bounded::<D, usize, 16, 10_000_000>(from).map(Some)
 }
 
 fn principals<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {

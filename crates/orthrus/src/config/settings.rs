@@ -1,10 +1,10 @@
 //! The settings of `orthrus serve`: their names in the file, types, ranges and defaults.
 //!
 //! A field is a key of the file. To add a setting, add a field, its default, its entry in
-//! `keys/tables/` and its row in docs/serve.md; tests compare them.
+//! `keys/tables/`, its row in `serve/changes.rs` and its row in docs/serve.md; tests compare them.
 
 use super::clients::ClientPattern;
-use super::limits::{ClientLimits, LimitRuleSettings, PrincipalLimits, some};
+use super::limits::{ClientLimits, LimitRuleSettings, PrincipalLimits};
 use super::rules::RuleSettings;
 use super::sources::SourceSettings;
 use super::values::{bounded, domain, flavors, parsed, pseudo, seconds, seconds_or_none};
@@ -459,20 +459,20 @@ pub(crate) struct ExportSettings {
     /// Whether changes of names and attributes are on stable storage before they are acknowledged.
     pub stable_names: bool,
     /// Share of the threads that wait for file systems, relative to those of other exports.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000>")]
+    #[serde(deserialize_with = "super::limits::weight")]
     pub weight: Option<u32>,
     /// Operations of COMPOUNDs in a second, by all clients of the export; 0 or `None` for no limit.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000>")]
+    #[serde(deserialize_with = "super::limits::operations")]
     pub operations_max: Option<u64>,
     /// Bytes of requests and replies in a second, by all clients of the export; 0 or `None` for
     /// no limit.
-    #[serde(deserialize_with = "some::<_, _, 0, 1_000_000_000_000>")]
+    #[serde(deserialize_with = "super::limits::bytes")]
     pub bytes_max: Option<u64>,
     /// Opens of all clients of the export.
-    #[serde(deserialize_with = "some::<_, _, 1, 10_000_000>")]
+    #[serde(deserialize_with = "super::limits::opens")]
     pub opens_max: Option<usize>,
     /// Lock stateids and locked ranges of all clients of the export.
-    #[serde(deserialize_with = "some::<_, _, 16, 10_000_000>")]
+    #[serde(deserialize_with = "super::limits::locks")]
     pub locks_max: Option<usize>,
     /// Other servers that have the same files.
     #[serde(deserialize_with = "super::locations::locations")]

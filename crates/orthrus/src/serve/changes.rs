@@ -1,6 +1,6 @@
 //! The difference that a reload makes.
 
-use crate::config::{ClusterSettings, ExportSettings, Settings};
+use crate::config::{ClusterSettings, ExportSettings, Settings, find_key};
 use state::RevokedCounts;
 
 /// The differences between the settings in force and those of the file.
@@ -32,8 +32,8 @@ impl ReloadChanges {
             list.iter().find(|export| export.pseudo == pseudo).cloned()
         };
         let mut changes = Self {
-            in_force: names(&compare_applied(before, file)),
-            at_restart: names(&compare(start, file)),
+            in_force: differences(before, file, true),
+            at_restart: differences(start, file, false),
             ..Self::default()
         };
         for export in &file.exports {
@@ -95,89 +95,83 @@ fn number(export: &ExportSettings) -> u32 {
     export.fsid.unwrap_or_else(|| vfs::export_id(&export.pseudo))
 }
 
-/// Returns the names of keys that differ.
-fn names(compared: &[(&'static str, bool)]) -> Vec<&'static str> {
-    compared.iter().filter(|(_, differs)| *differs).map(|(key, _)| *key).collect()
+/// Tells whether two files differ in a key.
+type Differs = fn(&Settings, &Settings) -> bool;
+
+/// Each key besides those of exports, or its table, and whether two files differ in it.
+const DIFFERENCES: &[(&str, Differs)] = &[
+    ("addresses", |one, other| one.addresses != other.addresses),
+    ("log", |one, other| one.log != other.log),
+    ("domain", |one, other| one.domain != other.domain),
+    ("realms", |one, other| one.realms != other.realms),
+    ("nfs40", |one, other| one.nfs40 != other.nfs40),
+    ("delegations", |one, other| one.delegations != other.delegations),
+    ("numeric_owners", |one, other| one.numeric_owners != other.numeric_owners),
+    ("principals", |one, other| one.principals != other.principals),
+    ("identity.unknown", |one, other| one.identity.unknown != other.identity.unknown),
+    ("identity.groups", |one, other| one.identity.groups != other.identity.groups),
+    ("identity.rules", |one, other| one.identity.rules != other.identity.rules),
+    ("identity.source", |one, other| one.identity.sources != other.identity.sources),
+    ("identity.refresh", |one, other| one.identity.refresh != other.identity.refresh),
+    ("identity.absent", |one, other| one.identity.absent != other.identity.absent),
+    ("identity.stale", |one, other| one.identity.stale != other.identity.stale),
+    ("identity.timeout", |one, other| one.identity.timeout != other.identity.timeout),
+    ("limits.connections_max", |one, other| one.limits.connections_max != other.limits.connections_max),
+    ("limits.contexts_max", |one, other| one.limits.contexts_max != other.limits.contexts_max),
+    ("limits.clients_max", |one, other| one.limits.clients_max != other.limits.clients_max),
+    ("limits.slots_max", |one, other| one.limits.slots_max != other.limits.slots_max),
+    ("limits.principal", |one, other| one.limits.principal != other.limits.principal),
+    ("limits.client", |one, other| one.limits.client != other.limits.client),
+    ("limits.rule", |one, other| one.limits.rules != other.limits.rules),
+    ("listen", |one, other| one.listen != other.listen),
+    ("metrics", |one, other| one.metrics != other.metrics),
+    ("web", |one, other| one.web != other.web),
+    ("web_certificate", |one, other| one.web_certificate != other.web_certificate),
+    ("web_key", |one, other| one.web_key != other.web_key),
+    ("audit", |one, other| one.audit != other.audit),
+    ("audit_size_max", |one, other| one.audit_size_max != other.audit_size_max),
+    ("shards", |one, other| one.shards != other.shards),
+    ("keytab", |one, other| one.keytab != other.keytab),
+    ("keytab_services", |one, other| one.keytab_services != other.keytab_services),
+    ("keytab_hosts", |one, other| one.keytab_hosts != other.keytab_hosts),
+    ("state_dir", |one, other| one.state_dir != other.state_dir),
+    ("lease_time", |one, other| one.lease_time != other.lease_time),
+    ("grace_time", |one, other| one.grace_time != other.grace_time),
+    ("recall_time", |one, other| one.recall_time != other.recall_time),
+    ("local_locks", |one, other| one.local_locks != other.local_locks),
+    ("device_nodes", |one, other| one.device_nodes != other.device_nodes),
+    ("sandbox", |one, other| one.sandbox != other.sandbox),
+    ("limits.input_bytes_max", |one, other| one.limits.input_bytes_max != other.limits.input_bytes_max),
+    ("limits.open_files_max", |one, other| one.limits.open_files_max != other.limits.open_files_max),
+    ("cluster.node", |one, other| cluster(one).node != cluster(other).node),
+    ("cluster.pool", |one, other| cluster(one).pool != cluster(other).pool),
+    ("cluster.namespace", |one, other| cluster(one).namespace != cluster(other).namespace),
+    ("cluster.object", |one, other| cluster(one).object != cluster(other).object),
+    ("cluster.ceph_user", |one, other| cluster(one).ceph_user != cluster(other).ceph_user),
+    ("cluster.ceph_conf", |one, other| cluster(one).ceph_conf != cluster(other).ceph_conf),
+    ("cluster.ceph_keyring", |one, other| cluster(one).ceph_keyring != cluster(other).ceph_keyring),
+];
+
+/// Returns the keys in which two files differ: those that a reload applies, or the others.
+fn differences(before: &Settings, file: &Settings, applied: bool) -> Vec<&'static str> {
+    let differs = DIFFERENCES.iter().filter(|(_, differs)| differs(before, file));
+    differs.map(|(name, _)| *name).filter(|name| reloads(name) == applied).collect()
 }
 
-/// Returns each key, or table of keys, that a reload applies besides those of exports, and whether
-/// it differs.
-fn compare_applied(before: &Settings, file: &Settings) -> [(&'static str, bool); 23] {
-    let ((one, other), (old, new)) = ((&before.identity, &file.identity), (&before.limits, &file.limits));
-    [
-        ("addresses", before.addresses != file.addresses),
-        ("log", before.log != file.log),
-        ("domain", before.domain != file.domain),
-        ("realms", before.realms != file.realms),
-        ("nfs40", before.nfs40 != file.nfs40),
-        ("delegations", before.delegations != file.delegations),
-        ("numeric_owners", before.numeric_owners != file.numeric_owners),
-        ("principals", before.principals != file.principals),
-        ("identity.unknown", one.unknown != other.unknown),
-        ("identity.groups", one.groups != other.groups),
-        ("identity.rules", one.rules != other.rules),
-        ("identity.source", one.sources != other.sources),
-        ("identity.refresh", one.refresh != other.refresh),
-        ("identity.absent", one.absent != other.absent),
-        ("identity.stale", one.stale != other.stale),
-        ("identity.timeout", one.timeout != other.timeout),
-        ("limits.connections_max", old.connections_max != new.connections_max),
-        ("limits.contexts_max", old.contexts_max != new.contexts_max),
-        ("limits.clients_max", old.clients_max != new.clients_max),
-        ("limits.slots_max", old.slots_max != new.slots_max),
-        ("limits.principal", old.principal != new.principal),
-        ("limits.client", old.client != new.client),
-        ("limits.rule", old.rules != new.rules),
-    ]
+/// Returns whether a reload applies a key, or each key of a table.
+fn reloads(name: &str) -> bool {
+    find_key(name).iter().all(|(_, key)| key.reloads)
 }
 
-/// Returns each key that a running server cannot change, and whether it differs.
-fn compare(start: &Settings, file: &Settings) -> [(&'static str, bool); 27] {
-    let cluster = differs_in(start.cluster.as_ref(), file.cluster.as_ref());
-    [
-        ("listen", start.listen != file.listen),
-        ("metrics", start.metrics != file.metrics),
-        ("web", start.web != file.web),
-        ("web_certificate", start.web_certificate != file.web_certificate),
-        ("web_key", start.web_key != file.web_key),
-        ("audit", start.audit != file.audit),
-        ("audit_size_max", start.audit_size_max != file.audit_size_max),
-        ("shards", start.shards != file.shards),
-        ("keytab", start.keytab != file.keytab),
-        ("keytab_services", start.keytab_services != file.keytab_services),
-        ("keytab_hosts", start.keytab_hosts != file.keytab_hosts),
-        ("state_dir", start.state_dir != file.state_dir),
-        ("lease_time", start.lease_time != file.lease_time),
-        ("grace_time", start.grace_time != file.grace_time),
-        ("recall_time", start.recall_time != file.recall_time),
-        ("local_locks", start.local_locks != file.local_locks),
-        ("device_nodes", start.device_nodes != file.device_nodes),
-        ("sandbox", start.sandbox != file.sandbox),
-        ("limits.input_bytes_max", start.limits.input_bytes_max != file.limits.input_bytes_max),
-        ("limits.open_files_max", start.limits.open_files_max != file.limits.open_files_max),
-        ("cluster.node", cluster(|one, other| one.node != other.node)),
-        ("cluster.pool", cluster(|one, other| one.pool != other.pool)),
-        ("cluster.namespace", cluster(|one, other| one.namespace != other.namespace)),
-        ("cluster.object", cluster(|one, other| one.object != other.object)),
-        ("cluster.ceph_user", cluster(|one, other| one.ceph_user != other.ceph_user)),
-        ("cluster.ceph_conf", cluster(|one, other| one.ceph_conf != other.ceph_conf)),
-        ("cluster.ceph_keyring", cluster(|one, other| one.ceph_keyring != other.ceph_keyring)),
-    ]
-}
-
-/// Returns a comparison of two tables `[cluster]`. If only one of them exists, its name differs.
-fn differs_in(
-    start: Option<&ClusterSettings>,
-    file: Option<&ClusterSettings>,
-) -> impl Fn(fn(&ClusterSettings, &ClusterSettings) -> bool) -> bool {
-    let (start, file) = (start.cloned().unwrap_or_default(), file.cloned().unwrap_or_default());
-    move |differ| differ(&start, &file)
+/// Returns the table `[cluster]`. If only one of two files has it, its names differ.
+fn cluster(settings: &Settings) -> ClusterSettings {
+    settings.cluster.clone().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Storage;
+    use crate::config::{Storage, all_keys};
 
     fn export(pseudo: &str) -> ExportSettings {
         ExportSettings::new(Storage::Memory(1 << 20), pseudo)
@@ -214,26 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_keys_says_which_need_a_restart() {
-        let (none, any) = (Settings::default(), Settings::default());
-        let mut compared: Vec<_> = compare(&none, &any).map(|(key, _)| key).into();
-        let mut table: Vec<_> = crate::config::all_keys()
-            .filter(|(_, key)| !key.reloads)
-            .map(|(table, key)| table.full_name(key))
-            .collect();
-        table.sort();
-        compared.sort_unstable();
-        assert_eq!(table, compared);
-    }
-
-    #[test]
-    fn a_reload_names_every_key_that_it_applies() {
-        let compared = compare_applied(&Settings::default(), &Settings::default()).map(|(key, _)| key);
-        for (table, key) in crate::config::all_keys().filter(|(_, key)| key.reloads) {
+    fn each_key_is_compared_and_a_row_has_keys_of_one_kind() {
+        for (table, key) in all_keys().filter(|(table, _)| !table.prefix.starts_with("export")) {
             let name = table.full_name(key);
-            let is_named = compared.iter().any(|named| name == *named || table.prefix == *named);
-            assert!(is_named || table.prefix.starts_with("export"), "{name}");
+            let row = DIFFERENCES.iter().find(|(row, _)| name == *row || table.prefix == *row);
+            let (row, _) = row.unwrap_or_else(|| panic!("{name} is missing"));
+            assert_eq!(reloads(row), key.reloads, "{name}");
         }
+        let unknown = DIFFERENCES.iter().find(|(row, _)| find_key(row).is_empty());
+        assert_eq!(unknown.map(|(row, _)| row), None);
     }
 
     #[test]
