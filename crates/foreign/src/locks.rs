@@ -5,10 +5,7 @@ use crate::held_ranges::{HeldRanges, RangeChange};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use vfs::{LockKind, VfsError, VfsResult};
-
-/// The largest offset of file systems. A range with a byte behind it has no end there.
-const OFFSET_MAX: u64 = i64::MAX as u64;
+use vfs::{LockKind, OFFSET_MAX, VfsError, VfsResult};
 
 /// The first byte, the last byte, and the kind of their lock from now on.
 pub type LockChange = (u64, u64, Option<LockKind>);
@@ -49,6 +46,7 @@ impl ForeignLocks {
         (first, last, kind): LockChange,
         set: impl Fn(LockChange) -> Result<(), E> + Send + 'static,
     ) -> VfsResult<Result<(), E>> {
+        // File systems know no byte behind the largest offset.
         let change = (first, if last >= OFFSET_MAX { u64::MAX } else { last }, kind);
         if thread.is_stuck() {
             return self.note(thread, change, set).map(Ok);

@@ -5,7 +5,6 @@ use crate::dirty::DirtyFiles;
 use crate::leases::Recalls;
 use crate::locks;
 use crate::object::CephObject;
-use crate::setattr::OFFSET_MAX;
 use crate::{CephBackend, errno::vfs_error};
 use ceph::fs::{Credentials, SetStat};
 use foreign::ForeignThread;
@@ -13,8 +12,8 @@ use pipes::FileData;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{
-    Advice, Attributes, Broken, Caller, Eof, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks,
-    VfsError, VfsResult, copy_by_pieces,
+    Advice, Attributes, Broken, Caller, Eof, Extent, Lease, LeaseKind, LockKind, OFFSET_MAX, OpenFile,
+    RangeLocks, VfsError, VfsResult, copy_by_pieces,
 };
 
 /// The set-user-ID and set-group-ID bits.

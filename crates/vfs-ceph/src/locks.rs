@@ -1,14 +1,13 @@
 //! Byte-range locks of the metadata server, which other gateways and native clients see.
 
 use crate::errno::vfs_error;
-use crate::setattr::OFFSET_MAX;
 use ceph::CephErrno;
 use ceph::fs::{CephLockRange, CephOpenFile, LockType};
 use foreign::{ForeignLocks, ForeignThread, LockChange};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
+use vfs::{LocalLock, LockKind, LockOutcome, OFFSET_MAX, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock keeps its caller waiting for the metadata server: a lease that expires is
 /// unlocked by housekeeping.

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use vfs::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FileType, FoundObject, FsStat, Identity,
-    NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
-    VfsError, VfsResult, XattrHow,
+    NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
+    SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
 /// Objects that CephFS can still take, which has no limit.
@@ -296,7 +296,7 @@ impl Backend for CephBackend {
             files_avail: FILES_FREE,
             name_max: NAME_MAX,
             link_max: u32::MAX,
-            file_size_max: i64::MAX as u64,
+            file_size_max: OFFSET_MAX,
         })
     }
 

@@ -5,10 +5,7 @@ use crate::object::CephObject;
 use crate::{CephBackend, errno::vfs_error};
 use ceph::fs::{CephSetTime, Credentials, SetStat, Time};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vfs::{Attributes, Caller, FileType, ObjectHandle, SetAttributes, VfsError, VfsResult};
-
-/// Largest offset that a file can have.
-pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
+use vfs::{Attributes, Caller, FileType, OFFSET_MAX, ObjectHandle, SetAttributes, VfsError, VfsResult};
 
 impl CephBackend {
     pub(crate) fn set_attributes(

@@ -18,7 +18,8 @@ use rustix::{
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 use vfs::{
-    Caller, EntryName, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult,
+    Caller, EntryName, NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError,
+    VfsResult,
 };
 
 /// The default mode of a file or special file.
@@ -92,7 +93,7 @@ impl LocalBackend {
         nameless: bool,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
         if let Some(size) = set.size {
-            if size > i64::MAX as u64 {
+            if size > OFFSET_MAX {
                 return Err(VfsError::Fbig);
             }
             rustix::fs::ftruncate(&fd, size).map_err(vfs_error)?;

@@ -21,12 +21,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Advice, Attributes, Broken, Caller, Eof, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks,
-    VfsError, VfsResult,
+    Advice, Attributes, Broken, Caller, Eof, Extent, Lease, LeaseKind, LockKind, OFFSET_MAX, OpenFile,
+    RangeLocks, VfsError, VfsResult,
 };
-
-/// Largest offset that the kernel knows.
-pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Appends at most so many bytes from an offset of a file.
 type AppendRead = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errno>;

@@ -7,7 +7,7 @@
 use crate::{
     descriptor::Descriptor,
     errno::{uninterrupted, vfs_error},
-    file::{LocalFile, OFFSET_MAX},
+    file::LocalFile,
     identity, leases,
 };
 use foreign::{ForeignLocks, LockChange};
@@ -17,7 +17,7 @@ use rustix::{
     io::Errno,
 };
 use std::{any::Any, os::fd::AsRawFd, sync::Arc, time::Duration};
-use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
+use vfs::{LocalLock, LockKind, LockOutcome, OFFSET_MAX, RangeLocks, VfsError, VfsResult};
 
 /// How long a lock on a file system that may hang keeps its caller waiting: a lease that expires is
 /// unlocked by housekeeping.

@@ -20,8 +20,8 @@ use std::{
 };
 use vfs::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
-    NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
-    VfsError, VfsResult, XattrHow,
+    NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
+    SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
 /// Most names of one object, where the file system does not say: ext4's limit.
@@ -336,7 +336,7 @@ impl Backend for LocalBackend {
             files_avail: stat.f_favail,
             name_max: u32::try_from(stat.f_namemax).unwrap_or(255),
             link_max: LINK_MAX,
-            file_size_max: i64::MAX as u64,
+            file_size_max: OFFSET_MAX,
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     descriptor::Descriptor,
     errno::{retry, vfs_error},
-    file::{LocalFile, OFFSET_MAX},
+    file::LocalFile,
     leases, sys,
 };
 use rustix::{
@@ -17,7 +17,7 @@ use std::{
     num::NonZeroU64,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
-use vfs::{Advice, Extent, OpenFile, VfsError, VfsResult, copy_by_pieces};
+use vfs::{Advice, Extent, OFFSET_MAX, OpenFile, VfsError, VfsResult, copy_by_pieces};
 
 /// Bytes that the kernel copies per call, so that a copy can be stopped between calls.
 const COPY_PIECE: u64 = 16 << 20;

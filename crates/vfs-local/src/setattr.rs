@@ -15,7 +15,7 @@ use rustix::{
     path::DecInt,
 };
 use std::os::fd::AsFd;
-use vfs::{Attributes, Caller, ObjectHandle, SetAttributes, SetTime, VfsError, VfsResult};
+use vfs::{Attributes, Caller, OFFSET_MAX, ObjectHandle, SetAttributes, SetTime, VfsError, VfsResult};
 
 const S_ISGID: u32 = 0o2000;
 
@@ -78,7 +78,7 @@ impl LocalBackend {
             FileType::Directory => return Err(VfsError::Isdir),
             _ => return Err(VfsError::Inval),
         }
-        if size > i64::MAX as u64 {
+        if size > OFFSET_MAX {
             return Err(VfsError::Fbig);
         }
         let fd = self.reopen(object, OFlags::WRONLY).map_err(vfs_error)?;

@@ -1,5 +1,8 @@
 //! Values that pass between the server and a backend.
 
+/// The largest offset and size of a file in bytes: the offsets of the system (off_t) have a sign.
+pub const OFFSET_MAX: u64 = i64::MAX as u64;
+
 /// Longest handle that a backend may give, in bytes: with the server's own prefix and checksum it
 /// must fit into NFS4_FHSIZE (128).
 pub const OBJECT_HANDLE_MAX: usize = 96;

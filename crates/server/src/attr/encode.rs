@@ -103,7 +103,7 @@ fn statfs(fh: &Fh) -> Result<FsStat, OpError> {
         Fh::Pseudo(_) => Ok(FsStat {
             name_max: u32::try_from(names::NAME_MAX).unwrap_or(u32::MAX),
             link_max: u32::MAX,
-            file_size_max: i64::MAX.unsigned_abs(),
+            file_size_max: vfs::OFFSET_MAX,
             ..FsStat::default()
         }),
     }

@@ -7,10 +7,8 @@ use nfs4::{
 };
 use rpcsec::CONFOUNDER_LEN;
 use state::{BackCall, CallbackEnd, HeldAttributes, ReferringCall};
+use vfs::OFFSET_MAX;
 use xdr::{Decode, Decoder};
-
-/// The largest file size accepted from a client, in bytes. No file is larger.
-const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 
 /// The operation behind CB_SEQUENCE, if any, and its referring call.
 #[derive(Debug, Default)]
@@ -113,6 +111,6 @@ pub(crate) fn held_attributes(mut results: Decoder<'_>) -> Option<HeldAttributes
     }
     let CbGetattr4Res::NFS4_OK(ok) = CbGetattr4Res::decode(&mut results).ok()? else { return None };
     let values = decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).ok()?;
-    let size = values.size.filter(|size| *size <= FILE_SIZE_MAX)?;
+    let size = values.size.filter(|size| *size <= OFFSET_MAX)?;
     Some(HeldAttributes { change: values.change?, size })
 }

@@ -13,7 +13,7 @@ use state::{Lock, LockDenied, LockError, LockRange, LockedFor};
 use std::time::Duration;
 pub(super) use turns::{LocalLocks, LocalLocksImage};
 use turns::{LockTurn, TurnEnd};
-use vfs::{LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
+use vfs::{LockKind, LockOutcome, OFFSET_MAX, OpenAccess, RangeLocks, VfsError, VfsResult};
 
 /// The owner in LOCK4denied of a lock that a program of this machine holds.
 pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
@@ -285,8 +285,7 @@ impl Compound<'_> {
 
 /// Returns whether a range has only some of the bytes from 2^63-1 to the end.
 fn splits_the_end(range: LockRange) -> bool {
-    let end = i64::MAX.unsigned_abs();
-    range.last() > end && (range.offset() > end || range.last() < u64::MAX)
+    range.last() > OFFSET_MAX && (range.offset() > OFFSET_MAX || range.last() < u64::MAX)
 }
 
 /// Returns LOCK4denied for a local program; for the requested range itself if the lock has gone

@@ -2,7 +2,7 @@
 
 use crate::engine::{Compound, DeferReason, OpResult};
 use nfs4::{Nfsstat4, Read4Args};
-use vfs::{Eof, FileData, OpenFile};
+use vfs::{Eof, FileData, OFFSET_MAX, OpenFile};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes of READ4resok before the data: eof and length.
@@ -12,9 +12,6 @@ const PADDING: usize = 3;
 /// Bytes reserved behind the data for later operations and the trailer of RPCSEC_GSS. Without them
 /// a large reply would be moved once more as a whole.
 const TAIL: usize = 512;
-/// The largest offset of a file, in bytes. READs beyond it return no data.
-const OFFSET_MAX: u64 = i64::MAX as u64;
-
 /// Reads directly into the reply; where blocking is not allowed, only data at hand.
 ///
 /// # Errors

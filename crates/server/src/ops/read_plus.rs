@@ -2,7 +2,7 @@
 
 use crate::engine::{Compound, DeferReason, OpResult};
 use nfs4::{DataContent4, ReadPlus4Args};
-use vfs::{Eof, Extent, OpenFile, VfsResult};
+use vfs::{Eof, Extent, OFFSET_MAX, OpenFile, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes of read_plus_res4 before the segments: eof and their number.
@@ -17,9 +17,6 @@ const PADDING: usize = 3;
 const SEGMENTS_MAX: u32 = 256;
 /// Bytes reserved behind the data, as in READ.
 const TAIL: usize = 512;
-/// The largest offset of a file, in bytes. READs beyond it return no data.
-const OFFSET_MAX: u64 = i64::MAX as u64;
-
 /// Reads directly into the reply, as READ does, and describes holes instead of sending their zeros.
 /// A file without holes is one segment, and blocks no more than READ does. Segments that do not fit
 /// into the reply are omitted.

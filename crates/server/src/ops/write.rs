@@ -2,11 +2,8 @@
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, StableHow4, Write4Args};
-use vfs::{OpenFile, VfsResult};
+use vfs::{OFFSET_MAX, OpenFile, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
-
-/// The largest offset of a file, in bytes. WRITEs beyond it fail.
-const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Data in bytes that is written at once: other clients of the thread wait for no more.
 const PIECE: usize = 128 << 10;

@@ -54,7 +54,7 @@ impl MemoryBudget {
             files_avail: files_free,
             name_max: super::NAME_MAX as u32,
             link_max: super::LINK_MAX,
-            file_size_max: super::FILE_SIZE_MAX,
+            file_size_max: crate::OFFSET_MAX,
         }
     }
 }

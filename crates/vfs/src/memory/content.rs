@@ -1,7 +1,7 @@
 //! The bytes of a regular file: chunks that exist only where something was written.
 
-use super::{FILE_SIZE_MAX, budget::MemoryBudget};
-use crate::{VfsError, VfsResult};
+use super::budget::MemoryBudget;
+use crate::{OFFSET_MAX, VfsError, VfsResult};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Length of a chunk in bytes. Large enough that sequential reads are few copies, small enough for
@@ -57,7 +57,7 @@ impl Content {
     /// Writes at `offset` and extends the file; returns the count, short when space ran out
     /// half-way.
     pub(super) fn write(&mut self, data: &[u8], offset: u64) -> VfsResult<usize> {
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
         end.ok_or(VfsError::Fbig)?;
         let mut written = 0;
         while let Some(rest) = data.get(written..).filter(|rest| !rest.is_empty()) {
@@ -99,7 +99,7 @@ impl Content {
 
     /// Cuts or extends the file; the extension is a hole.
     pub(super) fn set_size(&mut self, size: u64) -> VfsResult<()> {
-        if size > FILE_SIZE_MAX {
+        if size > OFFSET_MAX {
             return Err(VfsError::Fbig);
         }
         if size < self.size {

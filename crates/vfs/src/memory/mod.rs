@@ -34,8 +34,6 @@ pub(crate) const NAME_MAX: usize = 255;
 const SYMLINK_MAX: usize = 4095;
 /// Most names of one object.
 const LINK_MAX: u32 = 65_000;
-/// Largest file in bytes.
-const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// Inode number of the root.
 const ROOT_INO: u64 = 2;
 /// Identity of the file system.

@@ -1,10 +1,7 @@
 //! Where a regular file has bytes and where it has none.
 
-use super::{
-    FILE_SIZE_MAX,
-    content::{CHUNK, Content, split},
-};
-use crate::{Extent, VfsError, VfsResult};
+use super::content::{CHUNK, Content, split};
+use crate::{Extent, OFFSET_MAX, VfsError, VfsResult};
 
 /// Bytes of the blocks to which CLONE is aligned, as on most file systems that have it.
 pub(super) const CLONE_BLOCK: u32 = 4096;
@@ -164,5 +161,5 @@ fn range_end(offset: u64, length: u64) -> VfsResult<u64> {
     if length == 0 {
         return Err(VfsError::Inval);
     }
-    offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(VfsError::Fbig)
+    offset.checked_add(length).filter(|end| *end <= OFFSET_MAX).ok_or(VfsError::Fbig)
 }
