@@ -14,6 +14,7 @@ mod proxy;
 mod server;
 pub mod soak;
 pub mod upgrade;
+mod wait;
 mod world;
 
 pub use disk::{Disk, Journaling, in_own_mounts};
@@ -23,6 +24,7 @@ pub use program::{
 };
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};
+pub use wait::{found, until};
 pub use world::{
     World, account, empty_folder, in_world, in_world_with, is_root, open_folder, pattern, status,
 };

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use e2e::{Ended, empty_folder, orthrus, run};
+use e2e::{Ended, empty_folder, orthrus, run, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -13,10 +13,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Time limit for steps without one of their own.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Each node is a kernel: one lab at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -84,13 +80,13 @@ fn a_lab_whose_start_is_interrupted_or_killed_leaves_no_process_and_no_mount() {
         let lab = LabFolder::new(above.path());
         let mut up = lab.spawn_up();
         // In the middle: the nodes boot.
-        wait_for(|| lab.dir.join("node1.log").exists());
+        until("the log is there", || lab.dir.join("node1.log").exists());
         let namespaces = namespaces_of(&lab.dir);
         kill(Pid::from_raw(up.id().try_into().expect("a process id")), signal).expect("it runs");
         assert!(!up.wait().expect("it is a child").success());
         if signal == Signal::SIGKILL {
             // The remaining processes end on their own.
-            wait_for(|| machine(&lab.dir).is_empty());
+            until("nothing is left", || machine(&lab.dir).is_empty());
         }
         ok(&lab.run(&["down"], &[]));
         assert_eq!(machine(&lab.dir), Vec::<String>::new(), "{signal}");
@@ -160,14 +156,6 @@ fn can_run() -> Option<MutexGuard<'static, ()>> {
 fn ok(ended: &Ended) -> String {
     assert!(ended.status.success(), "{}\n{}\n{}", ended.status, ended.stdout, ended.stderr);
     ended.stdout.clone()
-}
-
-fn wait_for(done: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "it did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// All on the machine that belongs to the lab in `dir`: processes, mounts, links, rules.

@@ -63,9 +63,7 @@ fn pattern(from: usize, length: usize) -> Vec<u8> {
 impl EchoService {
     /// Waits until `count` requests are deferred.
     fn wait_for_deferred(&self, count: usize) {
-        while self.deferred.lock().expect("a lock").len() < count {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("requests are deferred", || self.deferred.lock().expect("a lock").len() >= count);
     }
 
     /// Takes pauses until a "short" request was handled.
@@ -142,9 +140,7 @@ impl Service for EchoService {
             self.handled.lock().expect("a lock").push(request.record.clone());
             let action = match request.record.as_slice() {
                 b"gate" => {
-                    while !self.open.load(Ordering::SeqCst) {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
+                    wait_until("the gate is open", || self.open.load(Ordering::SeqCst));
                     Action::Send(b"\0\0\0\0gate".to_vec())
                 }
                 b"roomy" => {
@@ -201,8 +197,8 @@ impl Service for EchoService {
     }
 
     fn run_step(&self, (sink, late): DeferredEcho) -> Option<DeferredEcho> {
-        while late.item.starts_with(b"hang") && !self.open.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
+        if late.item.starts_with(b"hang") {
+            wait_until("the gate is open", || self.open.load(Ordering::SeqCst));
         }
         sink.send(late);
         None
@@ -304,9 +300,7 @@ fn a_connection_over_a_limit_is_served_after_its_pause_and_others_meanwhile() {
     };
     // One of these requests arrives with the first, the other comes later.
     paused.write_all(&[record(b"rest"), record(b"early")].concat()).expect("sent");
-    while handled(b"rest") == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the pause has begun", || handled(b"rest") > 0);
     paused.write_all(&record(b"late")).expect("sent");
     for _ in 0..3 {
         other.write_all(&[record(b"nap"), record(b"one")].concat()).expect("sent");
@@ -397,20 +391,13 @@ fn file_data_stands_in_its_reply_however_slowly_the_peer_reads() {
     let (server, _) = start(Limits { output_bytes_max: 2 << 20, ..Limits::default() });
     let mut stream = connect(&server);
     stream.write_all(&[record(b"one"), record(b"pages").repeat(40), record(b"two")].concat()).expect("sent");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while server.stats().output_bytes.load(Ordering::SeqCst) < BIG / 2 {
-        assert!(Instant::now() < deadline, "waiting file data is not counted");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("file data waits", || gauge(&server.stats().output_bytes) >= BIG / 2);
     assert_eq!(receive(&mut stream), b"one");
     let expected = [b"head".as_slice(), &pattern(1, BIG / 2), b"tail"].concat();
     (0..40).for_each(|_| assert!(receive(&mut stream) == expected));
     assert_eq!(receive(&mut stream), b"two");
     // The reply may arrive before the shard has counted it as sent.
-    while server.stats().output_bytes.load(Ordering::SeqCst) > 0 {
-        assert!(Instant::now() < deadline, "sent file data is still counted");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("all memory is given back", || gauge(&server.stats().output_bytes) == 0);
 }
 
 #[test]
@@ -462,15 +449,7 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
     stream.write_all(&record(b"and on")).expect("sent");
     assert_eq!(receive(&mut stream), b"and on");
     // The reply may arrive before the shard has counted it as sent.
-    let held = || {
-        server.stats().output_bytes.load(Ordering::SeqCst) + server.stats().input_bytes.load(Ordering::SeqCst)
-    };
-    for _ in 0..100 {
-        if held() > 0 {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-    assert_eq!(held(), 0);
+    wait_until("all memory is given back", || server.stats().held_bytes() == 0);
 }
 
 #[test]
@@ -553,9 +532,7 @@ fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
         stream.peek(&mut [0]).expect("the answer is here");
         // Closing with unread bytes is a reset.
         drop(stream);
-        while server.stats().connections.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the connection is closed", || gauge(&server.stats().connections) == 0);
         assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 0);
         echo.give_back();
     }
@@ -571,9 +548,7 @@ fn a_short_request_is_answered_in_the_pauses_of_a_long_one() {
         assert_eq!(receive(stream), b"here");
     }
     long.write_all(&record(b"long").repeat(2)).expect("sent");
-    while echo.long.load(Ordering::SeqCst) == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the long request has begun", || gauge(&echo.long) > 0);
     short.write_all(&record(b"short")).expect("sent");
     assert_eq!(receive(&mut short), b"short");
     assert_eq!(receive(&mut long), b"long");
@@ -598,9 +573,9 @@ fn a_connection_that_yields_is_served_behind_interactive_ones() {
     dear.0.write_all(&record(b"dear")).expect("sent");
     assert_eq!(receive(&mut dear.0), b"dear");
     gate.0.write_all(&record(b"gate")).expect("sent");
-    while !echo.handled.lock().expect("a lock").iter().any(|request| request == b"gate") {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the gate is reached", || {
+        echo.handled.lock().expect("a lock").iter().any(|request| request == b"gate")
+    });
     dear.0.write_all(&record(b"dear")).expect("sent");
     short.0.write_all(&record(b"short")).expect("sent");
     echo.open.store(true, Ordering::SeqCst);

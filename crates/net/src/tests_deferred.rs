@@ -23,9 +23,7 @@ fn a_completion_for_a_closed_connection_is_dropped() {
     gone.write_all(&record(b"later")).expect("sent");
     echo.wait_for_deferred(1);
     drop(gone);
-    while echo.closed.load(Ordering::SeqCst) == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("its end is seen", || gauge(&echo.closed) > 0);
     echo.give_back();
     // Connections alternate between the two threads: this one is on the same thread.
     let (_other, mut stream) = (connect(&server), connect(&server));
@@ -107,9 +105,7 @@ fn a_brief_call_of_a_turn_after_a_step_does_not_wait_for_an_event() {
     for round in 1..=ROUNDS {
         echo.short.store(0, Ordering::SeqCst);
         long.write_all(&record(b"brief pause")).expect("sent");
-        while echo.long.load(Ordering::SeqCst) < round as usize {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the long request has begun", || gauge(&echo.long) >= round as usize);
         short.write_all(&record(b"brief short")).expect("sent");
         assert_eq!(receive(&mut short), b"brief short");
         assert_eq!(receive(&mut long), b"brief pause");

@@ -1,6 +1,6 @@
 //! The audit log and traces: what they have, what they leave out, and readers and disks that fail.
 
-use e2e::{Serve, empty_folder, in_world, orthrus, run};
+use e2e::{Serve, empty_folder, found, in_world, orthrus, run, until};
 
 use client::{
     Client, Compound, Filesystem, Flavor, Head, OpenHow, Options, Protection, RawConnection, Security,
@@ -17,24 +17,16 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
-
-/// How long something may take that takes no time.
-const SOON: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 /// Reads the lines of an audit log once one of them satisfies the condition.
 fn lines_with(path: &Path, what: &str, is_it: impl Fn(&Value) -> bool) -> Vec<Value> {
-    let end = Instant::now() + SOON;
-    loop {
+    found(&format!("a line with {what} in {}", path.display()), || {
         let text = fs::read_to_string(path).unwrap_or_default();
         let lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
-        if lines.iter().any(&is_it) {
-            return lines;
-        }
-        assert!(Instant::now() < end, "no line with {what}: {text}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        lines.iter().any(&is_it).then_some(lines)
+    })
 }
 
 #[test]
@@ -128,11 +120,7 @@ fn a_full_disk_costs_lines_and_no_request() {
     let server = audited(&folder.path().join("state"), Path::new("/dev/full")).start();
     let mut files = mounted(&server);
     files.write_file("file", b"data").expect("it is answered");
-    let end = Instant::now() + SOON;
-    while dropped(&server) == 0.0 {
-        assert!(Instant::now() < end, "no line was dropped");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("a line is dropped", || dropped(&server) > 0.0);
     server.wait_for_log("lines of the audit log were dropped: No space left on device");
     assert_eq!(files.read_file("file").expect("it is answered"), b"data");
 }
@@ -191,13 +179,12 @@ fn a_reader_that_hangs_costs_lines_and_no_request() {
     let mut server = audited(&folder.path().join("state"), &pipe).start();
     let mut files = mounted(&server);
     files.write_file("file", b"data").expect("it is answered");
-    let end = Instant::now() + SOON;
-    while dropped(&server) == 0.0 {
-        assert!(Instant::now() < end, "no line was dropped");
+    until("a line is dropped", || {
         for _ in 0..20 {
             files.client().perform(changes_of_nothing, |_| Ok(())).expect("it is answered");
         }
-    }
+        dropped(&server) > 0.0
+    });
     server.wait_for_log("lines of the audit log were dropped: it is written too slowly");
     assert_eq!(files.read_file("file").expect("it is answered"), b"data");
     files.unmount().expect("the session ends");
@@ -280,11 +267,7 @@ fn a_trace_has_the_operations_of_a_caller_or_a_file_without_names() {
         }
         let missing = run(orthrus(["trace", "--file", "/export/nothing", "--state-dir"]).arg(&state));
         assert!(missing.stderr.contains("/export/nothing"), "{missing:?}");
-        let end = Instant::now() + SOON;
-        while server.log().matches("a trace ended").count() < 3 {
-            assert!(Instant::now() < end, "{}", server.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("all traces end", || server.log().matches("a trace ended").count() == 3);
         drop(server);
         let (mut said, mut stderr) = (String::new(), file.child.stderr.take().expect("a pipe"));
         std::io::Read::read_to_string(&mut stderr, &mut said).expect("it is text");
@@ -355,12 +338,8 @@ fn the_audit_log_rotates_once_around_an_upgrade_and_loses_no_line() {
             is_upgraded.store(true, Relaxed);
             worker.join().expect("no request fails")
         });
-        let end = Instant::now() + SOON;
         let logged = || [&older, &log].map(|path| made_directories(path)).concat();
-        while logged().len() < expected.len() {
-            assert!(Instant::now() < end, "{} of {} lines, room {room}", logged().len(), expected.len());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("each directory has a line", || logged().len() >= expected.len());
         let mut names = logged();
         names.sort();
         assert_eq!(names, expected, "room {room}");
@@ -374,14 +353,9 @@ fn the_audit_log_rotates_once_around_an_upgrade_and_loses_no_line() {
 
 /// Opens a pipe for writing once a process reads it.
 fn writer_of(pipe: &Path) -> fs::File {
-    let end = Instant::now() + SOON;
-    loop {
-        match fs::File::options().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(pipe) {
-            Ok(file) => return file,
-            Err(error) => assert!(Instant::now() < end, "nothing reads {}: {error}", pipe.display()),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut nonblocking = fs::File::options();
+    nonblocking.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    found("a reader of the pipe", || nonblocking.open(pipe).ok())
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Rules for clients by name, with the name service of the system: files, and DNS that fails.
 
 use client::{Client, Filesystem, Options, Security};
-use e2e::{Serve, Server, in_own_mounts, is_installed, is_root, open_folder, orthrus, program, run, status};
+use e2e::{
+    Serve, Server, in_own_mounts, is_installed, is_root, open_folder, orthrus, program, run, status, until,
+};
 use nfs4::Nfsstat4::*;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -11,8 +13,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a change may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The addresses of the two clients.
 const ONE: &str = "127.0.0.1";
 const TWO: &str = "::1";
@@ -90,14 +90,6 @@ fn options(server: &Server, address: &str) -> Options {
 
 fn mount(server: &Server, address: &str, path: &str) -> Result<Filesystem, client::Error> {
     Filesystem::mount(options(server, address), path)
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]

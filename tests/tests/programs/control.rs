@@ -1,7 +1,7 @@
 //! The server under signals, and its messages about unusable settings.
 
 use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
-use e2e::{Ended, Serve, empty_folder, is_root, nobody, orthrus, run, status};
+use e2e::{Ended, Serve, empty_folder, found, is_root, nobody, orthrus, run, status, until};
 use nfs4::Nfsstat4::*;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
@@ -56,10 +56,7 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
 
     fs::write(&config, format!("lease_time = 77\n{two}read_only = true\n")).expect("the folder is ours");
     server.signal(Signal::SIGHUP);
-    let end = Instant::now() + Duration::from_secs(10);
-    while server.log().matches("are in force").count() < 2 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the settings are in force", || server.log().matches("are in force").count() == 2);
     assert_eq!(status(files.client().lookup_path("/one")), NFS4ERR_NOENT);
     // RFC 8881 section 15.1.2.9: the handle's file system is not exported any more.
     let all = nfs4::Stateid4 { seqid: 0, other: [0; 12] };
@@ -93,11 +90,7 @@ fn a_reload_closes_the_files_of_an_export_that_it_removes() {
     let ended = run(orthrus(["reload", "--state-dir"]).arg(&state));
     assert!(ended.stdout.contains("revoked, as their export is gone: 1 opens"), "{ended:?}");
     assert!(has_open("two"));
-    let end = Instant::now() + Duration::from_secs(10);
-    while has_open("one") {
-        assert!(Instant::now() < end, "its file system cannot be unmounted");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("its file system can be unmounted", || !has_open("one"));
     client.close_file(&opened[1]).expect("it is open");
 }
 
@@ -190,15 +183,9 @@ fn sigterm_ends_a_server_at_once_while_a_reload_waits() // docs/serve.md, Signal
     fs::remove_file(&config).expect("the folder is ours");
     nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     server.signal(Signal::SIGHUP);
-    let end = Instant::now() + Duration::from_secs(30);
-    let pipe = loop {
-        let opened = fs::File::options().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&config);
-        match opened {
-            Ok(pipe) => break pipe,
-            Err(error) => assert!(Instant::now() < end, "the reload has not begun: {error}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let mut nonblocking = fs::File::options();
+    nonblocking.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let pipe = found("the reload that reads the pipe", || nonblocking.open(&config).ok());
     server.signal(Signal::SIGTERM);
     let (status, _) = server.wait();
     assert!(status.success(), "{status}: {}", server.log());
@@ -273,12 +260,8 @@ fn a_reader_that_goes_away_ends_no_server_and_a_full_disk_is_an_error_of_a_comma
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut server = server.arg("--state-dir").arg(&state).stdout(writer).spawn().expect("it starts");
-    let end = Instant::now() + Duration::from_secs(30);
     let list = || run(orthrus(["clients", "--state-dir"]).arg(&state));
-    while !list().status.success() {
-        assert!(Instant::now() < end, "{:?}", list());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the server answers", || list().status.success());
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut listing = orthrus(["clients", "--state-dir"]);

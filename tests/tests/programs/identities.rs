@@ -1,7 +1,7 @@
 //! Identities of a running server: refreshed in live contexts, never silently wrong.
 
 use client::{Filesystem, Flavor, Options, Security, SysCredential};
-use e2e::{Serve, Server, World, account, in_world, is_root, nobody, orthrus, run, status};
+use e2e::{Serve, Server, World, account, in_world, is_root, nobody, orthrus, run, status, until};
 use nfs4::Nfsstat4::*;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
@@ -10,10 +10,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a change may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// A group that no machine has.
 const GROUP: u32 = 54_321;
 
@@ -67,14 +65,6 @@ fn serve(world: &World, settings: &str) -> Server {
     fs::write(&config, text).expect("the folder is ours");
     let folder = world.path("nss");
     Serve::new(world.path("state")).arg("--config").arg(config).env("LD_LIBRARY_PATH", folder).start()
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]

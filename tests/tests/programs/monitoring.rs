@@ -1,7 +1,7 @@
 //! The alert rules and the dashboard, with a real Prometheus that scrapes a server.
 
 use client::Flavor;
-use e2e::{Server, empty_folder, in_world, is_installed};
+use e2e::{Server, empty_folder, found, in_world, is_installed};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,9 +9,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a busy machine may take for a scrape and an evaluation, which come once a second.
+/// How long a busy machine may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn packaged(file: &str) -> PathBuf {
@@ -81,18 +81,6 @@ impl Drop for Prometheus {
     }
 }
 
-/// Waits until `found` returns a value.
-fn until<T>(wanted: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match found() {
-            Some(value) => return value,
-            None if Instant::now() > end => panic!("no {wanted}"),
-            None => std::thread::sleep(Duration::from_millis(200)),
-        }
-    }
-}
-
 /// The title and the expression of each target of the dashboard.
 fn dashboard_expressions() -> Vec<(String, String)> {
     let text = fs::read_to_string(packaged("orthrus-dashboard.json")).expect("it is packaged");
@@ -159,11 +147,11 @@ fn prometheus_evaluates_every_alert_and_every_panel_with_metrics_that_exist() {
         files.write_file("file", b"data").expect("it can be written");
         let folder = empty_folder();
         let prometheus = Prometheus::start(folder.path(), &server);
-        until("scrape", || {
+        found("scrape", || {
             prometheus.query("up{job=\"orthrus\"} == 1").ok().filter(|found| !found.is_empty())
         });
 
-        let metadata = until("metadata", || {
+        let metadata = found("metadata", || {
             prometheus.get("metadata").ok().filter(|all| all.get("orthrus_grace").is_some())
         });
         let known = prometheus.get("label/event/values").expect("the label exists");
@@ -188,7 +176,7 @@ fn prometheus_evaluates_every_alert_and_every_panel_with_metrics_that_exist() {
         }
 
         // A rate needs requests between two scrapes.
-        until("rate", || {
+        found("rate", || {
             assert_eq!(files.read_file("file").expect("it can be read"), b"data");
             let rate = prometheus.query("rate(orthrus_requests_total{flavor=\"krb5p\"}[1m]) > 0");
             rate.ok().filter(|found| !found.is_empty())
@@ -202,7 +190,7 @@ fn prometheus_evaluates_every_alert_and_every_panel_with_metrics_that_exist() {
             assert!(may_be_empty || !found.is_empty(), "{title} is empty: {expression}");
         }
 
-        let groups = until("evaluation of all rules", || {
+        let groups = found("evaluation of all rules", || {
             let groups = prometheus.get("rules").ok()?["groups"].clone();
             let rules = groups[0]["rules"].as_array()?.clone();
             (!rules.iter().any(|rule| rule["health"] == "unknown")).then_some(rules)

@@ -12,7 +12,7 @@ use nfs4::*;
 use nix::unistd::geteuid;
 use orthrus_server::engine::WaitsFor;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess};
 use vfs_local::{LocalBackend, LocalOptions};
 
@@ -264,7 +264,9 @@ fn closing_on_a_file_system_that_hangs_holds_up_no_thread() // close(2) waits fo
     (0..2).for_each(|_| backend.trim());
     drop(backend);
     watch.end();
+    let end = Instant::now() + PATIENCE;
     while !fuse.swallowed().contains(&FLUSH) {
+        assert!(Instant::now() < end, "FLUSH does not come");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
