@@ -145,9 +145,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         }
         let held = &mut Held::nothing();
         let tenant = &record.tenant;
-        if !self.owners_pool().admits(tenant.owners.load(Relaxed)) {
-            self.make_room_for_owner(held, tenant);
-        }
+        let is_full = !self.owners_pool().admits(tenant.owners.load(Relaxed));
+        let has_room = is_full && self.make_room_for_owner(held, &record);
         let client_state = record.lock(held).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         let mut ledger = v40.ledger.lock();
         // Counted before it is there: of several threads at the limit none gets beyond it.
@@ -159,7 +158,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             || !(TenantPool { all, ..pool }).admits(own)
         {
             gone = ledger.retain(|owner| !is_in_use(&client_state, owner));
-            if gone.is_empty() {
+            if gone.is_empty() && !has_room {
                 self.uncount_owners(tenant, 1);
                 return Err(Nfsstat4::NFS4ERR_RESOURCE);
             }
@@ -185,9 +184,11 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         TenantPool { max, all, holders: self.state.tenants.len() }
     }
 
-    /// Removes the unused owners of the tenant's client that has most owners, so that a client with
-    /// few of them finds room beside the others.
-    fn make_room_for_owner(&self, held: &mut Held<NothingHeld>, tenant: &Arc<Tenant>) {
+    /// Removes the unused owners of the client that has most owners of a client's tenant, so that
+    /// one with few of them finds room beside the others. Returns whether they were the client's
+    /// own, which a new one may replace.
+    fn make_room_for_owner(&self, held: &mut Held<NothingHeld>, client: &Arc<Client>) -> bool {
+        let tenant = &client.tenant;
         let keys: Vec<ClientKey> = self.state.v40.ids.read().values().copied().collect();
         let clients = keys.into_iter().filter_map(|key| self.state.client(key).ok());
         let of_tenant = clients.filter(|client| Arc::ptr_eq(&client.tenant, tenant));
@@ -195,11 +196,12 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             let owners = client.v40.as_ref()?.ledger.lock().all.len();
             Some((owners, client))
         });
-        let Some((_, largest)) = sized.max_by_key(|(owners, _)| *owners) else { return };
-        let Some(v40) = &largest.v40 else { return };
+        let Some((_, largest)) = sized.max_by_key(|(owners, _)| *owners) else { return false };
+        let Some(v40) = &largest.v40 else { return false };
         let client_state = largest.lock_any(held);
         let gone = v40.ledger.lock().retain(|owner| !is_in_use(&client_state, owner));
         self.drop_owners(tenant, &gone);
+        Arc::ptr_eq(&largest, client) && !gone.is_empty()
     }
 
     fn uncount_owners(&self, tenant: &Tenant, count: usize) {

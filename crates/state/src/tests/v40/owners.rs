@@ -158,6 +158,21 @@ fn clients_of_one_address_that_fill_their_share_leave_room_for_a_further_one() {
 }
 
 #[test]
+fn an_address_above_its_share_may_replace_an_owner_without_opens() {
+    let mut world = World::with(few_owners(), boot(1, &[]));
+    let client = ConfirmedClient::ready(&mut world, "a");
+    let _held: Vec<_> = (0..6).map(|name| owner(&world, &client, &[name])).collect();
+    owner(&world, &client, b"unused");
+    let mut other = ConfirmedClient { address: [192, 0, 2, 99].into(), ..ConfirmedClient::new("b") };
+    other.mount(&mut world);
+    let _others: Vec<_> = (0..4).map(|name| owner(&world, &other, &[name])).collect();
+    let _new = owner(&world, &client, b"new");
+    let key = client.key(&world);
+    let refused = world.state.v40().state_owner(world.now, key, OwnerKind::Open, b"one more");
+    assert_eq!((refused.err(), world.state.counts().owners), (Some(NFS4ERR_RESOURCE), 11));
+}
+
+#[test]
 fn unconfirmed_opens_are_cancelled_and_idle_owners_go_later() {
     // RFC 7530 section 16.18.5
     let mut world = World::new();
