@@ -218,7 +218,7 @@ impl NodeObjects {
         }
     }
 
-    /// Changes records of an epoch: puts some down, and removes others by their owners.
+    /// Changes records of an epoch: removes some by their owners, and then puts others down.
     ///
     /// # Errors
     /// `Replaced`, `Denied`, `Blocklisted`, `Unavailable`.
@@ -229,15 +229,12 @@ impl NodeObjects {
         removed: &[Vec<u8>],
     ) -> Result<(), StoreError> {
         let object = record_object(epoch, &self.node);
-        for some in put.chunks(RECORDS_STEP) {
-            self.put_all(&object, some)?;
-        }
         for some in removed.chunks(RECORDS_STEP) {
             let keys: Vec<Vec<u8>> = some.iter().map(|owner| ClientRecord::key(owner)).collect();
             let step = WriteStep::RemoveOmap(keys.iter().map(Vec::as_slice).collect());
             self.guarded(&object, &[step])?;
         }
-        Ok(())
+        put.chunks(RECORDS_STEP).try_for_each(|some| self.put_all(&object, some))
     }
 
     fn put_all(&self, object: &str, clients: &[ClientRecord]) -> Result<(), StoreError> {

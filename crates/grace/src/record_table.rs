@@ -11,11 +11,11 @@ pub struct RecordTable {
     clients: BTreeMap<Vec<u8>, ClientRecord>,
     /// Owners with records that are to be written.
     put: BTreeSet<Vec<u8>>,
-    /// Owners whose records are to be removed.
+    /// Owners whose records are to be removed, even if new ones are to be written afterwards.
     removed: BTreeSet<Vec<u8>>,
 }
 
-/// Changes that the storage does not have yet; they go into it in one operation.
+/// Changes that the storage does not have yet. The removals come first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordChanges {
     /// The epoch whose object changes.
@@ -66,7 +66,6 @@ impl RecordTable {
     /// Records a client that has reclaimed everything.
     pub fn record(&mut self, owner: &[u8], principal: [u8; 16]) {
         let record = ClientRecord { owner: owner.to_vec(), principal, released: None };
-        self.removed.remove(owner);
         if self.clients.get(owner) != Some(&record) {
             self.clients.insert(owner.to_vec(), record);
             self.put.insert(owner.to_vec());
@@ -90,19 +89,28 @@ impl RecordTable {
         Some(RecordChanges { epoch: self.epoch, put, removed: self.removed.iter().cloned().collect() })
     }
 
+    /// Returns the removals of [`RecordTable::changes`], if there are any. They do not wait for
+    /// room, so they are written alone, and before the rest is looked up.
+    pub fn removals(&self) -> Option<RecordChanges> {
+        let changes = self.changes()?;
+        (!changes.removed.is_empty()).then_some(RecordChanges { put: Vec::new(), ..changes })
+    }
+
     /// Notes that the storage has changes of [`RecordTable::changes`]. A client that has changed
     /// again meanwhile is left to be written.
     pub fn written(&mut self, changes: &RecordChanges) {
         if self.epoch != changes.epoch {
             return;
         }
-        for record in &changes.put {
-            if self.clients.get(&record.owner) == Some(record) {
-                self.put.remove(&record.owner);
-            }
-        }
         for owner in &changes.removed {
             self.removed.remove(owner);
+        }
+        for record in &changes.put {
+            match self.clients.get(&record.owner) {
+                Some(now) if now == record => _ = self.put.remove(&record.owner),
+                Some(_) => {}
+                None => _ = self.removed.insert(record.owner.clone()),
+            }
         }
     }
 }
@@ -137,6 +145,7 @@ mod tests {
         table.written(&first);
         let changed = ClientRecord { principal: [3; 16], ..client(b"a") };
         assert_eq!(changes(&table), (vec![changed, client(b"b")], vec![]));
+        assert_eq!(table.removals(), None);
         let second = table.changes().unwrap();
         table.written(&second);
         assert_eq!(table.changes(), None);
@@ -170,6 +179,18 @@ mod tests {
         table.written(&late);
         assert_eq!(changes(&table), (vec![client(b"a"), client(b"c")], vec![b"b".to_vec()]));
         assert_eq!(table.changes().unwrap().epoch, 7);
+    }
+
+    #[test]
+    fn a_removal_is_not_lost_when_its_client_comes_back() {
+        let mut table = RecordTable::default();
+        table.take([client(b"a")]);
+        table.forget(b"a");
+        table.record(b"a", [1; 16]);
+        let removals = table.removals().unwrap();
+        assert_eq!((removals.put.len(), &removals.removed[..]), (0, &[b"a".to_vec()][..]));
+        table.written(&removals);
+        assert_eq!((table.removals(), changes(&table)), (None, (vec![client(b"a")], vec![])));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use server::callback::CallbackTransport;
 use server::dispatch::{
     self, CompletedCall, DeferredCall, DeferredOutcome, Engine, ReplySink, Scratch, Server,
 };
-use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
+use server::engine::{BackgroundCopy, CommitKey, CopyRunner, Nfs};
 use server::metrics::Kind;
 use server::tenants::{LimitedTenants, TenantShare};
 use state::GetattrWait;
@@ -79,10 +79,10 @@ struct Deferred {
 enum ServiceTask {
     /// Runs the operations of a call.
     Execute(Deferred),
-    /// Leads the group of an object: synchronises for all calls that have joined it.
-    Sync(FileKey),
+    /// Leads a group: synchronises for all calls that have joined it.
+    Sync(CommitKey),
     /// Answers a group after its synchronisation.
-    Answer(FileKey, Vec<Deferred>, VfsResult<()>),
+    Answer(CommitKey, Vec<Deferred>, VfsResult<()>),
 }
 
 type DiskPool<E> = <E as Executor>::Pool<ServiceTask, u32>;
@@ -113,7 +113,10 @@ pub struct NfsService<E: Executor = Threads> {
 /// The part of the service that tasks share.
 struct Runner {
     server: Server<Nfs>,
-    commit: GroupCommit<FileKey, Deferred>,
+    commit: GroupCommit<CommitKey, Deferred>,
+    /// As `commit`, for calls that wait for client records. These may wait for as long as a disk is
+    /// full, and must leave the others their places.
+    records: GroupCommit<CommitKey, Deferred>,
     defects: AtomicU64,
     flights: Flights,
     /// Whether calls that have not begun to wait for a file system are declined.
@@ -123,9 +126,10 @@ struct Runner {
 impl<E: Executor> NfsService<E> {
     /// Makes the service. `began` is the instant at which the server's clock started.
     pub(crate) fn start(server: Server<Nfs>, executor: &E, began: Option<Instant>) -> Arc<Self> {
-        let commit = GroupCommit::default();
+        let (commit, records) = (GroupCommit::default(), GroupCommit::default());
         let (flights, declining) = (Flights::default(), AtomicBool::new(false));
-        let runner = Arc::new(Runner { server, commit, defects: AtomicU64::new(0), flights, declining });
+        let defects = AtomicU64::new(0);
+        let runner = Arc::new(Runner { server, commit, records, defects, flights, declining });
         let step = || {
             let runner = runner.clone();
             move |task| runner.step(task)
@@ -314,14 +318,22 @@ impl<E: Executor> NfsService<E> {
 }
 
 impl Runner {
+    /// Returns the groups of these changes.
+    fn group(&self, key: &CommitKey) -> &GroupCommit<CommitKey, Deferred> {
+        match key {
+            CommitKey::Object(_) => &self.commit,
+            CommitKey::Removals | CommitKey::Puts => &self.records,
+        }
+    }
+
     /// Runs one step of a task and returns the next one. A panic closes the connection of the call,
     /// as on a shard.
     fn step(&self, task: ServiceTask) -> Option<ServiceTask> {
         match task {
             ServiceTask::Execute(deferred) => self.execute(deferred),
             ServiceTask::Sync(key) => {
-                let calls = self.commit.next(&key)?;
-                let outcome = calls.first().map_or(Ok(()), |deferred| self.sync(deferred));
+                let calls = self.group(&key).next(&key)?;
+                let outcome = self.sync_group(&key, &calls);
                 Some(ServiceTask::Answer(key, calls, outcome))
             }
             ServiceTask::Answer(key, calls, outcome) => {
@@ -356,7 +368,7 @@ impl Runner {
             self.answer(Deferred { call, sink, held, flight }, Ok(()));
             return None;
         };
-        match self.commit.join(&key, Deferred { call, sink, held, flight }, bytes) {
+        match self.group(&key).join(&key, Deferred { call, sink, held, flight }, bytes) {
             SyncRole::Follower => None,
             SyncRole::Leader => Some(ServiceTask::Sync(key)),
             SyncRole::Single(deferred) => {
@@ -367,6 +379,16 @@ impl Runner {
         }
     }
 
+    /// Writes the changes of a group to stable storage. Calls of one object wait for one sync, and
+    /// those for client records for their own; most often all of these are done with the first.
+    fn sync_group(&self, key: &CommitKey, calls: &[Deferred]) -> VfsResult<()> {
+        let own = match key {
+            CommitKey::Object(_) => calls.len().min(1),
+            CommitKey::Removals | CommitKey::Puts => calls.len(),
+        };
+        calls.iter().take(own).try_for_each(|deferred| self.sync(deferred))
+    }
+
     /// Writes the changes of a call to stable storage. A panic must not leave the rest of the group
     /// without a reply.
     fn sync(&self, deferred: &Deferred) -> VfsResult<()> {
@@ -375,6 +397,11 @@ impl Runner {
 
     /// Answers a call after its changes were synchronised, or after this failed.
     fn answer(&self, deferred: Deferred, outcome: VfsResult<()>) {
+        let key = deferred.call.pending_sync();
+        if outcome.is_err() && matches!(key, Some(CommitKey::Removals | CommitKey::Puts)) {
+            // A defect of the server: the records may not be there, and nothing is to be undone.
+            return self.decline(deferred);
+        }
         let Deferred { call, sink, held, flight: _flight } = deferred;
         let connection = call.connection();
         let answered = catch_unwind(AssertUnwindSafe(|| self.server.complete(call, outcome)));
@@ -431,7 +458,7 @@ impl CallStep {
     fn lane(&self) -> u32 {
         match &self.0 {
             ServiceTask::Execute(deferred) => deferred.call.lane(),
-            ServiceTask::Sync(file) | ServiceTask::Answer(file, ..) => file.export,
+            ServiceTask::Sync(key) | ServiceTask::Answer(key, ..) => key.lane(),
         }
     }
 }
@@ -493,6 +520,9 @@ impl<E: Executor> Service for NfsService<E> {
     }
 
     fn is_brief(&self, step: &CallStep, alone: bool) -> bool {
+        if let CallStep(ServiceTask::Sync(CommitKey::Removals | CommitKey::Puts)) = step {
+            return false;
+        }
         match self.pace(step.lane()) {
             LanePace::Brief => true,
             LanePace::Moderate => alone,

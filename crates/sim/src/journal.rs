@@ -3,7 +3,9 @@
 use crate::disk::Fuse;
 use crate::mutation::Mutation;
 use crate::rng::Rng;
-use server::engine::{ClientRecords, JournalOwners, journal_line, journal_line_gone, journal_owners};
+use server::engine::{
+    ClientRecords, JournalOwners, SyncedRecords, journal_line, journal_line_gone, journal_owners,
+};
 use state::{PrincipalHash, PriorClient};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -88,13 +90,14 @@ impl ClientRecords for Journal {
         self.append(|owners| owners.remove(owner).map(|_| journal_line_gone(owner)));
     }
 
-    fn sync(&self) {
+    fn sync(&self) -> SyncedRecords {
         // Between writing and syncing.
         self.fuse.burn();
         if !self.forgets() {
             let mut file = self.file();
             file.synced = file.text.len();
         }
+        SyncedRecords::All
     }
 
     fn may_wait(&self) -> bool {

@@ -77,6 +77,7 @@ pub(crate) fn image(
     service: &NfsService<Deterministic>,
     files: &mut KeptFiles,
 ) -> Result<ServerImage, ImageError> {
+    service.server().engine().write_all_records();
     let image = service.image(files)?;
     let bytes = image::encode(&image);
     let decoded: ServerImage = image::decode(&bytes)?;

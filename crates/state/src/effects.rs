@@ -2,9 +2,10 @@
 
 pub(crate) mod image;
 
-use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, PrincipalHash, Sessionid4};
+use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, PrincipalHash, RecordTickets, Sessionid4};
 
-/// One thing for the server to do, taken by [`crate::State::next_effect`].
+/// One thing for the server to do, taken by [`crate::State::take_effects`]. When the changes of
+/// records are on stable storage, the server says so with [`crate::State::note_stable`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The client may hold state from now on: put it on stable storage, so that it may reclaim
@@ -16,8 +17,7 @@ pub enum Effect {
         /// Hash of the principal that created the client.
         principal: PrincipalHash,
     },
-    /// The client holds nothing any more, or must not reclaim: take it off stable storage, and say
-    /// so with [`crate::State::forgotten`].
+    /// The client holds nothing any more, or must not reclaim: take it off stable storage.
     ForgetClient {
         /// co_ownerid of the client.
         owner: Vec<u8>,
@@ -80,9 +80,9 @@ pub struct Effects<O> {
     /// Payloads of opens that are gone (CLOSE, an upgrade, an expired or replaced client) or were
     /// not needed; the caller drops them. No lock of state is held by now.
     pub closed: Vec<O>,
-    /// Whether the call has queued any [`Effect`]: one thread at a time must handle the queue, in
-    /// order.
-    pub queued: bool,
+    /// The tickets of each [`Effect`] that the call has queued: one thread at a time must handle
+    /// the queue, in order.
+    pub queued: RecordTickets,
     /// The callbacks that the server must send.
     pub callbacks: Vec<CallbackTask>,
     /// Whether [`crate::Locks::take_unlocked`] has anything to tell.
@@ -91,6 +91,7 @@ pub struct Effects<O> {
 
 impl<O> Default for Effects<O> {
     fn default() -> Self {
-        Self { closed: Vec::new(), queued: false, callbacks: Vec::new(), unlocked: false }
+        let (closed, callbacks) = (Vec::new(), Vec::new());
+        Self { closed, queued: RecordTickets::default(), callbacks, unlocked: false }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::store::Store;
 use server::LogLimit;
-use server::engine::ClientRecords;
+use server::engine::{ClientRecords, SyncedRecords};
 use state::PrincipalHash;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -62,9 +62,11 @@ impl ClientRecords for Records {
         self.errors.note("a client could not be taken off the records", self.store.forget(owner));
     }
 
-    fn sync(&self) {
+    /// Goes on after a failure: then it is in the log, and [`Records::repair`] tries again.
+    fn sync(&self) -> SyncedRecords {
         vfs_local::become_server();
         self.errors.note("the client records could not be put on stable storage", self.store.sync());
+        SyncedRecords::All
     }
 
     fn repair(&self) {

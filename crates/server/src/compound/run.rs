@@ -155,15 +155,8 @@ impl Nfs {
         reply: &mut Encoder,
         mut state: Box<CompoundState>,
     ) -> CompoundStatus {
-        if let CompoundPhase::Unrecorded(status) = state.phase {
-            self.write_records();
-            state.phase = CompoundPhase::Executed(status);
-        }
-        if let CompoundPhase::Executed(_) = state.phase {
-            return match state.pending_sync() {
-                Some(_) => CompoundStatus::Deferred(state),
-                None => CompoundStatus::Done(self.complete(call, reply, state, Ok(()))),
-            };
+        if let CompoundPhase::Executed(_) | CompoundPhase::Unrecorded(_) = state.phase {
+            return CompoundStatus::Deferred(state);
         }
         match self.run_operations(call, reply, &mut state, WaitPolicy::Waits) {
             Some(outcome) => CompoundStatus::Done(outcome),
@@ -182,8 +175,8 @@ impl Nfs {
     ) -> Option<CompoundOutcome> {
         let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
         let mut compound = Compound::new(self, call, state, policy);
-        let status = match compound.run(&mut args, reply) {
-            Ok(status) => compound.sync_all_but_one(status, reply),
+        let mut status = match compound.run(&mut args, reply) {
+            Ok(status) => compound.sync_all_but(1, status, reply),
             Err(reason) => {
                 compound.progress.args_at += args.position();
                 compound.progress.phase = CompoundPhase::Deferred(reason);
@@ -191,11 +184,13 @@ impl Nfs {
             }
         };
         if compound.is_unrecorded() {
-            if !compound.may_wait() && self.records_may_wait() {
+            // Rare enough to go without the group of the object.
+            status = compound.sync_all_but(0, status, reply);
+            if self.records_may_wait() {
                 compound.progress.phase = CompoundPhase::Unrecorded(status);
                 return None;
             }
-            self.write_records();
+            self.write_records(compound.progress.records.get());
         }
         if compound.progress.pending_syncs.get_mut().is_empty() {
             return Some(compound.end(status, reply));
@@ -228,8 +223,7 @@ impl Nfs {
             _ => None,
         };
         let unrecorded = end.is_some() || compound.is_unrecorded() && self.records_may_wait();
-        let unsynced = !compound.progress.pending_syncs.get_mut().is_empty();
-        if unrecorded && (minor == 0 || end.is_some() && unsynced) {
+        if unrecorded && minor == 0 {
             compound.finish(None);
             return None;
         }

@@ -6,7 +6,7 @@ use super::slow::DeferredTimes;
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
 use crate::compound::CompoundStatus;
-use crate::engine::{FileKey, NAMES_LANE, WaitPolicy, WaitsFor};
+use crate::engine::{CommitKey, NAMES_LANE, WaitPolicy, WaitsFor};
 use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
 use crate::tenants::TenantShare;
@@ -131,8 +131,8 @@ impl<S: WaitsFor> DeferredCall<S> {
         }
     }
 
-    /// Returns the file to be put on stable storage: see [`WaitsFor::pending_sync`].
-    pub fn pending_sync(&self) -> Option<FileKey> {
+    /// Returns the changes to be put on stable storage: see [`WaitsFor::pending_sync`].
+    pub fn pending_sync(&self) -> Option<CommitKey> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.pending_sync(),
             Stage::Init | Stage::Groups => None,
@@ -258,7 +258,7 @@ impl<E: Engine> Server<E> {
     }
 
     /// Puts the changes of a [`DeferredOutcome::Uncommitted`] call on stable storage, and with them
-    /// those of all calls with the same [`DeferredCall::pending_sync`].
+    /// those of all calls with the same [`DeferredCall::pending_sync`] that were made before.
     ///
     /// # Errors
     /// The error of the file system.

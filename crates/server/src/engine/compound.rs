@@ -5,7 +5,7 @@ use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError
 use crate::metrics::RequestSubject;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use pipes::Attachment;
-use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
+use state::{ChannelAttrs, ClientKey, Effects, OpSet, RecordTickets, SlotToken, StateidKind};
 use std::{
     cell::{Cell, RefCell},
     sync::Arc,
@@ -56,8 +56,8 @@ pub enum CompoundPhase {
     Running,
     /// It is deferred: its next operation would block.
     Deferred(DeferReason),
-    /// All operations have run, the last one with this status. The client records that the reply
-    /// depends on are not yet on stable storage.
+    /// All operations have run, the last one with this status, and their changes are on stable
+    /// storage. The client records that the reply depends on are not.
     Unrecorded(Nfsstat4),
     /// All operations have run, the last one with this status. Their changes are not yet on stable
     /// storage.
@@ -111,11 +111,8 @@ pub struct CompoundState {
     pub(crate) result_at: usize,
     /// Changes that are not on stable storage: see [`Compound::sync_before_reply`].
     pub(crate) pending_syncs: RefCell<Vec<PendingSync>>,
-    /// Whether the reply depends on client records that an operation has left in the queue.
-    pub(crate) queued: Cell<bool>,
-    /// Whether an operation got access that another client may have had: see
-    /// [`Compound::note_grant`].
-    pub(crate) granted: Cell<bool>,
+    /// The changes of client records that must be on stable storage before the reply.
+    pub(crate) records: Cell<RecordTickets>,
     /// Whether an operation looked up or changed names: see
     /// [`CompoundOutcome::expensive`](super::CompoundOutcome).
     pub(crate) expensive: Cell<bool>,
@@ -150,8 +147,7 @@ impl CompoundState {
             args_at: 0,
             result_at: reply_start,
             pending_syncs: RefCell::default(),
-            queued: Cell::new(false),
-            granted: Cell::new(false),
+            records: Cell::default(),
             expensive: Cell::new(false),
             is_sample: false,
         }
@@ -214,29 +210,10 @@ impl<'c> Compound<'c> {
         &self.nfs.state
     }
 
-    /// Runs a state transition, and carries out its effects before it returns. Where it may not
-    /// block, the COMPOUND's reply waits for the client records instead.
+    /// Runs a state transition, and carries out its effects before it returns, but for client
+    /// records: the COMPOUND's reply waits for these.
     pub fn with_effects<R>(&self, run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R) -> R {
-        if self.may_wait() {
-            return self.nfs.with_effects(self.now(), run);
-        }
-        self.nfs.with_queue(self.now(), run, |queued| {
-            if queued {
-                self.progress.queued.set(true);
-            }
-        })
-    }
-
-    /// Notes that an operation got access that another client may have had until now. While that
-    /// client is on stable storage, it might reclaim the access after a power failure, so the reply
-    /// waits (RFC 8881 section 8.4.3).
-    pub fn note_grant(&self) {
-        self.progress.granted.set(true);
-    }
-
-    /// Returns whether the reply depends on client records that may not be on stable storage.
-    pub(crate) fn is_unrecorded(&self) -> bool {
-        self.progress.queued.get() || self.progress.granted.get() && self.state().is_forgetting()
+        self.nfs.with_queue(self.now(), run, |queued| self.progress.depend_on(queued))
     }
 
     /// Returns the caller in the form that state uses.

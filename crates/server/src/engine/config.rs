@@ -1,6 +1,6 @@
 //! The parameters with which a server starts.
 
-use super::{Delegations, NumericOwners, SysGroups};
+use super::{Delegations, NumericOwners, SyncedRecords, SysGroups};
 use crate::tenants::LimitedTenants;
 use nfs4::Verifier4;
 use state::{Boot, Limits, PrincipalHash};
@@ -19,8 +19,13 @@ pub trait ClientRecords: Send + Sync {
     /// Removes a client owner from the records.
     fn forget(&self, owner: &[u8]);
 
-    /// Puts the changes on stable storage.
-    fn sync(&self) {}
+    /// Tries once to put the changes on stable storage, and returns which of them are.
+    fn sync(&self) -> SyncedRecords {
+        SyncedRecords::All
+    }
+
+    /// Waits for the time between two attempts.
+    fn pause(&self) {}
 
     /// Tries again to write changes that have failed, if there are any. Housekeeping calls it: no
     /// client may change for days.

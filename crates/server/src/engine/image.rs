@@ -107,7 +107,7 @@ pub struct Resumed {
 }
 
 impl Nfs {
-    /// Makes an image of the server. `copies` are the background copies that wait for their next
+    /// Makes an image of the server, whose client records are written. `copies` are the background copies that wait for their next
     /// piece. No call runs meanwhile.
     ///
     /// # Errors
@@ -117,7 +117,6 @@ impl Nfs {
         copies: &[Box<BackgroundCopy>],
         objects: &mut dyn ObjectsOut,
     ) -> Result<NfsImage, ImageError> {
-        self.write_records();
         let Self {
             config: _,
             exports: _,

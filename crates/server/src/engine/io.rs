@@ -126,13 +126,14 @@ impl Compound<'_> {
     /// NFS4ERR_LOCKED, NFS4ERR_GRACE.
     pub fn check_anonymous(&self, object: &Object, access: u32) -> OpResult {
         let file = object.key();
-        self.note_grant();
         match self.state().opens().anonymous_access(&file, access) {
             Err(Nfsstat4::NFS4ERR_LOCKED) if self.expired_give_way(&file)? => {
-                Ok(self.state().opens().anonymous_access(&file, access)?)
+                self.state().opens().anonymous_access(&file, access)?;
             }
-            allowed => Ok(allowed?),
+            allowed => allowed?,
         }
+        self.note_grant();
+        Ok(())
     }
 
     /// Removes clients with expired leases that have the file open, because they block another

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | the server | `nfs`, `config`, `choices` |
 //! | a call, and its COMPOUND | `call`, `compound`, `v40`, `status`, `error`, `finish`, `space` |
-//! | a COMPOUND that waits | `suspend`, `pending_sync`, `journal`, `replies` |
+//! | a COMPOUND that waits | `suspend`, `pending_sync`, `recording`, `journal`, `replies` |
 //! | filehandles and names | `fh`, `attach`, `namespace`, `names`, `change`, `names_held` |
 //! | exports and refusals | `former_exports`, `wrongsec`, `refusals` |
 //! | opens and locks | `io`, `local_locks`, `program_waits`, `shortage` |
@@ -48,6 +48,7 @@ mod offload;
 mod owners;
 mod pending_sync;
 mod program_waits;
+mod recording;
 mod refusals;
 mod replies;
 mod shortage;
@@ -82,8 +83,9 @@ pub(crate) use observe::{Observation, principal_of};
 pub use offload::{BackgroundCopy, CopyRunner, OffloadCounts};
 pub(crate) use offload::{CopyRange, Offloads};
 pub(crate) use owners::NAMES_LANE;
+pub use recording::SyncedRecords;
 pub use shortage::Shortage;
 pub(crate) use status::allowed as allowed_status;
-pub use suspend::{WaitPolicy, WaitsFor};
+pub use suspend::{CommitKey, WaitPolicy, WaitsFor};
 pub use sys_groups::SysGroups;
 pub use v40::Of40;

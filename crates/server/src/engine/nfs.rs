@@ -7,6 +7,7 @@ use super::former_exports::FormerExports;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::program_waits::ProgramWaits;
+use super::recording::Recording;
 use super::refusals::Refusals;
 use super::replies::Replies;
 use super::{
@@ -21,12 +22,12 @@ use identity::Mapper;
 use nfs4::{NfsOpnum4, Verifier4};
 use rpc::ConnectionId;
 use siphasher::sip::SipHasher13;
-use state::{Counts, Effect, Effects, State};
+use state::{Counts, Effects, RecordTickets, State};
 use std::{
     fmt,
     hash::{Hash, Hasher},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -87,8 +88,7 @@ pub struct Nfs {
     pub(crate) state: NfsState,
     /// The time of the start.
     pub(super) started: Duration,
-    /// Held while client records are written, by a thread that holds no lock of `state`.
-    pub(super) recording: Mutex<()>,
+    pub(super) recording: Recording,
     /// The number of failed syncs, which is part of the write verifier.
     pub(super) sync_failures: AtomicU64,
     pub(crate) callbacks: CallbackQueue,
@@ -160,9 +160,9 @@ impl Nfs {
             identity,
             start,
             filehandle_key,
+            recording: Recording::new(state.leases().in_grace()),
             state,
             started,
-            recording: Mutex::default(),
             sync_failures: AtomicU64::new(0),
             callbacks: CallbackQueue::default(),
             offloads: Offloads::default(),
@@ -191,13 +191,7 @@ impl Nfs {
         self.recall_broken(now);
         self.poll_program_waits(now);
         let expire = |state: &NfsState, effects: &mut _| state.leases().expire(now, effects);
-        let expired = self.with_queue(now, expire, |_| {
-            // A thread that holds it handles the queue.
-            if let Some(recording) = self.recording_if_free() {
-                self.handle_queue(recording);
-                self.records.repair();
-            }
-        });
+        let expired = self.with_queue(now, expire, |_| self.keep_records());
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");
         }
@@ -260,14 +254,6 @@ impl Nfs {
         self.state.leases().is_enforced()
     }
 
-    /// Returns whether no client of before the start is waited for any more, and the records say
-    /// so. Waits for no record: while one is written, the answer is no.
-    pub fn has_recovered(&self) -> bool {
-        let over = !self.in_grace();
-        let Some(_recording) = self.recording_if_free() else { return false };
-        over && self.state.has_no_effect()
-    }
-
     /// Ends the server's own grace period before its time. Housekeeping writes the records: see
     /// [`Nfs::has_recovered`].
     pub fn give_up_recovery(&self, now: Duration) {
@@ -323,20 +309,16 @@ impl Nfs {
         now: Duration,
         run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R,
     ) -> R {
-        self.with_queue(now, run, |queued| {
-            if queued {
-                self.write_records();
-            }
-        })
+        self.with_queue(now, run, |queued| self.write_records(queued))
     }
 
-    /// As [`Nfs::with_effects`], but leaves client records to `write`, which learns whether the
-    /// transition has queued any.
+    /// As [`Nfs::with_effects`], but leaves client records to `write`, which learns the tickets of
+    /// those that the transition has queued.
     pub(crate) fn with_queue<R>(
         &self,
         now: Duration,
         run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R,
-        write: impl FnOnce(bool),
+        write: impl FnOnce(RecordTickets),
     ) -> R {
         let mut effects = Effects::default();
         let result = run(&self.state, &mut effects);
@@ -346,44 +328,6 @@ impl Nfs {
         }
         self.start_callbacks(std::mem::take(&mut effects.callbacks), now);
         result
-    }
-
-    /// Waits until all client records that are in the queue are on stable storage, even if another
-    /// thread writes them: each takes its record while it holds `recording`.
-    pub(crate) fn write_records(&self) {
-        self.handle_queue(self.recording.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn recording_if_free(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.recording.try_lock() {
-            Ok(recording) => Some(recording),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Empties the state's queue in order.
-    fn handle_queue(&self, _in_order: MutexGuard<'_, ()>) {
-        let (mut changed, mut forgotten) = (false, 0);
-        while let Some(effect) = self.state.next_effect() {
-            match effect {
-                Effect::RecordClient { owner, principal } => self.records.record(&owner, principal),
-                Effect::ForgetClient { owner } => {
-                    self.records.forget(&owner);
-                    forgotten += 1;
-                }
-                Effect::GraceEnded => {
-                    tracing::info!("the grace period has ended");
-                    continue;
-                }
-            }
-            changed = true;
-        }
-        // One sync for all of them: at the end of a grace period there may be many.
-        if changed {
-            self.records.sync();
-        }
-        self.state.forgotten(forgotten);
     }
 
     /// Returns the write verifier for files of a backend (RFC 8881 section 18.3.3). It changes

@@ -79,11 +79,11 @@ impl Compound<'_> {
         }
     }
 
-    /// Syncs all but the last object; there is rarely more than one. The order of the changes is
+    /// Syncs all but the last objects; there is rarely more than one. The order of the changes is
     /// kept, so that a moved name reaches its new place first.
-    pub(crate) fn sync_all_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
+    pub(crate) fn sync_all_but(&mut self, last: usize, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
         let mut status = status;
-        while self.progress.pending_syncs.get_mut().len() > 1 {
+        while self.progress.pending_syncs.get_mut().len() > last {
             let pending = self.progress.pending_syncs.get_mut().remove(0);
             let outcome = self.nfs.sync_object(&pending.object);
             status = self.end_sync(&pending, outcome, status, reply);
@@ -137,11 +137,15 @@ impl CompoundState {
 }
 
 impl Nfs {
-    /// Syncs the object of [`CompoundState::pending_sync`], for all changes made before this began.
+    /// Syncs the object of [`CompoundState::pending_sync`], for all changes made before this began,
+    /// or writes the client records that the reply depends on.
     ///
     /// # Errors
     /// The backend's; then none of these changes may be acknowledged.
     pub fn sync(&self, state: &CompoundState) -> VfsResult<()> {
+        if let CompoundPhase::Unrecorded(_) = state.phase {
+            self.write_records(state.records.get());
+        }
         state.pending_syncs.borrow().iter().try_for_each(|pending| self.sync_object(&pending.object))
     }
 
@@ -168,10 +172,8 @@ impl Nfs {
         outcome: Result<(), VfsError>,
     ) -> super::CompoundOutcome {
         let status = match state.phase {
-            CompoundPhase::Executed(status) => status,
-            CompoundPhase::Running | CompoundPhase::Deferred(_) | CompoundPhase::Unrecorded(_) => {
-                Nfsstat4::NFS4ERR_SERVERFAULT
-            }
+            CompoundPhase::Executed(status) | CompoundPhase::Unrecorded(status) => status,
+            CompoundPhase::Running | CompoundPhase::Deferred(_) => Nfsstat4::NFS4ERR_SERVERFAULT,
         };
         let pending_syncs = state.pending_syncs.take();
         let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);

@@ -3,6 +3,27 @@
 use super::{Compound, CompoundPhase, CompoundState, DeferReason, Fh, FileKey, Object, OpResult};
 use state::GetattrWait;
 
+/// Changes that one sync puts on stable storage for all calls that wait for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommitKey {
+    /// Those of the names or attributes of an object.
+    Object(FileKey),
+    /// Client records that are removed.
+    Removals,
+    /// Client records that are put, and those that are removed. A full disk may keep them waiting.
+    Puts,
+}
+
+impl CommitKey {
+    /// Returns the lane of the sync: see [`WaitsFor::lane`].
+    pub fn lane(&self) -> u32 {
+        match self {
+            Self::Object(file) => file.export,
+            Self::Removals | Self::Puts => 0,
+        }
+    }
+}
+
 /// A deferred COMPOUND, and the event that it waits for.
 pub trait WaitsFor {
     /// Returns the lane in which it waits: the number of the export whose file system it waits for,
@@ -21,9 +42,9 @@ pub trait WaitsFor {
         None
     }
 
-    /// Returns the object that must be on stable storage before the reply, after all operations
+    /// Returns the changes that must be on stable storage before the reply, after all operations
     /// have run.
-    fn pending_sync(&self) -> Option<FileKey> {
+    fn pending_sync(&self) -> Option<CommitKey> {
         None
     }
 }
@@ -62,8 +83,8 @@ impl WaitsFor for Box<CompoundState> {
         if let CompoundPhase::Deferred(DeferReason::Holder(wait)) = self.phase { Some(wait) } else { None }
     }
 
-    fn pending_sync(&self) -> Option<FileKey> {
-        CompoundState::pending_sync(self)
+    fn pending_sync(&self) -> Option<CommitKey> {
+        self.pending_records().or_else(|| CompoundState::pending_sync(self).map(CommitKey::Object))
     }
 }
 

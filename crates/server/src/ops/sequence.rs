@@ -35,7 +35,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         Sequenced::Replay(cached) => {
             c.progress.replay = Some(cached);
             // The first reply may not have been sent because of client records.
-            c.progress.queued.set(true);
+            let client = c.state().sessions().client_of_session(&request.sessionid).ok();
+            c.depend_on_grants(client);
             return Ok(());
         }
     };

@@ -3,7 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use orthrus_server::engine::{ClientRecords, JournalOwners};
+use orthrus_server::engine::{ClientRecords, JournalOwners, SyncedRecords};
 use state::{PrincipalHash, PriorClient};
 use std::{
     sync::{
@@ -170,8 +170,9 @@ impl ClientRecords for Synced {
         self.now.forget(owner);
     }
 
-    fn sync(&self) {
+    fn sync(&self) -> SyncedRecords {
         self.stable.replace(&self.now);
+        SyncedRecords::All
     }
 }
 

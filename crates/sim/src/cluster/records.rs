@@ -5,7 +5,7 @@ use super::storage::{Replaced, SimStorage};
 use crate::disk::Crash;
 use crate::rng::Rng;
 use grace::{ClientRecord, NodeId, RecordChanges, RecordTable, ReleaseProtection};
-use server::engine::ClientRecords;
+use server::engine::{ClientRecords, SyncedRecords};
 use state::{PrincipalHash, PriorClient};
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -158,16 +158,19 @@ impl ClientRecords for GatewayRecords {
         self.table().records.forget(owner);
     }
 
-    fn sync(&self) {
+    fn sync(&self) -> SyncedRecords {
         self.table().look();
-        let Some(changes) = self.changes() else { return };
+        let Some(changes) = self.changes() else { return SyncedRecords::All };
         // A call waits for the storage, here until its process is killed.
         let dies = self.cut.load(Relaxed) || self.disturbed.load(Relaxed) && self.draw(DIES_ONE_IN);
         if self.dead.load(Relaxed) || dies && (self.cut.load(Relaxed) || self.draw(2)) {
             self.die();
         }
         match self.write(changes.clone()) {
-            Ok(true) if !dies => self.flushed(&changes),
+            Ok(true) if !dies => {
+                self.flushed(&changes);
+                SyncedRecords::All
+            }
             // Another instance has the records, or it dies after the record is written.
             _ => self.die(),
         }

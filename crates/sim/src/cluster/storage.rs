@@ -176,10 +176,10 @@ impl SimStorage {
         if object.instance != instance {
             return Err(Replaced);
         }
+        removed.iter().for_each(|owner| drop(object.clients.remove(owner)));
         for record in put {
             object.clients.insert(record.owner.clone(), record);
         }
-        removed.iter().for_each(|owner| drop(object.clients.remove(owner)));
         Ok(true)
     }
 

@@ -133,19 +133,23 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         if one_fs {
             return Ok(());
         }
-        let mut client_state = enrolled.record.lock(held)?;
+        let record = Arc::clone(&enrolled.record);
+        let mut client_state = record.lock(held)?;
         if std::mem::replace(&mut client_state.reclaim_complete, true) {
             return Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY);
         }
         if client_state.reclaim_refused {
             client_state.reopens_until = now.saturating_add(self.state.limits.lease);
         }
-        drop(client_state);
-        let record = Arc::clone(&enrolled.record);
         // An impostor is recorded when the grace period ends and its owner's client has not come.
-        if !registry.is_impostor(&record) {
-            // Before the end of the grace period, which would otherwise forget the client.
+        let is_impostor = registry.is_impostor(&record);
+        if !is_impostor {
+            // Before the end of the grace period, which would otherwise forget the client. Grants
+            // on other slots wait for the ticket, so it exists before they are possible.
             self.record_client(registry, client, effects);
+        }
+        drop(client_state);
+        if !is_impostor {
             self.reclaimed(registry, &record.owner, effects);
         }
         self.end_grace_if_over(&mut guard, now, effects);
@@ -157,11 +161,12 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         let Ok(enrolled) = registry.client_mut(client) else { return };
         enrolled.recorded = true;
         let record = Arc::clone(&enrolled.record);
+        let (owner, principal) = (record.owner.to_vec(), record.creator.hash);
+        let ticket = self.state.queue(registry, Effect::RecordClient { owner, principal }, effects);
+        record.put.store(ticket.puts, Release);
         if let Some(v40) = &record.v40 {
             v40.recorded.store(true, Release);
         }
-        let (owner, principal) = (record.owner.to_vec(), record.creator.hash);
-        registry.push(Effect::RecordClient { owner, principal }, effects);
     }
 
     /// Checks an operation that obtains state: a new one waits for the grace period to end and for
@@ -218,7 +223,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
             && registry.waiting.is_empty()
             && self.state.grace.until.swap(0, AcqRel) != 0
         {
-            registry.push(Effect::GraceEnded, effects);
+            self.state.queue(registry, Effect::GraceEnded, effects);
         }
     }
 
@@ -288,6 +293,6 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
         // The state of the clients above is free from now on.
         self.state.grace.until.store(0, Release);
-        registry.push(Effect::GraceEnded, effects);
+        self.state.queue(registry, Effect::GraceEnded, effects);
     }
 }

@@ -4,6 +4,7 @@
 //! tables: they are made again from the entries.
 
 use crate::clients::creator::Creator;
+use crate::clients::records::RecordLog;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::{Tenant, TenantName, Tenants};
 use crate::clients::users::User;
@@ -171,7 +172,8 @@ impl Client {
         numbers: &mut UserNumbers,
     ) -> Result<ClientImage, ImageError> {
         // Paths are counted from the sessions, the status is made of the revoked state.
-        let Self { id, owner, verifier, creator, protect, tenant, paths: _, status: _, v40, state } = self;
+        let Self { id, owner, verifier, creator, protect, tenant, paths: _, status: _, put: _, v40, state } =
+            self;
         let Enrolled { record: _, confirmed, create_sequence, create_reply, sessions, renewed, recorded } =
             enrolled;
         let state = state.lock(held);
@@ -257,8 +259,8 @@ impl ClientTable {
         &self,
         tenants: &TenantNumbers,
     ) -> Result<(TableImage<ClientImage>, UserNumbers), ImageError> {
-        let Self { registry, table, forgetting } = self;
-        if forgetting.load(Relaxed) > 0 {
+        let Self { registry, table, records } = self;
+        if !records.is_stable() {
             return Err(ImageError::Busy("records of clients"));
         }
         let clients = table.image(|_, client| Arc::clone(client));
@@ -351,8 +353,7 @@ impl ClientTable {
             Ok(record)
         })?;
         let registry = Ordered::new(Mutex::new(registry));
-        let forgetting = AtomicUsize::new(0);
-        Ok((Self { registry, table, forgetting }, RestoredClients(restored)))
+        Ok((Self { registry, table, records: RecordLog::default() }, RestoredClients(restored)))
     }
 }
 
@@ -406,6 +407,7 @@ impl ClientImage {
             tenant: tenant(self.tenant)?,
             paths: AtomicUsize::new(0),
             status: AtomicU32::new(0),
+            put: AtomicU64::new(0),
             v40: self.v40.map(|v40| v40.restore(key)).transpose()?.map(Box::new),
             state: Ordered::new(Mutex::new(state)),
         });

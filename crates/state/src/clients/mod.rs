@@ -9,17 +9,19 @@ pub(crate) mod grace;
 pub(crate) mod image;
 pub(crate) mod leases;
 pub(crate) mod mach_cred;
+pub(crate) mod records;
 pub(crate) mod registry;
 pub(crate) mod tenants;
 pub(crate) mod users;
 
 use crate::clients::creator::Creator;
+use crate::clients::records::RecordLog;
 use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenant;
 use crate::clients::users::User;
 use crate::order::{Before, ClientLevel, Guard, Held, Ordered, RegistryLevel};
 use crate::slab::SlabKey;
-use crate::sync::atomic::{AtomicU32, AtomicUsize};
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
 use crate::v40::V40Client;
@@ -56,6 +58,8 @@ pub(crate) struct Client {
     pub(crate) paths: AtomicUsize,
     /// The sr_status_flags of SEQUENCE for this client's state.
     pub(crate) status: AtomicU32,
+    /// The ticket of the last change that put it on stable storage; 0 if it was there at the start.
+    pub(crate) put: AtomicU64,
     /// Of an NFSv4.0 client, which has no sessions.
     pub(crate) v40: Option<Box<V40Client>>,
     state: Ordered<Mutex<ClientState>, ClientLevel>,
@@ -102,14 +106,13 @@ pub(crate) type ClientGuard<'g> = Guard<MutexGuard<'g, ClientState>, ClientLevel
 pub(crate) struct ClientTable {
     registry: Ordered<Mutex<Registry>, RegistryLevel>,
     table: Table<Arc<Client>>,
-    /// Clients that have lost their state, and may still be on stable storage.
-    forgetting: AtomicUsize,
+    records: RecordLog,
 }
 
 impl ClientTable {
     pub(crate) fn new(registry: Registry) -> Self {
         let registry = Ordered::new(Mutex::new(registry));
-        Self { registry, table: Table::new(), forgetting: AtomicUsize::new(0) }
+        Self { registry, table: Table::new(), records: RecordLog::default() }
     }
 
     /// Adds a record. Keys of clients spread over the stripes by client id.
@@ -143,10 +146,10 @@ impl Client {
     ) -> Self {
         // Clients begin at different stripes: most have few opens.
         let state = ClientState { turn: id as u32, ..ClientState::default() };
-        let (paths, status) = (AtomicUsize::new(0), AtomicU32::new(0));
+        let (paths, status, put) = (AtomicUsize::new(0), AtomicU32::new(0), AtomicU64::new(0));
         let state = Ordered::new(Mutex::new(state));
         let owner = owner.into();
-        Self { id, owner, verifier, creator, protect, tenant, paths, status, v40: None, state }
+        Self { id, owner, verifier, creator, protect, tenant, paths, status, put, v40: None, state }
     }
 
     /// Tells whether the caller speaks for the client itself: its principal and, with

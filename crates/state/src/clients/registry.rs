@@ -12,7 +12,7 @@ use crate::scramble::{Domain, Scramble};
 use crate::sessions::{Session, SessionActivity};
 use crate::slab::SlabKey;
 use crate::sync::MutexGuard;
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -77,12 +77,6 @@ impl Enrolled {
 impl Registry {
     pub(crate) fn new(waiting: Waiting) -> Self {
         Self { waiting, ..Self::default() }
-    }
-
-    /// Queues something for the server to do.
-    pub(crate) fn push<O>(&mut self, effect: Effect, effects: &mut Effects<O>) {
-        self.effects.push_back(effect);
-        effects.queued = true;
     }
 
     pub(crate) fn client(&self, key: ClientKey) -> Result<&Enrolled> {
@@ -177,34 +171,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.clients.registry.lock_if(held, reclaims)
     }
 
-    /// Takes the next thing to do off the queue, in the order in which state has changed.
-    pub fn next_effect(&self) -> Option<Effect> {
-        self.registry(&mut Held::nothing()).effects.pop_front()
-    }
-
-    /// Returns whether there is nothing to do.
-    pub fn has_no_effect(&self) -> bool {
-        self.registry(&mut Held::nothing()).effects.is_empty()
-    }
-
-    /// Returns whether a client has lost its state, but its record may still be on stable storage.
-    /// After a power failure it might reclaim state that others have got since (RFC 8881 section
-    /// 8.4.3): their grants must not be answered yet.
-    pub fn is_forgetting(&self) -> bool {
-        self.clients.forgetting.load(Acquire) > 0
-    }
-
-    /// Notes that the records of so many clients are off stable storage: one for each
-    /// [`Effect::ForgetClient`].
-    pub fn forgotten(&self, clients: usize) {
-        self.clients.forgetting.fetch_sub(clients, Release);
-    }
-
     /// Has a client taken off stable storage. Its state may be free for others only after this
-    /// call: they see by it that they have to wait.
+    /// call: see [`State::queue`].
     pub(crate) fn forget_client(&self, registry: &mut Registry, owner: &[u8], effects: &mut Effects<O>) {
-        self.clients.forgetting.fetch_add(1, Release);
-        registry.push(Effect::ForgetClient { owner: owner.to_vec() }, effects);
+        self.queue(registry, Effect::ForgetClient { owner: owner.to_vec() }, effects);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::sessions::callbacks::{BackSlots, PathStatus};
 use crate::sessions::memory::{CountedMemory, Pressure, TIGHT_PART};
 use crate::sessions::slots::Slots;
 use crate::sessions::{Callback, Session, SessionActivity, sessionid};
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{Mutex, RwLock};
 use crate::{
     CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, StateProtect,
@@ -294,7 +294,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
             }
             // The record on stable storage is of its creator.
             let same = earlier.record.creator.hash == record.creator.hash;
-            recorded |= same && earlier.recorded;
+            if same && earlier.recorded {
+                recorded = true;
+                record.put.store(earlier.record.put.load(Acquire), Release);
+            }
             self.state.clients().remove_client(registry, old, !same, effects);
         }
         registry.unconfirmed.remove(&(Arc::clone(&owner), record.creator.hash));

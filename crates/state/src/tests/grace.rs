@@ -13,6 +13,11 @@ fn forget(owner: &str) -> Effect {
     Effect::ForgetClient { owner: owner.into() }
 }
 
+/// Returns whether grants wait for a removal.
+fn forgets(world: &World) -> bool {
+    world.state.records_of_grant(None).removals > 0
+}
+
 fn restarted(prior: &[&[u8]]) -> World {
     World::with(Limits::default(), boot(2, prior))
 }
@@ -173,14 +178,14 @@ fn clients_that_do_not_return_in_time_are_forgotten() {
     assert!(world.state.leases().in_grace());
     world.pass(1);
     assert!(world.state.leases().in_grace(), "b and c may still be on stable storage");
-    assert!(!world.state.is_forgetting());
+    assert!(!forgets(&world));
     assert_eq!(world.state.expire(world.now), 0);
-    assert!(!world.state.leases().in_grace() && world.state.is_forgetting());
+    assert!(!world.state.leases().in_grace() && forgets(&world));
     // Others may take the unreclaimed state of c from now on, so a second restart must not let c
     // reclaim it.
     let expected: Vec<Effect> = vec![record("a"), forget("b"), forget("c"), Effect::GraceEnded];
     assert_eq!(world.records(), expected);
-    assert!(!world.state.is_forgetting());
+    assert!(!forgets(&world));
     let mut late = TestClient::new("b");
     world.mount(&mut late);
     assert_eq!(reclaim(&mut world, &late, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
@@ -428,4 +433,36 @@ fn a_record_of_an_earlier_version_is_for_any_principal_until_the_grace_period_en
         let recorded = Effect::RecordClient { owner: b"a".to_vec(), principal };
         assert_eq!(world.records(), [recorded, Effect::GraceEnded]);
     }
+}
+
+#[test]
+fn a_grant_waits_for_the_records_of_its_client_and_of_those_that_lost_their_state() {
+    // RFC 8881 section 8.4.3
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let waits = |world: &World, client: &TestClient| {
+        let tickets = world.state.records_of_grant(Some(world.key(client)));
+        (tickets.puts, tickets.removals)
+    };
+    assert_eq!((waits(&world, &a), waits(&world, &b)), ((1, 0), (2, 0)));
+    let (_, newest) = world.state.take_effects();
+    world.state.note_stable(RecordTickets { puts: 1, ..newest });
+    assert_eq!((waits(&world, &a), waits(&world, &b)), ((0, 0), (2, 0)));
+    world.state.sessions().destroy_session(&a.caller(), &a.sessionid, None).unwrap();
+    world.state.destroy_clientid(&a.caller(), a.clientid).unwrap();
+    assert_eq!(waits(&world, &b), (2, 1));
+    world.state.note_stable(newest);
+    assert_eq!(waits(&world, &b), (0, 1), "the removal was not in the queue by then");
+    world.state.note_stable(world.state.newest_records());
+    assert_eq!(waits(&world, &b), (0, 0));
+}
+
+#[test]
+fn the_next_incarnation_of_a_client_waits_for_the_same_record() // RFC 8881 section 18.35.4
+{
+    let mut world = World::new();
+    world.ready("a");
+    let mut again = TestClient { verifier: [9; 8], ..TestClient::new("a") };
+    world.mount(&mut again);
+    assert_eq!(world.state.records_of_grant(Some(world.key(&again))).puts, 1);
 }

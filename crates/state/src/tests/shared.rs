@@ -41,10 +41,9 @@ impl Shared {
     /// by a call.
     pub(super) fn take_queued(&self) -> Vec<Effect> {
         let told = std::mem::take(&mut self.effects.borrow_mut().queued);
-        let queued: Vec<Effect> = std::iter::from_fn(|| self.state.next_effect()).collect();
-        assert_eq!(told, !queued.is_empty());
-        let forgets = |effect: &&Effect| matches!(effect, Effect::ForgetClient { .. });
-        self.state.forgotten(queued.iter().filter(forgets).count());
+        let (queued, newest) = self.state.take_effects();
+        assert_eq!(told.is_empty(), queued.is_empty());
+        self.state.note_stable(newest);
         queued
     }
 

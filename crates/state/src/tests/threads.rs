@@ -284,7 +284,7 @@ fn clients_that_come_and_go_leave_nothing_behind() {
             }
         }
     });
-    while state.next_effect().is_some() {}
+    state.take_effects();
     check_counts(state);
     let late = now + Duration::from_secs(1000) + Limits::default().courtesy_max;
     let mut effects = Effects::default();

@@ -4,7 +4,7 @@ use super::ending;
 use grace::{ClientRecord, RecordChanges, RecordTable, ReleaseProtection};
 use grace_rados::{NodeObjects, StoreError};
 use server::LogLimit;
-use server::engine::ClientRecords;
+use server::engine::{ClientRecords, SyncedRecords};
 use state::{PrincipalHash, PriorClient};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -112,28 +112,40 @@ impl RecordStore {
         self.table().clients().len()
     }
 
-    /// Writes all changes. While the storage does not answer it tries again: a client must not hear
-    /// of a record that another instance could not read.
+    /// Writes all changes. While the storage does not take them it tries again: a client must not
+    /// hear of a record that another instance could not read.
     fn write(&self) {
-        let Some(objects) = self.objects.get() else { return };
-        loop {
-            let in_order = self.in_order();
-            let Some(changes) = self.table().changes() else { return };
-            match objects.change(&changes) {
-                Ok(()) => return self.table().written(&changes),
-                Err(error) if error.is_final() => ending::end_now(&error),
-                Err(error) => {
-                    if let Some(suppressed) = self.errors.permit(self.began.elapsed()) {
-                        tracing::error!(
-                            suppressed,
-                            "cluster: clients wait, since one cannot be recorded: {error}"
-                        );
-                    }
-                }
-            }
-            drop(in_order);
+        while self.try_to_write() != SyncedRecords::All {
             std::thread::sleep(RETRY_PAUSE);
         }
+    }
+
+    /// Tries once to write all changes: first the removals, which a full pool takes.
+    fn try_to_write(&self) -> SyncedRecords {
+        let Some(objects) = self.objects.get() else { return SyncedRecords::All };
+        let _in_order = self.in_order();
+        let removals = self.table().removals();
+        if !self.try_to_change(objects, removals) {
+            return SyncedRecords::Few;
+        }
+        let changes = self.table().changes();
+        if self.try_to_change(objects, changes) { SyncedRecords::All } else { SyncedRecords::Removals }
+    }
+
+    /// Returns whether the storage has these changes.
+    fn try_to_change(&self, objects: &Arc<dyn RecordObjects>, changes: Option<RecordChanges>) -> bool {
+        let Some(changes) = changes else { return true };
+        match objects.change(&changes) {
+            Ok(()) => self.table().written(&changes),
+            Err(error) if error.is_final() => ending::end_now(&error),
+            Err(error) => {
+                if let Some(suppressed) = self.errors.permit(self.began.elapsed()) {
+                    tracing::error!(suppressed, "cluster: clients wait for their records: {error}");
+                }
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -167,14 +179,19 @@ impl ClientRecords for ClusterRecords {
         self.0.table().forget(owner);
     }
 
-    fn sync(&self) {
-        self.0.write();
+    fn sync(&self) -> SyncedRecords {
+        self.0.try_to_write()
+    }
+
+    fn pause(&self) {
+        std::thread::sleep(RETRY_PAUSE);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// Objects that hang until the test lets them go on.
@@ -215,7 +232,7 @@ mod tests {
         let records = ClusterRecords::new(Arc::clone(&store));
         std::thread::scope(|scope| {
             records.record(b"a", PrincipalHash([1; 16]));
-            scope.spawn(|| records.sync());
+            scope.spawn(|| assert_eq!(records.sync(), SyncedRecords::All));
             calls.recv().unwrap();
             assert_eq!(store.len(), 1);
             // Another client changes the table, and a new epoch begins behind the writer.
@@ -227,9 +244,49 @@ mod tests {
             go.send(()).unwrap();
             assert!(begun.join().unwrap().is_ok());
         });
-        records.sync();
+        assert_eq!(records.sync(), SyncedRecords::All);
         let stored = objects.stored.lock().unwrap();
         let written: Vec<_> = stored.iter().map(|changes| (changes.epoch, changes.put.len())).collect();
         assert_eq!(written, [(0, 1), (7, 2)]);
+    }
+
+    /// Objects in a full pool, which takes removals.
+    #[derive(Default)]
+    struct Full {
+        is_full: AtomicBool,
+        removed: Mutex<Vec<Vec<u8>>>,
+    }
+
+    impl RecordObjects for Full {
+        fn begin(&self, _: u64, _: &[ClientRecord]) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn change(&self, changes: &RecordChanges) -> Result<(), StoreError> {
+            if !changes.put.is_empty() && self.is_full.load(Relaxed) {
+                let (user, object, pool) = Default::default();
+                return Err(StoreError::Denied { user, object, pool });
+            }
+            self.removed.lock().unwrap().extend_from_slice(&changes.removed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_pool_keeps_no_removal_waiting() {
+        let objects = Arc::new(Full::default());
+        let store = RecordStore::new();
+        assert!(store.objects.set(objects.clone()).is_ok());
+        let records = ClusterRecords::new(store);
+        records.record(b"leaves", PrincipalHash([1; 16]));
+        assert_eq!(records.sync(), SyncedRecords::All);
+        objects.is_full.store(true, Relaxed);
+        records.record(b"new", PrincipalHash([2; 16]));
+        records.forget(b"leaves");
+        assert_eq!(records.sync(), SyncedRecords::Removals);
+        assert_eq!(*objects.removed.lock().unwrap(), [b"leaves".to_vec()]);
+        assert_eq!(records.sync(), SyncedRecords::Removals);
+        objects.is_full.store(false, Relaxed);
+        assert_eq!(records.sync(), SyncedRecords::All);
     }
 }

@@ -163,6 +163,8 @@ impl Upgrades {
         let version = successor.prepare(self)?;
         let still = Standstill::begin(service, running, gate, standstill)
             .context("the server does not come to a standstill")?;
+        // Before it is known that they are on disk, since nothing is written for the image.
+        service.server().engine().write_all_records();
         self.sync_records()?;
         let frozen = still.image(exports)?;
         successor.restore(&frozen)?;

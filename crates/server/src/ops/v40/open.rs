@@ -2,7 +2,7 @@
 //! delegation.
 
 use super::sequenced::{self, SequencedCall};
-use crate::engine::{Compound, DeferReason, Fh, OpError, OpResult};
+use crate::engine::{Compound, Fh, OpError, OpResult};
 use crate::ops::open::{self, OpenShare};
 use nfs4::{
     Createhow4, NfsOpnum4, Nfsstat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, Open4Args,
@@ -30,7 +30,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if let Begin::Replay(replay) = turn.begin_open(sequenced.seqid, sequenced.request)? {
         return sequenced::again(c, &replay, reply);
     }
-    check_recorded(c, client)?;
+    record(c, client);
     if !turn.is_confirmed() {
         c.with_effects(|state, effects| state.v40().cancel_unconfirmed(&mut turn, effects));
     }
@@ -56,20 +56,11 @@ fn check_arms(args: &Open4Args<'_>) -> Result<(), OpError> {
     if later { Err(Nfsstat4::NFS4ERR_BADXDR.into()) } else { Ok(()) }
 }
 
-/// Records the client on stable storage before its first open, so that it may reclaim after a
-/// restart.
-///
-/// # Errors
-/// [`OpStop::Deferred`].
-fn check_recorded(c: &Compound<'_>, client: ClientKey) -> OpResult {
-    if c.state().v40().is_recorded_40(client) {
-        return Ok(());
+/// Records a client with its first open, so that it may reclaim after a restart.
+fn record(c: &Compound<'_>, client: ClientKey) {
+    if !c.state().v40().is_recorded_40(client) {
+        c.with_effects(|state, effects| state.v40().record_client_40(client, effects));
     }
-    if !c.may_wait() && c.nfs.records_may_wait() {
-        return Err(DeferReason::CurrentExport.into());
-    }
-    c.with_effects(|state, effects| state.v40().record_client_40(client, effects));
-    Ok(())
 }
 
 fn open(
@@ -91,10 +82,8 @@ fn open(
         if stop.is(Nfsstat4::NFS4ERR_WRONG_TYPE) { Nfsstat4::NFS4ERR_SYMLINK.into() } else { stop }
     })?;
     c.end_changes();
-    if !c.state().v40().is_recorded_40(client) {
-        // The grace period has ended in between, and the client's record was removed.
-        c.with_effects(|state, effects| state.v40().record_client_40(client, effects));
-    }
+    // The grace period may have ended in between, with the client's record.
+    record(c, client);
     let reclaims = claim == OpenClaim::Previous;
     let confirm = c.state().v40().opened_40(turn, &opened.stateid, c.sender().principal, reclaims);
     c.set_current(Fh::Object(opened.object));
