@@ -255,12 +255,22 @@ impl Journal {
     }
 }
 
+/// Writes a new file, or leaves none: a part of it would keep the last space of a full disk.
+fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<()> {
+    let written = write(&mut private(path)?);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
 fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
     let new = directory.join(format!("{name}.new"));
-    let mut file = private(&new)?;
-    file.set_len(0)?;
-    file.write_all(content)?;
-    file.sync_all()?;
+    write_whole(&new, |file| {
+        file.set_len(0)?;
+        file.write_all(content)?;
+        file.sync_all()
+    })?;
     std::fs::rename(&new, directory.join(name))?;
     File::open(directory)?.sync_all()
 }
@@ -409,6 +419,18 @@ mod tests {
         store.sync().unwrap();
         drop(store);
         assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
+    }
+
+    #[test]
+    fn a_file_that_has_no_room_keeps_none() {
+        let folder = private_folder();
+        let path = folder.path().join("clients.new");
+        let full = |file: &mut File| {
+            file.write_all(b"a part")?;
+            Err(std::io::ErrorKind::StorageFull.into())
+        };
+        write_whole(&path, full).unwrap_err();
+        assert!(!path.exists());
     }
 
     #[test]
