@@ -6,6 +6,7 @@ use server::engine::{ClientRecords, SyncedRecords};
 use state::PrincipalHash;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The consequence of a failure: clients are still served.
@@ -20,7 +21,7 @@ pub(super) struct Records {
 impl Records {
     /// Keeps the records in `store`.
     pub(super) fn new(store: Arc<Store>) -> Self {
-        Self { store, errors: Errors { since: Instant::now(), limit: LogLimit::default() } }
+        Self { store, errors: Errors::new() }
     }
 }
 
@@ -28,18 +29,24 @@ impl Records {
 struct Errors {
     since: Instant,
     limit: LogLimit,
+    /// Whether one has been noted since the records were complete.
+    noted: AtomicBool,
 }
 
 impl Errors {
+    fn new() -> Self {
+        Self { since: Instant::now(), limit: LogLimit::default(), noted: AtomicBool::new(false) }
+    }
+
     fn note(&self, what: &str, result: Result<(), impl Display>) {
         self.note_at(self.since.elapsed(), what, result);
     }
 
     /// Logs an error, unless the last line is too young.
     fn note_at(&self, now: Duration, what: &str, result: Result<(), impl Display>) {
-        if let Err(error) = result
-            && let Some(suppressed) = self.limit.permit(now)
-        {
+        let Err(error) = result else { return };
+        self.noted.store(true, Relaxed);
+        if let Some(suppressed) = self.limit.permit(now) {
             tracing::error!(suppressed, "{what}: {error}; {MEANING}");
         }
     }
@@ -74,8 +81,9 @@ impl ClientRecords for Records {
             return;
         }
         vfs_local::become_server();
-        // The failure is in the log since it happened first.
-        if self.store.sync().is_ok() {
+        // The failure is in the log since it happened first. A store of another process was only
+        // taken for incomplete.
+        if self.store.sync().is_ok() && self.errors.noted.swap(false, Relaxed) {
             tracing::info!("the client records are complete");
         }
     }
@@ -126,12 +134,34 @@ mod tests {
     }
 
     #[test]
+    fn only_records_that_failed_are_said_to_be_complete() {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(mode).tempdir().expect("a folder");
+        let former = Store::open(folder.path()).expect("a store").0;
+        let inherited = Store::inherit(folder.path(), former.lock().expect("a lock")).expect("a store").0;
+        let store = Arc::new(inherited);
+        let records = Records::new(Arc::clone(&store));
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let text = || String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+        tracing::subscriber::with_default(subscriber, || {
+            records.repair();
+            assert!(!store.is_incomplete() && text().is_empty(), "{}", text());
+            store.break_journal();
+            records.record(b"one", PrincipalHash([7; 16]));
+            records.repair();
+            assert!(text().contains("the client records are complete"), "{}", text());
+        });
+    }
+
+    #[test]
     fn clients_that_cannot_be_recorded_cause_one_log_line_a_second() {
         let log = Log::default();
         let writer = log.clone();
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        let errors = Errors { since: Instant::now(), limit: LogLimit::default() };
+        let errors = Errors::new();
         tracing::subscriber::with_default(subscriber, || {
             for at in [0, 1, 500, 999, 1000] {
                 errors.note_at(Duration::from_millis(at), "not recorded", Err::<(), _>("disk full"));
