@@ -240,6 +240,38 @@ fn the_files_of_an_export_that_the_next_process_does_not_serve_are_closed() {
 }
 
 #[test]
+fn the_opens_of_an_export_that_another_file_system_serves_are_revoked() {
+    // RFC 8881 section 15.1.2.9
+    in_own_mounts(|| {
+        let (folder, before) = (empty_folder(), empty_folder());
+        let disk = Disk::tmpfs(folder.path(), "other", 1 << 20);
+        fs::write(before.path().join("file"), "before").expect("the folder is ours");
+        let config = folder.path().join("orthrus.toml");
+        let serve = |path: &Path| {
+            let export =
+                format!("[[export]]\npath = {path:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n");
+            fs::write(&config, export).expect("the folder is ours");
+        };
+        serve(before.path());
+        let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+        let mut client = connect(&server);
+        client.open_path("/e/file", &OpenHow::read()).expect("it is there");
+        serve(disk.path());
+        server.upgrade(None);
+        let open = before.path().join("file");
+        let end = Instant::now() + Duration::from_secs(10);
+        while fs::read_dir(format!("/proc/{}/fd", server.pid()))
+            .expect("it runs")
+            .flatten()
+            .any(|file| fs::read_link(file.path()).is_ok_and(|link| link == open))
+        {
+            assert!(Instant::now() < end, "its file system cannot be unmounted");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
 fn files_in_memory_are_not_handed_over() {
     let folder = empty_folder();
     let mut server = Serve::new(folder.path().join("state")).args(["--memory", "16"]).start();

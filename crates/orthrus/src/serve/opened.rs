@@ -259,9 +259,9 @@ impl StartedServer {
         vfs_local::take_over_leases();
         self.service.resume_copies();
         self.gate.open();
-        // The configuration may lack exports that the predecessor served.
+        // The configuration may lack exports that the predecessor served, or serve other folders.
         let server = self.service.server();
-        server.engine().revoke_unserved(server.now());
+        server.engine().revoke_foreign(server.now());
     }
 
     /// Returns a description of the server in a line.

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use vfs::{Backend, Export, ExportTable, VfsError};
 
-/// Exports that were removed, as long as state in them may come or remain.
+/// Exports that were removed or got another backend, as long as state of before may come or remain.
 #[derive(Default)]
 pub(super) struct FormerExports(Mutex<Former>);
 
 #[derive(Default)]
 struct Former {
-    /// The backends. A call that began before the removal has one until its end.
-    backends: Vec<Weak<dyn Backend>>,
+    /// The backends, each with the number of its export. A call that began before has one until its
+    /// end.
+    backends: Vec<(u32, Weak<dyn Backend>)>,
     /// Files that the new backend of their export does not have, by the number of the export, while
     /// they have state.
     lost: HashSet<(u32, FileKey)>,
@@ -30,11 +31,12 @@ impl FormerExports {
 }
 
 impl Former {
-    /// Returns whether there may be state to revoke since the last time.
-    fn take_due(&mut self) -> bool {
-        let before = self.backends.len();
-        self.backends.retain(|backend| backend.strong_count() > 0);
-        std::mem::take(&mut self.incomplete) || self.backends.len() < before
+    /// Returns the exports whose former backend is not used any more since the last time; `None` if
+    /// there is no state to revoke.
+    fn take_due(&mut self) -> Option<HashSet<u32>> {
+        let ended = self.backends.extract_if(.., |(_, backend)| backend.strong_count() == 0);
+        let ended: HashSet<u32> = ended.map(|(export, _)| export).collect();
+        (std::mem::take(&mut self.incomplete) || !ended.is_empty()).then_some(ended)
     }
 }
 
@@ -45,26 +47,43 @@ impl Nfs {
     pub fn replace_exports(&self, table: ExportTable, now: Duration) -> RevokedCounts {
         let former = self.exports.replace(table);
         let table = self.exports.snapshot();
-        let (mut removed, mut changed) = (Vec::new(), HashSet::new());
-        for export in former.iter() {
-            match table.by_id(export.id) {
-                None => removed.push(Arc::downgrade(&export.backend)),
-                Some(present) if !has_same_backend(export, present) => _ = changed.insert(export.id),
-                Some(_) => {}
-            }
-        }
-        let lost = self.lost_files(&table, &changed);
-        self.former.with(|former| {
-            former.backends.extend(removed);
-            former.lost.extend(lost);
-        });
+        let is_served =
+            |export: &Export| table.by_id(export.id).is_some_and(|present| has_same_backend(export, present));
+        let backends = former.iter().filter(|export| !is_served(export));
+        let backends: Vec<_> = backends.map(|export| (export.id, Arc::downgrade(&export.backend))).collect();
+        let changed = backends.iter().map(|(export, _)| *export).collect();
+        self.former.with(|former| former.backends.extend(backends));
+        self.revoke_lost(&table, &changed, now)
+    }
+
+    /// Revokes the opens and delegations that came with an upgrade and are not served by this
+    /// process: of exports that it lacks, and of files whose export is another file system here.
+    /// Waits for no file system, since a file that this process has open may have no name any more.
+    pub fn revoke_foreign(&self, now: Duration) -> RevokedCounts {
+        let table = self.exports.snapshot();
+        let is_foreign = |file: &FileKey| {
+            table.by_id(file.export).is_some_and(|export| {
+                let identity = export.backend.identity(&file.handle);
+                export.absent || identity.is_some() && !file.is_identity(identity)
+            })
+        };
+        let files = self.files_with_state().into_iter().filter(is_foreign);
+        let lost: Vec<_> = files.map(|file| (file.export, file)).collect();
+        self.former.with(|former| former.lost.extend(lost));
+        self.revoke_unserved(now)
+    }
+
+    /// Revokes what is not served, with the files that the backends of some exports do not have.
+    fn revoke_lost(&self, table: &ExportTable, exports: &HashSet<u32>, now: Duration) -> RevokedCounts {
+        let lost = self.lost_files(table, exports);
+        self.former.with(|former| former.lost.extend(lost));
         self.revoke_unserved(now)
     }
 
     /// Revokes the opens and delegations that are not served any more: see
     /// [`state::Leases::revoke_files`]. Housekeeping goes on with those that remain, or that calls
     /// of before still make in removed exports.
-    pub fn revoke_unserved(&self, now: Duration) -> RevokedCounts {
+    fn revoke_unserved(&self, now: Duration) -> RevokedCounts {
         let table = self.exports.snapshot();
         let lost = self.former.with(|former| std::mem::take(&mut former.lost));
         let is_gone =
@@ -80,11 +99,12 @@ impl Nfs {
         counts
     }
 
-    /// Revokes the state that has come in removed exports, and the rest of an incomplete
-    /// revocation.
+    /// Revokes the state that calls of before have made in removed and changed exports, and the rest
+    /// of an incomplete revocation.
     pub(super) fn revoke_late(&self, now: Duration) {
-        if self.former.with(Former::take_due) {
-            let RevokedCounts { opens, delegations, .. } = self.revoke_unserved(now);
+        if let Some(ended) = self.former.with(Former::take_due) {
+            let table = self.exports.snapshot();
+            let RevokedCounts { opens, delegations, .. } = self.revoke_lost(&table, &ended, now);
             if opens + delegations > 0 {
                 tracing::info!(opens, delegations, "revoked, as their export is gone");
             }
@@ -93,15 +113,22 @@ impl Nfs {
 
     /// Returns the files with state that the new backends of these exports do not have.
     fn lost_files(&self, table: &ExportTable, changed: &HashSet<u32>) -> HashSet<(u32, FileKey)> {
-        let mut files = Vec::new();
-        if !changed.is_empty() {
-            self.state.each_open(|file, _| files.push(*file));
-            let delegations = self.state.list_delegations(usize::MAX, |file, _| *file);
-            files.extend(delegations.entries.iter().map(|delegation| delegation.file));
+        if changed.is_empty() {
+            return HashSet::new();
         }
-        let of_changed = files.iter().filter(|file| changed.contains(&file.export));
-        let lost = of_changed.filter(|file| !has_file(table, file));
-        lost.map(|file| (file.export, *file)).collect()
+        let files = self.files_with_state().into_iter().filter(|file| changed.contains(&file.export));
+        let lost = files.filter(|file| table.by_id(file.export).is_some() && !has_file(table, file));
+        lost.map(|file| (file.export, file)).collect()
+    }
+
+    /// Returns the files with opens or delegations. `FileKey`s of one file are equal, but each is
+    /// of the export in which the state was made.
+    fn files_with_state(&self) -> Vec<FileKey> {
+        let mut files = Vec::new();
+        self.state.each_open(|file, _| files.push(*file));
+        let delegations = self.state.list_delegations(usize::MAX, |file, _| *file);
+        files.extend(delegations.entries.iter().map(|delegation| delegation.file));
+        files
     }
 }
 

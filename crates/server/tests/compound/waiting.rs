@@ -625,6 +625,23 @@ fn an_open_that_was_made_in_a_removed_export_is_revoked_when_its_call_has_ended(
 }
 
 #[test]
+fn an_open_that_was_made_in_a_changed_export_is_revoked_when_its_call_has_ended()
+// RFC 8881 sections 8.4.2.4 and 15.1.2.9
+{
+    let disk = Slow::new();
+    let former = all_flavors(Export::new("/export", disk).expect("an export"));
+    let server = Setup::with_exports(vec![former]).start();
+    let client = Client::new(&server);
+    let opens = || server.nfs.list_opens(usize::MAX).entries.len();
+    let waiting = try_on(&client, 1, 1, vec![put_root(), lookup("export"), open_create("g", 3)]).waits();
+    server.nfs.replace_exports(table(vec![export("/export", &memory())]), client.now);
+    assert_eq!(waiting.resume(&client).status, NFS4_OK);
+    assert_eq!(opens(), 1);
+    server.nfs.housekeeping(client.now);
+    assert_eq!(opens(), 0);
+}
+
+#[test]
 fn an_export_with_another_backend_keeps_the_opens_of_files_that_this_one_has() {
     let (kept, gone) = (memory(), memory());
     let exports = vec![export("/kept", &kept), export("/changed", &gone)];
