@@ -4,6 +4,8 @@
 # Prints the file, below target/package. Needs dpkg-dev or rpm, nothing for an image, and runs without root. Takes
 # seconds; `cargo build --release --locked` comes first.
 set -eu
+# Users of the packages read their files, whatever the builder hides.
+umask 022
 cd "$(dirname "$0")/.."
 kind=${1:-deb}
 target=${CARGO_TARGET_DIR:-target}
@@ -45,6 +47,8 @@ stage() {
   rm -r "$root/usr/share/doc/orthrus/docs/results"
   install -m 644 LICENSE-* "$root/usr/share/doc/orthrus/"
   "$program" config example >"$root/etc/orthrus/orthrus.toml"
+  # A checkout may have been made with another mask.
+  chmod -R u=rwX,go=rX "$root/usr/share"
 }
 
 pack_deb() {

@@ -51,6 +51,6 @@ step "an upgrade with a broken file stops no server" "before=$main; echo nonsens
 step "upgrade of a running server" "before=$main; dpkg --install /orthrus_0.1.1_*.deb; systemctl is-active orthrus; [ \$before != $main ]; [ \$($unit NRestarts orthrus) = 0 ]; logged 'clients paused for'; orthrus exports"
 step "an upgrade that cannot hand over restarts it" "printf '[[export]]\nmemory = 1048576\npseudo = \"/memory\"\nsec = [\"sys\"]\n' >>/etc/orthrus/orthrus.toml; systemctl restart orthrus; before=$main; dpkg --install /orthrus_0.1.1_*.deb 2>&1 | grep 'could not be handed over'; [ \$before != $main ]; orthrus exports | grep /memory"
 step "an upgrade names the members of a cluster that run" 'printf "[Service]\nExecStart=/bin/sleep infinity\n" >/run/systemd/system/orthrus@.service; systemctl daemon-reload; systemctl start orthrus@gw1 orthrus@gw2; dpkg --install /orthrus_0.1.1_*.deb 2>&1 | grep "restart one after the other: orthrus@gw1.service orthrus@gw2.service"; systemctl stop orthrus@gw1 orthrus@gw2; rm /run/systemd/system/orthrus@.service; systemctl daemon-reload'
-step "purge of a running server" 'apt-get purge -y -q=2 orthrus; denied systemctl is-active orthrus; denied systemctl cat orthrus; test ! -e /var/lib/orthrus'
+step "purge of a running server" 'apt-get purge -y -q=2 orthrus; denied systemctl is-active orthrus; denied systemctl cat orthrus; test ! -e /var/lib/orthrus; test ! -e /var/log/orthrus'
 echo end
 systemctl --no-block exit 0

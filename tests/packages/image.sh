@@ -56,6 +56,8 @@ serving() { # CONTAINER OPTION...: waits until the command in the container list
   pod logs "$container"
   return 1
 }
+# ended CONTAINER: checks that it has ended with success.
+ended() { [ "$(pod inspect --format '{{.State.ExitCode}}' "$1")" = 0 ]; }
 rights='--cap-add=DAC_READ_SEARCH,LEASE'
 keytab() { printf 'addent -password -p nfs/server@EXAMPLE.ORG -k 1 -e aes256-cts-hmac-sha1-96\nsecret\nwkt %s\n' "$WORK/data/keytab" | ktutil; }
 
@@ -68,7 +70,7 @@ step "serve" run $rights --detach --name root "$name" serve --sec sys /srv/data
 step "the commands inside" serving root
 step "it acts as its callers, in its sandbox" says "with the caller's own identity" pod logs root
 step "it ends with success" pod stop --time 20 root
-step "its status" says "0" pod inspect --format '{{.State.ExitCode}}' root
+step "its status" ended root
 step "a keytab" keytab
 step "Kerberos" says "the configuration is right" run --rm $rights "$name" serve --check --keytab /srv/data/keytab /srv/data
 step "as a user without rights, on a read-only root" run --detach --name user --user 1000:1000 --cap-drop=all --read-only \

@@ -20,12 +20,16 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/orthrus-roots.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
 trap 'exit 130' INT TERM HUP
 export ORTHRUS=${ORTHRUS:-$HERE/target/release/orthrus}
+# The packages do not depend on the mask of the builder.
+mask=$(umask)
+umask 077
 for version in 0.1.0 0.1.1; do
   for kind in deb rpm; do
     file=$(VERSION=$version CARGO_TARGET_DIR="$WORK/$version" "$HERE/scripts/package.sh" $kind)
     mv "$file" "$WORK/"
   done
 done
+umask "$mask"
 # The next version explains another key in its example.
 dpkg-deb -R "$WORK"/orthrus_0.1.1_*.deb "$WORK/next"
 echo '# another key' >>"$WORK/next/usr/share/orthrus/orthrus.toml"
@@ -64,9 +68,9 @@ serves() {
     kill $! && wait $!'
 }
 
-# Names that belong to the package in the root, apart from the caches and logs of apt and dpkg.
+# Names that belong to the package in the root, apart from the caches of apt and dpkg.
 leftovers() {
-  (cd "$root" && find . -xdev \( -path ./var/cache -o -path ./var/log -o -path ./proc -o -path ./tmp \) -prune -o \
+  (cd "$root" && find . -xdev \( -path ./var/cache -o -path ./proc -o -path ./tmp \) -prune -o \
     -name '*orthrus*' -print | grep -v '^\./orthrus[_-]0' | sort)
 }
 
