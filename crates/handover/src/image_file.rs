@@ -4,7 +4,10 @@ use crate::messages::HandoverImage;
 use image::ImageError;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
-use rustix::io::{Errno, pread, write};
+use rustix::io::{Errno, pread};
+use std::fs::File;
+use std::io;
+use std::thread;
 use zeroize::Zeroizing;
 
 /// Bytes of an image: far more than the limits of clients and connections allow.
@@ -18,23 +21,15 @@ const SEALS: SealFlags =
 ///
 /// # Errors
 /// The error of the kernel, which may have no memory left.
-pub fn write_image(image: &HandoverImage) -> Result<OwnedFd, Errno> {
-    let bytes = image::encode(image);
+pub fn write_image(image: &HandoverImage) -> io::Result<OwnedFd> {
     let file = memfd_create("handover", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    let mut rest = bytes.as_slice();
-    while !rest.is_empty() {
-        let count = match write(&file, rest) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Err(Errno::INTR) => 0,
-            written => written?,
-        };
-        rest = rest.get(count..).unwrap_or_default();
-    }
+    let mut file = File::from(file);
+    image::write(image, &mut file)?;
     fcntl_add_seals(&file, SEALS)?;
-    Ok(file)
+    Ok(file.into())
 }
 
-/// Reads an image. Its bytes are overwritten in memory before this returns.
+/// Reads an image. A thread overwrites its bytes in memory, for which clients need not wait.
 ///
 /// # Errors
 /// A file that is not sealed or too large, and bytes that are no image.
@@ -58,5 +53,8 @@ pub fn read_image(file: impl AsFd) -> Result<HandoverImage, ImageError> {
             Err(error) => return Err(failed(error)),
         }
     }
-    HandoverImage::read(&bytes)
+    let image = HandoverImage::read(&bytes);
+    // Without a thread they are overwritten here.
+    let _ = thread::Builder::new().name("overwrite".into()).spawn(move || drop(bytes));
+    image
 }

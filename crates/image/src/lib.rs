@@ -11,6 +11,7 @@ use minicbor::decode::{Decoder, Error as DecodeError};
 use minicbor::encode::{Encoder, Error as EncodeError, Write};
 use minicbor::{Decode, Encode};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -58,6 +59,55 @@ pub fn encode<T: Encode<()>>(image: &T) -> Zeroizing<Vec<u8>> {
     let encoded = minicbor::encode(image, &mut *bytes);
     debug_assert!(counted.is_ok() && encoded.is_ok(), "memory takes every byte");
     bytes
+}
+
+/// Bytes of an image that are written at once.
+const PIECE_SIZE: usize = 1 << 18;
+
+/// Encodes an image to a writer, in pieces. No copy of the whole is made, and that of a piece is
+/// overwritten.
+///
+/// # Errors
+/// The writer's.
+pub fn write<T: Encode<()>>(image: &T, writer: &mut impl io::Write) -> io::Result<()> {
+    let piece = Zeroizing::new(Vec::with_capacity(PIECE_SIZE));
+    let mut pieces = Pieces { piece, writer };
+    minicbor::encode(image, &mut pieces).map_err(|error| match error.into_write() {
+        Some(error) => error,
+        None => io::Error::other("the image cannot be encoded"),
+    })?;
+    pieces.flush()
+}
+
+/// A writer that collects small parts.
+struct Pieces<'w, W> {
+    piece: Zeroizing<Vec<u8>>,
+    writer: &'w mut W,
+}
+
+impl<W: io::Write> Pieces<'_, W> {
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.write_all(&self.piece)?;
+        // The next piece overwrites it.
+        self.piece.clear();
+        Ok(())
+    }
+}
+
+impl<W: io::Write> Write for Pieces<'_, W> {
+    type Error = io::Error;
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.piece.len() + bytes.len() > PIECE_SIZE {
+            self.flush()?;
+        }
+        // The vector must not grow, which would leave a copy behind.
+        if bytes.len() > PIECE_SIZE {
+            return self.writer.write_all(bytes);
+        }
+        self.piece.extend_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// A writer that only counts the encoded bytes.
@@ -144,6 +194,18 @@ mod tests {
         key: Option<Secret>,
         #[n(4)]
         nested: Option<Vec<Older>>,
+    }
+
+    #[test]
+    fn an_image_in_pieces_is_the_same() {
+        let part = |number, size: usize| Older { number, name: vec![number as u8; size].as_slice().into() };
+        let sizes = [1, PIECE_SIZE - 9, 9, PIECE_SIZE, PIECE_SIZE + 1, 3, 2 * PIECE_SIZE];
+        let image: Vec<_> = (0..).zip(sizes).map(|(number, size)| part(number, size)).collect();
+        let mut written = Vec::new();
+        write(&image, &mut written).unwrap();
+        assert_eq!(written, *encode(&image));
+        let mut small = [0; PIECE_SIZE];
+        assert_eq!(write(&image, &mut small.as_mut_slice()).unwrap_err().kind(), io::ErrorKind::WriteZero);
     }
 
     #[test]
