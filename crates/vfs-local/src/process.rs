@@ -1,7 +1,9 @@
 //! Calls of the C library that affect the whole process.
 #![allow(unsafe_code, reason = "the standard library offers none of these calls")]
 
-use std::{fs, os::fd::AsRawFd, path::Path};
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
 
 /// Gives the pages of freed memory back to the system, which the C library otherwise keeps between
 /// pieces in use.
@@ -20,6 +22,9 @@ pub fn release_memory() {
 /// For a process that is to end at once: Linux keeps its descriptors open while one of its threads
 /// waits for a file system that cannot be interrupted, and a successor needs these. Their numbers
 /// stay taken, so no thread that still runs writes to another file by them.
+///
+/// A socket that listens is only let go of. The service manager may have it, too, and a shutdown
+/// would end it for both.
 pub fn release_to_successor(folder: &Path) {
     let Ok(null) = fs::File::options().read(true).write(true).open("/dev/null") else { return };
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
@@ -41,11 +46,19 @@ pub fn release_to_successor(folder: &Path) {
         links.into_iter().partition(|(_, link)| link.as_os_str().as_encoded_bytes().starts_with(b"socket:"));
     // Sockets first: no reply may go out once records are no longer stored.
     for (fd, _) in sockets {
-        // SAFETY: the call touches no memory.
-        unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        if !listens(fd) {
+            // SAFETY: the call touches no memory.
+            unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        }
         replace(fd);
     }
     others.iter().filter(|(_, link)| link.starts_with(folder)).for_each(|(fd, _)| replace(*fd));
+}
+
+fn listens(fd: libc::c_int) -> bool {
+    // SAFETY: another thread may close the descriptor, and then the call fails.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::net::sockopt::socket_acceptconn(fd).unwrap_or(false)
 }
 
 /// Closes all descriptors but the first three in programs that this process executes, also those
@@ -68,4 +81,32 @@ pub fn deny_writable_code() -> bool {
 pub fn exit_at_once(status: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Command, Stdio};
+
+    /// The variable that makes the test the process that lets go.
+    const INSIDE: &str = "ORTHRUS_TEST_RELEASE";
+
+    #[test]
+    fn a_socket_that_another_process_listens_at_goes_on_listening() {
+        // listen(2), shutdown(2): both act on the socket, not on the descriptor
+        let folder = std::env::temp_dir();
+        if std::env::var_os(INSIDE).is_some() {
+            release_to_successor(&folder);
+            exit_at_once(0);
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let passed = listener.try_clone().unwrap();
+        rustix::io::fcntl_setfd(&passed, rustix::io::FdFlags::empty()).unwrap();
+        let name = "process::tests::a_socket_that_another_process_listens_at_goes_on_listening";
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = command.args(["--exact", name]).env(INSIDE, "1").stdout(Stdio::null());
+        assert!(command.status().unwrap().success());
+        TcpStream::connect(listener.local_addr().unwrap()).expect("it listens");
+    }
 }

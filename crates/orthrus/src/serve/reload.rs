@@ -222,9 +222,9 @@ impl Reloads {
     /// Keeps reloads from running while the result lives.
     ///
     /// # Errors
-    /// One runs and does not end within [`TURN_TIME_MAX`].
-    pub(super) fn hold(&self) -> anyhow::Result<MutexGuard<'_, Reload>> {
-        hold(&self.reload, TURN_TIME_MAX)
+    /// One runs and does not end within [`TURN_TIME_MAX`], or before `ends` holds.
+    pub(super) fn hold(&self, ends: impl Fn() -> bool) -> anyhow::Result<MutexGuard<'_, Reload>> {
+        hold(&self.reload, TURN_TIME_MAX, ends)
     }
 
     /// Tells the service manager that the server is ready.
@@ -234,7 +234,7 @@ impl Reloads {
 
     /// Logs the exports in force.
     pub(super) fn log_exports(&self) {
-        self.hold().iter().for_each(|reload| reload.log_exports());
+        self.hold(|| false).iter().for_each(|reload| reload.log_exports());
     }
 
     /// Returns the outcome of the last reload, if there was one.
@@ -249,7 +249,7 @@ impl Reloads {
     /// # Errors
     /// The fault in the configuration file, or another reload does not end.
     pub(super) fn run(&self, asker: Asker) -> anyhow::Result<Vec<String>> {
-        let turn = hold(&self.reload, asker.turn_time_max());
+        let turn = hold(&self.reload, asker.turn_time_max(), || false);
         let mut reload = turn.inspect_err(|error| self.failed(asker, error))?;
         if let Some(next) = &reload.next {
             next();
@@ -305,13 +305,14 @@ impl Reloads {
     }
 }
 
-/// Locks a mutex within `time`.
-fn hold<T>(mutex: &Mutex<T>, time: Duration) -> anyhow::Result<MutexGuard<'_, T>> {
+/// Locks a mutex within `time`, and before `ends` holds.
+fn hold<T>(mutex: &Mutex<T>, time: Duration, ends: impl Fn() -> bool) -> anyhow::Result<MutexGuard<'_, T>> {
     let until = Instant::now() + time;
     loop {
         match mutex.try_lock() {
             Ok(held) => return Ok(held),
             Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if ends() => bail!("the server is to end"),
             Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(TURN_INTERVAL),
             Err(TryLockError::WouldBlock) => bail!(
                 "another reload or upgrade has not ended for {} seconds, as when a file system does not answer; see to the mounts of the \
@@ -338,15 +339,17 @@ mod tests {
     #[test]
     fn a_turn_that_does_not_come_is_given_up_and_a_panic_leaves_no_lock() {
         let mutex = Mutex::new(());
-        let held = hold(&mutex, Duration::ZERO).unwrap();
-        let error = hold(&mutex, Duration::from_millis(20)).unwrap_err().to_string();
+        let held = hold(&mutex, Duration::ZERO, || false).unwrap();
+        let error = hold(&mutex, Duration::from_millis(20), || false).unwrap_err().to_string();
         assert!(error.contains("file system does not answer"), "{error}");
+        let error = hold(&mutex, Duration::MAX / 2, || true).unwrap_err().to_string();
+        assert!(error.contains("to end"), "{error}");
         drop(held);
         let panic = || -> () {
-            let _held = hold(&mutex, Duration::ZERO).unwrap();
+            let _held = hold(&mutex, Duration::ZERO, || false).unwrap();
             panic!("on purpose");
         };
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panic)).is_err());
-        assert!(hold(&mutex, Duration::ZERO).is_ok());
+        assert!(hold(&mutex, Duration::ZERO, || false).is_ok());
     }
 }

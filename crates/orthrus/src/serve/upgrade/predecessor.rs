@@ -157,7 +157,7 @@ impl Upgrades {
             bail!("it is the first process of its container, which would end with it; start it with an init");
         }
         // The next process reads the same file.
-        let mut settings = reloads.hold()?;
+        let mut settings = reloads.hold(|| self.ends.load(Acquire))?;
         self.sync_records()?;
         let mut successor = self.start(&path)?;
         let version = successor.prepare(self)?;
