@@ -168,6 +168,11 @@ impl Inherited {
         self.hello.passed == Some(true)
     }
 
+    /// Returns the addresses at which the old process listens: NFS, metrics and the web page.
+    pub(in crate::serve) fn addresses(&self) -> [Option<SocketAddr>; 3] {
+        [Some(self.hello.listen), self.hello.metrics, self.hello.web]
+    }
+
     /// Takes the listening socket, if the configuration still names its address.
     pub(in crate::serve) fn listener(&mut self, listen: SocketAddr) -> Option<OwnedFd> {
         let passed = self.is_passed();
