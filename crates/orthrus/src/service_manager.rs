@@ -4,24 +4,32 @@
 //! nothing is sent.
 
 use anyhow::{Context, bail};
+use rustix::process::{Pid, getppid};
 use rustix::time::{ClockId, clock_gettime};
 use std::env;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError};
 use std::time::Duration;
 
 /// How long a message waits for a service manager whose queue is full.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Keep-alive messages in the time of the watchdog.
 const KEEP_ALIVES: u32 = 2;
+/// How often a start that takes long asks for more time.
+pub(crate) const START_INTERVAL: Duration = Duration::from_secs(10);
+/// The parts of the time that it asks for, which are intervals.
+const START_PARTS: u32 = 3;
 
 /// The service manager that started the process, if one did.
 pub(crate) struct ServiceManager {
     address: Option<SocketAddr>,
     /// Time without a keep-alive message after which the manager restarts the service.
     watchdog: Option<Duration>,
+    /// Whether another program, which hears of no successor, watches this process.
+    watched: bool,
     /// Whether a failure has been logged.
     complained: AtomicBool,
 }
@@ -35,7 +43,8 @@ impl ServiceManager {
             found.map_err(|error| tracing::warn!("no service manager is notified: {error:#}")).ok()
         });
         let watchdog = watchdog_time(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id());
-        Self { address, watchdog, complained: AtomicBool::new(false) }
+        let watched = is_watched(getppid(), variable("SYSTEMD_EXEC_PID"), std::process::id());
+        Self { address, watchdog, watched, complained: AtomicBool::new(false) }
     }
 
     /// Returns whether the manager's socket has a name without a file.
@@ -58,6 +67,54 @@ impl ServiceManager {
     /// Says that another process is the service from now on.
     pub(crate) fn succeeded_by(&self, process: u32) {
         self.send(&format!("MAINPID={process}"));
+    }
+
+    /// Checks that another process can be the service from now on.
+    ///
+    /// # Errors
+    /// The end of this process would be that of the service.
+    pub(crate) fn check_succession(&self) -> anyhow::Result<()> {
+        if std::process::id() == 1 {
+            bail!("it is the first process of its container, which ends with it; restart the server instead");
+        }
+        match &self.address {
+            None if self.watched => bail!(
+                "a program watches this process and does not learn that another one follows it, since NOTIFY_SOCKET is \
+                 not set: the service, or its container, would end; restart the server instead, or run it in a unit \
+                 with Type=notify"
+            ),
+            None => Ok(()),
+            Some(address) => {
+                let reached = UnixDatagram::unbound().and_then(|socket| socket.connect_addr(address));
+                reached.with_context(|| {
+                    format!(
+                        "the service manager at {address:?} would not learn of the next process, and end it"
+                    )
+                })
+            }
+        }
+    }
+
+    /// Waits for a message of the start, and asks for more time meanwhile; `why` describes the wait.
+    ///
+    /// # Errors
+    /// There is no sender any more.
+    pub(crate) fn wait_for_start<T>(
+        &self,
+        started: &Receiver<T>,
+        interval: Duration,
+        why: impl Fn() -> String,
+    ) -> Result<T, RecvError> {
+        loop {
+            match started.recv_timeout(interval) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
+                Err(RecvTimeoutError::Timeout) => {
+                    let time = (interval * START_PARTS).as_micros();
+                    self.send(&format!("EXTEND_TIMEOUT_USEC={time}\nSTATUS={}", why()));
+                }
+            }
+        }
     }
 
     /// Says that the service ends.
@@ -115,6 +172,12 @@ fn address(name: &[u8]) -> anyhow::Result<SocketAddr> {
     address.with_context(|| format!("NOTIFY_SOCKET={:?}", text()))
 }
 
+/// Returns whether process 1 or systemd (systemd.exec(5)) has started the process `own`. The next
+/// process is the child of another one.
+fn is_watched(parent: Option<Pid>, started: Option<String>, own: u32) -> bool {
+    parent == Some(Pid::INIT) || started.is_some_and(|started| started.parse() == Ok(own))
+}
+
 /// Returns the time of the watchdog, if it is meant for the process `own`.
 fn watchdog_time(microseconds: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
     let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
@@ -151,6 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn the_init_of_a_container_and_systemd_watch_the_processes_that_they_start() {
+        let watched =
+            |parent, started: Option<&str>| is_watched(Pid::from_raw(parent), started.map(Into::into), 7);
+        assert!(watched(1, None) && watched(5, Some("7")));
+        // A shell within a unit.
+        assert!(!watched(5, Some("6")) && !watched(5, None));
+    }
+
+    #[test]
     fn the_watchdog_is_fed_only_while_the_service_is_alive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
@@ -158,6 +230,7 @@ mod tests {
         let manager = ServiceManager {
             address: Some(SocketAddr::from_pathname(&path).unwrap()),
             watchdog: Some(Duration::from_millis(20)),
+            watched: false,
             complained: AtomicBool::new(false),
         };
         let alive = Arc::new(AtomicBool::new(true));
@@ -195,10 +268,37 @@ mod tests {
         let manager = ServiceManager {
             address: Some(SocketAddr::from_abstract_name("orthrus-nobody-listens").unwrap()),
             watchdog: None,
+            watched: false,
             complained: AtomicBool::new(false),
         };
         manager.ready("");
         manager.stopping();
         assert!(manager.complained.load(Relaxed));
+        // It would take the end of this process for that of the service.
+        assert!(manager.check_succession().is_err());
+    }
+
+    #[test]
+    fn a_start_that_waits_asks_for_more_time_and_says_why() {
+        // sd_notify(3)
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let manager = ServiceManager {
+            address: Some(SocketAddr::from_pathname(&path).unwrap()),
+            watchdog: None,
+            watched: false,
+            complained: AtomicBool::new(false),
+        };
+        let (start, started) = channel();
+        let manager_hears = std::thread::spawn(move || {
+            let mut message = [0; 128];
+            let size = socket.recv(&mut message).unwrap();
+            start.send(7).unwrap();
+            String::from_utf8(message[..size].to_vec()).unwrap()
+        });
+        let interval = Duration::from_millis(10);
+        assert_eq!(manager.wait_for_start(&started, interval, || "waiting for gw2".to_owned()), Ok(7));
+        assert_eq!(manager_hears.join().unwrap(), "EXTEND_TIMEOUT_USEC=30000\nSTATUS=waiting for gw2");
     }
 }

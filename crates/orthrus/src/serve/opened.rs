@@ -109,7 +109,7 @@ impl OpenedServer {
         // Before the exports: the lock of the state folder says that no other server has its name,
         // and in a cluster the locks of a former instance end first.
         let storage = match inherited {
-            None => Some(StateStorage::open(&settings, &state_dir(&settings)?, began)?),
+            None => Some(StateStorage::open(&settings, &state_dir(&settings)?, began, &running.manager)?),
             Some(_) => refuse_ceph(&settings).map(|()| None)?,
         };
         let alone = || CephNode { identity: None, sessions: None, recall_time: recall_time(&settings) };

@@ -6,6 +6,7 @@ use super::recall_time;
 use super::records::Records;
 use super::store::{Boot, FolderLock, Store};
 use crate::config::Settings;
+use crate::service_manager::ServiceManager;
 use server::engine::{ClientRecords, NoRecords};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -38,13 +39,18 @@ impl StateStorage {
     ///
     /// # Errors
     /// See [`Store::open`] and [`Member::join`].
-    pub(super) fn open(settings: &Settings, directory: &Path, began: Instant) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        settings: &Settings,
+        directory: &Path,
+        began: Instant,
+        manager: &ServiceManager,
+    ) -> anyhow::Result<Self> {
         let Some(cluster) = &settings.cluster else {
             let (store, boot) = Store::open(directory)?;
             return Self::of_store(settings, store, boot);
         };
         let lock = FolderLock::take(directory)?;
-        let (member, start) = Member::join(settings, cluster, directory, began)?;
+        let (member, start) = Member::join(settings, cluster, directory, began, manager)?;
         let MemberStart { boot, instance, records, sessions } = start;
         let scope = server_name(&boot);
         Ok(Self {

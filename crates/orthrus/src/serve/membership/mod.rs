@@ -20,6 +20,7 @@ pub(super) use session_log::SessionLog;
 
 use super::store::Boot;
 use crate::config::{CephStorage, ClusterSettings, Settings, Storage};
+use crate::service_manager::{START_INTERVAL, ServiceManager};
 use anyhow::{Context, bail};
 use ceph::rados::RadosOptions;
 use driver::{Driver, ToDriver};
@@ -120,6 +121,7 @@ impl Member {
         cluster: &ClusterSettings,
         state_dir: &Path,
         began: Instant,
+        manager: &ServiceManager,
     ) -> anyhow::Result<(Self, MemberStart)> {
         let node: NodeId = cluster.node.parse()?;
         let (timing, grace) = timing(settings);
@@ -153,7 +155,9 @@ impl Member {
             }
         };
         thread.spawn(run).context("threads cannot be started")?;
-        let start = started.recv().context("the thread of the cluster has ended")??;
+        let started = manager
+            .wait_for_start(&started, START_INTERVAL, || format!("waiting {}", membership.report().waits));
+        let start = started.context("the thread of the cluster has ended")??;
         Ok((Self { driver: sender, ended, membership }, start))
     }
 
