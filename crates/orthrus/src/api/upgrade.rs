@@ -14,7 +14,8 @@ pub(crate) struct UpgradeRequest {
     /// Milliseconds that calls in progress may take to end, at most 5000 (default: 600).
     #[serde(default)]
     pub standstill_ms: Option<u64>,
-    /// Whether to do it only if the program has been replaced, and to reload otherwise.
+    /// Whether to do it only if that program is another one than the server runs, and to reload
+    /// otherwise.
     #[serde(default)]
     pub if_replaced: bool,
 }

@@ -20,8 +20,8 @@ const UPGRADE_TIME_MAX: Duration = Duration::from_secs(120);
 /// Have a running server go on in another process, such as that of a new version.
 ///
 /// The server starts the program that has its path now, and hands over connections, sessions,
-/// opens, locks, delegations, Kerberos contexts and copies. Clients notice a pause below a second;
-/// none reconnects, and no operation is lost or runs twice. The new process reads the
+/// opens, locks, delegations, Kerberos contexts and copies. Clients notice a pause, mostly below
+/// a second; none reconnects, and no operation is lost or runs twice. The new process reads the
 /// configuration, also the keys that need a restart. If anything fails, the old process goes on.
 ///
 /// Exit status: 0 the new process serves, 1 the old process goes on, 2 wrong usage, 3 no server
@@ -38,8 +38,8 @@ pub(super) struct Upgrade {
     #[arg(long, value_name = "MS", default_value_t = STANDSTILL_TIME.as_millis() as u64, hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=STANDSTILL_TIME_MAX.as_millis() as u64))]
     wait: u64,
-    /// Upgrade only if the program has been replaced since the server was started; otherwise reload
-    /// the configuration.
+    /// Upgrade to the program of this command, or that of --binary, but only if the server runs
+    /// another one; otherwise reload the configuration.
     #[arg(long)]
     if_replaced: bool,
     /// Print the report as JSON.
@@ -55,8 +55,10 @@ impl Upgrade {
     /// # Errors
     /// The reason why the old process goes on; the exit status tells when no server runs.
     pub(super) fn run(self) -> anyhow::Result<()> {
+        // The program of the unit is meant, whatever the server was upgraded to since.
+        let binary = self.binary.or_else(|| self.if_replaced.then(serve::started_program));
         let request = UpgradeRequest {
-            binary: self.binary.map(absolute).transpose()?,
+            binary: binary.map(absolute).transpose()?,
             standstill_ms: Some(self.wait),
             if_replaced: self.if_replaced,
         };

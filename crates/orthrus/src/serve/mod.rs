@@ -50,6 +50,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::StateStorage;
 use store::Boot;
+pub(crate) use upgrade::binary::started as started_program;
 use upgrade::{Inherited, Predecessor, Starter};
 pub(crate) use upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX, STARTER, obey, tell_predecessor};
 use vfs::{Caller, SecFlavor};

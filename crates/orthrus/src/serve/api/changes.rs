@@ -170,12 +170,12 @@ pub(super) async fn upgrade(
             let why = format!("no upgrade, and the server goes on as before: {error:#}");
             Refusal::new(StatusCode::CONFLICT, why)
         };
-        if if_replaced && !parts.upgrades.has_new_binary().map_err(refuse)? {
+        let binary = binary.map(PathBuf::from);
+        if if_replaced && !parts.upgrades.has_new_binary(binary.as_deref()).map_err(refuse)? {
             return Ok(UpgradeOutcome { upgraded: None, lines: run_reload(parts, author)? });
         }
         let standstill = standstill_ms.map_or(STANDSTILL_TIME, Duration::from_millis);
-        let report =
-            parts.upgrades.run(binary.map(PathBuf::from), standstill.min(STANDSTILL_TIME_MAX), author);
+        let report = parts.upgrades.run(binary, standstill.min(STANDSTILL_TIME_MAX), author);
         let report = report.map_err(refuse)?;
         Ok(UpgradeOutcome { lines: report.lines(), upgraded: Some(report) })
     })

@@ -19,7 +19,7 @@ const NAME: &[u8] = b"orthrus";
 
 /// Returns the path of this program as it was started, so that a package that replaces it is
 /// found.
-pub(in crate::serve) fn started() -> PathBuf {
+pub(crate) fn started() -> PathBuf {
     let name = env::args_os().next().unwrap_or_default();
     let named = PathBuf::from(&name);
     let found = match named.components().count() {

@@ -77,13 +77,13 @@ impl Upgrades {
         Self { parts, attempt: Mutex::new(false), ends: AtomicBool::new(false) }
     }
 
-    /// Returns whether the program has been replaced since this process was started. One that is
-    /// missing has not.
+    /// Returns whether the program at `path`, or else the one that this process was started by, is
+    /// another one than this process runs. One that is missing is not.
     ///
     /// # Errors
     /// Another program is there, and the server must not start it.
-    pub(in crate::serve) fn has_new_binary(&self) -> anyhow::Result<bool> {
-        match Binary::open(&self.parts.binary) {
+    pub(in crate::serve) fn has_new_binary(&self, path: Option<&Path>) -> anyhow::Result<bool> {
+        match Binary::open(path.unwrap_or(&self.parts.binary)) {
             Ok(binary) => Ok(!binary.is_running()),
             Err(error) if is_missing(&error) => Ok(false),
             Err(error) => Err(error),
