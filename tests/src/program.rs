@@ -146,6 +146,7 @@ fn clean<S: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Ite
         "XDG_STATE_HOME",
         "KRB5_KTNAME",
         "NOTIFY_SOCKET",
+        "SYSTEMD_EXEC_PID",
         "WATCHDOG_USEC",
     ] {
         command.env_remove(variable);

@@ -224,7 +224,13 @@ impl Server {
 
     /// Upgrades the server, and returns the report.
     pub fn upgrade(&mut self, binary: Option<&Path>) -> serde_json::Value {
-        let ended = run(&mut self.upgrade_command(binary));
+        let mut command = self.upgrade_command(binary);
+        self.upgrade_by(&mut command)
+    }
+
+    /// As [`Server::upgrade`], by a command that prints JSON.
+    pub fn upgrade_by(&mut self, command: &mut Command) -> serde_json::Value {
+        let ended = run(command);
         assert!(ended.status.success(), "{}\n{}", ended.stderr, self.log());
         let outcome: serde_json::Value = serde_json::from_str(&ended.stdout).expect("a report");
         let report = outcome["upgraded"].clone();

@@ -96,7 +96,7 @@ fn gateway(cluster: &MiniCeph, directory: &str, serve: Serve) -> Serve {
         .arg(format!("/{directory}=/data"))
         .args(["--ceph-user", "admin", "--ceph-conf"])
         .arg(cluster.configuration())
-        .args(["--grace-time", "1"])
+        .args(["--grace-time", "0"])
 }
 
 fn options(server: &Server) -> Options {

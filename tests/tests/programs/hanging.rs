@@ -95,7 +95,7 @@ fn serve(folder: &Path, exports: &[(&Path, &str)]) -> Serve {
 
 /// Writes a configuration file with these exports.
 fn write_settings(folder: &Path, exports: &[(&Path, &str)]) -> PathBuf {
-    let mut text = String::from("grace_time = 1\n");
+    let mut text = String::from("grace_time = 0\n");
     for (path, pseudo) in exports {
         let export = format!("path = {path:?}\npseudo = {pseudo:?}\nsec = [\"sys\"]\nsecure = false\n");
         text.push_str(&format!("[[export]]\n{export}"));

@@ -125,7 +125,7 @@ fn lost(kind: Journaling, stable: bool) -> Option<usize> {
 fn serve(folder: &Path, export: &Path, stable: bool) -> Server {
     let config = folder.join("orthrus.toml");
     let text = format!(
-        "grace_time = 1\n[[export]]\npath = {export:?}\npseudo = \"/export\"\nsec = [\"sys\"]\nsecure = false\nstable_names = {stable}\n"
+        "grace_time = 0\n[[export]]\npath = {export:?}\npseudo = \"/export\"\nsec = [\"sys\"]\nsecure = false\nstable_names = {stable}\n"
     );
     fs::write(&config, text).expect("the folder is ours");
     Serve::new(folder.join("state")).arg("--config").arg(&config).start()

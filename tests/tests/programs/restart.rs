@@ -131,6 +131,35 @@ fn after_a_restart_the_known_reclaim_and_the_unknown_do_not() {
     });
 }
 
+#[test]
+fn the_grace_period_lasts_at_least_as_long_as_the_lease_that_clients_know() {
+    // RFC 8881 section 8.4.2
+    let (folder, export) = (empty_folder(), empty_folder());
+    let config = folder.path().join("orthrus.toml");
+    let with = |lease: u32| {
+        let times = format!("lease_time = {lease}\ngrace_time = 5\n");
+        let export =
+            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", export.path());
+        fs::write(&config, format!("{times}[[export]]\n{export}")).expect("the folder is ours");
+    };
+    with(30);
+    let server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let options = Options::new("127.0.0.1", Security::sys_as(0, 0)).port(server.port());
+    let mut client = Client::connect(options).expect("it serves");
+    client.lookup_path("/e").expect("it is exported");
+    let server = server.restarted();
+    server.wait_for_log("the grace period is 30 s");
+    // None of its clients has reclaimed by then.
+    with(5);
+    let server = server.restarted();
+    server.wait_for_log("the grace period is 30 s");
+    client.recover().expect("the server is back");
+    client.finish_reclaim().expect("there is nothing to reclaim");
+    server.wait_for_log("the grace period has ended");
+    let known = fs::read_to_string(folder.path().join("state/lease")).expect("the server made it");
+    assert_eq!(known, "5\n", "no client goes on with the former lease");
+}
+
 /// A copy of one file that goes on after each restart, from the last byte that a COMMIT has
 /// acknowledged.
 struct ResumedCopy<'a> {

@@ -4,14 +4,16 @@ use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
 use e2e::upgrade::{fail_under_load, open_files, upgrade_under_load};
 use e2e::{
     Disk, Ended, Installation, Serve, Server, empty_folder, in_own_mounts, in_world, is_root, next_program,
-    orthrus, program, run,
+    orthrus, program, run, status,
 };
 use handover::HandoverImage;
 use nfs4::{NfsLockType4, OPEN4_SHARE_ACCESS_READ};
 use nix::sys::signal::Signal;
 use std::fs::{self, Permissions};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Upgrades of each flavor; `cargo xtask upgrade` makes more.
@@ -140,12 +142,123 @@ fn a_program_that_others_could_change_or_of_another_folder_is_refused() {
     server.upgrade(Some(&copy));
 }
 
+/// Returns `orthrus upgrade --if-replaced` of the installed program, as `systemctl reload` runs it.
+fn if_replaced(installed: &Installation, state: &Path) -> Command {
+    let mut command = Command::new(installed.program());
+    command.args(["upgrade", "--json", "--if-replaced", "--state-dir"]).arg(state);
+    command
+}
+
+#[test]
+fn the_program_of_the_unit_replaces_that_of_a_former_upgrade() {
+    let (folder, installed) = (empty_folder(), Installation::with_program());
+    let state = folder.path().join("state");
+    let server = Serve::new(&state).program(installed.program());
+    let mut server = server.arg(folder.path()).start();
+    let other = installed.path("orthrus-hotfix");
+    fs::copy(program(), &other).expect("the folder is ours");
+    server.upgrade(Some(&other));
+    let report = server.upgrade_by(&mut if_replaced(&installed, &state));
+    assert_eq!(report["program"], installed.program().display().to_string());
+    let ended = run(&mut if_replaced(&installed, &state));
+    assert!(ended.status.success() && ended.stdout.contains("\"upgraded\":null"), "{ended:?}");
+}
+
+#[test]
+fn a_server_whose_end_a_supervisor_would_take_for_that_of_the_service_is_not_upgraded() {
+    // systemd.exec(5), SYSTEMD_EXEC_PID
+    let folder = empty_folder();
+    let systemd = ["sh", "-c", "SYSTEMD_EXEC_PID=$$ exec \"$@\"", "sh"];
+    let server = Serve::new(folder.path().join("state")).arg(folder.path());
+    let mut server = server.behind(systemd.map(str::to_owned)).start();
+    refused(&mut server, None, &["NOTIFY_SOCKET", "restart the server"]);
+}
+
+#[test]
+fn another_address_with_the_port_of_the_running_server_needs_a_restart() {
+    let folder = empty_folder();
+    let config = folder.path().join("orthrus.toml");
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let (old, new) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
+    let with = |metrics: &str| {
+        let export =
+            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+        fs::write(&config, format!("metrics = {metrics:?}\n[[export]]\n{export}")).expect("it is ours");
+    };
+    with(&old);
+    let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    with(&new);
+    refused(&mut server, None, &[&format!("listens at {old}"), &new, "needs a restart"]);
+}
+
+#[test]
+fn locks_that_local_programs_do_not_see_stay_so_until_a_restart() {
+    // docs/upgrade.md
+    let folder = empty_folder();
+    let config = folder.path().join("orthrus.toml");
+    let with = |local_locks: bool| {
+        let export =
+            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+        let text = format!("local_locks = {local_locks}\n[[export]]\n{export}");
+        fs::write(&config, text).expect("the folder is ours");
+    };
+    with(false);
+    fs::write(folder.path().join("file"), b"locked").expect("the folder is ours");
+    fs::set_permissions(folder.path().join("file"), Permissions::from_mode(0o666)).expect("it is ours");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let mut client = connect(&server);
+    let file = client.open_path("/e/file", &OpenHow::write()).expect("it is there");
+    let lock = client.lock(&file, b"owner", NfsLockType4::WRITE_LT, 0, 9).expect("it answers");
+    lock.expect("nobody has locked it");
+    with(true);
+    server.upgrade(None);
+    server.wait_for_log("local_locks = true takes effect with the next restart");
+}
+
+#[test]
+fn an_account_that_the_next_process_does_not_give_is_taken_from_live_contexts() {
+    // docs/upgrade.md
+    in_world(|world| {
+        if !is_root() {
+            return eprintln!("skipped: only root acts as its callers");
+        }
+        let config = world.path("orthrus.toml");
+        let with = |uid: u32| {
+            let text = format!(
+                "keytab = {:?}\nidentity.refresh = 86400\n[[identity.source]]\nkind = \"static\"\n\
+                 users.alice = {{ uid = {uid}, gid = {uid} }}\n[[export]]\npath = {:?}\nsecure = false\n",
+                world.realm.server_keytab(),
+                world.export()
+            );
+            fs::write(&config, text).expect("the folder is ours");
+        };
+        let file = world.export().join("private");
+        fs::write(&file, b"private").expect("the folder is ours");
+        chown(&file, Some(5001), Some(5001)).expect("root may");
+        fs::set_permissions(&file, Permissions::from_mode(0o400)).expect("root may");
+        fs::set_permissions(world.export(), Permissions::from_mode(0o755)).expect("root may");
+        with(5001);
+        let mut server = Serve::new(world.path("state")).arg("--config").arg(&config).start();
+        let mut files = world.mount(&server, "alice", Flavor::Krb5p);
+        files.read_file("private").expect("it is hers");
+        with(6001);
+        server.upgrade(None);
+        let end = Instant::now() + Duration::from_secs(10);
+        while files.read_file("private").is_ok() {
+            assert!(Instant::now() < end, "the old account is in use");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(status(files.read_file("private")), nfs4::Nfsstat4::NFS4ERR_ACCESS);
+    });
+}
+
 #[test]
 fn a_replaced_program_that_is_refused_is_no_reload() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let server = Serve::new(folder.path().join("state")).program(installed.program());
-    let server = server.arg(folder.path()).start();
-    let upgrade_if_replaced = || run(server.upgrade_command(None).arg("--if-replaced"));
+    let _server = server.arg(folder.path()).start();
+    let upgrade_if_replaced = || run(&mut if_replaced(&installed, &folder.path().join("state")));
     assert!(upgrade_if_replaced().status.success(), "there is nothing to do");
     let new = installed.path("orthrus.new");
     fs::copy(program(), &new).expect("the folder is ours");
@@ -206,6 +319,8 @@ fn a_fault_in_the_configuration_of_the_next_process_is_named_and_the_old_one_goe
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     let shards = threads.filter_map(|task| Some(name(task.ok()?))).filter(|name| name.starts_with("shard"));
     assert_eq!(shards.count(), 3);
+    // RFC 8881 section 8.4.2: clients ask for the lease only with a new client ID.
+    server.wait_for_log("clients were told 60 s");
 }
 
 #[test]

@@ -262,6 +262,27 @@ impl StartedServer {
         // The configuration may lack exports that the predecessor served, or serve other folders.
         let server = self.service.server();
         server.engine().revoke_foreign(server.now());
+        // The sources of accounts may be others.
+        server.rpcsec().iter().for_each(|rpcsec| rpcsec.contexts().refresh_all());
+        self.warn_of_settings();
+    }
+
+    /// Warns of settings that would break promises of the process before.
+    fn warn_of_settings(&self) {
+        let (settings, engine) = (&self.parts.settings, self.service.server().engine());
+        let (asked, told) = (settings.lease_time, engine.lease());
+        if asked < told {
+            tracing::warn!(
+                "lease_time = {} takes effect with the next restart: clients were told {} s",
+                asked.as_secs(),
+                told.as_secs()
+            );
+        }
+        if settings.local_locks && !engine.locks_locally() {
+            tracing::warn!(
+                "local_locks = true takes effect with the next restart: clients hold locks that local programs do not see"
+            );
+        }
     }
 
     /// Returns a description of the server in a line.

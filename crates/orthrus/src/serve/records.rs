@@ -76,6 +76,11 @@ impl ClientRecords for Records {
         SyncedRecords::All
     }
 
+    fn grace_ended(&self) {
+        vfs_local::become_server();
+        self.errors.note("the lease could not be stored", self.store.forget_former_lease());
+    }
+
     fn repair(&self) {
         if !self.store.is_incomplete() {
             return;
@@ -114,7 +119,7 @@ mod tests {
     fn records_that_failed_are_written_without_another_change() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(mode).tempdir().expect("a folder");
-        let store = Arc::new(Store::open(folder.path()).expect("a store").0);
+        let store = Arc::new(Store::open(folder.path(), Duration::from_secs(60)).expect("a store").0);
         let records = Records::new(Arc::clone(&store));
         let journal = || std::fs::read_to_string(folder.path().join("clients")).expect("a journal");
         // The journal cannot be written anew while its new file is a folder that is not empty.

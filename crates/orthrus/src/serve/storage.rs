@@ -46,7 +46,7 @@ impl StateStorage {
         manager: &ServiceManager,
     ) -> anyhow::Result<Self> {
         let Some(cluster) = &settings.cluster else {
-            let (store, boot) = Store::open(directory)?;
+            let (store, boot) = Store::open(directory, settings.lease_time)?;
             return Self::of_store(settings, store, boot);
         };
         let lock = FolderLock::take(directory)?;
@@ -72,17 +72,18 @@ impl StateStorage {
     /// # Errors
     /// See [`Store::inherit`].
     pub(super) fn inherit(settings: &Settings, directory: &Path, lock: OwnedFd) -> anyhow::Result<Self> {
-        let (store, boot) = Store::inherit(directory, lock)?;
+        let (store, boot) = Store::inherit(directory, lock, settings.lease_time)?;
         Self::of_store(settings, store, boot)
     }
 
     fn of_store(settings: &Settings, store: Store, boot: Boot) -> anyhow::Result<Self> {
+        let grace = grace(settings, &store, !boot.prior_clients.is_empty());
         let (name, lock, store) = (server_name(&boot), store.lock()?, Arc::new(store));
         Ok(Self {
             boot,
             owner: name.clone(),
             scope: name.clone(),
-            grace: settings.grace_time,
+            grace,
             member: None,
             records: Box::new(Records::new(store.clone())),
             sessions: None,
@@ -105,6 +106,23 @@ impl StateStorage {
     pub(super) fn take_records(&mut self) -> Box<dyn ClientRecords> {
         std::mem::replace(&mut self.records, Box::new(NoRecords))
     }
+}
+
+/// Returns how long clients may reclaim: at least for the lease that they know, since an idle one
+/// notices the restart only when it renews (RFC 8881 section 8.4.2). An administrator who sets zero
+/// wants no grace period.
+fn grace(settings: &Settings, store: &Store, has_prior_clients: bool) -> Duration {
+    if settings.grace_time.is_zero() {
+        if has_prior_clients {
+            tracing::warn!("grace_time = 0: clients have lost their opens and locks");
+        }
+        return Duration::ZERO;
+    }
+    let grace = settings.grace_time.max(store.former_lease());
+    if has_prior_clients && grace > settings.grace_time {
+        tracing::info!("the grace period is {} s: clients know this lease", grace.as_secs());
+    }
+    grace
 }
 
 /// Returns the name of a server, or of a cluster. Two must differ and one must stay itself, so it

@@ -1,6 +1,6 @@
 //! The server's state across restarts, in a directory of its own: its secret, a count of its
-//! starts, and the owners of clients that may reclaim, with hashes of the principals that created
-//! them (RFC 8881 section 8.4.2.1).
+//! starts, the lease that clients know, and the owners of clients that may reclaim, with hashes of
+//! the principals that created them (RFC 8881 section 8.4.2.1).
 
 use super::state_dir::{self, REMEDY, private};
 use anyhow::{Context, bail};
@@ -14,6 +14,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Lines of the journal for each client that is known, above which it is written anew.
 const JOURNAL_SLACK_MAX: usize = 8;
@@ -92,6 +93,10 @@ pub(super) struct Store {
     directory: PathBuf,
     lock: FolderLock,
     journal: Mutex<Journal>,
+    /// The lease that clients of this start are told.
+    lease: Duration,
+    /// The longest lease that the clients of before were told.
+    former_lease: Duration,
 }
 
 struct Journal {
@@ -107,39 +112,53 @@ struct Journal {
 }
 
 impl Store {
-    /// Opens the store, making it where it does not exist, and counts one more start.
+    /// Opens the store, making it where it does not exist, and counts one more start, whose clients
+    /// are told this lease.
     ///
     /// # Errors
     /// Names the folder and the remedy: no permission, open to others, in use by another server,
     /// damaged.
-    pub(super) fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
+    pub(super) fn open(directory: &Path, lease: Duration) -> anyhow::Result<(Self, Boot)> {
         let lock = FolderLock::take(directory)?;
         // All of it is looked at before anything is changed.
         let owners = read_journal(&directory.join("clients"))?;
         let epoch = next_epoch(directory, owners.is_some())?;
+        let former_lease = stored_lease(directory)?.unwrap_or(lease);
         let secret = secret(directory)?;
-        replace(directory, "starts", format!("{epoch}\n").as_bytes())
-            .with_context(|| format!("{} cannot be written", directory.display()))?;
         let owners = owners.unwrap_or_default();
+        // Clients that have not reclaimed at the next start know the former one still.
+        let known = if owners.is_empty() { lease } else { lease.max(former_lease) };
+        replace(directory, "starts", format!("{epoch}\n").as_bytes())
+            .and_then(|()| store_lease(directory, known))
+            .with_context(|| format!("{} cannot be written", directory.display()))?;
         let prior = owners.iter();
         let prior =
             prior.map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal });
         let prior_clients = prior.collect();
         let journal =
             Mutex::new(Journal::create(directory, owners).with_context(|| directory.display().to_string())?);
-        Ok((Self { directory: directory.to_owned(), lock, journal }, Boot { epoch, secret, prior_clients }))
+        let store = Self { directory: directory.to_owned(), lock, journal, lease, former_lease };
+        Ok((store, Boot { epoch, secret, prior_clients }))
     }
 
     /// Goes on with the store of the previous process, which has the lock and changes nothing any
-    /// more. The start counts as the same, so the epoch is that of its clients.
+    /// more. The start counts as the same, so the epoch is that of its clients, and so is their lease
+    /// unless this one is longer.
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub(super) fn inherit(directory: &Path, lock: OwnedFd) -> anyhow::Result<(Self, Boot)> {
+    pub(super) fn inherit(directory: &Path, lock: OwnedFd, lease: Duration) -> anyhow::Result<(Self, Boot)> {
         state_dir::open_folder(directory)?;
         let path = directory.join("clients");
         let owners = read_journal(&path)?.unwrap_or_default();
         let secret = stored_secret(directory)?.with_context(|| format!("{} is gone", path.display()))?;
+        let former_lease = stored_lease(directory)?;
+        let lease = former_lease.map_or(lease, |former| former.max(lease));
+        if former_lease != Some(lease) {
+            // A longer one is harmless if the previous process goes on.
+            store_lease(directory, lease)
+                .with_context(|| format!("{} cannot be written", directory.display()))?;
+        }
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.with_context(|| format!("{} cannot be written", path.display()))?;
         let size = file.metadata().map_or(0, |metadata| metadata.len());
@@ -147,8 +166,13 @@ impl Store {
         // The lines that were overwritten are not known: it is as if there were none. Nor is it
         // known whether the last write of the previous process failed.
         let journal = Journal { file, lines: owners.len(), size, owners, dirty: true, incomplete: true };
-        let lock = FolderLock(lock);
-        let store = Self { directory: directory.to_owned(), lock, journal: Mutex::new(journal) };
+        let store = Self {
+            directory: directory.to_owned(),
+            lock: FolderLock(lock),
+            journal: Mutex::new(journal),
+            lease,
+            former_lease: lease,
+        };
         Ok((store, Boot { epoch: 0, secret, prior_clients: Vec::new() }))
     }
 
@@ -169,7 +193,18 @@ impl Store {
         state_dir::open_folder(directory)?;
         let owners = read_journal(&directory.join("clients"))?;
         next_epoch(directory, owners.is_some())?;
+        stored_lease(directory)?;
         stored_secret(directory).map(drop)
+    }
+
+    /// Returns the longest lease that the clients of before were told.
+    pub(super) fn former_lease(&self) -> Duration {
+        self.former_lease
+    }
+
+    /// Notes that no client goes on with a lease of a former start.
+    pub(super) fn forget_former_lease(&self) -> std::io::Result<()> {
+        store_lease(&self.directory, self.lease)
     }
 
     /// Puts an owner down with the principal that created its client; [`Store::sync`] makes it
@@ -275,6 +310,23 @@ fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> 
     File::open(directory)?.sync_all()
 }
 
+/// Returns the lease; `None` before the first start, and after one of a version that stored none.
+fn stored_lease(directory: &Path) -> anyhow::Result<Option<Duration>> {
+    let path = directory.join("lease");
+    let Some(text) = state_dir::read(&path, FILE_SIZE_MAX)? else { return Ok(None) };
+    match text.trim().parse() {
+        Ok(seconds) => Ok(Some(Duration::from_secs(seconds))),
+        Err(_) => bail!(
+            "{} is damaged; remove it, and see that `grace_time` is at least the `lease_time` of before",
+            path.display()
+        ),
+    }
+}
+
+fn store_lease(directory: &Path, lease: Duration) -> std::io::Result<()> {
+    replace(directory, "lease", format!("{}\n", lease.as_secs()).as_bytes())
+}
+
 /// Returns the secret; `None` if there is none.
 fn stored_secret(directory: &Path) -> anyhow::Result<Option<[u8; 32]>> {
     let path = directory.join("secret");
@@ -339,6 +391,7 @@ mod tests {
     use super::*;
 
     const ALICE: PrincipalHash = PrincipalHash([0xa1; 16]);
+    const LEASE: Duration = Duration::from_secs(60);
     const BOB: PrincipalHash = PrincipalHash([0xb0; 16]);
 
     fn private_folder() -> tempfile::TempDir {
@@ -353,7 +406,7 @@ mod tests {
     #[test]
     fn a_restart_finds_the_same_secret_a_later_epoch_and_the_clients_that_were_recorded() {
         let folder = private_folder();
-        let (store, first) = Store::open(folder.path()).unwrap();
+        let (store, first) = Store::open(folder.path(), LEASE).unwrap();
         assert!(first.prior_clients.is_empty());
         store.record(b"one", ALICE).unwrap();
         store.record(b"two", BOB).unwrap();
@@ -361,34 +414,61 @@ mod tests {
         store.record(b"two", ALICE).unwrap();
         store.forget(b"one").unwrap();
         drop(store);
-        let (_store, second) = Store::open(folder.path()).unwrap();
+        let (_store, second) = Store::open(folder.path(), LEASE).unwrap();
         assert_eq!(second.secret, first.secret);
         assert_eq!(second.epoch, first.epoch + 1);
         assert_eq!(second.prior_clients, [prior(b"two", Some(ALICE))]);
     }
 
     #[test]
+    fn the_lease_that_clients_know_is_that_of_before_until_none_of_them_reclaims_any_more() {
+        // RFC 8881 section 8.4.2: at least the lease of the previous instance
+        let folder = private_folder();
+        let open = |seconds| Store::open(folder.path(), Duration::from_secs(seconds)).unwrap().0;
+        let former = |store: &Store| store.former_lease().as_secs();
+        let first = open(30);
+        assert_eq!(former(&first), 30);
+        first.record(b"one", ALICE).unwrap();
+        drop(first);
+        assert_eq!(former(&open(5)), 30);
+        let again = open(5);
+        assert_eq!(former(&again), 30, "the second start has ended before its grace period");
+        again.forget_former_lease().unwrap();
+        drop(again);
+        let last = open(5);
+        assert_eq!(former(&last), 5);
+        let lock = last.lock().unwrap();
+        drop(Store::inherit(folder.path(), lock, Duration::from_secs(3)).unwrap());
+        let lock = last.lock().unwrap();
+        drop(Store::inherit(folder.path(), lock, Duration::from_secs(20)).unwrap());
+        last.forget(b"one").unwrap();
+        drop(last);
+        assert_eq!(former(&open(5)), 20, "clients of an upgraded server know its lease");
+        assert_eq!(former(&open(5)), 5, "there were none");
+    }
+
+    #[test]
     fn a_second_server_on_the_same_folder_is_refused() {
         let folder = private_folder();
-        let _store = Store::open(folder.path()).unwrap();
-        let error = Store::open(folder.path()).err().expect("the folder is locked");
+        let _store = Store::open(folder.path(), LEASE).unwrap();
+        let error = Store::open(folder.path(), LEASE).err().expect("the folder is locked");
         assert!(error.to_string().contains("--state-dir"), "{error}");
     }
 
     #[test]
     fn a_line_that_a_crash_cut_short_is_not_there() {
         let folder = private_folder();
-        Store::open(folder.path()).unwrap().0.record(b"one", ALICE).unwrap();
+        Store::open(folder.path(), LEASE).unwrap().0.record(b"one", ALICE).unwrap();
         let mut file = OpenOptions::new().append(true).open(folder.path().join("clients")).unwrap();
         file.write_all(b"+74776f").unwrap();
-        let (_store, boot) = Store::open(folder.path()).unwrap();
+        let (_store, boot) = Store::open(folder.path(), LEASE).unwrap();
         assert_eq!(boot.prior_clients, [prior(b"one", Some(ALICE))]);
     }
 
     #[test]
     fn a_write_that_fails_costs_no_client_its_state() {
         let folder = private_folder();
-        let (store, _) = Store::open(folder.path()).unwrap();
+        let (store, _) = Store::open(folder.path(), LEASE).unwrap();
         store.record(b"one", ALICE).unwrap();
         // A full disk: a part of the line arrives.
         let path = folder.path().join("clients");
@@ -402,13 +482,13 @@ mod tests {
         store.sync().unwrap();
         drop(store);
         let expected = [prior(b"three", Some(BOB)), prior(b"two", Some(ALICE))];
-        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, expected);
+        assert_eq!(Store::open(folder.path(), LEASE).unwrap().1.prior_clients, expected);
     }
 
     #[test]
     fn a_sync_writes_the_records_that_failed() {
         let folder = private_folder();
-        let (store, _) = Store::open(folder.path()).unwrap();
+        let (store, _) = Store::open(folder.path(), LEASE).unwrap();
         store.break_journal();
         store.record(b"one", ALICE).unwrap_err();
         // The name of the new file is taken by a folder that is not empty.
@@ -418,7 +498,7 @@ mod tests {
         std::fs::remove_dir_all(&blocked).unwrap();
         store.sync().unwrap();
         drop(store);
-        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
+        assert_eq!(Store::open(folder.path(), LEASE).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
     }
 
     #[test]
@@ -436,7 +516,7 @@ mod tests {
     #[test]
     fn the_next_process_does_not_append_to_a_torn_line() {
         let folder = private_folder();
-        let (store, _) = Store::open(folder.path()).unwrap();
+        let (store, _) = Store::open(folder.path(), LEASE).unwrap();
         store.record(b"one", ALICE).unwrap();
         OpenOptions::new()
             .append(true)
@@ -445,17 +525,17 @@ mod tests {
             .write_all(b"+7")
             .unwrap();
         let lock = store.lock().unwrap();
-        let (next, _) = Store::inherit(folder.path(), lock).unwrap();
+        let (next, _) = Store::inherit(folder.path(), lock, LEASE).unwrap();
         next.record(b"two", ALICE).unwrap();
         drop((store, next));
         let expected = [prior(b"one", Some(ALICE)), prior(b"two", Some(ALICE))];
-        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, expected);
+        assert_eq!(Store::open(folder.path(), LEASE).unwrap().1.prior_clients, expected);
     }
 
     #[test]
     fn many_changes_do_not_let_the_journal_grow_without_bound() {
         let folder = private_folder();
-        let (store, _) = Store::open(folder.path()).unwrap();
+        let (store, _) = Store::open(folder.path(), LEASE).unwrap();
         for round in 0..3000u32 {
             store.forget(&round.wrapping_sub(1).to_be_bytes()).unwrap();
             store.record(&round.to_be_bytes(), ALICE).unwrap();
@@ -468,12 +548,12 @@ mod tests {
     fn a_damaged_file_is_refused_with_the_remedy_and_nothing_is_changed() {
         let folder = private_folder();
         let path = |name: &str| folder.path().join(name);
-        Store::open(folder.path()).unwrap().0.record(b"one", ALICE).unwrap();
-        let names = ["starts", "secret", "clients"];
+        Store::open(folder.path(), LEASE).unwrap().0.record(b"one", ALICE).unwrap();
+        let names = ["starts", "secret", "clients", "lease"];
         let content = || names.map(|name| std::fs::read(path(name)).unwrap());
         let whole = content();
         let long = format!("+{}\n", "61".repeat(500_000));
-        let damages: [(&str, &[u8], &str); 14] = [
+        let damages: [(&str, &[u8], &str); 15] = [
             ("starts", b"", "date +%s"),
             ("starts", b"garbage\n", "date +%s"),
             ("starts", b"-5\n", "date +%s"),
@@ -483,6 +563,7 @@ mod tests {
             ("secret", b"", "mount again"),
             ("secret", b"zz", "mount again"),
             ("secret", &[0xff; 64], "no text"),
+            ("lease", b"a minute\n", "lease_time"),
             ("clients", b"?\n", "damaged at"),
             ("clients", b"+zz\n", "damaged at"),
             ("clients", b"+6f 00\n", "damaged at"),
@@ -492,39 +573,39 @@ mod tests {
         for (name, damage, said) in damages {
             std::fs::write(path(name), damage).unwrap();
             let before = content();
-            let error = format!("{:#}", Store::open(folder.path()).err().expect("it is refused"));
+            let error = format!("{:#}", Store::open(folder.path(), LEASE).err().expect("it is refused"));
             assert!(error.contains(said) && error.contains(name) && error.len() < 600, "{name}: {error}");
             assert_eq!(content(), before, "{name}");
             names.iter().zip(&whole).for_each(|(name, bytes)| std::fs::write(path(name), bytes).unwrap());
         }
         std::fs::remove_file(path("starts")).unwrap();
-        let error = format!("{:#}", Store::open(folder.path()).err().expect("it is refused"));
+        let error = format!("{:#}", Store::open(folder.path(), LEASE).err().expect("it is refused"));
         assert!(error.contains("date +%s"), "{error}");
         std::fs::write(path("starts"), &whole[0]).unwrap();
         std::fs::set_permissions(path("starts"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .unwrap();
-        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
+        assert_eq!(Store::open(folder.path(), LEASE).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
     }
 
     #[test]
     fn a_journal_beyond_all_reason_is_refused_and_not_cut_short() {
         let folder = private_folder();
-        drop(Store::open(folder.path()).unwrap());
+        drop(Store::open(folder.path(), LEASE).unwrap());
         // A hole takes no space, and most of it is not read.
         OpenOptions::new().write(true).open(folder.path().join("clients")).unwrap().set_len(1 << 40).unwrap();
-        let error = format!("{:#}", Store::open(folder.path()).err().expect("it is refused"));
+        let error = format!("{:#}", Store::open(folder.path(), LEASE).err().expect("it is refused"));
         assert!(error.contains("bytes") && error.contains("backup"), "{error}");
     }
 
     #[test]
     fn records_of_earlier_versions_are_read_without_a_principal() {
         let folder = private_folder();
-        drop(Store::open(folder.path()).unwrap());
+        drop(Store::open(folder.path(), LEASE).unwrap());
         std::fs::write(folder.path().join("clients"), "+6f6e65\n+74776f\n-6f6e65\n").unwrap();
-        let (store, boot) = Store::open(folder.path()).unwrap();
+        let (store, boot) = Store::open(folder.path(), LEASE).unwrap();
         assert_eq!(boot.prior_clients, [prior(b"two", None)]);
         store.record(b"two", BOB).unwrap();
         drop(store);
-        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, [prior(b"two", Some(BOB))]);
+        assert_eq!(Store::open(folder.path(), LEASE).unwrap().1.prior_clients, [prior(b"two", Some(BOB))]);
     }
 }

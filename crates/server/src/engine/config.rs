@@ -27,6 +27,9 @@ pub trait ClientRecords: Send + Sync {
     /// Waits for the time between two attempts.
     fn pause(&self) {}
 
+    /// Notes that all clients with the right to reclaim have used or lost it.
+    fn grace_ended(&self) {}
+
     /// Tries again to write changes that have failed, if there are any. Housekeeping calls it: no
     /// client may change for days.
     fn repair(&self) {}

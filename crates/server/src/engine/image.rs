@@ -95,6 +95,9 @@ pub struct NfsImage {
     /// proceed.
     #[n(9)]
     breaks: Vec<(FileKeyImage, u64)>,
+    /// Whether file systems hold the locks of clients.
+    #[n(10)]
+    locks_locally: Option<bool>,
 }
 
 /// The parts of a restored server that are to be resumed once the process serves.
@@ -118,7 +121,7 @@ impl Nfs {
         objects: &mut dyn ObjectsOut,
     ) -> Result<NfsImage, ImageError> {
         let Self {
-            config: _,
+            config,
             exports: _,
             former: _,
             identity: _,
@@ -167,6 +170,7 @@ impl Nfs {
             offloads: offloads.image(),
             copies: copies.iter().map(|copy| copy.image(objects)).collect(),
             breaks: breaks.image(),
+            locks_locally: Some(config.local_locks),
         })
     }
 
@@ -251,6 +255,9 @@ impl Nfs {
             payload.restore(key, broken, objects)
         };
         let state = state::State::restore(image.state, with, FileKey::try_from, payload)?;
+        parts.config.limits.lease = state.limits().lease;
+        // Locks that the file system does not hold would be hidden from local programs.
+        parts.config.local_locks &= image.locks_locally.unwrap_or(true) || state.counts().ranges == 0;
         let mut nfs = Self::of_parts(parts, state.with_shared(FileKey::is_shared), Duration::ZERO);
         nfs.breaks = breaks;
         nfs.local_locks = LocalLocks::restore(image.local_locks, objects)?;

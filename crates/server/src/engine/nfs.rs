@@ -237,6 +237,16 @@ impl Nfs {
         self.state.clients().with_lease(now)
     }
 
+    /// Returns whether file systems hold the locks of clients, if they can.
+    pub fn locks_locally(&self) -> bool {
+        self.config.local_locks
+    }
+
+    /// Returns the lease that clients are told (RFC 8881 section 5.8.1.11).
+    pub fn lease(&self) -> Duration {
+        self.config.limits.lease
+    }
+
     /// Returns whether the server is in its grace period (RFC 8881 section 8.4.2.1).
     pub fn in_grace(&self) -> bool {
         self.state.leases().in_grace()

@@ -130,6 +130,7 @@ impl Nfs {
                 Effect::RecordClient { owner, principal } => self.records.record(&owner, principal),
                 Effect::ForgetClient { owner } => self.records.forget(&owner),
                 Effect::GraceEnded => {
+                    self.records.grace_ended();
                     tracing::info!("the grace period has ended");
                     grace_ended.store(true, Relaxed);
                 }

@@ -25,8 +25,8 @@ use crate::quotas::Quotas;
 use crate::revocation::RevokedTable;
 use crate::revocation::image::RevokedImage;
 use crate::scramble::Scramble;
-use crate::sessions::SessionTable;
 use crate::sessions::image::SessionImage;
+use crate::sessions::{SessionTable, nanoseconds};
 use crate::stateids::StateRef;
 use crate::table::image::TableImage;
 use crate::v40::V40Table;
@@ -36,6 +36,7 @@ use image::{ImageError, Secret};
 use minicbor::{Decode, Encode};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The image of a state; `F` is the caller's image of a file's name.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -78,6 +79,9 @@ pub struct StateImage<F> {
     /// Delegations granted, recalled and revoked since the start.
     #[n(17)]
     delegation_totals: Option<(u64, u64, u64)>,
+    /// The lease in nanoseconds.
+    #[n(18)]
+    lease: Option<u64>,
 }
 
 impl<F> StateImage<F> {
@@ -95,7 +99,8 @@ impl<F> StateImage<F> {
 /// The parameters of a restored state, from the configuration and the caller.
 #[derive(Clone, Debug)]
 pub struct RestoreParameters<F> {
-    /// The limits that are in force from now on.
+    /// The limits that are in force from now on. A lease shorter than that of the image waits for a
+    /// restart: clients ask for its length only with a new client ID (RFC 8881 section 8.4.2).
     pub limits: Limits,
     /// The key that is meant by [`crate::Boot`].
     pub principal_key: [u8; 16],
@@ -117,7 +122,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         mut payload: impl FnMut(&F, &O) -> u32,
     ) -> Result<StateImage<G>, ImageError> {
         let Self {
-            limits: _,
+            limits,
             clients_max: _,
             slots_max: _,
             view: _,
@@ -165,6 +170,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             gone: v40.image(),
             revoked: revoked.image(),
             delegation_totals: Some(delegations.totals.image()),
+            lease: Some(nanoseconds(limits.lease)),
         })
     }
 
@@ -179,7 +185,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         mut name: impl FnMut(G) -> Result<F, ImageError>,
         mut payload: impl FnMut(&F, u32) -> Result<O, ImageError>,
     ) -> Result<Self, ImageError> {
-        let RestoreParameters { limits, principal_key, view, quotas } = with;
+        let RestoreParameters { mut limits, principal_key, view, quotas } = with;
+        limits.lease = limits.lease.max(Duration::from_nanos(image.lease.unwrap_or(0)));
         let hash_key = image.hash_key().ok_or(ImageError::Inconsistent("the key of identifiers"))?;
         let (tenants, all_tenants) = Tenants::restore(image.tenants)?;
         let registry = Registry::restore(image.registry);

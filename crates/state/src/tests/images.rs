@@ -8,6 +8,7 @@ use crate::*;
 use image::ImageError;
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 const FILE: u32 = 1;
 const BOTH: u32 = 3;
@@ -75,6 +76,26 @@ fn a_cached_reply_is_repeated_and_a_slot_goes_on_after_an_upgrade() {
     world.renew(&mut client);
     world.upgrade();
     world.renew(&mut client);
+}
+
+#[test]
+fn a_shorter_lease_waits_for_a_restart() {
+    // RFC 8881 section 8.4.2: clients ask for the lease only with a new client ID
+    let mut world = World::new();
+    let silent = world.ready("silent");
+    world.open(&silent, "o", FILE, BOTH, BOTH).unwrap();
+    let _ = world.records();
+    let (bytes, payloads) = encoded(world.shared());
+    let with = |lease| {
+        let limits = Limits { lease: Duration::from_secs(lease), ..world.shared().limits().clone() };
+        restored(&bytes, &payloads, &limits).unwrap()
+    };
+    assert_eq!(with(90).limits().lease, Duration::from_secs(90));
+    world.state = Shared::new(with(5));
+    world.pass(59);
+    assert!(!world.state.free_expired(world.now, FILE), "it was told 60 seconds");
+    world.pass(1);
+    assert!(world.state.free_expired(world.now, FILE));
 }
 
 #[test]

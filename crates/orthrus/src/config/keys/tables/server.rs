@@ -152,7 +152,7 @@ pub(super) const SERVER: &[ConfigTable] = &[
             },
             ConfigKey {
                 name: "grace_time",
-                meaning: "Time after a restart in which clients reclaim their state. It ends early when all have.",
+                meaning: "Time after a restart in which clients reclaim their state, at least the lease that they know; with 0 they lose it. It ends early when all have.",
                 allowed: "0 to 3600 seconds",
                 default: Literal("60"),
                 example: "90",
