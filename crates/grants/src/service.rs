@@ -28,10 +28,10 @@ use crate::wire::{
 
 /// Most connections at a time; further ones wait in the backlog.
 const GRANT_CONNECTIONS_MAX: usize = 64;
-/// Time that a peer has to prove its identity.
+/// Time that a peer has to prove its identity with a sealed request.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(3);
-/// Time that a peer has to send its request, and then to take the reply.
-const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Time that a peer has to take the reply.
+const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 /// Most grants in a list.
 const GRANTS_LISTED_MAX: usize = 10_000;
 /// Most nodes of each grant in a list.
@@ -390,23 +390,19 @@ impl GrantServiceInner {
         stream.set_nodelay(true)?;
         let mut channel =
             SealedChannel::accept(TimedStream::new(stream, HANDSHAKE_TIME_MAX), &self.acceptor)?;
+        // A recorded AP-REQ is accepted as well. Only a request that opens proves the identity, and
+        // the connection is a stranger's until then, in places and in time.
+        let request: GrantRequest = channel.receive(REQUEST_FRAME_MAX)?;
         let peer = channel.peer().to_owned();
         let _place = match self.place(&peer) {
             Ok(place) => place,
-            Err(refused) => {
-                // The connection remains a stranger's, in places and in time. The request is read,
-                // since TCP could lose the reply if data is left.
-                let _: GrantRequest = channel.receive(REQUEST_FRAME_MAX)?;
-                return channel.send(&refused_reply(&peer, refused));
-            }
+            Err(refused) => return channel.send(&refused_reply(&peer, refused)),
         };
         drop(stranger);
-        channel.extend(EXCHANGE_TIME_MAX);
-        let request: GrantRequest = channel.receive(REQUEST_FRAME_MAX)?;
         let forwarded = channel.take_forwarded();
         let answer = self.answer(&peer, request, forwarded);
         let reply = answer.unwrap_or_else(|refused| refused_reply(&peer, refused));
-        channel.extend(EXCHANGE_TIME_MAX);
+        channel.extend(REPLY_TIME_MAX);
         channel.send(&reply)
     }
 

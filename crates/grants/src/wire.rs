@@ -4,7 +4,8 @@
 //! A connection has one exchange: the GSS token of the client (RFC 4121 section 4.1), the reply
 //! token, the request and the reply. Each is a frame, a length in four bytes and so many bytes.
 //! Request and reply are JSON in a sealed token (RFC 4121 section 4.2.4). The context belongs to
-//! the connection alone and has a fresh subkey, so that a recorded connection cannot be replayed.
+//! the connection alone and has a fresh subkey, so that a recorded connection cannot be replayed: a
+//! recorded first token is accepted, but only the owner of its key can seal a request.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

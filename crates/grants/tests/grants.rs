@@ -18,6 +18,8 @@ use orthrus_grants::{
     TicketSource, attach, detach,
 };
 use realm::{Realm, RealmOptions, in_realm};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{Pid, Signal, kill_process};
 
 const ALICE: &str = "alice@ORTHRUS.TEST";
 /// Lifetime of tickets in most tests.
@@ -496,34 +498,97 @@ fn announcements_of_many_jobs_at_the_same_moment_all_arrive() {
     });
 }
 
+/// Returns the first frame of a call, as anybody on the network can record it.
+fn recorded(credential: &Credential) -> Vec<u8> {
+    let mut initiator = Initiator::new("grants@localhost", credential).unwrap();
+    let Step::Send(token) = initiator.step(None).unwrap() else { panic!() };
+    [&u32::try_from(token.len()).unwrap().to_be_bytes()[..], &token].concat()
+}
+
+/// Connects from another address of the loopback device.
+fn connect_from(host: u8, to: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    socket.into()
+}
+
 #[test]
-fn a_user_with_many_idle_exchanges_does_not_keep_others_out() {
-    in_realm("a_user_with_many_idle_exchanges_does_not_keep_others_out", &options(), |realm| {
+fn a_recorded_token_holds_no_more_than_a_stranger() {
+    // RFC 4120 section 3.2.3: without a replay cache an AP-REQ is accepted again.
+    in_realm("a_recorded_token_holds_no_more_than_a_stranger", &options(), |realm| {
         let site = GrantSite::start(realm);
-        // The service establishes a context, and then waits for a request.
-        let idle = |credential: &Credential| {
-            let mut initiator = Initiator::new("grants@localhost", credential).unwrap();
-            let Step::Send(token) = initiator.step(None).unwrap() else { panic!() };
-            let mut stream = TcpStream::connect(site.settings.listen).unwrap();
-            let length = u32::try_from(token.len()).unwrap();
-            stream.write_all(&[&length.to_be_bytes()[..], &token].concat()).unwrap();
-            stream.read_exact(&mut [0; 4]).unwrap();
-            stream
+        let replay = |host: u8, frame: &[u8]| {
+            let mut stream = connect_from(host, site.settings.listen);
+            let accepted = stream.write_all(frame).and_then(|()| stream.read_exact(&mut [0; 4]));
+            accepted.is_ok().then_some(stream)
         };
-        let held: Vec<_> = (0..8).map(|_| idle(&site.user("alice"))).collect();
-        let error = site.call(&site.user("alice"), submission("7", &["n1"])).unwrap_err();
-        let GrantCallError::Refused { transient: true, text } = error else { panic!("{error}") };
-        assert!(text.contains("8 requests"), "{text}");
+        let of_user = recorded(&site.user("alice"));
+        let held: Vec<_> = (0..8).filter_map(|_| replay(2, &of_user)).collect();
+        assert!(!held.is_empty(), "the service accepts the token");
+        assert!(site.call(&site.user("alice"), GrantRequest::List).is_ok(), "no place of the user");
+        let of_scheduler = recorded(&site.host("ctl"));
+        let more: Vec<_> = (0..64).filter_map(|_| replay(3, &of_scheduler)).collect();
+        assert!(more.len() < 32, "{} places", more.len());
+        assert!(site.call(&site.user("bob"), GrantRequest::List).is_ok());
+    });
+}
+
+/// A KDC that answers no request, until it is dropped.
+struct SilentKdc(Pid);
+
+impl SilentKdc {
+    fn of(realm: &Realm) -> Self {
+        let number = fs::read_to_string(realm.dir().join("kdc.pid")).unwrap();
+        let kdc = Self(Pid::from_raw(number.trim().parse().unwrap()).unwrap());
+        kill_process(kdc.0, Signal::STOP).unwrap();
+        kdc
+    }
+}
+
+impl Drop for SilentKdc {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn a_user_with_many_exchanges_does_not_keep_others_out() {
+    in_realm("a_user_with_many_exchanges_does_not_keep_others_out", &options(), |realm| {
+        let site = GrantSite::start(realm);
+        let (server, alice, bob) = (site.server(), site.user("alice"), site.user("bob"));
+        let (node, controller) = (site.host("n1"), site.host("ctl"));
+        // With tickets for the service nobody but the service itself needs the KDC.
         site.submit("bob", "7", &["n1"]);
-        // A node has twice as many, and a scheduler any number.
-        let of_nodes: Vec<_> = (0..16).map(|_| idle(&site.host("n1"))).collect();
-        let error = site.call(&site.host("n1"), tickets("bob@ORTHRUS.TEST", "7")).unwrap_err();
-        assert!(error.to_string().contains("16 requests"), "{error}");
-        assert!(site.call(&site.host("n2"), GrantRequest::List).is_ok());
-        let of_scheduler: Vec<_> = (0..20).map(|_| idle(&site.host("ctl"))).collect();
-        site.call(&site.host("ctl"), assign("7", "7", &["n2"])).unwrap();
-        drop((held, of_nodes, of_scheduler));
-        soon("a place", || site.call(&site.user("alice"), submission("7", &["n1"])).ok());
+        for credential in [&alice, &node, &site.host("n2"), &controller] {
+            site.call(credential, GrantRequest::List).unwrap();
+        }
+        let is_refused = |credential: &Credential, most: &str| {
+            soon(most, || match site.call(credential, GrantRequest::List) {
+                Err(GrantCallError::Refused { transient: true, text }) => {
+                    assert!(text.contains(most), "{text}");
+                    Some(())
+                }
+                _ => None,
+            });
+        };
+        std::thread::scope(|scope| {
+            let kdc = SilentKdc::of(realm);
+            let submit = || server.call_patiently(&alice, &submission("7", &["n1"]));
+            let calls: Vec<_> = (0..8).map(|_| scope.spawn(submit)).collect();
+            is_refused(&alice, "8 requests");
+            assert!(site.call(&bob, GrantRequest::List).is_ok());
+            // A node has twice as many, and a scheduler any number.
+            let fetch = || server.call_patiently(&node, &tickets("bob@ORTHRUS.TEST", "7"));
+            let fetches: Vec<_> = (0..16).map(|_| scope.spawn(fetch)).collect();
+            is_refused(&node, "16 requests");
+            assert!(site.call(&site.host("n2"), GrantRequest::List).is_ok());
+            site.call(&controller, assign("7", "7", &["n2"])).unwrap();
+            drop(kdc);
+            for call in calls.into_iter().chain(fetches) {
+                assert!(call.join().unwrap().is_ok(), "places are free again");
+            }
+        });
     });
 }
 

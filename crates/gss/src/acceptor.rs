@@ -19,11 +19,14 @@ const IDLE_MAX: usize = 64;
 ///
 /// # No replay cache
 ///
-/// An attacker can have a replayed AP-REQ accepted as another context, but cannot use it: each
-/// RPCSEC_GSS call carries a MIC, which is checked first (RFC 2203 section 5.3.3.3), and the
-/// attacker has neither the session key of the ticket nor a subkey. With mutual authentication the
-/// context has keys of its own. Without, which clients may choose, it has the keys of the first
-/// one; but the MIC of a recorded call covers the handle of that context, and handles are random.
+/// An attacker can have a replayed AP-REQ accepted as another context, but cannot use it. So an
+/// accepted token proves nothing: the first message with a key of the context does.
+///
+/// Each RPCSEC_GSS call carries a MIC, which is checked first (RFC 2203 section 5.3.3.3), and the
+/// attacker has neither the session key of the ticket nor a subkey. The grant service likewise
+/// opens a sealed request first. With mutual authentication the context has keys of its own.
+/// Without, which clients may choose, it has the keys of the first one; but the MIC of a recorded
+/// call covers the handle of that context, and handles are random.
 ///
 /// A replay costs the time of an acceptance and a place among the contexts of the principal. The
 /// context is never used, so it is evicted before those in use, and removed after a minute. A

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use super::locked;
 
-/// Most connections without a context from one IPv4 address; further ones are closed.
+/// Most connections without a proof of identity from one IPv4 address; further ones are closed.
 const GRANT_STRANGERS_MAX: usize = 8;
-/// Most connections without a context from one IPv6 network of 64 bits, in which one host can have
-/// every address; further ones are closed.
+/// Most connections without a proof of identity from one IPv6 network of 64 bits, in which one host
+/// can have every address; further ones are closed.
 const GRANT_NETWORK_STRANGERS_MAX: usize = 16;
 /// Most exchanges of one principal at a time; further ones are refused. Schedulers have no such
 /// limit: one principal announces the runs of all users.
