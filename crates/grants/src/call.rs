@@ -42,6 +42,11 @@ pub enum GrantCallError {
         /// The failure of the network or of the context.
         error: ExchangeError,
     },
+    /// The service accepts no context with the ticket, as after its key was replaced.
+    #[error(
+        "the grant service {0} does not accept the ticket, and its log says why: if its key was replaced, run `kdestroy` and `kinit`, then this command again"
+    )]
+    NotAccepted(String),
     /// The service refuses the request.
     #[error("{text}")]
     Refused {
@@ -58,7 +63,7 @@ impl GrantCallError {
         match self {
             Self::Refused { transient, .. } => *transient,
             Self::Exchange { error, .. } => matches!(error, ExchangeError::Io(_)),
-            Self::NoTicket(_) => false,
+            Self::NoTicket(_) | Self::NotAccepted(_) => false,
         }
     }
 }
@@ -103,15 +108,19 @@ impl GrantServer {
             channel.send(request)?;
             channel.receive(REPLY_FRAME_MAX)
         };
+        let server = || format!("{}:{}", self.host, self.port);
         match exchange() {
             Ok(GrantReply::Refused { transient, text }) => Err(GrantCallError::Refused { transient, text }),
             Ok(reply) => Ok(reply),
             Err(ExchangeError::Gss(error @ (GssError::NoTicket(_) | GssError::TicketExpired(_)))) => {
                 Err(GrantCallError::NoTicket(error))
             }
-            Err(error) => {
-                Err(GrantCallError::Exchange { server: format!("{}:{}", self.host, self.port), error })
+            Err(ExchangeError::NotAccepted) => {
+                // The next call with a keytab fetches a ticket for the new key.
+                credential.forget_tickets();
+                Err(GrantCallError::NotAccepted(server()))
             }
+            Err(error) => Err(GrantCallError::Exchange { server: server(), error }),
         }
     }
 

@@ -44,6 +44,9 @@ const SWEEP_STEP: usize = 32;
 const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 /// Interval at which an idle thread looks whether the service ends.
 const STOP_LOOK: Duration = Duration::from_millis(200);
+/// Shortest time between two reports of tickets that are not accepted: a stranger can send any
+/// number.
+const REPORT_PAUSE: Duration = Duration::from_secs(10);
 /// The folder of temporary files in the store.
 const TEMPORARY: &str = "tmp";
 
@@ -133,6 +136,7 @@ struct GrantServiceInner {
     shared: Mutex<HashMap<(String, String), SharedTickets>>,
     strangers: Arc<PlaceCounts<IpAddr>>,
     exchanges: Arc<PlaceCounts<String>>,
+    reported: Mutex<Option<Instant>>,
     stop: AtomicBool,
 }
 
@@ -183,6 +187,7 @@ impl GrantService {
             shared: Mutex::default(),
             strangers: Arc::default(),
             exchanges: Arc::default(),
+            reported: Mutex::default(),
             stop: AtomicBool::new(false),
         };
         let inner = Arc::new(inner);
@@ -256,15 +261,13 @@ fn listen(inner: &Arc<GrantServiceInner>, listener: &TcpListener) {
         while Arc::strong_count(&running) > GRANT_CONNECTIONS_MAX {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let peer = stream.peer_addr();
-        let Some(stranger) = peer.as_ref().ok().and_then(|peer| inner.strangers.admit(peer.ip())) else {
-            continue;
-        };
+        let Ok(peer) = stream.peer_addr() else { continue };
+        let Some(stranger) = inner.strangers.admit(peer.ip()) else { continue };
         let (running, inner) = (running.clone(), inner.clone());
         let exchange = move || {
             let _running = running;
             if let Err(error) = inner.exchange(stream, stranger) {
-                tracing::debug!("exchange with {peer:?} failed: {error}");
+                inner.report(peer, &error);
             }
         };
         // Without a thread the connection ends.
@@ -404,6 +407,19 @@ impl GrantServiceInner {
         let reply = answer.unwrap_or_else(|refused| refused_reply(&peer, refused));
         channel.extend(REPLY_TIME_MAX);
         channel.send(&reply)
+    }
+
+    /// Logs a failed exchange. A ticket that is not accepted can be a fault of this service, as
+    /// after a replacement of its key.
+    fn report(&self, peer: SocketAddr, error: &ExchangeError) {
+        if matches!(error, ExchangeError::Gss(_)) {
+            let mut reported = locked(&self.reported);
+            if reported.is_none_or(|at| at.elapsed() >= REPORT_PAUSE) {
+                *reported = Some(Instant::now());
+                return tracing::warn!("the ticket of {peer} is not accepted: {error}");
+            }
+        }
+        tracing::debug!("exchange with {peer} failed: {error}");
     }
 
     /// Takes a place for an exchange of a principal; a scheduler needs none.

@@ -2,7 +2,8 @@
 //! carries them.
 //!
 //! A connection has one exchange: the GSS token of the client (RFC 4121 section 4.1), the reply
-//! token, the request and the reply. Each is a frame, a length in four bytes and so many bytes.
+//! token, the request and the reply. Each is a frame, a length in four bytes and so many bytes. An
+//! empty reply token says that the service does not accept the client's.
 //! Request and reply are JSON in a sealed token (RFC 4121 section 4.2.4). The context belongs to
 //! the connection alone and has a fresh subkey, so that a recorded connection cannot be replayed: a
 //! recorded first token is accepted, but only the owner of its key can seal a request.
@@ -101,6 +102,9 @@ pub enum ExchangeError {
     /// No context with the peer.
     #[error(transparent)]
     Gss(#[from] GssError),
+    /// The service accepts no context with this ticket.
+    #[error("the service does not accept the ticket")]
+    NotAccepted,
     /// A sealed token is damaged or not encrypted.
     #[error("a message of the peer is damaged: {0}")]
     Token(TokenError),
@@ -186,9 +190,9 @@ pub(crate) struct SealedChannel {
 impl SealedChannel {
     /// Accepts a context as the service.
     pub(crate) fn accept(mut stream: TimedStream, acceptor: &Acceptor) -> Result<Self, ExchangeError> {
-        let context = acceptor.accept_forwarded(&stream.receive(TOKEN_FRAME_MAX)?)?;
-        stream.send(&context.token)?;
-        Ok(Self { stream, context })
+        let accepted = acceptor.accept_forwarded(&stream.receive(TOKEN_FRAME_MAX)?);
+        stream.send(accepted.as_ref().map_or(&[], |context| &context.token))?;
+        Ok(Self { stream, context: accepted? })
     }
 
     /// Establishes a context with `target`, such as `grants@host.example.org`. Connects only once
@@ -208,7 +212,11 @@ impl SealedChannel {
                 Step::Send(token) => stream.send(&token)?,
                 Step::Done(context) => return Ok(Self { stream, context: *context }),
             }
-            step = initiator.step(Some(&stream.receive(TOKEN_FRAME_MAX)?))?;
+            let token = stream.receive(TOKEN_FRAME_MAX)?;
+            if token.is_empty() {
+                return Err(ExchangeError::NotAccepted);
+            }
+            step = initiator.step(Some(&token))?;
         }
     }
 

@@ -429,6 +429,28 @@ fn an_agent_rides_out_an_outage_and_grants_outlive_the_service() {
 }
 
 #[test]
+fn tickets_come_again_after_the_key_of_the_service_is_replaced() {
+    in_realm("tickets_come_again_after_the_key_of_the_service_is_replaced", &options(), |realm| {
+        let mut site = GrantSite::start(realm);
+        site.settings.keytab = realm.dir().with_file_name("grants.keytab");
+        fs::copy(realm.grants_keytab(), &site.settings.keytab).unwrap();
+        site.restart();
+        site.submit("alice", "7", &["n1"]);
+        let agent = site.agent("n1");
+        assert!(is_ready(&agent.attach("7", "7")));
+        // As after a theft: the new file has no earlier key.
+        let fresh = realm.dir().with_file_name("fresh.keytab");
+        realm.kadmin(&format!("ktadd -k \"{}\" grants/localhost\n", fresh.display())).unwrap();
+        fs::rename(&fresh, &site.settings.keytab).unwrap();
+        let error = site.call(&site.user("alice"), GrantRequest::List).unwrap_err();
+        assert!(matches!(error, GrantCallError::NotAccepted(_)), "{error}");
+        assert!(error.to_string().contains("kdestroy"), "{error}");
+        // The agent has a ticket for the earlier key as well.
+        assert!(is_ready(&agent.attach("8", "7")));
+    });
+}
+
+#[test]
 fn a_file_of_the_user_is_never_replaced() {
     in_realm("a_file_of_the_user_is_never_replaced", &options(), |realm| {
         let site = GrantSite::start(realm);
@@ -558,7 +580,7 @@ fn a_user_with_many_exchanges_does_not_keep_others_out() {
         let site = GrantSite::start(realm);
         let (server, alice, bob) = (site.server(), site.user("alice"), site.user("bob"));
         let (node, controller) = (site.host("n1"), site.host("ctl"));
-        // With tickets for the service nobody but the service itself needs the KDC.
+        // Callers have tickets for the service then, so that only the service needs the KDC.
         site.submit("bob", "7", &["n1"]);
         for credential in [&alice, &node, &site.host("n2"), &controller] {
             site.call(credential, GrantRequest::List).unwrap();

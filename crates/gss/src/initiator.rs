@@ -1,12 +1,13 @@
 //! Initiation of contexts, for clients.
 
+use std::ffi::CString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::Established;
 use crate::error::{GssError, Status, major};
-use crate::ffi::{Advance, Cred, GssName, Initiation, Store, Usage};
+use crate::ffi::{Advance, Cred, GssName, Initiation, Store, Usage, remove_cache};
 
 /// The source of the initiator's tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,19 @@ pub enum Credential {
         /// The principal of the key, with or without realm.
         principal: String,
     },
+}
+
+impl Credential {
+    /// Forgets the tickets that were fetched with a keytab, so that the next initiator fetches new
+    /// ones: a service whose key was replaced refuses the earlier ones until their end. Leaves
+    /// caches of users alone. An initiator that has not made its first token can fail.
+    pub fn forget_tickets(&self) {
+        let Self::Keytab { path, principal } = self else { return };
+        let _fetch = KEYTAB_FETCH.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(name) = CString::new(keytab_cache(path, principal)) {
+            remove_cache(&name);
+        }
+    }
 }
 
 /// Serialises fetches: a fetch writes the in-memory cache that all initiators of a principal share,
@@ -98,6 +112,14 @@ impl Initiator {
     }
 }
 
+/// Returns the name of the in-memory cache of a keytab and a principal. They have one: contexts
+/// share tickets, and memory stays bounded.
+fn keytab_cache(path: &Path, principal: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    (path, principal).hash(&mut hasher);
+    format!("MEMORY:orthrus-{:016x}", hasher.finish())
+}
+
 fn acquire(credential: &Credential) -> Result<Cred, GssError> {
     match credential {
         Credential::Default => Cred::acquire(None, Usage::Initiate, &Store::default()),
@@ -109,13 +131,9 @@ fn acquire(credential: &Credential) -> Result<Cred, GssError> {
                 let text = format!("{}: the path is not UTF-8", path.display());
                 GssError::KeytabUnusable(Status { major: major::FAILURE, minor: 0, text })
             })?;
-            // One in-memory cache per keytab and principal: contexts share tickets, and memory
-            // stays bounded.
-            let mut hasher = DefaultHasher::new();
-            (path, principal).hash(&mut hasher);
             let store = Store::default()
                 .with("client_keytab", &format!("FILE:{path}"))?
-                .with("ccache", &format!("MEMORY:orthrus-{:016x}", hasher.finish()))?;
+                .with("ccache", &keytab_cache(Path::new(path), principal))?;
             let _fetch = KEYTAB_FETCH.lock().unwrap_or_else(PoisonError::into_inner);
             Cred::acquire(Some(&GssName::principal(principal)?), Usage::Initiate, &store)
         }

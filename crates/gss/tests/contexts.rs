@@ -153,6 +153,23 @@ fn a_keytab_initiates_as_a_user_or_a_machine() {
 }
 
 #[test]
+fn a_keytab_fetches_new_tickets_for_a_replaced_key_once_the_earlier_ones_are_forgotten() {
+    let name = "a_keytab_fetches_new_tickets_for_a_replaced_key_once_the_earlier_ones_are_forgotten";
+    in_realm(name, &RealmOptions::default(), |realm| {
+        let bob = Credential::Keytab { path: realm.users_keytab(), principal: "bob".into() };
+        let acceptor = Acceptor::from_keytab(&realm.server_keytab()).unwrap();
+        establish(&acceptor, "nfs@localhost", &bob).unwrap();
+        let fresh = realm.dir().join("fresh.keytab");
+        realm.kadmin(&format!("ktadd -k \"{}\" nfs/localhost\n", fresh.display())).unwrap();
+        let acceptor = Acceptor::from_keytab(&fresh).unwrap();
+        let error = establish(&acceptor, "nfs@localhost", &bob).unwrap_err();
+        assert!(matches!(error, GssError::WrongKey(_)), "{error}");
+        bob.forget_tickets();
+        establish(&acceptor, "nfs@localhost", &bob).unwrap();
+    });
+}
+
+#[test]
 fn the_same_token_twice_gives_contexts_with_different_keys() {
     // With mutual authentication, a replay does not even give the keys of the first context: the
     // acceptor's subkey is new each time (RFC 4121 section 2).

@@ -1,7 +1,7 @@
 //! Credentials from a credential store, which names keytab and cache explicitly, not by the
 //! environment.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ptr;
 
 use super::name::GssName;
@@ -107,6 +107,23 @@ impl Cred {
         };
         check(major, minor)?;
         Ok(Self(cred))
+    }
+}
+
+/// Removes a ticket cache, if there is one. A credential that uses it finds no ticket any more.
+pub(crate) fn remove_cache(name: &CStr) {
+    let (mut context, mut cache) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: outputs are live locals, and each is used only after the call that sets it has
+    // succeeded; the name lives until the call returns, which copies it. The cache is freed by its
+    // removal, also if that fails, and the context once.
+    unsafe {
+        if raw::krb5_init_context(&raw mut context) != 0 {
+            return;
+        }
+        if raw::krb5_cc_resolve(context, name.as_ptr(), &raw mut cache) == 0 {
+            raw::krb5_cc_destroy(context, cache);
+        }
+        raw::krb5_free_context(context);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bindings of libgssapi_krb5, and owners of the objects that it allocates.
+//! Bindings of libgssapi_krb5 and libkrb5, and owners of the objects that it allocates.
 //!
 //! `raw` has the declarations. In the other files each C object has one Rust owner that frees it,
 //! and no pointer leaves this module. All exported functions are safe to call.
@@ -14,7 +14,7 @@ mod status;
 use std::ffi::OsStr;
 
 pub(crate) use context::{Advance, Initiation, accept};
-pub(crate) use credential::{Cred, Store, Usage};
+pub(crate) use credential::{Cred, Store, Usage, remove_cache};
 pub(crate) use name::GssName;
 
 use crate::configuration::ConfigurationError;

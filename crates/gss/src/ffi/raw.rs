@@ -1,5 +1,6 @@
 //! Declarations of MIT Kerberos 1.18 and later: the C bindings of RFC 2744, the credential store
-//! extension and the export of a context's keys. For x86-64 and AArch64 Linux.
+//! extension, the export of a context's keys and the removal of a cache. For x86-64 and AArch64
+//! Linux.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -7,6 +8,8 @@ pub(super) type Major = u32;
 pub(super) type CredId = *mut c_void;
 pub(super) type CtxId = *mut c_void;
 pub(super) type NameId = *mut c_void;
+pub(super) type Krb5Context = *mut c_void;
+pub(super) type Krb5Cache = *mut c_void;
 
 #[repr(C)]
 pub(super) struct Buffer {
@@ -204,4 +207,12 @@ unsafe extern "C" {
         out: *mut *mut c_void,
     ) -> Major;
     pub(super) fn gss_krb5_free_lucid_sec_context(minor: *mut u32, lucid: *mut c_void) -> Major;
+}
+
+#[link(name = "krb5")]
+unsafe extern "C" {
+    pub(super) fn krb5_init_context(context: *mut Krb5Context) -> i32;
+    pub(super) fn krb5_free_context(context: Krb5Context);
+    pub(super) fn krb5_cc_resolve(context: Krb5Context, name: *const c_char, cache: *mut Krb5Cache) -> i32;
+    pub(super) fn krb5_cc_destroy(context: Krb5Context, cache: Krb5Cache) -> i32;
 }
