@@ -220,6 +220,12 @@ fn the_hook_of_pbs_gives_tasks_of_an_array_tickets_and_takes_them_away() {
         assert_eq!(hook(world, &server, "execjob_end", "7[3].pbs"), "accepted\n");
         assert!(!file.exists(), "the epilogue has removed them");
         assert_eq!(hook(world, &server, "endjob", "7[3].pbs"), "accepted\n");
+        // The service allows two grants of a user, and jobs that have ended give their places.
+        for job in ["8.pbs", "9.pbs"] {
+            succeeded(by(world, &me, &server, &["submit", "--job", job, "--for", "1h"]));
+            assert_eq!(hook(world, &server, "runjob", job), "accepted\n");
+        }
+        assert!(!by(world, &me, &server, &["submit", "--job", "10.pbs"]).status.success(), "both run");
         // A hook that cannot reach the service logs it, and does not reject the job.
         drop(service);
         let said = hook(world, &server, "runjob", "8.pbs");

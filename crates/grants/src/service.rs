@@ -446,9 +446,9 @@ impl GrantServiceInner {
                     return Err(RefusedRequest::permanent(format!("{peer} is no scheduler of this service")));
                 }
                 let mut durable = locked(&self.durable);
-                let change =
-                    durable.table.assign(JobRun { principal, job, run, nodes, since: unix_now() })?;
-                durable.change(vec![change])?;
+                let run = JobRun { principal, job, run, nodes, since: unix_now() };
+                let changes = durable.table.assign(run)?;
+                durable.change(changes)?;
                 Ok(GrantReply::Done)
             }
             GrantRequest::Tickets { principal, job } => self.tickets(peer, &principal, &job),
@@ -508,7 +508,8 @@ impl GrantServiceInner {
         }
         let mut durable = locked(&self.durable);
         let grant = plan(&durable)?;
-        durable.change(vec![GrantChange::Put(GrantRecord::Grant(grant.clone()))])?;
+        let changes = durable.table.put(grant.clone())?;
+        durable.change(changes)?;
         drop(durable);
         locked(&self.shared).remove(&(grant.principal.clone(), grant.job.clone()));
         tracing::info!(
@@ -619,6 +620,7 @@ mod tests {
                 created: 1,
                 deadline,
                 source: TicketSource::Delegation,
+                ended: None,
             }))
         };
         let jobs = 3 * SWEEP_STEP;

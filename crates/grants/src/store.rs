@@ -208,6 +208,7 @@ pub(crate) mod tests {
             created: 1,
             deadline: 2,
             source: TicketSource::Delegation,
+            ended: None,
         })
     }
 

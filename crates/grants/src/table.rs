@@ -18,17 +18,15 @@ pub const GRANT_NODES_MAX: usize = 4096;
 pub struct GrantLimits {
     /// Most grants of one user.
     pub per_user: usize,
-    /// Most grants of all users.
+    /// Most grants of all users, and most runs of jobs that schedulers have announced.
     pub total: usize,
-    /// Most runs of jobs that schedulers have announced.
-    pub runs: usize,
     /// Longest time from the submission of a grant to its deadline, in seconds.
     pub life: u64,
 }
 
 impl Default for GrantLimits {
     fn default() -> Self {
-        Self { per_user: 1000, total: 100_000, runs: 100_000, life: 30 * 86_400 }
+        Self { per_user: 1000, total: 100_000, life: 30 * 86_400 }
     }
 }
 
@@ -59,6 +57,10 @@ pub struct Grant {
     pub deadline: u64,
     /// The origin of its tickets.
     pub source: TicketSource,
+    /// The end of the last run that a scheduler has announced, while none runs. The job can run
+    /// again: it is requeued, or an array with more tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
 }
 
 /// A run of a job, announced by a scheduler: the job itself, a task of an array, or a requeued job.
@@ -134,11 +136,13 @@ pub enum GrantRefusal {
     /// The deadline has passed or is too far ahead.
     #[error("the deadline must be in the future, at most {0} seconds ahead")]
     Deadline(u64),
-    /// The user has as many grants as the service allows.
-    #[error("you have {0} grants, the most that this service allows: end one (orthrus grants end JOB)")]
+    /// The user has as many grants as the service allows, and no job of theirs has ended.
+    #[error(
+        "you have {0} grants of jobs that have not ended, the most that this service allows: end one (orthrus grants end JOB)"
+    )]
     UserFull(usize),
-    /// The service has as many records as it allows.
-    #[error("the grant service is full: its operator can raise the limit")]
+    /// The service has as many records as it allows, and no job of a grant has ended.
+    #[error("the grant service is full: its operator can raise `--total`")]
     Full,
     /// No such grant, or it does not include the node.
     #[error("no grant of {principal} for job {job} includes {asking}")]
@@ -242,37 +246,60 @@ impl GrantTable {
         if deadline <= now || deadline - now > self.limits.life {
             return Err(GrantRefusal::Deadline(self.limits.life));
         }
-        if self.of(principal, &job).is_none() {
-            let own = self.grants.values().filter(|grant| grant.principal == principal).count();
-            if own >= self.limits.per_user {
-                return Err(GrantRefusal::UserFull(own));
-            }
-            if self.grants.len() >= self.limits.total {
-                return Err(GrantRefusal::Full);
-            }
-        }
+        self.room(principal, &job)?;
         let principal = principal.to_owned();
-        Ok(Grant { principal, job, services, nodes, created: now, deadline, source })
+        Ok(Grant { principal, job, services, nodes, created: now, deadline, source, ended: None })
+    }
+
+    /// Plans the changes that store a grant: at a limit it takes the place of the grant whose job
+    /// has ended first.
+    ///
+    /// # Errors
+    /// `UserFull` or `Full` if no job has ended.
+    pub fn put(&self, grant: Grant) -> Result<Vec<GrantChange>, GrantRefusal> {
+        let mut changes = self.room(&grant.principal, &grant.job)?;
+        changes.push(GrantChange::Put(GrantRecord::Grant(grant)));
+        Ok(changes)
+    }
+
+    /// Plans the removal that a grant for this job needs, if any.
+    fn room(&self, principal: &str, job: &str) -> Result<Vec<GrantChange>, GrantRefusal> {
+        if self.of(principal, job).is_some() {
+            return Ok(Vec::new());
+        }
+        let own = || self.grants.values().filter(|grant| grant.principal == principal);
+        let count = own().count();
+        let (first, refusal) = if count >= self.limits.per_user {
+            (first_ended(own()), GrantRefusal::UserFull(count))
+        } else if self.grants.len() >= self.limits.total {
+            (first_ended(self.grants.values()), GrantRefusal::Full)
+        } else {
+            return Ok(Vec::new());
+        };
+        let first = first.ok_or(refusal)?;
+        self.end(&first.principal, &first.job)
     }
 
     /// Plans the announcement of a run, or its end if it has no nodes.
     ///
     /// # Errors
     /// The rule or the limit that the announcement breaks.
-    pub fn assign(&self, run: JobRun) -> Result<GrantChange, GrantRefusal> {
+    pub fn assign(&self, run: JobRun) -> Result<Vec<GrantChange>, GrantRefusal> {
         check_user(&run.principal)?;
         check_job(&run.job)?;
         check_job(&run.run)?;
         check_nodes(&run.nodes)?;
-        let record = GrantRecord::Run(run.clone());
-        let key = record.key();
-        if run.nodes.is_empty() {
-            return Ok(GrantChange::Remove(key));
-        }
-        if !self.runs.contains_key(&key) && self.runs.len() >= self.limits.runs {
+        let key = run_key(&run.principal, &run.run);
+        let is_over = run.nodes.is_empty();
+        if !is_over && !self.runs.contains_key(&key) && self.runs.len() >= self.limits.total {
             return Err(GrantRefusal::Full);
         }
-        Ok(GrantChange::Put(record))
+        let was_last = self.runs_of(&run.principal, &run.job).all(|(other, _)| *other == key);
+        let ended = (is_over && was_last).then_some(run.since);
+        let grant = self.of(&run.principal, &run.job).filter(|grant| grant.ended != ended);
+        let grant = grant.map(|grant| GrantRecord::Grant(Grant { ended, ..grant.clone() }));
+        let of_run = if is_over { GrantChange::Remove(key) } else { GrantChange::Put(GrantRecord::Run(run)) };
+        Ok(std::iter::once(of_run).chain(grant.map(GrantChange::Put)).collect())
     }
 
     /// Returns the grant of a job, or of the job that has a run of this name, if it is valid and
@@ -354,6 +381,11 @@ impl GrantTable {
     }
 }
 
+/// Returns the grant whose job has ended first.
+fn first_ended<'a>(grants: impl Iterator<Item = &'a Grant>) -> Option<&'a Grant> {
+    grants.filter(|grant| grant.ended.is_some()).min_by_key(|grant| grant.ended)
+}
+
 fn no_grant(principal: &str, job: &str, asking: &str) -> GrantRefusal {
     GrantRefusal::NoGrant { principal: principal.into(), job: job.into(), asking: asking.into() }
 }
@@ -370,7 +402,7 @@ mod tests {
     use super::*;
 
     const ALICE: &str = "alice@R";
-    const LIMITS: GrantLimits = GrantLimits { per_user: 2, total: 3, runs: 2, life: 1000 };
+    const LIMITS: GrantLimits = GrantLimits { per_user: 2, total: 3, life: 1000 };
 
     fn submission(job: &str, nodes: &[&str]) -> GrantSubmission {
         let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
@@ -385,8 +417,16 @@ mod tests {
 
     fn granted(table: &mut GrantTable, user: &str, job: &str, nodes: &[&str]) -> Result<(), GrantRefusal> {
         let grant = table.submit(1000, user, submission(job, nodes), TicketSource::Delegation)?;
-        table.apply(GrantChange::Put(GrantRecord::Grant(grant)));
+        table.put(grant)?.into_iter().for_each(|change| table.apply(change));
         Ok(())
+    }
+
+    fn assigned(table: &mut GrantTable, run: JobRun) {
+        table.assign(run).unwrap().into_iter().for_each(|change| table.apply(change));
+    }
+
+    fn jobs_of(table: &GrantTable, user: &str) -> Vec<String> {
+        table.list(Some(user)).into_iter().map(|grant| grant.job).collect()
     }
 
     fn run(job: &str, run: &str, nodes: &[&str]) -> JobRun {
@@ -412,22 +452,22 @@ mod tests {
     #[test]
     fn a_scheduler_names_the_nodes_of_each_run_before_or_after_the_grant() {
         let mut table = GrantTable::new(LIMITS);
-        let first = table.assign(run("7", "7_1", &["n1"])).unwrap();
-        table.apply(first);
+        assigned(&mut table, run("7", "7_1", &["n1"]));
         assert!(table.release(1000, ALICE, "7", "n1").is_err(), "a run is no grant");
         granted(&mut table, ALICE, "7", &[]).unwrap();
-        table.apply(table.assign(run("7", "7_2", &["n2"])).unwrap());
+        assigned(&mut table, run("7", "7_2", &["n2"]));
         assert!(
             table.release(1000, ALICE, "7", "n1").is_ok() && table.release(1000, ALICE, "7", "n2").is_ok()
         );
         assert_eq!(table.list(None).first().unwrap().nodes, ["n1", "n2"]);
         // A requeued job gets other nodes under the same name.
-        table.apply(table.assign(run("7", "7_2", &["n3"])).unwrap());
+        assigned(&mut table, run("7", "7_2", &["n3"]));
         assert!(
             table.release(1000, ALICE, "7", "n2").is_err() && table.release(1000, ALICE, "7", "n3").is_ok()
         );
-        assert_eq!(table.assign(run("7", "7_3", &["n1"])), Err(GrantRefusal::Full));
-        table.apply(table.assign(run("7", "7_1", &[])).unwrap());
+        assigned(&mut table, run("7", "7_3", &["n4"]));
+        assert_eq!(table.assign(run("7", "7_4", &["n1"])), Err(GrantRefusal::Full));
+        assigned(&mut table, run("7", "7_1", &[]));
         assert!(table.release(1000, ALICE, "7", "n1").is_err(), "the run has ended");
         // By the name of the run, which no other user's run shares.
         assert_eq!(table.release(1000, ALICE, "7_2", "n3").unwrap().job, "7");
@@ -451,6 +491,31 @@ mod tests {
         granted(&mut table, ALICE, "3", &[]).unwrap();
         assert_eq!(table.list(Some("bob@R")).len(), 1);
         assert!(table.end("bob@R", "3").is_err(), "the grant of another user");
+    }
+
+    #[test]
+    fn at_a_limit_the_job_that_ended_first_gives_its_place_and_no_other_one() {
+        let mut table = GrantTable::new(LIMITS);
+        for job in ["1", "2"] {
+            granted(&mut table, ALICE, job, &[]).unwrap();
+            assigned(&mut table, run(job, &format!("{job}_1"), &["n1"]));
+        }
+        assigned(&mut table, run("1", "1_2", &["n1"]));
+        assigned(&mut table, run("1", "1_1", &[]));
+        assert_eq!(granted(&mut table, ALICE, "3", &[]), Err(GrantRefusal::UserFull(2)), "a task runs");
+        assigned(&mut table, JobRun { since: 1002, ..run("1", "1_2", &[]) });
+        assigned(&mut table, JobRun { since: 1001, ..run("2", "2_1", &[]) });
+        granted(&mut table, ALICE, "3", &[]).unwrap();
+        assert_eq!(jobs_of(&table, ALICE), ["1", "3"]);
+        // A job that runs again has not ended.
+        assigned(&mut table, run("1", "1_3", &["n1"]));
+        assert_eq!(granted(&mut table, ALICE, "4", &[]), Err(GrantRefusal::UserFull(2)));
+        // Among all users alike.
+        granted(&mut table, "bob@R", "1", &[]).unwrap();
+        assert_eq!(granted(&mut table, "carol@R", "1", &[]), Err(GrantRefusal::Full));
+        assigned(&mut table, run("1", "1_3", &[]));
+        granted(&mut table, "carol@R", "1", &[]).unwrap();
+        assert_eq!((jobs_of(&table, ALICE), table.len()), (vec!["3".to_owned()], 3));
     }
 
     #[test]

@@ -40,9 +40,12 @@ pub(in crate::cli) struct ServeGrants {
     /// Longest time from a submission to the deadline of its grant.
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     grant_life: u64,
-    /// Most grants of one user.
+    /// Most grants of one user. At the limit, the grant of the job that ended first is removed.
     #[arg(long, value_name = "COUNT", default_value_t = GrantLimits::default().per_user)]
     per_user: usize,
+    /// Most grants of all users, and most runs that schedulers announce.
+    #[arg(long, value_name = "COUNT", default_value_t = GrantLimits::default().total)]
+    total: usize,
     /// Stop at the end of standard input, for tests.
     #[arg(long, hide = true)]
     end_with_input: bool,
@@ -51,7 +54,7 @@ pub(in crate::cli) struct ServeGrants {
 impl ServeGrants {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let stop = stop::stop_flag()?;
-        let limits = GrantLimits { per_user: self.per_user, life: self.grant_life, ..GrantLimits::default() };
+        let limits = GrantLimits { per_user: self.per_user, total: self.total, life: self.grant_life };
         let service = GrantService::start(ServiceSettings {
             keytab: self.keytab,
             folder: self.store,

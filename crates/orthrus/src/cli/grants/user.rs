@@ -152,6 +152,7 @@ mod tests {
             created: 0,
             deadline: 86_400,
             source: TicketSource::Delegation,
+            ended: None,
         };
         let longer = Grant { job: "7654321_12".into(), nodes: vec!["n1".into()], ..grant.clone() };
         let text = table(rows(&[grant.clone(), longer]));
