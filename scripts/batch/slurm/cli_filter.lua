@@ -12,25 +12,29 @@ local function succeeds(command)
   return result == true or result == 0
 end
 
--- A step within a job has the job's grant.
-local function wanted()
-  return os.getenv("ORTHRUS_GRANT") ~= "0" and os.getenv("SLURM_JOB_ID") == nil
-end
+-- Whether this submission makes a job. A step has the grant of its job; sbatch and salloc make another job, within a job
+-- as well.
+local makes_job = false
 
 function slurm_cli_setup_defaults(options, early_pass)
   return slurm.SUCCESS
 end
 
 function slurm_cli_pre_submit(options, offset)
-  if wanted() and not succeeds("klist -s") then
+  local within = os.getenv("SLURM_JOB_ID") ~= nil
+  makes_job = os.getenv("ORTHRUS_GRANT") ~= "0" and not (within and options.type == "srun")
+  if makes_job and not succeeds("klist -s") then
     slurm.log_error("no live Kerberos ticket: run kinit, then submit again")
+    if within then
+      slurm.log_error("jobs within a job need a ticket for their own grants; ORTHRUS_GRANT=0 submits without a grant")
+    end
     return slurm.ERROR
   end
   return slurm.SUCCESS
 end
 
 function slurm_cli_post_submit(offset, job, step)
-  if wanted() and offset == 0 then
+  if makes_job and offset == 0 then
     if not succeeds(string.format("'%s' submit %d >/dev/null", grants, job)) then
       slurm.log_error("job %d has no grant and is cancelled", job)
       os.execute(string.format("scancel %d", job))

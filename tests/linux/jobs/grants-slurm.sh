@@ -105,6 +105,17 @@ if check "slurm: alice submits a job" submitted alice -o /run/out/%j /run/work.s
   check "slurm: a job of $ROUNDS s reads and writes with tickets of 5 s" completes "$first" $((ROUNDS + 30))
   check "slurm: after the last job no tickets are left" tickets_gone
 fi
+# As in the shell of salloc, or in a job: another job needs a grant of its own.
+refused "slurm: within a job a submission without a ticket is refused" ORTHRUS_GRANT=0 \
+  as alice env SLURM_JOB_ID=1 SLURM_CONF=$SLURM_CONF PATH="$PATH" sbatch -D /tmp -o /run/out/%j /run/work.sh
+export SLURM_JOB_ID=1
+if check "slurm: alice submits a job within a job" submitted alice -o /run/out/%j /run/long.sh; then
+  unset SLURM_JOB_ID
+  check "slurm: it has a grant of its own" until_true 20 test -e /tmp/krb5cc_5001_orthrus
+  check "slurm: it is cancelled" scancel "$(job)"
+  check "slurm: its tickets are gone" tickets_gone
+fi
+unset SLURM_JOB_ID
 if check "slurm: alice submits a long job" submitted alice -o /run/out/%j /run/long.sh; then
   check "slurm: it has tickets" until_true 20 test -e /tmp/krb5cc_5001_orthrus
   check "slurm: it is cancelled" scancel "$(job)"
