@@ -163,7 +163,7 @@ fn hook(world: &World, server: &str, event: &str, job: &str) -> String {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("pbs.py"), STAND_IN).unwrap();
     let ended = run(Command::new("python3")
-        .arg(script("grants_hook.py"))
+        .arg(script("pbs/grants_hook.py"))
         .env("PYTHONPATH", &folder)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("ORTHRUS", orthrus_of_agent(world))
@@ -175,9 +175,9 @@ fn hook(world: &World, server: &str, event: &str, job: &str) -> String {
     succeeded(ended).stdout
 }
 
-/// Returns the path of a script for PBS.
+/// Returns the path of a script for a scheduler.
 fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/batch/pbs").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/batch").join(name)
 }
 
 /// Writes an executable script and returns its path.
@@ -294,7 +294,7 @@ fn the_wrapper_of_qsub_submits_no_job_without_a_ticket_and_keeps_none_without_a_
         let (submitted, deleted) = (world.path("submitted"), world.path("deleted"));
         let submit = |cache: &Path, server: &str| {
             run(Command::new("sh")
-                .arg(script("grants_submit.sh"))
+                .arg(script("pbs/grants_submit.sh"))
                 .args(["-l", "walltime=1:00:00", "job.sh"])
                 .env("KRB5CCNAME", format!("FILE:{}", cache.display()))
                 .envs([("QSUB", &qsub), ("QDEL", &qdel), ("QSUB_LOG", &submitted), ("QDEL_LOG", &deleted)])
@@ -329,7 +329,7 @@ fn torque_attaches_and_detaches_a_job_of_which_the_grant_names_the_node() {
         fs::write(&configuration, format!("ORTHRUS_GRANTS={server}\nGRANTS_REALM=ORTHRUS.TEST\n")).unwrap();
         let torque = |name: &str| {
             let place = world.path(name);
-            fs::copy(script("torque.sh"), &place).unwrap();
+            fs::copy(script("pbs/torque.sh"), &place).unwrap();
             let mut command = Command::new("sh");
             command.arg(place).args(["10.torque", &me]).env("GRANTS_CONF", &configuration);
             succeeded(run(command.env("ORTHRUS", orthrus_of_agent(world))));
@@ -342,4 +342,28 @@ fn torque_attaches_and_detaches_a_job_of_which_the_grant_names_the_node() {
         torque("epilogue");
         soon("no tickets", || !tickets.exists());
     });
+}
+
+#[test]
+fn the_installation_for_slurm_keeps_the_prolog_flags_of_the_site() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("slurm.conf");
+    let install = |text: &str| {
+        fs::write(&conf, text).unwrap();
+        let ended = run(Command::new("sh").arg(script("slurm/install.sh")).arg(folder.path()));
+        let written = fs::read_to_string(&conf).unwrap();
+        let flags = written.lines().filter(|line| line.to_lowercase().starts_with("prologflags"));
+        (ended, flags.map(str::to_owned).collect::<Vec<_>>())
+    };
+    for (text, expected) in [
+        ("ClusterName=c\n", "PrologFlags=Alloc"),
+        ("PrologFlags=Contain,X11\n", "PrologFlags=Contain,X11"),
+        ("prologflags=alloc,Serial\n", "prologflags=alloc,Serial"),
+    ] {
+        let (ended, flags) = install(text);
+        succeeded(ended);
+        assert_eq!(flags, [expected], "Slurm uses the last line alone");
+    }
+    let (ended, _) = install("PrologFlags=Serial\n");
+    assert!(!ended.status.success() && ended.stderr.contains("add Alloc"), "{ended:?}");
 }
