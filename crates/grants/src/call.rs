@@ -13,10 +13,7 @@ use crate::wire::{ExchangeError, GrantReply, GrantRequest, REPLY_FRAME_MAX, Seal
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time of a whole exchange. The service may wait for the KDC.
 const CALL_TIME_MAX: Duration = Duration::from_secs(40);
-/// Time in which a call begins again while the service is busy or restarts. Prologs of many jobs
-/// call at the same moment, and one address has few places.
-const CALLS_TIME_MAX: Duration = Duration::from_secs(20);
-/// Shortest and longest time between two of these calls.
+/// Shortest and longest time between two calls while the service is busy or restarts.
 const CALLS_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The address of a grant service. Its principal is `grants/HOST`.
@@ -69,8 +66,9 @@ impl GrantCallError {
 }
 
 impl GrantServer {
-    /// Sends a request as [`GrantServer::call`] does, and again for up to 20 seconds while the
-    /// service is busy. The service may see the request twice.
+    /// Sends a request as [`GrantServer::call`] does, and again while the service is busy: the
+    /// prologs of many jobs call at the same moment, and one address has few places. The exchanges
+    /// end within `time`; the service may see the request twice.
     ///
     /// # Errors
     /// The last [`GrantCallError`].
@@ -78,11 +76,12 @@ impl GrantServer {
         &self,
         credential: &Credential,
         request: &GrantRequest,
+        time: Duration,
     ) -> Result<GrantReply, GrantCallError> {
         let (mut pause, longest) = CALLS_PAUSE;
-        let end = Instant::now() + CALLS_TIME_MAX;
+        let end = Instant::now() + time;
         loop {
-            let outcome = self.call(credential, request);
+            let outcome = self.call_until(end, credential, request);
             let is_over = Instant::now() + pause >= end;
             if is_over || !outcome.as_ref().is_err_and(GrantCallError::is_transient) {
                 return outcome;
@@ -101,10 +100,19 @@ impl GrantServer {
         credential: &Credential,
         request: &GrantRequest,
     ) -> Result<GrantReply, GrantCallError> {
+        self.call_until(Instant::now() + CALL_TIME_MAX, credential, request)
+    }
+
+    fn call_until(
+        &self,
+        end: Instant,
+        credential: &Credential,
+        request: &GrantRequest,
+    ) -> Result<GrantReply, GrantCallError> {
         let exchange = || {
             let target = format!("grants@{}", self.host);
             let forwards = matches!(request, GrantRequest::Submit(submission) if submission.forwarded);
-            let mut channel = SealedChannel::initiate(|| self.connect(), &target, credential, forwards)?;
+            let mut channel = SealedChannel::initiate(|| self.connect(end), &target, credential, forwards)?;
             channel.send(request)?;
             channel.receive(REPLY_FRAME_MAX)
         };
@@ -124,13 +132,17 @@ impl GrantServer {
         }
     }
 
-    fn connect(&self) -> io::Result<TimedStream> {
+    fn connect(&self, end: Instant) -> io::Result<TimedStream> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in (self.host.as_str(), self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT_TIME_MAX) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match TcpStream::connect_timeout(&address, CONNECT_TIME_MAX.min(left)) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    return Ok(TimedStream::new(stream, CALL_TIME_MAX));
+                    return Ok(TimedStream::until(stream, end));
                 }
                 Err(error) => last = error,
             }

@@ -127,7 +127,11 @@ pub(crate) struct TimedStream {
 
 impl TimedStream {
     pub(crate) fn new(stream: TcpStream, time: Duration) -> Self {
-        Self { stream, end: Instant::now() + time }
+        Self::until(stream, Instant::now() + time)
+    }
+
+    pub(crate) fn until(stream: TcpStream, end: Instant) -> Self {
+        Self { stream, end }
     }
 
     fn remaining(&self) -> io::Result<Duration> {

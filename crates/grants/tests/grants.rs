@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -509,7 +509,7 @@ fn announcements_of_many_jobs_at_the_same_moment_all_arrive() {
         let (server, controller) = (site.server(), site.host("ctl"));
         let announce = |number: usize| {
             let (job, run) = (format!("{number}"), format!("run-{number}"));
-            server.call_patiently(&controller, &assign(&job, &run, &["n1"]))
+            server.call_patiently(&controller, &assign(&job, &run, &["n1"]), PATIENCE)
         };
         std::thread::scope(|scope| {
             let calls: Vec<_> = (0..48).map(|number| scope.spawn(move || announce(number))).collect();
@@ -517,6 +517,21 @@ fn announcements_of_many_jobs_at_the_same_moment_all_arrive() {
                 assert!(matches!(call.join().unwrap(), Ok(GrantReply::Done)));
             }
         });
+    });
+}
+
+#[test]
+fn a_call_of_a_silent_service_ends_within_its_time() {
+    in_realm("a_call_of_a_silent_service_ends_within_its_time", &options(), |realm| {
+        let site = GrantSite::start(realm);
+        // The system accepts connections, and no program reads them.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = GrantServer { host: "localhost".into(), port: silent.local_addr().unwrap().port() };
+        let begin = Instant::now();
+        let called = server.call_patiently(&site.host("ctl"), &assign("7", "7", &[]), Duration::from_secs(1));
+        assert!(matches!(called, Err(GrantCallError::Exchange { .. })), "{called:?}");
+        // An exchange alone has twice as long.
+        assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     });
 }
 
@@ -596,12 +611,12 @@ fn a_user_with_many_exchanges_does_not_keep_others_out() {
         };
         std::thread::scope(|scope| {
             let kdc = SilentKdc::of(realm);
-            let submit = || server.call_patiently(&alice, &submission("7", &["n1"]));
+            let submit = || server.call_patiently(&alice, &submission("7", &["n1"]), PATIENCE);
             let calls: Vec<_> = (0..8).map(|_| scope.spawn(submit)).collect();
             is_refused(&alice, "8 requests");
             assert!(site.call(&bob, GrantRequest::List).is_ok());
             // A node has twice as many, and a scheduler any number.
-            let fetch = || server.call_patiently(&node, &tickets("bob@ORTHRUS.TEST", "7"));
+            let fetch = || server.call_patiently(&node, &tickets("bob@ORTHRUS.TEST", "7"), PATIENCE);
             let fetches: Vec<_> = (0..16).map(|_| scope.spawn(fetch)).collect();
             is_refused(&node, "16 requests");
             assert!(site.call(&site.host("n2"), GrantRequest::List).is_ok());

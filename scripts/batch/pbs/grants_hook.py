@@ -7,6 +7,7 @@ The server runs it for runjob and endjob, the nodes for execjob_begin and execjo
     qmgr -c "set hook grants user = pbsadmin"
     qmgr -c "import hook grants application/x-python default grants_hook.py"
 
+PBS's server waits for the first two, so that each has a few seconds; PBS's own limit is `alarm`, 30 seconds.
 Users submit their grants with `grants_submit.sh`, since a hook of PBS runs without the user's ticket. A hook never
 rejects a job: one without tickets is refused by the file server.
 """
@@ -50,7 +51,7 @@ def command(event, job, user, exec_host):
     base = [conf["ORTHRUS"], "grants"]
     if event in ("runjob", "endjob"):
         assign = base + ["assign", "--keytab", conf["GRANTS_KEYTAB"], "--principal", conf["GRANTS_PRINCIPAL"]]
-        assign += ["--of", user + "@" + conf["GRANTS_REALM"], "--job", parent(job), "--run", job]
+        assign += ["--of", user + "@" + conf["GRANTS_REALM"], "--job", parent(job), "--run", job, "--wait", "5"]
         if event == "endjob":
             return assign + ["--over"]
         return assign + ["--node", ",".join(nodes(exec_host, conf["GRANTS_DOMAIN"]))]
@@ -68,7 +69,7 @@ def run(event, job, user, exec_host):
         return None
     environment = dict(os.environ, ORTHRUS_GRANTS=settings()["ORTHRUS_GRANTS"])
     try:
-        done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30)
+        done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=15)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if done.returncode == 0 else done.stdout.decode(errors="replace").strip()

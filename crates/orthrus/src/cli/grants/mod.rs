@@ -10,6 +10,7 @@ use ::grants::{GrantCallError, GrantReply, GrantRequest, GrantServer};
 use anyhow::bail;
 use gss::Credential;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The port of the grant service, unless the server's name has one.
 const GRANTS_PORT: u16 = 7049;
@@ -71,9 +72,9 @@ impl GrantCaller {
         self.server.call(&self.credential(), request)
     }
 
-    /// Sends a request that may run twice, and again while the service is busy.
-    fn call_patiently(&self, request: &GrantRequest) -> Result<GrantReply, GrantCallError> {
-        self.server.call_patiently(&self.credential(), request)
+    /// Sends a request that may run twice, and again while the service is busy, within `time`.
+    fn call_patiently(&self, request: &GrantRequest, time: Duration) -> Result<GrantReply, GrantCallError> {
+        self.server.call_patiently(&self.credential(), request, time)
     }
 
     fn credential(&self) -> Credential {

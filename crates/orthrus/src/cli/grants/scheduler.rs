@@ -3,6 +3,7 @@
 use super::GrantCaller;
 use ::grants::GrantRequest;
 use anyhow::bail;
+use std::time::Duration;
 
 /// Announce the nodes of a run of a job, or its end; for the scheduler's controller.
 ///
@@ -27,6 +28,9 @@ pub(in crate::cli) struct AssignRun {
     /// The run is over.
     #[arg(long, conflicts_with = "nodes")]
     over: bool,
+    /// Longest time to wait for the grant service, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    wait: u64,
 }
 
 impl AssignRun {
@@ -36,6 +40,6 @@ impl AssignRun {
         }
         let run = self.run.unwrap_or_else(|| self.job.clone());
         let request = GrantRequest::Assign { principal: self.owner, job: self.job, run, nodes: self.nodes };
-        self.caller.call_patiently(&request).map(drop).map_err(Into::into)
+        self.caller.call_patiently(&request, Duration::from_secs(self.wait)).map(drop).map_err(Into::into)
     }
 }
