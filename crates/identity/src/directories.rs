@@ -40,7 +40,12 @@ impl Directories {
             });
         };
         let fits = !name.is_empty() && name.len() <= self.rules.name_max;
-        if !fits || name.contains(['\0', '@', '/', ':', '\n']) {
+        // Of names with a domain, as of SSSD and winbind, a rule chooses the domain and never an
+        // escaped character of the principal.
+        let is_chosen = |mark: char| {
+            name.contains(mark) && principal.components.iter().any(|component| component.contains(mark))
+        };
+        if !fits || name.contains(['\0', '/', ':', '\n']) || ['@', '\\'].into_iter().any(is_chosen) {
             return Err(NoAccount::Name);
         }
         Ok(LocalUser { name, realm: Some(realm), rule })

@@ -43,6 +43,31 @@ fn users_of_other_realms_and_unknown_users_are_nobody() {
 }
 
 #[test]
+fn a_rule_gives_names_with_a_domain_and_a_principal_cannot_choose_the_domain() {
+    let mapped = |rule: &str, principal: &str| {
+        let mut rules = Rules::new("example.org", "EXAMPLE.ORG");
+        rules.realms.push("AD.EXAMPLE.ORG".into());
+        rules.local = vec![rule.parse().unwrap()];
+        let table = table().with_user("alice@ad.example.org", 5002, 5002, &[]).with_user(
+            r"AD\alice",
+            5003,
+            5003,
+            &[],
+        );
+        let mapped = Mapper::new(rules, table).principal(principal, T0).unwrap();
+        mapped.identity.map(|identity| identity.uid)
+    };
+    let sssd = r"RULE:[1:$1@$0](.*@AD\.EXAMPLE\.ORG)s/@.*/@ad.example.org/";
+    assert_eq!(mapped(sssd, "alice@AD.EXAMPLE.ORG"), Ok(5002));
+    assert_eq!(mapped(r"RULE:[1:AD\$1]", "alice@AD.EXAMPLE.ORG"), Ok(5003));
+    for rule in ["DEFAULT", "RULE:[1:$1]"] {
+        for principal in [r"alice\@ad.example.org@EXAMPLE.ORG", r"AD\\alice@EXAMPLE.ORG"] {
+            assert_eq!(mapped(rule, principal), Err(NoAccount::Name), "{rule} {principal}");
+        }
+    }
+}
+
+#[test]
 fn no_principal_becomes_uid_0_by_its_name() {
     for text in ["root@EXAMPLE.ORG", "toor@EXAMPLE.ORG", "root/admin@EXAMPLE.ORG", r"\root@EXAMPLE.ORG"] {
         assert!(mapper().principal(text, T0).unwrap().identity.is_err(), "{text}");
