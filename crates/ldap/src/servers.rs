@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Idle connections kept for each server.
 const IDLE_CONNECTIONS_MAX: usize = 8;
+/// Longest time without use of an idle connection. Firewalls and load balancers forget a silent one
+/// after some minutes without a word, and the next lookup over it would wait in vain.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Time after which a server that has failed is tried before the others again.
 const RETRY_TIME: Duration = Duration::from_secs(30);
 /// Timeouts that a search with many entries may take.
@@ -33,9 +36,37 @@ struct LdapServer {
 
 #[derive(Default)]
 struct ServerState {
-    idle: Vec<LdapConnection>,
+    idle: IdlePool<LdapConnection>,
     /// The end of the time in which other servers are preferred.
     suspect_until: Option<Instant>,
+}
+
+/// Connections without a lookup, each with the time of its last one, the latest at the end.
+struct IdlePool<C>(Vec<(C, Instant)>);
+
+impl<C> Default for IdlePool<C> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<C> IdlePool<C> {
+    /// Takes the connection that was used last, and drops those that have been idle for too long.
+    fn take(&mut self, now: Instant) -> Option<C> {
+        self.0.retain(|(_, used)| now.saturating_duration_since(*used) < IDLE_TIME_MAX);
+        self.0.pop().map(|(connection, _)| connection)
+    }
+
+    /// Keeps a connection, unless there are enough.
+    fn put(&mut self, connection: C, now: Instant) {
+        if self.0.len() < IDLE_CONNECTIONS_MAX {
+            self.0.push((connection, now));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// A connection to one server.
@@ -132,7 +163,7 @@ impl Servers {
         server: &LdapServer,
         run: &impl Fn(&mut LdapConnection) -> Result<T, Unusable>,
     ) -> Result<T, Unusable> {
-        let idle = server.state().idle.pop();
+        let idle = server.state().idle.take(Instant::now());
         if let Some(mut connection) = idle {
             match run(&mut connection) {
                 Ok(answer) => return Ok(self.keep(server, connection, answer)),
@@ -152,9 +183,7 @@ impl Servers {
     fn keep<T>(&self, server: &LdapServer, connection: LdapConnection, answer: T) -> T {
         let mut state = server.state();
         state.suspect_until = None;
-        if state.idle.len() < IDLE_CONNECTIONS_MAX {
-            state.idle.push(connection);
-        }
+        state.idle.put(connection, Instant::now());
         answer
     }
 
@@ -242,6 +271,18 @@ mod tests {
             let tried = (0..8).filter(|_| !server.is_suspect(now)).count();
             assert_eq!(tried, 1, "the others prefer another server");
         }
+    }
+
+    #[test]
+    fn a_connection_that_was_idle_for_too_long_is_not_used_again() {
+        let (mut idle, begin) = (IdlePool::default(), Instant::now());
+        idle.put("first", begin);
+        idle.put("second", begin + IDLE_TIME_MAX / 2);
+        let later = begin + IDLE_TIME_MAX;
+        assert_eq!((idle.take(later), idle.take(later)), (Some("second"), None));
+        (0..20).for_each(|_| idle.put("more", later));
+        assert_eq!(idle.0.len(), IDLE_CONNECTIONS_MAX);
+        assert_eq!(idle.take(later + IDLE_TIME_MAX), None);
     }
 
     #[test]
