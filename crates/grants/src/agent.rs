@@ -193,8 +193,12 @@ impl NodeAgent {
 
     /// Serves until `stop` is set. Tickets stay in place, for the next agent.
     pub fn serve(&mut self, stop: &AtomicBool) {
+        let mut has_cleaned = false;
         while !stop.load(Ordering::Relaxed) {
-            if let Err(error) = self.look() {
+            let looked = self.look();
+            let looked = looked.and_then(|()| if has_cleaned { Ok(()) } else { self.remove_orphans() });
+            has_cleaned |= looked.is_ok();
+            if let Err(error) = looked {
                 self.report(&error);
             }
             self.take_results();
@@ -332,6 +336,24 @@ impl NodeAgent {
             Err(error) => return Err(error),
         }
         remove(&self.settings.folder.join(TICKETS).join(&run.run))
+    }
+
+    /// Removes the files of users without a run, once all attached runs are known. A boot ends runs
+    /// and empties the agent's folder, and can leave the files of users.
+    fn remove_orphans(&self) -> Result<(), AgentError> {
+        let mut outcome = Ok(());
+        for (name, path) in files_of(&self.settings.caches)? {
+            let uid = name.strip_prefix("krb5cc_").and_then(|rest| rest.strip_suffix("_orthrus"));
+            let uid = uid.and_then(|uid| uid.parse().ok());
+            let Some(uid) = uid.filter(|uid| self.runs.values().all(|state| state.run.uid != *uid)) else {
+                continue;
+            };
+            if occupant(&path, uid)? == Occupant::Ours {
+                tracing::info!("{} is of no run and removed", path.display());
+                outcome = remove(&path).and(outcome);
+            }
+        }
+        outcome
     }
 
     fn take_results(&mut self) {

@@ -107,6 +107,25 @@ fn a_run_gets_no_tickets_of_an_earlier_run_with_its_name() {
 }
 
 #[test]
+fn a_boot_leaves_no_tickets_of_users_without_a_run() {
+    let Some(node) = AgentlessNode::new() else { return };
+    let mut agent = node.agent();
+    agent.receive(&node.attach("7", ALICE));
+    agent.receive(&node.attach("8", BOB));
+    drop(agent);
+    fs::remove_dir_all(&node.settings.folder).unwrap();
+    open_folder(&node.settings.folder).unwrap();
+    let of_user = node.cache(1003);
+    fs::write(&of_user, "a file of the user").unwrap();
+    chown(&of_user, Some(Uid::from_raw(1003)), None).unwrap();
+    node.attach("9", BOB);
+    let mut agent = node.agent();
+    agent.look().and_then(|()| agent.remove_orphans()).unwrap();
+    assert!(!node.cache(ALICE).exists(), "the run has ended");
+    assert!(node.cache(BOB).exists() && of_user.exists());
+}
+
+#[test]
 fn a_run_with_the_name_of_an_ended_one_leaves_the_tickets_of_the_former_users_other_runs() {
     for restarts in [false, true] {
         let Some(node) = AgentlessNode::new() else { return };
