@@ -35,9 +35,9 @@ pub(crate) fn ask(address: SocketAddr, realm: &str, tcp: bool, limit: Duration) 
 /// Returns whether the KDC has the realm: whether it knows the realm's own principal, which exists
 /// everywhere. In Active Directory that is a service of the account `krbtgt`, and only the account
 /// is known as a client. An answer other than an error counts.
-pub(crate) fn serves(address: SocketAddr, realm: &str, limit: Duration) -> Result<bool, String> {
+pub(crate) fn serves(address: SocketAddr, realm: &str, tcp: bool, limit: Duration) -> Result<bool, String> {
     let knows = |client: &[&str]| -> Result<bool, String> {
-        let answer = exchange(address, &request(realm, client)?, true, limit)?;
+        let answer = exchange(address, &request(realm, client)?, tcp, limit)?;
         Ok(parse(&answer, now()).is_none_or(|(code, _)| !UNKNOWN_CLIENT.contains(&code)))
     };
     Ok(knows(&["krbtgt", realm])? || knows(&["krbtgt"])?)
@@ -193,7 +193,7 @@ mod tests {
         // KDC_ERR_CLIENT_REVOKED.
         let limit = Duration::from_secs(10);
         for (codes, served) in [(&[25][..], true), (&[6, 18], true), (&[6, 6], false), (&[68, 68], false)] {
-            assert_eq!(serves(kdc(codes), "A.TEST", limit), Ok(served), "{codes:?}");
+            assert_eq!(serves(kdc(codes), "A.TEST", true, limit), Ok(served), "{codes:?}");
         }
     }
 

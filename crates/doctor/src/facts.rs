@@ -30,8 +30,13 @@ pub struct MountTarget {
 pub struct ExportPlan {
     /// The path that clients mount.
     pub pseudo: String,
-    /// The folder; `None` for an export in memory.
+    /// The folder; `None` for an export without one on this machine.
     pub folder: Option<PathBuf>,
+    /// Whether it refers clients to other servers.
+    pub refers: bool,
+    /// Whether its rules admit the address that the server is asked from; `None` if that depends
+    /// on names.
+    pub admits: Option<bool>,
 }
 
 /// Maps a principal: the local account in words, or the reason why there is none.
@@ -41,6 +46,8 @@ pub type Explain = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 pub struct ServerPlan {
     /// The file of the configuration, if one was named.
     pub file: Option<PathBuf>,
+    /// The hosts whose keys are accepted; empty: all.
+    pub hosts: Vec<String>,
     /// The reason why the configuration is wrong, if it is.
     pub fault: Option<String>,
     /// The services whose keys are accepted, such as `nfs`.
@@ -206,6 +213,14 @@ impl Facts {
     pub(crate) fn realm(&self) -> Option<String> {
         let mapped = self.conf.realm_of(self.service_host());
         mapped.or(self.conf.default_realm()).map(str::to_owned)
+    }
+
+    /// Returns the realm of the first key of the keytab, unless one is of the default realm.
+    pub(crate) fn realm_of_keytab(&self) -> Option<&str> {
+        let default = self.conf.default_realm();
+        let own = |realm: &str| Some(realm) == default;
+        let realms = || self.entries.iter().map(|entry| entry.realm.as_str());
+        realms().find(|realm| own(realm)).or_else(|| realms().next())
     }
 
     /// Returns the newest minor version that the server has; 1 if that is not known.

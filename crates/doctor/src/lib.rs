@@ -17,6 +17,7 @@ mod kinit;
 mod krb5_conf;
 mod machine;
 mod nfs;
+mod nfs_conf;
 mod report;
 mod tool;
 

@@ -264,7 +264,7 @@ impl Realm {
 
     /// Returns instructions for the user, with a mount of `port` on this machine.
     pub fn instructions(&self, port: u16) -> String {
-        let dir = self.dir.display();
+        let dir = terminal::shell_word(&self.dir.to_string_lossy());
         let further: String = self.replicas.iter().map(|kdc| format!(", {kdc}")).collect();
         let kdcs = match self.replicas.len() {
             0 => format!("its KDC on {}", self.kdc),

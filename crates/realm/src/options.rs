@@ -89,6 +89,10 @@ impl RealmOptions {
         check("user", &self.users)?;
         check("host", &self.hosts)?;
         check("client", &self.clients)?;
+        if let Some(listen) = self.listen.filter(|listen| listen.ip().is_unspecified()) {
+            let rule = "krb5.conf of the clients gets this address: name one of this machine's";
+            return Err(RealmError::Option { what: "listen", value: listen.to_string(), rule });
+        }
         if self.replicas <= REPLICAS_MAX {
             return Ok(());
         }
@@ -131,6 +135,13 @@ fn machine_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kdc_listens_on_an_address_that_clients_can_use() {
+        let of = |listen: &str| RealmOptions { listen: listen.parse().ok(), ..RealmOptions::default() };
+        assert!(of("0.0.0.0:88").check().is_err() && of("[::]:88").check().is_err());
+        assert!(of("192.0.2.1:88").check().is_ok());
+    }
 
     #[test]
     fn names_that_kadmin_could_misread_are_refused() {

@@ -5,7 +5,7 @@ use crate::slapd::EmptyDirectory;
 use e2e::{Serve, is_root};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -99,6 +99,15 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         p.export = "/absent".into();
         Ok(())
     }),
+    client("an address that no export admits", "flavors", "admits this machine to no export", |p| {
+        let text = crate::clinic::configuration(p.clinic.world, 0, "");
+        let text = text.replace("secure = false", "secure = false\nclients = [\"192.0.2.0/24\"]");
+        p.write("server.toml", text);
+        let server = Serve::new(p.path("state")).arg("--config").arg(p.path("server.toml")).start();
+        p.port = server.port();
+        p.keep.push(Box::new(server));
+        Ok(())
+    }),
     client("a flavor that is not offered", "flavors", "does not offer sec=krb5 for /private", |p| {
         (p.export, p.flavor) = ("/private".into(), Some("krb5"));
         Ok(())
@@ -140,6 +149,12 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
     }),
     warns("one of two KDCs is down", "kdc", "try another one", |p| {
         set_kdc(p, &[p.clinic.world.realm.kdc().port(), free_port()]);
+        Ok(())
+    }),
+    warns("a KDC without TCP", "kdc", "over UDP and not over TCP", |p| {
+        let port = kdc_over_udp(p)?;
+        set_kdc(p, &[port]);
+        p.krb5_conf("udp_preference_limit = 1", "udp_preference_limit = 65000");
         Ok(())
     }),
     client("a KDC of another realm", "kdc", "does not serve the realm WRONG.TEST", |p| {
@@ -247,6 +262,14 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         p.keep.push(Box::new(server));
         Ok(())
     }),
+    warns("no domain of owners", "owners", "has no domain of owners", |p| {
+        p.remove("etc/idmapd.conf");
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        if name.contains('.') {
+            return Err(format!("this machine has the full name {name}"));
+        }
+        p.named("localhost", &format!("localhost\n127.0.0.3 {name}"))
+    }),
     client("another domain of owners", "owners", "The domain of owners is orthrus.test", |p| {
         p.write("etc/idmapd.conf", "[General]\nDomain = elsewhere.test\n");
         Ok(())
@@ -269,6 +292,10 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
     }),
     client("rpc.gssd with single DES only", "gssd", "single DES only", |p| {
         p.write("proc/4242/cmdline", "/usr/sbin/rpc.gssd\0-vl\0");
+        Ok(())
+    }),
+    client("rpc.gssd without AES by a drop-in", "gssd", "no AES type", |p| {
+        p.write("etc/nfs.conf.d/local.conf", "[gssd]\nallowed-enctypes=des3-cbc-sha1\n");
         Ok(())
     }),
     client("rpc.gssd without AES", "gssd", "no AES type", |p| {
@@ -360,6 +387,15 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         p.more = vec!["--keytab".into(), p.path("etc/server.keytab").into()];
         Ok(())
     }),
+    server("a host whose keys are not accepted", "machine", "accepts keys of nfs.other.test only", |p| {
+        let text = crate::clinic::configuration(p.clinic.world, 0, "keytab_hosts = [\"nfs.other.test\"]\n");
+        p.write("etc/orthrus.toml", &text);
+        let server = Serve::new(p.path("state")).arg("--config").arg(p.path("etc/orthrus.toml")).start();
+        p.port = server.port();
+        p.more = vec!["--port".into(), p.port.to_string().into()];
+        p.keep.push(Box::new(server));
+        Ok(())
+    }),
     server("a user without an account", "account", "has no account here", |p| {
         p.more = vec!["--user".into(), "carol.unknown@ORTHRUS.TEST".into()];
         Ok(())
@@ -420,6 +456,31 @@ fn set_kdc(patient: &Patient<'_>, ports: &[u16]) {
     let kdc = format!("kdc = {}", patient.clinic.world.realm.kdc());
     let lines: Vec<_> = ports.iter().map(|port| format!("kdc = 127.0.0.1:{port}")).collect();
     patient.krb5_conf(&kdc, &lines.join("\n    "));
+}
+
+/// Starts a relay that answers over UDP alone for the realm's KDC; returns its port.
+fn kdc_over_udp(patient: &Patient<'_>) -> Result<u16, String> {
+    let socket = UdpSocket::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    let port = socket.local_addr().map_err(|error| error.to_string())?.port();
+    let kdc = patient.clinic.world.realm.kdc();
+    let ask = move |request: &[u8]| -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(kdc)?;
+        let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
+        stream.write_all(&[&length.to_be_bytes()[..], request].concat())?;
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut answer).map(|()| answer)
+    };
+    std::thread::spawn(move || {
+        let mut request = [0; 4096];
+        while let Ok((count, from)) = socket.recv_from(&mut request) {
+            if let Ok(answer) = ask(&request[..count]) {
+                let _ = socket.send_to(&answer, from);
+            }
+        }
+    });
+    Ok(port)
 }
 
 fn kadmin(patient: &Patient<'_>, queries: &str) -> Result<(), String> {
@@ -518,7 +579,7 @@ fn kdc_of_tomorrow(patient: &mut Patient<'_>) -> Result<u16, String> {
     let child = command.spawn().map_err(|error| error.to_string())?;
     patient.keep.push(Box::new(KdcProcess(child)));
     let end = Instant::now() + Duration::from_secs(20);
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
         if Instant::now() > end {
             return Err("the second KDC does not start".to_owned());
         }

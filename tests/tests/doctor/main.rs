@@ -28,6 +28,24 @@ fn a_healthy_client_and_a_healthy_server_raise_no_alarm() {
 }
 
 #[test]
+fn exports_for_others_and_another_default_realm_are_no_faults() {
+    in_world(|world| {
+        let clinic = Clinic::open(world);
+        let mut patient = Patient::server(&clinic);
+        patient.krb5_conf("default_realm = ORTHRUS.TEST", "default_realm = OTHER.TEST");
+        patient.krb5_conf("[realms]", "[realms]\n  OTHER.TEST = {\n    kdc = 127.0.0.1:9\n  }");
+        patient.configure(
+            "[[export]]\nmemory = 1048576\npseudo = \"/others\"\nclients = [\"192.0.2.0/24\"]\n\
+             [[export]]\npseudo = \"/moved\"\nrefer = [\"other.test:/moved\"]\n",
+        );
+        let verdict = patient.examine();
+        assert_eq!((verdict.status, verdict.findings.len()), (0, 0), "{}", verdict.text);
+        assert!(verdict.text.contains("/others is for other clients only"), "{}", verdict.text);
+        assert!(verdict.text.contains("/moved refers clients to other servers"), "{}", verdict.text);
+    });
+}
+
+#[test]
 fn a_user_without_rights_learns_that_all_is_well() {
     if !is_root() {
         return println!("skipped: only root can become another user");

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Ends the realm however the test ends.
 struct RealmGuard<'a>(&'a Path);
@@ -148,4 +148,42 @@ fn a_shell_in_the_realm_has_its_files_in_etc_and_the_machine_keeps_its_own() {
     assert_eq!(fs::read_dir(folder.path().join("tmp")).expect("it is ours").count(), 0, "files stay");
     let ended = run(orthrus(["realm", "shell"]).arg(folder.path()));
     assert!(!ended.status.success() && ended.stderr.contains("realm"), "{ended:?}");
+}
+
+#[test]
+fn a_realm_shell_that_is_terminated_leaves_no_folder_and_no_process() {
+    if !is_root() {
+        return println!("skipped: only root can mount");
+    }
+    if !is_installed("krb5kdc", "krb5-kdc") || !is_installed("unshare", "util-linux") {
+        return;
+    }
+    let folder = empty_folder();
+    let (dir, tmp) = (folder.path().join("a realm"), folder.path().join("tmp"));
+    let up = run(orthrus(["realm", "up"]).arg(&dir));
+    let _down = RealmGuard(&dir);
+    // The commands of the instructions are for a shell.
+    let env = up.stdout.lines().find_map(|line| line.trim().strip_prefix(". ")).expect("it names the file");
+    let (env, _) = env.split_once("  ").expect("a remark follows");
+    assert!(run(Command::new("sh").args(["-c", &format!(". {env}")])).status.success(), "{env}");
+    fs::create_dir(&tmp).expect("the folder is ours");
+    for signal in ["HUP", "TERM"] {
+        let ready = folder.path().join(signal);
+        let script = format!("touch {}; exec sleep 1000", ready.display());
+        let mut shell = Command::new("unshare");
+        shell.args(["--net", "--"]).arg(e2e::program()).args(["realm", "shell"]).arg(&dir);
+        let mut shell =
+            shell.args(["--", "sh", "-c", &script]).env("TMPDIR", &tmp).spawn().expect("it starts");
+        let end = Instant::now() + Duration::from_secs(60);
+        while !ready.exists() {
+            assert!(Instant::now() < end, "the shell does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // unshare has become the program.
+        let sent = run(Command::new("kill").arg(format!("-{signal}")).arg(shell.id().to_string()));
+        assert!(sent.status.success(), "{sent:?}");
+        let status = shell.wait().expect("it ends");
+        assert_eq!(status.code(), Some(129), "the shell gets SIGHUP");
+        assert_eq!(fs::read_dir(&tmp).expect("it is ours").count(), 0, "files stay");
+    }
 }

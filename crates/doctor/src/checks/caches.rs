@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use terminal::shell_word;
 
 use super::outcome;
+use super::ticket::expanded;
 use crate::ccache::file_of;
 use crate::facts::Facts;
 use crate::{CheckOutcome, HealthFinding};
@@ -38,9 +39,10 @@ fn judge(facts: &Facts, path: &Path, uid: u32, file: Option<(u32, u32, bool)>) -
     let folders = folders(facts, uid);
     let known = path.parent().is_some_and(|folder| folders.iter().any(|other| other == folder));
     let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("krb5cc"));
-    let configured = facts.conf.value(&["libdefaults", "default_ccache_name"]).is_some_and(|name| {
-        file_of(&name.replace("%{uid}", &uid.to_string())).is_some_and(|default| default == path)
-    });
+    let configured = facts
+        .conf
+        .value(&["libdefaults", "default_ccache_name"])
+        .is_some_and(|name| file_of(&expanded(name, uid)).is_some_and(|default| default == path));
     let machine = uid == 0 && !facts.gssd.root_needs_ticket;
     if !(known && named || configured) {
         let list: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();

@@ -49,6 +49,7 @@ fn establish(facts: &mut Facts, tickets: &Tickets) -> CheckOutcome {
         }
         Err(error) => {
             let finding = judge(&facts.target.host, &host, &tickets.principal, facts.service_etype, &error);
+            let finding = not_accepted(facts, &host).unwrap_or(finding);
             if facts.refusal.as_ref() == Some(&finding.cause) {
                 return CheckOutcome::Skipped(
                     "the machine gets no context for a reason of the server's".to_owned(),
@@ -58,6 +59,19 @@ fn establish(facts: &mut Facts, tickets: &Tickets) -> CheckOutcome {
             outcome(vec![finding], "")
         }
     }
+}
+
+/// The finding for a host whose keys the configuration of this server does not accept.
+fn not_accepted(facts: &Facts, host: &str) -> Option<HealthFinding> {
+    let hosts = &facts.server.as_ref()?.hosts;
+    if hosts.is_empty() || hosts.iter().any(|accepted| accepted.eq_ignore_ascii_case(host)) {
+        return None;
+    }
+    let cause = format!(
+        "The configuration accepts keys of {} only (keytab_hosts), and not of {host}.",
+        hosts.join(", ")
+    );
+    Some(HealthFinding::error(cause, format!("add \"{host}\" to keytab_hosts, or --host {}", hosts.first()?)))
 }
 
 fn judge(server: &str, host: &str, principal: &str, etype: Option<u32>, error: &Error) -> HealthFinding {

@@ -1,7 +1,8 @@
 //! The exports of the running server: their folders, and their flavors as clients see them.
 
-use client::{Flavor, Security};
+use client::{Error, Flavor, Security};
 use gss::Credential;
+use nfs4::Nfsstat4;
 
 use super::outcome;
 use crate::facts::Facts;
@@ -35,10 +36,21 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
             findings.push(HealthFinding::error(cause, format!("ls -ld {}", folder.display())));
             continue;
         }
+        if export.refers {
+            notes.push(format!("{pseudo} refers clients to other servers"));
+            continue;
+        }
+        if export.admits == Some(false) {
+            notes.push(format!("{pseudo} is for other clients only"));
+            continue;
+        }
         match nfs::secinfo(address, pseudo, security.clone(), minor, facts.machine.limit) {
             Ok(flavors) => {
                 let names: Vec<_> = flavors.iter().map(|flavor| flavor.name()).collect();
                 notes.push(format!("{pseudo}: {}", names.join(", ")));
+            }
+            Err(error) if export.admits.is_none() && is_hidden(&error) => {
+                notes.push(format!("{pseudo} is for other clients, if the names of its rules do not fit"));
             }
             Err(error) => {
                 let cause = format!(
@@ -49,4 +61,9 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
         }
     }
     outcome(findings, notes.join("; "))
+}
+
+/// Returns whether the server hides an export from the address that asks.
+fn is_hidden(error: &Error) -> bool {
+    error.is(Nfsstat4::NFS4ERR_CLID_INUSE) || error.is(Nfsstat4::NFS4ERR_NOENT)
 }

@@ -54,6 +54,15 @@ fn ask(facts: &mut Facts, security: Security) -> Result<(), Error> {
     Ok(())
 }
 
+/// The finding for a server that has no export for the address of this machine.
+pub(super) fn not_admitted(facts: &Facts) -> HealthFinding {
+    let host = &facts.target.host;
+    HealthFinding::error(
+        format!("{host} admits this machine to no export (NFS4ERR_CLID_INUSE), or drains for a stop."),
+        format!("clients = [\"ADDRESS\"]    # this machine, in the export's table on {host}"),
+    )
+}
+
 fn judge(facts: &Facts, failed: Option<&Error>) -> CheckOutcome {
     let (host, export) = (&facts.target.host, &facts.target.export);
     let fix = format!("mount -t nfs4 {host}:/ /mnt && ls /mnt    # names of the exports");
@@ -61,6 +70,12 @@ fn judge(facts: &Facts, failed: Option<&Error>) -> CheckOutcome {
         Some(error) if error.is(Nfsstat4::NFS4ERR_NOENT) => {
             let cause = format!("{host} has no export {export}, or does not show it to this client.");
             return outcome(vec![HealthFinding::error(cause, fix)], "");
+        }
+        Some(error) if error.is(Nfsstat4::NFS4ERR_CLID_INUSE) => {
+            return outcome(vec![not_admitted(facts)], "");
+        }
+        Some(error) if error.is(Nfsstat4::NFS4ERR_MOVED) => {
+            return CheckOutcome::Passed(format!("{host} refers clients of {export} to another server"));
         }
         Some(error) if error.is(Nfsstat4::NFS4ERR_WRONGSEC) || error.is(Nfsstat4::NFS4ERR_ACCESS) => {
             return CheckOutcome::Passed(format!("{host} names its flavors to authenticated clients only"));

@@ -2,6 +2,7 @@
 
 use super::{no_kerberos, outcome};
 use crate::facts::{Facts, GssdOptions};
+use crate::nfs_conf::NfsConf;
 use crate::{CheckOutcome, HealthFinding, Surroundings};
 
 /// Processes that are looked at.
@@ -19,18 +20,8 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
 pub(crate) fn options(machine: &Surroundings) -> GssdOptions {
     let mut options =
         GssdOptions { caches: vec!["/tmp".into(), "/run/user/%U".into()], ..GssdOptions::default() };
-    let text = machine.read("/etc/nfs.conf").unwrap_or_default();
-    let mut section = String::new();
-    for line in text.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix('[') {
-            section = name.trim_end_matches(']').trim().to_lowercase();
-        } else if let Some((key, value)) = line.split_once('=')
-            && section == "gssd"
-            && !line.starts_with(['#', ';'])
-        {
-            set(&mut options, &key.trim().to_lowercase(), value.trim());
-        }
-    }
+    let conf = NfsConf::read(machine, "nfs.conf");
+    conf.section("gssd").for_each(|(key, value)| set(&mut options, key, value));
     if let Some(arguments) = process(machine) {
         options.running = true;
         command_line(&mut options, &arguments);

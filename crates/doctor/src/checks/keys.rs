@@ -42,7 +42,8 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
 
 /// Returns whether a KDC of the realm is a domain controller.
 fn is_active_directory(facts: &Facts) -> bool {
-    let Some(realm) = facts.conf.default_realm() else { return false };
+    let of_server = facts.server.as_ref().and(facts.realm_of_keytab());
+    let Some(realm) = of_server.or(facts.conf.default_realm()) else { return false };
     let named = facts.conf.kdcs(realm).into_iter().map(str::to_owned).next();
     // Without a KDC in krb5.conf: the name of a domain is that of its controllers.
     let host = named.unwrap_or_else(|| realm.to_lowercase());

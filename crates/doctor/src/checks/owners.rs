@@ -6,6 +6,7 @@ use terminal::shell_word;
 
 use super::outcome;
 use crate::facts::Facts;
+use crate::nfs_conf::NfsConf;
 use crate::tool::{ToolResult, run as run_tool};
 use crate::{CheckOutcome, HealthFinding, Surroundings};
 
@@ -19,7 +20,10 @@ pub(super) fn client(facts: &mut Facts) -> CheckOutcome {
         return CheckOutcome::Passed(format!("{} sends numbers: {}", facts.target.host, root.owner));
     };
     let mut findings = Vec::new();
-    if let Some(own) = own.filter(|own| !own.eq_ignore_ascii_case(theirs)) {
+    let Some(own) = own else {
+        return outcome(vec![no_domain(&facts.target.host, theirs)], "");
+    };
+    if !own.eq_ignore_ascii_case(theirs) {
         let cause = format!(
             "The domain of owners is {theirs} on {} and {own} here, so that each side takes all names of the other for nobody.",
             facts.target.host
@@ -59,6 +63,16 @@ pub(super) fn client(facts: &mut Facts) -> CheckOutcome {
     outcome(findings, format!("{} and {} are names of this machine's domain", root.owner, root.group))
 }
 
+/// The finding for a machine without a domain; libnfsidmap then takes `localdomain`.
+fn no_domain(host: &str, theirs: &str) -> HealthFinding {
+    let cause = format!(
+        "This machine has no domain of owners, as its name has no domain and /etc/idmapd.conf has none, while {host} names owners NAME@{theirs}: all names are shown as nobody."
+    );
+    let remedy =
+        format!("Domain = {}    # in [General] of /etc/idmapd.conf, then nfsidmap -c", shell_word(theirs));
+    HealthFinding::warning(cause, remedy)
+}
+
 /// The finding for an owner that is no user here; the server chooses the name.
 fn unknown(name: &str, export: &str) -> HealthFinding {
     let cause = format!(
@@ -88,27 +102,41 @@ pub(super) fn server(facts: &mut Facts) -> CheckOutcome {
     outcome(finding.into_iter().collect(), format!("owners are NAME@{}", server.domain))
 }
 
-/// Returns the domain of this machine: that of idmapd.conf, else of its full name.
+/// Returns the domain of this machine as libnfsidmap finds it: that of idmapd.conf, else of the
+/// machine's full name; `None` if the machine has no full name.
 fn domain(machine: &Surroundings) -> Option<String> {
-    let text = machine.read("/etc/idmapd.conf").unwrap_or_default();
-    let mut general = false;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with('[') {
-            general = line.eq_ignore_ascii_case("[general]");
-        } else if let Some((key, value)) = line.split_once('=')
-            && general
-            && key.trim().eq_ignore_ascii_case("domain")
-        {
-            return Some(value.trim().to_owned());
-        }
+    if let Some(domain) = NfsConf::read(machine, "idmapd.conf").value("general", "domain") {
+        return Some(domain.to_owned());
     }
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    name.split_once('.').map(|(_, domain)| domain.to_owned())
+    let full = run_tool(Command::new("getent").args(["ahosts", "--", &name]), machine.limit);
+    full_domain(&match full {
+        ToolResult::Done(text) => canonical(&text).unwrap_or(name),
+        _ => name,
+    })
+}
+
+/// Returns the canonical name in the answer of `getent ahosts`: the third word of the first line.
+fn canonical(answer: &str) -> Option<String> {
+    answer.lines().next()?.split_whitespace().nth(2).map(str::to_owned)
+}
+
+fn full_domain(name: &str) -> Option<String> {
+    let (_, domain) = name.split_once('.')?;
+    Some(domain.to_owned()).filter(|domain| !domain.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_domain_is_that_of_the_canonical_name() {
+        let answer = "192.0.2.1       STREAM client.a.test\n192.0.2.1       DGRAM\n";
+        assert_eq!(canonical(answer).as_deref(), Some("client.a.test"));
+        assert_eq!(full_domain("client.a.test").as_deref(), Some("a.test"));
+        assert_eq!((full_domain("client"), full_domain("client."), canonical("")), (None, None, None));
+    }
 
     #[test]
     fn a_name_that_a_server_chooses_is_one_word_of_the_remedy() {

@@ -11,15 +11,17 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
     let default = facts.conf.default_realm().unwrap_or_default().to_owned();
     let file = facts.machine.krb5_conf.first().map(|path| path.display().to_string()).unwrap_or_default();
     if facts.server.is_some() {
-        let foreign = facts.entries.iter().all(|entry| entry.realm != default) && !facts.entries.is_empty();
-        let realm = facts.entries.first().map_or("", |entry| entry.realm.as_str());
-        let finding = foreign.then(|| {
+        let realm = facts.realm_of_keytab().unwrap_or(&default);
+        // A server takes tickets for each of its keys, whatever the default realm is.
+        let unknown =
+            realm != default && facts.conf.kdcs(realm).is_empty() && !facts.conf.flag("dns_lookup_kdc", true);
+        let finding = unknown.then(|| {
             let cause = format!(
-                "The keytab has keys of the realm {realm}, but default_realm in {file} is {default}."
+                "The keytab has keys of the realm {realm}, of which {file} names no KDC, but default_realm is {default}."
             );
-            HealthFinding::error(cause, format!("default_realm = {realm}    # in [libdefaults] of {file}"))
+            HealthFinding::error(cause, format!("{realm} = {{ kdc = HOST }}    # in [realms] of {file}"))
         });
-        return outcome(finding.into_iter().collect(), default);
+        return outcome(finding.into_iter().collect(), realm.to_owned());
     }
     let host = facts.service_host().to_owned();
     let Some(realm) = facts.conf.realm_of(&host) else {

@@ -48,6 +48,9 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
             Err(error) if flavor == Flavor::Sys && facts.machine.uid != 0 && weak(&error) => {
                 notes.push("sys needs a port below 1024, and so root".to_owned());
             }
+            Err(error) if error.is(Nfsstat4::NFS4ERR_MOVED) => {
+                notes.push(format!("{flavor}: clients are referred to another server"));
+            }
             Err(error) => findings.push(judge(facts, flavor, &error)),
         }
     }
@@ -74,6 +77,9 @@ fn judge(facts: &Facts, flavor: Flavor, error: &Error) -> HealthFinding {
             format!("{host} has no export {export}."),
             format!("mount -t nfs4 {host}:/ /mnt && ls /mnt"),
         );
+    }
+    if error.is(Nfsstat4::NFS4ERR_CLID_INUSE) {
+        return super::flavors::not_admitted(facts);
     }
     if error.is(Nfsstat4::NFS4ERR_WRONGSEC) {
         let cause = format!("{host} offers sec={flavor} for {export}, but refuses requests with it.");

@@ -73,14 +73,25 @@ fn unreadable(name: &str, path: &Path, error: &std::io::Error) -> HealthFinding 
 
 /// Returns the name of the user's cache: the environment's, the configured one, or MIT's default.
 fn cache_name(facts: &Facts) -> String {
-    let uid = facts.machine.uid.to_string();
+    let uid = facts.machine.uid;
     if let Some(name) = &facts.machine.ccache {
         return name.clone();
     }
     match facts.conf.value(&["libdefaults", "default_ccache_name"]) {
-        Some(name) => name.replace("%{uid}", &uid).replace("%{euid}", &uid),
+        Some(name) => expanded(name, uid),
         None => format!("FILE:{}", facts.machine.path(&format!("tmp/krb5cc_{uid}")).display()),
     }
+}
+
+/// Returns a cache's name with its parameters expanded (krb5.conf(5), "Parameter expansion").
+pub(super) fn expanded(name: &str, uid: u32) -> String {
+    let number = uid.to_string();
+    let mut name = name.to_owned();
+    for parameter in ["%{uid}", "%{euid}", "%{USERID}"] {
+        name = name.replace(parameter, &number);
+    }
+    let folder = std::env::var("TMPDIR").ok().filter(|folder| !folder.is_empty());
+    name.replace("%{TEMP}", folder.as_deref().unwrap_or("/tmp")).replace("%{null}", "")
 }
 
 /// Copies a cache, so that no check adds tickets to the user's.
@@ -203,5 +214,13 @@ mod tests {
         assert!(cause(of(2000, 9000)).contains("not valid before"));
         assert!(cause(of(0, 1100)).contains("expires in 100 s"));
         assert!(cause(of(0, 9000)).contains("Passed"));
+    }
+
+    #[test]
+    fn parameters_of_a_configured_name_are_expanded() {
+        assert_eq!(expanded("FILE:/run/user/%{uid}/krb5cc", 7), "FILE:/run/user/7/krb5cc");
+        assert_eq!(expanded("KEYRING:persistent:%{USERID}%{null}", 7), "KEYRING:persistent:7");
+        let temporary = std::env::temp_dir();
+        assert_eq!(expanded("%{TEMP}/cc_%{euid}", 7), format!("{}/cc_7", temporary.display()));
     }
 }

@@ -1,6 +1,6 @@
 //! `orthrus doctor`: the reason why a mount with Kerberos fails.
 
-use crate::config::{self, NFS_PORT, Settings, SourceSettings, Storage};
+use crate::config::{self, ClientPattern, ExportSettings, NFS_PORT, Settings, SourceSettings, Storage};
 use crate::output::{out, outln};
 use crate::serve;
 use anyhow::{Context, bail};
@@ -132,12 +132,15 @@ impl Examine {
                 Err(error) => fault = fault.or(Some(format!("{error:#}"))),
             }
         }
+        let address = asked_address(settings.listen.ip());
         let exports = settings.exports.iter().map(|export| ExportPlan {
             pseudo: export.pseudo.clone(),
             folder: match &export.storage {
                 Storage::Folder(path) => Some(path.clone()),
                 Storage::Memory(_) | Storage::Ceph(_) | Storage::Elsewhere(_) => None,
             },
+            refers: matches!(export.storage, Storage::Elsewhere(_)),
+            admits: admits(export, address),
         });
         let exports: Vec<_> = exports.collect();
         let kerberos = settings.exports.is_empty()
@@ -147,13 +150,7 @@ impl Examine {
                 .any(|export| export.flavors.iter().any(|flavor| *flavor != SecFlavor::Sys));
         let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let listen = settings.listen;
-        let (host, address) = (self.host.clone().unwrap_or_else(own), listen.ip());
-        // A server that listens on all addresses is asked on loopback.
-        let address = match address {
-            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-            other => other,
-        };
+        let host = self.host.clone().unwrap_or_else(own);
         machine.listens = Some(address);
         let target = MountTarget {
             host,
@@ -165,6 +162,7 @@ impl Examine {
             file: self.config.clone(),
             fault,
             services: settings.keytab_services.clone(),
+            hosts: settings.keytab_hosts.clone(),
             domain: serve::owner_domain(&settings),
             exports,
             directories,
@@ -182,4 +180,24 @@ impl Examine {
         };
         Ok((target, plan))
     }
+}
+
+/// Returns the address at which the server on this machine is asked: loopback if it listens on all.
+fn asked_address(listens: IpAddr) -> IpAddr {
+    if listens.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { listens }
+}
+
+/// Returns whether an export is for a client with this address; `None` if names decide.
+fn admits(export: &ExportSettings, address: IpAddr) -> Option<bool> {
+    let terms = export.terms();
+    let patterns = || terms.iter().flat_map(|terms| &terms.clients);
+    let admitted = patterns().any(|pattern| match pattern {
+        ClientPattern::Any => true,
+        ClientPattern::Network(network) => network.contains(address),
+        ClientPattern::Named(_) => false,
+    });
+    if admitted {
+        return Some(true);
+    }
+    if patterns().any(|pattern| matches!(pattern, ClientPattern::Named(_))) { None } else { Some(false) }
 }

@@ -4,9 +4,11 @@ use crate::output::errln;
 use anyhow::{Context, bail, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::geteuid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 use realm::Realm;
-use signal_hook::consts::{SIGINT, SIGQUIT};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,9 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// The service of a Linux client that gets tickets for the kernel.
 const GSSD: &str = "/usr/sbin/rpc.gssd";
+/// The time in which it reports a mistake and ends.
+const START_TIME: Duration = Duration::from_millis(300);
 
 /// Start a shell in which /etc/krb5.conf and /etc/krb5.keytab are those of the realm in DIR.
 ///
@@ -65,9 +70,27 @@ impl RealmShell {
         let words = if self.command.is_empty() { shell() } else { self.command.clone() };
         let Some((program, arguments)) = words.split_first() else { bail!("the command is empty") };
         errln!("orthrus: /etc/krb5.conf and /etc/krb5.keytab are those of the realm until this ends");
-        let status = Command::new(program).args(arguments).status();
-        status.with_context(|| program.to_string_lossy().into_owned())
+        let child = Command::new(program).args(arguments).spawn();
+        let child = child.with_context(|| program.to_string_lossy().into_owned())?;
+        wait_until_ended(child)
     }
+}
+
+/// Waits for the shell. The end of the session ends it: SIGHUP does, and for SIGTERM, which shells
+/// at a terminal ignore, it gets SIGHUP, too.
+fn wait_until_ended(mut child: Child) -> anyhow::Result<ExitStatus> {
+    let mut signals = Signals::new([SIGHUP, SIGTERM])?;
+    let (handle, pid) = (signals.handle(), Pid::from_raw(i32::try_from(child.id())?));
+    let passing = std::thread::spawn(move || {
+        for _ in &mut signals {
+            // It may have ended.
+            let _ = kill(pid, Signal::SIGHUP);
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _ = passing.join();
+    Ok(status?)
 }
 
 /// Leaves the mounts of the machine, and replaces the two files in `/etc` by those of the realm.
@@ -110,8 +133,29 @@ impl Gssd {
             );
             return Ok(Self(None));
         }
-        let child = Command::new(GSSD).arg("-f").spawn().context(GSSD)?;
-        Ok(Self(Some(child)))
+        // It ends with this process, however that ends.
+        let child = Command::new("setpriv").args(["--pdeathsig", "KILL", "--", GSSD, "-f"]).spawn();
+        let mut gssd = Self(Some(child.context("setpriv")?));
+        gssd.warn_if_ended();
+        Ok(gssd)
+    }
+}
+
+impl Gssd {
+    /// Reports that rpc.gssd ends soon after its start, as without /run/rpc_pipefs.
+    fn warn_if_ended(&mut self) {
+        let end = Instant::now() + START_TIME;
+        while let Some(child) = &mut self.0
+            && Instant::now() < end
+        {
+            match child.try_wait() {
+                Ok(Some(status)) => {
+                    errln!("orthrus: {GSSD} has ended ({status}): the kernel cannot mount with Kerberos");
+                    self.0 = None;
+                }
+                _ => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
     }
 }
 

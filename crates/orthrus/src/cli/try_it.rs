@@ -186,7 +186,7 @@ fn make(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn instructions(realm: &OwnRealm, server: &ServerProcess) {
-    let dir = realm.realm().dir().display();
+    let dir = terminal::shell_word(&realm.realm().dir().to_string_lossy());
     outln!(
         "
 The server goes on until Ctrl-C. A Linux client on this machine, as root, in a shell with the realm's files in /etc:
