@@ -4,6 +4,7 @@
 //! export by [`LocalBackend::open`]. On threads that ran a backend's operations, [`become_server`]
 //! comes before the program opens files of its own.
 
+mod access;
 mod acls;
 mod attributes;
 mod backend;

@@ -7,7 +7,7 @@ use crate::{
     errno::vfs_error,
     file::LocalFile,
     kind::Kind,
-    leases, sys,
+    leases,
 };
 use rustix::{
     fs::{FileType, OFlags, fstatvfs, fsync, readlinkat, syncfs},
@@ -15,7 +15,7 @@ use rustix::{
 };
 use std::{
     ops::ControlFlow,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::{Arc, OnceLock},
 };
 use vfs::{
@@ -108,17 +108,7 @@ impl Backend for LocalBackend {
     fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
         let object = self.resolve(object)?;
         self.act_as(caller)?;
-        let may = |rights| sys::access(object.as_fd(), rights).is_ok();
-        if may(libc::R_OK | libc::W_OK | libc::X_OK) {
-            return Ok(Permissions { read: true, write: true, execute: true });
-        }
-        // Most callers own the file, which is no program. A refusal of both rights tells, with one
-        // of the two, about the other.
-        if may(libc::R_OK | libc::W_OK) {
-            return Ok(Permissions { read: true, write: true, execute: false });
-        }
-        let read = may(libc::R_OK);
-        Ok(Permissions { read, write: !read && may(libc::W_OK), execute: may(libc::X_OK) })
+        Ok(self.rights(caller, &object))
     }
 
     fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
@@ -173,7 +163,7 @@ impl Backend for LocalBackend {
             return Err(VfsError::Stale);
         }
         self.act_as(caller)?;
-        let fd = self.open_data(&object, access)?;
+        let fd = self.open_data(caller, &object, access)?;
         Ok(Arc::new(self.opened(fd, object.ino, caller)))
     }
 
@@ -383,7 +373,7 @@ impl LocalBackend {
     }
 
     /// Opens a regular file's data with the rights of the thread.
-    fn open_data(&self, object: &CachedObject, access: OpenAccess) -> VfsResult<OwnedFd> {
+    fn open_data(&self, caller: &Caller, object: &CachedObject, access: OpenAccess) -> VfsResult<OwnedFd> {
         let flags = match (access.read, access.write) {
             (true, true) => OFlags::RDWR,
             (false, true) => OFlags::WRONLY,
@@ -391,7 +381,7 @@ impl LocalBackend {
         };
         match self.reopen(object, flags) {
             // Clients load programs by reading them, so execute permission allows reading here.
-            Err(Errno::ACCESS) if !access.write && sys::access(object.as_fd(), libc::X_OK).is_ok() => {
+            Err(Errno::ACCESS) if !access.write && self.may_execute(caller, object) => {
                 self.act_as_server()?;
                 self.reopen(object, flags).map_err(vfs_error)
             }

@@ -7,10 +7,11 @@ mod common;
 use common::{TestDirectory, me, mode, walk};
 use orthrus_vfs_local::{LocalBackend, LocalOptions, SubmountBackend, become_server};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use vfs::{Backend, FileType, ObjectHandle, OpenAccess, VfsError};
+use vfs::{Acls, Backend, Caller, FileType, ObjectHandle, OpenAccess, PosixAcl, SetAttributes, VfsError};
 
 /// Set in the process that has mounts of its own.
 const MOUNTS_ARE_OWN: &str = "ORTHRUS_TEST_MOUNTS";
@@ -446,4 +447,43 @@ fn mounted_a_disk_is_the_same_when_it_is_mounted_again() // RFC 8881 section 4.2
     drop(backend);
     become_server();
     run("umount", &[disk]);
+}
+
+#[test]
+fn mounted_without_execution_for_this_machine_programs_stay_programs_for_clients() // RFC 8881 section 18.1
+{
+    let Some(place) = MountedFolder::new() else { return };
+    let path = place.path("inner");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    for bits in [0o755, 0o711, 0o710, 0o700, 0o644] {
+        let file = path.join(format!("{bits:o}"));
+        fs::write(&file, "#!/bin/sh").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(bits)).unwrap();
+    }
+    let backend = LocalBackend::open(&path, &LocalOptions::default()).unwrap();
+    let caller = |uid, gid| Caller { uid, gid, groups: [].into() };
+    let listed = walk(&backend, "700").unwrap();
+    let list = PosixAcl { users: [(1002, 1)].into(), mask: Some(1), ..PosixAcl::of_mode(0o700) };
+    let acls = Some(Acls { access: Some(list), default: None });
+    let listed_set = SetAttributes { acls, ..SetAttributes::default() };
+    backend.setattr(&me(), &listed, &listed_set).unwrap();
+    let read = OpenAccess { read: true, write: false };
+    let rights = || {
+        let of = |name: &str| {
+            let file = walk(&backend, name).unwrap();
+            [caller(0, 0), caller(1001, 0), caller(1002, 1002)].map(|caller| {
+                let opened = backend.open(&caller, &file, read).is_ok();
+                (backend.access(&caller, &file).unwrap(), opened)
+            })
+        };
+        ["755", "711", "710", "700", "644"].map(of)
+    };
+    let before = rights();
+    let executes = before.map(|callers| callers.map(|(rights, _)| rights.execute));
+    let expected = [[true; 3], [true; 3], [true, true, false], [true, false, true], [false, false, false]];
+    assert_eq!(executes, expected);
+    become_server();
+    run("mount", &["-o", "remount,noexec", path.to_str().unwrap()]);
+    assert_eq!(rights(), before);
+    become_server();
 }
