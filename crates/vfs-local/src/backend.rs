@@ -6,7 +6,7 @@ use crate::{
     change::{self, Changes},
     descriptor::{self, Descriptor},
     errno::{retry, uninterrupted, vfs_error},
-    features, handle, identity,
+    features, folder, handle, identity,
     kind::Kind,
     limitations::{self, Limitation},
     mounts,
@@ -42,12 +42,21 @@ pub struct LocalOptions {
     /// as written data is only after COMMIT. Otherwise the file system writes them down in its own
     /// time.
     pub stable_names: bool,
+    /// The folders that the server exports, as paths: no symbolic link in them is followed on the
+    /// way to a folder, for clients can make such links.
+    pub clients_folders: Vec<PathBuf>,
 }
 
 impl Default for LocalOptions {
     /// 4,096 descriptors, 200,000 places, a million entries.
     fn default() -> Self {
-        Self { object_cache_max: 4096, places_max: 200_000, walk_entries_max: 1_000_000, stable_names: false }
+        Self {
+            object_cache_max: 4096,
+            places_max: 200_000,
+            walk_entries_max: 1_000_000,
+            stable_names: false,
+            clients_folders: Vec::new(),
+        }
     }
 }
 
@@ -61,6 +70,17 @@ pub enum LocalError {
         path: PathBuf,
         /// The kernel's error when the folder was opened.
         reason: std::io::Error,
+    },
+    /// The path leads through a link that clients may have made.
+    #[error(
+        "cannot open the directory {path}: {link} is a symbolic link in another export, whose clients may have made \
+         it; remove the link, or name the directory that it should lead to"
+    )]
+    LinkOfClients {
+        /// The folder to export.
+        path: PathBuf,
+        /// The link.
+        link: PathBuf,
     },
     /// The file system has no file handles.
     #[error(
@@ -134,6 +154,10 @@ pub struct LocalBackend {
     pub(crate) mount_id: u64,
     /// Number of the file system.
     pub(crate) device: u64,
+    /// Number of the file system where handles may repeat on another one.
+    pub(crate) file_system: u64,
+    /// The key that signs handles, in place of the server's own.
+    pub(crate) handle_key: Option<[u8; 16]>,
     /// The subvolume of the root, where inode numbers are unique in a subvolume alone.
     pub(crate) subvolume: Option<u64>,
     pub(crate) below: mounts::Below,
@@ -154,7 +178,7 @@ pub struct LocalBackend {
 
 impl LocalBackend {
     /// Opens a directory for export; symbolic links in its path are followed, for it is the
-    /// administrator's.
+    /// administrator's, but for those in other exports (`clients_folders`).
     ///
     /// # Errors
     /// See [`LocalError`]; each names the cure.
@@ -163,26 +187,27 @@ impl LocalBackend {
         let no_proc = |errno: Errno| LocalError::NoProc(errno.into());
         let path_only = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = openat(CWD, c"/proc/self/fd", path_only, Mode::empty()).map_err(no_proc)?;
-        let fd = openat(CWD, path, path_only, Mode::empty()).map_err(failed)?;
+        let fd = folder::open(path, options)?;
         let stat = stat_fd(&fd).map_err(failed)?;
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(|errno| LocalError::no_handle(path, errno))?;
         let no_handles = |_| LocalError::NoHandles { path: path.to_owned() };
         let handle = handle::encode(stat.stx_ino, &fs_handle).map_err(no_handles)?;
         let mount = mount_for_handles(&fd, &fs_handle);
-        let file_system = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
+        let fs_type = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let quarter = usize::try_from(descriptors.unwrap_or(u64::MAX) / 4).unwrap_or(usize::MAX);
         let features = features::of(&fd);
         let has_mount_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-        let has_ino = sys::handles_have_ino(file_system) && fs_handle.ino() == Some(stat.stx_ino);
+        let has_ino = sys::handles_have_ino(fs_type) && fs_handle.ino() == Some(stat.stx_ino);
         // Places need the types of objects, which handles do not tell.
         let handles_have_ino = has_mount_id && has_ino && mount.is_some();
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
-        let kind = Kind::of(file_system);
+        let kind = Kind::of(fs_type);
         let foreign = descriptor::thread_for(kind);
         let identities = identity::can_switch();
         let opens_handles = mount.is_some();
         let limitations = limitations::of(&fd, &stat, kind, opens_handles, identities, foreign.as_ref());
+        let file_system = folder::file_system(&fd, &fs_handle);
         let keep = |fd| Descriptor::new(fd, foreign.as_ref());
         let mount = mount.map(keep);
         let fd = keep(fd);
@@ -198,12 +223,14 @@ impl LocalBackend {
             proc,
             mount_id: stat.stx_mnt_id,
             device: mounts::device(&stat),
-            subvolume: subvolumes::of_root(file_system, &fs_handle),
+            file_system,
+            handle_key: None,
+            subvolume: subvolumes::of_root(fs_type, &fs_handle),
             below: mounts::Below::new().map_err(no_proc)?,
             objects: ObjectCache::new(options.object_cache_max.min(quarter)),
             places,
             handles_have_ino,
-            changes: Arc::new(Changes::new(change::fine_ctime(file_system))),
+            changes: Arc::new(Changes::new(change::fine_ctime(fs_type))),
         })
     }
 

@@ -335,7 +335,7 @@ impl Backend for LocalBackend {
     }
 
     fn handle_key(&self) -> Option<[u8; 16]> {
-        None
+        self.handle_key
     }
 
     fn heir(&self) -> Option<&dyn Heir> {

@@ -232,3 +232,30 @@ fn an_object_that_takes_the_name_of_a_new_directory_stays_as_it_is() {
         fs::remove_dir(&made).unwrap();
     }
 }
+
+#[test]
+fn a_link_in_an_exported_folder_leads_to_no_other_export() {
+    prepare_process(true);
+    let directory = TestDirectory::new_in(&std::env::temp_dir()).unwrap();
+    let (shared, secret) = (directory.path().join("shared"), directory.path().join("secret"));
+    fs::create_dir_all(shared.join("inner/deep")).unwrap();
+    fs::create_dir_all(secret.join("deep")).unwrap();
+    symlink(&shared, directory.path().join("to-shared")).unwrap();
+    let open = |path: &str| {
+        let path = directory.path().join(path);
+        let options = LocalOptions {
+            clients_folders: vec![directory.path().join("to-shared"), path.clone()],
+            ..LocalOptions::default()
+        };
+        LocalBackend::open(&path, &options).map(|backend| backend.root())
+    };
+    let inner = open("shared/inner/deep").unwrap();
+    assert_eq!(open("to-shared/inner/deep").unwrap(), inner, "the link is the administrator's");
+    fs::rename(shared.join("inner"), shared.join("moved")).unwrap();
+    symlink("../secret", shared.join("inner")).unwrap();
+    for path in ["shared/inner/deep", "to-shared/inner/deep", "shared/inner"] {
+        let error = open(path).unwrap_err().to_string();
+        assert!(error.contains("shared/inner is a symbolic link in another export"), "{error}");
+    }
+    assert!(open("secret/deep").is_ok() && open("shared/none").is_err());
+}

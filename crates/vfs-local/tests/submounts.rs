@@ -487,3 +487,57 @@ fn mounted_without_execution_for_this_machine_programs_stay_programs_for_clients
     assert_eq!(rights(), before);
     become_server();
 }
+
+#[test]
+fn mounted_btrfs_is_told_from_another_whose_handles_are_the_same() // RFC 8881 section 4.2.2
+{
+    let Some(place) = MountedFolder::new() else { return };
+    let mount = |name: &str| {
+        let (image, path) = (place.path(&format!("{name}.image")), place.path(name));
+        fs::create_dir_all(&path).unwrap();
+        if !image.exists() {
+            fs::File::create(&image).and_then(|file| file.set_len(256 << 20)).unwrap();
+            let made = Command::new("mkfs.btrfs").arg("-q").arg(&image).output();
+            if !made.is_ok_and(|made| made.status.success()) {
+                return None;
+            }
+        }
+        let mounted = Command::new("mount").args(["-o", "loop"]).args([&image, &path]).output();
+        mounted.is_ok_and(|mounted| mounted.status.success()).then_some(path)
+    };
+    let (Some(one), Some(other)) = (mount("one"), mount("other")) else {
+        return eprintln!("skipped: no btrfs can be made and mounted here");
+    };
+    for path in [&one, &other] {
+        fs::create_dir(path.join("folder")).unwrap();
+    }
+    let open = |path: &Path| LocalBackend::open(path, &LocalOptions::default()).unwrap();
+    let id = |path: &Path| open(path).folder().id;
+    assert_eq!(open(&one).root(), open(&other).root(), "so that a handle does not tell");
+    assert_ne!(id(&one), id(&other));
+    assert!(!open(&other).holds(&id(&one)) && !open(&other).holds(&id(&one.join("folder"))));
+    assert!(open(&one).holds(&id(&one.join("folder"))) && !open(&one.join("folder")).holds(&id(&one)));
+    run("btrfs", &["-q", "subvolume", "create", one.join("subvolume").to_str().unwrap()]);
+    assert!(open(&one).holds(&id(&one.join("subvolume"))), "it is the same file system");
+    let before = id(&one);
+    assert!(place.unmount("one", &[]) && mount("one").is_some());
+    assert_eq!(id(&one), before);
+    assert!(place.unmount("one", &[]) && place.unmount("other", &[]));
+}
+
+#[test]
+fn mounted_over_a_folder_or_renamed_it_is_not_at_its_path_any_more() {
+    let Some(place) = MountedFolder::new() else { return };
+    let path = place.path("folder");
+    fs::create_dir(&path).unwrap();
+    let options = LocalOptions::default();
+    let folder = LocalBackend::open(&path, &options).unwrap().folder();
+    assert!(folder.is_at(&path, &options));
+    place.mount("folder");
+    assert!(!folder.is_at(&path, &options));
+    assert!(place.unmount("folder", &[]));
+    fs::rename(&path, place.path("renamed")).unwrap();
+    assert!(folder.is_at(&path, &options), "a path that leads nowhere tells nothing");
+    fs::create_dir(&path).unwrap();
+    assert!(!folder.is_at(&path, &options) && folder.is_at(&place.path("renamed"), &options));
+}

@@ -291,8 +291,9 @@ pub trait Backend: Send + Sync {
     /// removed files alive. The server calls it about every 30 seconds.
     fn trim(&self);
 
-    /// Returns the key under which handles of the file system are signed, where several servers
-    /// serve it and must accept each other's handles; `None` for the server's own key.
+    /// Returns the key under which handles of the file system are signed, if it has one of its own:
+    /// several servers serve it and must accept each other's handles, or its export has had another
+    /// folder, whose handles are not good here. `None` for the server's own key.
     fn handle_key(&self) -> Option<[u8; 16]>;
 
     /// Returns the backend as one with open files that the next process of the server can go on

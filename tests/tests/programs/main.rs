@@ -38,6 +38,7 @@ mod metrics;
 mod minor2;
 mod misuse;
 mod monitoring;
+mod moved_folders;
 mod names;
 mod notifications;
 mod plans;

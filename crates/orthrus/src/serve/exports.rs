@@ -2,16 +2,18 @@
 
 use super::clients::ClientRules;
 use super::membership::SessionLog;
+use super::roots::{RootKey, Roots};
 use crate::config::{CephStorage, ExportSettings, Nested, Storage};
 use anyhow::Context;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfs::{
-    AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, MemoryBackend, MemoryLimits,
-    ServerAddress, SetAttributes, Timestamp,
+    AbsentBackend, Backend, Caller, Export, ExportRule, ExportTable, ExportsError, MemoryBackend,
+    MemoryLimits, ServerAddress, SetAttributes, Timestamp,
 };
 use vfs_ceph::{CephBackend, CephOptions, CephSession};
-use vfs_local::{Limitation, LocalBackend, LocalOptions, SubmountBackend};
+use vfs_local::{ExportedFolder, Limitation, LocalBackend, LocalOptions, SubmountBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
 /// `nested` and `stable_names`.
@@ -53,16 +55,27 @@ impl LoggedSessions {
     }
 }
 
+/// A backend in use, and the place that it serves.
+struct UsedBackend {
+    place: BackendKey,
+    backend: Arc<dyn Backend>,
+    /// The folder of this machine that it serves.
+    folder: Option<ExportedFolder>,
+}
+
 /// A table that is not in force yet.
 pub(super) struct PreparedTable {
     table: ExportTable,
-    used: Vec<(BackendKey, Arc<dyn Backend>)>,
+    used: Vec<UsedBackend>,
+    roots: Roots,
 }
 
-/// The backends in use, each with the place that it serves.
+/// The backends in use.
 pub(super) struct Backends {
     clients: ClientRules,
-    used: Vec<(BackendKey, Arc<dyn Backend>)>,
+    used: Vec<UsedBackend>,
+    /// The folders that exports have had.
+    roots: Roots,
     /// Objects that one backend keeps open.
     objects_max: usize,
     ceph: CephNode,
@@ -74,8 +87,8 @@ pub(super) struct Backends {
 
 impl Backends {
     /// Starts without backends; `objects_max` bounds the objects of each to come.
-    pub(super) fn new(clients: ClientRules, objects_max: usize, ceph: CephNode) -> Self {
-        Self { clients, used: Vec::new(), objects_max, ceph, sessions: Vec::new(), opened: 0 }
+    pub(super) fn new(clients: ClientRules, objects_max: usize, roots: Roots, ceph: CephNode) -> Self {
+        Self { clients, used: Vec::new(), roots, objects_max, ceph, sessions: Vec::new(), opened: 0 }
     }
 
     /// Returns the maker of the rules.
@@ -105,16 +118,16 @@ impl Backends {
         exports: &[ExportSettings],
         addresses: &[ServerAddress],
     ) -> anyhow::Result<PreparedTable> {
-        let mut used = Vec::new();
-        let mut table = Vec::new();
+        let (mut used, mut roots, mut table) = (Vec::new(), self.roots.clone(), Vec::new());
+        let folders: Vec<PathBuf> = exports.iter().filter_map(folder_of).map(Path::to_owned).collect();
         for settings in exports {
-            let backend = self.backend(settings)?;
-            used.push((place(settings), backend.clone()));
+            let (backend, folder) = self.backend(settings, &folders, &mut roots)?;
+            used.push(UsedBackend { place: place(settings), backend: backend.clone(), folder });
             let mut export = Export::new(&settings.pseudo, backend)?;
             export.rules = settings.terms().iter().map(|terms| self.clients.rule(terms)).collect();
             export.setid = settings.setid;
             export.delegated = settings.delegated;
-            export.id = settings.fsid.unwrap_or(export.id);
+            export.id = number(settings)?;
             (export.locations, export.absent) = match &settings.storage {
                 Storage::Elsewhere(locations) => (locations.clone(), true),
                 Storage::Folder(_) | Storage::Memory(_) | Storage::Ceph(_) => {
@@ -124,18 +137,23 @@ impl Backends {
             table.push(export);
         }
         let table = ExportTable::new(table, wall_clock())?.with_addresses(addresses.to_vec())?;
-        Ok(PreparedTable { table, used })
+        Ok(PreparedTable { table, used, roots })
     }
 
     /// Returns a table to put in force, and forgets the backends that are only in the former one.
-    pub(super) fn adopt(&mut self, PreparedTable { table, used }: PreparedTable) -> ExportTable {
+    ///
+    /// # Errors
+    /// The folders of the exports cannot be put down in the state folder.
+    pub(super) fn adopt(&mut self, prepared: PreparedTable) -> anyhow::Result<ExportTable> {
+        let PreparedTable { table, used, roots } = prepared;
+        roots.replace(&mut self.roots)?;
         self.used = used;
         // A backend that a reload opens must not end the state of the one that it replaces.
         if self.ceph.sessions.is_none() {
             self.ceph.identity = None;
         }
         self.retire_sessions();
-        table
+        Ok(table)
     }
 
     /// Retires the sessions of exports that are not served any more in the log of the cluster, and
@@ -145,8 +163,9 @@ impl Backends {
         let Some(log) = &self.ceph.sessions else { return };
         let used = &self.used;
         // Clients reclaim in an export with changed settings, so that its former sessions count.
-        let is_unused =
-            |logged: &&mut LoggedSessions| !used.iter().any(|((_, path, ..), _)| *path == logged.path);
+        let is_unused = |logged: &&mut LoggedSessions| {
+            !used.iter().any(|UsedBackend { place: (_, path, ..), .. }| *path == logged.path)
+        };
         for unused in self.sessions.iter_mut().filter(is_unused).filter(|logged| !logged.retired) {
             match log.retire(&unused.identities) {
                 Ok(()) => unused.retired = true,
@@ -160,45 +179,39 @@ impl Backends {
         }
     }
 
-    fn backend(&mut self, settings: &ExportSettings) -> anyhow::Result<Arc<dyn Backend>> {
+    /// Returns the backend of an export, with its folder if it is one of this machine: that of the
+    /// table in force if its settings are equal and the path leads to the same folder still.
+    fn backend(
+        &mut self,
+        settings: &ExportSettings,
+        folders: &[PathBuf],
+        roots: &mut Roots,
+    ) -> anyhow::Result<(Arc<dyn Backend>, Option<ExportedFolder>)> {
+        let options = LocalOptions {
+            object_cache_max: self.objects_max,
+            stable_names: settings.stable_names,
+            clients_folders: folders.to_vec(),
+            ..LocalOptions::default()
+        };
         let wanted = place(settings);
-        if let Some((_, backend)) = self.used.iter().find(|(place, _)| *place == wanted) {
-            return Ok(backend.clone());
+        let serves_on = |used: &&UsedBackend| {
+            let folder = used.folder.as_ref().zip(folder_of(settings));
+            used.place == wanted && folder.is_none_or(|(folder, path)| folder.is_at(path, &options))
+        };
+        if let Some(used) = self.used.iter().find(serves_on) {
+            return Ok((used.backend.clone(), used.folder.clone()));
         }
-        match &settings.storage {
+        let backend: Arc<dyn Backend> = match &settings.storage {
             Storage::Folder(path) => {
-                let named = || format!("export {} of {}", settings.pseudo, path.display());
-                let options = LocalOptions {
-                    object_cache_max: self.objects_max,
-                    stable_names: settings.stable_names,
-                    ..LocalOptions::default()
-                };
-                Ok(match settings.nested {
-                    Nested::Hide => {
-                        let backend = LocalBackend::open(path, &options).with_context(named)?;
-                        log_limitations(settings, backend.limitations());
-                        Arc::new(backend)
-                    }
-                    Nested::Show => {
-                        let backend = SubmountBackend::open(path, &options).with_context(named)?;
-                        log_limitations(settings, backend.limitations());
-                        Arc::new(backend)
-                    }
-                })
+                let (backend, folder) = open_folder(settings, path, &options, roots)
+                    .with_context(|| format!("export {} of {}", settings.pseudo, path.display()))?;
+                return Ok((backend, Some(folder)));
             }
-            Storage::Elsewhere(_) => Ok(Arc::new(AbsentBackend)),
-            Storage::Memory(bytes) => {
-                let limits = MemoryLimits { bytes_max: *bytes, ..MemoryLimits::default() };
-                let mut handle_key = [0; 16];
-                getrandom::fill(&mut handle_key).context("the system gives no random numbers")?;
-                let backend = MemoryBackend::new(limits, handle_key)?;
-                // Everybody may write there, as in /tmp.
-                let open = SetAttributes { mode: Some(0o1777), ..SetAttributes::default() };
-                backend.setattr(&Caller::root(), &backend.root(), &open)?;
-                Ok(Arc::new(backend))
-            }
-            Storage::Ceph(storage) => self.ceph(settings, storage),
-        }
+            Storage::Elsewhere(_) => Arc::new(AbsentBackend),
+            Storage::Memory(bytes) => Arc::new(memory(*bytes)?),
+            Storage::Ceph(storage) => self.ceph(settings, storage)?,
+        };
+        Ok((backend, None))
     }
 
     fn ceph(&mut self, settings: &ExportSettings, storage: &CephStorage) -> anyhow::Result<Arc<dyn Backend>> {
@@ -238,6 +251,67 @@ impl Backends {
         });
         self.sessions.push(logged);
         Ok(Arc::new(began?))
+    }
+}
+
+/// Opens the folder of an export, with the key for its handles.
+fn open_folder(
+    settings: &ExportSettings,
+    path: &Path,
+    options: &LocalOptions,
+    roots: &mut Roots,
+) -> anyhow::Result<(Arc<dyn Backend>, ExportedFolder)> {
+    let mut enter = |backend: &mut LocalBackend| {
+        log_limitations(settings, backend.limitations());
+        let RootKey { key, is_another } = roots.enter(number(settings)?, backend)?;
+        backend.set_handle_key(key);
+        if is_another {
+            tracing::warn!(
+                "export {}: {} is not the folder of before, so the filehandles of clients are stale: they have to \
+                 mount again",
+                settings.pseudo,
+                path.display()
+            );
+        }
+        anyhow::Ok(backend.folder())
+    };
+    Ok(match settings.nested {
+        Nested::Hide => {
+            let mut backend = LocalBackend::open(path, options)?;
+            let folder = enter(&mut backend)?;
+            (Arc::new(backend), folder)
+        }
+        Nested::Show => {
+            let mut backend = SubmountBackend::open(path, options)?;
+            let folder = enter(backend.outer())?;
+            (Arc::new(backend), folder)
+        }
+    })
+}
+
+/// Makes a file system in memory, where everybody may write, as in /tmp.
+fn memory(bytes: u64) -> anyhow::Result<MemoryBackend> {
+    let limits = MemoryLimits { bytes_max: bytes, ..MemoryLimits::default() };
+    let mut handle_key = [0; 16];
+    getrandom::fill(&mut handle_key).context("the system gives no random numbers")?;
+    let backend = MemoryBackend::new(limits, handle_key)?;
+    let open = SetAttributes { mode: Some(0o1777), ..SetAttributes::default() };
+    backend.setattr(&Caller::root(), &backend.root(), &open)?;
+    Ok(backend)
+}
+
+fn folder_of(settings: &ExportSettings) -> Option<&Path> {
+    match &settings.storage {
+        Storage::Folder(path) => Some(path),
+        Storage::Memory(_) | Storage::Ceph(_) | Storage::Elsewhere(_) => None,
+    }
+}
+
+/// Returns the number of an export.
+fn number(settings: &ExportSettings) -> Result<u32, ExportsError> {
+    match settings.fsid {
+        Some(fsid) => Ok(fsid),
+        None => vfs::normalise(&settings.pseudo).map(|path| vfs::export_id(&path)),
     }
 }
 

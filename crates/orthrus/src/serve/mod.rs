@@ -21,6 +21,7 @@ mod preflight;
 mod process;
 mod records;
 mod reload;
+mod roots;
 mod same_user;
 mod sandbox;
 mod state_dir;

@@ -5,6 +5,7 @@ use super::exports::{Backends, CephNode};
 use super::http_listeners::bind_metrics;
 use super::kerberos::Keys;
 use super::observe::AuditLog;
+use super::roots::Roots;
 use super::store::Store;
 use super::web::WebListener;
 use super::{admission, identities, membership, process, recall_time, sandbox, state_dir};
@@ -65,13 +66,13 @@ impl Preflight {
         self.faults.extend(clients.examine(settings).into_iter().map(anyhow::Error::msg));
         // The server may be running.
         let ceph = CephNode { identity: None, sessions: None, recall_time: recall_time(settings) };
-        let mut backends = Backends::new(clients, settings.limits.open_files_max, ceph);
+        let mut backends = Backends::new(clients, settings.limits.open_files_max, Roots::default(), ceph);
         let mut served = Vec::new();
         for export in &settings.exports {
             served.push(export.clone());
             match self.keep(backends.prepare(&served, &settings.addresses)) {
                 None => _ = served.pop(),
-                Some(prepared) => _ = backends.adopt(prepared),
+                Some(prepared) => _ = self.keep(backends.adopt(prepared)),
             }
         }
     }

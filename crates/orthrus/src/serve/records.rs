@@ -142,8 +142,10 @@ mod tests {
     fn only_records_that_failed_are_said_to_be_complete() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(mode).tempdir().expect("a folder");
-        let former = Store::open(folder.path()).expect("a store").0;
-        let inherited = Store::inherit(folder.path(), former.lock().expect("a lock")).expect("a store").0;
+        let lease = Duration::from_secs(60);
+        let former = Store::open(folder.path(), lease).expect("a store").0;
+        let inherited =
+            Store::inherit(folder.path(), former.lock().expect("a lock"), lease).expect("a store").0;
         let store = Arc::new(inherited);
         let records = Records::new(Arc::clone(&store));
         let log = Log::default();

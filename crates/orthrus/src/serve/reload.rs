@@ -145,7 +145,7 @@ impl Reload {
         sandbox::check_ceph(&self.start, &settings)?;
         admission::check(&settings.exports, self.keys.is_some())?;
         let prepared = self.backends.prepare(&settings.exports, &settings.addresses)?;
-        let table = self.backends.adopt(prepared);
+        let table = self.backends.adopt(prepared)?;
         let same = same_identities(&self.settings, &settings) && realms == self.realms;
         logging::set_filter(&settings.log);
         self.served.apply(&settings);

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, bail};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -86,6 +86,27 @@ pub(super) fn private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(nix::libc::O_NOFOLLOW).open(path)
+}
+
+/// Replaces a file of the directory by one with this content, on stable storage.
+pub(super) fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
+    let new = directory.join(format!("{name}.new"));
+    write_whole(&new, |file| {
+        file.set_len(0)?;
+        file.write_all(content)?;
+        file.sync_all()
+    })?;
+    std::fs::rename(&new, directory.join(name))?;
+    File::open(directory)?.sync_all()
+}
+
+/// Writes a new file, or leaves none: a part of it would keep the last space of a full disk.
+fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<()> {
+    let written = write(&mut private(path)?);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
 }
 
 fn check(path: &Path, metadata: &Metadata, mode: &str) -> anyhow::Result<()> {
@@ -185,5 +206,17 @@ mod tests {
         nix::unistd::mkfifo(&folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(refusal(read(&folder.path().join("fifo"), 10)).contains("no regular file"));
         assert!(refusal(read(folder.path(), 10)).contains("no regular file"));
+    }
+
+    #[test]
+    fn a_file_that_has_no_room_keeps_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clients.new");
+        let full = |file: &mut File| -> std::io::Result<()> {
+            file.write_all(b"a part")?;
+            Err(std::io::ErrorKind::StorageFull.into())
+        };
+        write_whole(&path, full).unwrap_err();
+        assert!(!path.exists());
     }
 }

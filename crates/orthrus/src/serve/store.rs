@@ -2,7 +2,8 @@
 //! starts, the lease that clients know, and the owners of clients that may reclaim, with hashes of
 //! the principals that created them (RFC 8881 section 8.4.2.1).
 
-use super::state_dir::{self, REMEDY, private};
+use super::roots::Roots;
+use super::state_dir::{self, REMEDY, private, replace};
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 use server::engine::{JournalOwners, hex, journal_line, journal_line_gone, journal_owners, unhex};
@@ -194,6 +195,7 @@ impl Store {
         let owners = read_journal(&directory.join("clients"))?;
         next_epoch(directory, owners.is_some())?;
         stored_lease(directory)?;
+        Roots::read(directory)?;
         stored_secret(directory).map(drop)
     }
 
@@ -288,26 +290,6 @@ impl Journal {
         }
         Ok(())
     }
-}
-
-/// Writes a new file, or leaves none: a part of it would keep the last space of a full disk.
-fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<()> {
-    let written = write(&mut private(path)?);
-    if written.is_err() {
-        let _ = std::fs::remove_file(path);
-    }
-    written
-}
-
-fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
-    let new = directory.join(format!("{name}.new"));
-    write_whole(&new, |file| {
-        file.set_len(0)?;
-        file.write_all(content)?;
-        file.sync_all()
-    })?;
-    std::fs::rename(&new, directory.join(name))?;
-    File::open(directory)?.sync_all()
 }
 
 /// Returns the lease; `None` before the first start, and after one of a version that stored none.
@@ -499,18 +481,6 @@ mod tests {
         store.sync().unwrap();
         drop(store);
         assert_eq!(Store::open(folder.path(), LEASE).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
-    }
-
-    #[test]
-    fn a_file_that_has_no_room_keeps_none() {
-        let folder = private_folder();
-        let path = folder.path().join("clients.new");
-        let full = |file: &mut File| {
-            file.write_all(b"a part")?;
-            Err(std::io::ErrorKind::StorageFull.into())
-        };
-        write_whole(&path, full).unwrap_err();
-        assert!(!path.exists());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 pub(super) mod image;
 
 use super::{Compound, Nfs, OpResult};
-use nfs4::{Filehandle, FilehandleKey, Nfsstat4};
+use nfs4::{Filehandle, FilehandleError, FilehandleKey, Nfsstat4};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use vfs::{
@@ -209,8 +209,8 @@ impl Fh {
 }
 
 impl Nfs {
-    /// Runs a step with the key that signs the filehandles of an export: that of its file system,
-    /// if several servers share it, or the server's own.
+    /// Runs a step with the key that signs the filehandles of an export: its own, if several servers
+    /// share its file system or it has had another folder, or the server's.
     pub(crate) fn with_key_of<R>(
         &self,
         export: Option<&Arc<Export>>,
@@ -231,11 +231,16 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is
-    /// gone or closed to this client, and as [`Compound::await_client`].
+    /// gone or closed to this client or may have had another folder, and as [`Compound::await_client`].
     pub fn decode_fh(&self, bytes: &[u8]) -> OpResult<Fh> {
         let claimed = Filehandle::claimed_export(bytes).and_then(|id| self.progress.exports.by_id(id));
         let decoded = self.nfs.with_key_of(claimed, |key| Filehandle::decode(key, bytes));
-        let decoded = decoded.map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
+        // A key of its own comes with the folder of an export: another one may have been there.
+        let has_own_key = claimed.is_some_and(|export| export.backend.handle_key().is_some());
+        let decoded = decoded.map_err(|error| match error {
+            FilehandleError::Checksum if has_own_key => Nfsstat4::NFS4ERR_STALE,
+            _ => Nfsstat4::NFS4ERR_BADHANDLE,
+        })?;
         if decoded.export == PSEUDO_EXPORT {
             let fileid = decoded.object.try_into().map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
             let fileid = u64::from_be_bytes(fileid);

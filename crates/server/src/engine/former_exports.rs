@@ -3,7 +3,7 @@
 
 use super::{FileKey, Nfs};
 use state::RevokedCounts;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use vfs::{Backend, Export, ExportTable, VfsError};
@@ -14,14 +14,21 @@ pub(super) struct FormerExports(Mutex<Former>);
 
 #[derive(Default)]
 struct Former {
-    /// The backends, each with the number of its export. A call that began before has one until its
-    /// end.
-    backends: Vec<(u32, Weak<dyn Backend>)>,
+    backends: Vec<FormerBackend>,
     /// Files that the new backend of their export does not have, by the number of the export, while
     /// they have state.
     lost: HashSet<(u32, FileKey)>,
     /// Whether state remains, because clients have not freed enough revoked stateids.
     incomplete: bool,
+}
+
+/// A backend that is not served any more. A call that began before has it until its end.
+struct FormerBackend {
+    /// The number of its export.
+    export: u32,
+    backend: Weak<dyn Backend>,
+    /// Whether the export now signs its handles with another key.
+    has_new_key: bool,
 }
 
 impl FormerExports {
@@ -31,11 +38,11 @@ impl FormerExports {
 }
 
 impl Former {
-    /// Returns the exports whose former backend is not used any more since the last time; `None` if
-    /// there is no state to revoke.
-    fn take_due(&mut self) -> Option<HashSet<u32>> {
-        let ended = self.backends.extract_if(.., |(_, backend)| backend.strong_count() == 0);
-        let ended: HashSet<u32> = ended.map(|(export, _)| export).collect();
+    /// Returns the exports whose former backend is not used any more since the last time, and
+    /// whether each has another key; `None` if there is no state to revoke.
+    fn take_due(&mut self) -> Option<HashMap<u32, bool>> {
+        let ended = self.backends.extract_if(.., |former| former.backend.strong_count() == 0);
+        let ended: HashMap<u32, bool> = ended.map(|former| (former.export, former.has_new_key)).collect();
         (std::mem::take(&mut self.incomplete) || !ended.is_empty()).then_some(ended)
     }
 }
@@ -49,9 +56,18 @@ impl Nfs {
         let table = self.exports.snapshot();
         let is_served =
             |export: &Export| table.by_id(export.id).is_some_and(|present| has_same_backend(export, present));
-        let backends = former.iter().filter(|export| !is_served(export));
-        let backends: Vec<_> = backends.map(|export| (export.id, Arc::downgrade(&export.backend))).collect();
-        let changed = backends.iter().map(|(export, _)| *export).collect();
+        let has_new_key = |export: &Export| {
+            let present = table.by_id(export.id);
+            present.is_some_and(|present| export.backend.handle_key() != present.backend.handle_key())
+        };
+        let changed: Vec<_> = former.iter().filter(|export| !is_served(export)).collect();
+        let backend = |export: &&Arc<Export>| FormerBackend {
+            export: export.id,
+            backend: Arc::downgrade(&export.backend),
+            has_new_key: has_new_key(export),
+        };
+        let backends: Vec<_> = changed.iter().map(backend).collect();
+        let changed = backends.iter().map(|former| (former.export, former.has_new_key)).collect();
         self.former.with(|former| former.backends.extend(backends));
         self.revoke_lost(&table, &changed, now)
     }
@@ -74,7 +90,7 @@ impl Nfs {
     }
 
     /// Revokes what is not served, with the files that the backends of some exports do not have.
-    fn revoke_lost(&self, table: &ExportTable, exports: &HashSet<u32>, now: Duration) -> RevokedCounts {
+    fn revoke_lost(&self, table: &ExportTable, exports: &HashMap<u32, bool>, now: Duration) -> RevokedCounts {
         let lost = self.lost_files(table, exports);
         self.former.with(|former| former.lost.extend(lost));
         self.revoke_unserved(now)
@@ -111,13 +127,19 @@ impl Nfs {
         }
     }
 
-    /// Returns the files with state that the new backends of these exports do not have.
-    fn lost_files(&self, table: &ExportTable, changed: &HashSet<u32>) -> HashSet<(u32, FileKey)> {
+    /// Returns the files with state that the new backends of these exports do not have: all of an
+    /// export whose handles are signed with another key.
+    fn lost_files(&self, table: &ExportTable, changed: &HashMap<u32, bool>) -> HashSet<(u32, FileKey)> {
         if changed.is_empty() {
             return HashSet::new();
         }
-        let files = self.files_with_state().into_iter().filter(|file| changed.contains(&file.export));
-        let lost = files.filter(|file| table.by_id(file.export).is_some() && !has_file(table, file));
+        let is_lost = |file: &FileKey| match changed.get(&file.export) {
+            Some(has_new_key) => {
+                table.by_id(file.export).is_some() && (*has_new_key || !has_file(table, file))
+            }
+            None => false,
+        };
+        let lost = self.files_with_state().into_iter().filter(is_lost);
         lost.map(|file| (file.export, file)).collect()
     }
 

@@ -395,7 +395,7 @@ impl Backend for SubmountBackend {
     }
 
     fn handle_key(&self) -> Option<[u8; 16]> {
-        None
+        self.outer.handle_key()
     }
 
     fn heir(&self) -> Option<&dyn Heir> {

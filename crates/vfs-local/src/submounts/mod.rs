@@ -10,7 +10,7 @@ mod backend;
 mod heir;
 mod table;
 
-use crate::{Limitation, LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::MountWatch};
+use crate::{LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::MountWatch};
 use std::{
     collections::HashMap,
     path::Path,
@@ -83,9 +83,9 @@ impl SubmountBackend {
         })
     }
 
-    /// Returns what the file system of the folder lacks; those of submounts are not looked at.
-    pub fn limitations(&self) -> &[Limitation] {
-        self.outer.limitations()
+    /// Returns the folder itself, without the submounts.
+    pub fn outer(&mut self) -> &mut LocalBackend {
+        &mut self.outer
     }
 
     /// Finds out to which of the file systems a handle belongs.
