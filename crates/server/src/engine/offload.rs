@@ -1,7 +1,8 @@
 //! Background copies, which go on after the reply to COPY (RFC 7862 sections 4.1 and 15.2).
 //!
 //! Dedicated threads copy piece by piece: calls that wait for a disk do not wait for copies, and
-//! copies of one export take turns. Before each piece they check that the copy is still wanted.
+//! copies of one export take turns. Before each piece they check that the copy is still wanted, and
+//! that the exports in force allow it.
 
 pub(super) mod image;
 
@@ -13,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use vfs::{OpenFile, VfsError};
+use vfs::{Export, ExportTable, OpenFile, VfsError};
 
 /// The source and target of a copy. The files act with the rights of the users that opened them.
 pub(crate) struct CopyRange {
@@ -41,11 +42,34 @@ impl CopyRange {
     }
 }
 
+/// A file of a background copy.
+struct CopyFile {
+    file: FileKey,
+    /// The key of its export when the copy began.
+    handle_key: Option<[u8; 16]>,
+}
+
+impl CopyFile {
+    fn of(object: &Object) -> Self {
+        Self { file: object.key(), handle_key: object.export.backend.handle_key() }
+    }
+
+    /// Returns the export of the file, if the file is still served.
+    fn export<'t>(&self, table: &'t ExportTable) -> Option<&'t Arc<Export>> {
+        let export = table.by_id(self.file.export)?;
+        let backend = &export.backend;
+        let is_same = self.handle_key == backend.handle_key()
+            && self.file.is_identity(backend.identity(&self.file.handle));
+        is_same.then_some(export)
+    }
+}
+
 /// A background copy, for [`Nfs::copy_on`].
 pub struct BackgroundCopy {
     key: CopyKey,
-    /// The target. No client gets a delegation on it meanwhile.
-    file: FileKey,
+    source: CopyFile,
+    /// No client gets a delegation on it meanwhile.
+    target: CopyFile,
     range: CopyRange,
     done: u64,
 }
@@ -93,20 +117,24 @@ impl Offloads {
 
     fn submit(&self, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
         match self.runner.get() {
-            Some(runner) => runner.submit(copy.file.export, copy),
+            Some(runner) => runner.submit(copy.target.file.export, copy),
             None => Err(copy),
         }
     }
 }
 
 impl Compound<'_> {
-    /// Starts a background copy to the current file, and returns its stateid.
+    /// Starts a background copy between two files, and returns its stateid.
     ///
     /// # Errors
     /// Returns the range if it must be copied at once: the client has no backchannel, too many
     /// copies are in progress, or no thread has room.
-    pub(crate) fn copy_later(&self, object: &Object, range: CopyRange) -> Result<Stateid4, CopyRange> {
-        let (nfs, file) = (self.nfs, object.key());
+    pub(crate) fn copy_later(
+        &self,
+        (source, target): (&Object, &Object),
+        range: CopyRange,
+    ) -> Result<Stateid4, CopyRange> {
+        let (nfs, file) = (self.nfs, target.key());
         let session = self.progress.session.as_ref();
         let Some((client, token)) = session.map(|session| (session.client, session.token.as_ref())) else {
             return Err(range);
@@ -120,18 +148,19 @@ impl Compound<'_> {
         if changes.is_err() {
             return Err(range);
         }
-        let verifier = nfs.write_verifier(&*object.export.backend);
+        let verifier = nfs.write_verifier(&*target.export.backend);
         let new = NewCopy { file: &file, user: &self.call.security.sender, verifier };
         let Some((key, stateid)) = nfs.state.copies().begin_copy(client, &new, token) else {
             nfs.state.delegations().end_change(&file);
             return Err(range);
         };
         nfs.offloads.begun.fetch_add(1, Relaxed);
-        match nfs.offloads.submit(Box::new(BackgroundCopy { key, file, range, done: 0 })) {
+        let (source, target) = (CopyFile::of(source), CopyFile::of(target));
+        match nfs.offloads.submit(Box::new(BackgroundCopy { key, source, target, range, done: 0 })) {
             Ok(()) => Ok(stateid),
             Err(copy) => {
                 nfs.state.copies().offload_answered(client, key);
-                nfs.state.delegations().end_change(&copy.file);
+                nfs.state.delegations().end_change(&copy.target.file);
                 Err(copy.range)
             }
         }
@@ -156,11 +185,11 @@ impl Nfs {
     pub fn copy_on(&self, mut copy: Box<BackgroundCopy>, clock: &dyn Fn() -> Duration) {
         loop {
             if !self.state.copies().begin_copy_piece(copy.key) {
-                return self.state.delegations().end_change(&copy.file);
+                return self.state.delegations().end_change(&copy.target.file);
             }
-            let ended = self.copy_piece(&mut copy);
+            let ended = self.refusal(&copy).or_else(|| self.copy_piece(&mut copy));
             if let Some(status) = ended {
-                self.state.delegations().end_change(&copy.file);
+                self.state.delegations().end_change(&copy.target.file);
                 self.with_effects(clock(), |state, effects| {
                     state.copies().end_copy(copy.key, copy.done, status, effects);
                 });
@@ -181,6 +210,15 @@ impl Nfs {
         if let Err(copy) = self.offloads.submit(copy) {
             self.copy_on(copy, clock);
         }
+    }
+
+    /// Returns the status that ends a copy whose files the exports in force do not serve any more,
+    /// or only for reading.
+    fn refusal(&self, copy: &BackgroundCopy) -> Option<Nfsstat4> {
+        let table = self.exports.snapshot();
+        let (source, target) = (copy.source.export(&table), copy.target.export(&table));
+        let Some((_, target)) = source.zip(target) else { return Some(Nfsstat4::NFS4ERR_STALE) };
+        target.rules.iter().all(|rule| rule.read_only).then_some(Nfsstat4::NFS4ERR_ROFS)
     }
 
     /// Copies the next piece, and returns the final status if the copy has ended. A panic ends it

@@ -37,7 +37,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     // Taken before the data is written, so that a failure in between changes the next verifier.
     let verifier = c.nfs.write_verifier(&*to.export.backend);
     if !args.ca_synchronous && count > c.nfs.config.copy_piece_max {
-        match c.copy_later(&to, range) {
+        match c.copy_later((&from, &to), range) {
             Ok(stateid) => {
                 let id = [stateid];
                 reply.array(&id).u64(0).u32(StableHow4::UNSTABLE4 as u32).opaque_fixed(&verifier);

@@ -7,6 +7,7 @@ use orthrus_server::engine::{BackgroundCopy, CopyRunner};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use vfs::{Export, ExportTable, Timestamp};
 
 const ANONYMOUS: Stateid4 = Stateid4::ANONYMOUS;
 const BOTH: (Stateid4, Stateid4) = (ANONYMOUS, ANONYMOUS);
@@ -306,4 +307,28 @@ fn a_long_copy_without_a_runner_leaves_its_target_delegable() // RFC 8881 sectio
     let reply = client.run(vec![put(&from), savefh(), put(&to), copy(BOTH, 0, 0, 0)]).ok();
     assert_eq!(response(&reply), (vec![], SIZE, true));
     granted(&client.at("export", vec![open("to", OPEN4_SHARE_ACCESS_READ)]).ok());
+}
+
+#[test]
+fn a_copy_ends_when_its_export_is_closed_to_it() // docs/serve.md, Reload
+{
+    for (status, remains) in [(NFS4ERR_STALE, false), (NFS4ERR_ROFS, true)] {
+        let server = start(|_| ());
+        let mut world = CopyWorld::new(&server);
+        let stateid = world.begin();
+        assert!(world.later.step(&server));
+        let table = server.exports.snapshot();
+        let mut changed = Export::clone(table.by_path("/export").unwrap());
+        changed.rules.iter_mut().for_each(|rule| rule.read_only = true);
+        let exports = if remains { vec![changed] } else { Vec::new() };
+        let exports = ExportTable::new(exports, Timestamp::default()).unwrap();
+        server.nfs.replace_exports(exports, world.client.now);
+        while world.later.step(&server) {}
+        let callback = world.wire.one();
+        let told = offload(&callback);
+        assert_eq!(
+            (told.coa_stateid, &told.coa_offload_info),
+            (stateid, &OffloadInfo4::Default(status, PIECE))
+        );
+    }
 }

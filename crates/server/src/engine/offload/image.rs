@@ -1,6 +1,6 @@
 //! Images of background copies between two pieces.
 
-use super::{BackgroundCopy, CopyRange, Offloads};
+use super::{BackgroundCopy, CopyFile, CopyRange, Offloads};
 use crate::engine::fh::image::FileKeyImage;
 use crate::engine::image::{ObjectsIn, ObjectsOut};
 use crate::engine::{FileKey, Nfs};
@@ -8,6 +8,7 @@ use image::ImageError;
 use minicbor::{Decode, Encode};
 use state::{CopyKey, KeyImage};
 use std::sync::atomic::Ordering::Relaxed;
+use vfs::ExportTable;
 
 /// A background copy between two pieces.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -29,6 +30,9 @@ pub(crate) struct BackgroundCopyImage {
     count: u64,
     #[n(7)]
     done: u64,
+    /// The source; that of a copy of before is taken to be served.
+    #[n(8)]
+    source_file: Option<FileKeyImage>,
 }
 
 /// The counts of copies begun, bytes copied and callbacks answered.
@@ -36,7 +40,8 @@ pub(crate) type OffloadsImage = [u64; 3];
 
 impl BackgroundCopy {
     pub(crate) fn image(&self, objects: &mut dyn ObjectsOut) -> BackgroundCopyImage {
-        let Self { key, file, range, done } = self;
+        let Self { key, source: CopyFile { file: source_file, .. }, target, range, done } = self;
+        let file = &target.file;
         let CopyRange { source, target, from, to, count } = range;
         BackgroundCopyImage {
             key: (*key).into(),
@@ -48,15 +53,26 @@ impl BackgroundCopy {
             to: *to,
             count: *count,
             done: *done,
+            source_file: Some(source_file.into()),
         }
     }
 
-    fn restore(image: BackgroundCopyImage, objects: &mut dyn ObjectsIn) -> Result<Self, ImageError> {
-        let BackgroundCopyImage { key, file, source, target, from, to, count, done } = image;
+    fn restore(
+        image: BackgroundCopyImage,
+        objects: &mut dyn ObjectsIn,
+        exports: &ExportTable,
+    ) -> Result<Self, ImageError> {
+        let BackgroundCopyImage { key, file, source, target, from, to, count, done, source_file } = image;
         let file = FileKey::try_from(file)?;
+        let source_file = source_file.map_or(Ok(file), FileKey::try_from)?;
+        let in_export = |file: FileKey| {
+            let export = exports.by_id(file.export);
+            CopyFile { file, handle_key: export.and_then(|export| export.backend.handle_key()) }
+        };
         let (source, target) = (objects.file(&file, source)?, objects.file(&file, target)?);
         let range = CopyRange { source, target, from, to, count };
-        Ok(Self { key: CopyKey::from(key), file, range, done })
+        let (source, target) = (in_export(source_file), in_export(file));
+        Ok(Self { key: CopyKey::from(key), source, target, range, done })
     }
 }
 
@@ -68,10 +84,10 @@ impl Nfs {
         images: Vec<BackgroundCopyImage>,
         objects: &mut dyn ObjectsIn,
     ) -> Result<Vec<Box<BackgroundCopy>>, ImageError> {
-        let mut copies = Vec::new();
+        let (mut copies, exports) = (Vec::new(), self.exports.snapshot());
         for image in images {
-            let copy = BackgroundCopy::restore(image, objects)?;
-            self.state.delegations().resume_change(&copy.file);
+            let copy = BackgroundCopy::restore(image, objects, &exports)?;
+            self.state.delegations().resume_change(&copy.target.file);
             copies.push(Box::new(copy));
         }
         Ok(copies)
