@@ -6,7 +6,9 @@ use crate::{
     change::{self, Changes},
     descriptor::{self, Descriptor},
     errno::{retry, uninterrupted, vfs_error},
-    features, folder, handle, identity,
+    features,
+    folder::{self, ClientsFolders},
+    handle, identity,
     kind::Kind,
     limitations::{self, Limitation},
     mounts,
@@ -42,9 +44,9 @@ pub struct LocalOptions {
     /// as written data is only after COMMIT. Otherwise the file system writes them down in its own
     /// time.
     pub stable_names: bool,
-    /// The folders that the server exports, as paths: no symbolic link in them is followed on the
-    /// way to a folder, for clients can make such links.
-    pub clients_folders: Vec<PathBuf>,
+    /// The folders that the server exports: no symbolic link in them is followed on the way to a
+    /// folder, for clients can make such links.
+    pub clients_folders: Arc<ClientsFolders>,
 }
 
 impl Default for LocalOptions {
@@ -55,7 +57,7 @@ impl Default for LocalOptions {
             places_max: 200_000,
             walk_entries_max: 1_000_000,
             stable_names: false,
-            clients_folders: Vec::new(),
+            clients_folders: Arc::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd},
     os::unix::ffi::OsStringExt,
     path::{Component, Path, PathBuf},
+    sync::OnceLock,
     time::Duration,
 };
 use vfs::ObjectHandle;
@@ -115,15 +116,33 @@ impl LocalBackend {
     }
 }
 
+/// Folders whose entries clients may make.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientsFolders {
+    paths: Vec<PathBuf>,
+    /// The folders without symbolic links, once a path has one.
+    real: OnceLock<Vec<PathBuf>>,
+}
+
+impl ClientsFolders {
+    /// Takes the paths of the folders.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        Self { paths, real: OnceLock::new() }
+    }
+
+    fn contain(&self, directory: &Path) -> bool {
+        let find = || self.paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        self.real.get_or_init(find).iter().any(|folder| directory.starts_with(folder))
+    }
+}
+
 /// Opens the folder at a path. Symbolic links are the administrator's and followed, but for those
 /// in a folder that is exported itself: its clients could make them.
 pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<OwnedFd, LocalError> {
     let failed = |errno: Errno| LocalError::Open { path: path.to_owned(), reason: errno.into() };
-    if options.clients_folders.is_empty() {
+    if options.clients_folders.paths.is_empty() {
         return openat(CWD, path, PATH_ONLY, Mode::empty()).map_err(failed);
     }
-    let folders: Vec<PathBuf> =
-        options.clients_folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
     let mut at = openat(CWD, c".", PATH_ONLY, Mode::empty()).map_err(failed)?;
     let (mut rest, mut links) = (names(path), 0);
     while let Some(name) = rest.pop() {
@@ -133,7 +152,7 @@ pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<OwnedFd, Local
                 let target = uninterrupted(|| readlinkat(&at, &name, Vec::new()));
                 let target = target.map_err(|_| failed(Errno::NOTDIR))?;
                 let parent = real_path(&at).map_err(failed)?;
-                if folders.iter().any(|folder| parent.starts_with(folder)) {
+                if options.clients_folders.contain(&parent) {
                     return Err(LocalError::LinkOfClients { path: path.to_owned(), link: parent.join(name) });
                 }
                 links += 1;

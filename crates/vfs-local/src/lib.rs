@@ -42,7 +42,7 @@ mod xattrs;
 
 pub use backend::{LocalBackend, LocalError, LocalOptions};
 pub use file::path_of;
-pub use folder::{ExportedFolder, FolderId};
+pub use folder::{ClientsFolders, ExportedFolder, FolderId};
 pub use heir::Orphans;
 pub use identity::become_server;
 pub use leases::{can_lease_for_others, leave_leases_alone, take_over_leases};

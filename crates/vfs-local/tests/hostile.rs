@@ -6,7 +6,9 @@
 mod common;
 
 use common::{TestDirectory, me, mode};
-use orthrus_vfs_local::{LocalBackend, LocalOptions, SubmountBackend, become_server, prepare_process};
+use orthrus_vfs_local::{
+    ClientsFolders, LocalBackend, LocalOptions, SubmountBackend, become_server, prepare_process,
+};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -243,10 +245,8 @@ fn a_link_in_an_exported_folder_leads_to_no_other_export() {
     symlink(&shared, directory.path().join("to-shared")).unwrap();
     let open = |path: &str| {
         let path = directory.path().join(path);
-        let options = LocalOptions {
-            clients_folders: vec![directory.path().join("to-shared"), path.clone()],
-            ..LocalOptions::default()
-        };
+        let folders = ClientsFolders::new(vec![directory.path().join("to-shared"), path.clone()]);
+        let options = LocalOptions { clients_folders: folders.into(), ..LocalOptions::default() };
         LocalBackend::open(&path, &options).map(|backend| backend.root())
     };
     let inner = open("shared/inner/deep").unwrap();

@@ -5,7 +5,7 @@ use super::membership::SessionLog;
 use super::roots::{RootKey, Roots};
 use crate::config::{CephStorage, ExportSettings, Nested, Storage};
 use anyhow::Context;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vfs::{
@@ -13,7 +13,7 @@ use vfs::{
     MemoryLimits, ServerAddress, SetAttributes, Timestamp,
 };
 use vfs_ceph::{CephBackend, CephOptions, CephSession};
-use vfs_local::{ExportedFolder, Limitation, LocalBackend, LocalOptions, SubmountBackend};
+use vfs_local::{ClientsFolders, ExportedFolder, Limitation, LocalBackend, LocalOptions, SubmountBackend};
 
 /// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
 /// `nested` and `stable_names`.
@@ -76,6 +76,8 @@ pub(super) struct Backends {
     used: Vec<UsedBackend>,
     /// The folders that exports have had.
     roots: Roots,
+    /// Whether the path of a folder in use may lead elsewhere by now.
+    looks_again: bool,
     /// Objects that one backend keeps open.
     objects_max: usize,
     ceph: CephNode,
@@ -86,9 +88,17 @@ pub(super) struct Backends {
 }
 
 impl Backends {
-    /// Starts without backends; `objects_max` bounds the objects of each to come.
-    pub(super) fn new(clients: ClientRules, objects_max: usize, roots: Roots, ceph: CephNode) -> Self {
-        Self { clients, used: Vec::new(), roots, objects_max, ceph, sessions: Vec::new(), opened: 0 }
+    /// Starts without backends; `objects_max` bounds the objects of each to come. A check has no
+    /// `roots`.
+    pub(super) fn new(
+        clients: ClientRules,
+        objects_max: usize,
+        roots: Option<Roots>,
+        ceph: CephNode,
+    ) -> Self {
+        let (looks_again, roots) = (roots.is_some(), roots.unwrap_or_default());
+        let (used, sessions) = (Vec::new(), Vec::new());
+        Self { clients, used, roots, looks_again, objects_max, ceph, sessions, opened: 0 }
     }
 
     /// Returns the maker of the rules.
@@ -119,7 +129,8 @@ impl Backends {
         addresses: &[ServerAddress],
     ) -> anyhow::Result<PreparedTable> {
         let (mut used, mut roots, mut table) = (Vec::new(), self.roots.clone(), Vec::new());
-        let folders: Vec<PathBuf> = exports.iter().filter_map(folder_of).map(Path::to_owned).collect();
+        let folders = exports.iter().filter_map(folder_of).map(Path::to_owned).collect();
+        let folders = Arc::new(ClientsFolders::new(folders));
         for settings in exports {
             let (backend, folder) = self.backend(settings, &folders, &mut roots)?;
             used.push(UsedBackend { place: place(settings), backend: backend.clone(), folder });
@@ -184,18 +195,18 @@ impl Backends {
     fn backend(
         &mut self,
         settings: &ExportSettings,
-        folders: &[PathBuf],
+        folders: &Arc<ClientsFolders>,
         roots: &mut Roots,
     ) -> anyhow::Result<(Arc<dyn Backend>, Option<ExportedFolder>)> {
         let options = LocalOptions {
             object_cache_max: self.objects_max,
             stable_names: settings.stable_names,
-            clients_folders: folders.to_vec(),
+            clients_folders: Arc::clone(folders),
             ..LocalOptions::default()
         };
         let wanted = place(settings);
         let serves_on = |used: &&UsedBackend| {
-            let folder = used.folder.as_ref().zip(folder_of(settings));
+            let folder = used.folder.as_ref().filter(|_| self.looks_again).zip(folder_of(settings));
             used.place == wanted && folder.is_none_or(|(folder, path)| folder.is_at(path, &options))
         };
         if let Some(used) = self.used.iter().find(serves_on) {

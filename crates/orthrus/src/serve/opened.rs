@@ -116,7 +116,7 @@ impl OpenedServer {
         let alone = || CephNode { identity: None, sessions: None, recall_time: recall_time(&settings) };
         let ceph = storage.as_ref().map_or_else(alone, |storage| storage.ceph_node(&settings));
         let roots = Roots::read(&state_dir(&settings)?)?;
-        let mut backends = Backends::new(clients, settings.limits.open_files_max, roots, ceph);
+        let mut backends = Backends::new(clients, settings.limits.open_files_max, Some(roots), ceph);
         let prepared = backends.prepare(&settings.exports, &settings.addresses)?;
         let exports = Arc::new(Exports::new(backends.adopt(prepared)?));
         let audit = AuditLog::start(&settings)?;

@@ -5,7 +5,6 @@ use super::exports::{Backends, CephNode};
 use super::http_listeners::bind_metrics;
 use super::kerberos::Keys;
 use super::observe::AuditLog;
-use super::roots::Roots;
 use super::store::Store;
 use super::web::WebListener;
 use super::{admission, identities, membership, process, recall_time, sandbox, state_dir};
@@ -66,7 +65,7 @@ impl Preflight {
         self.faults.extend(clients.examine(settings).into_iter().map(anyhow::Error::msg));
         // The server may be running.
         let ceph = CephNode { identity: None, sessions: None, recall_time: recall_time(settings) };
-        let mut backends = Backends::new(clients, settings.limits.open_files_max, Roots::default(), ceph);
+        let mut backends = Backends::new(clients, settings.limits.open_files_max, None, ceph);
         let mut served = Vec::new();
         for export in &settings.exports {
             served.push(export.clone());

@@ -167,8 +167,11 @@ impl SubmountBackend {
         self.outer.act_as_server()?;
         let covered = self.covered_at(place)?;
         let objects = (self.options.object_cache_max / INNER_PART).max(1);
-        let options =
-            LocalOptions { object_cache_max: objects, clients_folders: Vec::new(), ..self.options.clone() };
+        let options = LocalOptions {
+            object_cache_max: objects,
+            clients_folders: Arc::default(),
+            ..self.options.clone()
+        };
         self.outer.act_as_server()?;
         let opened = self.ask(&mounted, move |_, place| {
             let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
