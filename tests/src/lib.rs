@@ -26,5 +26,5 @@ pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};
 pub use wait::{found, until};
 pub use world::{
-    World, account, empty_folder, in_world, in_world_with, is_root, open_folder, pattern, status,
+    World, account, data_folder, empty_folder, in_world, in_world_with, is_root, open_folder, pattern, status,
 };

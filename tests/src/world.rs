@@ -37,6 +37,13 @@ pub fn empty_folder() -> TempDir {
     private::temporary("orthrus-e2e-").expect("a temporary folder")
 }
 
+/// Makes a folder to export in another one, beside the state folder there.
+pub fn data_folder(folder: &TempDir) -> PathBuf {
+    let path = folder.path().join("data");
+    fs::create_dir_all(&path).expect("the folder is ours");
+    path
+}
+
 /// Returns a folder that everybody can enter, for programs that root runs as another user.
 pub fn open_folder() -> TempDir {
     let folder = empty_folder();

@@ -3,7 +3,8 @@
 
 use client::{Client, Flavor, OpenHow, Options, Security};
 use e2e::{
-    Ended, Serve, account, empty_folder, in_world, is_installed, nobody, orthrus, run, run_within, status,
+    Ended, Serve, account, data_folder, empty_folder, in_world, is_installed, nobody, orthrus, run,
+    run_within, status,
 };
 use nfs4::NfsLockType4;
 use nfs4::Nfsstat4::*;
@@ -204,7 +205,7 @@ fn a_server_that_drains_refuses_new_clients_and_ends_with_the_last_one() {
     let state = folder.path().join("state");
     let mut server = Serve::new(&state)
         .args(["--sec", "sys", "--secure", "false", "--metrics", "127.0.0.1:0"])
-        .arg(folder.path())
+        .arg(data_folder(&folder))
         .start();
     let options = || Options::new("127.0.0.1", Security::sys()).port(server.port());
     let mut client = Client::connect(options()).expect("the server is there");

@@ -45,6 +45,7 @@ mod plans;
 mod principals;
 mod realms;
 mod referrals;
+mod refusals;
 mod restart;
 mod sandbox;
 mod shortage;

@@ -1,7 +1,7 @@
 //! The sandbox of the server: a module of the name service tries what it forbids, in the server's
 //! own process.
 
-use e2e::{Serve, Server, in_own_mounts, is_root, open_folder, orthrus, program, run};
+use e2e::{Serve, Server, data_folder, in_own_mounts, is_root, open_folder, orthrus, program, run};
 use nix::errno::Errno;
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -174,7 +174,7 @@ fn root_without_the_capabilities_to_act_as_its_callers_serves_nobody() {
             .arg(program())
             .args(["serve", "--check", "--sec", "sys"]);
         command.args(["--listen", "127.0.0.1:0", "--state-dir"]).arg(folder.path().join("state"));
-        run(command.arg(folder.path()))
+        run(command.arg(data_folder(&folder)))
     };
     let refused = serve("setuid,-dac_read_search");
     assert!(!refused.status.success());

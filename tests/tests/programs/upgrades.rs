@@ -3,8 +3,8 @@
 use client::{Client, Filesystem, Flavor, OpenHow, Options, Security};
 use e2e::upgrade::{fail_under_load, open_files, upgrade_under_load};
 use e2e::{
-    Disk, Ended, Installation, Serve, Server, empty_folder, in_own_mounts, in_world, is_root, next_program,
-    orthrus, program, run, status,
+    Disk, Ended, Installation, Serve, Server, data_folder, empty_folder, in_own_mounts, in_world, is_root,
+    next_program, orthrus, program, run, status,
 };
 use handover::HandoverImage;
 use nfs4::{NfsLockType4, OPEN4_SHARE_ACCESS_READ};
@@ -103,7 +103,7 @@ fn children(process: u32) -> String {
 fn failed_upgrades_leave_no_descriptor_and_no_process_behind() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let server = Serve::new(folder.path().join("state")).program(installed.program());
-    let mut server = server.arg(folder.path()).start();
+    let mut server = server.arg(data_folder(&folder)).start();
     let starter = children(server.pid());
     let starter: u32 = starter.trim().parse().expect("a server has one process below it");
     let (mut before, mut files_before) = (None, None);
@@ -122,7 +122,7 @@ fn failed_upgrades_leave_no_descriptor_and_no_process_behind() {
 fn a_program_that_others_could_change_or_of_another_folder_is_refused() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let server = Serve::new(folder.path().join("state")).program(installed.program());
-    let mut server = server.arg(folder.path()).start();
+    let mut server = server.arg(data_folder(&folder)).start();
     let other = installed.add("other", program());
     refused(&mut server, Some(&other), &["begins with \"orthrus\"", "put"]);
     refused(&mut server, Some(program()), &["beside it"]);
@@ -257,7 +257,7 @@ fn an_account_that_the_next_process_does_not_give_is_taken_from_live_contexts() 
 fn a_replaced_program_that_is_refused_is_no_reload() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let server = Serve::new(folder.path().join("state")).program(installed.program());
-    let _server = server.arg(folder.path()).start();
+    let _server = server.arg(data_folder(&folder)).start();
     let upgrade_if_replaced = || run(&mut if_replaced(&installed, &folder.path().join("state")));
     assert!(upgrade_if_replaced().status.success(), "there is nothing to do");
     let new = installed.path("orthrus.new");
@@ -397,7 +397,7 @@ fn files_in_memory_are_not_handed_over() {
 fn a_server_that_is_to_end_ends_also_while_a_next_process_hangs() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let server = Serve::new(folder.path().join("state")).program(installed.program());
-    let mut server = server.arg(folder.path()).start();
+    let mut server = server.arg(data_folder(&folder)).start();
     for step in ["hello", "restored"] {
         let mut command = server.upgrade_command(Some(&faulty(&installed, step, "hang")));
         let asking = std::thread::spawn(move || run(&mut command));
@@ -415,7 +415,7 @@ fn a_server_that_is_to_end_ends_also_while_a_next_process_hangs() {
 fn without_an_answer_the_status_tells() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let server = Serve::new(folder.path().join("state")).program(installed.program());
-    let mut server = server.arg(folder.path()).start();
+    let mut server = server.arg(data_folder(&folder)).start();
     let mut command = server.upgrade_command(Some(&faulty(&installed, "hello", "hang")));
     let asking = std::thread::spawn(move || run(&mut command));
     server.wait_for_log("upgrade to");
@@ -428,7 +428,7 @@ fn without_an_answer_the_status_tells() {
 #[test]
 fn without_a_server_the_status_tells() {
     let folder = empty_folder();
-    let mut server = Serve::new(folder.path().join("state")).arg(folder.path()).start();
+    let mut server = Serve::new(folder.path().join("state")).arg(data_folder(&folder)).start();
     server.kill();
     let ended = upgrade(&server, None);
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
@@ -439,7 +439,7 @@ fn without_a_server_the_status_tells() {
 fn a_drain_goes_on_and_ends_the_next_process_with_the_last_client() {
     let folder = empty_folder();
     let state = folder.path().join("state");
-    let mut server = Serve::new(&state).arg(folder.path()).start();
+    let mut server = Serve::new(&state).arg(data_folder(&folder)).start();
     let options = Options::new("127.0.0.1", Security::sys()).port(server.port());
     let mut client = Client::connect(options.clone()).expect("it serves");
     let drain = ["drain", "--no-wait", "--state-dir", state.to_str().expect("UTF-8")];

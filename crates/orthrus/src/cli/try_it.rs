@@ -59,10 +59,11 @@ impl Arguments {
             return evaluate::list(request);
         }
         let mut record = Record::begin(request.name, request.title, request.settings.clone());
+        let folder = if self.ceph { None } else { Some(self.folder(temporary.path())?) };
         // Before the threads of Ceph's library.
         let realm = OwnRealm::start()?;
         let stop = stop_flag()?;
-        let served = self.served(temporary.path(), &stop)?;
+        let served = ServedFiles::open(folder, &stop)?;
         record.target = format!("this machine, orthrus serving {}", served.name());
         let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;
         let program = std::env::current_exe().context("this program cannot find itself")?;
@@ -90,19 +91,17 @@ impl Arguments {
         Ok(())
     }
 
-    /// Makes or opens the files to serve.
-    fn served(&self, temporary: &Path, stop: &AtomicBool) -> anyhow::Result<ServedFiles> {
-        if self.ceph {
-            errln!("starting a one-node Ceph cluster");
-            let cluster = MiniCeph::start_unless(&MiniCephOptions::default(), stop)?;
-            cluster.make_directory(CEPH_DIRECTORY, CEPH_SIZE)?;
-            return Ok(ServedFiles::Ceph(cluster));
+    /// Returns the folder to serve, which must not show clients the files of the trial.
+    fn folder(&self, temporary: &Path) -> anyhow::Result<PathBuf> {
+        let Some(folder) = &self.folder else { return make(&temporary.join("data")) };
+        let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
+        if temporary.canonicalize()?.starts_with(&folder) {
+            bail!(
+                "{} contains the temporary files of this command, keys among them; set TMPDIR to a folder elsewhere",
+                folder.display()
+            );
         }
-        let folder = match &self.folder {
-            Some(folder) => folder.canonicalize().with_context(|| folder.display().to_string())?,
-            None => make(&temporary.join("data"))?,
-        };
-        Ok(ServedFiles::Folder(folder))
+        Ok(folder)
     }
 
     /// Every client acts as the folder's owner: nothing in the folder changes hands. The server
@@ -145,6 +144,17 @@ enum ServedFiles {
 }
 
 impl ServedFiles {
+    /// Serves a folder, or without one the files of a new cluster.
+    fn open(folder: Option<PathBuf>, stop: &AtomicBool) -> anyhow::Result<Self> {
+        if let Some(folder) = folder {
+            return Ok(Self::Folder(folder));
+        }
+        errln!("starting a one-node Ceph cluster");
+        let cluster = MiniCeph::start_unless(&MiniCephOptions::default(), stop)?;
+        cluster.make_directory(CEPH_DIRECTORY, CEPH_SIZE)?;
+        Ok(Self::Ceph(cluster))
+    }
+
     fn name(&self) -> String {
         match self {
             Self::Folder(folder) => folder.display().to_string(),

@@ -106,6 +106,12 @@ impl Backends {
         &self.clients
     }
 
+    /// Returns the backend in use that serves an export on.
+    pub(super) fn served(&self, settings: &ExportSettings) -> Option<&Arc<dyn Backend>> {
+        let wanted = place(settings);
+        self.used.iter().find(|used| used.place == wanted).map(|used| &used.backend)
+    }
+
     /// Makes the table of exports of a server with these addresses. Backends of the table in force
     /// serve on if their settings are equal, so that a reload keeps the contents of memory exports.
     ///

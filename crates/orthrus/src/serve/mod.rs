@@ -17,6 +17,7 @@ pub(crate) mod membership;
 mod metrics;
 mod observe;
 mod opened;
+mod own_files;
 mod preflight;
 mod process;
 mod records;

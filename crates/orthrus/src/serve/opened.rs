@@ -17,8 +17,8 @@ use super::store::Store;
 use super::upgrade::{Estate, Inherited, Predecessor, UpgradeParts, Upgrades, binary};
 use super::{
     OwnProcess, ReadSettings, RunningProcess, admission, drain, end_when_input_ends, ending, identities,
-    leave, leave_cluster, metrics, net_limits, nfs_config, nfs_start, obey_signals, recall_time, shared,
-    spoken, state_dir,
+    leave, leave_cluster, metrics, net_limits, nfs_config, nfs_start, obey_signals, own_files, recall_time,
+    shared, spoken, state_dir,
 };
 use crate::config::{Settings, Storage};
 use crate::logging;
@@ -107,6 +107,7 @@ impl OpenedServer {
         let keys = Keys::open(&settings)?.map(Arc::new);
         // Before the state folder: a refused start leaves none, and does not count.
         admission::check(&settings.exports, keys.is_some())?;
+        own_files::check(&settings.exports, &settings)?;
         // Before the exports: the lock of the state folder says that no other server has its name,
         // and in a cluster the locks of a former instance end first.
         let storage = match inherited {

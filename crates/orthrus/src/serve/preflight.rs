@@ -7,7 +7,7 @@ use super::kerberos::Keys;
 use super::observe::AuditLog;
 use super::store::Store;
 use super::web::WebListener;
-use super::{admission, identities, membership, process, recall_time, sandbox, state_dir};
+use super::{admission, identities, membership, own_files, process, recall_time, sandbox, state_dir};
 use crate::config::Settings;
 use anyhow::{Context, anyhow};
 use identity::Mapper;
@@ -68,6 +68,7 @@ impl Preflight {
         let mut backends = Backends::new(clients, settings.limits.open_files_max, None, ceph);
         let mut served = Vec::new();
         for export in &settings.exports {
+            self.keep(own_files::check([export], settings));
             served.push(export.clone());
             match self.keep(backends.prepare(&served, &settings.addresses)) {
                 None => _ = served.pop(),

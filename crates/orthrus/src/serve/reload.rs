@@ -7,7 +7,8 @@ use super::http::Author;
 use super::kerberos::Keys;
 use super::observe::AuditLog;
 use super::{
-    ReadSettings, admission, identities, sandbox, shared, spoken, warn_of_descriptors, warn_of_leases,
+    ReadSettings, admission, identities, own_files, sandbox, shared, spoken, warn_of_descriptors,
+    warn_of_leases,
 };
 use crate::api::ReloadStatus;
 use crate::config::Settings;
@@ -144,6 +145,9 @@ impl Reload {
         let realms = self.keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
         sandbox::check_ceph(&self.start, &settings)?;
         admission::check(&settings.exports, self.keys.is_some())?;
+        // The file systems of the others may hang.
+        let new = settings.exports.iter().filter(|export| self.backends.served(export).is_none());
+        own_files::check(new, &self.start)?;
         let prepared = self.backends.prepare(&settings.exports, &settings.addresses)?;
         let table = self.backends.adopt(prepared)?;
         let same = same_identities(&self.settings, &settings) && realms == self.realms;

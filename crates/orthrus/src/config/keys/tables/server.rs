@@ -137,7 +137,7 @@ pub(super) const SERVER: &[ConfigTable] = &[
                 name: "state_dir",
                 meaning: "The folder of the server's secret, its client records and the socket of its admin API. \
                     Each server needs its own.",
-                allowed: "a folder of mode 0700",
+                allowed: "a folder of mode 0700 outside of all exports",
                 default: Absent("/var/lib/orthrus for root, or below XDG_STATE_HOME"),
                 example: r#""/var/lib/orthrus""#,
                 reloads: false,
