@@ -21,14 +21,14 @@ pub(super) fn check<'e>(
 ) -> anyhow::Result<()> {
     // Without a place for its state, a server does not start.
     let Ok(folder) = state_dir(own) else { return Ok(()) };
-    let state = Place::of(&folder);
+    let state = PrivatePlace::of(&folder);
     let audit = match &own.audit {
         Some(AuditTarget::File(file)) => Some(file),
         _ => None,
     };
     let others = [("keytab", own.keytab.as_ref()), ("web_key", own.web_key.as_ref()), ("audit", audit)];
     let others = others.into_iter().filter_map(|(key, file)| Some((key, file?)));
-    let others: Vec<_> = others.map(|(key, file)| (key, file, Place::of(file))).collect();
+    let others: Vec<_> = others.map(|(key, file)| (key, file, PrivatePlace::of(file))).collect();
     for export in exports {
         let Storage::Folder(root) = &export.storage else { continue };
         if state.is_reached_from(root, export.nested) {
@@ -54,9 +54,9 @@ pub(super) fn check<'e>(
 
 /// A file or folder that exists or is to be made, as itself and the folders around it. Numbers
 /// tell the same folder from another behind links and bind mounts, where paths do not.
-struct Place(Vec<Statx>);
+struct PrivatePlace(Vec<Statx>);
 
-impl Place {
+impl PrivatePlace {
     fn of(path: &Path) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let existing = path.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_state_folder_on_a_file_system_that_the_export_hides_is_not_reached() {
-        let (root, proc) = (Path::new("/"), Place::of(Path::new("/proc/self")));
+        let (root, proc) = (Path::new("/"), PrivatePlace::of(Path::new("/proc/self")));
         assert!(!proc.is_reached_from(root, Nested::Hide));
         assert!(proc.is_reached_from(root, Nested::Show));
     }
