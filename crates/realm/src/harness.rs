@@ -1,32 +1,38 @@
 //! Temporary realms for tests.
 
+use std::io::Write;
 use std::ops::Deref;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::{Realm, RealmError, RealmOptions};
+use crate::{Realm, RealmError, RealmOptions, directory, kdc, replicas};
 
-/// Stops the KDC and removes the folder when its input ends, which means that the creating process
-/// has ended, even by SIGKILL. The KDC is identified by the pid file on its command line.
-const WATCH: &str = r#"cat >/dev/null
-end() {
-  pid=$(cat "$1" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$2" && kill "$pid"
-}
-for home in "$0" "$0"/replica-*; do
-  end "$home/kdc.pid" "$home/kdc.pid"
-  end "$home/slapd.pid" "$home/slapd.conf"
-done
-rm -rf "${0%/realm}""#;
+/// Stops the daemons and removes the folder `$0` when its input ends, which means that the creating
+/// process has ended, even by SIGKILL. The input has an argument of each daemon's command line. A
+/// pid file would not do: a daemon writes it late. Programs that make the realm may still write to
+/// the folder, too, so that one round may not be enough.
+const WATCH: &str = r#"daemons=$(cat)
+for round in 1 2 3 4 5 6 7 8 9 10; do
+  found=$(printf '%s\n' "$daemons" | grep -lszxFf - /proc/[0-9]*/cmdline | cut -d/ -f3)
+  [ -n "$found" ] && kill $found
+  rm -rf "$0" 2>/dev/null
+  [ -z "$found" ] && [ ! -e "$0" ] && exit
+  sleep 0.2
+done"#;
 
 /// A realm in a temporary folder. Both end when it is dropped or when this process ends in any way.
 #[derive(Debug)]
 pub struct TemporaryRealm {
     realm: Realm,
     // Dropped after the KDC has been stopped.
+    watch: RealmWatch,
     _folder: tempfile::TempDir,
-    watch: Child,
 }
+
+/// The process that cleans up after this one; it does so at the latest when the value is dropped.
+#[derive(Debug)]
+struct RealmWatch(Child);
 
 impl TemporaryRealm {
     /// Creates a realm in a new temporary folder.
@@ -35,17 +41,49 @@ impl TemporaryRealm {
     /// The same as [`Realm::create`].
     pub fn create(options: &RealmOptions) -> Result<Self, RealmError> {
         let folder = private::temporary("orthrus-realm-")?;
-        let realm = Realm::create(&folder.path().join("realm"), options)?;
+        let path = folder.path().canonicalize().map_err(RealmError::io(folder.path()))?;
+        let dir = path.join("realm");
+        let watch = RealmWatch::begin(&path, &dir)?;
+        let realm = Realm::create(&dir, options)?;
+        Ok(Self { realm, watch, _folder: folder })
+    }
+}
+
+impl RealmWatch {
+    /// Watches over the realm in `dir`, which is removed with `folder`.
+    fn begin(folder: &Path, dir: &Path) -> Result<Self, RealmError> {
+        let failed = || RealmError::io(Path::new("sh"));
         // A process group of its own: Ctrl-C must not reach it.
         let watch = Command::new("sh")
             .args(["-c", WATCH])
-            .arg(realm.dir())
+            .arg(folder)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
-            .map_err(RealmError::io(Path::new("sh")))?;
-        Ok(Self { realm, _folder: folder, watch })
+            .map_err(failed())?;
+        let mut watch = Self(watch);
+        let further = (1..=crate::REPLICAS_MAX).map(|number| replicas::home(dir, number));
+        for home in std::iter::once(dir.to_owned()).chain(further) {
+            for daemon in [kdc::daemon(&home), directory::daemon(&home)] {
+                let line = [daemon.argument.as_os_str().as_encoded_bytes(), b"\n"].concat();
+                watch.0.stdin.iter_mut().try_for_each(|stdin| stdin.write_all(&line)).map_err(failed())?;
+            }
+        }
+        Ok(watch)
+    }
+
+    /// Lets it clean up, and waits for its end.
+    fn end(&mut self) {
+        drop(self.0.stdin.take());
+        // No remedy exists for a failure here.
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for RealmWatch {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -61,8 +99,7 @@ impl Drop for TemporaryRealm {
     fn drop(&mut self) {
         // No remedy exists for a failure here; the folder is removed in any case.
         let _ = Realm::down(self.realm.dir());
-        drop(self.watch.stdin.take());
-        let _ = self.watch.wait();
+        self.watch.end();
     }
 }
 
@@ -120,7 +157,8 @@ mod tests {
         std::fs::read_dir("/proc").unwrap().flatten().filter(of_dir).count()
     }
 
-    fn daemons_end_with_the_watch(options: &RealmOptions, daemons: usize) {
+    /// Tries it `before` the daemons have written their pid files, or later.
+    fn daemons_end_with_the_watch(options: &RealmOptions, daemons: usize, before: bool) {
         let mut realm = match TemporaryRealm::create(options) {
             Ok(realm) => realm,
             Err(error @ RealmError::Missing { .. }) => return eprintln!("skipped: {error}"),
@@ -128,30 +166,29 @@ mod tests {
         };
         assert!(realm.is_running());
         assert_eq!(processes_of(realm.dir()), daemons);
+        if before {
+            std::fs::remove_file(realm.dir().join(kdc::PID_FILE)).unwrap();
+        }
         // SIGKILL closes the pipe in the same way; the watch ends after its cleanup.
-        drop(realm.watch.stdin.take());
-        realm.watch.wait().unwrap();
-        assert!(!realm.dir().exists());
-        // The daemons need a moment to handle the signal.
-        let tries = (0..1000).take_while(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            processes_of(realm.dir()) > 0
-        });
-        assert!(tries.count() < 1000, "a daemon runs on");
+        realm.watch.end();
+        assert!(!realm.dir().parent().unwrap().exists());
+        assert_eq!(processes_of(realm.dir()), 0, "a daemon runs on");
     }
 
     #[test]
     fn the_kdc_ends_with_its_process_however_that_ends() {
-        daemons_end_with_the_watch(&RealmOptions::default(), 1);
+        for before in [false, true] {
+            daemons_end_with_the_watch(&RealmOptions::default(), 1, before);
+        }
     }
 
     #[test]
     fn the_directory_ends_with_its_process_as_well() {
-        daemons_end_with_the_watch(&RealmOptions { delegation: true, ..RealmOptions::default() }, 2);
+        daemons_end_with_the_watch(&RealmOptions { delegation: true, ..RealmOptions::default() }, 2, false);
     }
 
     #[test]
     fn replicas_end_with_their_process_as_well() {
-        daemons_end_with_the_watch(&RealmOptions { replicas: 2, ..RealmOptions::default() }, 6);
+        daemons_end_with_the_watch(&RealmOptions { replicas: 2, ..RealmOptions::default() }, 6, false);
     }
 }

@@ -1,17 +1,19 @@
 //! Servers, folders and realms that root starts for a trial or a benchmark give another user of the
-//! machine nothing: no file as root, no entry into a folder, no key, no ticket.
+//! machine nothing: no file as root, no entry into a folder, no key, no ticket. They end with the
+//! trial, however that ends.
 //!
 //! The attack runs as user 65534, in a process of its own. A server that admits all users shows
 //! that the attack works.
 
 use client::{Filesystem, Options, Security};
-use e2e::{Serve, is_installed, is_root, open_folder, orthrus};
+use e2e::{Ended, Serve, is_installed, is_root, open_folder, orthrus, program, run_within};
 use nfs4::AttributeValues;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -232,8 +234,12 @@ fn can_run() -> bool {
         eprintln!("skipped: only root can become another user");
         return false;
     }
-    is_installed("setpriv", "util-linux")
-        && is_installed("krb5kdc", "krb5-kdc")
+    is_installed("setpriv", "util-linux") && can_make_realms()
+}
+
+/// Says whether the programs of a realm are there.
+fn can_make_realms() -> bool {
+    is_installed("krb5kdc", "krb5-kdc")
         && is_installed("kadmin.local", "krb5-admin-server")
         && is_installed("kinit", "krb5-user")
 }
@@ -359,4 +365,104 @@ fn a_realm_gives_another_user_nothing_and_is_not_made_in_its_folder() {
         assert!(!refused.status.success() && refused.stderr.contains(said), "{refused:?}");
     }
     assert_eq!(fs::read_dir(&theirs).expect("root may").count(), 0);
+}
+
+/// A trial in a folder of its own, without a terminal.
+struct EndedTrial {
+    folder: TempDir,
+    child: Child,
+}
+
+impl EndedTrial {
+    fn begin() -> Self {
+        let folder = e2e::empty_folder();
+        for name in ["tmp", "data"] {
+            fs::create_dir(folder.path().join(name)).expect("the folder is ours");
+        }
+        // The tests may run without heed of hangups.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP"]).arg(program()).args(["try", "--quick", "--once", "data"]);
+        command.env("TMPDIR", folder.path().join("tmp")).current_dir(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the program starts");
+        Self { folder, child }
+    }
+
+    /// The names in one of its folders that begin so.
+    fn names(&self, folder: &str, prefix: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder.path().join(folder)).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths
+            .filter(|path| {
+                path.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
+            })
+            .collect()
+    }
+
+    /// The names of temporary files, and of files in the folder that it serves.
+    fn left(&self) -> Vec<PathBuf> {
+        [self.names("tmp", ""), self.names("data", "")].concat()
+    }
+
+    fn wait_until(&mut self, what: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + START_MAX;
+        while !what(self) {
+            assert!(Instant::now() < end, "it does not get there: {:?}", self.child.try_wait());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Processes of its realm.
+    fn daemons(&self) -> usize {
+        let place = self.folder.path().join("tmp/orthrus-realm-");
+        let lines = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let lines = lines.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+        let is_here = |line: &Vec<u8>| {
+            let mut words = line.split(|byte| *byte == 0);
+            let is_kdc = words.next().is_some_and(|program| program.ends_with(b"krb5kdc"));
+            is_kdc && words.any(|word| word.starts_with(place.as_os_str().as_bytes()))
+        };
+        lines.filter(is_here).count()
+    }
+
+    /// Sends the signal, and returns how it ended.
+    fn end_by(mut self, signal: Signal) -> (Self, Ended) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
+        let replaced = Command::new("true").spawn().expect("it starts");
+        let ended = run_within(std::mem::replace(&mut self.child, replaced), START_MAX);
+        self.wait_until(|trial| trial.names("tmp", "orthrus-realm-").is_empty() && trial.daemons() == 0);
+        (self, ended)
+    }
+}
+
+#[test]
+fn a_trial_that_is_ended_while_it_makes_its_realm_leaves_no_kdc_and_no_key() {
+    if !can_make_realms() {
+        return;
+    }
+    for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGKILL] {
+        let mut trial = EndedTrial::begin();
+        trial.wait_until(|trial| {
+            trial.names("tmp", "orthrus-realm-").iter().any(|folder| folder.join("realm/kdc.conf").exists())
+        });
+        let (trial, ended) = trial.end_by(signal);
+        if signal != Signal::SIGKILL {
+            assert_eq!(ended.status.code(), Some(1), "{signal}: {}", ended.stderr);
+            assert!(trial.left().is_empty(), "{:?}", trial.left());
+        }
+    }
+}
+
+#[test]
+fn a_trial_whose_terminal_ends_leaves_its_report_and_nothing_else() // docs/report.md
+{
+    if !can_make_realms() {
+        return;
+    }
+    let mut trial = EndedTrial::begin();
+    trial.wait_until(|trial| !trial.names("", "orthrus-report.json").is_empty());
+    let (trial, ended) = trial.end_by(Signal::SIGHUP);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(!trial.names("", "orthrus-report.html").is_empty(), "{}", ended.stderr);
+    assert!(trial.left().is_empty(), "{:?}", trial.left());
 }

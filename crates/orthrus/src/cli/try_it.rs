@@ -51,6 +51,8 @@ impl Arguments {
     /// A missing package, a folder that cannot be served or written to, a report that cannot be
     /// written.
     pub(super) fn run(self) -> anyhow::Result<()> {
+        // Before there is anything to clean up.
+        let stop = stop_flag()?;
         let temporary = private::temporary("orthrus-try-")?;
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
@@ -62,7 +64,6 @@ impl Arguments {
         let folder = if self.ceph { None } else { Some(self.folder(temporary.path())?) };
         // Before the threads of Ceph's library.
         let realm = OwnRealm::start()?;
-        let stop = stop_flag()?;
         let served = ServedFiles::open(folder, &stop)?;
         record.target = format!("this machine, orthrus serving {}", served.name());
         let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;

@@ -66,10 +66,12 @@ pub(crate) fn start(
     resume: Option<PathBuf>,
     request: RunRequest<'_>,
 ) -> anyhow::Result<()> {
+    // Before there is anything to clean up.
+    let stop = stop_flag()?;
     let mut record = Record::begin(request.name, request.title, request.settings.clone());
     let remote = target.remote()?;
     // It is also how one that is none is found out before anything is started.
-    let copies = request.evaluation.copies(&AtomicBool::new(false))?;
+    let copies = request.evaluation.copies(&stop)?;
     let store = match target.folder() {
         Some(folder) => Store::Folder(folder.to_owned()),
         None => Store::Memory(memory(&request, copies)),
@@ -83,7 +85,7 @@ pub(crate) fn start(
         Some(target) => Box::new(target),
         None => Box::new(Own::start(store, link.as_ref())?),
     };
-    by_client(&mut record, &mut *site, &files, &*stop_flag()?, request, local, link.as_ref())
+    by_client(&mut record, &mut *site, &files, &stop, request, local, link.as_ref())
 }
 
 /// Measures a server by the project's client, prints the tables, and writes the report; `local`

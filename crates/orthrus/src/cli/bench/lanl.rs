@@ -127,6 +127,8 @@ impl Arguments {
     /// Nothing to measure, no room, a report that cannot be written; and, after the report was
     /// written, when the run was not complete.
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        // Before there is anything to clean up.
+        let stop = stop::stop_flag()?;
         let link = self.target.link()?;
         let mut variants = self.variants(link.as_ref())?;
         let scope = self.scope(&variants);
@@ -141,7 +143,6 @@ impl Arguments {
         };
         record.environment.link = link.as_ref().map(Link::spec);
         let files = evaluate::begin(&mut record, self.output.clone(), self.resume.as_deref())?;
-        let stop = stop::stop_flag()?;
         let cache = self.server_cache(&variants);
         let parent = self.source.clone().unwrap_or_else(std::env::temp_dir);
         let (sources, scp) = (Sources::in_folder(&parent)?, self.over_ssh(&variants));
