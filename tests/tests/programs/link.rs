@@ -17,6 +17,10 @@ fn bench(plan: &str, link: &str, folder: &Path) -> Command {
     fs::write(folder.join("plan.toml"), plan).expect("a plan");
     let mut command = orthrus(["bench", "run"]);
     command.arg(folder.join("plan.toml")).args(["--link", link]).arg("--output").arg(folder.join("report"));
+    // A bench that is killed leaves its files.
+    let temporary = folder.join("tmp");
+    fs::create_dir_all(&temporary).expect("the folder is ours");
+    command.env("TMPDIR", temporary);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
