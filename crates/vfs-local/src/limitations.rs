@@ -12,6 +12,7 @@ use foreign::ForeignThread;
 use mounts::Mount;
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Statx, fstatvfs, openat2};
+use rustix::io::Errno;
 use std::{fmt, mem::MaybeUninit, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
 
 /// Entries of the root among which a file is looked for.
@@ -33,6 +34,8 @@ pub enum Limitation {
     LocksOfThisMachine(&'static str),
     /// Nothing can be changed where it is mounted for this process.
     ReadOnly,
+    /// The process, which is the user of all callers, may not list or enter the folder.
+    Closed,
     /// The service manager shows this folder in memory in place of the real one.
     Hidden(&'static str),
     /// Times have no fractions of a second.
@@ -80,6 +83,11 @@ impl fmt::Display for Limitation {
                  true`, or mount it for writing. Under systemd the unit decides for /usr, /boot and /etc \
                  (ProtectSystem=), and hides the folders below /home (ProtectHome=): `systemctl edit orthrus`"
             ),
+            Self::Closed => write!(
+                f,
+                "the server's user may not list and enter the folder, so each client gets NFS4ERR_ACCESS: give that \
+                 user the rights r and x, or start the server as root"
+            ),
             Self::Hidden(folder) => write!(
                 f,
                 "it is in memory, in a tmpfs at {folder}, as systemd shows {folder} to services (ProtectHome=): \
@@ -115,6 +123,10 @@ pub(crate) fn of(
     if takes_identities && !opens_handles {
         found.push(Limitation::HandlesNotOpened);
     }
+    // A file system from elsewhere may refuse root and admit its callers.
+    if !takes_identities && is_closed(root) {
+        found.push(Limitation::Closed);
+    }
     if fstatvfs(root).is_ok_and(|file_system| file_system.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         found.push(Limitation::ReadOnly);
     }
@@ -138,6 +150,13 @@ pub(crate) fn of(
         found.push(Limitation::NoLocks(error));
     }
     found
+}
+
+/// Returns whether this process has no right to list a folder, or to find names in it.
+fn is_closed(folder: &OwnedFd) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    uninterrupted(|| openat2(folder, c".", flags, Mode::empty(), ResolveFlags::BENEATH)).err()
+        == Some(Errno::ACCESS)
 }
 
 /// Returns the folder that ProtectHome= of systemd hides by a mount.

@@ -3,12 +3,15 @@
 
 use client::{CallOptions, Filesystem, OpenHow, Options, Security, write_result};
 use e2e::{
-    Disk, Serve, Server, empty_folder, in_own_mounts, is_root, open_folder, orthrus, pattern, run, status,
+    Disk, Serve, Server, data_folder, empty_folder, in_own_mounts, is_root, nobody, open_folder, orthrus,
+    pattern, run, status,
 };
 use nfs4::Createtype4;
 use nfs4::Nfsstat4::*;
 use nfs4::StableHow4::FILE_SYNC4;
 use nfs4::attributes::{AttributeValues, SETTABLE, fattr4};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -69,6 +72,31 @@ fn a_full_file_system_says_so_and_keeps_what_it_acknowledged() {
         files.remove("file").expect("it is there");
         goes_on(&mut files);
     });
+}
+
+#[test]
+fn a_folder_that_a_server_without_root_cannot_enter_is_named_at_the_start() {
+    if !is_root() {
+        return println!("skipped: only root can become nobody");
+    }
+    let folder = open_folder();
+    let (state, data) = (folder.path().join("state"), data_folder(&folder));
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+    };
+    fs::create_dir(&state).expect("it is ours");
+    chown(&state, Some(65534), Some(65534)).expect("root may");
+    set_mode(&state, 0o700);
+    let check = || {
+        let mut command = nobody(["serve", "--check", "--sec", "sys", "--listen", "127.0.0.1:0"]);
+        let ended = run(command.arg("--state-dir").arg(&state).arg(&data));
+        assert!(ended.status.success(), "{ended:?}");
+        ended.stderr.contains("may not list and enter the folder")
+    };
+    for (mode, closed) in [(0o700, true), (0o744, true), (0o711, true), (0o755, false)] {
+        set_mode(&data, mode);
+        assert_eq!(check(), closed, "{mode:o}");
+    }
 }
 
 #[test]
