@@ -464,5 +464,6 @@ fn a_trial_whose_terminal_ends_leaves_its_report_and_nothing_else() // docs/repo
     let (trial, ended) = trial.end_by(Signal::SIGHUP);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     assert!(!trial.names("", "orthrus-report.html").is_empty(), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("acts as nobody"), "{}", ended.stderr);
     assert!(trial.left().is_empty(), "{:?}", trial.left());
 }

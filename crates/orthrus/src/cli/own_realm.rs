@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 /// The cache with bob's ticket.
 const OTHER: &str = "ccache-bob";
+/// The local account of the realm's users, who have no rights by it.
+const ACCOUNT: &str = "nobody";
 
 /// A realm in a temporary folder and a ticket of alice's.
 pub(super) struct OwnRealm {
@@ -61,9 +63,15 @@ impl OwnRealm {
         Credential::Ccache(format!("FILE:{}", self.realm.dir().join(OTHER).display()))
     }
 
-    /// Returns the arguments that give a server this realm's keys.
+    /// Returns the arguments that give a server this realm's keys. Its exports squash the realm's
+    /// users; without an account of this machine, the server would warn of each.
     pub(super) fn server_arguments(&self) -> Vec<OsString> {
-        vec!["--keytab".into(), self.realm.server_keytab().into_os_string()]
+        let mut arguments = vec!["--keytab".into(), self.realm.server_keytab().into_os_string()];
+        for user in ["alice", "bob"] {
+            let account = format!("{user}@{}={ACCOUNT}", self.realm.name());
+            arguments.extend(["--map".into(), account.into()]);
+        }
+        arguments
     }
 
     /// Returns the variables that make a program see this realm.
