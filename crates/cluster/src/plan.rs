@@ -306,5 +306,4 @@ pub(crate) fn summary(options: &Options) -> String {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

@@ -296,14 +296,7 @@ impl MiniCeph {
         }
     }
 
-    /// Waits until a file system has an active metadata server.
-    ///
-    /// # Errors
-    /// `CephDaemon` if one has ended, or the time is over.
-    pub fn wait_for_file_system(&self, name: &str) -> Result<(), MiniCephError> {
-        self.wait_until_active(name, || Ok(()))
-    }
-
+    /// Waits until a file system has an active metadata server, and calls `go_on` meanwhile.
     fn wait_until_active(
         &self,
         name: &str,

@@ -466,5 +466,4 @@ pub fn address(ip: IpAddr) -> IpAddr {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
 mod tests;

@@ -615,5 +615,4 @@ impl Sockets {
 }
 
 #[cfg(test)]
-#[path = "sockets_tests.rs"]
 mod tests;

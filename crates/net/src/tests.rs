@@ -618,9 +618,6 @@ fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
     assert_eq!(server.stats().refused.load(Ordering::SeqCst), 1);
 }
 
-#[path = "tests_deferred.rs"]
 mod deferred;
-#[path = "tests_hostile.rs"]
 mod hostile;
-#[path = "tests_upgrade.rs"]
 mod upgrade;

@@ -54,7 +54,6 @@ impl Drop for CallFlight {
 }
 
 /// Copies between two pieces.
-#[allow(clippy::vec_box, reason = "each goes to its thread as it is")]
 pub(crate) type PausedCopies = Vec<Box<BackgroundCopy>>;
 
 /// Copies that are set aside between two pieces.

@@ -81,7 +81,6 @@ impl Link {
     /// Runs `what` at the server's end: its processes and sockets stay there.
     ///
     /// # Errors
-    /// The errors of `what`; when this thread cannot enter the namespace, or not return.
     /// The errors of `what`; when this thread cannot go there, or not come back.
     pub fn at_server<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
         setns(&self.there, CloneFlags::CLONE_NEWNET).context("the server's network namespace")?;

@@ -20,7 +20,6 @@ impl Silence {
     ///
     /// # Errors
     /// The errors of `answers`.
-    /// The errors of `answers`.
     pub(super) fn find(
         depth: u32,
         mut answers: impl FnMut(u32) -> Result<Option<bool>>,

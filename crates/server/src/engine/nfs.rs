@@ -123,21 +123,7 @@ pub struct NfsParts {
 }
 
 impl Nfs {
-    /// Starts a server. The grace period begins at `now` if `start` names clients of the last run.
-    /// `random` returns unpredictable numbers.
-    pub fn new(
-        config: NfsConfig,
-        start: Start,
-        exports: Arc<Exports>,
-        identity: Arc<Mapper>,
-        records: Box<dyn ClientRecords>,
-        random: Box<dyn Fn() -> u64 + Send + Sync>,
-        now: Duration,
-    ) -> Self {
-        Self::start(NfsParts { config, start, exports, identity, records, random }, now)
-    }
-
-    /// As [`Nfs::new`], of the parts of a server.
+    /// Starts a server. The grace period begins at `now` if `parts` name clients of the last run.
     pub fn start(parts: NfsParts, now: Duration) -> Self {
         let state = State::new(parts.config.limits.clone(), parts.start.boot.clone(), now);
         let quotas = parts.config.tenants.clone();
@@ -395,15 +381,15 @@ pub(super) mod tests {
         let boot =
             state::Boot { epoch: 1, hash_key: [0; 16], principal_key: [0; 16], prior_clients: Vec::new() };
         let start = Start { boot, write_verifier: [0xff; 8], filehandle_key: [0; 16] };
-        Nfs::new(
-            NfsConfig::default(),
+        let parts = NfsParts {
+            config: NfsConfig::default(),
             start,
-            Arc::new(Exports::new(table)),
-            Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
-            Box::new(super::super::NoRecords),
-            Box::new(|| 0),
-            Duration::ZERO,
-        )
+            exports: Arc::new(Exports::new(table)),
+            identity: Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
+            records: Box::new(super::super::NoRecords),
+            random: Box::new(|| 0),
+        };
+        Nfs::start(parts, Duration::ZERO)
     }
 
     #[test]

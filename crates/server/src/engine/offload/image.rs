@@ -78,7 +78,7 @@ impl BackgroundCopy {
 
 impl Nfs {
     /// Restores background copies, which are to be resumed by [`Nfs::resume_copies`].
-    #[allow(clippy::vec_box, reason = "each goes to its thread as it is")]
+    #[expect(clippy::vec_box, reason = "each goes to its thread as it is")]
     pub(crate) fn restore_copies(
         &self,
         images: Vec<BackgroundCopyImage>,

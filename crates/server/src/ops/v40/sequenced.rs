@@ -96,7 +96,7 @@ pub(super) fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) 
 }
 
 /// Caches the reply of an operation, whose result begins at `start` of the reply.
-#[allow(clippy::too_many_arguments, reason = "the parts of one reply, used once")]
+#[expect(clippy::too_many_arguments, reason = "the parts of one reply, used once")]
 pub(super) fn end(
     c: &Compound<'_>,
     owner: &Arc<StateOwner>,
