@@ -118,9 +118,12 @@ fn an_observer_of_changes_sees_opens_changes_and_denials_alone() {
     assert_eq!(lines, [open, "sys:1001 WRITE  /export NFS4ERR_ACCESS false"]);
 }
 
-/// Notes the operations with their deeds, and whether they have had an effect.
+/// An operation with its deed, and whether it has had an effect.
+type DeedSeen = (&'static str, Option<Deed>, bool);
+
+/// Notes the operations with their deeds.
 #[derive(Clone, Default)]
-struct DeedsSeen(Arc<Mutex<Vec<(&'static str, Option<Deed>, bool)>>>);
+struct DeedsSeen(Arc<Mutex<Vec<DeedSeen>>>);
 
 impl Observer for DeedsSeen {
     fn now(&self) -> Duration {
