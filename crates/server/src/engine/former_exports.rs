@@ -115,8 +115,8 @@ impl Nfs {
         counts
     }
 
-    /// Revokes the state that calls of before have made in removed and changed exports, and the rest
-    /// of an incomplete revocation.
+    /// Revokes the state that calls of before have made in removed and changed exports, and the
+    /// rest of an incomplete revocation.
     pub(super) fn revoke_late(&self, now: Duration) {
         if let Some(ended) = self.former.with(Former::take_due) {
             let table = self.exports.snapshot();

@@ -110,8 +110,8 @@ pub struct Resumed {
 }
 
 impl Nfs {
-    /// Makes an image of the server, whose client records are written. `copies` are the background copies that wait for their next
-    /// piece. No call runs meanwhile.
+    /// Makes an image of the server, whose client records are written by now. `copies` are the
+    /// background copies that wait for their next piece. No call runs meanwhile.
     ///
     /// # Errors
     /// [`ImageError::Busy`].

@@ -76,11 +76,11 @@ impl Drop for Attempt<'_> {
 /// without the records that were put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncedRecords {
-    /// All changes.
+    /// All changes, which most storage has together.
     All,
     /// All removals, and not all records that were put.
     Removals,
-    /// Perhaps none.
+    /// An unknown part of the changes, or none.
     Few,
 }
 

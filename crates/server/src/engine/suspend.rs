@@ -6,11 +6,12 @@ use state::GetattrWait;
 /// Changes that one sync puts on stable storage for all calls that wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommitKey {
-    /// Those of the names or attributes of an object.
+    /// The names or attributes of an object.
     Object(FileKey),
-    /// Client records that are removed.
+    /// The client records that are removed.
     Removals,
-    /// Client records that are put, and those that are removed. A full disk may keep them waiting.
+    /// The client records that are put, and those that are removed. A full disk may keep them
+    /// waiting.
     Puts,
 }
 

@@ -17,9 +17,9 @@ use std::hash::Hash;
 /// stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordTickets {
-    /// The last [`Effect::RecordClient`].
+    /// The number of the last [`Effect::RecordClient`].
     pub puts: u64,
-    /// The last [`Effect::ForgetClient`] or [`Effect::GraceEnded`].
+    /// The number of the last [`Effect::ForgetClient`] or [`Effect::GraceEnded`].
     pub removals: u64,
 }
 
