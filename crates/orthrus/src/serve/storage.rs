@@ -109,8 +109,7 @@ impl StateStorage {
 }
 
 /// Returns how long clients may reclaim: at least for the lease that they know, since an idle one
-/// notices the restart only when it renews (RFC 8881 section 8.4.2). An administrator who sets zero
-/// wants no grace period.
+/// notices the restart only when it renews (RFC 8881 section 8.4.2). With zero, none may.
 fn grace(settings: &Settings, store: &Store, has_prior_clients: bool) -> Duration {
     if settings.grace_time.is_zero() {
         if has_prior_clients {

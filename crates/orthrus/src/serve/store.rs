@@ -94,9 +94,9 @@ pub(super) struct Store {
     directory: PathBuf,
     lock: FolderLock,
     journal: Mutex<Journal>,
-    /// The lease that clients of this start are told.
+    /// The lease that clients of this start know.
     lease: Duration,
-    /// The longest lease that the clients of before were told.
+    /// The longest lease that the clients of before know.
     former_lease: Duration,
 }
 
@@ -113,8 +113,8 @@ struct Journal {
 }
 
 impl Store {
-    /// Opens the store, making it where it does not exist, and counts one more start, whose clients
-    /// are told this lease.
+    /// Opens the store, making it where it does not exist, and counts one more start. Its clients get
+    /// this lease.
     ///
     /// # Errors
     /// Names the folder and the remedy: no permission, open to others, in use by another server,
@@ -199,7 +199,7 @@ impl Store {
         stored_secret(directory).map(drop)
     }
 
-    /// Returns the longest lease that the clients of before were told.
+    /// Returns the longest lease that the clients of before know.
     pub(super) fn former_lease(&self) -> Duration {
         self.former_lease
     }
