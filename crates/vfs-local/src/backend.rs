@@ -81,7 +81,7 @@ pub enum LocalError {
     LinkOfClients {
         /// The folder to export.
         path: PathBuf,
-        /// The link.
+        /// The symbolic link on the way to it.
         link: PathBuf,
     },
     /// The file system has no file handles.

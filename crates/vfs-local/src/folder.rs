@@ -38,7 +38,7 @@ impl FolderId {
         Self(bytes)
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes, for the next start of the server.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -75,7 +75,7 @@ pub(crate) fn file_system(root: &OwnedFd, handle: &sys::FsHandle) -> u64 {
 /// An exported folder, to be compared with the one at a path.
 #[derive(Clone, Debug)]
 pub struct ExportedFolder {
-    /// Its identity.
+    /// The identity that survives restarts.
     pub id: FolderId,
     mount: u64,
 }

@@ -450,7 +450,7 @@ fn mounted_a_disk_is_the_same_when_it_is_mounted_again() // RFC 8881 section 4.2
 }
 
 #[test]
-fn mounted_without_execution_for_this_machine_programs_stay_programs_for_clients() // RFC 8881 section 18.1
+fn mounted_without_execution_programs_stay_programs_for_clients() // RFC 8881 section 18.1
 {
     let Some(place) = MountedFolder::new() else { return };
     let path = place.path("inner");

@@ -209,8 +209,8 @@ impl Fh {
 }
 
 impl Nfs {
-    /// Runs a step with the key that signs the filehandles of an export: its own, if several servers
-    /// share its file system or it has had another folder, or the server's.
+    /// Runs a step with the key that signs the filehandles of an export: its own, if several
+    /// servers share its file system or it has had another folder, or the server's.
     pub(crate) fn with_key_of<R>(
         &self,
         export: Option<&Arc<Export>>,
@@ -231,7 +231,8 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is
-    /// gone or closed to this client or may have had another folder, and as [`Compound::await_client`].
+    /// gone or closed to this client or may have had another folder, and as
+    /// [`Compound::await_client`].
     pub fn decode_fh(&self, bytes: &[u8]) -> OpResult<Fh> {
         let claimed = Filehandle::claimed_export(bytes).and_then(|id| self.progress.exports.by_id(id));
         let decoded = self.nfs.with_key_of(claimed, |key| Filehandle::decode(key, bytes));
