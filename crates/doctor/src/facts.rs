@@ -244,6 +244,7 @@ mod tests {
     fn a_remedy_names_the_file_that_was_given() {
         let mut plan = ServerPlan {
             file: Some("/etc/my server.toml".into()),
+            hosts: Vec::new(),
             fault: None,
             services: Vec::new(),
             domain: String::new(),

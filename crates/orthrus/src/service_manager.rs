@@ -95,7 +95,8 @@ impl ServiceManager {
         }
     }
 
-    /// Waits for a message of the start, and asks for more time meanwhile; `why` describes the wait.
+    /// Waits for a message of the start, and asks for more time meanwhile; `why` describes the
+    /// wait.
     ///
     /// # Errors
     /// There is no sender any more.

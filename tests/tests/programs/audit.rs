@@ -19,6 +19,9 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+/// The time within which the server answers.
+const SOON: Duration = Duration::from_secs(60);
+
 /// Reads the lines of an audit log once one of them satisfies the condition.
 fn lines_with(path: &Path, what: &str, is_it: impl Fn(&Value) -> bool) -> Vec<Value> {
     found(&format!("a line with {what} in {}", path.display()), || {

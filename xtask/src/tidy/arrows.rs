@@ -17,7 +17,7 @@ const ONLY: [(&str, &[&str]); 15] = [
     ("identity", &[]),
     ("private", &[]),
     ("terminal", &[]),
-    ("realm", &["private"]),
+    ("realm", &["private", "terminal"]),
     ("gss", &["krb5", "realm"]),
 ];
 

@@ -113,8 +113,8 @@ struct Journal {
 }
 
 impl Store {
-    /// Opens the store, making it where it does not exist, and counts one more start. Its clients get
-    /// this lease.
+    /// Opens the store, making it where it does not exist, and counts one more start. Its clients
+    /// get this lease.
     ///
     /// # Errors
     /// Names the folder and the remedy: no permission, open to others, in use by another server,
@@ -143,8 +143,8 @@ impl Store {
     }
 
     /// Goes on with the store of the previous process, which has the lock and changes nothing any
-    /// more. The start counts as the same, so the epoch is that of its clients, and so is their lease
-    /// unless this one is longer.
+    /// more. The start counts as the same, so the epoch is that of its clients, and so is their
+    /// lease unless this one is longer.
     ///
     /// # Errors
     /// As [`Store::open`].
