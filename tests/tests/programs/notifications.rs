@@ -313,9 +313,10 @@ fn systemd_accepts_the_units_of_cluster_members() {
         assert_eq!(complaints(), (true, String::new()));
         // It reads the drop-ins: a key that does not exist is found.
         let unknown = folder.path().join(format!("{name}.d/unknown.conf"));
-        fs::write(unknown, "[Service]\nNoSuchKey=1\n").expect("the folder is ours");
+        fs::write(&unknown, "[Service]\nNoSuchKey=1\n").expect("the folder is ours");
         let (_, complaint) = complaints();
         assert!(complaint.contains("NoSuchKey"), "{complaint}");
+        fs::remove_file(unknown).expect("it is there");
     }
 }
 
