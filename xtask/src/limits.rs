@@ -261,8 +261,9 @@ impl Constants {
 /// Writes a number, with a unit if the sentence says that it counts bytes.
 fn written(number: u64, says: &str) -> String {
     let bytes = says.to_lowercase().contains("bytes");
-    let unit =
-        [("GiB", 30), ("MiB", 20), ("KiB", 10)].into_iter().find(|(_, shift)| number % (1 << shift) == 0);
+    let unit = [("GiB", 30), ("MiB", 20), ("KiB", 10)]
+        .into_iter()
+        .find(|(_, shift)| number.is_multiple_of(1 << shift));
     match unit {
         Some((unit, shift)) if bytes && number > 0 => format!("{} {unit}", thousands(number >> shift)),
         _ => thousands(number),
