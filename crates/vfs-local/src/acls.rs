@@ -7,7 +7,7 @@ use rustix::{
     fs::{FileType, XattrFlags, getxattr, removexattr, setxattr},
     io::Errno,
 };
-use vfs::{ACL_ENTRIES_MAX, Acls, PosixAcl, VfsError, VfsResult};
+use vfs::{ACL_ENTRIES_MAX, Acls, Caller, PosixAcl, VfsError, VfsResult};
 
 /// The list that is enforced.
 const ACCESS: &str = "system.posix_acl_access";
@@ -34,13 +34,20 @@ impl LocalBackend {
         self.features.acls && read(&self.path_of(directory), DEFAULT).is_ok_and(|list| list.is_some())
     }
 
-    /// Sets or takes away both lists, with the rights of the thread.
-    pub(crate) fn write_acls(&self, object: &CachedObject, acls: &Acls) -> VfsResult<()> {
+    /// Sets or takes away both lists of an object of group `gid`, with the rights of the thread,
+    /// which are the caller's.
+    pub(crate) fn write_acls(
+        &self,
+        caller: &Caller,
+        object: &CachedObject,
+        gid: u32,
+        acls: &Acls,
+    ) -> VfsResult<()> {
         if object.file_type == FileType::Symlink || !self.features.acls {
             return Err(VfsError::Notsupp);
         }
         let path = self.path_of(object);
-        write(&path, ACCESS, acls.access.as_ref())?;
+        self.keeping_set_gid(caller, gid, || write(&path, ACCESS, acls.access.as_ref()))??;
         match (object.file_type, &acls.default) {
             (FileType::Directory, default) => write(&path, DEFAULT, default.as_ref()),
             (_, None) => Ok(()),

@@ -221,7 +221,8 @@ impl LocalBackend {
             self.set_owner(object, set)?;
         }
         if let Some(acls) = &set.acls {
-            self.write_acls(object, acls)?;
+            let gid = stat_fd(object).map_err(vfs_error)?.stx_gid;
+            self.write_acls(caller, object, gid, acls)?;
         }
         // chown took the set-id bits away.
         let lost = gives && set.mode.is_some_and(|mode| mode & SET_ID != 0);

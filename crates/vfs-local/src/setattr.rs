@@ -17,8 +17,6 @@ use rustix::{
 use std::os::fd::AsFd;
 use vfs::{Attributes, Caller, OFFSET_MAX, ObjectHandle, SetAttributes, SetTime, VfsError, VfsResult};
 
-const S_ISGID: u32 = 0o2000;
-
 impl LocalBackend {
     pub(crate) fn set_attributes(
         &self,
@@ -55,11 +53,12 @@ impl LocalBackend {
         if set.uid.is_some() || set.gid.is_some() {
             self.set_owner(object, set)?;
         }
+        let gid = set.gid.unwrap_or(before.stx_gid);
         if let Some(acls) = &set.acls {
-            self.write_acls(object, acls)?;
+            self.write_acls(caller, object, gid, acls)?;
         }
         if let Some(mode) = set.mode {
-            self.set_mode(caller, object, set.gid.unwrap_or(before.stx_gid), mode)?;
+            self.set_mode(caller, object, gid, mode)?;
         }
         match self.set_times(object, set) {
             Err(VfsError::Perm) if moves_one_time(set) => {
@@ -104,18 +103,28 @@ impl LocalBackend {
         if object.file_type == FileType::Symlink {
             return Err(VfsError::Notsupp);
         }
-        // Without CAP_FSETID the kernel keeps set-group-id only for members of the group, also for
-        // root.
-        let joined = self.identities && caller.uid == 0 && mode & S_ISGID != 0 && caller.gid != gid;
-        if joined {
-            self.act_as(&Caller { gid, ..caller.clone() })?;
-        }
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        let done = chmodat(&self.proc, DecInt::from_fd(object), mode, AtFlags::empty());
-        if joined {
-            self.act_as(caller)?;
+        let fd = DecInt::from_fd(object);
+        let set = || chmodat(&self.proc, fd, mode, AtFlags::empty());
+        self.keeping_set_gid(caller, gid, set)?.map_err(vfs_error)
+    }
+
+    /// Runs a change of an object of group `gid` that must not take its set-group-ID bit away.
+    /// Without CAP_FSETID the kernel keeps the bit only for members of the group, also for root, so
+    /// root joins the group meanwhile.
+    pub(crate) fn keeping_set_gid<R>(
+        &self,
+        caller: &Caller,
+        gid: u32,
+        run: impl FnOnce() -> R,
+    ) -> VfsResult<R> {
+        if !self.identities || caller.uid != 0 || caller.gid == gid {
+            return Ok(run());
         }
-        done.map_err(vfs_error)
+        self.act_as(&Caller { gid, ..caller.clone() })?;
+        let done = run();
+        self.act_as(caller)?;
+        Ok(done)
     }
 
     pub(crate) fn set_times(&self, object: &CachedObject, set: &SetAttributes) -> VfsResult<()> {

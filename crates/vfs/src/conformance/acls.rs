@@ -1,7 +1,7 @@
 //! Access control lists, as acl(5) has them.
 
 use super::{Fixture, READ, WRITE, assert_refused, member, mode, user};
-use crate::{Acls, NewObject, PosixAcl, SetAttributes, VfsError};
+use crate::{Acls, Caller, NewObject, PosixAcl, SetAttributes, VfsError};
 
 const ALICE: u32 = 4001;
 const BOB: u32 = 4002;
@@ -77,6 +77,20 @@ pub fn only_the_owner_changes_the_list(t: &Fixture) {
     t.set(&object, &set(list(), None)).unwrap();
     assert_refused(t.backend.setattr(&user(ALICE), &object, &set(PosixAcl::of_mode(0o777), None)));
     assert_eq!(t.backend.acls(&object), Ok(Acls { access: Some(list()), default: None }));
+}
+
+/// Else new files of a shared directory leave its group.
+pub fn a_list_of_the_superuser_keeps_the_set_group_id_bit(t: &Fixture) {
+    if skipped(t) || !t.tells_callers_apart() {
+        return;
+    }
+    let directory = t.directory(&t.root(), "d");
+    let owner = SetAttributes { uid: Some(ALICE), gid: Some(STAFF), ..SetAttributes::default() };
+    t.set(&directory, &owner).unwrap();
+    t.set(&directory, &mode(0o2770)).unwrap();
+    let changed = |caller| t.backend.setattr(&caller, &directory, &set(list(), None)).unwrap().mode;
+    assert_eq!(changed(Caller::root()), 0o2660);
+    assert_eq!(changed(member(ALICE, &[STAFF])), 0o2660);
 }
 
 /// Files get it as their own, directories to pass it on; it comes before the umask.

@@ -226,6 +226,7 @@ macro_rules! backend_conformance {
             acls::a_list_is_kept_and_the_mode_goes_with_it,
             acls::a_list_says_who_may,
             acls::only_the_owner_changes_the_list,
+            acls::a_list_of_the_superuser_keeps_the_set_group_id_bit,
             acls::new_objects_get_the_default_list_of_their_directory,
             acls::a_list_is_set_on_what_is_being_made,
             acls::a_list_of_three_hundred_entries_is_kept,
