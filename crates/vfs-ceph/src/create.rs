@@ -7,7 +7,8 @@ use ceph::fs::{Credentials, NewInode};
 use std::ffi::CString;
 use std::sync::Arc;
 use vfs::{
-    Caller, EntryName, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult,
+    Caller, EntryName, FileType, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError,
+    VfsResult,
 };
 
 /// The default mode of a file or special file.
@@ -161,9 +162,21 @@ impl CephBackend {
         // A mode beside a list changes the list (RFC 8881 section 6.4.1.3).
         let set_mode = set_mode || set.acls.is_some();
         if let Some(mode) = set.mode.filter(|_| set_mode || lost) {
-            self.set_mode(object, mode, user)?;
+            match self.inherited(object)? {
+                0 => self.set_mode(object, mode, user)?,
+                bit => self.set_mode(object, mode | bit, &self.server)?,
+            }
         }
         self.set_times(object, set, user)
+    }
+
+    /// Returns the set-group-ID bit that a new directory has from the one above it. It stays, also
+    /// when its creator is not in the group.
+    fn inherited(&self, object: &CephObject) -> VfsResult<u32> {
+        match object.file_type {
+            FileType::Directory => Ok(self.stat(object)?.mode & libc::S_ISGID),
+            _ => Ok(0),
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use rustix::{
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 use vfs::{
-    Caller, EntryName, NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError,
-    VfsResult,
+    Acls, Caller, EntryName, NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, SetAttributes,
+    VfsError, VfsResult,
 };
 
 /// The default mode of a file or special file.
@@ -28,6 +28,7 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// Bits that mkdir(2) does not take.
 const SET_ID: u32 = 0o6000;
+const S_ISGID: u32 = 0o2000;
 
 impl LocalBackend {
     pub(crate) fn make_file(
@@ -220,21 +221,44 @@ impl LocalBackend {
         if gives {
             self.set_owner(object, set)?;
         }
-        if let Some(acls) = &set.acls {
-            let gid = stat_fd(object).map_err(vfs_error)?.stx_gid;
-            self.write_acls(caller, object, gid, acls)?;
-        }
         // chown took the set-id bits away.
         let lost = gives && set.mode.is_some_and(|mode| mode & SET_ID != 0);
         // A mode beside a list changes the list (RFC 8881 section 6.4.1.3).
-        let set_mode = set_mode || set.acls.is_some();
-        if let Some(mode) = set.mode.filter(|_| set_mode || lost) {
-            let gid = stat_fd(object).map_err(vfs_error)?.stx_gid;
-            self.set_mode(caller, object, gid, mode)?;
-        }
+        let mode = set.mode.filter(|_| set_mode || lost || set.acls.is_some());
+        self.set_permissions(caller, object, set.acls.as_ref(), mode)?;
         self.set_times(object, set)?;
         self.changes.note(object.ino);
         Ok(())
+    }
+
+    /// Sets list and mode of a new object. A directory keeps the set-group-ID bit that mkdir(2)
+    /// gave it, also when its creator is not in the group.
+    fn set_permissions(
+        &self,
+        caller: &Caller,
+        object: &CachedObject,
+        acls: Option<&Acls>,
+        mode: Option<u32>,
+    ) -> VfsResult<()> {
+        if acls.is_none() && mode.is_none() {
+            return Ok(());
+        }
+        let stat = stat_fd(object).map_err(vfs_error)?;
+        let gid = stat.stx_gid;
+        let inherited = match object.file_type {
+            FileType::Directory => u32::from(stat.stx_mode) & S_ISGID,
+            _ => 0,
+        };
+        let member = Caller { gid, ..caller.clone() };
+        let setter = if inherited == 0 { caller } else { &member };
+        self.act_as(setter)?;
+        if let Some(acls) = acls {
+            self.write_acls(setter, object, gid, acls)?;
+        }
+        if let Some(mode) = mode {
+            self.set_mode(setter, object, gid, mode | inherited)?;
+        }
+        self.act_as(caller)
     }
 }
 

@@ -133,6 +133,28 @@ pub fn a_list_is_set_on_what_is_being_made(t: &Fixture) {
     assert_eq!(t.lookup(&t.root(), "l"), Err(VfsError::Noent), "what could not be made whole is not there");
 }
 
+/// With the list alone and with a mode, for members of the group and others.
+pub fn a_directory_with_a_list_inherits_the_set_group_id_bit(t: &Fixture) {
+    if skipped(t) || !t.tells_callers_apart() {
+        return;
+    }
+    let shared = t.directory(&t.root(), "shared");
+    t.set(&shared, &SetAttributes { gid: Some(STAFF), ..SetAttributes::default() }).unwrap();
+    t.set(&shared, &mode(0o2777)).unwrap();
+    let list = set(PosixAcl::of_mode(0o750), None);
+    let both = SetAttributes { mode: Some(0o750), ..list.clone() };
+    for (caller, kind) in
+        [(member(ALICE, &[STAFF]), "member"), (user(BOB), "other"), (Caller::root(), "root")]
+    {
+        for (set, name) in [(&list, "list"), (&both, "both")] {
+            let name = format!("{kind} {name}");
+            let made = t.backend.create(&caller, &shared, name.as_bytes(), NewObject::Directory, set);
+            let made = t.attributes(&made.unwrap());
+            assert_eq!((made.gid, made.mode), (STAFF, 0o2750), "{name}");
+        }
+    }
+}
+
 /// As far as the file system has room for them.
 pub fn a_list_of_three_hundred_entries_is_kept(t: &Fixture) {
     if skipped(t) {

@@ -229,6 +229,7 @@ macro_rules! backend_conformance {
             acls::a_list_of_the_superuser_keeps_the_set_group_id_bit,
             acls::new_objects_get_the_default_list_of_their_directory,
             acls::a_list_is_set_on_what_is_being_made,
+            acls::a_directory_with_a_list_inherits_the_set_group_id_bit,
             acls::a_list_of_three_hundred_entries_is_kept,
             permissions::the_owner_class_applies_to_the_owner_alone,
             permissions::the_group_class_applies_to_members_and_supplementary_groups,
