@@ -82,6 +82,7 @@ impl CephBackend {
     ) -> VfsResult<ObjectHandle> {
         let parent = self.resolve_to_change(directory)?;
         let name = self.new_name(name)?;
+        new.check()?;
         let set = &self.masked(&parent, set);
         let user = self.credentials(caller)?;
         let target;
@@ -89,7 +90,6 @@ impl CephBackend {
             NewObject::Directory => {
                 (NewInode::Directory, set.mode.unwrap_or(DIRECTORY_MODE) & 0o7777 & !SET_ID)
             }
-            NewObject::Symlink([]) => return Err(VfsError::Inval),
             NewObject::Symlink(text) => {
                 target = CString::new(text).map_err(|_| VfsError::Inval)?;
                 (NewInode::Symlink(&target), 0)

@@ -137,6 +137,7 @@ impl LocalBackend {
     ) -> VfsResult<ObjectHandle> {
         let parent = self.resolve_directory(directory)?;
         let name = EntryName::new(name)?;
+        new.check()?;
         let set = &self.masked(&parent, set);
         self.act_as(caller)?;
         let is_directory = new == NewObject::Directory;
@@ -300,7 +301,6 @@ fn make_node(
             let mode = mode.unwrap_or(DIRECTORY_MODE) & 0o7777 & !SET_ID;
             mkdirat(parent, name, Mode::from_raw_mode(mode))
         }
-        NewObject::Symlink([]) => Err(Errno::INVAL),
         NewObject::Symlink(target) => symlinkat(target, parent, name),
         NewObject::Block(major, minor) => node(FileType::BlockDevice, makedev(major, minor)),
         NewObject::Character(major, minor) => node(FileType::CharacterDevice, makedev(major, minor)),

@@ -1,5 +1,7 @@
 //! Values that pass between the server and a backend.
 
+use crate::{VfsError, VfsResult};
+
 /// The largest offset and size of a file in bytes: the offsets of the system (off_t) have a sign.
 pub const OFFSET_MAX: u64 = i64::MAX as u64;
 
@@ -199,6 +201,25 @@ pub enum NewObject<'a> {
     Socket,
     /// A named pipe (FIFO).
     Fifo,
+}
+
+impl NewObject<'_> {
+    /// Checks the target of a link and the numbers of a device.
+    ///
+    /// # Errors
+    /// `Inval` for an empty target, and for numbers above the 12 and 20 bits that Linux keeps: their
+    /// lower bits name another device (RFC 8881 section 18.4).
+    pub fn check(&self) -> VfsResult<()> {
+        match *self {
+            Self::Symlink([]) => Err(VfsError::Inval),
+            Self::Block(major, minor) | Self::Character(major, minor)
+                if major > 0xfff || minor > 0xf_ffff =>
+            {
+                Err(VfsError::Inval)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Whether a read or a listing reached the end (`eof` of READ4resok and dirlist4, RFC 8881).

@@ -193,6 +193,7 @@ macro_rules! backend_conformance {
             names::names_are_bytes_and_keep_their_case,
             names::lookup_parent_leads_up_to_the_root_and_not_beyond,
             names::special_files_keep_their_type_and_numbers,
+            names::a_device_with_numbers_beyond_those_of_linux_is_refused,
             names::removing_a_file_frees_its_name,
             names::removing_a_directory_that_is_not_empty_is_notempty,
             names::a_removed_directory_takes_no_new_entries,

@@ -1,7 +1,7 @@
 //! Names: finding, making and removing them.
 
 use super::{BOTH, Fixture, mode};
-use crate::{FileType, NewObject, SetAttributes, VfsError};
+use crate::{Caller, FileType, NewObject, SetAttributes, VfsError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Creates one object of each kind and finds it again.
@@ -147,6 +147,17 @@ pub fn special_files_keep_their_type_and_numbers(t: &Fixture) {
         assert_eq!(t.backend.open(&t.owner, &made, BOTH).err(), Some(VfsError::WrongType));
         t.remove(&t.root(), &name).unwrap();
     }
+}
+
+/// The lower bits of its numbers name another one.
+pub fn a_device_with_numbers_beyond_those_of_linux_is_refused(t: &Fixture) {
+    for (major, minor) in [(4097, 3), (0x10_0001, 3), (1, 0x10_0003), (u32::MAX, u32::MAX)] {
+        for kind in [NewObject::Character(major, minor), NewObject::Block(major, minor)] {
+            let made = t.backend.create(&Caller::root(), &t.root(), b"device", kind, &mode(0o600));
+            assert_eq!(made, Err(VfsError::Inval), "{major}:{minor}");
+        }
+    }
+    assert!(t.list(&t.root()).is_empty());
 }
 
 /// The name can be used again.

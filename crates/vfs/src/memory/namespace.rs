@@ -90,6 +90,9 @@ impl MemoryBackend {
     }
 
     fn body(&self, parent: u64, new: New<'_>) -> VfsResult<(Body, u32)> {
+        if let New::Other(new) = &new {
+            new.check()?;
+        }
         let special = |file_type, rdev| Ok((Body::Special(file_type, rdev), 0o600));
         match new {
             New::Regular => Ok((Body::Regular(Content::new(Arc::clone(&self.budget))), 0o600)),
@@ -97,8 +100,7 @@ impl MemoryBackend {
                 Ok((Body::Directory(Directory::new(parent, Arc::clone(&self.budget))), 0o700))
             }
             New::Other(NewObject::Symlink(target)) => match target.len() {
-                0 => Err(VfsError::Inval),
-                1..=SYMLINK_MAX => Ok((Body::Symlink(target.into()), 0o777)),
+                ..=SYMLINK_MAX => Ok((Body::Symlink(target.into()), 0o777)),
                 _ => Err(VfsError::Nametoolong),
             },
             New::Other(NewObject::Block(major, minor)) => special(FileType::Block, (major, minor)),
