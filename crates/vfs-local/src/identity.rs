@@ -42,6 +42,18 @@ pub(crate) fn become_superuser() -> VfsResult<()> {
     CURRENT.with_borrow_mut(|current| set_uid(current, 0))
 }
 
+/// Runs a closure with the server's own rights, and gives the thread its user back.
+///
+/// # Errors
+/// `Access` when the kernel refuses the user: then nothing may be done.
+pub(crate) fn as_superuser<R>(run: impl FnOnce() -> R) -> VfsResult<R> {
+    let before = CURRENT.with_borrow(|current| current.uid);
+    become_superuser()?;
+    let done = run();
+    let Some(uid) = before else { return Ok(done) };
+    CURRENT.with_borrow_mut(|current| set_uid(current, uid)).map(|()| done)
+}
+
 /// Gives the calling thread the process's own identity back, without supplementary groups when it
 /// is root.
 ///

@@ -7,7 +7,7 @@ mod common;
 use common::{TestDirectory, export, me, mode, open, run_as_nobody, walk};
 use orthrus_vfs_local::{LocalBackend, LocalError, LocalOptions, ServesAs, become_server, prepare_process};
 use std::{fs, process::Command};
-use vfs::{Backend, NewObject, ObjectHandle, OpenAccess, VfsError};
+use vfs::{Backend, NewObject, ObjectHandle, OpenAccess, SetAttributes, VfsError};
 
 const READ: OpenAccess = OpenAccess { read: true, write: false };
 
@@ -127,23 +127,58 @@ fn the_export_may_be_renamed_while_it_is_served() {
     assert_eq!(backend.lookup_parent(&me(), &e), walk(&backend, "d"));
 }
 
+/// Makes directories below one another, deeper than any path leads, and returns their handles.
+fn deep(backend: &LocalBackend, name: &str) -> Vec<ObjectHandle> {
+    let mut all = vec![backend.root()];
+    for _ in 0..25 {
+        let above = all.last().unwrap();
+        let below = backend.create(&me(), above, name.as_bytes(), NewObject::Directory, &mode(0o755));
+        all.push(below.unwrap());
+    }
+    all
+}
+
+/// Removes the directories of [`deep`], which few programs can.
+fn remove_deep(backend: &LocalBackend, name: &str, all: &[ObjectHandle]) {
+    for at in all.iter().rev().skip(1) {
+        backend.remove(&me(), at, name.as_bytes(), None).unwrap();
+    }
+}
+
 #[test]
 fn a_place_longer_than_any_path_is_still_inside() {
     let Some((_directory, backend)) = export() else { return };
-    let (name, mut at) = ("n".repeat(250), backend.root());
-    let mut all = vec![at];
-    for _ in 0..25 {
-        at = backend.create(&me(), &at, name.as_bytes(), NewObject::Directory, &mode(0o755)).unwrap();
-        all.push(at);
-    }
+    let name = "n".repeat(250);
+    let all = deep(&backend, &name);
     backend.trim();
     backend.trim();
     for pair in all.windows(2) {
         assert_eq!(backend.lookup_parent(&me(), &pair[1]), Ok(pair[0]));
     }
-    for at in all.iter().rev().skip(1) {
-        backend.remove(&me(), at, name.as_bytes(), None).unwrap();
+    remove_deep(&backend, &name, &all);
+}
+
+/// The look at the place needs more rights than the caller has, which keeps its own afterwards.
+#[test]
+fn a_closed_directory_is_found_where_no_path_leads() {
+    let Some((_directory, backend)) = export() else { return };
+    if backend.serves_as() != ServesAs::Callers {
+        eprintln!("skipped: identities cannot be taken here");
+        return;
     }
+    let name = "n".repeat(250);
+    let all = deep(&backend, &name);
+    let (last, caller) = (all.last().unwrap(), vfs::Caller { uid: 1234, gid: 1234, groups: [].into() });
+    let closed = backend.create(&me(), last, b"closed", NewObject::Directory, &mode(0o700)).unwrap();
+    backend.trim();
+    backend.trim();
+    assert_eq!(backend.lookup(&caller, last, b"closed"), Ok(closed));
+    backend.setattr(&me(), last, &mode(0o777)).unwrap();
+    let given = SetAttributes { uid: Some(4321), ..mode(0o700) };
+    let refused = backend.create(&caller, last, b"given", NewObject::Directory, &given);
+    assert_eq!(refused, Err(VfsError::Perm));
+    backend.remove(&me(), last, b"closed", None).unwrap();
+    remove_deep(&backend, &name, &all);
 }
 
 /// Objects that are not open: only their handles are known.
