@@ -207,8 +207,8 @@ impl NewObject<'_> {
     /// Checks the target of a link and the numbers of a device.
     ///
     /// # Errors
-    /// `Inval` for an empty target, and for numbers above the 12 and 20 bits that Linux keeps: their
-    /// lower bits name another device (RFC 8881 section 18.4).
+    /// `Inval` for an empty target, and for numbers above the 12 and 20 bits that Linux keeps:
+    /// their lower bits name another device (RFC 8881 section 18.4).
     pub fn check(&self) -> VfsResult<()> {
         match *self {
             Self::Symlink([]) => Err(VfsError::Inval),
