@@ -186,6 +186,17 @@ pub struct SetAttributes {
     pub mtime: Option<SetTime>,
 }
 
+impl SetAttributes {
+    /// Says whether a new object gets attributes after its name: the system makes it with a mode
+    /// alone, and a directory without set-id bits.
+    pub fn follow_the_name(&self) -> bool {
+        let has_set_id = self.mode.is_some_and(|mode| mode & 0o6000 != 0);
+        let has_owner = self.uid.is_some() || self.gid.is_some();
+        let has_times = self.atime.is_some() || self.mtime.is_some();
+        has_set_id || has_owner || has_times || self.acls.is_some() || self.size.is_some_and(|size| size > 0)
+    }
+}
+
 /// The kind of a non-regular object to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewObject<'a> {

@@ -33,9 +33,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     settable.fit_acl(|| Ok(Subject { directory: directory_made, owner: Some(caller.uid), group: None }))?;
     let backend = &directory.export.backend;
     let handle = backend.create(&caller, &directory.handle, name, object, &settable.set)?;
-    c.set_current(Fh::Object(directory.other(handle)));
+    let object = directory.other(handle);
+    c.set_current(Fh::Object(object.clone()));
     reply.value(&change.after(&directory));
     reply.value(&settable.mask);
+    if settable.set.follow_the_name() {
+        c.sync_before_reply(&object)?;
+    }
     c.sync_before_reply(&directory)
 }
 

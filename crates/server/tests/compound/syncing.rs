@@ -105,6 +105,23 @@ fn a_call_that_waits_alone_syncs_alone() {
     client.at("export", vec![mkdir("e"), getfh()]).expect(NFS4ERR_IO);
 }
 
+/// The disk may keep the name, and lose what came after it.
+#[test]
+fn attributes_that_a_new_object_gets_after_its_name_are_on_the_disk_before_the_name() {
+    let site = site();
+    let (mut client, ..) = site.client();
+    let sized = fattr(AttributeValues { mode: Some(0o644), size: Some(3), ..Default::default() });
+    let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(sized));
+    let each = [create(Createtype4::NF4DIR, "d", mode(0o2755)), open_how(how, by_name("g"), 3, 0, b"owner")];
+    site.disk.take_synced();
+    for operation in each {
+        client.at("export", vec![operation]).ok();
+        let synced = site.disk.take_synced();
+        assert_eq!(synced.len(), 2);
+        assert_eq!(synced[1], vfs::Backend::root(&*site.disk));
+    }
+}
+
 #[test]
 fn a_sync_of_attributes_that_fails_has_unstable_data_sent_again() // RFC 8881 section 18.3.3
 {

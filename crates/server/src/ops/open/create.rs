@@ -120,9 +120,14 @@ fn create(
         backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;
     let after = backend.change_after(&directory.handle, before).unwrap_or(before.wrapping_add(1));
     drop(held);
+    let object = directory.other(handle);
+    // An exclusive create sets the attributes before the name.
+    if !matches!(creation.mode, Mode::Exclusive(_)) && creation.settable.set.follow_the_name() {
+        c.sync_before_reply(&object)?;
+    }
     c.sync_before_reply(directory)?;
     Ok(Target {
-        object: directory.other(handle),
+        object,
         created: Some(file),
         truncate: false,
         repeated: false,
