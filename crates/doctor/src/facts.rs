@@ -42,12 +42,17 @@ pub struct ExportPlan {
 /// Maps a principal: the local account in words, or the reason why there is none.
 pub type Explain = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
+/// Decides about a host name.
+pub type AcceptsHost = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// A server's configuration, as far as checks need it.
 pub struct ServerPlan {
     /// The file of the configuration, if one was named.
     pub file: Option<PathBuf>,
-    /// The hosts whose keys are accepted; empty: all.
+    /// The hosts whose keys are accepted, as patterns; empty: all.
     pub hosts: Vec<String>,
+    /// Returns whether the keys of a host are accepted.
+    pub accepts_host: AcceptsHost,
     /// The reason why the configuration is wrong, if it is.
     pub fault: Option<String>,
     /// The services whose keys are accepted, such as `nfs`.
@@ -245,6 +250,7 @@ mod tests {
         let mut plan = ServerPlan {
             file: Some("/etc/my server.toml".into()),
             hosts: Vec::new(),
+            accepts_host: Box::new(|_| true),
             fault: None,
             services: Vec::new(),
             domain: String::new(),

@@ -22,7 +22,7 @@ mod report;
 mod tool;
 
 pub use checks::{CLIENT, Check, SERVER};
-pub use facts::{Explain, ExportPlan, Facts, MountTarget, ServerPlan};
+pub use facts::{AcceptsHost, Explain, ExportPlan, Facts, MountTarget, ServerPlan};
 pub use finding::{HealthFinding, Severity};
 pub use machine::Surroundings;
 pub use report::{CheckOutcome, CheckRow, Examination};

@@ -387,8 +387,10 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         p.more = vec!["--keytab".into(), p.path("etc/server.keytab").into()];
         Ok(())
     }),
-    server("a host whose keys are not accepted", "machine", "accepts keys of nfs.other.test only", |p| {
-        let text = crate::clinic::configuration(p.clinic.world, 0, "keytab_hosts = [\"nfs.other.test\"]\n");
+    server("a host whose keys are not accepted", "machine", "(keytab_hosts), and not of localhost", |p| {
+        let text = crate::clinic::configuration(p.clinic.world, 0, "");
+        let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+        let text = format!("keytab_hosts = [\"{machine}*\"]\n{text}");
         p.write("etc/orthrus.toml", &text);
         let server = Serve::new(p.path("state")).arg("--config").arg(p.path("etc/orthrus.toml")).start();
         p.port = server.port();

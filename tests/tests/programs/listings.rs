@@ -246,7 +246,7 @@ fn a_server_that_drains_refuses_new_clients_and_ends_with_the_last_one() {
 fn a_drain_of_a_server_without_clients_can_be_cancelled() {
     let folder = empty_folder();
     let state = folder.path().join("state");
-    let server = Serve::new(&state).arg(folder.path()).start();
+    let server = Serve::new(&state).arg(data_folder(&folder)).start();
     let started = ask(&state, &["drain", "--no-wait"]);
     assert!(started.stdout.contains("no client is left, so the server ends in 10 s"), "{started:?}");
     let cancelled = ask(&state, &["drain", "--cancel"]);

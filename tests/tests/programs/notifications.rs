@@ -1,7 +1,7 @@
 //! The server and its service manager: sd_notify(3), with a real socket, and the files of systemd.
 
 use client::{Client, Options, Security};
-use e2e::{empty_folder, is_installed, orthrus, program, run};
+use e2e::{data_folder, empty_folder, is_installed, orthrus, program, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -181,7 +181,8 @@ fn a_server_that_cannot_start_is_never_ready() {
 fn the_service_manager_hears_of_the_next_process_before_that_one_speaks() {
     let folder = empty_folder();
     let config = folder.path().join("orthrus.toml");
-    let text = format!("[[export]]\npath = {:?}\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+    let data = data_folder(&folder);
+    let text = format!("[[export]]\npath = {data:?}\nsec = [\"sys\"]\nsecure = false\n");
     fs::write(&config, text).expect("it is ours");
     let path = folder.path().join("notify");
     let manager = Manager::bind(&SocketAddr::from_pathname(&path).expect("a path"));

@@ -154,7 +154,7 @@ fn the_program_of_the_unit_replaces_that_of_a_former_upgrade() {
     let (folder, installed) = (empty_folder(), Installation::with_program());
     let state = folder.path().join("state");
     let server = Serve::new(&state).program(installed.program());
-    let mut server = server.arg(folder.path()).start();
+    let mut server = server.arg(data_folder(&folder)).start();
     let other = installed.path("orthrus-hotfix");
     fs::copy(program(), &other).expect("the folder is ours");
     server.upgrade(Some(&other));
@@ -169,7 +169,7 @@ fn a_server_whose_end_a_supervisor_would_take_for_that_of_the_service_is_not_upg
     // systemd.exec(5), SYSTEMD_EXEC_PID
     let folder = empty_folder();
     let systemd = ["sh", "-c", "SYSTEMD_EXEC_PID=$$ exec \"$@\"", "sh"];
-    let server = Serve::new(folder.path().join("state")).arg(folder.path());
+    let server = Serve::new(folder.path().join("state")).arg(data_folder(&folder));
     let mut server = server.behind(systemd.map(str::to_owned)).start();
     refused(&mut server, None, &["NOTIFY_SOCKET", "restart the server"]);
 }
@@ -182,7 +182,7 @@ fn another_address_with_the_port_of_the_running_server_needs_a_restart() {
     let (old, new) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
     let with = |metrics: &str| {
         let export =
-            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", data_folder(&folder));
         fs::write(&config, format!("metrics = {metrics:?}\n[[export]]\n{export}")).expect("it is ours");
     };
     with(&old);
@@ -198,14 +198,15 @@ fn locks_that_local_programs_do_not_see_stay_so_until_a_restart() {
     let config = folder.path().join("orthrus.toml");
     let with = |local_locks: bool| {
         let export =
-            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", data_folder(&folder));
         let text = format!("local_locks = {local_locks}\n[[export]]\n{export}");
         fs::write(&config, text).expect("the folder is ours");
     };
     with(false);
-    fs::write(folder.path().join("file"), b"locked").expect("the folder is ours");
-    fs::set_permissions(folder.path().join("file"), Permissions::from_mode(0o666)).expect("it is ours");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let data = data_folder(&folder);
+    fs::write(data.join("file"), b"locked").expect("the folder is ours");
+    fs::set_permissions(data.join("file"), Permissions::from_mode(0o666)).expect("it is ours");
+    fs::set_permissions(&data, Permissions::from_mode(0o755)).expect("it is ours");
     let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
     let mut client = connect(&server);
     let file = client.open_path("/e/file", &OpenHow::write()).expect("it is there");
@@ -303,7 +304,7 @@ fn a_fault_in_the_configuration_of_the_next_process_is_named_and_the_old_one_goe
     let config = folder.path().join("orthrus.toml");
     let with = |more: &str| {
         let export =
-            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", folder.path());
+            format!("path = {:?}\npseudo = \"/e\"\nsec = [\"sys\"]\nsecure = false\n", data_folder(&folder));
         fs::write(&config, format!("{more}\n[[export]]\n{export}")).expect("the folder is ours");
     };
     with("");
@@ -361,6 +362,7 @@ fn the_opens_of_an_export_that_another_file_system_serves_are_revoked() {
         let (folder, before) = (empty_folder(), empty_folder());
         let disk = Disk::tmpfs(folder.path(), "other", 1 << 20);
         fs::write(before.path().join("file"), "before").expect("the folder is ours");
+        fs::set_permissions(before.path(), Permissions::from_mode(0o755)).expect("it is ours");
         let config = folder.path().join("orthrus.toml");
         let serve = |path: &Path| {
             let export =

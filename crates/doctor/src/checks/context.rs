@@ -63,15 +63,15 @@ fn establish(facts: &mut Facts, tickets: &Tickets) -> CheckOutcome {
 
 /// The finding for a host whose keys the configuration of this server does not accept.
 fn not_accepted(facts: &Facts, host: &str) -> Option<HealthFinding> {
-    let hosts = &facts.server.as_ref()?.hosts;
-    if hosts.is_empty() || hosts.iter().any(|accepted| accepted.eq_ignore_ascii_case(host)) {
+    let server = facts.server.as_ref()?;
+    if (server.accepts_host)(host) {
         return None;
     }
     let cause = format!(
         "The configuration accepts keys of {} only (keytab_hosts), and not of {host}.",
-        hosts.join(", ")
+        server.hosts.join(", ")
     );
-    Some(HealthFinding::error(cause, format!("add \"{host}\" to keytab_hosts, or --host {}", hosts.first()?)))
+    Some(HealthFinding::error(cause, format!("add \"{host}\" to keytab_hosts, or ask with --host NAME")))
 }
 
 fn judge(server: &str, host: &str, principal: &str, etype: Option<u32>, error: &Error) -> HealthFinding {

@@ -31,6 +31,7 @@ const AT_ONCE: Duration = Duration::from_millis(200);
 
 pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
     let of_server = facts.server.as_ref().and(facts.realm_of_keytab());
+    let of_server = of_server.filter(|realm| !facts.conf.kdcs(realm).is_empty());
     let Some(realm) = of_server.or(facts.conf.default_realm()).map(str::to_owned) else {
         return CheckOutcome::Skipped("there is no realm".to_owned());
     };

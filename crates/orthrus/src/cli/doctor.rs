@@ -163,6 +163,10 @@ impl Examine {
             fault,
             services: settings.keytab_services.clone(),
             hosts: settings.keytab_hosts.clone(),
+            accepts_host: {
+                let patterns = settings.keytab_hosts.clone();
+                Box::new(move |host| serve::accepts_host(&patterns, host))
+            },
             domain: serve::owner_domain(&settings),
             exports,
             directories,

@@ -75,7 +75,7 @@ impl Keytab {
         let [service, host] = entry.components.as_slice() else { return false };
         ETYPES.contains(&entry.etype)
             && self.services.iter().any(|own| own == "*" || own == service)
-            && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| fits(pattern, host)))
+            && accepts_host(&self.hosts, host)
     }
 
     /// Names the types of keys that fit but for their type, with the remedy in Active Directory,
@@ -140,6 +140,11 @@ impl Keytab {
         let hosts = entries.iter().filter_map(|entry| entry.components.get(1).cloned()).collect();
         Ok(LoadedKeys { acceptor, realms: realms_of(&entries), hosts, copy })
     }
+}
+
+/// Returns whether the keys of a host are accepted with the patterns of `keytab_hosts`.
+pub(crate) fn accepts_host(patterns: &[String], host: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| fits(pattern, host))
 }
 
 /// Returns whether a host name fits a pattern, in which `*` stands for any characters, without

@@ -40,6 +40,7 @@ use anyhow::Context;
 use clients::ClientRules;
 use identity::{AccountSource, Mapper, Rules};
 use kerberos::Keys;
+pub(crate) use kerberos::accepts_host;
 use listening::OpenedSockets;
 pub(crate) use preflight::{Preflight, check};
 use server::engine::{Delegations, NfsConfig, Start};
