@@ -43,7 +43,10 @@ impl ServiceManager {
             found.map_err(|error| tracing::warn!("no service manager is notified: {error:#}")).ok()
         });
         let watchdog = watchdog_time(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id());
-        let watched = is_watched(getppid(), variable("SYSTEMD_EXEC_PID"), std::process::id());
+        // Process 1 of a machine starts servers, too, and outlives them.
+        let init = || std::fs::read_to_string("/proc/1/comm").ok();
+        let init = Some(Pid::INIT).filter(|init| getppid() == Some(*init)).and_then(|_| init());
+        let watched = is_watched(init, variable("SYSTEMD_EXEC_PID"), std::process::id());
         Self { address, watchdog, watched, complained: AtomicBool::new(false) }
     }
 
@@ -173,10 +176,15 @@ fn address(name: &[u8]) -> anyhow::Result<SocketAddr> {
     address.with_context(|| format!("NOTIFY_SOCKET={:?}", text()))
 }
 
-/// Returns whether process 1 or systemd (systemd.exec(5)) has started the process `own`. The next
-/// process is the child of another one.
-fn is_watched(parent: Option<Pid>, started: Option<String>, own: u32) -> bool {
-    parent == Some(Pid::INIT) || started.is_some_and(|started| started.parse() == Ok(own))
+/// Programs that are process 1 of a container, and end with the process that they have started.
+const CONTAINER_INITS: [&str; 5] = ["tini", "docker-init", "catatonit", "podman-init", "dumb-init"];
+
+/// Returns whether the init of a container, or systemd (systemd.exec(5)), has started the process
+/// `own`. The next process is the child of another one. `init` is the name of process 1 if that is
+/// the parent.
+fn is_watched(init: Option<String>, started: Option<String>, own: u32) -> bool {
+    init.is_some_and(|init| CONTAINER_INITS.contains(&init.trim_end()))
+        || started.is_some_and(|started| started.parse() == Ok(own))
 }
 
 /// Returns the time of the watchdog, if it is meant for the process `own`.
@@ -216,11 +224,12 @@ mod tests {
 
     #[test]
     fn the_init_of_a_container_and_systemd_watch_the_processes_that_they_start() {
-        let watched =
-            |parent, started: Option<&str>| is_watched(Pid::from_raw(parent), started.map(Into::into), 7);
-        assert!(watched(1, None) && watched(5, Some("7")));
-        // A shell within a unit.
-        assert!(!watched(5, Some("6")) && !watched(5, None));
+        let watched = |init: Option<&str>, started: Option<&str>| {
+            is_watched(init.map(Into::into), started.map(Into::into), 7)
+        };
+        assert!(watched(Some("docker-init\n"), None) && watched(None, Some("7")));
+        // A shell within a unit, and the init of a machine.
+        assert!(!watched(None, Some("6")) && !watched(Some("systemd\n"), None) && !watched(None, None));
     }
 
     #[test]

@@ -133,16 +133,7 @@ impl Examine {
             }
         }
         let address = asked_address(settings.listen.ip());
-        let exports = settings.exports.iter().map(|export| ExportPlan {
-            pseudo: export.pseudo.clone(),
-            folder: match &export.storage {
-                Storage::Folder(path) => Some(path.clone()),
-                Storage::Memory(_) | Storage::Ceph(_) | Storage::Elsewhere(_) => None,
-            },
-            refers: matches!(export.storage, Storage::Elsewhere(_)),
-            admits: admits(export, address),
-        });
-        let exports: Vec<_> = exports.collect();
+        let exports = settings.exports.iter().map(|export| plan(export, address)).collect();
         let kerberos = settings.exports.is_empty()
             || settings
                 .exports
@@ -189,6 +180,19 @@ impl Examine {
 /// Returns the address at which the server on this machine is asked: loopback if it listens on all.
 fn asked_address(listens: IpAddr) -> IpAddr {
     if listens.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { listens }
+}
+
+/// Describes an export to a doctor who asks from an address.
+fn plan(export: &ExportSettings, address: IpAddr) -> ExportPlan {
+    ExportPlan {
+        pseudo: export.pseudo.clone(),
+        folder: match &export.storage {
+            Storage::Folder(path) => Some(path.clone()),
+            Storage::Memory(_) | Storage::Ceph(_) | Storage::Elsewhere(_) => None,
+        },
+        refers: matches!(export.storage, Storage::Elsewhere(_)),
+        admits: admits(export, address),
+    }
 }
 
 /// Returns whether an export is for a client with this address; `None` if names decide.
