@@ -6,7 +6,7 @@
 //! `courtesy_max`.
 
 use crate::Leases;
-use crate::clients::registry::{Enrolled, Registry, RegistryGuard};
+use crate::clients::registry::{ClientEnd, Enrolled, Registry, RegistryGuard};
 use crate::order::{Before, FileLevel, Held, RegistryLevel};
 use crate::slab::SlabKey;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -34,7 +34,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         let mut freed = false;
         for key in holders {
             if registry.client(key).is_ok_and(|client| self.state.clients().expired(client, now)) {
-                self.state.clients().remove_client(&mut registry, key, true, effects);
+                self.state.clients().remove_client(&mut registry, key, ClientEnd::Lost, effects);
                 freed = true;
             }
         }
@@ -61,7 +61,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
             if released < count
                 && registry.client(key).is_ok_and(|client| self.state.clients().expired(client, now))
             {
-                self.state.clients().remove_client(registry, key, true, effects);
+                self.state.clients().remove_client(registry, key, ClientEnd::Lost, effects);
                 released += 1;
             }
         }

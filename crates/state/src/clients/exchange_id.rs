@@ -4,7 +4,7 @@ use crate::Clients;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::clients::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
-use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::registry::{ClientEnd, Enrolled, Registry};
 use crate::clients::tenants::Tenant;
 use crate::order::{Held, RegistryLevel};
 use crate::v40::NAME_PREFIX;
@@ -124,13 +124,13 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
             }
             if collides {
                 self.make_way(known, held, now, client, &creator)?;
-                self.remove_client(&mut registry, key, true, effects);
+                self.remove_client(&mut registry, key, ClientEnd::Lost, effects);
             }
         }
         let unconfirmed = (Arc::from(args.owner), creator.hash);
         if let Some(key) = registry.unconfirmed.get(&unconfirmed).copied() {
             // Case 4, or a leftover of case 5.
-            self.remove_client(&mut registry, key, false, effects);
+            self.remove_client(&mut registry, key, ClientEnd::Replaced, effects);
         }
         let tenant = self.state.sessions().make_room_for_client(&mut registry, now, caller, effects)?;
         // Cases 1, 3, 4 and 5.

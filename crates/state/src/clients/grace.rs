@@ -289,7 +289,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
                     continue;
                 }
             }
-            self.state.forget_client(registry, &owner, effects);
+            self.state.forget_holder(registry, &owner, effects);
         }
         // The state of the clients above is free from now on.
         self.state.grace.until.store(0, Release);

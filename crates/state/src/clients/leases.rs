@@ -2,7 +2,7 @@
 //! `courtesy`).
 
 use crate::Leases;
-use crate::clients::registry::{Enrolled, RegistryGuard};
+use crate::clients::registry::{ClientEnd, Enrolled, RegistryGuard};
 use crate::order::Held;
 use crate::{ClientKey, Clientid4, Effects};
 use std::hash::Hash;
@@ -31,7 +31,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         let held = &mut Held::nothing();
         let mut registry = self.state.registry(held);
         let Some(key) = registry.by_id.get(&client).copied() else { return false };
-        self.state.clients().remove_client(&mut registry, key, true, effects);
+        self.state.clients().remove_client(&mut registry, key, ClientEnd::Lost, effects);
         true
     }
 
@@ -57,7 +57,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
             .map(|(key, _)| *key)
             .collect();
         for key in &expired {
-            self.state.clients().remove_client(registry, *key, true, effects);
+            self.state.clients().remove_client(registry, *key, ClientEnd::Lost, effects);
         }
         expired.len()
     }

@@ -42,6 +42,8 @@ pub(crate) struct RecordLog {
     /// Changes under the registry only.
     queued: RecordCounts,
     stable: RecordCounts,
+    /// The number of the last removal that a grant depends on.
+    loss: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,11 @@ impl RecordCounts {
 }
 
 impl RecordLog {
+    /// Has grants from now on depend on a removal: its client may believe that it has state.
+    fn note_loss(&self, ticket: RecordTickets) {
+        self.loss.fetch_max(ticket.removals, Release);
+    }
+
     /// Returns the tickets without those of changes that are on stable storage.
     pub(crate) fn unstable(&self, tickets: RecordTickets) -> RecordTickets {
         let stable = self.stable.tickets();
@@ -91,9 +98,29 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 RecordTickets { puts: 0, removals: queued.removals.fetch_add(1, Release) + 1 }
             }
         };
+        if effect == Effect::GraceEnded {
+            self.clients.records.note_loss(ticket);
+        }
         registry.effects.push_back(effect);
         effects.queued = effects.queued.and(ticket);
         ticket
+    }
+
+    /// Has a client taken off stable storage that keeps no state, so that no grant depends on it.
+    pub(crate) fn forget_client(
+        &self,
+        registry: &mut Registry,
+        owner: &[u8],
+        effects: &mut Effects<O>,
+    ) -> RecordTickets {
+        self.queue(registry, Effect::ForgetClient { owner: owner.to_vec() }, effects)
+    }
+
+    /// As [`State::forget_client`], of a client that loses state. This may be free for others only
+    /// after the call: see [`State::queue`].
+    pub(crate) fn forget_holder(&self, registry: &mut Registry, owner: &[u8], effects: &mut Effects<O>) {
+        let ticket = self.forget_client(registry, owner, effects);
+        self.clients.records.note_loss(ticket);
     }
 
     /// Takes the things to do off the queue, in the order in which state has changed, with the
@@ -127,10 +154,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// granted to others since (RFC 8881 section 8.4.3). The client itself could not reclaim
     /// before it is on stable storage.
     pub fn records_of_grant(&self, client: Option<ClientKey>) -> RecordTickets {
+        let removals = self.clients.records.loss.load(Acquire);
         let newest = self.unstable_records(self.newest_records());
         let put = || client.and_then(|key| Some(self.client(key).ok()?.put.load(Acquire)));
         let puts = if newest.puts > 0 { put().unwrap_or(0) } else { 0 };
-        self.unstable_records(RecordTickets { puts, ..newest })
+        self.unstable_records(RecordTickets { puts, removals })
     }
 }
 

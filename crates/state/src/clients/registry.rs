@@ -170,12 +170,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Guard<Option<MutexGuard<'g, Registry>>, RegistryLevel> {
         self.clients.registry.lock_if(held, reclaims)
     }
+}
 
-    /// Has a client taken off stable storage. Its state may be free for others only after this
-    /// call: see [`State::queue`].
-    pub(crate) fn forget_client(&self, registry: &mut Registry, owner: &[u8], effects: &mut Effects<O>) {
-        self.queue(registry, Effect::ForgetClient { owner: owner.to_vec() }, effects);
-    }
+/// How a client ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientEnd {
+    /// Its next incarnation takes over, with the right to reclaim.
+    Replaced,
+    /// It has given its state back, and so reclaims none (RFC 8881 section 18.50).
+    Left,
+    /// It may believe that it has state. Grants to others wait until it cannot reclaim (RFC 8881
+    /// section 8.4.3).
+    Lost,
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
@@ -220,13 +226,12 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         over
     }
 
-    /// Removes a client with its sessions, opens, locks and copies. `forget` says whether it loses
-    /// the right to reclaim; it keeps it when its next incarnation takes over.
+    /// Removes a client with its sessions, opens, locks and copies.
     pub(crate) fn remove_client(
         &self,
         registry: &mut RegistryGuard<'_>,
         key: ClientKey,
-        forget: bool,
+        end: ClientEnd,
         effects: &mut Effects<O>,
     ) {
         let Ok(enrolled) = registry.client(key) else { return };
@@ -236,9 +241,12 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         let (registry, held) = registry.split();
         let Some(enrolled) = registry.clients.remove(&key) else { return };
         let record = &enrolled.record;
-        let forget = forget && enrolled.confirmed && (enrolled.recorded || registry.may_reclaim(record));
-        if forget {
+        let may_reclaim = registry.may_reclaim(record);
+        let forget = end != ClientEnd::Replaced && enrolled.confirmed && (enrolled.recorded || may_reclaim);
+        if forget && end == ClientEnd::Left && !may_reclaim {
             self.state.forget_client(registry, &record.owner, effects);
+        } else if forget {
+            self.state.forget_holder(registry, &record.owner, effects);
         }
         record.tenant.clients.fetch_sub(1, Relaxed);
         self.state.clients.table.remove(key.0);

@@ -4,7 +4,7 @@ pub(crate) mod image;
 
 use crate::Sessions;
 use crate::clients::Client;
-use crate::clients::registry::{Enrolled, Registry, RegistryGuard};
+use crate::clients::registry::{ClientEnd, Enrolled, Registry, RegistryGuard};
 use crate::clients::tenants::{Tenant, is_of};
 use crate::order::{Held, Leaf, Ordered, RegistryLevel};
 use crate::sessions::callbacks::{BackSlots, PathStatus};
@@ -298,7 +298,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
                 recorded = true;
                 record.put.store(earlier.record.put.load(Acquire), Release);
             }
-            self.state.clients().remove_client(registry, old, !same, effects);
+            let end = if same { ClientEnd::Replaced } else { ClientEnd::Lost };
+            self.state.clients().remove_client(registry, old, end, effects);
         }
         registry.unconfirmed.remove(&(Arc::clone(&owner), record.creator.hash));
         registry.confirmed.insert(owner, key);

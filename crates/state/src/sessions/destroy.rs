@@ -2,6 +2,7 @@
 
 use crate::Clients;
 use crate::Sessions;
+use crate::clients::registry::ClientEnd;
 use crate::order::Held;
 use crate::{Caller, Clientid4, Effects, Nfsstat4, Result, Sessionid4, StateProtect};
 use nfs4::NfsOpnum4;
@@ -68,7 +69,7 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         if !client.sessions.is_empty() || record.holds_state(held) {
             return Err(Nfsstat4::NFS4ERR_CLIENTID_BUSY);
         }
-        self.remove_client(&mut guard, key, true, effects);
+        self.remove_client(&mut guard, key, ClientEnd::Left, effects);
         Ok(())
     }
 }

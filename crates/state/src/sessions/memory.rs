@@ -2,7 +2,7 @@
 //! largest holders give back first (RFC 8881 section 2.10.6.1).
 
 use crate::Sessions;
-use crate::clients::registry::{Registry, RegistryGuard};
+use crate::clients::registry::{ClientEnd, Registry, RegistryGuard};
 use crate::clients::tenants::{Tenant, TenantPool, is_of};
 use crate::sessions::Session;
 use crate::sessions::create_session::ChannelAttrs;
@@ -322,7 +322,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
             self.state.clients().reopen_gates(client);
             return false;
         }
-        self.state.clients().remove_client(registry, key, true, effects);
+        self.state.clients().remove_client(registry, key, ClientEnd::Lost, effects);
         true
     }
 

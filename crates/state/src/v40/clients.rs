@@ -3,7 +3,7 @@
 use super::{Confirm, V40Client};
 use crate::V40;
 use crate::clients::creator::Creator;
-use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::registry::{ClientEnd, Enrolled, Registry};
 use crate::clients::tenants::Tenant;
 use crate::clients::{Client, ClientState};
 use crate::order::{Held, NothingHeld};
@@ -69,12 +69,12 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
             }
             if collides {
                 self.state.clients().make_way(known, held, now, client, &creator)?;
-                self.state.clients().remove_client(&mut registry, key, true, effects);
+                self.state.clients().remove_client(&mut registry, key, ClientEnd::Lost, effects);
             }
         }
         let unconfirmed = (Arc::from(&*name), creator.hash);
         if let Some(key) = registry.unconfirmed.get(&unconfirmed).copied() {
-            self.state.clients().remove_client(&mut registry, key, false, effects);
+            self.state.clients().remove_client(&mut registry, key, ClientEnd::Replaced, effects);
         }
         let tenant = self.state.sessions().make_room_for_client(&mut registry, now, caller, effects)?;
         Ok(self.new_client_40(&mut registry, now, creator, &name, args.verifier, random, tenant))
