@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::machine::read_text;
+use crate::machine::{read_text, sorted_files};
 
 /// Files that one configuration may include.
 const FILES_MAX: usize = 64;
@@ -66,15 +66,11 @@ impl Krb5Conf {
     }
 
     fn folder(&mut self, folder: &Path) {
-        let Ok(entries) = std::fs::read_dir(folder) else { return };
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        let plain = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_plain = |name: &str| {
             let word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
             word || (name.ends_with(".conf") && !name.starts_with('.'))
         };
-        paths.iter().filter(|path| plain(path)).for_each(|path| self.file(path));
+        sorted_files(folder, is_plain).iter().for_each(|path| self.file(path));
     }
 
     /// Returns all values of a relation.

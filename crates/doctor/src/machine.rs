@@ -67,6 +67,16 @@ pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Returns the files of a folder whose names `is_wanted`, in the order of their names; none of a
+/// folder that cannot be read.
+pub(crate) fn sorted_files(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let wanted = entries.filter(|entry| is_wanted(&entry.file_name().to_string_lossy()));
+    let mut paths: Vec<_> = wanted.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
 /// Runs `work` on another thread; `None` if it does not end in time. The thread is then abandoned:
 /// calls of resolvers and of the Kerberos library cannot be interrupted.
 pub(crate) fn within<T: Send + 'static>(

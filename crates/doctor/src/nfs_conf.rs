@@ -1,9 +1,9 @@
 //! Reads the files of nfs-utils, such as nfs.conf(5) and idmapd.conf(5): a file, then its drop-ins.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::Surroundings;
-use crate::machine::read_text;
+use crate::machine::{read_text, sorted_files};
 
 /// Files that one configuration may have.
 const FILES_MAX: usize = 64;
@@ -22,11 +22,8 @@ impl NfsConf {
         let mut conf = Self::default();
         conf.file(&machine.path(&format!("/etc/{name}")));
         let folder = machine.path(&format!("/etc/{name}.d"));
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "conf"));
-        paths.sort();
-        paths.iter().for_each(|path| conf.file(path));
+        let drop_ins = sorted_files(&folder, |name| name.ends_with(".conf"));
+        drop_ins.iter().for_each(|path| conf.file(path));
         conf
     }
 
