@@ -321,7 +321,7 @@ fn a_fault_in_the_configuration_of_the_next_process_is_named_and_the_old_one_goe
     let shards = threads.filter_map(|task| Some(name(task.ok()?))).filter(|name| name.starts_with("shard"));
     assert_eq!(shards.count(), 3);
     // RFC 8881 section 8.4.2: clients ask for the lease only with a new client ID.
-    server.wait_for_log("clients were told 60 s");
+    server.wait_for_log("clients know 60 s");
 }
 
 #[test]

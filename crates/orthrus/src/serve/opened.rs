@@ -273,12 +273,12 @@ impl StartedServer {
     /// Warns of settings that would break promises of the process before.
     fn warn_of_settings(&self) {
         let (settings, engine) = (&self.parts.settings, self.service.server().engine());
-        let (asked, told) = (settings.lease_time, engine.lease());
-        if asked < told {
+        let (asked, known) = (settings.lease_time, engine.lease());
+        if asked < known {
             tracing::warn!(
-                "lease_time = {} takes effect with the next restart: clients were told {} s",
+                "lease_time = {} takes effect with the next restart: clients know {} s",
                 asked.as_secs(),
-                told.as_secs()
+                known.as_secs()
             );
         }
         if settings.local_locks && !engine.locks_locally() {

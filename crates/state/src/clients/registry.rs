@@ -172,7 +172,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 }
 
-/// How a client ends.
+/// The end of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientEnd {
     /// Its next incarnation takes over, with the right to reclaim.

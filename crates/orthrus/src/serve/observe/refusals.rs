@@ -1,5 +1,5 @@
-//! The share of refusals in the audit log. Everybody who reaches the server can cause them without
-//! limit, and a log that rotates forgets its oldest lines.
+//! The share of refusals in the audit log. Any client that reaches the server can cause them
+//! without limit, and a log that rotates forgets its oldest lines.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -70,15 +70,15 @@ pub(super) struct RefusalShares {
     share: f64,
     used: Used,
     addresses: HashMap<IpAddr, Used>,
-    /// The suppressed refusals that lines have told.
-    told: u64,
+    /// The suppressed refusals that lines have reported.
+    reported: u64,
 }
 
 impl RefusalShares {
     /// Makes the shares of a file with this size.
     pub(super) fn new(size_max: u64) -> Self {
         let share = (size_max / PART_OF_SIZE) as f64;
-        Self { share, used: Used::default(), addresses: HashMap::new(), told: suppressed() }
+        Self { share, used: Used::default(), addresses: HashMap::new(), reported: suppressed() }
     }
 
     /// Asks for a line about a refusal. `Some` permits it, with the number of refusals that were
@@ -90,7 +90,7 @@ impl RefusalShares {
             return None;
         }
         let suppressed = suppressed();
-        Some(suppressed - std::mem::replace(&mut self.told, suppressed))
+        Some(suppressed - std::mem::replace(&mut self.reported, suppressed))
     }
 
     /// Charges the bytes of a line.
