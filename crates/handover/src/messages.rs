@@ -39,6 +39,9 @@ pub struct Hello {
     /// The address that it was configured to show the web page on.
     #[n(8)]
     pub web: Option<SocketAddr>,
+    /// The size of its table of descriptors, which the new process will need as well.
+    #[n(9)]
+    pub descriptor_table: Option<u32>,
 }
 
 /// A further message from the old process.

@@ -4,6 +4,7 @@ use anyhow::bail;
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use nix::unistd::{SysconfVar, sysconf};
+use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vfs_local::{Prepared, ServesAs};
@@ -34,6 +35,20 @@ pub(super) fn resident_bytes() -> Option<u64> {
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
     pages.checked_mul(u64::try_from(page).ok()?)
+}
+
+/// Returns the size of the table of descriptors (FDSize of proc_pid_status(5)).
+pub(super) fn descriptor_table() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("FDSize:"))?.trim().parse().ok()
+}
+
+/// Grows the table of descriptors to this size, as far as the limit of the process allows. Where
+/// the process has threads, the kernel waits some milliseconds for each doubling.
+pub(super) fn grow_descriptor_table(size: u32) {
+    let highest = i32::try_from(size).unwrap_or(i32::MAX).saturating_sub(1);
+    // Beyond the limit there is no such number, and the table grows when it must.
+    let _ = fcntl_dupfd_cloexec(std::io::stdin(), highest);
 }
 
 /// Returns the processor time of the threads that live now, by the kind of thread: its name without
@@ -73,5 +88,14 @@ mod tests {
             assert_eq!(kind_of_thread(name), kind);
         }
         assert!(!thread_times().is_empty());
+    }
+
+    #[test]
+    fn the_table_of_descriptors_grows_at_once_and_no_further_than_the_limit() {
+        let size = descriptor_table().unwrap();
+        grow_descriptor_table(u32::MAX);
+        assert_eq!(descriptor_table(), Some(size));
+        grow_descriptor_table(size + 1);
+        assert!(descriptor_table() > Some(size));
     }
 }

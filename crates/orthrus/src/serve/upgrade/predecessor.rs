@@ -9,6 +9,7 @@ use crate::serve::clock::ServerClock;
 use crate::serve::http::Author;
 use crate::serve::http_listeners::HttpSockets;
 use crate::serve::observe::AuditLog;
+use crate::serve::process::descriptor_table;
 use crate::serve::reload::Reloads;
 use crate::serve::store::Store;
 use crate::service_manager::ServiceManager;
@@ -229,6 +230,7 @@ impl Upgrades {
             web: parts.web,
             state_dir: parts.state_dir.display().to_string(),
             passed: Some(parts.passed),
+            descriptor_table: descriptor_table(),
         }
     }
 }

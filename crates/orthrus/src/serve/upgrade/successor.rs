@@ -1,6 +1,7 @@
 //! The side of the process that takes over.
 
 use super::VARIABLE;
+use crate::serve::process::grow_descriptor_table;
 use anyhow::{Context, bail};
 use handover::{HandoverChannel, HandoverImage, Hello, Order, SuccessorAnswer, read_image};
 use rustix::fd::{AsFd, OwnedFd};
@@ -80,6 +81,8 @@ impl Predecessor {
             bail!("descriptors are missing");
         };
         rustix::stdio::dup2_stdin(&input).context("standard input")?;
+        // Before the standstill, in which clients would wait for it.
+        hello.descriptor_table.into_iter().for_each(grow_descriptor_table);
         tracing::info!(
             "taking over from version {} (handover {}.{})",
             hello.version,
