@@ -38,6 +38,7 @@ pub struct Limits {
     /// Bytes of all sessions with their slots and cached replies. A principal (RPCSEC_GSS) or
     /// address (AUTH_SYS) alone may have half of them. Clients are asked to use fewer slots before;
     /// beyond it CREATE_SESSION takes the place of a session that is unused, else: NFS4ERR_DELAY.
+    /// An upgrade copies them while clients wait.
     pub reply_cache_max: usize,
     /// Opens of one client. OPEN beyond it: NFS4ERR_NOSPC.
     pub opens_per_client_max: usize,
@@ -91,7 +92,7 @@ impl Default for Limits {
             response_size_max: (1 << 20) + 64 * 1024,
             response_cached_max: 4096,
             operations_max: 128,
-            reply_cache_max: 512 << 20,
+            reply_cache_max: 256 << 20,
             opens_per_client_max: 65_536,
             opens_max: 1 << 20,
             locks_per_client_max: 65_536,
