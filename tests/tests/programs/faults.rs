@@ -11,6 +11,7 @@ use nfs4::Nfsstat4::*;
 use nfs4::StableHow4::FILE_SYNC4;
 use nfs4::attributes::{AttributeValues, SETTABLE, fattr4};
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
@@ -122,6 +123,35 @@ fn an_export_that_cannot_be_written_is_named_at_the_start_unless_it_is_to_be_rea
             ended.stderr.contains("mounted read-only for this process")
         };
         assert!(check(false) && !check(true));
+    });
+}
+
+#[test]
+fn a_server_starts_again_on_a_full_disk_and_a_check_says_when_it_would_not() {
+    in_own_mounts(|| {
+        let folder = empty_folder();
+        let data = data_folder(folder.path());
+        let disk = Disk::tmpfs(folder.path(), "var", 1 << 20);
+        let state = disk.path().join("state");
+        let mut server = Serve::new(&state).arg(&data).start();
+        server.kill();
+        let fill = |name| {
+            let mut filler = fs::File::create(disk.path().join(name)).expect("a file");
+            while filler.write_all(&[0; 4096]).is_ok() {}
+        };
+        let check = || {
+            let mut command = orthrus(["serve", "--check", "--sec", "sys", "--listen", "127.0.0.1:0"]);
+            run(command.arg("--state-dir").arg(&state).arg(&data))
+        };
+        fill("filler");
+        assert!(check().status.success());
+        server.restart();
+        server.kill();
+        fill("another");
+        fs::remove_file(state.join("reserve")).expect("the start has made a new one");
+        fill("the-rest");
+        let refused = check();
+        assert!(!refused.status.success() && refused.stderr.contains("No space left"), "{refused:?}");
     });
 }
 

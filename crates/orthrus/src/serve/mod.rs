@@ -22,6 +22,7 @@ mod preflight;
 mod process;
 mod records;
 mod reload;
+mod reserve;
 mod roots;
 mod same_user;
 mod sandbox;

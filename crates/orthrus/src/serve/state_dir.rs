@@ -101,7 +101,10 @@ pub(super) fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::
 }
 
 /// Writes a new file, or leaves none: a part of it would keep the last space of a full disk.
-fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<()> {
+pub(super) fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let written = write(&mut private(path)?);
     if written.is_err() {
         let _ = std::fs::remove_file(path);

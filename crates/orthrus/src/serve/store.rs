@@ -2,6 +2,7 @@
 //! starts, the lease that clients know, and the owners of clients that may reclaim, with hashes of
 //! the principals that created them (RFC 8881 section 8.4.2.1).
 
+use super::reserve;
 use super::roots::Roots;
 use super::state_dir::{self, REMEDY, private, replace};
 use anyhow::{Context, bail};
@@ -129,15 +130,19 @@ impl Store {
         let owners = owners.unwrap_or_default();
         // Clients that have not reclaimed at the next start know the former one still.
         let known = if owners.is_empty() { lease } else { lease.max(former_lease) };
-        replace(directory, "starts", format!("{epoch}\n").as_bytes())
-            .and_then(|()| store_lease(directory, known))
-            .with_context(|| format!("{} cannot be written", directory.display()))?;
+        reserve::write(directory, || {
+            replace(directory, "starts", format!("{epoch}\n").as_bytes())?;
+            store_lease(directory, known)
+        })
+        .with_context(|| format!("{} cannot be written", directory.display()))?;
         let prior = owners.iter();
         let prior =
             prior.map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal });
         let prior_clients = prior.collect();
-        let journal =
-            Mutex::new(Journal::create(directory, owners).with_context(|| directory.display().to_string())?);
+        let journal = reserve::write(directory, || Journal::create(directory, owners.clone()))
+            .with_context(|| directory.display().to_string())?;
+        let journal = Mutex::new(journal);
+        reserve::keep(directory);
         let store = Self { directory: directory.to_owned(), lock, journal, lease, former_lease };
         Ok((store, Boot { epoch, secret, prior_clients }))
     }
@@ -185,8 +190,8 @@ impl Store {
         self.lock.copy()
     }
 
-    /// Reads the store as [`Store::open`] does, and changes nothing but that the folder is made
-    /// where it is missing.
+    /// Reads the store as [`Store::open`] does, and tries whether there is room for a start.
+    /// Changes nothing but that the folder is made where it is missing.
     ///
     /// # Errors
     /// As [`Store::open`], but a store that is in use is right.
@@ -196,7 +201,9 @@ impl Store {
         next_epoch(directory, owners.is_some())?;
         stored_lease(directory)?;
         Roots::read(directory)?;
-        stored_secret(directory).map(drop)
+        stored_secret(directory)?;
+        reserve::examine(directory)
+            .with_context(|| format!("the state folder {} cannot be written", directory.display()))
     }
 
     /// Returns the longest lease that the clients of before know.
@@ -268,6 +275,7 @@ impl Journal {
         // It can fail after the new file has got its name, and then `file` is the replaced one.
         self.incomplete = true;
         *self = Self::create(directory, self.owners.clone())?;
+        reserve::keep(directory);
         Ok(())
     }
 
