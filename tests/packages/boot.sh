@@ -5,7 +5,7 @@ set -u
 # NAME COMMAND: the command is a line for the shell. `denied COMMAND` succeeds if the command fails, and `logged LINE` if
 # the log of the service has such a line.
 step() {
-  # The steps start the service more often than systemd allows in ten seconds.
+  # The steps start the socket more often than systemd allows in ten seconds.
   systemctl reset-failed orthrus.service orthrus.socket 2>/dev/null
   if sh -ec "denied() { ! \"\$@\"; }; logged() { journalctl --sync; journalctl --unit orthrus | grep \"\$1\"; }; $2" >/tmp/step 2>&1; then echo "ok $1"; return; fi
   journalctl --no-pager --output=cat --unit orthrus --lines 5 >>/tmp/step 2>&1
@@ -51,6 +51,10 @@ step "an upgrade with a broken file stops no server" "before=$main; echo nonsens
 step "upgrade of a running server" "before=$main; dpkg --install /orthrus_0.1.1_*.deb; systemctl is-active orthrus; [ \$before != $main ]; [ \$($unit NRestarts orthrus) = 0 ]; logged 'clients paused for'; orthrus exports"
 step "an upgrade that cannot hand over restarts it" "printf '[[export]]\nmemory = 1048576\npseudo = \"/memory\"\nsec = [\"sys\"]\n' >>/etc/orthrus/orthrus.toml; systemctl restart orthrus; before=$main; dpkg --install /orthrus_0.1.1_*.deb 2>&1 | grep 'could not be handed over'; [ \$before != $main ]; orthrus exports | grep /memory"
 step "an upgrade names the members of a cluster that run" 'printf "[Service]\nExecStart=/bin/sleep infinity\n" >/run/systemd/system/orthrus@.service; systemctl daemon-reload; systemctl start orthrus@gw1 orthrus@gw2; dpkg --install /orthrus_0.1.1_*.deb 2>&1 | grep "restart one after the other: orthrus@gw1.service orthrus@gw2.service"; systemctl stop orthrus@gw1 orthrus@gw2; rm /run/systemd/system/orthrus@.service; systemctl daemon-reload'
-step "purge of a running server" 'apt-get purge -y -q=2 orthrus; denied systemctl is-active orthrus; denied systemctl cat orthrus; test ! -e /var/lib/orthrus; test ! -e /var/log/orthrus'
+step "it starts when its address comes" 'sed -i "1i listen = \"192.0.2.9:2049\"" /etc/orthrus/orthrus.toml; denied systemctl restart orthrus; for i in $(seq 100); do [ "$(systemctl show --value --property NRestarts orthrus)" -ge 7 ] && break; sleep 0.2; done; ip address add 192.0.2.9/32 dev lo; for i in $(seq 50); do systemctl is-active orthrus && break; sleep 0.1; done; orthrus exports; sed -i 1d /etc/orthrus/orthrus.toml; systemctl restart orthrus'
+for status in 70 76; do
+  step "it does not start again after status $status" "mkdir -p /run/systemd/system/orthrus.service.d; printf '[Service]\nType=exec\nExecStart=\nExecStart=/bin/sh -c \"exit $status\"\n' >/run/systemd/system/orthrus.service.d/ends.conf; systemctl daemon-reload; systemctl restart orthrus || true; sleep 2; [ \$($unit NRestarts orthrus) = 0 ]; rm /run/systemd/system/orthrus.service.d/ends.conf; systemctl daemon-reload; systemctl restart orthrus"
+done
+step "purge of a running server and a member of a cluster" 'printf "[Service]\nExecStart=/bin/sleep infinity\n" >/run/systemd/system/orthrus@.service; systemctl daemon-reload; systemctl start orthrus@gw1; apt-get purge -y -q=2 orthrus; denied systemctl is-active orthrus orthrus@gw1; denied systemctl cat orthrus; test ! -e /var/lib/orthrus; test ! -e /var/log/orthrus'
 echo end
 systemctl --no-block exit 0
