@@ -155,7 +155,7 @@ impl<S: Service> InteractiveLane<S> {
         sockets.count_records(served.len());
         let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink, &self.operation));
         let (service, replies) = (&self.service, &mut self.replies);
-        service.woke(scratch, woken);
+        service.note_wakeup(scratch, woken);
         let tick = || service.tick(scratch, batch, &mut Vec::new(), replies, &mut |_| Duration::ZERO);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
         service.take_steps(scratch, &mut self.steps);

@@ -134,7 +134,7 @@ pub(crate) struct Shard<S: Service> {
     /// The sender that returns deferred calls to this shard.
     sink: CompletionSender<S::Completed>,
     /// Completed deferred calls whose replies this tick sends.
-    late: Vec<CompletionEvent<S::Completed>>,
+    completions: Vec<CompletionEvent<S::Completed>>,
     interactive: InteractiveLane<S>,
     /// Steps of deferred calls that wait for this thread.
     steps: VecDeque<S::Step>,
@@ -195,7 +195,7 @@ impl<S: Service> Shard<S> {
             CompletionSender::new(move || mailbox.ring())
         };
         let scratch = service.shard(&sink, activity.operation());
-        let (batch, replies, late) = (Vec::new(), Vec::new(), Vec::new());
+        let (batch, replies, completions) = (Vec::new(), Vec::new(), Vec::new());
         let interactive = InteractiveLane::new(service.clone(), sink.clone(), activity.operation().clone());
         Ok(Self {
             service,
@@ -206,7 +206,7 @@ impl<S: Service> Shard<S> {
             batch,
             replies,
             sink,
-            late,
+            completions,
             interactive,
             steps: VecDeque::new(),
             calm: 0,
@@ -236,7 +236,7 @@ impl<S: Service> Shard<S> {
             }
         }
         self.sockets.close_all();
-        self.tell_gone();
+        self.report_closed();
         self.activity.end();
     }
 
@@ -270,7 +270,7 @@ impl<S: Service> Shard<S> {
     fn take_mail(&mut self) {
         self.mailbox.silence();
         self.sockets.take_arrived();
-        self.take_late();
+        self.take_completions();
         self.send_outgoing();
     }
 
@@ -284,7 +284,7 @@ impl<S: Service> Shard<S> {
         self.sockets.wait(wait, &mut ready.arrived);
         self.activity.wake();
         let woken = self.interactive.begin();
-        self.service.woke(&mut self.scratch, woken);
+        self.service.note_wakeup(&mut self.scratch, woken);
         self.sockets.begin_round(woken);
         self.sort(ready, woken);
         for event in ready.interactive.drain(..) {
@@ -316,7 +316,7 @@ impl<S: Service> Shard<S> {
             self.next_sweep = Instant::now() + SWEEP_INTERVAL;
             self.sockets.close_overdue();
             memory::trim();
-            self.tell_gone();
+            self.report_closed();
         }
     }
 
@@ -349,7 +349,7 @@ impl<S: Service> Shard<S> {
         match event {
             Ready::Input(id) | Ready::Output(id) if !self.sockets.admits(id) => self.sockets.defer(event),
             event => {
-                self.sockets.run(event.connection());
+                self.sockets.begin_work(event.connection());
                 self.dispatch(event);
             }
         }
@@ -451,7 +451,7 @@ impl<S: Service> Shard<S> {
     /// the shard.
     fn resume(&mut self) {
         self.sink.attend(false);
-        self.take_late();
+        self.take_completions();
         self.tick();
         // Turns between the replies may have begun calls, for which nothing else wakes the shard.
         self.collect_steps();
@@ -518,19 +518,19 @@ impl<S: Service> Shard<S> {
     }
 
     /// Takes completed deferred calls, and drops those of closed connections.
-    fn take_late(&mut self) {
+    fn take_completions(&mut self) {
         // Mail can arrive twice before a tick, so some may be queued already.
-        let mut late = Vec::new();
-        self.sink.take(&mut late);
-        late.retain(|late| {
-            let open = self.sockets.completed(late.connection, late.held);
+        let mut completions = Vec::new();
+        self.sink.take(&mut completions);
+        completions.retain(|completion| {
+            let open = self.sockets.completed(completion.connection, completion.held);
             if !open {
                 // The call may have used the connection after its end was reported.
-                self.service.closed(late.connection);
+                self.service.closed(completion.connection);
             }
             open
         });
-        self.late.append(&mut late);
+        self.completions.append(&mut completions);
     }
 
     /// Sends records that answer no request, such as callbacks.
@@ -546,7 +546,7 @@ impl<S: Service> Shard<S> {
     /// Serves the requests that have arrived in batches, then closes ended connections.
     fn tick(&mut self) {
         self.sockets.release();
-        while self.sockets.has_requests() || !self.late.is_empty() {
+        while self.sockets.has_requests() || !self.completions.is_empty() {
             let mut arrived = self.sockets.take_requests();
             for request in arrived.drain(..) {
                 self.batch.extend(self.sockets.admit(request));
@@ -559,30 +559,30 @@ impl<S: Service> Shard<S> {
             self.sockets.release();
         }
         self.sockets.close_ended();
-        self.tell_gone();
+        self.report_closed();
     }
 
     fn serve_batch(&mut self) {
-        if self.batch.is_empty() && self.late.is_empty() {
+        if self.batch.is_empty() && self.completions.is_empty() {
             return;
         }
         let work = self.charged_work();
         let mut served: Vec<u64> = self.batch.iter().map(|request| request.connection.0).collect();
         self.sockets.count_records(served.len());
         self.activity.step(Step::Serving, served.first().copied().unwrap_or_default());
-        let late: Vec<u64> = self.late.iter().map(|late| late.connection.0).collect();
+        let completed: Vec<u64> = self.completions.iter().map(|completion| completion.connection.0).collect();
         let (service, scratch) = (&self.service, &mut self.scratch);
-        let (batch, replies) = (&mut self.batch, &mut self.replies);
-        let (interactive, sockets, back) = (&mut self.interactive, &mut self.sockets, &mut self.late);
+        let (batch, completions, replies) = (&mut self.batch, &mut self.completions, &mut self.replies);
+        let (interactive, sockets) = (&mut self.interactive, &mut self.sockets);
         // A panic closes the connections of its batch, and no others.
         let mut pause = |replies: &mut Vec<Reply>| interactive.pause(sockets, replies);
-        let tick = || service.tick(scratch, batch, back, replies, &mut pause);
+        let tick = || service.tick(scratch, batch, completions, replies, &mut pause);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
         service.take_steps(scratch, &mut self.steps);
         self.batch.clear();
-        self.late.clear();
+        self.completions.clear();
         self.sockets.done(&mut served);
-        served.extend(late);
+        served.extend(completed);
         served.dedup();
         if outcome.is_err() {
             self.scratch = self.service.shard(&self.sink, self.activity.operation());
@@ -596,8 +596,8 @@ impl<S: Service> Shard<S> {
     }
 
     /// Reports closed connections to the service, after the last of their requests.
-    fn tell_gone(&mut self) {
-        for connection in self.sockets.take_gone() {
+    fn report_closed(&mut self) {
+        for connection in self.sockets.take_closed() {
             self.service.closed(connection);
         }
     }

@@ -42,7 +42,7 @@ pub(crate) struct Sockets {
     /// Connections to close once their requests have been served.
     ended: Vec<u64>,
     /// Closed connections that are not yet reported to the service.
-    gone: Vec<ConnectionId>,
+    closed: Vec<ConnectionId>,
     /// Trusted connections with held requests that may continue.
     releasable: HashSet<u64>,
     /// Connections that are not read because memory is short.
@@ -88,7 +88,7 @@ impl Sockets {
             requests: Vec::new(),
             requests_bytes: 0,
             ended: Vec::new(),
-            gone: Vec::new(),
+            closed: Vec::new(),
             releasable: HashSet::new(),
             paused: HashSet::new(),
             deferred: HashSet::new(),
@@ -110,7 +110,7 @@ impl Sockets {
         if std::mem::take(&mut self.active) {
             self.ledger.note_activity();
         }
-        let timeout = timeout.min(self.hear_strangers()).min(self.wake_sleepers());
+        let timeout = timeout.min(self.watch_strangers()).min(self.wake_sleepers());
         let timeout = match (self.deferred.is_empty() && self.releasable.is_empty(), self.paused.is_empty()) {
             (true, true) => timeout,
             (true, false) => timeout.min(SHORT_INTERVAL),
@@ -160,9 +160,9 @@ impl Sockets {
 
     /// Lets the next wait end for strangers if they may be served, and returns its longest
     /// duration.
-    fn hear_strangers(&mut self) -> Duration {
+    fn watch_strangers(&mut self) -> Duration {
         let wait = self.lane_wait();
-        if let Err(error) = self.driver.hear_strangers(wait.is_zero()) {
+        if let Err(error) = self.driver.watch_strangers(wait.is_zero()) {
             tracing::error!("strangers cannot be watched: {error}");
         }
         match wait {
@@ -599,7 +599,7 @@ impl Sockets {
             connection.close(&self.ledger, &self.stats);
             self.routes.remove(id);
             self.uncount();
-            self.gone.push(ConnectionId(id));
+            self.closed.push(ConnectionId(id));
         }
     }
 
@@ -609,8 +609,8 @@ impl Sockets {
     }
 
     /// Takes the connections that were closed since the last call.
-    pub(crate) fn take_gone(&mut self) -> impl Iterator<Item = ConnectionId> {
-        self.gone.drain(..)
+    pub(crate) fn take_closed(&mut self) -> impl Iterator<Item = ConnectionId> {
+        self.closed.drain(..)
     }
 }
 

@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_secs(10);
 fn still(server: &Running, echo: &EchoService) -> InheritedConnections {
     let until = Instant::now() + SOON;
     assert!(server.drain(until));
-    echo.give_back();
+    echo.complete_deferred();
     assert!(server.park(until));
     server.image(until).expect("images")
 }
@@ -135,6 +135,6 @@ fn a_deferred_call_that_does_not_end_keeps_the_server_from_a_standstill() {
     let busy = server.image(until).expect_err("a call is deferred");
     assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
     server.thaw();
-    echo.give_back();
+    echo.complete_deferred();
     assert_eq!(receive(&mut client), b"later");
 }
