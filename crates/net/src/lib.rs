@@ -41,6 +41,7 @@ mod owner;
 mod relief;
 mod service;
 mod shard;
+mod shared;
 mod shares;
 mod sockets;
 mod stats;

@@ -9,15 +9,14 @@
 use crate::activity::{Activity, Step};
 use crate::driver::Ready;
 use crate::interactive::InteractiveLane;
-use crate::ledger::Ledger;
 use crate::mailbox::{Arrival, Mailbox};
-use crate::outgoing::Routes;
 use crate::relief::{ReliefBell, ReliefSeat};
+use crate::shared::SharedParts;
 use crate::sockets::Sockets;
 use crate::stillness::ShardPhase;
 use crate::strangers::{SLICE, STEPS_MAX};
 use crate::traffic::Lane;
-use crate::{CompletionEvent, CompletionSender, Limits, Reply, Request, Service, Stats};
+use crate::{CompletionEvent, CompletionSender, Reply, Request, Service};
 use rpc::memory;
 use std::collections::VecDeque;
 use std::io;
@@ -111,13 +110,10 @@ struct ChargedWork {
     turns: Duration,
 }
 
-/// The parts that all shards share.
+/// The parts from which all shards are made.
 pub(crate) struct ShardParts<S: Service> {
     pub(crate) service: Arc<S>,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) routes: Arc<Routes>,
+    pub(crate) shared: Arc<SharedParts>,
     pub(crate) bell: Arc<ReliefBell>,
 }
 
@@ -125,7 +121,7 @@ pub(crate) struct ShardParts<S: Service> {
 pub(crate) struct Shard<S: Service> {
     service: Arc<S>,
     scratch: S::Shard,
-    limits: Arc<Limits>,
+    shared: Arc<SharedParts>,
     mailbox: Arc<Mailbox>,
     sockets: Sockets,
     /// Requests that the service handles together.
@@ -186,9 +182,8 @@ impl<S: Service> Shard<S> {
     }
 
     fn new(parts: &ShardParts<S>, mailbox: Arc<Mailbox>, end: Sender<()>) -> io::Result<Self> {
-        let (service, limits) = (parts.service.clone(), parts.limits.clone());
-        let (stats, ledger) = (parts.stats.clone(), parts.ledger.clone());
-        let sockets = Sockets::new(&mailbox, limits.clone(), stats, ledger, parts.routes.clone())?;
+        let (service, shared) = (parts.service.clone(), parts.shared.clone());
+        let sockets = Sockets::new(&mailbox, shared.clone())?;
         let activity = Arc::new(Activity::new());
         let sink = {
             let mailbox = mailbox.clone();
@@ -200,7 +195,7 @@ impl<S: Service> Shard<S> {
         Ok(Self {
             service,
             scratch,
-            limits,
+            shared,
             mailbox,
             sockets,
             batch,
@@ -221,7 +216,7 @@ impl<S: Service> Shard<S> {
 
     /// Runs the shard until it stops, or until another thread has taken it over.
     fn run(mut self: Box<Self>) {
-        memory::keep(self.limits.spare_bytes_max);
+        memory::keep(self.shared.limits.spare_bytes_max);
         self.resume();
         let mut ready = ReadyLanes::default();
         while !self.mailbox.is_stopping() {
@@ -289,7 +284,7 @@ impl<S: Service> Shard<S> {
         self.sort(ready, woken);
         for event in ready.interactive.drain(..) {
             self.dispatch_fairly(event);
-            if self.sockets.requests() >= SHARED_REQUESTS_MAX && self.sockets.shares.is_contended() {
+            if self.sockets.requests.len() >= SHARED_REQUESTS_MAX && self.sockets.shares.is_contended() {
                 self.tick();
             }
         }
@@ -473,11 +468,11 @@ impl<S: Service> Shard<S> {
     /// Reads until the socket is empty or the tick's budget is used. The next wait reports the
     /// connection again if bytes remain.
     fn read(&mut self, id: u64) {
-        let mut budget = self.limits.tick_bytes_max;
+        let mut budget = self.shared.limits.tick_bytes_max;
         self.activity.step(Step::Reading, id);
         let work = self.charged_work();
         while let Some(count) = self.sockets.read_step(id) {
-            if count >= budget || self.sockets.requests_bytes() > REQUESTS_BYTES_MAX {
+            if count >= budget || self.sockets.requests.bytes() > REQUESTS_BYTES_MAX {
                 break;
             }
             budget -= count;
@@ -487,7 +482,7 @@ impl<S: Service> Shard<S> {
         }
         self.sockets.read_done(id);
         self.time_of(work).into_iter().for_each(|time| self.sockets.charge(id, time));
-        if self.sockets.requests_bytes() > REQUESTS_BYTES_MAX {
+        if self.sockets.requests.bytes() > REQUESTS_BYTES_MAX {
             self.tick();
         }
     }
@@ -546,16 +541,16 @@ impl<S: Service> Shard<S> {
     /// Serves the requests that have arrived in batches, then closes ended connections.
     fn tick(&mut self) {
         self.sockets.release();
-        while self.sockets.has_requests() || !self.completions.is_empty() {
-            let mut arrived = self.sockets.take_requests();
+        while !self.sockets.requests.is_empty() || !self.completions.is_empty() {
+            let mut arrived = self.sockets.requests.take();
             for request in arrived.drain(..) {
                 self.batch.extend(self.sockets.admit(request));
-                if self.batch.len() >= self.limits.batch_requests_max {
+                if self.batch.len() >= self.shared.limits.batch_requests_max {
                     self.serve_batch();
                 }
             }
             self.serve_batch();
-            self.sockets.reuse_requests(arrived);
+            self.sockets.requests.reuse(arrived);
             self.sockets.release();
         }
         self.sockets.close_ended();
