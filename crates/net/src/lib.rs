@@ -63,6 +63,4 @@ pub use stats::{CLASSES_MAX, Stats};
 pub use watchdog::Shards;
 
 #[cfg(test)]
-mod outgoing_tests;
-#[cfg(test)]
 mod tests;
