@@ -393,8 +393,8 @@ fn an_expired_ticket_is_named_on_both_sides() {
 }
 
 #[test]
-fn missing_tickets_unknown_services_and_a_silent_kdc_are_told_apart() {
-    let name = "missing_tickets_unknown_services_and_a_silent_kdc_are_told_apart";
+fn missing_tickets_unknown_services_and_a_silent_kdc_give_different_errors() {
+    let name = "missing_tickets_unknown_services_and_a_silent_kdc_give_different_errors";
     in_realm(name, &RealmOptions::default(), |realm| {
         let none = Credential::Ccache(format!("FILE:{}/no-such-cache", realm.dir().display()));
         let error = first_token("nfs@localhost", &none).err().unwrap();

@@ -453,7 +453,7 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
 }
 
 #[test]
-fn replies_that_nobody_reads_have_a_limit_for_all_connections_together_and_close_none() {
+fn unread_replies_of_all_connections_have_a_limit_that_closes_none() {
     // The quarter above the mark at which serving stops has room for a batch of each shard and a
     // reply of each connection.
     let limits = Limits { output_bytes_total_max: 96 * BIG, batch_requests_max: 2, ..Limits::default() };
@@ -490,7 +490,7 @@ fn a_defect_costs_its_connection_and_no_other() {
 }
 
 #[test]
-fn the_end_of_a_connection_is_told_after_its_last_request() {
+fn the_end_of_a_connection_is_reported_after_its_last_request() {
     let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&record(b"last words")).expect("sent");
@@ -587,7 +587,7 @@ fn a_connection_that_yields_is_served_behind_interactive_ones() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_so() {
+fn binding_a_taken_port_names_the_cause() {
     let (server, _) = start(Limits::default());
     let error = Listener::bind(server.address()).err().expect("the port is taken").to_string();
     assert!(error.contains("in use"), "{error}");

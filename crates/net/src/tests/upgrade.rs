@@ -78,7 +78,7 @@ fn another_server_goes_on_with_connections_at_any_point_of_their_streams() {
 }
 
 #[test]
-fn a_successor_with_fewer_places_drops_strangers_and_says_so() {
+fn a_successor_with_fewer_places_drops_strangers_and_reports_their_end() {
     let (server, echo) = start(Limits::default());
     let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(&server)).collect();
     // The first is trusted.
