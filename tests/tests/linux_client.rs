@@ -87,13 +87,13 @@ fn a_client_of_4_0_clones_locks_and_reclaims_beside_one_of_4_2() {
 }
 
 #[test]
-fn holes_copies_extended_attributes_and_lists_are_what_programs_make_them() {
+fn holes_copies_extended_attributes_and_lists_are_as_programs_made_them() {
     // RFC 7862 section 15, RFC 8276 section 8.4, RFC 8881 section 6
     run("minor2", &[ALTERNATE], 4 * 25);
 }
 
 #[test]
-fn lists_of_hundreds_of_users_are_told_as_they_were_set_with_integrity_and_privacy() {
+fn lists_of_hundreds_of_users_are_returned_as_set_with_integrity_and_privacy() {
     // RFC 8881 section 6.2.1
     run("acls", &[], 2 * 2 * 23);
 }
@@ -108,7 +108,7 @@ fn clones_share_their_blocks_where_the_file_system_can() {
 }
 
 #[test]
-fn random_writes_cuts_holes_and_copies_leave_what_they_leave_on_a_local_file() {
+fn random_writes_truncations_holes_and_copies_give_the_same_file_as_on_a_local_disk() {
     // RFC 8881 sections 18.22 and 18.32, RFC 7862 sections 15.1, 15.2 and 15.4
     run("random", &[ALTERNATE], 4 * 5);
 }

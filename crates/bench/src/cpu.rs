@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_time_leaves_out_what_was_idle_stolen_or_a_guests() {
+    fn busy_time_excludes_idle_stolen_and_guest_time() {
         assert_eq!(busy("cpu  100 20 30 4000 500 6 7 800 90 1"), Some(163));
         assert_eq!(busy("cpu0 1 2 3 4 5 6 7"), None);
         assert_eq!(busy("cpu 1 2 3"), None);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_found_by_flavor_and_what_is_not_known_is_left_out() {
+    fn stages_are_found_by_flavor_and_unknown_ones_are_left_out() {
         let told = parse(
             "orthrus_requests_total{flavor=\"krb5p\"} 7\n\
              orthrus_stage_seconds_total{flavor=\"krb5p\",stage=\"unwrap\"} 0.5\n\

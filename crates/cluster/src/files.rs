@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn both_rules_hide_the_cluster_behind_the_head_and_let_nobody_in() {
+    fn both_rule_sets_hide_the_cluster_behind_the_head_and_drop_incoming_traffic() {
         for nat in [Nat::Nft, Nat::Iptables] {
             let text = nat_rules(nat).to_lowercase();
             assert!(text.contains("10.77.2.0/24") && text.contains("10.77.1.1") && text.contains("drop"));

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_is_told_line_by_line_and_the_last_one_at_the_end() {
+    fn output_is_passed_on_line_by_line_and_the_last_one_at_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let mut output = NodeOutput::new("node1", dir.path());
         let mut lines = Vec::new();

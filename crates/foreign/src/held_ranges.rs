@@ -104,6 +104,7 @@ fn strength(kind: Option<LockKind>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rng::SplitMix64;
 
     const KINDS: [Option<LockKind>; 3] = [None, Some(LockKind::Read), Some(LockKind::Write)];
 
@@ -112,11 +113,8 @@ mod tests {
         // The last bytes lie at the end of all offsets.
         let offset = |byte: usize| if byte < 8 { byte as u64 } else { u64::MAX - 15 + byte as u64 };
         let (mut held, mut bytes) = (HeldRanges::default(), [None; 16]);
-        let mut seed = 1_u64;
-        let mut draw = |below: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as usize % below
-        };
+        let mut random = SplitMix64(1);
+        let mut draw = |below: usize| random.index(below);
         for _ in 0..20_000 {
             // Ranges stay in one half, since the middle is missing in the table.
             let (half, a, b, kind) = (8 * draw(2), draw(8), draw(8), KINDS[draw(3)]);

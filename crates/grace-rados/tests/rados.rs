@@ -247,7 +247,7 @@ fn thousands_of_clients_are_recorded_and_read() {
 }
 
 #[test]
-fn members_hear_of_changes_and_of_each_other() {
+fn members_are_notified_of_changes_and_of_each_other() {
     let Some((store, cluster)) = store() else { return };
     store.create().unwrap();
     let other = GraceStore::open(&options(cluster, &namespace(&store))).unwrap();
@@ -270,7 +270,7 @@ fn members_hear_of_changes_and_of_each_other() {
 }
 
 #[test]
-fn a_user_with_few_rights_is_told_which_ones_are_missing() {
+fn the_error_for_a_user_names_the_missing_rights() {
     let Some((store, cluster)) = store() else { return };
     store.create().unwrap();
     let user = |name: &str, caps: &[&str]| -> Arc<GraceStore> {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_storage_does_not_have_is_to_be_written() {
+    fn only_records_that_the_storage_lacks_are_written() {
         let mut table = RecordTable::default();
         table.take([client(b"a"), client(b"b")]);
         table.record(b"a", [1; 16]);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_object_has_what_changed_while_it_was_written_as_changes() {
+    fn changes_during_the_write_of_a_new_object_are_written_next() {
         let mut table = RecordTable::default();
         table.take([client(b"a"), client(b"b")]);
         let before = table.changes();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_have_not_said_so_count_as_recovered_in_the_end() {
+    fn clients_without_reclaim_complete_count_as_recovered_in_the_end() {
         let mut table = RecordTable::default();
         table.take([ClientRecord { released: Some(7), ..client(b"a") }, client(b"b")]);
         table.note_recovered();

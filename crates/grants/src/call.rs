@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gss::{Credential, GssError};
 
-use crate::agent::chance;
+use crate::clock::chance;
 use crate::wire::{ExchangeError, GrantReply, GrantRequest, REPLY_FRAME_MAX, SealedChannel, TimedStream};
 
 /// Time to connect to one address of the service.

@@ -13,6 +13,7 @@
 mod agent;
 mod cache;
 mod call;
+mod clock;
 mod mint;
 mod names;
 mod service;

@@ -1,6 +1,8 @@
 //! The grant service: a listener with a thread for each exchange.
 
 mod places;
+mod refusals;
+mod tickets;
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,25 +11,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use gss::{Acceptor, ForwardedTicket, GssError};
 
 use self::places::{CountedPlace, PlaceCounts};
-use crate::cache::TicketCache;
+use self::refusals::{Answer, RefusedRequest};
+use self::tickets::{SharedTickets, forwarded_ticket};
+use crate::clock::unix_now;
 use crate::mint::{MintError, TicketMint};
 use crate::names::{check_service, node_of};
 use crate::store::{GrantStore, GrantStoreError, replace};
 use crate::table::{
-    Grant, GrantChange, GrantLimits, GrantRecord, GrantRefusal, GrantSubmission, GrantTable, JobRun,
-    TicketSource,
+    GrantChange, GrantLimits, GrantRecord, GrantSubmission, GrantTable, JobRun, TicketSource,
 };
-use crate::wire::{
-    ExchangeError, GrantReply, GrantRequest, REQUEST_FRAME_MAX, SealedChannel, TimedStream, to_hex,
-};
+use crate::wire::{ExchangeError, GrantReply, GrantRequest, REQUEST_FRAME_MAX, SealedChannel, TimedStream};
 
-/// Most connections at a time; further ones wait in the backlog.
-const GRANT_CONNECTIONS_MAX: usize = 64;
 /// Time that a peer has to prove its identity with a sealed request.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Time that a peer has to take the reply.
@@ -121,12 +120,6 @@ impl DurableTable {
     }
 }
 
-/// Tickets that several nodes of a job can share.
-struct SharedTickets {
-    cache: TicketCache,
-    made: u64,
-}
-
 struct GrantServiceInner {
     settings: ServiceSettings,
     realm: String,
@@ -134,6 +127,7 @@ struct GrantServiceInner {
     mint: TicketMint,
     durable: Mutex<DurableTable>,
     shared: Mutex<HashMap<(String, String), SharedTickets>>,
+    connections: Arc<PlaceCounts<()>>,
     strangers: Arc<PlaceCounts<IpAddr>>,
     exchanges: Arc<PlaceCounts<String>>,
     reported: Mutex<Option<Instant>>,
@@ -185,6 +179,7 @@ impl GrantService {
             mint,
             durable,
             shared: Mutex::default(),
+            connections: Arc::default(),
             strangers: Arc::default(),
             exchanges: Arc::default(),
             reported: Mutex::default(),
@@ -238,17 +233,11 @@ fn own_principal(keytab: &Path) -> Result<(String, String), GrantServiceError> {
     Ok((format!("{}@{}", own.components.join("/"), own.realm), own.realm))
 }
 
-/// Returns the time in seconds since 1970.
-pub(crate) fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn listen(inner: &Arc<GrantServiceInner>, listener: &TcpListener) {
-    let running = Arc::new(());
     for stream in listener.incoming() {
         if inner.stop.load(Ordering::Relaxed) {
             return;
@@ -258,14 +247,12 @@ fn listen(inner: &Arc<GrantServiceInner>, listener: &TcpListener) {
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        while Arc::strong_count(&running) > GRANT_CONNECTIONS_MAX {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let connection = inner.connections.connection();
         let Ok(peer) = stream.peer_addr() else { continue };
         let Some(stranger) = inner.strangers.admit(peer.ip()) else { continue };
-        let (running, inner) = (running.clone(), inner.clone());
+        let inner = inner.clone();
         let exchange = move || {
-            let _running = running;
+            let _connection = connection;
             if let Err(error) = inner.exchange(stream, stranger) {
                 inner.report(peer, &error);
             }
@@ -314,80 +301,6 @@ fn expire(
     }
 }
 
-fn refused_reply(peer: &str, refused: RefusedRequest) -> GrantReply {
-    tracing::warn!("{peer} is refused: {}", refused.text);
-    GrantReply::Refused { transient: refused.transient, text: refused.text }
-}
-
-/// The outcome of a request: a reply, or a refusal with its permanence.
-type Answer = Result<GrantReply, RefusedRequest>;
-
-struct RefusedRequest {
-    transient: bool,
-    text: String,
-}
-
-impl RefusedRequest {
-    fn permanent(text: impl Into<String>) -> Self {
-        Self { transient: false, text: text.into() }
-    }
-}
-
-impl From<GrantRefusal> for RefusedRequest {
-    fn from(refusal: GrantRefusal) -> Self {
-        Self::permanent(refusal.to_string())
-    }
-}
-
-impl From<GrantStoreError> for RefusedRequest {
-    fn from(error: GrantStoreError) -> Self {
-        tracing::error!("the store failed: {error}");
-        Self { transient: true, text: "the grant service cannot write its store".to_owned() }
-    }
-}
-
-impl From<MintError> for RefusedRequest {
-    fn from(error: MintError) -> Self {
-        Self { transient: error.is_transient(), text: error.to_string() }
-    }
-}
-
-/// Returns the ticket cache of a submission and the time until which it can be renewed.
-fn forwarded_ticket(
-    forwarded: Option<ForwardedTicket>,
-    peer: &str,
-    now: u64,
-    folder: &Path,
-) -> Result<(Vec<u8>, u64), RefusedRequest> {
-    let written = || {
-        let folder = private::temporary_in("forwarded-", folder).ok()?;
-        let file = folder.path().join("ticket");
-        forwarded?.store(&format!("FILE:{}", file.display())).ok()?;
-        fs::read(file).ok()
-    };
-    let cache = written().and_then(|bytes| TicketCache::parse(&bytes));
-    let cache = cache.filter(|cache| cache.principal() == peer);
-    let ticket = cache.as_ref().and_then(TicketCache::granting).filter(|ticket| ticket.ends > now);
-    match (&cache, ticket) {
-        (Some(cache), Some(ticket)) => {
-            let only = TicketCache { tickets: vec![ticket.clone()], ..cache.clone() };
-            Ok((only.encode(), ticket.renewable.max(ticket.ends)))
-        }
-        _ => Err(RefusedRequest::permanent(
-            "the submission has no live ticket-granting ticket of its user: run `kinit -f -r 7d`",
-        )),
-    }
-}
-
-/// Returns whether less than half of the ticket's life is left, and it can be renewed further.
-fn renewal_is_due(file: &Path, now: u64) -> bool {
-    let cache = fs::read(file).ok().and_then(|bytes| TicketCache::parse(&bytes));
-    cache.as_ref().and_then(TicketCache::granting).is_some_and(|ticket| {
-        let (left, life) = (ticket.ends.saturating_sub(now), ticket.ends.saturating_sub(ticket.starts));
-        left * 2 < life && ticket.renewable > ticket.ends
-    })
-}
-
 impl GrantServiceInner {
     fn exchange(&self, stream: TcpStream, stranger: CountedPlace<IpAddr>) -> Result<(), ExchangeError> {
         stream.set_nodelay(true)?;
@@ -399,12 +312,12 @@ impl GrantServiceInner {
         let peer = channel.peer().to_owned();
         let _place = match self.place(&peer) {
             Ok(place) => place,
-            Err(refused) => return channel.send(&refused_reply(&peer, refused)),
+            Err(refused) => return channel.send(&refused.reply(&peer)),
         };
         drop(stranger);
         let forwarded = channel.take_forwarded();
         let answer = self.answer(&peer, request, forwarded);
-        let reply = answer.unwrap_or_else(|refused| refused_reply(&peer, refused));
+        let reply = answer.unwrap_or_else(|refused| refused.reply(&peer));
         channel.extend(REPLY_TIME_MAX);
         channel.send(&reply)
     }
@@ -428,11 +341,10 @@ impl GrantServiceInner {
             return Ok(None);
         }
         let is_node = node_of(peer, &self.realm).is_some();
-        self.exchanges.exchange(peer, is_node).map(Some).map_err(|most| RefusedRequest {
-            transient: true,
-            text: format!(
+        self.exchanges.exchange(peer, is_node).map(Some).map_err(|most| {
+            RefusedRequest::transient(format!(
                 "{peer} has {most} requests at this grant service, the most at a time: wait for one"
-            ),
+            ))
         })
     }
 
@@ -489,10 +401,7 @@ impl GrantServiceInner {
         if let Some((bytes, _)) = renewable {
             replace(&file, &bytes).map_err(|error| {
                 tracing::error!("{}: {error}", file.display());
-                RefusedRequest {
-                    transient: true,
-                    text: "the grant service cannot write its store".to_owned(),
-                }
+                RefusedRequest::unwritable()
             })?;
         }
         // Users hear at submission, not in the job, that they cannot have tickets.
@@ -544,66 +453,12 @@ impl GrantServiceInner {
         grants.iter_mut().for_each(|grant| grant.nodes.truncate(NODES_LISTED_MAX));
         GrantReply::Grants { grants, more }
     }
-
-    fn tickets(&self, peer: &str, principal: &str, job: &str) -> Answer {
-        let node = node_of(peer, &self.realm)
-            .ok_or_else(|| RefusedRequest::permanent(format!("{peer} is no host of {}", self.realm)))?;
-        let now = unix_now();
-        let grant = locked(&self.durable).table.release(now, principal, job, node)?.clone();
-        let key = (grant.principal.clone(), grant.job.clone());
-        let fresh = |shared: &&SharedTickets| now.saturating_sub(shared.made) * 4 < self.settings.ticket_life;
-        let shared = locked(&self.shared).get(&key).filter(fresh).map(|shared| shared.cache.clone());
-        let cache = match shared {
-            Some(cache) => cache,
-            None => {
-                let cache = self.mint(&grant, now)?;
-                locked(&self.shared).insert(key.clone(), SharedTickets { cache: cache.clone(), made: now });
-                cache
-            }
-        };
-        // The grant may have ended while the KDC was asked.
-        if let Err(refusal) = locked(&self.durable).table.release(now, principal, job, node) {
-            locked(&self.shared).remove(&key);
-            return Err(refusal.into());
-        }
-        tracing::info!("{node} gets tickets of {principal} for job {job} until {}", cache.ends());
-        Ok(GrantReply::Tickets(to_hex(&cache.encode())))
-    }
-
-    /// Renews the ticket-granting tickets of grants whose jobs may not run yet.
-    fn renew(&self, now: u64) {
-        let grants = locked(&self.durable).table.renewals();
-        for grant in grants {
-            if self.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            let file = locked(&self.durable).store.ticket(&GrantRecord::Grant(grant.clone()).key());
-            if renewal_is_due(&file, now)
-                && let Err(error) = self.mint(&grant, now)
-            {
-                tracing::warn!(
-                    "the ticket of {} for job {} is not renewed: {error}",
-                    grant.principal,
-                    grant.job
-                );
-            }
-        }
-    }
-
-    fn mint(&self, grant: &Grant, now: u64) -> Result<TicketCache, MintError> {
-        if grant.source != TicketSource::Delegation {
-            let file = locked(&self.durable).store.ticket(&GrantRecord::Grant(grant.clone()).key());
-            let renew = renewal_is_due(&file, now);
-            return self.mint.with_ticket(&grant.principal, &self.realm, &grant.services, &file, renew);
-        }
-        let life = self.settings.ticket_life.min(grant.deadline.saturating_sub(now).max(1));
-        self.mint.delegate(&grant.principal, &self.realm, &grant.services, life)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Grant;
 
     #[test]
     fn a_long_sweep_lets_others_use_the_table_and_keeps_grants_that_are_submitted_again() {

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_closed_silent_or_sends_garbage_is_told_apart() {
+    fn closed_silent_and_garbled_ends_give_different_errors() {
         let (own, other) = HandoverChannel::pair().unwrap();
         let silent = own.receive::<SuccessorAnswer>(Instant::now() + Duration::from_millis(5));
         assert!(matches!(silent, Err(ChannelError::Silent)));

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_patterns_and_netgroups_are_told_apart() {
+    fn hosts_patterns_and_netgroups_are_distinguished() {
         let parsed = |text: &str| text.parse::<ClientName>();
         assert_eq!(parsed("Node1.Example.org"), Ok(ClientName::Host("node1.example.org".into())));
         assert_eq!(parsed("*.HPC.example.org"), Ok(ClientName::Wildcard("*.hpc.example.org".into())));

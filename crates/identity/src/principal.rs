@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_told_from_people() {
+    fn machine_principals_are_recognised() {
         let machine = |text| Principal::parse(text).unwrap().is_machine();
         assert!(machine("host/a@R") && machine("nfs/a@R") && machine("CLIENT$@R") && machine("root/admin@R"));
         assert!(!machine("alice@R") && !machine("root@R"));

@@ -142,7 +142,7 @@ fn a_call_waits_once_for_all_of_its_owners() {
 }
 
 #[test]
-fn when_the_directory_hangs_for_long_nobody_waits_for_it_any_more() {
+fn lookups_fail_at_once_while_the_directory_hangs_for_long() {
     let (directory, mapper) = world(false);
     for uid in 0..20 {
         assert_eq!(mapper.owner_of_uid_within(uid, T0, Wait::Never), None);

@@ -142,7 +142,7 @@ fn a_refused_token_leaves_nothing_that_was_decrypted() {
 }
 
 #[test]
-fn a_token_of_the_other_key_is_told_apart() {
+fn a_token_of_the_other_key_gets_its_own_error() {
     // RFC 4121 section 4.2.2, AcceptorSubkey
     for enctype in Enctype::ALL {
         let acceptor = keys(enctype, Role::Acceptor, false);
@@ -153,7 +153,7 @@ fn a_token_of_the_other_key_is_told_apart() {
 }
 
 #[test]
-fn a_reflected_token_is_told_apart() {
+fn a_reflected_token_gets_its_own_error() {
     // RFC 4121 section 4.2.2, SentByAcceptor
     for enctype in Enctype::ALL {
         let initiator = keys(enctype, Role::Initiator, true);

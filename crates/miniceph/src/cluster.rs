@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn an_active_server_is_told_from_others() {
+    fn an_active_server_is_recognised() {
         let one = "cephfs:1 {0=cephfs=up:active}";
         let two = "cephfs:1 more:1 {cephfs:0=a=up:active,more:0=b=up:creating} 1 up:standby";
         assert!(is_active(one, "cephfs") && !is_active(one, "more"));

@@ -34,10 +34,10 @@ impl<T> CompletionSender<T> {
     }
 
     /// Sends a completion to the shard.
-    pub fn send(&self, late: CompletionEvent<T>) {
+    pub fn send(&self, completion: CompletionEvent<T>) {
         let first = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.push(late);
+            waiting.push(completion);
             waiting.len() == 1
         };
         // The first completion wakes the shard for all that follow until it takes them.

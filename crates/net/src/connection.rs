@@ -6,12 +6,14 @@
 use crate::driver::{EpollDriver, Interest, Link, Ready};
 use crate::image::ConnectionImage;
 use crate::input::Input;
-use crate::ledger::{Budget, ConnectionAccount, Ledger, address};
+use crate::ledger::{Budget, ConnectionAccount, address};
 use crate::output::Output;
+use crate::shared::SharedParts;
 use crate::shares::TenantIndex;
+use crate::sockets::RequestQueue;
 use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
-use crate::{Limits, Request, Stats};
+use crate::{Request, Stats};
 use image::SharedBytes;
 use pipes::Attachment;
 use rpc::{ConnectionId, record_mark};
@@ -23,9 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// The outcome of a read or a write.
+/// The outcome of a step of input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadProgress {
+pub(crate) enum IoProgress {
     /// The step is complete; wait for the next event.
     Open,
     /// The step moved this many bytes, and another one can follow at once.
@@ -82,13 +84,13 @@ impl Connection {
         id: ConnectionId,
         link: Link,
         account: Arc<ConnectionAccount>,
-        limits: &Limits,
+        shared: &SharedParts,
     ) -> Self {
         Self {
             id,
             account,
             link,
-            input: Input::new(limits.record_size_max),
+            input: Input::new(shared.limits.record_size_max),
             output: Output::new(),
             held: VecDeque::new(),
             held_bytes: 0,
@@ -111,8 +113,8 @@ impl Connection {
     ///
     /// # Errors
     /// The error of epoll; close the connection.
-    pub(crate) fn trust(&mut self, driver: &mut EpollDriver, ledger: &Ledger) -> io::Result<()> {
-        ledger.trust(&self.account);
+    pub(crate) fn trust(&mut self, driver: &mut EpollDriver, shared: &SharedParts) -> io::Result<()> {
+        shared.ledger.trust(&self.account);
         match self.account.is_trusted() {
             true => {
                 self.input.reuse_memory();
@@ -169,35 +171,33 @@ impl Connection {
     pub(crate) fn read(
         &mut self,
         driver: &mut EpollDriver,
-        limits: &Limits,
-        ledger: &Ledger,
-        stats: &Stats,
-        requests: &mut Vec<Request>,
-    ) -> ReadProgress {
-        if !self.wants_input(limits, ledger) {
-            return ReadProgress::Open;
+        shared: &SharedParts,
+        requests: &mut RequestQueue,
+    ) -> IoProgress {
+        if !self.wants_input(shared) {
+            return IoProgress::Open;
         }
         let received = match driver.receive(&self.link, &mut self.input, self.account.is_trusted()) {
             Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadProgress::Open,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return ReadProgress::More(0),
-            Err(_) => return ReadProgress::Closed,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IoProgress::Open,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return IoProgress::More(0),
+            Err(_) => return IoProgress::Closed,
         };
-        Stats::add(&stats.received_bytes, received.count as u64);
+        Stats::add(&shared.stats.received_bytes, received.count as u64);
         let known = requests.len();
-        if received.count == 0 || self.take_records(stats, requests) == ReadProgress::Closed {
-            return ReadProgress::Closed;
+        if received.count == 0 || self.take_records(shared, requests) == IoProgress::Closed {
+            return IoProgress::Closed;
         }
-        self.note_input(ledger, requests.len() > known);
+        self.note_input(shared, requests.len() > known);
         // Strangers are read in small steps, in turn; the rest waits in the kernel.
         if received.more && self.account.is_trusted() {
-            ReadProgress::More(received.count)
+            IoProgress::More(received.count)
         } else {
-            ReadProgress::Open
+            IoProgress::Open
         }
     }
 
-    fn take_records(&mut self, stats: &Stats, requests: &mut Vec<Request>) -> ReadProgress {
+    fn take_records(&mut self, shared: &SharedParts, requests: &mut RequestQueue) -> IoProgress {
         let (connection, peer) = (self.id, self.account.peer());
         for record in self.input.records() {
             self.heard = Instant::now();
@@ -205,36 +205,39 @@ impl Connection {
             requests.push(Request { connection, peer, record });
         }
         if let Some(error) = self.input.error() {
-            Stats::add(&stats.malformed, 1);
-            stats.log_closed(peer, error);
-            return ReadProgress::Closed;
+            Stats::add(&shared.stats.malformed, 1);
+            shared.stats.log_closed(peer, error);
+            return IoProgress::Closed;
         }
-        ReadProgress::Open
+        IoProgress::Open
     }
 
     /// Accounts for the memory of unfinished and held requests after some were read.
-    pub(crate) fn note_input(&mut self, ledger: &Ledger, progress: bool) {
+    pub(crate) fn note_input(&mut self, shared: &SharedParts, progress: bool) {
         self.input.note_time();
-        ledger.note(&self.account, Budget::Input, self.input.memory() + self.held_bytes, progress);
+        let bytes = self.input.memory() + self.held_bytes;
+        shared.ledger.note(&self.account, Budget::Input, bytes, progress);
     }
 
     /// Accounts for the same memory after a request was held. The connection is not read meanwhile.
-    fn note_held(&self, ledger: &Ledger) {
-        ledger.note(&self.account, Budget::Input, self.input.memory() + self.held_bytes, false);
+    fn note_held(&self, shared: &SharedParts) {
+        let bytes = self.input.memory() + self.held_bytes;
+        shared.ledger.note(&self.account, Budget::Input, bytes, false);
     }
 
     /// Accounts for the memory of replies that wait.
-    fn note_output(&self, ledger: &Ledger, progress: bool) {
-        ledger.note(&self.account, Budget::Output, self.output.memory(), progress);
+    fn note_output(&self, shared: &SharedParts, progress: bool) {
+        shared.ledger.note(&self.account, Budget::Output, self.output.memory(), progress);
     }
 
     /// Returns whether a further request must wait: the connection is full, or earlier requests are
     /// held.
-    fn is_congested(&self, limits: &Limits, ledger: &Ledger) -> bool {
-        self.is_full(limits, ledger) || !self.held.is_empty()
+    fn is_congested(&self, shared: &SharedParts) -> bool {
+        self.is_full(shared) || !self.held.is_empty()
     }
 
-    fn is_full(&self, limits: &Limits, ledger: &Ledger) -> bool {
+    fn is_full(&self, shared: &SharedParts) -> bool {
+        let SharedParts { limits, ledger, .. } = shared;
         let (trusted, waiting) = (self.account.is_trusted(), self.output.memory());
         let output_max = if trusted { limits.output_bytes_max } else { limits.untrusted_output_bytes_max };
         waiting > output_max
@@ -248,8 +251,8 @@ impl Connection {
     }
 
     /// Returns whether a request may be served now; if so, the batch has it.
-    pub(crate) fn begin_call(&mut self, limits: &Limits, ledger: &Ledger) -> bool {
-        let may = std::mem::take(&mut self.turn) || !self.is_congested(limits, ledger);
+    pub(crate) fn begin_call(&mut self, shared: &SharedParts) -> bool {
+        let may = std::mem::take(&mut self.turn) || !self.is_congested(shared);
         self.served |= may;
         may
     }
@@ -261,37 +264,37 @@ impl Connection {
     }
 
     /// Counts a deferred call.
-    pub(crate) fn note_deferred(&mut self, bytes: usize, stats: &Stats) {
+    pub(crate) fn note_deferred(&mut self, bytes: usize, shared: &SharedParts) {
         self.deferred += 1;
         self.deferred_bytes += bytes;
         self.traffic.defer();
-        stats.deferred.fetch_add(1, Ordering::Relaxed);
+        shared.stats.deferred.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a deferred call that has completed.
-    pub(crate) fn completed(&mut self, bytes: usize, stats: &Stats) {
+    pub(crate) fn completed(&mut self, bytes: usize, shared: &SharedParts) {
         self.deferred = self.deferred.saturating_sub(1);
         self.deferred_bytes = self.deferred_bytes.saturating_sub(bytes);
-        stats.deferred.fetch_sub(1, Ordering::Relaxed);
+        shared.stats.deferred.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Holds a request until [`Connection::release_held`]. The connection is not read meanwhile,
     /// which keeps the order.
-    pub(crate) fn hold(&mut self, record: Vec<u8>, ledger: &Ledger) {
+    pub(crate) fn hold(&mut self, record: Vec<u8>, shared: &SharedParts) {
         self.held_bytes += memory_of(&record);
         self.held.push_back(record);
-        self.note_held(ledger);
+        self.note_held(shared);
     }
 
     /// Holds a request that may have been released already: then it is the first.
-    pub(crate) fn hold_again(&mut self, record: Vec<u8>, ledger: &Ledger) {
+    pub(crate) fn hold_again(&mut self, record: Vec<u8>, shared: &SharedParts) {
         self.traffic.done();
         self.held_bytes += memory_of(&record);
         match std::mem::take(&mut self.turn) {
             true => self.held.push_front(record),
             false => self.held.push_back(record),
         }
-        self.note_held(ledger);
+        self.note_held(shared);
     }
 
     /// Makes an image of the connection, and copies its socket.
@@ -348,7 +351,7 @@ impl Connection {
         &mut self,
         image: ConnectionImage,
         driver: &mut EpollDriver,
-        ledger: &Ledger,
+        shared: &SharedParts,
     ) -> bool {
         if self.account.is_trusted() {
             self.input.reuse_memory();
@@ -363,18 +366,18 @@ impl Connection {
         }
         self.output.push_bytes(image.output.0.to_vec());
         self.closing = image.closing;
-        self.note_input(ledger, true);
-        self.note_output(ledger, true);
+        self.note_input(shared, true);
+        self.note_output(shared, true);
         self.input.error().is_none()
     }
 
     /// Returns whether held requests may continue.
-    pub(crate) fn has_held(&self, limits: &Limits, ledger: &Ledger) -> bool {
-        !self.held.is_empty() && !self.closing && !self.is_full(limits, ledger)
+    pub(crate) fn has_held(&self, shared: &SharedParts) -> bool {
+        !self.held.is_empty() && !self.closing && !self.is_full(shared)
     }
 
     /// Releases the held requests; for a stranger, only the first.
-    pub(crate) fn release_held(&mut self, ledger: &Ledger, requests: &mut Vec<Request>) {
+    pub(crate) fn release_held(&mut self, shared: &SharedParts, requests: &mut RequestQueue) {
         let (connection, peer) = (self.id, self.account.peer());
         self.turn = !self.account.is_trusted();
         let count = if self.turn { 1.min(self.held.len()) } else { self.held.len() };
@@ -385,7 +388,7 @@ impl Connection {
         if self.held.is_empty() {
             self.held = VecDeque::new();
         }
-        self.note_input(ledger, true);
+        self.note_input(shared, true);
     }
 
     /// Returns whether the service vouches for the connection.
@@ -399,19 +402,19 @@ impl Connection {
         record: Vec<u8>,
         attached: Option<Attachment>,
         class: u8,
-        ledger: &Ledger,
+        shared: &SharedParts,
     ) {
         self.traffic.reply(record.len() + attached.as_ref().map_or(0, |attached| attached.data.len()));
         self.class = class;
-        self.append(record, attached, ledger);
+        self.append(record, attached, shared);
     }
 
     /// Appends a record that answers no request, such as a callback.
-    pub(crate) fn post(&mut self, record: Vec<u8>, ledger: &Ledger) {
-        self.append(record, None, ledger);
+    pub(crate) fn post(&mut self, record: Vec<u8>, shared: &SharedParts) {
+        self.append(record, None, shared);
     }
 
-    fn append(&mut self, record: Vec<u8>, attached: Option<Attachment>, ledger: &Ledger) {
+    fn append(&mut self, record: Vec<u8>, attached: Option<Attachment>, shared: &SharedParts) {
         if self.closing {
             return;
         }
@@ -419,7 +422,7 @@ impl Connection {
             None => self.output.push(record),
             Some(attached) => self.output.push_attached(record, attached),
         }
-        self.note_output(ledger, false);
+        self.note_output(shared, false);
     }
 
     /// Closes the connection once its replies are sent, without reading further.
@@ -428,33 +431,28 @@ impl Connection {
     }
 
     /// Sends once, and moves completely sent replies to `spent`.
-    pub(crate) fn write(&mut self, ledger: &Ledger, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> ReadProgress {
+    pub(crate) fn write(&mut self, shared: &SharedParts, spent: &mut Vec<Vec<u8>>) -> IoProgress {
         if !self.output.is_empty() {
             match EpollDriver::send(&self.link, &mut self.output, spent) {
-                Ok(sent) if sent.count == 0 => return ReadProgress::Closed,
+                Ok(sent) if sent.count == 0 => return IoProgress::Closed,
                 Ok(sent) => {
-                    Stats::add(&stats.sent_bytes, sent.count as u64);
-                    self.note_output(ledger, true);
+                    Stats::add(&shared.stats.sent_bytes, sent.count as u64);
+                    self.note_output(shared, true);
                     if !self.output.is_empty() {
-                        return if sent.more { ReadProgress::More(sent.count) } else { ReadProgress::Open };
+                        return if sent.more { IoProgress::More(sent.count) } else { IoProgress::Open };
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadProgress::Open,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => return ReadProgress::More(0),
-                Err(_) => return ReadProgress::Closed,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IoProgress::Open,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return IoProgress::More(0),
+                Err(_) => return IoProgress::Closed,
             }
         }
-        if self.closing { ReadProgress::Closed } else { ReadProgress::Open }
+        if self.closing { IoProgress::Closed } else { IoProgress::Open }
     }
 
     /// Registers the readiness that the connection waits for.
-    pub(crate) fn watch(
-        &mut self,
-        driver: &mut EpollDriver,
-        limits: &Limits,
-        ledger: &Ledger,
-    ) -> ReadProgress {
-        let interest = Interest { input: self.wants_input(limits, ledger), output: self.has_output() };
+    pub(crate) fn watch(&mut self, driver: &mut EpollDriver, shared: &SharedParts) -> IoProgress {
+        let interest = Interest { input: self.wants_input(shared), output: self.has_output() };
         // The peer is not slow while the server does not read.
         if interest.input {
             self.input.note_time()
@@ -462,8 +460,8 @@ impl Connection {
             self.input.stop_time()
         }
         match driver.watch(&mut self.link, interest) {
-            Ok(()) => ReadProgress::Open,
-            Err(_) => ReadProgress::Closed,
+            Ok(()) => IoProgress::Open,
+            Err(_) => IoProgress::Closed,
         }
     }
 
@@ -493,17 +491,18 @@ impl Connection {
     }
 
     /// Returns whether more requests may be read.
-    fn wants_input(&self, limits: &Limits, ledger: &Ledger) -> bool {
-        !self.closing && !self.is_congested(limits, ledger) && !self.waits_for_memory(ledger)
+    fn wants_input(&self, shared: &SharedParts) -> bool {
+        !self.closing && !self.is_congested(shared) && !self.waits_for_memory(shared)
     }
 
     /// Returns whether no further request is read because memory is short. A request in progress is
     /// always read to its end.
-    pub(crate) fn waits_for_memory(&self, ledger: &Ledger) -> bool {
-        !self.input.is_mid_record() && ledger.is_short(Budget::Input)
+    pub(crate) fn waits_for_memory(&self, shared: &SharedParts) -> bool {
+        !self.input.is_mid_record() && shared.ledger.is_short(Budget::Input)
     }
 
-    pub(crate) fn is_overdue(&self, now: Instant, limits: &Limits) -> bool {
+    pub(crate) fn is_overdue(&self, now: Instant, shared: &SharedParts) -> bool {
+        let limits = &shared.limits;
         let reading =
             self.input.record_since().is_some_and(|since| now.duration_since(since) > limits.record_time_max);
         let writing = self.has_output() && now.duration_since(self.output.since()) > limits.output_time_max;
@@ -515,9 +514,9 @@ impl Connection {
     }
 
     /// Closes the connection, and releases its memory and counts.
-    pub(crate) fn close(self, ledger: &Ledger, stats: &Stats) {
-        ledger.close(&self.account);
-        stats.deferred.fetch_sub(self.deferred, Ordering::Relaxed);
+    pub(crate) fn close(self, shared: &SharedParts) {
+        shared.ledger.close(&self.account);
+        shared.stats.deferred.fetch_sub(self.deferred, Ordering::Relaxed);
     }
 }
 

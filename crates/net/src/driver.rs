@@ -45,7 +45,7 @@ pub(crate) struct EpollDriver {
     epoll: OwnedFd,
     strangers: OwnedFd,
     /// Whether a wait ends when a stranger is ready.
-    hears_strangers: bool,
+    watches_strangers: bool,
     /// Whether a stranger may be ready, as far as the last wait tells.
     strangers_ready: bool,
     scratch: Vec<u8>,
@@ -83,7 +83,7 @@ impl EpollDriver {
         Ok(Self {
             epoll,
             strangers,
-            hears_strangers: true,
+            watches_strangers: true,
             strangers_ready: true,
             scratch: vec![0; SCRATCH_SIZE],
         })
@@ -118,9 +118,9 @@ impl EpollDriver {
     }
 
     /// Sets whether the next waits end when a stranger is ready.
-    pub(crate) fn hear_strangers(&mut self, hears: bool) -> io::Result<()> {
-        if std::mem::replace(&mut self.hears_strangers, hears) != hears {
-            let flags = if hears { EventFlags::IN } else { EventFlags::empty() };
+    pub(crate) fn watch_strangers(&mut self, watches: bool) -> io::Result<()> {
+        if std::mem::replace(&mut self.watches_strangers, watches) != watches {
+            let flags = if watches { EventFlags::IN } else { EventFlags::empty() };
             epoll::modify(&self.epoll, &self.strangers, EventData::new_u64(STRANGERS), flags)?;
         }
         Ok(())
@@ -145,8 +145,8 @@ impl EpollDriver {
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
         let set = if strangers { &self.strangers } else { &self.epoll };
         if !strangers {
-            // A wait that does not hear them tells nothing.
-            self.strangers_ready = !self.hears_strangers;
+            // A wait that does not watch them tells nothing.
+            self.strangers_ready = !self.watches_strangers;
         }
         // On the stack, because the kernel's events cannot move between threads, but a driver can.
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];

@@ -6,7 +6,7 @@
 //! that the other work progresses as well.
 
 use crate::driver::Ready;
-use crate::sockets::Sockets;
+use crate::sockets::{RequestQueue, Sockets};
 use crate::traffic::Lane;
 use crate::{CompletionSender, Reply, Request, Service};
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub(crate) struct InteractiveLane<S: Service> {
     /// Steps for the shard's thread.
     pub(crate) steps: VecDeque<S::Step>,
     ready: Vec<Ready>,
-    requests: Vec<Request>,
+    requests: RequestQueue,
     replies: Vec<Reply>,
     /// The last lane that turns serve.
     last: Lane,
@@ -55,7 +55,7 @@ impl<S: Service> InteractiveLane<S> {
             scratch: None,
             steps: VecDeque::new(),
             ready: Vec::new(),
-            requests: Vec::new(),
+            requests: RequestQueue::default(),
             replies: Vec::new(),
             last: Lane::Interactive,
             since: Instant::now(),
@@ -134,7 +134,7 @@ impl<S: Service> InteractiveLane<S> {
     /// Serves the requests in batches. The replies of one batch decide which requests the next
     /// admits.
     fn serve(&mut self, sockets: &mut Sockets, woken: Instant) {
-        let mut requests = std::mem::take(&mut self.requests);
+        let mut requests = self.requests.take();
         let mut batch = Vec::new();
         for request in requests.drain(..) {
             batch.extend(sockets.admit(request));
@@ -143,7 +143,7 @@ impl<S: Service> InteractiveLane<S> {
             }
         }
         self.serve_batch(sockets, &mut batch, woken);
-        self.requests = requests;
+        self.requests.reuse(requests);
     }
 
     fn serve_batch(&mut self, sockets: &mut Sockets, batch: &mut Vec<Request>, woken: Instant) {
@@ -155,7 +155,7 @@ impl<S: Service> InteractiveLane<S> {
         sockets.count_records(served.len());
         let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink, &self.operation));
         let (service, replies) = (&self.service, &mut self.replies);
-        service.woke(scratch, woken);
+        service.note_wakeup(scratch, woken);
         let tick = || service.tick(scratch, batch, &mut Vec::new(), replies, &mut |_| Duration::ZERO);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
         service.take_steps(scratch, &mut self.steps);

@@ -41,6 +41,7 @@ mod owner;
 mod relief;
 mod service;
 mod shard;
+mod shared;
 mod shares;
 mod sockets;
 mod stats;
@@ -61,7 +62,5 @@ pub use shares::{WEIGHT_DEFAULT, WeightedTenant};
 pub use stats::{CLASSES_MAX, Stats};
 pub use watchdog::Shards;
 
-#[cfg(test)]
-mod outgoing_tests;
 #[cfg(test)]
 mod tests;

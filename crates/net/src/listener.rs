@@ -2,11 +2,12 @@
 
 use crate::allowance::Allowance;
 use crate::image::{InheritedConnections, NetImage};
-use crate::ledger::{BUSY_TIME, Ledger};
+use crate::ledger::BUSY_TIME;
 use crate::mailbox::Arrival;
-use crate::outgoing::{Routes, connection_id};
+use crate::outgoing::connection_id;
 use crate::relief::{Relief, ReliefBell};
 use crate::shard::{Shard, ShardHandle, ShardParts};
+use crate::shared::SharedParts;
 use crate::stillness::{ShardPhase, Stillness, export_all, wait_all, want_all};
 use crate::{Limits, Outgoing, Service, Shards, Stats};
 use rpc::ConnectionId;
@@ -126,23 +127,13 @@ impl Listener {
         limits: Limits,
         inherited: Option<InheritedConnections>,
     ) -> io::Result<Running> {
-        let stats = Arc::new(Stats::default());
-        let limits = Arc::new(limits);
-        let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
-        let bell = Arc::new(ReliefBell::default());
-        let routes = Arc::new(Routes::default());
-        let parts = ShardParts {
-            service: service.clone(),
-            limits,
-            stats: stats.clone(),
-            ledger: ledger.clone(),
-            routes: routes.clone(),
-            bell,
-        };
+        let shared = Arc::new(SharedParts::new(limits));
+        let (stats, bell) = (shared.stats.clone(), Arc::new(ReliefBell::default()));
+        let parts = ShardParts { service: service.clone(), shared: shared.clone(), bell };
         let (handles, heir) = (spawn(&parts, shards, phase)?, service.clone());
         let relief = relieve(&handles, &parts)?;
         let activities = handles.iter().map(ShardHandle::activity).collect();
-        let shards = Shards::new(service, activities, ledger.clone());
+        let shards = Shards::new(service, activities, shared.ledger.clone());
         let (watch, stop_watch) = channel();
         {
             let (shards, stats) = (shards.clone(), stats.clone());
@@ -157,13 +148,12 @@ impl Listener {
             stillness: Stillness::new(phase),
             accepted: AtomicU64::new(accepted),
         });
-        let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox), routes.clone());
+        let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox), shared.routes.clone());
         let (socket, admission) = (self.socket, self.admission);
         let listener = Mutex::new(Some(socket.try_clone()?));
-        let acceptor =
-            ConnectionAcceptor { socket, admission, shards: handles, relief, ledger, stats: stats.clone() };
+        let acceptor = ConnectionAcceptor { socket, admission, shards: handles, relief, shared };
         if let Some(inherited) = inherited {
-            acceptor.inherit(inherited, &routes, |dropped| heir.closed(dropped))?;
+            acceptor.inherit(inherited, |dropped| heir.closed(dropped))?;
         }
         let thread = {
             let stop = stop.clone();
@@ -186,7 +176,7 @@ fn spawn<S: Service>(
 
 /// Starts the thread that relieves shards whose threads block.
 fn relieve<S: Service>(shards: &[ShardHandle<S>], parts: &ShardParts<S>) -> io::Result<Relief> {
-    let (seats, stats) = (shards.iter().map(ShardHandle::seat).collect(), parts.stats.clone());
+    let (seats, stats) = (shards.iter().map(ShardHandle::seat).collect(), parts.shared.stats.clone());
     Relief::start(seats, parts.bell.clone(), move |index, shard: Box<Shard<S>>| {
         Stats::add(&stats.relieved, 1);
         let continued = shard.continue_on_thread(index);
@@ -328,8 +318,7 @@ struct ConnectionAcceptor<S: Service> {
     admission: Option<Box<Admission>>,
     shards: Vec<ShardHandle<S>>,
     relief: Relief,
-    ledger: Arc<Ledger>,
-    stats: Arc<Stats>,
+    shared: Arc<SharedParts>,
 }
 
 impl<S: Service> ConnectionAcceptor<S> {
@@ -341,7 +330,7 @@ impl<S: Service> ConnectionAcceptor<S> {
                 stop.stillness.reach(ShardPhase::Serve);
                 continue;
             }
-            let is_busy = self.ledger.is_busy();
+            let is_busy = self.shared.ledger.is_busy();
             let wait = match is_busy {
                 // The server may become idle before the allowance opens.
                 true => allowance.wait(Instant::now()).min(BUSY_TIME),
@@ -389,9 +378,10 @@ impl<S: Service> ConnectionAcceptor<S> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.stats.log_unaccepted(&error);
+                    self.shared.stats.log_unaccepted(&error);
                     if is_out_of_descriptors(&error) {
-                        self.ledger
+                        self.shared
+                            .ledger
                             .evict_stranger("the server has no descriptor left for a newer connection");
                     }
                     std::thread::sleep(ACCEPT_PAUSE);
@@ -403,7 +393,7 @@ impl<S: Service> ConnectionAcceptor<S> {
 
     fn deal_out(&self, count: u64, stream: TcpStream, peer: SocketAddr) {
         if !self.admits(&stream, peer) {
-            Stats::add(&self.stats.refused, 1);
+            Stats::add(&self.shared.stats.refused, 1);
             return;
         }
         if let Err(error) = prepare(&stream) {
@@ -412,12 +402,12 @@ impl<S: Service> ConnectionAcceptor<S> {
         }
         let Some((index, shard)) = self.next_shard(count) else { return };
         let id = connection_id(index, count);
-        let Some(account) = self.ledger.open(id, count, peer, shard.mailbox()) else {
-            Stats::add(&self.stats.refused, 1);
+        let Some(account) = self.shared.ledger.open(id, count, peer, shard.mailbox()) else {
+            Stats::add(&self.shared.stats.refused, 1);
             return;
         };
-        Stats::add(&self.stats.accepted, 1);
-        self.stats.connections.fetch_add(1, Ordering::Relaxed);
+        Stats::add(&self.shared.stats.accepted, 1);
+        self.shared.stats.connections.fetch_add(1, Ordering::Relaxed);
         shard.add(Arrival { id, stream, account, inherited: None });
     }
 
@@ -432,18 +422,13 @@ impl<S: Service> ConnectionAcceptor<S> {
 
     /// Deals out the connections of another process, which keep their numbers. If there is no
     /// longer room for all, `drops` strangers first, the oldest before the others.
-    fn inherit(
-        &self,
-        inherited: InheritedConnections,
-        routes: &Routes,
-        drops: impl Fn(ConnectionId),
-    ) -> io::Result<()> {
+    fn inherit(&self, inherited: InheritedConnections, drops: impl Fn(ConnectionId)) -> io::Result<()> {
         let InheritedConnections { image, sockets } = inherited;
         let mut connections: Vec<_> = image.connections.into_iter().zip(sockets).collect();
         connections.sort_by_key(|(image, _)| (!image.trusted, Reverse(image.order)));
-        let room = self.ledger.connections_max().min(connections.len());
+        let room = self.shared.ledger.connections_max().min(connections.len());
         for (image, _) in connections.drain(room..) {
-            Stats::add(&self.stats.refused, 1);
+            Stats::add(&self.shared.stats.refused, 1);
             drops(ConnectionId(image.id));
         }
         for (image, socket) in connections {
@@ -451,12 +436,12 @@ impl<S: Service> ConnectionAcceptor<S> {
             let stream = TcpStream::from(socket);
             stream.set_nonblocking(true)?;
             let Some((index, shard)) = self.next_shard(order) else { continue };
-            let Some(account) = self.ledger.open(id, order, peer, shard.mailbox()) else { continue };
+            let Some(account) = self.shared.ledger.open(id, order, peer, shard.mailbox()) else { continue };
             if image.trusted {
-                self.ledger.trust(&account);
+                self.shared.ledger.trust(&account);
             }
-            self.stats.connections.fetch_add(1, Ordering::Relaxed);
-            routes.add(image.id, index);
+            self.shared.stats.connections.fetch_add(1, Ordering::Relaxed);
+            self.shared.routes.add(image.id, index);
             shard.add(Arrival { id, stream, account, inherited: Some(image) });
         }
         Ok(())

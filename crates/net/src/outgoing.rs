@@ -80,3 +80,6 @@ impl fmt::Debug for Outgoing {
         write!(f, "Outgoing({} shards)", self.shards.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,10 +78,10 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Receives the time at which the shard woke for the requests of the next ticks.
-    fn woke(&self, _shard: &mut Self::Shard, _at: Instant) {}
+    fn note_wakeup(&self, _shard: &mut Self::Shard, _at: Instant) {}
 
     /// Handles the records of a tick in arrival order, and completed deferred calls, and appends
-    /// the replies. Drains `requests` and `late`.
+    /// the replies. Drains `requests` and `completions`.
     ///
     /// Long work calls `pause` about every 50 µs, with the replies so far. The shard then sends
     /// these and serves interactive connections, through this function and with other scratch
@@ -91,7 +91,7 @@ pub trait Service: Send + Sync + 'static {
         &self,
         shard: &mut Self::Shard,
         requests: &mut Vec<Request>,
-        late: &mut Vec<CompletionEvent<Self::Completed>>,
+        completions: &mut Vec<CompletionEvent<Self::Completed>>,
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     );

@@ -9,15 +9,14 @@
 use crate::activity::{Activity, Step};
 use crate::driver::Ready;
 use crate::interactive::InteractiveLane;
-use crate::ledger::Ledger;
 use crate::mailbox::{Arrival, Mailbox};
-use crate::outgoing::Routes;
 use crate::relief::{ReliefBell, ReliefSeat};
+use crate::shared::SharedParts;
 use crate::sockets::Sockets;
 use crate::stillness::ShardPhase;
 use crate::strangers::{SLICE, STEPS_MAX};
 use crate::traffic::Lane;
-use crate::{CompletionEvent, CompletionSender, Limits, Reply, Request, Service, Stats};
+use crate::{CompletionEvent, CompletionSender, Reply, Request, Service};
 use rpc::memory;
 use std::collections::VecDeque;
 use std::io;
@@ -111,13 +110,10 @@ struct ChargedWork {
     turns: Duration,
 }
 
-/// The parts that all shards share.
+/// The parts from which all shards are made.
 pub(crate) struct ShardParts<S: Service> {
     pub(crate) service: Arc<S>,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) routes: Arc<Routes>,
+    pub(crate) shared: Arc<SharedParts>,
     pub(crate) bell: Arc<ReliefBell>,
 }
 
@@ -125,7 +121,7 @@ pub(crate) struct ShardParts<S: Service> {
 pub(crate) struct Shard<S: Service> {
     service: Arc<S>,
     scratch: S::Shard,
-    limits: Arc<Limits>,
+    shared: Arc<SharedParts>,
     mailbox: Arc<Mailbox>,
     sockets: Sockets,
     /// Requests that the service handles together.
@@ -134,7 +130,7 @@ pub(crate) struct Shard<S: Service> {
     /// The sender that returns deferred calls to this shard.
     sink: CompletionSender<S::Completed>,
     /// Completed deferred calls whose replies this tick sends.
-    late: Vec<CompletionEvent<S::Completed>>,
+    completions: Vec<CompletionEvent<S::Completed>>,
     interactive: InteractiveLane<S>,
     /// Steps of deferred calls that wait for this thread.
     steps: VecDeque<S::Step>,
@@ -186,27 +182,26 @@ impl<S: Service> Shard<S> {
     }
 
     fn new(parts: &ShardParts<S>, mailbox: Arc<Mailbox>, end: Sender<()>) -> io::Result<Self> {
-        let (service, limits) = (parts.service.clone(), parts.limits.clone());
-        let (stats, ledger) = (parts.stats.clone(), parts.ledger.clone());
-        let sockets = Sockets::new(&mailbox, limits.clone(), stats, ledger, parts.routes.clone())?;
+        let (service, shared) = (parts.service.clone(), parts.shared.clone());
+        let sockets = Sockets::new(&mailbox, shared.clone())?;
         let activity = Arc::new(Activity::new());
         let sink = {
             let mailbox = mailbox.clone();
             CompletionSender::new(move || mailbox.ring())
         };
         let scratch = service.shard(&sink, activity.operation());
-        let (batch, replies, late) = (Vec::new(), Vec::new(), Vec::new());
+        let (batch, replies, completions) = (Vec::new(), Vec::new(), Vec::new());
         let interactive = InteractiveLane::new(service.clone(), sink.clone(), activity.operation().clone());
         Ok(Self {
             service,
             scratch,
-            limits,
+            shared,
             mailbox,
             sockets,
             batch,
             replies,
             sink,
-            late,
+            completions,
             interactive,
             steps: VecDeque::new(),
             calm: 0,
@@ -221,7 +216,7 @@ impl<S: Service> Shard<S> {
 
     /// Runs the shard until it stops, or until another thread has taken it over.
     fn run(mut self: Box<Self>) {
-        memory::keep(self.limits.spare_bytes_max);
+        memory::keep(self.shared.limits.spare_bytes_max);
         self.resume();
         let mut ready = ReadyLanes::default();
         while !self.mailbox.is_stopping() {
@@ -236,7 +231,7 @@ impl<S: Service> Shard<S> {
             }
         }
         self.sockets.close_all();
-        self.tell_gone();
+        self.report_closed();
         self.activity.end();
     }
 
@@ -270,7 +265,7 @@ impl<S: Service> Shard<S> {
     fn take_mail(&mut self) {
         self.mailbox.silence();
         self.sockets.take_arrived();
-        self.take_late();
+        self.take_completions();
         self.send_outgoing();
     }
 
@@ -284,12 +279,12 @@ impl<S: Service> Shard<S> {
         self.sockets.wait(wait, &mut ready.arrived);
         self.activity.wake();
         let woken = self.interactive.begin();
-        self.service.woke(&mut self.scratch, woken);
+        self.service.note_wakeup(&mut self.scratch, woken);
         self.sockets.begin_round(woken);
         self.sort(ready, woken);
         for event in ready.interactive.drain(..) {
             self.dispatch_fairly(event);
-            if self.sockets.requests() >= SHARED_REQUESTS_MAX && self.sockets.shares.is_contended() {
+            if self.sockets.requests.len() >= SHARED_REQUESTS_MAX && self.sockets.shares.is_contended() {
                 self.tick();
             }
         }
@@ -316,7 +311,7 @@ impl<S: Service> Shard<S> {
             self.next_sweep = Instant::now() + SWEEP_INTERVAL;
             self.sockets.close_overdue();
             memory::trim();
-            self.tell_gone();
+            self.report_closed();
         }
     }
 
@@ -349,7 +344,7 @@ impl<S: Service> Shard<S> {
         match event {
             Ready::Input(id) | Ready::Output(id) if !self.sockets.admits(id) => self.sockets.defer(event),
             event => {
-                self.sockets.run(event.connection());
+                self.sockets.begin_work(event.connection());
                 self.dispatch(event);
             }
         }
@@ -451,7 +446,7 @@ impl<S: Service> Shard<S> {
     /// the shard.
     fn resume(&mut self) {
         self.sink.attend(false);
-        self.take_late();
+        self.take_completions();
         self.tick();
         // Turns between the replies may have begun calls, for which nothing else wakes the shard.
         self.collect_steps();
@@ -473,11 +468,11 @@ impl<S: Service> Shard<S> {
     /// Reads until the socket is empty or the tick's budget is used. The next wait reports the
     /// connection again if bytes remain.
     fn read(&mut self, id: u64) {
-        let mut budget = self.limits.tick_bytes_max;
+        let mut budget = self.shared.limits.tick_bytes_max;
         self.activity.step(Step::Reading, id);
         let work = self.charged_work();
         while let Some(count) = self.sockets.read_step(id) {
-            if count >= budget || self.sockets.requests_bytes() > REQUESTS_BYTES_MAX {
+            if count >= budget || self.sockets.requests.bytes() > REQUESTS_BYTES_MAX {
                 break;
             }
             budget -= count;
@@ -487,7 +482,7 @@ impl<S: Service> Shard<S> {
         }
         self.sockets.read_done(id);
         self.time_of(work).into_iter().for_each(|time| self.sockets.charge(id, time));
-        if self.sockets.requests_bytes() > REQUESTS_BYTES_MAX {
+        if self.sockets.requests.bytes() > REQUESTS_BYTES_MAX {
             self.tick();
         }
     }
@@ -518,19 +513,19 @@ impl<S: Service> Shard<S> {
     }
 
     /// Takes completed deferred calls, and drops those of closed connections.
-    fn take_late(&mut self) {
+    fn take_completions(&mut self) {
         // Mail can arrive twice before a tick, so some may be queued already.
-        let mut late = Vec::new();
-        self.sink.take(&mut late);
-        late.retain(|late| {
-            let open = self.sockets.completed(late.connection, late.held);
+        let mut completions = Vec::new();
+        self.sink.take(&mut completions);
+        completions.retain(|completion| {
+            let open = self.sockets.completed(completion.connection, completion.held);
             if !open {
                 // The call may have used the connection after its end was reported.
-                self.service.closed(late.connection);
+                self.service.closed(completion.connection);
             }
             open
         });
-        self.late.append(&mut late);
+        self.completions.append(&mut completions);
     }
 
     /// Sends records that answer no request, such as callbacks.
@@ -546,43 +541,43 @@ impl<S: Service> Shard<S> {
     /// Serves the requests that have arrived in batches, then closes ended connections.
     fn tick(&mut self) {
         self.sockets.release();
-        while self.sockets.has_requests() || !self.late.is_empty() {
-            let mut arrived = self.sockets.take_requests();
+        while !self.sockets.requests.is_empty() || !self.completions.is_empty() {
+            let mut arrived = self.sockets.requests.take();
             for request in arrived.drain(..) {
                 self.batch.extend(self.sockets.admit(request));
-                if self.batch.len() >= self.limits.batch_requests_max {
+                if self.batch.len() >= self.shared.limits.batch_requests_max {
                     self.serve_batch();
                 }
             }
             self.serve_batch();
-            self.sockets.reuse_requests(arrived);
+            self.sockets.requests.reuse(arrived);
             self.sockets.release();
         }
         self.sockets.close_ended();
-        self.tell_gone();
+        self.report_closed();
     }
 
     fn serve_batch(&mut self) {
-        if self.batch.is_empty() && self.late.is_empty() {
+        if self.batch.is_empty() && self.completions.is_empty() {
             return;
         }
         let work = self.charged_work();
         let mut served: Vec<u64> = self.batch.iter().map(|request| request.connection.0).collect();
         self.sockets.count_records(served.len());
         self.activity.step(Step::Serving, served.first().copied().unwrap_or_default());
-        let late: Vec<u64> = self.late.iter().map(|late| late.connection.0).collect();
+        let completed: Vec<u64> = self.completions.iter().map(|completion| completion.connection.0).collect();
         let (service, scratch) = (&self.service, &mut self.scratch);
-        let (batch, replies) = (&mut self.batch, &mut self.replies);
-        let (interactive, sockets, back) = (&mut self.interactive, &mut self.sockets, &mut self.late);
+        let (batch, completions, replies) = (&mut self.batch, &mut self.completions, &mut self.replies);
+        let (interactive, sockets) = (&mut self.interactive, &mut self.sockets);
         // A panic closes the connections of its batch, and no others.
         let mut pause = |replies: &mut Vec<Reply>| interactive.pause(sockets, replies);
-        let tick = || service.tick(scratch, batch, back, replies, &mut pause);
+        let tick = || service.tick(scratch, batch, completions, replies, &mut pause);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
         service.take_steps(scratch, &mut self.steps);
         self.batch.clear();
-        self.late.clear();
+        self.completions.clear();
         self.sockets.done(&mut served);
-        served.extend(late);
+        served.extend(completed);
         served.dedup();
         if outcome.is_err() {
             self.scratch = self.service.shard(&self.sink, self.activity.operation());
@@ -596,8 +591,8 @@ impl<S: Service> Shard<S> {
     }
 
     /// Reports closed connections to the service, after the last of their requests.
-    fn tell_gone(&mut self) {
-        for connection in self.sockets.take_gone() {
+    fn report_closed(&mut self) {
+        for connection in self.sockets.take_closed() {
             self.service.closed(connection);
         }
     }

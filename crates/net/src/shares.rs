@@ -212,7 +212,7 @@ impl TenantShares {
     }
 
     /// Records that work for a tenant begins.
-    pub(crate) fn run(&mut self, tenant: Option<TenantIndex>, now: Instant) {
+    pub(crate) fn begin_work(&mut self, tenant: Option<TenantIndex>, now: Instant) {
         self.running = tenant.map(|tenant| (tenant, now));
     }
 
@@ -382,11 +382,11 @@ mod tests {
             }
             shares.begin_round(now);
             shares.present(flood);
-            shares.run(Some(flood), now);
+            shares.begin_work(Some(flood), now);
             assert!(shares.may_pass(other, now) && !shares.may_pass(flood, now + STEP));
             shares.present(other);
             assert!(shares.admits(other) && !shares.admits(flood));
-            shares.run(Some(other), now);
+            shares.begin_work(Some(other), now);
             assert!(!shares.may_pass(flood, now), "it is ahead");
             shares.charge(other, STEP / 10);
         }
@@ -412,7 +412,7 @@ mod tests {
         play(&mut shares, &[bulk, other], 10);
         shares.charge(other, STEP);
         let start = shares.now;
-        shares.run(Some(bulk), start);
+        shares.begin_work(Some(bulk), start);
         assert!(!shares.may_pass(other, start));
         assert!(shares.may_pass(other, start + STEP * 3));
         assert!(!shares.may_pass(bulk, start + STEP * 3), "its own work");

@@ -4,17 +4,20 @@
 //! [`Sockets::open_lane`] finds that they may be served.
 
 mod charges;
+mod requests;
 
-use crate::connection::{Connection, ReadProgress, memory_of};
+pub(crate) use requests::RequestQueue;
+
+use crate::connection::{Connection, IoProgress};
 use crate::driver::{EpollDriver, Ready};
 use crate::ids::IdHash;
-use crate::ledger::{BUSY_TIME, Budget, Ledger};
+use crate::ledger::{BUSY_TIME, Budget};
 use crate::mailbox::{Arrival, Mailbox};
-use crate::outgoing::Routes;
+use crate::shared::SharedParts;
 use crate::shares::TenantShares;
 use crate::stillness::Exported;
 use crate::strangers::Strangers;
-use crate::{Action, Limits, Reply, Request, Stats};
+use crate::{Action, Reply, Request, Stats};
 use rpc::{ConnectionId, memory};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -25,24 +28,19 @@ use std::time::{Duration, Instant};
 
 /// Interval at which connections that wait for memory are checked.
 const SHORT_INTERVAL: Duration = Duration::from_millis(10);
-/// Requests for which a shard keeps room between ticks.
-const REQUESTS_KEPT_MAX: usize = 4096;
 
 /// The connections of a shard, with the driver that waits for them.
 pub(crate) struct Sockets {
     driver: EpollDriver,
     mailbox: Arc<Mailbox>,
     connections: HashMap<u64, Connection, IdHash>,
-    limits: Arc<Limits>,
-    stats: Arc<Stats>,
-    ledger: Arc<Ledger>,
-    requests: Vec<Request>,
-    /// Memory of `requests` in bytes.
-    requests_bytes: usize,
+    shared: Arc<SharedParts>,
+    /// Requests for the next tick.
+    pub(crate) requests: RequestQueue,
     /// Connections to close once their requests have been served.
     ended: Vec<u64>,
     /// Closed connections that are not yet reported to the service.
-    gone: Vec<ConnectionId>,
+    closed: Vec<ConnectionId>,
     /// Trusted connections with held requests that may continue.
     releasable: HashSet<u64>,
     /// Connections that are not read because memory is short.
@@ -63,7 +61,6 @@ pub(crate) struct Sockets {
     spent: Vec<Vec<u8>>,
     /// Whether no request is served, see [`Sockets::drain`].
     draining: bool,
-    routes: Arc<Routes>,
     /// Time spent on sending since a caller last reset it.
     pub(crate) sending: Duration,
     /// The start of the last wait, if it only asked for events while tenants compete.
@@ -71,24 +68,15 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(crate) fn new(
-        mailbox: &Arc<Mailbox>,
-        limits: Arc<Limits>,
-        stats: Arc<Stats>,
-        ledger: Arc<Ledger>,
-        routes: Arc<Routes>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, shared: Arc<SharedParts>) -> io::Result<Self> {
         Ok(Self {
             driver: EpollDriver::new(mailbox)?,
             mailbox: mailbox.clone(),
             connections: HashMap::default(),
-            limits,
-            stats,
-            ledger,
-            requests: Vec::new(),
-            requests_bytes: 0,
+            shared,
+            requests: RequestQueue::default(),
             ended: Vec::new(),
-            gone: Vec::new(),
+            closed: Vec::new(),
             releasable: HashSet::new(),
             paused: HashSet::new(),
             deferred: HashSet::new(),
@@ -99,7 +87,6 @@ impl Sockets {
             active: false,
             spent: Vec::new(),
             draining: false,
-            routes,
             sending: Duration::ZERO,
             asked: None,
         })
@@ -108,9 +95,9 @@ impl Sockets {
     /// Waits until there is work, at most for `timeout`.
     pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
         if std::mem::take(&mut self.active) {
-            self.ledger.note_activity();
+            self.shared.ledger.note_activity();
         }
-        let timeout = timeout.min(self.hear_strangers()).min(self.wake_sleepers());
+        let timeout = timeout.min(self.watch_strangers()).min(self.wake_sleepers());
         let timeout = match (self.deferred.is_empty() && self.releasable.is_empty(), self.paused.is_empty()) {
             (true, true) => timeout,
             (true, false) => timeout.min(SHORT_INTERVAL),
@@ -123,7 +110,7 @@ impl Sockets {
             ready.iter().for_each(|event| _ = self.deferred.remove(event));
             ready.extend(self.deferred.drain());
         }
-        if !self.paused.is_empty() && !self.ledger.is_short(Budget::Input) {
+        if !self.paused.is_empty() && !self.shared.ledger.is_short(Budget::Input) {
             std::mem::take(&mut self.paused).into_iter().for_each(|id| self.read_done(id));
         }
     }
@@ -160,9 +147,9 @@ impl Sockets {
 
     /// Lets the next wait end for strangers if they may be served, and returns its longest
     /// duration.
-    fn hear_strangers(&mut self) -> Duration {
+    fn watch_strangers(&mut self) -> Duration {
         let wait = self.lane_wait();
-        if let Err(error) = self.driver.hear_strangers(wait.is_zero()) {
+        if let Err(error) = self.driver.watch_strangers(wait.is_zero()) {
             tracing::error!("strangers cannot be watched: {error}");
         }
         match wait {
@@ -217,8 +204,8 @@ impl Sockets {
             self.write(id);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return true };
-        if connection.has_held(&self.limits, &self.ledger) {
-            connection.release_held(&self.ledger, &mut self.requests);
+        if connection.has_held(&self.shared) {
+            connection.release_held(&self.shared, &mut self.requests);
         } else if reports.input {
             self.read_step(id);
         }
@@ -244,22 +231,22 @@ impl Sockets {
 
     /// Returns whether trusted connections of any shard are active.
     fn is_busy(&self) -> bool {
-        self.active || self.ledger.is_busy()
+        self.active || self.shared.ledger.is_busy()
     }
 
     /// Adds the connections from the mailbox.
     pub(crate) fn take_arrived(&mut self) {
         for Arrival { id, stream, account, inherited } in self.mailbox.take() {
             if account.is_condemned() {
-                self.ledger.close(&account);
+                self.shared.ledger.close(&account);
                 self.uncount();
                 continue;
             }
             match self.driver.add(id.0, stream) {
                 Ok(link) => {
-                    let mut connection = Connection::new(id, link, account, &self.limits);
+                    let mut connection = Connection::new(id, link, account, &self.shared);
                     let sound = match inherited {
-                        Some(image) => connection.inherit(image, &mut self.driver, &self.ledger),
+                        Some(image) => connection.inherit(image, &mut self.driver, &self.shared),
                         None => true,
                     };
                     self.connections.insert(id.0, connection);
@@ -272,7 +259,7 @@ impl Sockets {
                 }
                 Err(error) => {
                     tracing::warn!("connection from {} could not be watched: {error}", account.peer());
-                    self.ledger.close(&account);
+                    self.shared.ledger.close(&account);
                     self.uncount();
                 }
             }
@@ -294,46 +281,40 @@ impl Sockets {
     /// Reads once from a connection. Returns the memory that this took in bytes, if more may be
     /// available.
     pub(crate) fn read_step(&mut self, id: u64) -> Option<usize> {
-        let known = self.requests.len();
-        let mut requests = std::mem::take(&mut self.requests);
-        let more = self.read_into(id, &mut requests);
-        self.requests = requests;
-        let arrived = self.requests.get(known..).unwrap_or_default();
-        let bytes = arrived.iter().map(|request| memory_of(&request.record)).sum::<usize>();
-        self.requests_bytes += bytes;
-        more.map(|count| count.max(bytes))
-    }
-
-    fn read_into(&mut self, id: u64, requests: &mut Vec<Request>) -> Option<usize> {
         let connection = self.connections.get_mut(&id)?;
         self.active |= connection.is_trusted();
-        match connection.read(&mut self.driver, &self.limits, &self.ledger, &self.stats, requests) {
-            ReadProgress::More(count) => return Some(count),
-            ReadProgress::Open => {}
+        let known = self.requests.bytes();
+        match connection.read(&mut self.driver, &self.shared, &mut self.requests) {
+            IoProgress::More(count) => return Some(count.max(self.requests.bytes() - known)),
+            IoProgress::Open => {}
             // It closes after its requests have been served.
-            ReadProgress::Closed => self.ended.push(id),
+            IoProgress::Closed => self.ended.push(id),
         }
         None
     }
 
     /// Watches for further input of a connection.
     pub(crate) fn read_done(&mut self, id: u64) {
-        if self.watch(id) == ReadProgress::Closed {
+        if self.watch(id) == IoProgress::Closed {
             self.ended.push(id);
         }
     }
 
-    fn watch(&mut self, id: u64) -> ReadProgress {
-        let Some(connection) = self.connections.get_mut(&id) else { return ReadProgress::Open };
-        if connection.waits_for_memory(&self.ledger) {
+    fn watch(&mut self, id: u64) -> IoProgress {
+        let Some(connection) = self.connections.get_mut(&id) else { return IoProgress::Open };
+        if connection.waits_for_memory(&self.shared) {
             self.paused.insert(id);
         }
-        connection.watch(&mut self.driver, &self.limits, &self.ledger)
+        connection.watch(&mut self.driver, &self.shared)
     }
 
     /// Reads once from a connection of the interactive lane.
-    pub(crate) fn read_interactive(&mut self, id: u64, requests: &mut Vec<Request>) {
-        let _ = self.read_into(id, requests);
+    pub(crate) fn read_interactive(&mut self, id: u64, requests: &mut RequestQueue) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        self.active |= connection.is_trusted();
+        if connection.read(&mut self.driver, &self.shared, requests) == IoProgress::Closed {
+            self.ended.push(id);
+        }
         self.read_done(id);
     }
 
@@ -348,16 +329,16 @@ impl Sockets {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let start = connection.has_output().then(Instant::now);
         self.active |= start.is_some() && connection.is_trusted();
-        let progress = connection.write(&self.ledger, &self.stats, &mut self.spent);
+        let progress = connection.write(&self.shared, &mut self.spent);
         self.spent.drain(..).for_each(memory::give);
         if let Some(took) = start.map(|start| start.elapsed()) {
-            self.stats.add_sending(connection.class(), took);
+            self.shared.stats.add_sending(connection.class(), took);
             self.sending += took;
         }
         match progress {
-            ReadProgress::More(_) => return true,
-            ReadProgress::Open => {}
-            ReadProgress::Closed => self.close(id),
+            IoProgress::More(_) => return true,
+            IoProgress::Open => {}
+            IoProgress::Closed => self.close(id),
         }
         false
     }
@@ -365,14 +346,13 @@ impl Sockets {
     /// Watches for room to send, and stops reading from a peer that does not read its replies.
     pub(crate) fn write_done(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let (has_held, is_trusted) =
-            (connection.has_held(&self.limits, &self.ledger), connection.is_trusted());
+        let (has_held, is_trusted) = (connection.has_held(&self.shared), connection.is_trusted());
         match is_trusted {
             true if has_held => _ = self.releasable.insert(id),
             false if has_held => self.enqueue(id),
             _ => {}
         }
-        if self.watch(id) == ReadProgress::Closed {
+        if self.watch(id) == IoProgress::Closed {
             self.close(id);
         }
     }
@@ -411,51 +391,23 @@ impl Sockets {
         if self.draining {
             return;
         }
-        let Self { releasable, connections, limits, ledger, requests, shares, .. } = self;
+        let Self { releasable, connections, shared, requests, shares, .. } = self;
         releasable.retain(|id| {
             let Some(connection) = connections.get_mut(id) else { return false };
-            if !connection.has_held(limits, ledger) {
+            if !connection.has_held(shared) {
                 return false;
             }
             if connection.tenant().is_some_and(|tenant| !shares.admits(tenant)) {
                 return true;
             }
-            connection.release_held(ledger, requests);
+            connection.release_held(shared, requests);
             false
         });
     }
 
-    /// Takes the requests in the order of their arrival.
-    pub(crate) fn take_requests(&mut self) -> Vec<Request> {
-        self.requests_bytes = 0;
-        std::mem::take(&mut self.requests)
-    }
-
-    /// Reuses the memory of a list of requests.
-    pub(crate) fn reuse_requests(&mut self, mut taken: Vec<Request>) {
-        if self.requests.is_empty() {
-            taken.shrink_to(REQUESTS_KEPT_MAX);
-            self.requests = taken;
-        }
-    }
-
-    /// Returns the number of requests that have arrived.
-    pub(crate) fn requests(&self) -> usize {
-        self.requests.len()
-    }
-
-    pub(crate) fn has_requests(&self) -> bool {
-        !self.requests.is_empty()
-    }
-
     /// Returns the most requests of a batch.
     pub(crate) fn batch_requests_max(&self) -> usize {
-        self.limits.batch_requests_max
-    }
-
-    /// Returns the memory of the requests that have arrived, in bytes.
-    pub(crate) fn requests_bytes(&self) -> usize {
-        self.requests_bytes
+        self.shared.limits.batch_requests_max
     }
 
     /// Returns the request if it may be served now. Otherwise it is held, or dropped if its
@@ -466,13 +418,13 @@ impl Sockets {
             return None;
         }
         if self.draining {
-            connection.hold_again(request.record, &self.ledger);
+            connection.hold_again(request.record, &self.shared);
             return None;
         }
-        if connection.begin_call(&self.limits, &self.ledger) {
+        if connection.begin_call(&self.shared) {
             return Some(request);
         }
-        connection.hold(request.record, &self.ledger);
+        connection.hold(request.record, &self.shared);
         None
     }
 
@@ -481,9 +433,9 @@ impl Sockets {
         for reply in replies {
             let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
             match reply.action {
-                Action::Send(record) => connection.queue(record, None, reply.class, &self.ledger),
+                Action::Send(record) => connection.queue(record, None, reply.class, &self.shared),
                 Action::SendAttached(record, data) => {
-                    connection.queue(record, Some(data), reply.class, &self.ledger);
+                    connection.queue(record, Some(data), reply.class, &self.shared);
                 }
                 Action::Trust(tenant) => {
                     let shares = &mut self.shares;
@@ -492,7 +444,7 @@ impl Sockets {
                         shares.weigh(index, tenant);
                         continue;
                     }
-                    if let Err(error) = connection.trust(&mut self.driver, &self.ledger) {
+                    if let Err(error) = connection.trust(&mut self.driver, &self.shared) {
                         tracing::warn!("a connection could not be watched: {error}");
                         self.ended.push(reply.connection.0);
                     }
@@ -509,10 +461,10 @@ impl Sockets {
                     }
                 }
                 Action::Defer(bytes) => {
-                    if !connection.is_trusted() && (self.active || self.ledger.is_busy()) {
+                    if !connection.is_trusted() && (self.active || self.shared.ledger.is_busy()) {
                         self.strangers.spend_deferred(Instant::now());
                     }
-                    connection.note_deferred(bytes, &self.stats);
+                    connection.note_deferred(bytes, &self.shared);
                 }
             }
         }
@@ -523,20 +475,20 @@ impl Sockets {
     pub(crate) fn post(&mut self, connection: ConnectionId, record: Vec<u8>) -> bool {
         let connection = self.connections.get_mut(&connection.0);
         let Some(connection) = connection.filter(|connection| !connection.is_closing()) else { return false };
-        connection.post(record, &self.ledger);
+        connection.post(record, &self.shared);
         true
     }
 
     /// Counts a completed deferred call, and returns whether its connection is open.
     pub(crate) fn completed(&mut self, connection: ConnectionId, held: usize) -> bool {
         let Some(connection) = self.connections.get_mut(&connection.0) else { return false };
-        connection.completed(held, &self.stats);
+        connection.completed(held, &self.shared);
         true
     }
 
     /// Counts the records of a batch.
     pub(crate) fn count_records(&self, count: usize) {
-        Stats::add(&self.stats.records, count as u64);
+        Stats::add(&self.shared.stats.records, count as u64);
     }
 
     /// Records that the service has handled the requests of these connections, and removes
@@ -553,7 +505,7 @@ impl Sockets {
     /// Closes the connections of a batch in which the service panicked.
     pub(crate) fn blame(&mut self, served: Vec<u64>) {
         tracing::error!("a defect of the server closes {} connection(s)", served.len());
-        Stats::add(&self.stats.panics, 1);
+        Stats::add(&self.shared.stats.panics, 1);
         self.ended.extend(served);
     }
 
@@ -574,10 +526,10 @@ impl Sockets {
         let now = Instant::now();
         self.shares.sweep(now);
         let overdue =
-            self.connections.iter().filter(|(_, connection)| connection.is_overdue(now, &self.limits));
+            self.connections.iter().filter(|(_, connection)| connection.is_overdue(now, &self.shared));
         let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
         for id in overdue {
-            Stats::add(&self.stats.overdue, 1);
+            Stats::add(&self.shared.stats.overdue, 1);
             self.close(id);
         }
     }
@@ -596,21 +548,21 @@ impl Sockets {
             if let Some(tenant) = connection.tenant().take() {
                 self.shares.leave(tenant);
             }
-            connection.close(&self.ledger, &self.stats);
-            self.routes.remove(id);
+            connection.close(&self.shared);
+            self.shared.routes.remove(id);
             self.uncount();
-            self.gone.push(ConnectionId(id));
+            self.closed.push(ConnectionId(id));
         }
     }
 
     fn uncount(&self) {
-        self.stats.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared.stats.connections.fetch_sub(1, Ordering::Relaxed);
         self.mailbox.closed();
     }
 
     /// Takes the connections that were closed since the last call.
-    pub(crate) fn take_gone(&mut self) -> impl Iterator<Item = ConnectionId> {
-        self.gone.drain(..)
+    pub(crate) fn take_closed(&mut self) -> impl Iterator<Item = ConnectionId> {
+        self.closed.drain(..)
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_other_threads_carry_out_use_up_the_allowance_as_well() {
+    fn deferred_calls_use_up_the_allowance_as_well() {
         let now = Instant::now();
         let mut lane = Strangers::new(now);
         let calls = (0..1000).take_while(|_| {

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// Time limit of waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A deferred request, and its way back. Such a step blocks until the gate opens if the request
-/// begins with "hang".
+/// A deferred request, and the sender of its completion. Its step blocks until the gate opens if
+/// the request begins with "hang".
 type DeferredEcho = (CompletionSender<Vec<u8>>, CompletionEvent<Vec<u8>>);
 
 #[derive(Default)]
@@ -76,25 +76,25 @@ impl EchoService {
     }
 
     /// Answers completed requests; one of them takes pauses.
-    fn answer_late(
+    fn answer_completed(
         &self,
-        late: &mut Vec<CompletionEvent<Vec<u8>>>,
+        completions: &mut Vec<CompletionEvent<Vec<u8>>>,
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
-        for late in late.drain(..) {
-            if late.item == b"brief pause" {
+        for completion in completions.drain(..) {
+            if completion.item == b"brief pause" {
                 self.work_until_short(|| _ = pause(replies));
             }
-            let action = Action::Send([&[0; 4], late.item.as_slice()].concat());
-            replies.push(Reply { connection: late.connection, action, class: 0 });
+            let action = Action::Send([&[0; 4], completion.item.as_slice()].concat());
+            replies.push(Reply { connection: completion.connection, action, class: 0 });
         }
     }
 
     /// Completes all deferred requests, the last first, from another thread than the shard's.
-    fn give_back(&self) {
-        for (sink, late) in self.deferred.lock().expect("a lock").drain(..).rev() {
-            sink.send(late);
+    fn complete_deferred(&self) {
+        for (sink, completion) in self.deferred.lock().expect("a lock").drain(..).rev() {
+            sink.send(completion);
         }
     }
 }
@@ -125,11 +125,11 @@ impl Service for EchoService {
         &self,
         (sink, steps): &mut Self::Shard,
         requests: &mut Vec<Request>,
-        late: &mut Vec<CompletionEvent<Vec<u8>>>,
+        completions: &mut Vec<CompletionEvent<Vec<u8>>>,
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
-        self.answer_late(late, replies, pause);
+        self.answer_completed(completions, replies, pause);
         for request in requests.drain(..) {
             if !self.distrusts.load(Ordering::SeqCst) {
                 replies.push(trust(&request));
@@ -172,8 +172,8 @@ impl Service for EchoService {
                 b"panic" => panic!("a defect, for the test"),
                 record if record.starts_with(b"later") => {
                     let (connection, held) = (request.connection, record.len());
-                    let late = CompletionEvent { connection, held, item: request.record };
-                    self.deferred.lock().expect("a lock").push((sink.clone(), late));
+                    let completion = CompletionEvent { connection, held, item: request.record };
+                    self.deferred.lock().expect("a lock").push((sink.clone(), completion));
                     Action::Defer(held)
                 }
                 record if record.starts_with(b"brief") || record.starts_with(b"hang") => {
@@ -196,23 +196,23 @@ impl Service for EchoService {
         true
     }
 
-    fn run_step(&self, (sink, late): DeferredEcho) -> Option<DeferredEcho> {
-        if late.item.starts_with(b"hang") {
+    fn run_step(&self, (sink, completion): DeferredEcho) -> Option<DeferredEcho> {
+        if completion.item.starts_with(b"hang") {
             wait_until("the gate is open", || self.open.load(Ordering::SeqCst));
         }
-        sink.send(late);
+        sink.send(completion);
         None
     }
 
-    fn connection(&self, (_, late): &DeferredEcho) -> Option<ConnectionId> {
-        Some(late.connection)
+    fn connection(&self, (_, completion): &DeferredEcho) -> Option<ConnectionId> {
+        Some(completion.connection)
     }
 
-    fn hand_over(&self, (sink, late): DeferredEcho) -> Result<(), DeferredEcho> {
+    fn hand_over(&self, (sink, completion): DeferredEcho) -> Result<(), DeferredEcho> {
         if self.handed_over.fetch_add(1, Ordering::SeqCst) == 0 {
-            return Err((sink, late));
+            return Err((sink, completion));
         }
-        std::thread::spawn(move || sink.send(late));
+        std::thread::spawn(move || sink.send(completion));
         Ok(())
     }
 
@@ -453,7 +453,7 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
 }
 
 #[test]
-fn replies_that_nobody_reads_have_a_limit_for_all_connections_together_and_close_none() {
+fn unread_replies_of_all_connections_have_a_limit_that_closes_none() {
     // The quarter above the mark at which serving stops has room for a batch of each shard and a
     // reply of each connection.
     let limits = Limits { output_bytes_total_max: 96 * BIG, batch_requests_max: 2, ..Limits::default() };
@@ -490,7 +490,7 @@ fn a_defect_costs_its_connection_and_no_other() {
 }
 
 #[test]
-fn the_end_of_a_connection_is_told_after_its_last_request() {
+fn the_end_of_a_connection_is_reported_after_its_last_request() {
     let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&record(b"last words")).expect("sent");
@@ -512,7 +512,7 @@ fn a_peer_is_not_slow_while_the_server_does_not_read() {
     echo.wait_for_deferred(1);
     // Slow peers are closed by a sweep, which comes once a second.
     std::thread::sleep(second * 3);
-    echo.give_back();
+    echo.complete_deferred();
     assert_eq!(receive(&mut stream), b"later");
     stream.write_all(&begun[rest..]).expect("sent");
     assert_eq!(receive(&mut stream), b"the rest");
@@ -534,7 +534,7 @@ fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
         drop(stream);
         wait_until("the connection is closed", || gauge(&server.stats().connections) == 0);
         assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 0);
-        echo.give_back();
+        echo.complete_deferred();
     }
 }
 
@@ -587,7 +587,7 @@ fn a_connection_that_yields_is_served_behind_interactive_ones() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_so() {
+fn binding_a_taken_port_names_the_cause() {
     let (server, _) = start(Limits::default());
     let error = Listener::bind(server.address()).err().expect("the port is taken").to_string();
     assert!(error.contains("in use"), "{error}");

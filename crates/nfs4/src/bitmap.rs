@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_knows_are_dropped_but_not_forgotten() {
+    fn unknown_words_of_a_bitmap_are_dropped_but_noted() {
         // RFC 8881 section 18.30.3: an unknown attribute in SETATTR has to be refused
         let set = decoded(&[1, 0, 0, 0, 8]).unwrap_or_default();
         assert!(set.has_beyond() && set.contains(0) && !set.contains(131) && set.len() == 1);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_rows_have_every_pair_of_their_rfcs_and_what_is_marked_as_beyond() {
+    fn the_later_rows_have_every_pair_of_their_rfcs_and_the_marked_additions() {
         // RFC 7862 sections 11.2 and 11.3, RFC 8276 section 8.4.5
         let (_, later) = TABLE.split_once("# RFC 7862").unwrap();
         let beyond = later.split("# Beyond the table: ").skip(1);

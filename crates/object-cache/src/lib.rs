@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_never_holds_more_than_its_limit_and_keeps_what_is_used() {
+    fn the_cache_never_exceeds_its_limit_and_keeps_objects_in_use() {
         let cache = ObjectCache::new(160);
         let favourite = cache.insert(object(0)).0;
         for n in 1..2000 {

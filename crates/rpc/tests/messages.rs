@@ -35,7 +35,7 @@ fn a_call_header_borrows_from_its_record() // RFC 5531 section 9
 }
 
 #[test]
-fn the_grammar_reads_what_is_written_by_hand() {
+fn generated_decoders_read_handwritten_encodings() {
     let body = encoded(&AuthSys::new(1, b"host", 1000, 100, &[4, 5, 6]));
     let record = call(&OpaqueAuth::sys(&body), &OpaqueAuth::NONE);
     let message = generated::RpcMsg::decode(&mut Decoder::new(&record)).unwrap();
@@ -117,7 +117,7 @@ fn every_form_of_reply_survives_the_way() // RFC 5531 section 9
 }
 
 #[test]
-fn a_gss_credential_is_told_apart_by_its_version_first() // RFC 2203 section 5.1
+fn a_gss_credential_is_checked_for_its_version_first() // RFC 2203 section 5.1
 {
     let credential = GssCredential {
         procedure: RpcGssProcT::RPCSEC_GSS_DATA,

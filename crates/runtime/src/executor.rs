@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deterministic_pool_refuses_as_often_as_it_is_told_to() {
+    fn a_deterministic_pool_refuses_tasks_at_the_configured_rate() {
         let executor = Deterministic::new(|_| 0, 10);
         let pool = executor.pool::<u32, u32>("test", PoolLimits::default(), |_| None);
         assert_eq!(TaskPool::<_, u32>::submit(&pool, 0, LANE_WEIGHT_DEFAULT, 7, 0), Err(7));

@@ -11,8 +11,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval at which a wait looks at the number of calls in flight.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// Interval at which a wait checks the number of calls in flight.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Counts calls that are deferred, from their deferral to the send of their completion.
 #[derive(Debug, Default)]
@@ -28,17 +28,17 @@ impl Flights {
         self.0.load(Acquire)
     }
 
-    /// Waits until there are none, at most until then; `look` runs before each look.
-    pub(crate) fn wait_for_none(&self, until: Instant, mut look: impl FnMut()) -> bool {
+    /// Waits until there are none, at most until then; `before` runs before each check.
+    pub(crate) fn wait_for_none(&self, until: Instant, mut before: impl FnMut()) -> bool {
         loop {
-            look();
+            before();
             if self.count() == 0 {
                 return true;
             }
             if Instant::now() >= until {
                 return false;
             }
-            std::thread::sleep(LOOK_INTERVAL);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 }
@@ -56,52 +56,52 @@ impl Drop for CallFlight {
 /// Copies between two pieces.
 pub(crate) type PausedCopies = Vec<Box<BackgroundCopy>>;
 
-/// Copies that are set aside between two pieces.
+/// Pauses copies between two pieces.
 #[derive(Debug)]
 pub(crate) struct CopyGate<C = Box<BackgroundCopy>> {
     closed: AtomicBool,
-    aside: Mutex<Vec<C>>,
+    paused: Mutex<Vec<C>>,
     /// Copies that have passed, until their pieces are done.
     pub(crate) flights: Flights,
 }
 
 impl<C> Default for CopyGate<C> {
     fn default() -> Self {
-        Self { closed: AtomicBool::new(false), aside: Mutex::default(), flights: Flights::default() }
+        Self { closed: AtomicBool::new(false), paused: Mutex::default(), flights: Flights::default() }
     }
 }
 
 impl<C> CopyGate<C> {
-    fn aside(&self) -> MutexGuard<'_, Vec<C>> {
-        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn paused(&self) -> MutexGuard<'_, Vec<C>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a copy aside if the gate is closed, or returns it with its flight. So each copy is
-    /// aside or counts from the moment at which the gate has closed.
-    pub(crate) fn pass(&self, copy: C) -> Option<(C, CallFlight)> {
-        let mut aside = self.aside();
+    /// Pauses a copy if the gate is closed, or returns it with its flight. So each copy is paused
+    /// or counts from the moment at which the gate has closed.
+    pub(crate) fn admit(&self, copy: C) -> Option<(C, CallFlight)> {
+        let mut paused = self.paused();
         if self.closed.load(Relaxed) {
-            aside.push(copy);
+            paused.push(copy);
             return None;
         }
         Some((copy, self.flights.begin()))
     }
 
     pub(crate) fn close(&self) {
-        let _aside = self.aside();
+        let _paused = self.paused();
         self.closed.store(true, Release);
     }
 
-    /// Opens the gate; returns the copies that were set aside.
+    /// Opens the gate; returns the copies that were paused.
     pub(crate) fn open(&self) -> Vec<C> {
-        let mut aside = self.aside();
+        let mut paused = self.paused();
         self.closed.store(false, Release);
-        std::mem::take(&mut aside)
+        std::mem::take(&mut paused)
     }
 
-    /// Runs a closure on the copies that are set aside.
-    pub(crate) fn with_aside<R>(&self, run: impl FnOnce(&[C]) -> R) -> R {
-        run(&self.aside())
+    /// Runs a closure on the paused copies.
+    pub(crate) fn with_paused<R>(&self, run: impl FnOnce(&[C]) -> R) -> R {
+        run(&self.paused())
     }
 }
 
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn a_copy_that_has_passed_the_gate_counts_though_it_has_not_reached_its_pool() {
         let gate = CopyGate::default();
-        let (copy, flight) = gate.pass("before").unwrap();
+        let (copy, flight) = gate.admit("before").unwrap();
         gate.close();
         assert_eq!(gate.flights.count(), 1);
-        assert!(gate.pass(copy).is_none() && gate.pass("after").is_none());
+        assert!(gate.admit(copy).is_none() && gate.admit("after").is_none());
         drop(flight);
         assert_eq!(gate.flights.count(), 0);
         assert_eq!(gate.open(), ["before", "after"]);

@@ -145,12 +145,14 @@ impl<E: Executor> NfsService<E> {
         let contexts = limits(CONTEXT_THREADS_MAX, CONTEXTS_WAITING_MAX, CONTEXTS_NICENESS);
         let contexts = executor.pool("contexts", contexts, step());
         let gate = Arc::new(CopyGate::default());
-        let (copying, passing) = (runner.clone(), gate.clone());
-        let copy_on = move |(copy, _flight): CopyTask| {
-            if let Some((copy, _flight)) = passing.pass(copy) {
-                copying.server.copy_on(copy);
+        let copy_on = {
+            let (runner, gate) = (runner.clone(), gate.clone());
+            move |(copy, _flight): CopyTask| {
+                if let Some((copy, _flight)) = gate.admit(copy) {
+                    runner.server.copy_on(copy);
+                }
+                None
             }
-            None
         };
         let copies = executor.pool("copies", limits(COPY_THREADS_MAX, COPIES_WAITING_MAX, 0), copy_on);
         let copies = Arc::new(copies);
@@ -179,7 +181,7 @@ impl<E: Executor> NfsService<E> {
     /// Resumes parked calls whose answers have arrived, and the calls whose wait has ended at
     /// `now`.
     pub(crate) fn wake(&self, now: Option<Duration>) {
-        for deferred in self.parked.take(now, |look| self.server().engine().getattr_pending(look)) {
+        for deferred in self.parked.take(now, |wait| self.server().engine().getattr_pending(wait)) {
             self.submit_or_decline(deferred);
         }
     }
@@ -204,9 +206,9 @@ impl<E: Executor> NfsService<E> {
     /// Queues a call, or parks it until the client's answer arrives.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
     fn defer(&self, deferred: Deferred) -> Result<(), Deferred> {
-        let Some(look) = deferred.call.answer() else { return self.submit(deferred) };
-        let waits = |look| self.server().engine().getattr_pending(look);
-        let parked = self.parked.park(look, deferred, self.server().now(), waits);
+        let Some(wait) = deferred.call.answer() else { return self.submit(deferred) };
+        let waits = |wait| self.server().engine().getattr_pending(wait);
+        let parked = self.parked.park(wait, deferred, self.server().now(), waits);
         parked.or_else(|deferred| self.submit(deferred))
     }
 
@@ -256,13 +258,13 @@ impl<E: Executor> NfsService<E> {
 
     /// Runs a closure on the background copies, all of which are paused.
     pub fn with_paused_copies<R>(&self, run: impl FnOnce(&[Box<BackgroundCopy>]) -> R) -> R {
-        self.gate.with_aside(run)
+        self.gate.with_paused(run)
     }
 
     /// Takes background copies of another process, which wait for [`NfsService::resume_copies`].
     pub(crate) fn hold_copies(&self, copies: PausedCopies) {
         self.gate.close();
-        copies.into_iter().for_each(|copy| drop(self.gate.pass(copy)));
+        copies.into_iter().for_each(|copy| drop(self.gate.admit(copy)));
     }
 
     /// Has background copies go on.
@@ -432,7 +434,7 @@ struct Copies<E: Executor> {
 
 impl<E: Executor> CopyRunner for Copies<E> {
     fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
-        let Some(task) = self.gate.pass(copy) else { return Ok(()) };
+        let Some(task) = self.gate.admit(copy) else { return Ok(()) };
         let submitted = match self.pool.upgrade() {
             Some(pool) => pool.submit(export, self.tenants.export_weight(export), task, 0),
             None => Err(task),
@@ -484,7 +486,7 @@ impl<E: Executor> Service for NfsService<E> {
         dispatch::operation_name(operation)
     }
 
-    fn woke(&self, shard: &mut ShardMemory, at: Instant) {
+    fn note_wakeup(&self, shard: &mut ShardMemory, at: Instant) {
         if let Some(began) = self.began {
             shard.scratch.arrived(at.saturating_duration_since(began));
         }
@@ -494,13 +496,13 @@ impl<E: Executor> Service for NfsService<E> {
         &self,
         shard: &mut ShardMemory,
         requests: &mut Vec<Request>,
-        late: &mut Vec<CompletionEvent<CompletedCall>>,
+        completions: &mut Vec<CompletionEvent<CompletedCall>>,
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
         if self.is_silent() {
             let arrived = requests.drain(..).map(|request| request.connection);
-            let closed = arrived.chain(late.drain(..).map(|late| late.connection));
+            let closed = arrived.chain(completions.drain(..).map(|completion| completion.connection));
             return replies.extend(closed.map(|connection| Reply {
                 connection,
                 action: Action::Close,
@@ -510,9 +512,10 @@ impl<E: Executor> Service for NfsService<E> {
         let (ShardMemory { scratch, steps, sink }, server) = (shard, self.server());
         // Overload reduces the slots of sessions instead of refusing calls.
         server.engine().set_overloaded(self.disk.is_crowded());
-        late.drain(..).for_each(|late| server.take_completed(scratch, late.item));
+        completions.drain(..).for_each(|completion| server.take_completed(scratch, completion.item));
         let arrived = requests.drain(..).map(|request| (request.connection, request.peer, request.record));
-        server.tick(scratch, arrived, &mut TickOutlet { service: self, sink, steps, replies, pause });
+        let mut sink = TickSink { service: self, completions: sink, steps, replies, pause };
+        server.tick(scratch, arrived, &mut sink);
     }
 
     fn take_steps(&self, shard: &mut ShardMemory, steps: &mut VecDeque<CallStep>) {
@@ -571,21 +574,22 @@ impl<E: Executor> Service for NfsService<E> {
 }
 
 /// The reply sink of one tick of a shard.
-struct TickOutlet<'t, E: Executor> {
+struct TickSink<'t, E: Executor> {
     service: &'t NfsService<E>,
-    sink: &'t CompletionSender<CompletedCall>,
+    /// The sender of the deferred calls of the tick.
+    completions: &'t CompletionSender<CompletedCall>,
     steps: &'t mut Vec<CallStep>,
     replies: &'t mut Vec<Reply>,
     pause: &'t mut dyn FnMut(&mut Vec<Reply>) -> Duration,
 }
 
-impl<E: Executor> TickOutlet<'_, E> {
+impl<E: Executor> TickSink<'_, E> {
     fn push(&mut self, connection: ConnectionId, action: Action, kind: Kind) {
         self.replies.push(Reply { connection, action, class: kind.number() });
     }
 }
 
-impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
+impl<E: Executor> ReplySink<Suspended> for TickSink<'_, E> {
     fn reply(&mut self, connection: ConnectionId, action: dispatch::Action) {
         let action = match action {
             dispatch::Action::Send(record) => Action::Send(record),
@@ -626,7 +630,7 @@ impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
         let (connection, held) = (call.connection(), call.held());
         let brief = call.is_brief() && self.service.pace(call.lane()) != LanePace::Slow;
         let flight = self.service.runner.flights.begin();
-        let deferred = Deferred { call, sink: self.sink.clone(), held, flight };
+        let deferred = Deferred { call, sink: self.completions.clone(), held, flight };
         if brief {
             self.steps.push(CallStep(ServiceTask::Execute(deferred)));
         } else {

@@ -89,10 +89,10 @@ impl Running {
     fn tick(&mut self, mut requests: Vec<Request>) -> Vec<Out> {
         let Self { service, shard, sink, completed, .. } = self;
         completed.store(false, Relaxed);
-        let (mut late, mut replies) = (Vec::new(), Vec::new());
-        sink.take(&mut late);
+        let (mut completions, mut replies) = (Vec::new(), Vec::new());
+        sink.take(&mut completions);
         let pause = &mut |_: &mut _| Duration::ZERO;
-        service.tick(shard, &mut requests, &mut late, &mut replies, pause);
+        service.tick(shard, &mut requests, &mut completions, &mut replies, pause);
         // The executor decides when these steps run, as it does for the others.
         let mut steps = VecDeque::new();
         service.take_steps(shard, &mut steps);

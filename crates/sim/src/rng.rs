@@ -1,29 +1,26 @@
 //! The one source of random numbers. A seed always gives the same ones.
 
+use rng::SplitMix64;
 use std::time::Duration;
 
-/// A generator of random numbers (SplitMix64).
+/// A generator of random numbers, with the draws that a simulation needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(SplitMix64);
 
 impl Rng {
     /// Makes a generator from a seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed ^ 0x6f72_7468_7275_7321)
+        Self(SplitMix64(seed ^ 0x6f72_7468_7275_7321))
     }
 
     /// Splits off another generator, whose draws do not affect those of this one.
     pub(crate) fn split(&mut self) -> Self {
-        Self(self.next())
+        Self(SplitMix64(self.next()))
     }
 
     /// Draws a number of 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// Draws a number below `end`; 0 for an `end` of 0.
@@ -56,6 +53,12 @@ impl Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seed_of_an_earlier_version_keeps_its_meaning() {
+        let mut rng = Rng::new(1);
+        assert_eq!([rng.next(), rng.next()], [0x0168_6327_ab8a_0e58, 0x430b_55e5_ba75_dedd]);
+    }
 
     #[test]
     fn a_seed_gives_the_same_numbers_and_another_seed_others() {

@@ -21,7 +21,7 @@ fn skipped() -> bool {
 }
 
 #[test]
-fn bob_gets_nothing_of_what_is_alices_alone() {
+fn bob_cannot_use_files_that_are_private_to_alice() {
     // RFC 8881 sections 5.9.1 (principals) and 6.2.4 (mode bits); the kernel decides.
     in_world(|world| {
         if skipped() {
@@ -164,7 +164,7 @@ fn an_export_for_krb5p_alone_refuses_the_other_flavors() {
 }
 
 #[test]
-fn the_log_says_who_was_refused_where_by_which_rule_and_the_remedy() {
+fn the_log_names_the_refused_client_the_export_the_rule_and_the_remedy() {
     in_world(|world| {
         let export = |name: &str, rules: &str| {
             let path = world.folder_of("alice", name);

@@ -196,7 +196,7 @@ fn wait_until_it_has_measured(prefix: &Path, child: &mut Child) {
 }
 
 #[test]
-fn a_bench_that_is_interrupted_keeps_what_it_has_measured_cleans_up_and_is_gone_on_with() {
+fn an_interrupted_bench_keeps_its_results_cleans_up_and_can_be_resumed() {
     in_world(|world| {
         fs::set_permissions(world.export(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
             .expect("it is ours");

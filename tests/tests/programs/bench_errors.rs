@@ -152,7 +152,7 @@ fn fill(folder: &Path) {
 
 /// RFC 8881 section 15.1.4.8: NFS4ERR_NOSPC.
 #[test]
-fn a_servers_disk_that_is_full_in_the_middle_fails_what_needs_room_and_keeps_what_was_measured() {
+fn a_servers_disk_that_fills_up_fails_the_cases_that_write_and_keeps_other_results() {
     if !is_root() {
         return eprintln!("skipped: only root can mount a small disk");
     }

@@ -93,7 +93,7 @@ fn mount(server: &Server, address: &str, path: &str) -> Result<Filesystem, clien
 }
 
 #[test]
-fn hosts_patterns_and_netgroups_get_what_their_rules_say() {
+fn hosts_patterns_and_netgroups_get_the_rights_of_their_rules() {
     // exports(5): machine name formats
     on_machine(|machine| {
         machine.replace("hosts", "127.0.0.1 n1.hpc.example.test n1\n::1 login.example.test login\n");
@@ -199,7 +199,7 @@ impl Drop for Dns {
 }
 
 #[test]
-fn dns_that_fails_or_hangs_admits_no_stranger_and_keeps_those_who_are_known() {
+fn dns_that_fails_or_hangs_admits_no_stranger_and_keeps_known_clients() {
     if !is_installed("dnsmasq", "dnsmasq-base") {
         return;
     }

@@ -399,7 +399,7 @@ fn the_end_of_a_server_leaves_a_log_that_is_a_socket_to_others() // docs/serve.m
 }
 
 #[test]
-fn it_ends_with_its_standard_input_when_it_is_told_to() {
+fn end_with_input_ends_the_server_with_its_standard_input() {
     let folder = empty_folder();
     let mut command =
         orthrus(["serve", "--end-with-input", "--listen", "127.0.0.1:0", "--memory", "1", "--sec", "sys"]);

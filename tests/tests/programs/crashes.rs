@@ -236,7 +236,7 @@ fn crash(options: Options, server: &mut Server, disk: &Path, cut: impl Fn()) -> 
 }
 
 #[test]
-fn a_server_killed_at_any_moment_keeps_what_it_has_acknowledged_and_is_sent_the_rest_again() {
+fn a_server_killed_at_any_moment_keeps_acknowledged_writes_and_gets_the_rest_again() {
     // RFC 8881 sections 18.3.3 and 18.32.3: the verifier changes with the server, although the data
     // may still be there
     in_world(|world| {

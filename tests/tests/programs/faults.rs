@@ -42,7 +42,7 @@ fn goes_on(files: &mut Filesystem) {
 }
 
 #[test]
-fn a_full_file_system_says_so_and_keeps_what_it_acknowledged() {
+fn a_full_file_system_returns_nospc_and_keeps_acknowledged_writes() {
     // RFC 8881 section 15.1.4.8: NFS4ERR_NOSPC
     in_own_mounts(|| {
         let folder = empty_folder();

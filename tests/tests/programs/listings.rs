@@ -28,7 +28,7 @@ fn rows(state: &Path, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn an_administrator_finds_out_who_locks_a_file() {
+fn an_administrator_finds_the_client_that_locks_a_file() {
     let folder = empty_folder();
     let (state, export) = (folder.path().join("state"), folder.path().join("export"));
     fs::create_dir(&export).expect("the folder is ours");

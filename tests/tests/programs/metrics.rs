@@ -47,7 +47,7 @@ fn requests(page: &str, flavor: Flavor) -> f64 {
 }
 
 #[test]
-fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
+fn metrics_have_the_time_of_each_flavors_requests_by_stage()
 // RFC 2203 section 5.3.2: the protection of each service
 {
     in_world(|world| {
@@ -92,7 +92,7 @@ fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
 }
 
 #[test]
-fn health_readiness_and_the_version_are_told_and_the_grace_period_after_a_crash() {
+fn metrics_report_health_readiness_version_and_the_grace_period_after_a_crash() {
     in_world(|world| {
         let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
         assert_eq!(get(&server, "/healthz"), (200, "healthy\n".to_owned()));
@@ -160,7 +160,7 @@ fn a_log_without_a_reader_costs_lines_and_no_request() {
 }
 
 #[test]
-fn requests_are_told_by_operation_export_and_flavor_and_cryptography_by_encryption_type() {
+fn metrics_count_requests_by_operation_export_and_flavor_and_cryptography_by_enctype() {
     in_world(|world| {
         let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
         for flavor in [Flavor::Sys, Flavor::Krb5p] {

@@ -81,7 +81,7 @@ fn holes_and_copies_are_on_the_disk_as_the_client_has_made_them() {
 }
 
 #[test]
-fn a_long_copy_is_told_of_when_it_has_ended_and_stops_when_it_is_cancelled() {
+fn the_end_of_a_long_copy_is_announced_and_a_cancelled_copy_stops() {
     // RFC 7862 sections 15.2.3, 15.8.3, 15.9.3 and 16.1.3
     in_world(|world| {
         let server = world.server().start();

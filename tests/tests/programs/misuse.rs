@@ -116,7 +116,7 @@ fn forged_calls_are_denied_and_move_no_window() {
 }
 
 #[test]
-fn bodies_that_are_not_what_the_credential_says_are_garbage() {
+fn bodies_that_contradict_the_credential_get_garbage_args() {
     // RFC 2203 sections 5.3.3.4.2 and 5.3.3.4.3: GARBAGE_ARGS
     in_world(|world| {
         let server = world.server().start();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 
 #[test]
-fn a_repository_of_ones_own_is_what_git_loads_are_made_of_and_one_that_is_none_is_refused() {
+fn git_loads_use_a_given_repository_and_refuse_a_folder_without_one() {
     if !is_installed("krb5kdc", "krb5-kdc") || !is_installed("git", "git") {
         return;
     }

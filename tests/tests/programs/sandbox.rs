@@ -162,7 +162,7 @@ fn without_the_sandbox_the_server_says_so() {
 }
 
 #[test]
-fn root_without_the_capabilities_to_act_as_its_callers_serves_nobody() {
+fn root_without_the_capabilities_to_act_as_its_callers_refuses_to_start() {
     if skipped() {
         return;
     }

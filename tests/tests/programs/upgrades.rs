@@ -165,7 +165,7 @@ fn the_program_of_the_unit_replaces_that_of_a_former_upgrade() {
 }
 
 #[test]
-fn a_server_whose_end_a_supervisor_would_take_for_that_of_the_service_is_not_upgraded() {
+fn a_main_process_of_systemd_without_a_notify_socket_is_not_upgraded() {
     // systemd.exec(5), SYSTEMD_EXEC_PID
     let folder = empty_folder();
     let systemd = ["sh", "-c", "SYSTEMD_EXEC_PID=$$ exec \"$@\"", "sh"];

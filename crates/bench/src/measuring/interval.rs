@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_what_is_no_number_have_no_interval() {
+    fn empty_and_infinite_samples_have_no_interval() {
         assert_eq!(Interval::of([]), None);
         assert_eq!(Interval::of([1.0, f64::INFINITY]), None);
     }

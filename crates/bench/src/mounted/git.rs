@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn git_works_on_what_a_seed_draws_and_leaves_nothing() {
+    fn a_git_turn_uses_a_seeded_repository_and_removes_its_files() {
         if let Err(missing) = crate::mounted::tools::GIT.find() {
             return eprintln!("skipped: {missing}");
         }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_folder_of_its_own_and_goes_with_what_is_in_it() {
+    fn a_place_is_a_folder_of_its_own_and_is_removed_with_its_files() {
         let dir = tempfile::tempdir().unwrap();
         assert!(MountPlace::claim("sys", &dir.path().join("none"), true).is_err());
         let place = MountPlace::claim("sys", dir.path(), true).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_compared_with_what_is_needed() {
+    fn too_little_room_is_an_error_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         assert!(ensure_room(dir.path(), 1, "copies").is_ok());
         let error = ensure_room(dir.path(), u64::MAX / 2, "copies").unwrap_err().to_string();

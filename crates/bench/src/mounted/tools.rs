@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_stopped_ends_its_program_and_what_that_has_started() {
+    fn a_stopped_run_ends_its_program_and_all_children() {
         let stop = AtomicBool::new(false);
         let start = Instant::now();
         std::thread::scope(|scope| {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_what_stands_around_it_its_cause_and_its_cure() {
+    fn an_error_message_has_context_cause_and_remedy() {
         assert_eq!(told(Error::Timeout), "client 2 of 8: no session: no answer in 20 s");
         let refused = TransportError::Connect(ErrorKind::ConnectionRefused.into());
         let told = told(refused.into());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_names_what_to_look_at() {
+    fn each_diagnosis_names_a_remedy() {
         let status = |status| Error::Nfs { operation: nfs4::NfsOpnum4::OP_WRITE, status };
         let resolve = TransportError::Resolve { host: "server".into(), cause: ErrorKind::NotFound.into() };
         let connect = |kind: ErrorKind| TransportError::Connect(kind.into());

@@ -74,7 +74,7 @@ fn a_period_begins_once_and_ends_with_the_last_need() {
 }
 
 #[test]
-fn a_member_that_is_removed_holds_up_nobody() {
+fn a_removed_member_does_not_delay_the_grace_period_of_others() {
     let mut database = with(&["a", "b"]);
     database.need(&node("a"));
     database.remove(&node("a"));

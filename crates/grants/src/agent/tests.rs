@@ -1,9 +1,12 @@
 //! Agents of a node without a grant service: runs come and go, with tickets or without.
 
+use super::folder::RUNS;
 use super::*;
 use crate::cache::tests::cache_of;
+use crate::store::replace;
 use crate::store::tests::unlocked;
 use nix::unistd::{Uid, chown, geteuid};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 const ALICE: u32 = 1001;
@@ -30,7 +33,7 @@ impl AgentlessNode {
         let server = GrantServer { host: String::new(), port: 0 };
         let (keytab, principal) = (PathBuf::new(), String::new());
         let settings = AgentSettings { server, keytab, principal, folder, caches };
-        open_folder(&settings.folder).unwrap();
+        folder::claim(&settings.folder).unwrap();
         Some(Self { settings, _folder: temporary })
     }
 
@@ -77,10 +80,10 @@ fn run_of(name: &str, uid: u32) -> AttachedRun {
 impl NodeAgent {
     /// Takes a ticket as if the service had sent it.
     fn receive(&mut self, run: &AttachedRun) {
-        self.look().unwrap();
+        self.folder.look().unwrap();
         let user = run.principal.split('@').next().unwrap();
         let ends = u32::try_from(unix_now() + 3600).unwrap();
-        self.results.0.send((run.clone(), Ok(cache_of(user, ends)))).unwrap();
+        self.results_sender.send((run.clone(), Ok(cache_of(user, ends)))).unwrap();
         self.take_results();
     }
 }
@@ -98,8 +101,8 @@ fn a_run_gets_no_tickets_of_an_earlier_run_with_its_name() {
         }
         // Without an epilog in between.
         let run = node.attach("7", BOB);
-        agent.look().unwrap();
-        agent.update(&run, None);
+        agent.folder.look().unwrap();
+        agent.folder.update(&run, None);
         assert!(!node.cache(ALICE).exists() && !node.cache(BOB).exists(), "{restarts}");
         agent.receive(&run);
         assert!(node.cache(BOB).exists() && !node.cache(ALICE).exists(), "{restarts}");
@@ -114,13 +117,13 @@ fn a_boot_leaves_no_tickets_of_users_without_a_run() {
     agent.receive(&node.attach("8", BOB));
     drop(agent);
     fs::remove_dir_all(&node.settings.folder).unwrap();
-    open_folder(&node.settings.folder).unwrap();
+    folder::claim(&node.settings.folder).unwrap();
     let of_user = node.cache(1003);
     fs::write(&of_user, "a file of the user").unwrap();
     chown(&of_user, Some(Uid::from_raw(1003)), None).unwrap();
     node.attach("9", BOB);
     let mut agent = node.agent();
-    agent.look().and_then(|()| agent.remove_orphans()).unwrap();
+    agent.folder.look().and_then(|()| agent.folder.remove_orphans()).unwrap();
     assert!(!node.cache(ALICE).exists(), "the run has ended");
     assert!(node.cache(BOB).exists() && of_user.exists());
 }
@@ -138,11 +141,11 @@ fn a_run_with_the_name_of_an_ended_one_leaves_the_tickets_of_the_former_users_ot
         // The first two end without epilogs.
         fs::remove_file(node.settings.folder.join("runs/6")).unwrap();
         node.attach("7", BOB);
-        agent.look().unwrap();
+        agent.folder.look().unwrap();
         assert!(!node.settings.folder.join("tickets/6").exists());
         assert!(!node.settings.folder.join("tickets/7").exists());
-        assert_eq!(agent.runs["7"].run.uid, BOB);
-        assert!(agent.runs["8"].tickets.is_some() && node.cache(ALICE).exists(), "{restarts}");
+        assert_eq!(agent.folder.runs["7"].run.uid, BOB);
+        assert!(agent.folder.runs["8"].tickets.is_some() && node.cache(ALICE).exists(), "{restarts}");
     }
 }
 
@@ -160,13 +163,13 @@ fn a_run_that_cannot_be_followed_keeps_no_other_from_its_begin_and_its_end() {
         let mut agent = node.agent();
         fs::remove_file(folder.join("runs/8")).unwrap();
         node.attach("9", ALICE);
-        let looked = agent.look();
+        let looked = agent.folder.look();
         assert!(matches!(&looked, Err(AgentError::NotFollowed { run, .. }) if run == "6"), "{looked:?}");
         assert!(!node.cache(ALICE).exists() && !folder.join("tickets/8").exists(), "{name}");
-        assert!(agent.runs.keys().eq(["9"]), "{name}");
+        assert!(agent.folder.runs.keys().eq(["9"]), "{name}");
         repair();
-        agent.look().unwrap();
-        assert!(agent.runs["6"].tickets.is_some() && node.cache(BOB).exists(), "{name}");
+        agent.folder.look().unwrap();
+        assert!(agent.folder.runs["6"].tickets.is_some() && node.cache(BOB).exists(), "{name}");
     }
 }
 
@@ -198,7 +201,7 @@ fn a_stranger_cannot_keep_a_user_from_tickets() {
         let mut agent = node.agent();
         agent.receive(&node.attach("7", ALICE));
         let found = fs::symlink_metadata(&path).unwrap();
-        assert!(found.is_file() && found.uid() == ALICE, "{:?}", agent.runs["7"].status);
+        assert!(found.is_file() && found.uid() == ALICE, "{:?}", agent.folder.runs["7"].status);
         // The user's own file, and root's, are left alone.
         for uid in [ALICE, 0] {
             fs::write(&path, "precious").unwrap();
@@ -214,12 +217,12 @@ fn expired_tickets_are_asked_for_at_once() {
     let Some(node) = AgentlessNode::new() else { return };
     let mut agent = node.agent();
     agent.receive(&node.attach("7", ALICE));
-    let state = agent.runs.get_mut("7").unwrap();
+    let state = agent.folder.runs.get_mut("7").unwrap();
     assert!(state.due > Instant::now());
     // The clock is set forward.
     state.tickets = Some(cache_of("alice", 500));
     agent.expire();
-    assert!(agent.runs["7"].due <= Instant::now() && !node.cache(ALICE).exists());
+    assert!(agent.folder.runs["7"].due <= Instant::now() && !node.cache(ALICE).exists());
 }
 
 #[test]
@@ -234,16 +237,16 @@ fn a_folder_or_a_file_that_cannot_be_read_is_not_the_end_of_a_run() {
                 agent = node.agent();
             }
             let repair = node.unreadable(name);
-            let looked = agent.look();
+            let looked = agent.folder.look();
             // A run that is known does not need its stored tickets.
             assert_eq!(looked.is_err(), restarts || name != "tickets/7", "{name}: {looked:?}");
             repair();
             assert!(node.cache(ALICE).exists(), "{name}");
-            agent.look().unwrap();
-            assert!(agent.runs["7"].tickets.is_some(), "{name}");
+            agent.folder.look().unwrap();
+            assert!(agent.folder.runs["7"].tickets.is_some(), "{name}");
         }
         fs::remove_file(node.settings.folder.join("runs/7")).unwrap();
-        agent.look().unwrap();
+        agent.folder.look().unwrap();
         assert!(!node.cache(ALICE).exists(), "{name}");
     }
 }
@@ -258,10 +261,10 @@ fn leftover_tickets_that_cannot_be_read_are_kept_and_damaged_ones_are_not() {
     fs::remove_file(folder.join("runs/7")).unwrap();
     fs::write(folder.join("tickets/8"), "no tickets").unwrap();
     let (mut agent, repair) = (node.agent(), node.unreadable("tickets/7"));
-    agent.look().unwrap_err();
+    agent.folder.look().unwrap_err();
     repair();
     assert!(!folder.join("tickets/8").exists() && node.cache(ALICE).exists());
-    agent.look().unwrap();
+    agent.folder.look().unwrap();
     assert!(!folder.join("tickets/7").exists() && !node.cache(ALICE).exists());
 }
 
@@ -274,7 +277,7 @@ fn a_removal_that_fails_is_tried_again() {
         agent.receive(&node.attach("7", ALICE));
         let repair = node.unreadable(caches.to_str().unwrap());
         if how == "has expired tickets" {
-            agent.runs.get_mut("7").unwrap().tickets = Some(cache_of("alice", 500));
+            agent.folder.runs.get_mut("7").unwrap().tickets = Some(cache_of("alice", 500));
             agent.expire();
         } else if how == "is replaced" {
             node.attach("7", BOB);
@@ -286,15 +289,15 @@ fn a_removal_that_fails_is_tried_again() {
             agent = node.agent();
         }
         for _ in 0..3 {
-            agent.look().unwrap_err();
+            agent.folder.look().unwrap_err();
         }
         assert!(folder.join("tickets/7").exists(), "{how}");
         repair();
         assert!(node.cache(ALICE).exists(), "{how}");
-        agent.look().unwrap();
+        agent.folder.look().unwrap();
         assert!(!node.cache(ALICE).exists() && !folder.join("tickets/7").exists(), "{how}");
         assert_eq!(folder.join("status/7").exists(), !how.starts_with("ends"), "{how}");
-        assert_eq!(agent.runs.contains_key("7"), !how.starts_with("ends"), "{how}");
+        assert_eq!(agent.folder.runs.contains_key("7"), !how.starts_with("ends"), "{how}");
     }
 }
 
@@ -305,7 +308,7 @@ fn a_file_of_the_user_does_not_keep_a_run_from_its_end() {
     ["7_1", "7_2"].into_iter().for_each(|run| agent.receive(&node.attach(run, ALICE)));
     fs::write(node.cache(ALICE), "precious").unwrap();
     fs::remove_file(node.settings.folder.join("runs/7_1")).unwrap();
-    agent.look().unwrap();
+    agent.folder.look().unwrap();
     assert!(!node.settings.folder.join("tickets/7_1").exists());
     assert_eq!(fs::read(node.cache(ALICE)).unwrap(), b"precious");
 }
@@ -339,14 +342,14 @@ fn a_prolog_does_not_get_the_status_of_an_earlier_run_with_its_name() {
     let mut agent = node.agent();
     let (first, second) = (node.attach("7", ALICE), run_of("7", BOB));
     agent.receive(&first);
-    let ready = agent.runs["7"].status.clone();
+    let ready = agent.folder.runs["7"].status.clone();
     assert!(matches!(ready, RunStatus::Ready { .. }));
     let attached = |wait| attach(&node.settings.folder, &second, wait).unwrap();
     std::thread::scope(|scope| {
         let prolog = scope.spawn(|| attached(Duration::from_millis(300)));
         // An agent that has read the runs before the prolog wrote its own.
         while !prolog.is_finished() {
-            agent.write_status(&first, &ready);
+            agent.folder.write_status(&first, &ready);
             std::thread::sleep(Duration::from_millis(5));
         }
         let status = prolog.join().unwrap();

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::locked;
 
+/// Most connections at a time; further ones wait in the backlog.
+const GRANT_CONNECTIONS_MAX: usize = 64;
 /// Most connections without a proof of identity from one IPv4 address; further ones are closed.
 const GRANT_STRANGERS_MAX: usize = 8;
 /// Most connections without a proof of identity from one IPv6 network of 64 bits, in which one host
@@ -20,7 +22,11 @@ const GRANT_EXCHANGES_MAX: usize = 8;
 const GRANT_NODE_EXCHANGES_MAX: usize = 16;
 
 /// Counts the places that each peer holds.
-pub(super) struct PlaceCounts<K>(Mutex<HashMap<K, usize>>);
+pub(super) struct PlaceCounts<K> {
+    counts: Mutex<HashMap<K, usize>>,
+    /// Rung when a place is free again.
+    freed: Condvar,
+}
 
 /// A place of a peer, until it is dropped.
 pub(super) struct CountedPlace<K: Eq + Hash> {
@@ -30,20 +36,34 @@ pub(super) struct CountedPlace<K: Eq + Hash> {
 
 impl<K> Default for PlaceCounts<K> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self { counts: Mutex::default(), freed: Condvar::new() }
     }
 }
 
 impl<K: Clone + Eq + Hash> PlaceCounts<K> {
     /// Takes a place, unless the peer has `most` already.
     fn take(self: &Arc<Self>, peer: K, most: usize) -> Option<CountedPlace<K>> {
-        let mut counts = locked(&self.0);
-        let count = counts.entry(peer.clone()).or_default();
-        if *count >= most {
+        let counts = locked(&self.counts);
+        if counts.get(&peer).is_some_and(|count| *count >= most) {
             return None;
         }
-        *count += 1;
-        Some(CountedPlace { counts: self.clone(), peer })
+        Some(self.count(counts, peer))
+    }
+
+    fn count(self: &Arc<Self>, mut counts: MutexGuard<'_, HashMap<K, usize>>, peer: K) -> CountedPlace<K> {
+        *counts.entry(peer.clone()).or_default() += 1;
+        CountedPlace { counts: self.clone(), peer }
+    }
+}
+
+impl PlaceCounts<()> {
+    /// Waits for one of the places that all connections share.
+    pub(super) fn connection(self: &Arc<Self>) -> CountedPlace<()> {
+        let is_full = |counts: &mut HashMap<(), usize>| {
+            counts.get(&()).is_some_and(|count| *count >= GRANT_CONNECTIONS_MAX)
+        };
+        let counts = self.freed.wait_while(locked(&self.counts), is_full);
+        self.count(counts.unwrap_or_else(PoisonError::into_inner), ())
     }
 }
 
@@ -72,13 +92,15 @@ impl PlaceCounts<String> {
 
 impl<K: Eq + Hash> Drop for CountedPlace<K> {
     fn drop(&mut self) {
-        let mut counts = locked(&self.counts.0);
+        let mut counts = locked(&self.counts.counts);
         if let Some(count) = counts.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
                 counts.remove(&self.peer);
             }
         }
+        drop(counts);
+        self.counts.freed.notify_all();
     }
 }
 
@@ -97,6 +119,21 @@ fn network_of(address: IpAddr) -> (IpAddr, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_connection_beyond_the_most_waits_until_another_ends() {
+        let counts: Arc<PlaceCounts<()>> = Arc::default();
+        let mut held: Vec<_> = (0..GRANT_CONNECTIONS_MAX).map(|_| counts.connection()).collect();
+        assert!(counts.take((), GRANT_CONNECTIONS_MAX).is_none(), "all places are taken");
+        let (sender, receiver) = channel();
+        let waiting = counts.clone();
+        std::thread::spawn(move || sender.send(waiting.connection()));
+        drop(held.pop());
+        held.push(receiver.recv_timeout(Duration::from_secs(20)).expect("there is a place"));
+        assert_eq!(locked(&counts.counts).get(&()), Some(&GRANT_CONNECTIONS_MAX));
+    }
 
     fn admitted(counts: &Arc<PlaceCounts<IpAddr>>, addresses: &[String]) -> Vec<CountedPlace<IpAddr>> {
         addresses.iter().filter_map(|address| counts.admit(address.parse().unwrap())).collect()
@@ -111,7 +148,7 @@ mod tests {
         assert_eq!(admitted(&counts, &["2001:db8:0:1::1".to_owned()]).len(), 1, "another network");
         drop(held);
         assert_eq!(admitted(&counts, &network).len(), GRANT_NETWORK_STRANGERS_MAX);
-        assert!(locked(&counts.0).is_empty(), "memory is bounded by the connections");
+        assert!(locked(&counts.counts).is_empty(), "memory is bounded by the connections");
     }
 
     #[test]

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_other_states_and_without_a_socket_name_nobody() {
+    fn lines_of_other_states_and_without_a_socket_name_no_owner() {
         let wanted = ["0100007F:1234".to_owned(), "0100007F:0801".to_owned()];
         let line = |state: &str, inode: &str| {
             format!(

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_closed_is_nobodys() {
+    fn a_closed_connection_has_no_owner() {
         // The kernel lists user 0 for sockets without a process.
         let (listener, client, peer, own) = connected("127.0.0.1:0").unwrap();
         let (_server, _) = listener.accept().unwrap();

@@ -42,10 +42,10 @@ impl Sockets {
     }
 
     /// Records that work for a connection begins.
-    pub(crate) fn run(&mut self, id: Option<u64>) {
+    pub(crate) fn begin_work(&mut self, id: Option<u64>) {
         if self.shares.is_contended() {
             let tenant = id.and_then(|id| self.tenant(id));
-            self.shares.run(tenant, Instant::now());
+            self.shares.begin_work(tenant, Instant::now());
         }
     }
 

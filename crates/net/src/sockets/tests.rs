@@ -1,9 +1,9 @@
 //! Strangers beside trusted connections, on one shard without a thread.
 
 use super::*;
-use crate::WeightedTenant;
 use crate::mailbox::Arrival;
 use crate::stillness::ShardPhase;
+use crate::{Limits, WeightedTenant};
 use rpc::record_mark;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,20 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Neighbours {
     listener: TcpListener,
     mailbox: Arc<Mailbox>,
-    ledger: Arc<Ledger>,
-    stats: Arc<Stats>,
+    shared: Arc<SharedParts>,
     sockets: Sockets,
 }
 
 impl Neighbours {
     fn new() -> Self {
         let mailbox = Arc::new(Mailbox::new(ShardPhase::Serve).expect("a descriptor"));
-        let (limits, stats) = (Arc::new(Limits::default()), Arc::new(Stats::default()));
-        let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
-        let sockets = Sockets::new(&mailbox, limits, stats.clone(), ledger.clone(), Arc::default())
-            .expect("descriptors");
+        let shared = Arc::new(SharedParts::new(Limits::default()));
+        let sockets = Sockets::new(&mailbox, shared.clone()).expect("descriptors");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        Self { listener, mailbox, ledger, stats, sockets }
+        Self { listener, mailbox, shared, sockets }
     }
 
     /// Connects the client `id`, whose server side is a stranger.
@@ -36,8 +33,9 @@ impl Neighbours {
             TcpStream::connect(self.listener.local_addr().expect("it is bound")).expect("it listens");
         let (stream, peer) = self.listener.accept().expect("a client");
         stream.set_nonblocking(true).expect("a socket");
-        let account = self.ledger.open(ConnectionId(id), id, peer, self.mailbox.clone()).expect("a place");
-        self.stats.connections.fetch_add(1, Ordering::Relaxed);
+        let account =
+            self.shared.ledger.open(ConnectionId(id), id, peer, self.mailbox.clone()).expect("a place");
+        self.shared.stats.connections.fetch_add(1, Ordering::Relaxed);
         self.mailbox.add(Arrival { id: ConnectionId(id), stream, account, inherited: None });
         self.sockets.take_arrived();
         client
@@ -55,7 +53,7 @@ impl Neighbours {
 
     /// Exhausts the allowance for an hour.
     fn exhaust(&mut self) {
-        self.ledger.set_busy(true);
+        self.shared.ledger.set_busy(true);
         self.sockets.strangers.spend(Instant::now() + Duration::from_secs(3600), Duration::from_secs(1));
     }
 
@@ -82,7 +80,7 @@ impl Neighbours {
     /// Runs one step of a stranger and handles the request that it admits.
     fn serve_stranger(&mut self) -> Vec<u64> {
         assert!(self.sockets.step_stranger());
-        let arrived = self.sockets.take_requests();
+        let arrived = self.sockets.requests.take();
         let admitted = arrived.into_iter().filter_map(|request| self.sockets.admit(request));
         let mut served: Vec<u64> = admitted.map(|request| request.connection.0).collect();
         self.sockets.done(&mut served);
@@ -92,7 +90,7 @@ impl Neighbours {
 
     /// Takes the connections with newly arrived requests.
     fn requests(&mut self) -> Vec<u64> {
-        self.sockets.take_requests().iter().map(|request| request.connection.0).collect()
+        self.sockets.requests.take().iter().map(|request| request.connection.0).collect()
     }
 }
 
@@ -113,7 +111,7 @@ fn strangers_without_allowance_wait_while_a_trusted_connection_is_served() {
     assert!(world.sockets.read_step(2).is_none(), "one read takes it all");
     assert_eq!(world.requests(), [2]);
     // An idle server serves strangers at once, regardless of the allowance.
-    world.ledger.set_busy(false);
+    world.shared.ledger.set_busy(false);
     world.sockets.active = false;
     world.wait_for_strangers();
     assert!(world.sockets.step_stranger());
@@ -146,7 +144,7 @@ fn a_large_record_of_a_stranger_is_read_in_small_steps() {
         assert!(start.elapsed() < PATIENCE, "the record does not arrive");
         world.wait_for_strangers();
         while world.sockets.step_stranger() {
-            let received = world.stats.received_bytes.load(Ordering::Relaxed) as usize;
+            let received = world.shared.stats.received_bytes.load(Ordering::Relaxed) as usize;
             assert!(received - taken <= 80 << 10, "{} bytes in one step", received - taken);
             taken = received;
         }
@@ -194,5 +192,5 @@ fn a_stranger_that_closes_leaves_nothing_in_the_lane() {
     world.sockets.close_ended();
     assert!(world.sockets.strangers.is_empty());
     assert_eq!(world.sockets.len(), 0);
-    assert_eq!(world.stats.connections.load(Ordering::Relaxed), 0);
+    assert_eq!(world.shared.stats.connections.load(Ordering::Relaxed), 0);
 }

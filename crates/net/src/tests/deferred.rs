@@ -10,7 +10,7 @@ fn a_deferred_call_delays_nothing_and_is_answered_when_it_completes() {
     assert_eq!(receive(&mut stream), b"now");
     echo.wait_for_deferred(2);
     assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 2);
-    echo.give_back();
+    echo.complete_deferred();
     assert_eq!(receive(&mut stream), b"later 2");
     assert_eq!(receive(&mut stream), b"later 1");
     assert_eq!(server.stats().deferred.load(Ordering::SeqCst), 0);
@@ -24,7 +24,7 @@ fn a_completion_for_a_closed_connection_is_dropped() {
     echo.wait_for_deferred(1);
     drop(gone);
     wait_until("its end is seen", || gauge(&echo.closed) > 0);
-    echo.give_back();
+    echo.complete_deferred();
     // Connections alternate between the two threads: this one is on the same thread.
     let (_other, mut stream) = (connect(&server), connect(&server));
     stream.write_all(&record(b"still here")).expect("sent");
@@ -47,13 +47,13 @@ fn a_connection_with_too_many_deferred_calls_is_not_read_until_some_complete() {
         other.write_all(&record(b"other")).expect("sent");
         assert_eq!(receive(&mut other), b"other");
         assert_eq!(echo.deferred.lock().expect("a lock").len(), 2);
-        echo.give_back();
+        echo.complete_deferred();
         (0..2).for_each(|_| assert_eq!(receive(&mut stream), b"later"));
     }
     // One deferred call leaves room for others.
     assert_eq!(receive(&mut stream), b"last");
     echo.wait_for_deferred(1);
-    echo.give_back();
+    echo.complete_deferred();
     assert_eq!(receive(&mut stream), b"later");
 }
 
@@ -65,7 +65,7 @@ fn a_server_that_stops_does_not_wait_for_deferred_calls() {
     echo.wait_for_deferred(1);
     server.stop();
     assert!(is_closed(&mut stream));
-    echo.give_back();
+    echo.complete_deferred();
 }
 
 #[test]

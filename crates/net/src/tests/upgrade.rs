@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_secs(10);
 fn still(server: &Running, echo: &EchoService) -> InheritedConnections {
     let until = Instant::now() + SOON;
     assert!(server.drain(until));
-    echo.give_back();
+    echo.complete_deferred();
     assert!(server.park(until));
     server.image(until).expect("images")
 }
@@ -78,7 +78,7 @@ fn another_server_goes_on_with_connections_at_any_point_of_their_streams() {
 }
 
 #[test]
-fn a_successor_with_fewer_places_drops_strangers_and_says_so() {
+fn a_successor_with_fewer_places_drops_strangers_and_reports_their_end() {
     let (server, echo) = start(Limits::default());
     let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(&server)).collect();
     // The first is trusted.
@@ -135,6 +135,6 @@ fn a_deferred_call_that_does_not_end_keeps_the_server_from_a_standstill() {
     let busy = server.image(until).expect_err("a call is deferred");
     assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
     server.thaw();
-    echo.give_back();
+    echo.complete_deferred();
     assert_eq!(receive(&mut client), b"later");
 }

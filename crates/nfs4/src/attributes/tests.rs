@@ -70,7 +70,7 @@ fn every_known_attribute_has_a_name_and_its_place() {
 }
 
 #[test]
-fn setting_an_attribute_that_nobody_supports_is_not_supported() {
+fn setting_an_unsupported_attribute_is_refused() {
     // RFC 8881 section 18.30.3
     let list = fattr4(&KNOWN, &some_values());
     let supported = Bitmap4::of(&[FATTR4_TYPE]);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_records_that_failed_are_said_to_be_complete() {
+    fn only_records_after_a_failure_are_reported_as_complete() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(mode).tempdir().expect("a folder");
         let lease = Duration::from_secs(60);

@@ -174,7 +174,7 @@ fn the_tables_of_anf_name_the_baseline_that_every_row_is_relative_to() {
 }
 
 #[test]
-fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where_it_is_known_and_shown() {
+fn the_headline_attributes_processor_time_to_client_and_server_where_it_is_known() {
     let record = sample(ANF);
     let said = attribution_sentence(&record).unwrap();
     let request =
@@ -327,7 +327,7 @@ fn losses_over_several_connections_are_counted_and_reported() {
 }
 
 #[test]
-fn on_mounts_calls_keep_their_order_and_the_kernel_counts_what_is_lost() {
+fn mounts_measure_no_reordered_calls_and_show_the_kernels_counts_of_lost_ones() {
     let (mut evaluation, mut record) = (nconnect(&settings(), None), sample(NCONNECT));
     let blocks: Vec<Vec<Case>> = std::iter::from_fn(|| evaluation.next(&record)).collect();
     assert_eq!(blocks.len(), 5);
@@ -448,7 +448,7 @@ fn few_repetitions_show_no_difference_and_the_report_says_so_once() {
 }
 
 #[test]
-fn a_client_that_is_slow_or_always_busy_is_said_to_be() {
+fn a_note_names_a_slow_or_busy_client() {
     let notes = |record: &Record| generator_notes(record).join("\n").replace('\u{202f}', " ");
     let mut record = sample(ANF);
     let said = notes(&record);
@@ -478,7 +478,7 @@ fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
 }
 
 #[test]
-fn where_the_servers_time_goes_is_shown_of_loads_that_look_for_the_most_and_said_to_be_unknown_elsewhere() {
+fn stages_of_the_servers_time_are_shown_for_saturating_loads_and_a_note_says_unknown_otherwise() {
     for (name, groups) in [(ANF, 5), (ONTAP, 8), (NCONNECT, 5), (PLAN, 1)] {
         let mut record = sample(name);
         let shown = view(&record);

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weight_of_a_lane_that_hangs_holds_up_nobody() {
+    fn the_weight_of_a_lane_that_hangs_delays_no_other_lane() {
         let mut lanes = lanes(128, 1000);
         (0..100).for_each(|task| lanes.push(1, 10_000, task, 0).unwrap());
         assert_eq!(run_all(&mut lanes).len(), 64);

@@ -27,7 +27,7 @@ fn pool(limits: PoolLimits) -> (Pool<TaskGate>, impl Fn(u32) -> TaskGate, Receiv
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
+fn a_pool_runs_threads_max_tasks_at_once_and_refuses_tasks_beyond_its_room() {
     let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     for number in [1, 2] {
@@ -43,7 +43,7 @@ fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
 }
 
 #[test]
-fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
+fn a_pool_is_crowded_while_more_than_an_eighth_of_its_queue_is_full() {
     let limits =
         PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);

@@ -12,8 +12,8 @@ use xdr::{Decode, Decoder};
 
 /// The operation behind CB_SEQUENCE, if any, and its referring call.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
-    pub(crate) operation: Option<NfsCbArgop4<'static>>,
+pub(crate) struct CallbackOperation {
+    pub(crate) argop: Option<NfsCbArgop4<'static>>,
     /// The request that caused this callback.
     pub(crate) referring: Option<ReferringCall>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Said {
 pub(crate) fn encode(
     xid: u32,
     call: &BackCall,
-    said: &Said,
+    operation: &CallbackOperation,
     proof: &Proof,
     confounder: [u8; CONFOUNDER_LEN],
 ) -> Vec<u8> {
@@ -35,10 +35,10 @@ pub(crate) fn encode(
         csa_highest_slotid: call.highest_slotid,
         // All callbacks are idempotent.
         csa_cachethis: false,
-        csa_referring_call_lists: said.referring.map(referring).into_iter().collect(),
+        csa_referring_call_lists: operation.referring.map(referring).into_iter().collect(),
     };
     let argarray =
-        [NfsCbArgop4::OP_CB_SEQUENCE(sequence)].into_iter().chain(said.operation.clone()).collect();
+        [NfsCbArgop4::OP_CB_SEQUENCE(sequence)].into_iter().chain(operation.argop.clone()).collect();
     let minorversion = channel.minor_version;
     let args = CbCompound4Args { tag: b"".into(), minorversion, callback_ident: 0, argarray };
     proof.record(xid, (channel.program, NFS_CB, CB_COMPOUND), &args, confounder)

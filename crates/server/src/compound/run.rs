@@ -267,7 +267,7 @@ impl Compound<'_> {
             && self.progress.position.index < self.progress.position.count
             && self.progress.replay.is_none()
         {
-            let seen = observer.map(|observer| (observer, self.look(observer, args)));
+            let seen = observer.map(|observer| (observer, self.observe_start(observer, args)));
             status = self.step(args, reply)?;
             if let Some((observer, seen)) = seen {
                 self.report(observer, seen, status, reply);

@@ -78,7 +78,7 @@ impl<E: Engine> Server<E> {
         &self,
         mut job: Job,
         scratch: &mut Scratch,
-        outlet: &mut impl ReplySink<E::Suspended>,
+        sink: &mut impl ReplySink<E::Suspended>,
         now: Duration,
     ) -> bool {
         if matches!(job.verdict, Verdict::Close | Verdict::Ignore) {
@@ -93,11 +93,11 @@ impl<E: Engine> Server<E> {
                 Some(principal) => principal.share(),
                 None => scratch.clients.find(&self.tenants, job.peer.ip()).share(),
             };
-            outlet.vouch(job.connection, share);
+            sink.vouch(job.connection, share);
         }
         let counters = scratch.counters.as_deref().unwrap_or(self.metrics.served.shared());
-        let policy = if outlet.can_defer() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
-        let (paused, pausing) = (Cell::new(Duration::ZERO), RefCell::new(&mut *outlet));
+        let policy = if sink.can_defer() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
+        let (paused, pausing) = (Cell::new(Duration::ZERO), RefCell::new(&mut *sink));
         let pause = || paused.set(paused.get() + pausing.borrow_mut().pause());
         let thread = CallThread { operation: &scratch.operation, counters, pause: Some(&pause) };
         let answer = self.answer(job, policy, thread, now);
@@ -105,7 +105,7 @@ impl<E: Engine> Server<E> {
         match answer {
             CallAnswer::Ready { reply, cost } => {
                 if cost.expensive {
-                    outlet.note_expensive(reply.connection);
+                    sink.note_expensive(reply.connection);
                 }
                 if !cost.pause.is_zero() {
                     scratch.pauses.push((reply.connection, cost.pause));
@@ -116,7 +116,7 @@ impl<E: Engine> Server<E> {
             CallAnswer::Close(connection) => scratch.closing.push(connection),
             CallAnswer::Deferred(deferred) => {
                 let connection = deferred.connection();
-                if let Err(deferred) = outlet.defer(deferred) {
+                if let Err(deferred) = sink.defer(deferred) {
                     match self.answer_declined(deferred, now) {
                         Some(reply) => scratch.send(reply),
                         None => scratch.closing.push(connection),

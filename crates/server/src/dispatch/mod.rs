@@ -322,9 +322,9 @@ impl<E: Engine> Server<E> {
         &self.metrics
     }
 
-    /// Handles the records of one tick in arrival order, and passes the results to `outlet`: the
+    /// Handles the records of one tick in arrival order, and passes the results to `sink`: the
     /// replies of one connection in the order of its calls, then its close if it is due. Calls that
-    /// would block are deferred if `outlet` supports it. Calls that [`Server::take_completed`] has
+    /// would block are deferred if `sink` supports it. Calls that [`Server::take_completed`] has
     /// returned are answered first.
     ///
     /// Bytes from a peer never make this panic. Its memory is bounded by the records given and by
@@ -333,7 +333,7 @@ impl<E: Engine> Server<E> {
         &self,
         scratch: &mut Scratch,
         requests: impl IntoIterator<Item = (ConnectionId, SocketAddr, Vec<u8>)>,
-        outlet: &mut impl ReplySink<E::Suspended>,
+        sink: &mut impl ReplySink<E::Suspended>,
     ) {
         let now = self.now();
         let since = scratch.watch.since(now);
@@ -347,17 +347,17 @@ impl<E: Engine> Server<E> {
         }));
         Metrics::add(&self.metrics.calls, jobs.len() as u64);
         scratch.watch.begin(jobs.iter().map(|job| (job.kind, job.enctype())), now);
-        self.admit(&mut jobs, scratch, &mut || outlet.pause(), now);
+        self.admit(&mut jobs, scratch, &mut || sink.pause(), now);
 
         let first = jobs.first().map(|job| job.kind).or(scratch.outgoing.first().map(|reply| reply.kind));
         let (mut kind, mut work) = (first.unwrap_or_default(), 0);
         for job in jobs.drain(..) {
             let full = scratch.is_batch_full();
             if full {
-                self.flush(scratch, outlet, kind);
+                self.flush(scratch, sink, kind);
             }
             if full || work >= PAUSE_WORK {
-                scratch.watch.skip(outlet.pause());
+                scratch.watch.skip(sink.pause());
                 work = 0;
             }
             if job.kind != kind {
@@ -366,19 +366,19 @@ impl<E: Engine> Server<E> {
             }
             work += JOB_WORK + job.record.len();
             let before = scratch.outgoing_bytes;
-            if self.execute(job, scratch, outlet, now) {
+            if self.execute(job, scratch, sink, now) {
                 work += EXPENSIVE_WORK;
             }
             work += scratch.outgoing_bytes.saturating_sub(before);
         }
-        self.flush(scratch, outlet, kind);
+        self.flush(scratch, sink, kind);
         scratch.watch.end(&self.metrics.times);
         scratch.vouched = None;
         for (connection, time) in scratch.pauses.drain(..) {
-            outlet.throttle(connection, time);
+            sink.throttle(connection, time);
         }
         for connection in scratch.closing.drain(..) {
-            outlet.reply(connection, Action::Close);
+            sink.reply(connection, Action::Close);
         }
         scratch.jobs = jobs;
     }

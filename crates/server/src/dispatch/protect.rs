@@ -9,12 +9,12 @@ use std::time::Duration;
 impl<E: Engine> Server<E> {
     /// Signs and encrypts the ready replies, counts them and passes them on. The time before it is
     /// counted as execution of calls of the kind `kind`.
-    pub(super) fn flush(&self, scratch: &mut Scratch, outlet: &mut impl ReplySink<E::Suspended>, kind: Kind) {
+    pub(super) fn flush(&self, scratch: &mut Scratch, sink: &mut impl ReplySink<E::Suspended>, kind: Kind) {
         let mut ready = self.now();
         scratch.watch.lap(ready, Stage::Execute, kind);
         let work = signing(&scratch.outgoing);
         if work.iter().any(|bytes| *bytes > 0) {
-            ready = self.protect(scratch, outlet, &work);
+            ready = self.protect(scratch, sink, &work);
         }
         (scratch.outgoing_bytes, scratch.outgoing_bodies) = (0, 0);
         let (served, mut times) = (&self.metrics.served, TimeClasses::new(ready));
@@ -23,8 +23,8 @@ impl<E: Engine> Server<E> {
             served.count(counters, &mut times, reply.kind, &reply.served, reply.len());
             let (connection, kind, record) = (reply.connection, reply.kind, reply.buffer.into_vec());
             match reply.attached {
-                None => outlet.send(connection, kind, record),
-                Some(data) => outlet.send_attached(connection, kind, record, data),
+                None => sink.send(connection, kind, record),
+                Some(data) => sink.send_attached(connection, kind, record, data),
             }
         }
     }
@@ -33,7 +33,7 @@ impl<E: Engine> Server<E> {
     fn protect(
         &self,
         scratch: &mut Scratch,
-        outlet: &mut impl ReplySink<E::Suspended>,
+        sink: &mut impl ReplySink<E::Suspended>,
         work: &Work,
     ) -> Duration {
         let Scratch { outgoing, confounders, watch, counters, .. } = scratch;
@@ -47,7 +47,7 @@ impl<E: Engine> Server<E> {
                 watch.share(self.now(), Stage::Wrap, work);
             }
         };
-        let mut pause = || paused.set(paused.get() + outlet.pause());
+        let mut pause = || paused.set(paused.get() + sink.pause());
         seal(outgoing, &self.environment.random, confounders, counters, &mut pause, &mut signed);
         watch.skip(paused.take());
         let done = self.now();

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_each_stage_is_told() {
+    fn the_time_of_each_stage_is_printed() {
         let second = Duration::from_secs(1);
         let times = DeferredTimes::new(NonZeroU32::new(38)).queued(second).ran(second * 2).synced(second / 2);
         let text =

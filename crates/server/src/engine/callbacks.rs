@@ -1,7 +1,7 @@
 //! The life of a callback, from the request to its answer.
 
 use super::{Compound, FileKey, Nfs};
-use crate::callback::message::{self, CallbackReply, Said};
+use crate::callback::message::{self, CallbackOperation, CallbackReply};
 use crate::callback::{ANSWER_TIME_MAX, CallbackTransport, OpenedCallback, Proof, Sent, TRIES_MAX};
 use nfs4::{
     Bitmap4, CallbackSecParms4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args,
@@ -55,8 +55,8 @@ impl Nfs {
 
     /// Returns whether a COMPOUND still waits for a client's answer to CB_GETATTR (see
     /// [`WaitsFor::answer`](crate::engine::WaitsFor::answer)).
-    pub fn getattr_pending(&self, look: GetattrWait) -> bool {
-        self.state.delegations().getattr_pending(look)
+    pub fn getattr_pending(&self, wait: GetattrWait) -> bool {
+        self.state.delegations().getattr_pending(wait)
     }
 
     /// Sends callbacks as far as there are slots and connections. The others wait for a slot or are
@@ -68,7 +68,7 @@ impl Nfs {
     }
 
     fn start_callback(&self, task: CallbackTask, tries: u8, now: Duration) {
-        let Some(said) = self.said(&task) else { return };
+        let Some(operation) = self.operation(&task) else { return };
         let begun = match (task, client_of(&task)) {
             (CallbackTask::Probe { sessionid }, _) => self.state.callbacks().begin_probe(&sessionid),
             (_, Some(client)) => self.state.callbacks().begin_callback(client),
@@ -77,7 +77,7 @@ impl Nfs {
         match (begun, client_of(&task)) {
             (Ok(call), _) => {
                 let proof = Arc::new(Proof::None);
-                self.send_callback(Sent { task, call, proof, tries, since: now }, &said, now);
+                self.send_callback(Sent { task, call, proof, tries, since: now }, &operation, now);
             }
             (Err(NoBackChannel::Busy), Some(client)) if self.callbacks.wait(client, task) => {}
             (Err(_), _) => self.drop_callback(&task),
@@ -85,21 +85,21 @@ impl Nfs {
     }
 
     /// Returns the operation of a callback; `None` when the callback is no longer needed.
-    fn said(&self, task: &CallbackTask) -> Option<Said> {
+    fn operation(&self, task: &CallbackTask) -> Option<CallbackOperation> {
         match task {
-            CallbackTask::Probe { .. } => Some(Said::default()),
+            CallbackTask::Probe { .. } => Some(CallbackOperation::default()),
             CallbackTask::Recall { delegation, .. } => {
                 let recall = self.state.delegations().recall(*delegation)?;
                 let fh = self.filehandle(&recall.file).into();
                 let args = CbRecall4Args { stateid: recall.stateid, truncate: false, fh };
-                let operation = Some(NfsCbArgop4::OP_CB_RECALL(args));
-                Some(Said { operation, referring: recall.granted })
+                let argop = Some(NfsCbArgop4::OP_CB_RECALL(args));
+                Some(CallbackOperation { argop, referring: recall.granted })
             }
             CallbackTask::Getattr { delegation, .. } => {
                 let fh = self.filehandle(&self.state.delegations().getattr_file(*delegation)?).into();
                 let attr_request = Bitmap4::of(&[FATTR4_CHANGE, FATTR4_SIZE]);
-                let operation = Some(NfsCbArgop4::OP_CB_GETATTR(CbGetattr4Args { fh, attr_request }));
-                Some(Said { operation, referring: None })
+                let argop = Some(NfsCbArgop4::OP_CB_GETATTR(CbGetattr4Args { fh, attr_request }));
+                Some(CallbackOperation { argop, referring: None })
             }
             CallbackTask::NotifyLock { notice, .. } => {
                 let notice = self.state.locks().lock_notice(*notice)?;
@@ -107,20 +107,20 @@ impl Nfs {
                 let owner = notice.owner.to_vec().into();
                 let cnla_lock_owner = StateOwner4 { clientid: notice.clientid, owner };
                 let args = CbNotifyLock4Args { cnla_fh, cnla_lock_owner };
-                Some(Said { operation: Some(NfsCbArgop4::OP_CB_NOTIFY_LOCK(args)), referring: None })
+                Some(CallbackOperation { argop: Some(NfsCbArgop4::OP_CB_NOTIFY_LOCK(args)), referring: None })
             }
             CallbackTask::Offload { copy, .. } => {
                 let offload = self.state.copies().offload(*copy)?;
                 let referring = offload.begun;
-                Some(Said {
-                    operation: Some(NfsCbArgop4::OP_CB_OFFLOAD(self.cb_offload(offload))),
+                Some(CallbackOperation {
+                    argop: Some(NfsCbArgop4::OP_CB_OFFLOAD(self.cb_offload(offload))),
                     referring,
                 })
             }
             CallbackTask::RecallAny { keep, .. } => {
                 let craa_type_mask = Bitmap4::of(&[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG]);
                 let args = CbRecallAny4Args { craa_objects_to_keep: *keep, craa_type_mask };
-                Some(Said { operation: Some(NfsCbArgop4::OP_CB_RECALL_ANY(args)), referring: None })
+                Some(CallbackOperation { argop: Some(NfsCbArgop4::OP_CB_RECALL_ANY(args)), referring: None })
             }
         }
     }
@@ -152,7 +152,7 @@ impl Nfs {
     }
 
     /// Sends a callback that holds its slot.
-    fn send_callback(&self, mut sent: Sent, said: &Said, now: Duration) {
+    fn send_callback(&self, mut sent: Sent, operation: &CallbackOperation, now: Duration) {
         sent.since = now;
         sent.tries += 1;
         let connection = sent.call.channel.connection;
@@ -166,7 +166,7 @@ impl Nfs {
         let mut confounder = [0; CONFOUNDER_LEN];
         confounder.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_be_bytes());
         // The answer may arrive before this thread goes on, so the callback is recorded first.
-        let encode = |xid, sent: &Sent| message::encode(xid, &sent.call, said, &sent.proof, confounder);
+        let encode = |xid, sent: &Sent| message::encode(xid, &sent.call, operation, &sent.proof, confounder);
         let (xid, record) = self.callbacks.insert(sent, encode);
         if !self.callbacks.send(connection, record)
             && let Some(sent) = self.callbacks.take(xid, connection)
@@ -251,18 +251,18 @@ impl Nfs {
         if silent {
             self.state.callbacks().callback_unanswered(&sent.call);
         }
-        match self.said(&sent.task) {
-            Some(said)
+        match self.operation(&sent.task) {
+            Some(operation)
                 if sent.tries < TRIES_MAX && self.state.callbacks().redirect_callback(&mut sent.call) =>
             {
-                self.send_callback(sent, &said, now);
+                self.send_callback(sent, &operation, now);
             }
-            said => {
+            operation => {
                 let Sent { task, tries, call, .. } = sent;
                 self.state.callbacks().end_callback(call, CallbackEnd::Unknown);
                 // A probe is bound to its session; other callbacks may use another one.
                 match client_of(&task) {
-                    _ if said.is_none() => {}
+                    _ if operation.is_none() => {}
                     Some(_) if tries < TRIES_MAX => self.start_callback(task, tries, now),
                     _ => self.drop_callback(&task),
                 }

@@ -137,7 +137,7 @@ impl Compound<'_> {
         match self
             .with_effects(|state, effects| state.delegations().ask_holder(self.now(), client, file, effects))
         {
-            Some(look) => Err(DeferReason::Holder(look).into()),
+            Some(wait) => Err(DeferReason::Holder(wait).into()),
             None => Ok(()),
         }
     }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_short_is_not_there_and_a_damaged_one_is_told() {
+    fn a_truncated_last_line_is_ignored_and_a_damaged_line_is_an_error() {
         assert_eq!(journal_owners("+6f6e65\n+74776f").unwrap().len(), 1);
         let whole = journal_line(b"one", ALICE);
         for cut in 0..whole.len() {

@@ -189,7 +189,11 @@ impl<'c> Compound<'c> {
 
     /// Notes the next operation for an observer. `args` begins with it.
     #[cold]
-    pub(crate) fn look<'a>(&self, observer: CompoundObserver<'_>, args: &Decoder<'a>) -> SeenOperation<'a> {
+    pub(crate) fn observe_start<'a>(
+        &self,
+        observer: CompoundObserver<'_>,
+        args: &Decoder<'a>,
+    ) -> SeenOperation<'a> {
         let CompoundObserver { observer, wanted } = observer;
         let is_wanted = wanted == WantedOperations::All || deed(*args).is_some();
         let start = || OperationStart { began: observer.now(), current: self.progress.current.clone() };

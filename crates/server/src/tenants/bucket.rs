@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_waits_as_it_is_told_to_gets_its_rate() {
+    fn a_client_that_waits_for_the_returned_time_gets_its_rate() {
         let bucket = RateBucket::default();
         bucket.set_rate(1000);
         let (mut now, mut calls) = (START, 0);

@@ -67,7 +67,7 @@ fn without_a_list_there_is_the_one_that_the_mode_stands_for() // RFC 8881 sectio
 }
 
 #[test]
-fn a_list_is_set_told_and_enforced() // RFC 8881 section 6.2.1
+fn a_list_is_set_read_back_and_enforced() // RFC 8881 section 6.2.1
 {
     let server = Setup::default().start();
     let mut alice = Client::new(&server);
@@ -210,7 +210,7 @@ fn new_objects_inherit_a_list_or_bring_their_own() // RFC 8881 section 6.4.3
 }
 
 #[test]
-fn a_list_of_hundreds_of_entries_is_told_whole() // RFC 8881 section 6.2.1
+fn a_list_of_hundreds_of_entries_is_returned_whole() // RFC 8881 section 6.2.1
 {
     let server = Setup::default().start();
     let mut alice = Client::new(&server);

@@ -137,7 +137,7 @@ fn space_files_and_times_follow_what_is_written() // RFC 8881 sections 5.8.2.8 t
 }
 
 #[test]
-fn attributes_of_4_2_are_not_told_in_4_1() // RFC 7862 section 12.2
+fn attributes_of_4_2_are_left_out_in_4_1() // RFC 7862 section 12.2
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -231,7 +231,7 @@ fn create_owned(name: &str, owner: &[u8]) -> Op {
 }
 
 #[test]
-fn attributes_are_set_and_told() // RFC 8881 section 18.30.3
+fn attributes_are_set_and_read_back() // RFC 8881 section 18.30.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

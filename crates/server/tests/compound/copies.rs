@@ -126,7 +126,7 @@ fn offload(callback: &Callback) -> &CbOffload4Args<'static> {
 }
 
 #[test]
-fn a_long_copy_goes_on_after_its_answer_and_the_client_is_told_of_its_end() {
+fn a_long_copy_goes_on_after_its_reply_and_its_end_is_announced_by_cb_offload() {
     // RFC 7862 sections 15.2.3, 15.9.3 and 16.1.3
     let server = start(|_| ());
     let mut world = CopyWorld::new(&server);
@@ -181,7 +181,7 @@ fn short_or_synchronous_copies_and_those_without_a_callback_end_before_the_reply
 }
 
 #[test]
-fn a_cancelled_copy_writes_no_more_and_no_callback_tells_of_it() {
+fn a_cancelled_copy_writes_no_more_and_sends_no_callback() {
     // RFC 7862 sections 4.8 and 15.8.3
     let server = start(|_| ());
     let mut world = CopyWorld::new(&server);
@@ -207,7 +207,7 @@ fn a_cancelled_copy_writes_no_more_and_no_callback_tells_of_it() {
 }
 
 #[test]
-fn a_copy_that_cannot_go_on_tells_how_far_it_came() {
+fn a_failed_copy_reports_the_bytes_copied() {
     // RFC 7862 section 16.1.3
     let server = start(|setup| {
         let limits = vfs::MemoryLimits { bytes_max: 7000, ..Default::default() };
@@ -230,7 +230,7 @@ fn a_copy_that_cannot_go_on_tells_how_far_it_came() {
 }
 
 #[test]
-fn the_end_of_a_copy_is_told_again_until_the_client_has_heard_it() {
+fn cb_offload_is_repeated_until_the_client_answers_it() {
     // RFC 7862 section 4.8, RFC 8881 section 2.10.6.2
     let server = start(|_| ());
     let mut world = CopyWorld::new(&server);
@@ -273,7 +273,7 @@ fn copies_end_with_their_client() {
 }
 
 #[test]
-fn nobody_gets_a_delegation_on_what_is_being_copied_to() {
+fn no_delegation_is_granted_on_the_destination_of_a_running_copy() {
     // RFC 8881 section 10.4
     let server = start(|_| ());
     let mut world = CopyWorld::new(&server);

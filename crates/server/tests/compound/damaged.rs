@@ -7,6 +7,7 @@ use crate::small_disk::SmallDisk;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use nix::unistd::chown;
+use rng::SplitMix64;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -20,38 +21,27 @@ const COMPOUNDS: usize = 6000;
 /// The size of the disk in bytes, which the corpus may fill.
 const DISK: u64 = 4 << 20;
 
-/// A deterministic generator of pseudo-random numbers.
-struct CompoundRng(u64);
-
-impl CompoundRng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end.max(1) as u64).unwrap()
-    }
-
-    fn of<T: Clone>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len())].clone()
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next().to_be_bytes()[3]).collect()
-    }
-
+/// Draws of arguments that may be damaged.
+trait DrawArguments {
+    fn of<T: Clone>(&mut self, values: &[T]) -> T;
     /// Returns an edge case or any number.
+    fn number(&mut self) -> u64;
+    fn word(&mut self) -> u32;
+}
+
+impl DrawArguments for SplitMix64 {
+    fn of<T: Clone>(&mut self, values: &[T]) -> T {
+        values[self.index(values.len())].clone()
+    }
+
     fn number(&mut self) -> u64 {
-        let anywhere = self.next();
+        let anywhere = self.draw();
         let small = anywhere % 9000;
         self.of(&[0, 1, 4096, 1 << 62, i64::MAX as u64, 1 << 63, u64::MAX - 4, u64::MAX, small, anywhere])
     }
 
     fn word(&mut self) -> u32 {
-        let anywhere = self.next() as u32;
+        let anywhere = self.draw() as u32;
         self.of(&[0, 1, 2, 1 << 31, u32::MAX, anywhere % 64, anywhere])
     }
 }
@@ -73,8 +63,8 @@ struct Theirs {
 }
 
 /// Opens a new file, since damaged COMPOUNDs may have closed, locked or renamed the last one.
-fn hold(client: &mut Client<'_>, theirs: &Theirs, random: &mut CompoundRng) -> AttackState {
-    let reply = client.at("export", vec![getfh(), open_create(&format!("f{:x}", random.next()), 3), getfh()]);
+fn hold(client: &mut Client<'_>, theirs: &Theirs, random: &mut SplitMix64) -> AttackState {
+    let reply = client.at("export", vec![getfh(), open_create(&format!("f{:x}", random.draw()), 3), getfh()]);
     let reply = reply.ok();
     let (directory, file, open) = (reply.fh(0), reply.fh(1), reply.opened().stateid);
     client.at("export", vec![create_fifo("fifo")]);
@@ -104,38 +94,38 @@ const NAMES: [&str; 14] = [
     "link/secret",
 ];
 
-fn name(random: &mut CompoundRng) -> &'static str {
+fn name(random: &mut SplitMix64) -> &'static str {
     random.of(&NAMES)
 }
 
-fn attributes_of(random: &mut CompoundRng) -> Fattr4<'static> {
+fn attributes_of(random: &mut SplitMix64) -> Fattr4<'static> {
     let mut values = AttributeValues::default();
-    match random.below(5) {
+    match random.index(5) {
         0 => values.size = Some(random.number()),
         1 => values.mode = Some(random.word() & 0o7777),
         2 => {
             values.owner = Some(bytes(random.of(&[&b"1001"[..], b"0", b"x@y", b"", b"4294967295", b"\xff"])))
         }
         3 => {
-            let who = |random: &mut CompoundRng| {
+            let who = |random: &mut SplitMix64| {
                 bytes(random.of(&[&b"OWNER@"[..], b"EVERYONE@", b"GROUP@", b"root@x", b"5", b""]))
             };
-            let ace = |random: &mut CompoundRng| Nfsace4 {
+            let ace = |random: &mut SplitMix64| Nfsace4 {
                 r#type: random.word() % 5,
                 flag: random.word() & 0xff,
                 access_mask: random.word(),
                 who: who(random),
             };
-            values.acl = Some((0..random.below(5)).map(|_| ace(random)).collect());
+            values.acl = Some((0..random.index(5)).map(|_| ace(random)).collect());
         }
         _ => {}
     }
     fattr(values)
 }
 
-fn opening(random: &mut CompoundRng, held: &AttackState) -> Op {
+fn opening(random: &mut SplitMix64, held: &AttackState) -> Op {
     let attributes = attributes_of(random);
-    let verifier = random.next().to_be_bytes();
+    let verifier = random.draw().to_be_bytes();
     let exclusive = Creatverfattr { cva_verf: verifier, cva_attrs: attributes.clone() };
     let how = random.of(&[
         NOCREATE,
@@ -157,16 +147,16 @@ fn opening(random: &mut CompoundRng, held: &AttackState) -> Op {
 }
 
 /// Returns any operation, mostly with valid arguments.
-fn operation(random: &mut CompoundRng, held: &AttackState) -> Op {
+fn operation(random: &mut SplitMix64, held: &AttackState) -> Op {
     let stateid = random.of(&[held.open, Stateid4::ANONYMOUS, Stateid4::READ_BYPASS, Stateid4::CURRENT]);
     let both = (stateid, held.open);
     let content = random.of(&[DataContent4::NFS4_CONTENT_DATA, DataContent4::NFS4_CONTENT_HOLE]);
     let (at, count) = (random.number(), random.number());
-    match random.below(36) {
+    match random.index(36) {
         0..=2 => opening(random, held),
         3 => read(stateid, at, random.word()),
         4 => {
-            let length = random.below(300);
+            let length = random.index(300);
             write(stateid, at, &random.bytes(length))
         }
         5 => setattr(stateid, attributes_of(random)),
@@ -178,7 +168,7 @@ fn operation(random: &mut CompoundRng, held: &AttackState) -> Op {
         9 => {
             let (dircount, maxcount) = (random.word(), random.word() % 70_000);
             let cookieverf = *b"orthrus1";
-            let bits: Vec<u32> = (0..80).step_by(1 + random.below(9)).collect();
+            let bits: Vec<u32> = (0..80).step_by(1 + random.index(9)).collect();
             let attr_request = Bitmap4::of(&bits);
             NfsArgop4::OP_READDIR(Readdir4Args { cookie: at, cookieverf, dircount, maxcount, attr_request })
         }
@@ -202,7 +192,7 @@ fn operation(random: &mut CompoundRng, held: &AttackState) -> Op {
         20 => copy(both, at, random.number(), count % (1 << 20)),
         21 => clone(both, at, random.number(), count),
         22 => {
-            let length = random.below(99);
+            let length = random.index(99);
             set_xattr(SetxattrOption4::SETXATTR4_EITHER, name(random).as_bytes(), &random.bytes(length))
         }
         23 => list_xattrs(at, random.word()),
@@ -212,7 +202,7 @@ fn operation(random: &mut CompoundRng, held: &AttackState) -> Op {
         27 => {
             // time_access_set and time_modify_set cannot be read.
             let readable = (0..83).filter(|bit| ![48, 54].contains(bit));
-            let bits: Vec<u32> = readable.step_by(1 + random.below(3)).collect();
+            let bits: Vec<u32> = readable.step_by(1 + random.index(3)).collect();
             getattr(&bits)
         }
         28 => NfsArgop4::OP_LOOKUPP,
@@ -238,8 +228,8 @@ fn is_of_directories(op: &Op) -> bool {
 }
 
 /// Returns operations that set the saved and the current filehandle, and one to three further ones.
-fn corpus(random: &mut CompoundRng, held: &AttackState) -> (Vec<Op>, Vec<Op>) {
-    let count = 1 + random.below(3);
+fn corpus(random: &mut SplitMix64, held: &AttackState) -> (Vec<Op>, Vec<Op>) {
+    let count = 1 + random.index(3);
     let ops: Vec<Op> = (0..count).map(|_| operation(random, held)).collect();
     let any =
         random.of(&[&held.directory, &held.file, &held.fifo, &held.theirs.directory, &held.theirs.file]);
@@ -253,14 +243,14 @@ fn corpus(random: &mut CompoundRng, held: &AttackState) -> (Vec<Op>, Vec<Op>) {
 }
 
 /// Damages encoded operations: flips bits, and changes, removes, inserts or exchanges words.
-fn damage(random: &mut CompoundRng, body: &mut Vec<u8>, other: &[u8]) {
-    for _ in 0..=random.below(3) {
-        let at = random.below(body.len() / 4) * 4;
-        let words = 4 * (1 + random.below(4));
-        match random.below(7) {
+fn damage(random: &mut SplitMix64, body: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..=random.index(3) {
+        let at = random.index(body.len() / 4) * 4;
+        let words = 4 * (1 + random.index(4));
+        match random.index(7) {
             0 => {
-                let byte = random.below(body.len());
-                body[byte] ^= 1 << random.below(8);
+                let byte = random.index(body.len());
+                body[byte] ^= 1 << random.index(8);
             }
             1 => body[at..at + 4].copy_from_slice(&random.word().to_be_bytes()),
             2 => drop(body.drain(at..(at + words).min(body.len()))),
@@ -272,7 +262,7 @@ fn damage(random: &mut CompoundRng, body: &mut Vec<u8>, other: &[u8]) {
             }
             5 => body.truncate(at),
             _ => {
-                let from = random.below(other.len() / 4) * 4;
+                let from = random.index(other.len() / 4) * 4;
                 body.truncate(at);
                 body.extend_from_slice(&other[from..]);
             }
@@ -337,7 +327,7 @@ fn thousands_of_damaged_compounds_change_nothing_that_is_not_the_callers() // RF
     make_bobs_files(disk.path());
     let before = untouchable(disk.path());
     let server = Setup::with_exports(vec![folder("/export", &export), folder("/own", own.path())]).start();
-    let mut random = CompoundRng(0x636f_6d70_6f75_6e64);
+    let mut random = SplitMix64(0x636f_6d70_6f75_6e64);
     let mut honest = Client::with(&server, b"honest", sys(BOB), FORE);
     let directory = honest.fh_of("export/private");
     let theirs = Theirs { directory, file: honest.fh_of("export/private/bobs") };
@@ -354,18 +344,18 @@ fn thousands_of_damaged_compounds_change_nothing_that_is_not_the_callers() // RF
             // Undamaged, with damaged operations, or with damaged filehandles as well.
             let (mut body, mut rest) = (encoded(&way), encoded(&ops));
             let mut count = way.len() + ops.len();
-            let how = random.below(8);
+            let how = random.index(8);
             if how >= 3 {
                 let other = encoded(&corpus(&mut random, &held).1);
                 if how == 7 {
                     rest = [std::mem::take(&mut body), rest].concat();
                 }
                 damage(&mut random, &mut rest, &other);
-                let any = random.below(200);
+                let any = random.index(200);
                 count = random.of(&[count, count, count, count, count, count + 1, any]);
             }
             body.extend(rest);
-            let reply = if random.below(8) == 0 {
+            let reply = if random.index(8) == 0 {
                 server.call_bytes(&client.security, 1, client.now, &compound(0, count, None, &body))
             } else {
                 let sequence = client.next_sequence();
@@ -388,7 +378,7 @@ fn thousands_of_damaged_compounds_change_nothing_that_is_not_the_callers() // RF
                 break 'clients;
             }
             // Its open is gone, or the file is.
-            if matches!(reply.status, NFS4ERR_BAD_STATEID | NFS4ERR_STALE) && random.below(4) == 0 {
+            if matches!(reply.status, NFS4ERR_BAD_STATEID | NFS4ERR_STALE) && random.index(4) == 0 {
                 held = hold(&mut client, &theirs, &mut random);
             }
         }
@@ -435,7 +425,7 @@ fn forged_filehandles_lead_nowhere() // RFC 8881 section 4.2.2
             }
         }
     }
-    let mut random = CompoundRng(0x6669_6c65_6861_6e64);
+    let mut random = SplitMix64(0x6669_6c65_6861_6e64);
     forged.extend((0..2000).map(|index| random.bytes(index % (NFS4_FHSIZE as usize + 1))));
     // Random bytes behind the genuine beginning, which need not be guessed.
     for index in 0..500 {

@@ -240,7 +240,7 @@ fn a_client_without_a_backchannel_gets_none() // RFC 8881 section 10.2
 }
 
 #[test]
-fn another_user_has_by_a_delegation_what_the_files_mode_lets_him() // RFC 8881 section 10.4
+fn a_delegation_gives_another_user_only_the_access_of_the_files_mode() // RFC 8881 section 10.4
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);
@@ -251,7 +251,7 @@ fn another_user_has_by_a_delegation_what_the_files_mode_lets_him() // RFC 8881 s
 }
 
 #[test]
-fn whose_lease_is_over_is_not_waited_for() // RFC 8881 section 8.4.3
+fn conflicting_operations_do_not_wait_for_an_expired_delegation_holder() // RFC 8881 section 8.4.3
 {
     let away = Duration::from_secs(600);
     type Want = fn(&[u8]) -> Vec<Op>;

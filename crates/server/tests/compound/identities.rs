@@ -76,7 +76,7 @@ fn set_id_bits_go_with_every_change_of_the_data() // RFC 8881 section 6.2.4, wri
 }
 
 #[test]
-fn the_number_minus_one_acts_as_nobody_at_all() // setfsuid(2): -1 changes nothing and asks
+fn a_user_or_group_number_of_minus_one_has_no_rights() // setfsuid(2): -1 changes nothing and asks
 {
     if !geteuid().is_root() {
         return eprintln!("skipped: only root acts as several users");

@@ -23,7 +23,7 @@ fn run(client: &mut Client<'_>, ops: Vec<Op>, max: u32) -> Reply {
 }
 
 #[test]
-fn a_reply_never_exceeds_what_was_agreed_with_all_headers_counted() // RFC 8881 section 2.10.6.4
+fn a_reply_with_all_headers_never_exceeds_the_negotiated_size() // RFC 8881 section 2.10.6.4
 {
     let server = Setup::default().start();
     let mut client = small(&server);

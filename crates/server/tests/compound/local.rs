@@ -303,7 +303,7 @@ fn another_user_gets_no_more_under_a_delegation_than_the_mode_allows() // RFC 88
 }
 
 #[test]
-fn changes_that_the_kernel_tells_no_lease_of_are_seen_within_seconds() // RFC 8881 section 10.4
+fn changes_that_break_no_lease_are_seen_within_seconds() // RFC 8881 section 10.4
 {
     let Some((place, server)) = leasing() else { return };
     let mut leased = Leased::new(&server);

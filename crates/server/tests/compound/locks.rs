@@ -158,7 +158,7 @@ fn a_silent_client_keeps_its_lock_until_another_wants_it() // RFC 8881 section 8
 }
 
 #[test]
-fn a_lock_of_who_is_away_is_given_to_another() // RFC 8881 section 8.4.3
+fn a_lock_of_an_expired_client_is_given_to_another() // RFC 8881 section 8.4.3
 {
     let server = Setup::default().start();
     let (mut alice, mut bob) = (Client::new(&server), Client::with(&server, b"bob", sys(ALICE), FORE));

@@ -192,7 +192,7 @@ fn a_writer_that_does_not_own_a_file_truncates_it_with_its_time() // RFC 8881 se
 }
 
 #[test]
-fn a_file_without_a_name_is_there_for_those_who_have_it_open() // RFC 8881 section 4.2.3
+fn a_removed_file_stays_for_clients_that_have_it_open() // RFC 8881 section 4.2.3
 {
     let server = Setup::default().start();
     let (mut alice, mut bob) = (Client::new(&server), Client::with(&server, b"bob", sys(ALICE), FORE));

@@ -112,7 +112,7 @@ fn nothing_is_allocated_where_nothing_may_change() // RFC 7862 section 15.1.4
 }
 
 #[test]
-fn advice_that_nobody_follows_is_no_error() // RFC 7862 section 15.5.3
+fn io_advise_without_effect_is_no_error() // RFC 7862 section 15.5.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -251,7 +251,7 @@ fn no_copy_goes_on_that_could_be_asked_for() // RFC 7862 sections 15.8.3 and 15.
 }
 
 #[test]
-fn the_umask_is_for_what_is_being_created() // RFC 8275 section 4
+fn the_umask_applies_to_created_objects_only() // RFC 8275 section 4
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

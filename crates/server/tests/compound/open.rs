@@ -14,7 +14,7 @@ fn exclusive(verifier: u8) -> Openflag4<'static> {
 }
 
 #[test]
-fn unchecked_takes_what_is_there_and_cuts_it_when_asked() // RFC 8881 section 18.16.3
+fn unchecked4_opens_an_existing_file_and_truncates_it_on_request() // RFC 8881 section 18.16.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -44,7 +44,7 @@ fn a_new_file_changes_its_directory_and_has_its_attributes() // RFC 8881 section
 }
 
 #[test]
-fn guarded_takes_only_what_is_new() // RFC 8881 section 18.16.3
+fn guarded4_refuses_an_existing_name() // RFC 8881 section 18.16.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -78,7 +78,7 @@ fn an_exclusive_create_is_recognised_when_repeated_even_after_a_restart() {
 }
 
 #[test]
-fn an_exclusive_create_sets_only_what_suppattr_exclcreat_tells() // RFC 8881 section 5.8.1.14
+fn an_exclusive_create_sets_only_attributes_in_suppattr_exclcreat() // RFC 8881 section 5.8.1.14
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -250,7 +250,7 @@ fn users_that_share_an_owner_get_only_the_access_of_the_mode() {
 }
 
 #[test]
-fn the_access_of_an_open_is_what_read_and_write_have() // RFC 8881 section 9.1.2
+fn read_and_write_need_the_access_of_their_open() // RFC 8881 section 9.1.2
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -323,7 +323,7 @@ fn permissions_are_the_callers() // RFC 8881 section 18.16.4
 }
 
 #[test]
-fn open_takes_what_open_arguments_says() // RFC 9754
+fn open_accepts_exactly_the_arguments_in_open_arguments() // RFC 9754
 {
     use OpenArgsOpenClaim4::*;
     let server = Setup::default().start();

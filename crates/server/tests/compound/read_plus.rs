@@ -36,7 +36,7 @@ fn client(server: &Server) -> Client<'_> {
 }
 
 #[test]
-fn holes_are_told_and_data_is_sent() // RFC 7862 section 15.10.3
+fn read_plus_returns_holes_and_data() // RFC 7862 section 15.10.3
 {
     let server = Setup::default().start();
     let mut client = client(&server);

@@ -78,7 +78,7 @@ fn a_connection_that_takes_over_a_callback_has_its_own_time_to_answer() {
 }
 
 #[test]
-fn a_recall_that_the_client_does_not_know_what_to_do_with_is_said_again() // RFC 8881 section 20.2.4
+fn a_recall_that_the_client_refuses_is_repeated() // RFC 8881 section 20.2.4
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);
@@ -130,7 +130,7 @@ fn a_delegation_that_is_not_returned_is_revoked() // RFC 8881 sections 10.4.6 an
 }
 
 #[test]
-fn local_opens_are_told_under_the_delegation_before_it_goes_back() // RFC 8881 section 10.4.1
+fn local_opens_are_claimed_under_the_delegation_before_its_return() // RFC 8881 section 10.4.1
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);

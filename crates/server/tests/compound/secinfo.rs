@@ -80,7 +80,7 @@ fn nothing_after_a_put_filehandle_operation_or_another_one_is_no_reason_to_compl
 }
 
 #[test]
-fn an_operation_that_goes_by_name_complains_itself_and_of_what_the_name_stands_for() {
+fn operations_by_name_return_wrongsec_for_the_directory_and_for_the_named_object() {
     // RFC 8881 section 2.6.3.1.1.3
     let closed = closed();
     let mut weak = Client::new(&closed.server);

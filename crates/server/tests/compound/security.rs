@@ -149,7 +149,7 @@ fn secinfo_no_name_tells_of_the_filehandle_or_its_parent() // RFC 8881 section 1
 }
 
 #[test]
-fn flavors_that_the_server_cannot_speak_are_not_told() // RFC 8881 section 18.29.3
+fn secinfo_lists_only_flavors_that_the_server_can_speak() // RFC 8881 section 18.29.3
 {
     let mut setup = Setup::with_exports(vec![export("/open", &memory())]);
     setup.config.flavors = vec![SecFlavor::Sys];
@@ -241,7 +241,7 @@ fn the_machine_credential_cleans_up_where_its_flavor_may_not_go() // RFC 8881 se
 }
 
 #[test]
-fn operations_that_must_be_the_machines_are_nobody_elses() // RFC 8881 section 2.10.8.3
+fn operations_in_spo_must_enforce_need_the_machine_credential() // RFC 8881 section 2.10.8.3
 {
     let server = Setup::default().start();
     let mut client = machine_client(&server);

@@ -221,7 +221,7 @@ fn a_sequence_whose_own_result_may_not_be_cached_is_refused_without_using_the_sl
 }
 
 #[test]
-fn an_ssv_is_set_by_nobody_since_no_client_has_one() // RFC 8881 section 18.47.3
+fn set_ssv_is_refused_since_no_client_has_an_ssv() // RFC 8881 section 18.47.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
@@ -298,7 +298,7 @@ fn a_retry_by_another_principal_does_not_get_the_reply() // RFC 8881 section 2.1
 }
 
 #[test]
-fn a_retry_of_what_was_not_to_be_cached_says_so() // RFC 8881 section 2.10.6.1.3
+fn a_retry_of_an_uncached_reply_gets_retry_uncached_rep() // RFC 8881 section 2.10.6.1.3
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);

@@ -58,7 +58,7 @@ fn advance(clients: &mut [&mut Client<'_>], seconds: u64) {
 }
 
 #[test]
-fn a_full_disk_ends_the_courtesy_of_who_keeps_a_removed_file() {
+fn a_full_disk_ends_the_courtesy_of_clients_with_removed_files() {
     let server = small();
     let mut gone = client(&server, b"gone");
     hold_removed(&mut gone, "removed", FILE);

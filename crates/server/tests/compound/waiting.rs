@@ -263,7 +263,7 @@ fn while_one_slot_waits_the_session_and_its_connection_go_on() {
 
 #[test]
 // RFC 8881 section 2.10.6.2
-fn a_retry_of_what_waits_is_told_to_come_again_and_then_gets_the_reply() {
+fn a_retry_of_a_deferred_request_gets_delay_and_later_the_reply() {
     let site = Site::new();
     let (mut client, fh, _) = site.client();
     client.cache_this = true;
@@ -327,7 +327,7 @@ fn a_file_that_is_closed_while_a_read_waits_is_read_no_more() // RFC 8881 sectio
 }
 
 #[test]
-fn a_session_is_not_destroyed_under_what_waits_in_it() // RFC 8881 section 18.37.3
+fn destroy_session_gets_delay_while_a_request_is_deferred() // RFC 8881 section 18.37.3
 {
     let site = Site::new();
     let (client, fh, _) = site.client();
@@ -342,7 +342,7 @@ fn a_session_is_not_destroyed_under_what_waits_in_it() // RFC 8881 section 18.37
 }
 
 #[test]
-fn the_lease_of_a_client_does_not_run_out_under_what_waits() // RFC 8881 section 8.3
+fn the_lease_of_a_client_lasts_while_a_request_is_deferred() // RFC 8881 section 8.3
 {
     let site = Site::new();
     let (client, fh, _) = site.client();
@@ -378,7 +378,7 @@ fn a_resumed_compound_knows_its_earlier_operations() // RFC 8881 section 16.2.3.
 }
 
 #[test]
-fn only_what_would_wait_is_sent_away() {
+fn only_operations_that_would_block_are_deferred() {
     let site = Site::new();
     let (client, fh, stateid) = site.client();
     let at_once = [
@@ -443,7 +443,7 @@ fn extents_are_looked_up_where_waiting_is_allowed_and_full_files_need_none() {
 
 #[test]
 // RFC 8881 sections 5.8.2.28 to 5.8.2.30
-fn quotas_are_told_to_whom_they_concern_and_waited_for_elsewhere() {
+fn quotas_are_reported_to_their_user_and_read_off_the_shard() {
     let site = Site::new();
     let (client, fh, _) = site.client();
     let all = [FATTR4_QUOTA_AVAIL_HARD, FATTR4_QUOTA_AVAIL_SOFT, FATTR4_QUOTA_USED, FATTR4_SUPPORTED_ATTRS];
@@ -462,25 +462,25 @@ fn quotas_are_told_to_whom_they_concern_and_waited_for_elsewhere() {
 }
 
 /// Tries a GETATTR of size and change on a thread that must not block.
-fn try_look(pair: &mut Pair<'_>) -> Tried {
+fn try_getattr(pair: &mut Pair<'_>) -> Tried {
     let ops = vec![put(&pair.fh), getattr(&[FATTR4_CHANGE, FATTR4_SIZE])];
     pair.b.sequence += 1;
     try_on(&pair.b, 0, pair.b.sequence, ops)
 }
 
 #[test]
-fn a_look_waits_for_what_the_holder_of_a_delegation_says() // RFC 8881 section 10.4.3
+fn getattr_waits_for_the_attributes_of_the_delegation_holder() // RFC 8881 section 10.4.3
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);
     pair.delegate(3);
-    let waiting = try_look(&mut pair).waits();
-    let look = waiting.suspended.answer().expect("it waits for an answer");
+    let waiting = try_getattr(&mut pair).waits();
+    let wait = waiting.suspended.answer().expect("it waits for an answer");
     let asked = pair.wire.one();
-    assert!(server.nfs.getattr_pending(look));
+    assert!(server.nfs.getattr_pending(wait));
     let says = AttributeValues { change: Some(77), size: Some(12), ..Default::default() };
     server.answer_attributes(pair.a.now, &asked, says);
-    assert!(!server.nfs.getattr_pending(look));
+    assert!(!server.nfs.getattr_pending(wait));
     let reply = waiting.resume(&pair.b);
     let Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) = reply.resarray.last() else {
         panic!("{reply:?}")
@@ -491,25 +491,25 @@ fn a_look_waits_for_what_the_holder_of_a_delegation_says() // RFC 8881 section 1
 }
 
 #[test]
-fn a_look_that_nobody_answers_is_told_to_come_again() // RFC 8881 sections 10.4.3 and 15.1.1.3
-{
+// RFC 8881 sections 10.4.3 and 15.1.1.3
+fn getattr_gets_delay_while_the_delegation_holder_does_not_answer() {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);
     let (stateid, _) = pair.delegate(3);
-    let waiting = try_look(&mut pair).waits();
-    let look = waiting.suspended.answer().expect("it waits for an answer");
+    let waiting = try_getattr(&mut pair).waits();
+    let wait = waiting.suspended.answer().expect("it waits for an answer");
     let asked = pair.wire.one();
     assert_eq!(waiting.resume(&pair.b).status, NFS4ERR_DELAY, "its time is up");
-    assert!(server.nfs.getattr_pending(look), "but the answer would still be its");
+    assert!(server.nfs.getattr_pending(wait), "but the answer would still be its");
     // Refused: the delegation is recalled, and no COMPOUND waits any longer.
     server.answer(pair.a.now, &asked, NFS4_OK, NFS4ERR_BADHANDLE);
-    assert!(!server.nfs.getattr_pending(look));
-    assert_eq!(try_look(&mut pair).answered(NFS4ERR_DELAY).resarray.len(), 3);
+    assert!(!server.nfs.getattr_pending(wait));
+    assert_eq!(try_getattr(&mut pair).answered(NFS4ERR_DELAY).resarray.len(), 3);
     assert_eq!(recalled(&pair.wire.one()).0, stateid);
 }
 
 #[test]
-fn those_who_wait_for_answers_are_called_when_one_is_there() // RFC 8881 section 10.4.3
+fn parked_calls_resume_when_the_holder_answers() // RFC 8881 section 10.4.3
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);
@@ -520,20 +520,20 @@ fn those_who_wait_for_answers_are_called_when_one_is_there() // RFC 8881 section
     };
     server.nfs.connect_answers(Box::new(wake));
     pair.delegate(3);
-    let first = try_look(&mut pair).waits();
+    let first = try_getattr(&mut pair).waits();
     let asked = pair.wire.one();
     // A third client asks while the callback is in flight: it gets the next answer, not this one.
     let mut c = Client::delegated(&server, &pair.wire, b"c", 13);
     c.sequence += 1;
     let ops = vec![put(&pair.fh), getattr(&[FATTR4_SIZE])];
     let late = try_on(&c, 0, c.sequence, ops).waits();
-    let [first_look, late_look] = [&first, &late].map(|waiting| waiting.suspended.answer().unwrap());
+    let [first_wait, late_wait] = [&first, &late].map(|waiting| waiting.suspended.answer().unwrap());
     let says = |size| AttributeValues { change: Some(77), size: Some(size), ..Default::default() };
     server.answer_attributes(pair.a.now, &asked, says(12));
     assert_eq!(woken.load(Ordering::SeqCst), 1);
-    assert_eq!([first_look, late_look].map(|look| server.nfs.getattr_pending(look)), [false, true]);
+    assert_eq!([first_wait, late_wait].map(|wait| server.nfs.getattr_pending(wait)), [false, true]);
     server.answer_attributes(pair.a.now, &pair.wire.one(), says(13));
-    assert!(!server.nfs.getattr_pending(late_look));
+    assert!(!server.nfs.getattr_pending(late_wait));
     assert_eq!(first.resume(&pair.b).status, NFS4_OK);
     assert_eq!(late.resume(&c).status, NFS4_OK);
 }

@@ -124,7 +124,7 @@ fn a_long_list_comes_in_parts() // RFC 8276 section 8.4.3.3
 }
 
 #[test]
-fn extended_attributes_are_for_those_who_may_use_the_data() // RFC 8276 section 8.5
+fn extended_attributes_need_the_permissions_of_the_data() // RFC 8276 section 8.5
 {
     let server = Setup::default().start();
     let mut alice = client(&server);

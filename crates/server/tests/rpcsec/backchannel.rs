@@ -309,7 +309,7 @@ fn a_repeated_create_session_is_answered_from_memory_though_its_context_has_ende
 
 #[test]
 // RFC 8881 section 18.46.3
-fn without_its_context_a_callback_goes_by_the_next_way_or_the_client_is_told() {
+fn without_its_context_a_callback_uses_the_next_security_or_sets_status_flags() {
     for fallback in [false, true] {
         let others = if fallback { vec![CallbackSecParms4::AUTH_NONE] } else { vec![] };
         let mut mount =
@@ -334,7 +334,7 @@ fn without_its_context_a_callback_goes_by_the_next_way_or_the_client_is_told() {
 }
 
 #[test]
-fn the_client_is_told_before_the_context_of_its_backchannel_expires() // RFC 8881 section 18.46.3
+fn a_status_flag_announces_the_expiry_of_the_backchannels_context() // RFC 8881 section 18.46.3
 {
     let mut mount = BackchannelClient::new(INTEGRITY);
     mount.run(vec![]);

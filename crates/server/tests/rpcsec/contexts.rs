@@ -142,7 +142,7 @@ fn a_principal_over_its_rate_is_paused_and_others_are_not() {
 }
 
 #[test]
-fn contexts_in_use_outlive_a_flood_of_contexts_that_nobody_uses() {
+fn contexts_in_use_outlive_a_flood_of_unused_contexts() {
     let mut host = small();
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
     client.exchange(&mut host, NONE, b"used");

@@ -6,6 +6,7 @@ use crate::client::{
 use crate::server::{CONNECTION, Host};
 use krb5::{ContextKeys, Enctype, Role};
 use orthrus_server::dispatch::Action;
+use rng::SplitMix64;
 use rpc::gss::GssCredential;
 use rpc::{Accepted, AuthStat, CallHeader, ConnectionId, Denied, OpaqueAuth, ReplyHeader};
 use xdr::Encoder;
@@ -15,26 +16,6 @@ const ETYPE: Enctype = Enctype::Aes128CtsHmacSha256_128;
 /// rotation count (RRC, which no checksum covers: RFC 4121 section 4.2.5) makes another token.
 const ARGUMENTS: &[u8] = b"arguments of a call.";
 const CREDENTIAL_PROBLEM: Denied = Denied::Auth(AuthStat::RPCSEC_GSS_CREDPROBLEM);
-
-/// A deterministic generator of pseudo-random numbers.
-struct CallRng(u64);
-
-impl CallRng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end.max(1) as u64).unwrap()
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next().to_be_bytes()[3]).collect()
-    }
-}
 
 /// Returns the offset of a call's body: behind the header that the MIC covers, and the MIC.
 fn body_at(client: &Client, parts: &CallParts) -> usize {
@@ -138,7 +119,7 @@ fn thousands_of_guessed_handles_find_no_context() // RFC 2203 section 5.3.3.3
         guesses.push([&genuine[..length], &neighbour.handle[length..]].concat());
     }
     guesses.retain(|guess| *guess != genuine && *guess != neighbour.handle);
-    let mut random = CallRng(0x6861_6e64_6c65_7331);
+    let mut random = SplitMix64(0x6861_6e64_6c65_7331);
     guesses.extend((0..3000).map(|index| random.bytes(if index % 8 == 0 { index / 8 % 65 } else { 16 })));
     let count = guesses.len();
     for (index, handle) in guesses.into_iter().enumerate() {
@@ -175,47 +156,47 @@ fn opaque(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Makes an invalid body for a call with privacy, in one of several ways.
-fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut CallRng) -> Vec<u8> {
+fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut SplitMix64) -> Vec<u8> {
     let content = [&parts.sequence.to_be_bytes()[..], &parts.arguments].concat();
     let mut token = client.wrap(&content);
     let body_length = token.len() - 16;
     match how {
         // The clear header: flags, filler, EC and RRC, sequence number.
-        0 => token[2] ^= 1 << random.below(3),
-        1 => token[3] = token[3].wrapping_add(1 + random.next().to_be_bytes()[0] % 255),
-        2 => token[4..6].copy_from_slice(&(1 + random.below(0xffff) as u16).to_be_bytes()),
+        0 => token[2] ^= 1 << random.index(3),
+        1 => token[3] = token[3].wrapping_add(1 + random.draw().to_be_bytes()[0] % 255),
+        2 => token[4..6].copy_from_slice(&(1 + random.index(0xffff) as u16).to_be_bytes()),
         // A rotation by zero bytes is the same token.
         3 => {
-            let rotation = 1 + random.below(body_length - 1);
+            let rotation = 1 + random.index(body_length - 1);
             token[6..8].copy_from_slice(&(rotation as u16).to_be_bytes());
         }
-        4 => token[8 + random.below(8)] ^= 1 << random.below(8),
-        5 => token[..2].copy_from_slice(&[[4, 4], [5, 5], [0, 0], [0x60, 0x82]][random.below(4)]),
+        4 => token[8 + random.index(8)] ^= 1 << random.index(8),
+        5 => token[..2].copy_from_slice(&[[4, 4], [5, 5], [0, 0], [0x60, 0x82]][random.index(4)]),
         // The sealed part.
         6 => {
-            let at = 16 + random.below(body_length);
-            token[at] ^= 1 << random.below(8);
+            let at = 16 + random.index(body_length);
+            token[at] ^= 1 << random.index(8);
         }
-        7 => token.truncate(random.below(token.len())),
+        7 => token.truncate(random.index(token.len())),
         8 => {
-            let more = 1 + random.below(64);
+            let more = 1 + random.index(64);
             token.extend(random.bytes(more));
         }
         9 => {
-            let (from, to) = (16 + random.below(body_length - 16), 16 + random.below(body_length - 16));
+            let (from, to) = (16 + random.index(body_length - 16), 16 + random.index(body_length - 16));
             let block = token[from..from + 16].to_vec();
             token[to..to + 16].copy_from_slice(&block);
             // Moving a block onto itself changes nothing.
             token[to] ^= u8::from(from == to);
         }
         10 => {
-            let length = random.below(200);
+            let length = random.index(200);
             token = random.bytes(length);
         }
         // Genuine tokens of other data.
         11 => token = client.keys.mic(78, &content).to_vec(),
         12 => token = client.wrap(&parts.arguments),
-        13 => token = client.wrap(&content[..random.below(4)]),
+        13 => token = client.wrap(&content[..random.index(4)]),
         14 => token = client.wrap(&[&(parts.sequence ^ 1).to_be_bytes()[..], &parts.arguments].concat()),
         15 => {
             let keys = ContextKeys::new(ETYPE, &[8; 16], Role::Initiator, true).unwrap();
@@ -226,14 +207,14 @@ fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut CallRng)
         16 => {
             let mut frame = opaque(&token);
             let lie = [0, 1, 15, 16, token.len() - 4, token.len() + 4, 1 << 20, u32::MAX as usize];
-            frame[..4].copy_from_slice(&(lie[random.below(lie.len())] as u32).to_be_bytes());
+            frame[..4].copy_from_slice(&(lie[random.index(lie.len())] as u32).to_be_bytes());
             return frame;
         }
         17 => return parts.arguments.clone(),
         18 => return [opaque(&content), opaque(&client.keys.mic(78, &content))].concat(),
         _ => {
             let frame = opaque(&token);
-            return frame[..random.below(frame.len())].to_vec();
+            return frame[..random.index(frame.len())].to_vec();
         }
     }
     opaque(&token)
@@ -246,15 +227,15 @@ fn damaged_bodies_are_garbage_and_the_genuine_ones_of_the_same_batch_are_not()
     const KINDS: usize = 20;
     let mut host = Host::new();
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
-    let mut random = CallRng(0x7772_6170_7365_6564);
+    let mut random = SplitMix64(0x7772_6170_7365_6564);
     for tick in 0..100 {
         let mut requests = Vec::new();
         let mut sent = Vec::new();
         for index in 0..32 {
-            let length = 4 * random.below(if index % 7 == 0 { 600 } else { 20 }) + 16;
+            let length = 4 * random.index(if index % 7 == 0 { 600 } else { 20 }) + 16;
             let parts = client.parts(PRIVACY, &random.bytes(length));
             // About one in four is genuine, at positions that differ from tick to tick.
-            let how = (random.below(4) != 0).then(|| random.below(KINDS));
+            let how = (random.index(4) != 0).then(|| random.index(KINDS));
             requests.push((
                 ConnectionId(index),
                 match how {
@@ -298,9 +279,9 @@ fn a_body_with_integrity_is_its_own_calls_and_whole() // RFC 2203 section 5.3.3.
 {
     let mut host = Host::new();
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
-    let mut random = CallRng(0x696e_7465_6772_6974);
+    let mut random = SplitMix64(0x696e_7465_6772_6974);
     for round in 0..600 {
-        let length = 4 * random.below(40) + 8;
+        let length = 4 * random.index(40) + 8;
         let parts = client.parts(INTEGRITY, &random.bytes(length));
         let content = [&parts.sequence.to_be_bytes()[..], &parts.arguments].concat();
         let mic = client.keys.mic(78, &content);
@@ -309,7 +290,7 @@ fn a_body_with_integrity_is_its_own_calls_and_whole() // RFC 2203 section 5.3.3.
             0 => [opaque(&content), opaque(&client.keys.mic(78, &content[4..]))].concat(),
             1 => [opaque(&content[..content.len() - 4]), opaque(&mic)].concat(),
             2 => [opaque(&[&content[..], &[0; 4]].concat()), opaque(&mic)].concat(),
-            3 => [opaque(&content), opaque(&mic[..random.below(mic.len())])].concat(),
+            3 => [opaque(&content), opaque(&mic[..random.index(mic.len())])].concat(),
             4 => [opaque(&content), opaque(&client.wrap(&content))].concat(),
             _ => [opaque(&mic), opaque(&content)].concat(),
         };

@@ -131,7 +131,7 @@ fn a_malformed_message_closes_the_connection_and_a_reply_is_dropped() // RFC 553
 }
 
 #[test]
-fn principals_are_resolved_once_and_machines_are_told_apart() {
+fn principals_are_resolved_once_and_machines_are_recognised() {
     let mut host = Host::new();
     for (principal, uid, machine) in
         [("alice@TEST", Some(1000), false), ("host/client@TEST", None, true), ("carol@TEST", None, false)]

@@ -74,7 +74,7 @@ fn rounds(host: &Host) {
 }
 
 #[test]
-fn a_directory_that_is_down_delays_the_context_and_makes_nobody_of_no_user() // RFC 5531 section 9
+fn a_directory_that_is_down_delays_the_context_and_maps_no_user_to_nobody() // RFC 5531 section 9
 {
     let site = TestSite::new(SiteAnswer::Down);
     let mut host = Host::with_identities(site.clone());

@@ -246,11 +246,11 @@ impl<E: Engine> Host<E> {
     pub(crate) fn tick_into(
         &mut self,
         requests: Vec<(ConnectionId, Vec<u8>)>,
-        outlet: &mut impl ReplySink<E::Suspended>,
+        sink: &mut impl ReplySink<E::Suspended>,
     ) {
         let peer: SocketAddr = ([127, 0, 0, 1], 1023).into();
         let requests = requests.into_iter().map(|(connection, record)| (connection, peer, record));
-        self.server.tick(&mut self.scratch, requests, outlet);
+        self.server.tick(&mut self.scratch, requests, sink);
     }
 
     /// Returns a deferred call to the server for the next tick.

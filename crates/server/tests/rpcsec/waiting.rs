@@ -139,7 +139,7 @@ fn a_call_that_waits_is_protected_when_it_is_back_and_overtaken_by_later_ones() 
 }
 
 #[test]
-fn a_call_that_nobody_has_room_for_is_answered_at_once() {
+fn a_call_without_room_in_the_pool_is_answered_at_once() {
     let (mut host, mut client) = host();
     let mut elsewhere = Elsewhere::with_room(0);
     host.tick_into(vec![(CONNECTION, client.call(PRIVACY, b"slow"))], &mut elsewhere);
@@ -180,7 +180,7 @@ fn contexts_are_created_elsewhere_and_stored_before_their_reply_is_sent() // RFC
 }
 
 #[test]
-fn a_context_that_nobody_has_room_for_is_answered_with_system_err() // RFC 5531 section 9
+fn a_context_without_room_in_the_pool_is_answered_with_system_err() // RFC 5531 section 9
 {
     let (mut host, mut client) = host();
     let mut elsewhere = Elsewhere::with_room(0);

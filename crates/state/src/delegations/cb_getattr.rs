@@ -16,8 +16,8 @@ use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Clients that look at one file with a delegation for writing at the same time; with more it is
-/// recalled.
+/// Clients that ask for the attributes of one file with a delegation for writing at the same time;
+/// with more it is recalled.
 const GETATTR_WAITS_MAX: usize = 16;
 /// The time after which a client that was refused with NFS4ERR_DELAY has come back, or never will:
 /// Linux waits for 15 s at most.
@@ -49,7 +49,7 @@ pub struct HolderReply {
     pub granted: u64,
 }
 
-/// Where the look of one client stands.
+/// The state of one client's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitStage {
     /// It was asked for while a callback was out already.
@@ -60,7 +60,7 @@ enum WaitStage {
     Answered(HeldAttributes, Duration),
 }
 
-/// The looks of other clients at a file with a delegation for writing.
+/// The waits of other clients for the attributes of a file with a delegation for writing.
 #[derive(Debug, Default)]
 pub(crate) struct GetattrWaits {
     clients: Vec<(ClientKey, WaitStage)>,
@@ -81,11 +81,11 @@ enum AttributesTurn {
 impl GetattrWaits {
     fn turn(&mut self, client: ClientKey, now: Duration) -> AttributesTurn {
         self.drop_old_answers(now);
-        let answered = |(other, look): &(ClientKey, WaitStage)| match look {
+        let answered = |(other, stage): &(ClientKey, WaitStage)| match stage {
             WaitStage::Answered(held, _) if *other == client => Some(*held),
             _ => None,
         };
-        let found = self.clients.iter().enumerate().find_map(|(place, look)| Some((place, answered(look)?)));
+        let found = self.clients.iter().enumerate().find_map(|(place, wait)| Some((place, answered(wait)?)));
         match found {
             Some((place, held)) if !self.refused => {
                 self.clients.swap_remove(place);
@@ -107,7 +107,7 @@ impl GetattrWaits {
         }
         if self.clients.len() >= GETATTR_WAITS_MAX {
             // Some have never come back for their answers.
-            self.clients.retain(|(_, look)| !matches!(look, WaitStage::Answered(..)));
+            self.clients.retain(|(_, stage)| !matches!(stage, WaitStage::Answered(..)));
             if self.clients.len() >= GETATTR_WAITS_MAX {
                 return None;
             }
@@ -119,28 +119,28 @@ impl GetattrWaits {
 
     /// Whether a client has yet to get its answer.
     fn waits(&self, client: ClientKey) -> bool {
-        let waits = |(other, look): &(ClientKey, WaitStage)| {
-            *other == client && !matches!(look, WaitStage::Answered(..))
+        let waits = |(other, stage): &(ClientKey, WaitStage)| {
+            *other == client && !matches!(stage, WaitStage::Answered(..))
         };
         !self.refused && self.clients.iter().any(waits)
     }
 
     /// Drops the answers that their clients did not come back for in time.
     fn drop_old_answers(&mut self, now: Duration) {
-        let is_old = |look: &WaitStage| match look {
+        let is_old = |stage: &WaitStage| match stage {
             WaitStage::Answered(_, since) => now.saturating_sub(*since) > ANSWER_AGE_MAX,
             WaitStage::Late | WaitStage::Asked => false,
         };
-        self.clients.retain(|(_, look)| !is_old(look));
+        self.clients.retain(|(_, stage)| !is_old(stage));
     }
 
     /// Takes the holder's answer; returns whether to ask it again for later requests.
     fn answered(&mut self, held: HeldAttributes, now: Duration) -> bool {
         let mut late = false;
-        for (_, look) in &mut self.clients {
-            match look {
-                WaitStage::Asked => *look = WaitStage::Answered(held, now),
-                WaitStage::Late => (*look, late) = (WaitStage::Asked, true),
+        for (_, stage) in &mut self.clients {
+            match stage {
+                WaitStage::Asked => *stage = WaitStage::Answered(held, now),
+                WaitStage::Late => (*stage, late) = (WaitStage::Asked, true),
                 WaitStage::Answered(..) => {}
             }
         }
@@ -154,8 +154,8 @@ impl GetattrWaits {
 }
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
-    /// Tells whether another client has a delegation for writing on a file, so that its attributes
-    /// may be more than a look away. Costs the look at one number while there is none.
+    /// Returns whether another client has a delegation for writing on a file, so that its
+    /// attributes may have to be asked for. Reads one number while there is none.
     pub fn others_write(&self, client: ClientKey, file: &F) -> bool {
         self.state.delegations.writers.load(Relaxed) > 0 && self.other_writer(client, file).is_some()
     }
@@ -193,12 +193,12 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         Some(GetattrWait { client, delegation })
     }
 
-    /// Tells whether a client has yet to get its answer, and may get one.
-    pub fn getattr_pending(&self, look: GetattrWait) -> bool {
+    /// Returns whether a client has yet to get its answer, and may get one.
+    pub fn getattr_pending(&self, wait: GetattrWait) -> bool {
         let waits = |delegation: &Delegation<F, O>| {
-            delegation.phase == DelegationPhase::Held && delegation.getattr_waits.waits(look.client)
+            delegation.phase == DelegationPhase::Held && delegation.getattr_waits.waits(wait.client)
         };
-        self.state.delegations.table.read(look.delegation.0, waits).unwrap_or(false)
+        self.state.delegations.table.read(wait.delegation.0, waits).unwrap_or(false)
     }
 
     /// Returns the report of the holder of a write delegation, if another client has one.

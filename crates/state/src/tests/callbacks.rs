@@ -67,7 +67,7 @@ fn a_callback_goes_on_by_another_connection_of_its_session() {
 }
 
 #[test]
-fn the_client_is_told_that_its_callback_path_is_down_and_when_it_is_up_again() {
+fn status_flags_report_a_callback_path_that_is_down_until_it_is_up_again() {
     // RFC 8881 section 18.46.3
     let mut world = World::new();
     let mut client = world.ready("a");
@@ -180,7 +180,7 @@ fn a_client_adds_to_the_ways_by_which_it_is_called_back() {
 }
 
 #[test]
-fn the_client_is_told_that_the_contexts_of_its_backchannel_end() {
+fn status_flags_report_the_end_of_the_backchannels_contexts() {
     // RFC 8881 section 18.46.3
     let mut world = World::new();
     let mut client = world.ready("a");

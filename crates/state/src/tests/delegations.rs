@@ -105,7 +105,7 @@ fn a_client_does_not_conflict_with_its_own_delegation() {
 }
 
 #[test]
-fn a_change_recalls_what_others_have_and_until_its_end_nobody_gets_more() {
+fn a_change_recalls_delegations_of_others_and_none_is_granted_until_its_end() {
     // RFC 8881 section 10.4: SETATTR, REMOVE, RENAME, LINK, WRITE with a special stateid
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
@@ -123,7 +123,7 @@ fn a_change_recalls_what_others_have_and_until_its_end_nobody_gets_more() {
 }
 
 #[test]
-fn a_delegation_is_for_who_has_nobody_against_it() {
+fn a_delegation_is_granted_only_without_conflicting_opens() {
     // RFC 8881 section 10.4
     let contention = Err(WhyNoDelegation4::WND4_CONTENTION);
     let mut world = World::new();
@@ -398,7 +398,7 @@ fn a_reader_of_attributes_gets_an_answer_that_the_holder_gave_after_the_question
 }
 
 #[test]
-fn an_answer_that_nobody_has_fetched_is_not_kept_for_a_later_question() {
+fn an_unfetched_answer_of_the_holder_is_not_kept_for_a_later_getattr() {
     // RFC 8881 section 10.4.3
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));

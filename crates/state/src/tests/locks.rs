@@ -219,7 +219,7 @@ fn waiters_for_a_lock_are_notified_when_it_may_be_free_and_not_before() {
 }
 
 #[test]
-fn the_end_of_an_open_tells_those_who_wait_and_who_got_the_lock_waits_no_longer() {
+fn the_end_of_an_open_notifies_waiters_and_a_granted_lock_ends_the_wait() {
     // RFC 8881 section 20.11
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));

@@ -33,7 +33,7 @@ fn user(client: &TestClient) -> TestClient {
 }
 
 #[test]
-fn the_lists_are_cut_down_to_what_the_server_supports() {
+fn the_granted_lists_contain_only_supported_operations() {
     // RFC 8881 section 18.35.3
     let mut world = World::new();
     let all = OpSet(u128::MAX);

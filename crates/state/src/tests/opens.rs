@@ -123,7 +123,7 @@ fn bad_share_bits_are_refused() {
 }
 
 #[test]
-fn a_downgrade_goes_back_to_what_some_of_the_opens_asked_for() {
+fn a_downgrade_restores_a_union_of_earlier_opens() {
     // RFC 8881 section 18.18.3
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));

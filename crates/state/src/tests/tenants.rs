@@ -122,7 +122,7 @@ fn clients_that_hold_something_do_not_make_room_for_a_flood() {
 }
 
 #[test]
-fn the_memory_of_a_session_is_what_it_caches_and_not_what_it_could() {
+fn a_session_is_charged_for_cached_replies_and_not_for_its_limits() {
     // RFC 8881 section 2.10.6.1.3
     let mut world = World::new();
     let mut client = world.ready("a");
@@ -176,7 +176,7 @@ fn a_tenant_that_caches_too_much_is_asked_for_slots_and_then_keeps_the_first_of_
 }
 
 #[test]
-fn replies_are_dropped_on_slots_of_which_the_client_has_said_that_it_waits_for_none() {
+fn replies_are_dropped_on_slots_above_the_highest_slot_of_the_client() {
     // RFC 8881 section 18.46.3: sa_highest_slotid
     let mut world = World::with(small(), boot(1, &[]));
     let (mut clients, _) = fill(&mut world);

@@ -160,7 +160,7 @@ fn a_lease_either_runs_out_or_is_renewed() {
 }
 
 #[test]
-fn two_owners_never_hold_what_one_of_them_denies() {
+fn two_owners_never_hold_an_access_that_one_of_them_denies() {
     // RFC 8881 section 9.7
     let mut world = World::new();
     let clients: Vec<TestClient> = (0..THREADS).map(|i| world.ready(&format!("client {i}"))).collect();

@@ -114,13 +114,13 @@ proptest! {
 
     #[test]
     // section 6.2.1
-    fn the_list_that_is_told_gives_what_the_kernel_gives(acl in changed_posix(), somebody in somebody(), directory: bool) {
+    fn the_list_of_a_posix_acl_gives_the_rights_that_the_kernel_gives(acl in changed_posix(), somebody in somebody(), directory: bool) {
         let aces = from_posix(&Acls { access: Some(acl.clone()), default: None }, 0, directory);
         prop_assert_eq!(by_nfs4(&aces, &somebody, directory), by_posix(&acl, &somebody));
     }
 
     #[test]
-    fn a_list_that_is_taken_gives_nobody_more_than_it_says(
+    fn an_accepted_list_gives_no_more_rights_than_it_states(
         aces in proptest::collection::vec(ace(), 0..8),
         somebody in somebody(),
         directory: bool,
@@ -154,7 +154,7 @@ fn a_user_is_added_in_front() // section 6.2.1
 
 /// POSIX cannot tell members of both groups from members of one.
 #[test]
-fn a_group_that_is_denied_what_another_group_is_allowed_later_is_not_supported() // section 6.4.1
+fn a_denial_for_a_group_before_an_allowance_for_another_is_not_supported() // section 6.4.1
 {
     let aces = [
         ace_of(Who::Owner, true, 6),

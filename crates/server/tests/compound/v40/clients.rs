@@ -9,7 +9,7 @@ use state::PrincipalHash;
 use std::time::Duration;
 
 #[test]
-fn a_name_in_use_is_refused_without_saying_by_whom() // RFC 7530 section 16.33
+fn clid_inuse_does_not_name_the_other_client() // RFC 7530 section 16.33
 {
     let server = Setup::default().start();
     let client = Client40::new(&server);

@@ -108,7 +108,7 @@ fn secinfo_leaves_the_current_filehandle() // RFC 7530 section 16.31.4
 }
 
 #[test]
-fn a_weaker_flavor_than_the_exports_is_told_so() // RFC 7530 section 3.2.1
+fn a_weaker_flavor_than_the_exports_gets_wrongsec() // RFC 7530 section 3.2.1
 {
     let backend = memory();
     let mut only = export("/export", &backend);

@@ -1,11 +1,11 @@
-//! Images of the looks at files with delegations for writing.
+//! Images of the waits for attributes of files with delegations for writing.
 
 use super::{GETATTR_WAITS_MAX, GetattrWaits, WaitStage};
 use crate::ClientKey;
 use crate::table::image::KeyImage;
 use minicbor::{Decode, Encode};
 
-/// The clients that look at a file, and whether its holder is being asked.
+/// The clients that wait for the attributes of a file, and whether its holder is being asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct GetattrWaitsImage {
     #[n(0)]

@@ -123,7 +123,7 @@ fn an_empty_range_and_one_past_the_end_are_refused() {
 }
 
 #[test]
-fn a_length_of_all_ones_reaches_to_the_end_and_is_told_so() {
+fn a_length_of_all_ones_reaches_to_the_end_and_is_reported_as_such() {
     // RFC 8881 section 18.10.3
     let range = LockRange::new(100, u64::MAX).unwrap();
     assert_eq!((range.offset(), range.length()), (100, u64::MAX));

@@ -37,7 +37,7 @@ fn an_unconfirmed_record_is_replaced_by_the_next() {
 }
 
 #[test]
-fn an_update_of_the_callback_keeps_the_id_and_what_the_client_has() {
+fn an_update_of_the_callback_keeps_the_client_id_and_its_state() {
     // RFC 7530 sections 16.33.5, second case, and 16.34.5, first case
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
@@ -54,7 +54,7 @@ fn an_update_of_the_callback_keeps_the_id_and_what_the_client_has() {
 }
 
 #[test]
-fn a_client_that_has_restarted_loses_what_it_had_when_it_confirms() {
+fn a_restarted_client_loses_its_old_state_when_it_confirms() {
     // RFC 7530 sections 16.33.5, third and fourth case, and 16.34.5
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
@@ -137,7 +137,7 @@ fn ids_that_were_never_given_out_are_stale_and_those_of_clients_that_are_gone_ex
 }
 
 #[test]
-fn renew_is_for_the_clients_principal_and_for_who_has_something_open() {
+fn renew_accepts_the_clients_principal_and_principals_with_opens() {
     // RFC 7530 section 16.28.5
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");

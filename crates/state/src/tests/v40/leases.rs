@@ -31,7 +31,7 @@ fn every_operation_that_names_the_client_renews_its_lease() {
 }
 
 #[test]
-fn a_client_that_was_silent_keeps_what_it_has_until_somebody_wants_it() {
+fn a_silent_client_keeps_its_state_until_another_client_needs_it() {
     // RFC 7530 section 9.6.3.1
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");
@@ -231,7 +231,7 @@ fn stateids_do_not_tell_of_each_other() {
 }
 
 #[test]
-fn a_revoked_open_is_told_apart_from_one_that_never_was() // RFC 7530 section 13.1.5.1
+fn a_revoked_open_gets_admin_revoked() // RFC 7530 section 13.1.5.1
 {
     let mut world = World::new();
     let client = ConfirmedClient::ready(&mut world, "a");

@@ -83,7 +83,7 @@ fn receive(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn a_record_goes_to_the_connection_that_it_is_for_whichever_shard_has_it() {
+fn an_outgoing_record_reaches_its_connection_on_any_shard() {
     // RFC 8881 section 2.10.3.1
     let (server, told) = start();
     let mut streams: Vec<(ConnectionId, TcpStream)> = (0..7)
@@ -104,7 +104,7 @@ fn a_record_goes_to_the_connection_that_it_is_for_whichever_shard_has_it() {
 }
 
 #[test]
-fn a_record_for_a_connection_that_is_gone_is_answered_with_its_end() {
+fn a_record_for_a_closed_connection_reports_the_end_again() {
     // RFC 8881 section 2.10.3.1
     let (server, told) = start();
     let mut stream = TcpStream::connect(server.address()).expect("the server listens");
