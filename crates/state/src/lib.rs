@@ -75,7 +75,7 @@ pub use listing::{
     Listed, ListedBackchannel, ListedClient, ListedDelegation, ListedHolder, ListedLock, ListedOpen,
     ListedSession,
 };
-pub use locks::ranges::{LockRange, LockedFor, RangeError};
+pub use locks::ranges::{LockMode, LockRange, RangeError};
 pub use locks::requests::{Lock, LockDenied, LockError, Locker};
 pub use locks::waits::{LockNotice, NoticeKey};
 pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest};

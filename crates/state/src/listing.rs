@@ -11,7 +11,8 @@ use crate::sessions::Session;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::{
-    CallbackSecurity, ClientKey, Clientid4, LockRange, Principal, Protection, Sessionid4, State, Stateid4,
+    CallbackSecurity, ClientKey, Clientid4, LockMode, LockRange, Principal, Protection, Sessionid4, State,
+    Stateid4,
 };
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -119,8 +120,8 @@ pub struct ListedLock {
     pub stateid: Stateid4,
     /// The bytes that are locked.
     pub range: LockRange,
-    /// Whether it is locked for writing.
-    pub write: bool,
+    /// The mode of the lock.
+    pub mode: LockMode,
 }
 
 /// A delegation, as an administrator sees it.
@@ -311,7 +312,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let Some(file) = files.get(&open.name) else { return Vec::new() };
         let locks = owners.iter().flat_map(|(owner, stateid)| {
             let ranges = file.ranges.of(*owner);
-            ranges.map(|(range, write)| ListedLock { stateid: *stateid, range, write })
+            ranges.map(|(range, mode)| ListedLock { stateid: *stateid, range, mode })
         });
         locks.collect()
     }

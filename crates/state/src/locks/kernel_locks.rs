@@ -4,7 +4,7 @@
 use crate::Locks;
 use crate::files::FileState;
 use crate::order::Held;
-use crate::{ClientKey, Effects, Lock, LockError, LockRange, LockedFor, Nfsstat4};
+use crate::{ClientKey, Effects, Lock, LockError, LockMode, LockRange, Nfsstat4};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -60,14 +60,14 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Returns how a range of a file is locked by all clients together, in pieces that follow each
-    /// other and cover it.
-    pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
+    /// Returns the strongest lock of all clients on the bytes of a range of a file, in pieces that
+    /// follow each other and cover it.
+    pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, Option<LockMode>)> {
         let held = &mut Held::nothing();
         let files = self.state.files.read(held, file);
         match files.get(file) {
             Some(file) => file.ranges.coverage(range),
-            None => vec![(range, LockedFor::Nothing)],
+            None => vec![(range, None)],
         }
     }
 

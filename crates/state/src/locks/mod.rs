@@ -24,7 +24,8 @@ use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::Table;
 use crate::{
-    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, Stateid4,
+    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockMode, LockRange, Locker, Nfsstat4,
+    Result, Stateid4,
 };
 use std::hash::Hash;
 use std::sync::Arc;
@@ -171,7 +172,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             }
             (None, Locker::Existing(_)) => NOBODY,
         };
-        let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.write);
+        let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.mode);
         let locked = self.change_ranges(client_state, &place, file, key, lock);
         self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // A range that was locked for writing may be free for reading now.
@@ -194,10 +195,11 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         self.state.leases().check_grace(now, record, client_state, registry, shared)?;
         // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section
         // 18.10.3).
-        match place.access & if request.write { WRITE } else { READ } {
-            0 => Err(Nfsstat4::NFS4ERR_OPENMODE),
-            _ => Ok(place),
-        }
+        let needed = match request.mode {
+            LockMode::Read => READ,
+            LockMode::Write => WRITE,
+        };
+        if place.access & needed == 0 { Err(Nfsstat4::NFS4ERR_OPENMODE) } else { Ok(place) }
     }
 
     /// Checks that no other owner has locked a range; remembers a client that waits for it.
@@ -210,7 +212,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         range: LockRange,
         request: &Lock<'_, F>,
     ) -> core::result::Result<(), LockError> {
-        let Some(held) = file.ranges.conflict(place.owner, range, request.write) else { return Ok(()) };
+        let Some(held) = file.ranges.conflict(place.owner, range, request.mode) else { return Ok(()) };
         if request.reclaim {
             return Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into());
         }
@@ -232,8 +234,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let waits = request.waits && record.paths.load(Relaxed) > 0;
         if waits {
             let (name, owner) = (self.name_of(request, place.owner), place.owner);
-            let (clientid, write) = (record.id, request.write);
-            let wait = LockWait { file: request.file.clone(), client, clientid, name, owner, range, write };
+            let (clientid, mode) = (record.id, request.mode);
+            let wait = LockWait { file: request.file.clone(), client, clientid, name, owner, range, mode };
             file.wait_for_lock(wait);
         }
         waits
@@ -248,7 +250,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         client: ClientKey,
         file: &F,
         owner: &[u8],
-        write: bool,
+        mode: LockMode,
         offset: u64,
         length: u64,
     ) -> core::result::Result<(), LockError> {
@@ -260,7 +262,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_GRACE.into());
         }
         let files = self.state.files.read(held, file);
-        match files.get(file).and_then(|file| file.ranges.conflict(owner, range, write)) {
+        match files.get(file).and_then(|file| file.ranges.conflict(owner, range, mode)) {
             Some(held) => Err(LockError::Denied(self.denied(held))),
             None => Ok(()),
         }
@@ -363,7 +365,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         LockDenied {
             offset: held.range.offset(),
             length: held.range.length(),
-            write: held.write,
+            mode: held.mode,
             clientid,
             owner,
         }

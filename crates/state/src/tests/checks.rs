@@ -1,10 +1,10 @@
 //! Invariants of an idle state: the tables agree with each other.
 
 use super::shared::TestState;
-use crate::LockRange;
 use crate::delegations::DelegationPhase;
 use crate::order::Held;
 use crate::sessions::slots::SlotState;
+use crate::{LockMode, LockRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,9 +32,9 @@ pub(super) fn check_ranges(state: &TestState) {
         for byte in 0..64 {
             let range = LockRange::new(byte, 1).unwrap();
             for owner in &owners {
-                if let Some(held) = file.ranges.conflict(*owner, range, false) {
+                if let Some(held) = file.ranges.conflict(*owner, range, LockMode::Read) {
                     assert!(state.opens.owner(held.holder, |_| ()).is_some(), "its owner lives");
-                    let own = file.ranges.conflict(held.holder, range, true);
+                    let own = file.ranges.conflict(held.holder, range, LockMode::Write);
                     assert!(own.is_none_or(|own| own.holder == held.holder), "{held:?} {own:?}");
                 }
             }

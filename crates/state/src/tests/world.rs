@@ -223,12 +223,12 @@ impl World {
         client: &TestClient,
         locker: Locker<'_>,
         file: u32,
-        write: bool,
+        mode: LockMode,
         range: (u64, u64),
     ) -> core::result::Result<Stateid4, LockError> {
         let key = self.key(client);
         let (offset, length) = range;
-        let request = Lock { file: &file, write, waits: true, reclaim: false, offset, length, locker };
+        let request = Lock { file: &file, mode, waits: true, reclaim: false, offset, length, locker };
         self.state.lock(self.now, key, &request)
     }
 
