@@ -66,7 +66,7 @@ pub use clients::tenants::TenantName;
 pub use copies::{CopyKey, CopyStatus, NewCopy, Offload};
 pub use delegations::cb_getattr::{GetattrWait, HeldAttributes, HolderReply};
 pub use delegations::recalls::Recall;
-pub use delegations::{Delegated, DelegationKey, DelegationRequest, ReferringCall};
+pub use delegations::{Delegated, DelegationKey, DelegationMode, DelegationRequest, ReferringCall};
 pub use effects::image::CallbackTaskImage;
 pub use effects::{CallbackTask, Effect, Effects};
 pub use handles::{Callbacks, Clients, Copies, Delegations, Leases, Locks, Opens, Sessions, V40};

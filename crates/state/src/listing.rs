@@ -11,8 +11,8 @@ use crate::sessions::Session;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::{
-    CallbackSecurity, ClientKey, Clientid4, LockMode, LockRange, Principal, Protection, Sessionid4, State,
-    Stateid4,
+    CallbackSecurity, ClientKey, Clientid4, DelegationMode, LockMode, LockRange, Principal, Protection,
+    Sessionid4, State, Stateid4,
 };
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -133,8 +133,8 @@ pub struct ListedDelegation<R> {
     pub stateid: Stateid4,
     /// The part of file and payload that the caller asked for; a revoked delegation has no payload.
     pub file: R,
-    /// Whether it is one for writing.
-    pub write: bool,
+    /// The mode of the delegation.
+    pub mode: DelegationMode,
     /// `held`, `recalled` or `revoked`.
     pub phase: &'static str,
 }
@@ -277,12 +277,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             found.push(max, || {
                 let file = take(&delegation.file, delegation.payload.as_ref());
                 let stateid = self.stateid(StateRef::Delegation(key), SEQID);
-                (delegation.client, delegation.opener.clone(), stateid, delegation.write, phase, file)
+                (delegation.client, delegation.opener.clone(), stateid, delegation.mode, phase, file)
             });
         });
-        found.filter_map(|(client, principal, stateid, write, phase, file)| {
+        found.filter_map(|(client, principal, stateid, mode, phase, file)| {
             let holder = ListedHolder { principal, ..self.holder(client)? };
-            Some(ListedDelegation { holder, stateid, file, write, phase })
+            Some(ListedDelegation { holder, stateid, file, mode, phase })
         })
     }
 

@@ -112,7 +112,7 @@ impl Scene {
     fn delegate(&self, number: usize, effects: &mut Effects<u64>) -> Option<Stateid4> {
         let request = DelegationRequest {
             file: &1,
-            write: true,
+            mode: DelegationMode::Write,
             reclaim: false,
             change: 1,
             opener: caller(0).principal,

@@ -4,7 +4,7 @@ use super::shared::TestState;
 use crate::delegations::DelegationPhase;
 use crate::order::Held;
 use crate::sessions::slots::SlotState;
-use crate::{LockMode, LockRange};
+use crate::{DelegationMode, LockMode, LockRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -85,8 +85,11 @@ pub(super) fn check_delegations(state: &TestState) {
     let (mut of_files, mut writes, mut revoked) = (BTreeMap::new(), 0, 0);
     state.files.each(|name, file| {
         for ((client, _), held) in &file.delegations {
-            of_files.insert(held.key, (*client, *name, held.write));
-            assert!(!held.write || file.delegations.len() == 1, "one for writing is alone");
+            of_files.insert(held.key, (*client, *name, held.mode));
+            assert!(
+                held.mode == DelegationMode::Read || file.delegations.len() == 1,
+                "one for writing is alone"
+            );
         }
     });
     let mut waiting = BTreeSet::new();
@@ -96,9 +99,9 @@ pub(super) fn check_delegations(state: &TestState) {
             assert_eq!((of_files.get(&key), delegation.payload), (None, None));
         }
         phase => {
-            let (client, file, write) = of_files[&key];
-            assert_eq!((client, file, write), (delegation.client, delegation.file, delegation.write));
-            writes += usize::from(write);
+            let (client, file, mode) = of_files[&key];
+            assert_eq!((client, file, mode), (delegation.client, delegation.file, delegation.mode));
+            writes += usize::from(mode == DelegationMode::Write);
             if let DelegationPhase::Recalled { until, .. } = phase {
                 waiting.insert((until, key));
             }
@@ -110,8 +113,9 @@ pub(super) fn check_delegations(state: &TestState) {
     state.opens.each(|_, open| {
         let others =
             of_files.values().filter(|(client, file, _)| *client != open.client && *file == open.file);
-        for (_, _, write) in others {
-            let conflicts = *write || open.share.access & 2 != 0 || open.share.deny & 1 != 0;
+        for (_, _, mode) in others {
+            let conflicts =
+                *mode == DelegationMode::Write || open.share.access & 2 != 0 || open.share.deny & 1 != 0;
             assert!(!conflicts, "an open against a delegation");
         }
     });

@@ -38,12 +38,20 @@ fn a_listing_has_clients_with_their_opens_locks_and_delegations() {
     assert_eq!((two.access, two.deny, two.locks.len()), (1, 0, 0));
     assert_eq!((one.stateid, one.locks[0].stateid), (open, Stateid4 { seqid: 2, ..lock }));
 
-    let request =
-        DelegationRequest { file: &2, write: false, reclaim: false, change: 1, opener: anyone().principal };
+    let request = DelegationRequest {
+        file: &2,
+        mode: DelegationMode::Read,
+        reclaim: false,
+        change: 1,
+        opener: anyone().principal,
+    };
     let granted = world.state.delegate(world.now, world.key(&a), &request, 5).unwrap();
     let delegations = world.state.list_delegations(10, |file, payload| (*file, payload.copied())).entries;
     let [delegation] = delegations.as_slice() else { panic!("{delegations:?}") };
-    assert_eq!((delegation.file, delegation.write, delegation.phase), ((2, Some(5)), false, "held"));
+    assert_eq!(
+        (delegation.file, delegation.mode, delegation.phase),
+        ((2, Some(5)), DelegationMode::Read, "held")
+    );
     assert_eq!((delegation.stateid, &delegation.holder.principal), (granted.stateid, anyone().principal));
 
     world.pass(1000);

@@ -28,7 +28,7 @@ enum RandomStep {
     DestroySession { client: usize },
     DestroyClientid { client: usize },
     ConnectionClosed(u64),
-    Delegate { client: usize, file: u32, write: bool, reclaim: bool },
+    Delegate { client: usize, file: u32, mode: DelegationMode, reclaim: bool },
     Delegreturn { stateid: usize },
     OpenUnder { stateid: usize, owner: u8, access: u32, deny: u32 },
     Use { stateid: usize, access: u32 },
@@ -100,9 +100,10 @@ fn state_step() -> impl Strategy<Value = RandomStep> {
 
 fn delegation_step() -> impl Strategy<Value = RandomStep> {
     let (client, file, stateid) = (0..3usize, 0..4u32, 0..6usize);
+    let mode = prop_oneof![Just(DelegationMode::Read), Just(DelegationMode::Write)];
     prop_oneof![
-        8 => (client.clone(), file.clone(), any::<bool>(), prop::bool::weighted(0.2))
-            .prop_map(|(client, file, write, reclaim)| RandomStep::Delegate { client, file, write, reclaim }),
+        8 => (client.clone(), file.clone(), mode, prop::bool::weighted(0.2))
+            .prop_map(|(client, file, mode, reclaim)| RandomStep::Delegate { client, file, mode, reclaim }),
         3 => stateid.clone().prop_map(|stateid| RandomStep::Delegreturn { stateid }),
         2 => (stateid.clone(), 0..3u8, 0..4u32, 0..4u32)
             .prop_map(|(stateid, owner, access, deny)| RandomStep::OpenUnder { stateid, owner, access, deny }),
@@ -315,11 +316,11 @@ impl RandomRun {
     fn delegation_step(&mut self, step: &RandomStep) -> Option<()> {
         let now = self.world.now;
         match *step {
-            RandomStep::Delegate { client, file, write, reclaim } => {
+            RandomStep::Delegate { client, file, mode, reclaim } => {
                 let key = self.key(client)?;
                 self.opened += 1;
                 let request =
-                    DelegationRequest { file: &file, write, reclaim, change: 1, opener: anyone().principal };
+                    DelegationRequest { file: &file, mode, reclaim, change: 1, opener: anyone().principal };
                 let delegated = self.world.state.delegate(now, key, &request, 2).ok()?;
                 assert!(!self.changing.contains(&file), "nobody gets one while the file is changed");
                 self.stateids.push((client, file, delegated.stateid));

@@ -94,7 +94,7 @@ fn a_revoked_delegation_is_not_mistaken_for_one_that_was_not_returned() {
     world.open(&a, "o", FILE, READ, 0).unwrap();
     let request = DelegationRequest {
         file: &FILE,
-        write: false,
+        mode: DelegationMode::Read,
         reclaim: false,
         change: 1,
         opener: anyone().principal,
@@ -143,7 +143,8 @@ fn all_of_a_principal_is_its_opens_their_delegations_and_those_of_its_clients() 
     let user = TestClient { sessionid: machine.sessionid, clientid: machine.clientid, ..user };
     let (first, second) =
         (world.open(&user, "a", 4, READ, 0).unwrap(), world.open(&user, "a", 5, READ, 0).unwrap());
-    let request = DelegationRequest { file: &5, write: false, reclaim: false, change: 1, opener: &alice };
+    let request =
+        DelegationRequest { file: &5, mode: DelegationMode::Read, reclaim: false, change: 1, opener: &alice };
     let delegation = world.state.delegate(world.now, world.key(&user), &request, 5).unwrap().stateid;
 
     let counts = world.state.with(|state, effects| state.leases().revoke_principal(&alice, effects));
@@ -166,7 +167,7 @@ fn opens_and_delegations_of_files_that_are_gone_are_revoked_and_others_stay() {
     let delegations = [3, 4].map(|file| {
         let request = DelegationRequest {
             file: &file,
-            write: false,
+            mode: DelegationMode::Read,
             reclaim: false,
             change: 1,
             opener: &client.principal,

@@ -326,7 +326,7 @@ fn a_holder_of_a_write_delegation_is_alone_with_the_file() {
             begun.fetch_add(1, SeqCst);
             let request = DelegationRequest {
                 file: &1,
-                write: true,
+                mode: DelegationMode::Write,
                 reclaim: false,
                 change: 0,
                 opener: anyone().principal,
