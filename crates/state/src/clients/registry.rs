@@ -4,6 +4,8 @@
 //! Operations take its one lock that occur once in the life of a client, a session or a lease, and
 //! reclaims.
 
+pub(crate) mod image;
+
 use crate::Clients;
 use crate::clients::Client;
 use crate::clients::creator::Creator;

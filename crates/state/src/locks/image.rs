@@ -8,8 +8,8 @@ use crate::groups::FileGroups;
 use crate::locks::ranges::{LockMode, LockRange};
 use crate::locks::waits::{LockNotice, LockWait, NOTICES_MAX, Notices};
 use crate::locks::{LockState, LockTable};
-use crate::opens::OpenTable;
-use crate::opens::image::RestoredOwners;
+use crate::opens::image::{OwnerOf, OwnersByKey};
+use crate::opens::{OpenTable, OwnerKind};
 use crate::order::{Held, Leaf};
 use crate::slab::SlabKey;
 use crate::sync::Mutex;
@@ -159,7 +159,7 @@ type Lockers<F> = std::collections::HashMap<F, BTreeMap<SlabKey, SlabKey>, crate
 /// The parts of a state that locks belong to.
 pub(crate) struct LockBase<'a, F, O> {
     pub(crate) clients: &'a RestoredClients,
-    pub(crate) holders: &'a RestoredOwners,
+    pub(crate) holders: &'a OwnersByKey,
     pub(crate) opens: &'a OpenTable<F, O>,
     pub(crate) files: &'a Files<F>,
     pub(crate) groups: CountedGroups<'a, F>,
@@ -268,7 +268,8 @@ impl<F: Clone + Eq + Hash> LockTable<F> {
         let table = Table::restore(locks, |key, LockImage { owner, open, seqid }| {
             let (owner, open) = (owner.into(), SlabKey::from(open));
             let (client, user, file) = base.open(open)?;
-            ensure(base.holders.get(&owner) == Some(&(client.0, true)), "the lock-owner of a lock stateid")?;
+            let holder = OwnerOf { client, kind: OwnerKind::Lock };
+            ensure(base.holders.get(&owner) == Some(&holder), "the lock-owner of a lock stateid")?;
             let held = &mut Held::nothing();
             let record = &base.clients.get(client.0)?.record;
             let mut state = record.lock_any(held);

@@ -24,6 +24,15 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The name space of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerKind {
+    /// open_owner4: the owner of opens.
+    Open,
+    /// lock_owner4: the owner of byte-range locks.
+    Lock,
+}
+
 /// An open owner or a lock owner of a client.
 #[derive(Debug)]
 pub(crate) struct Owner {
