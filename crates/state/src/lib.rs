@@ -78,7 +78,7 @@ pub use listing::{
 pub use locks::ranges::{LockMode, LockRange, RangeError};
 pub use locks::requests::{Lock, LockDenied, LockError, Locker};
 pub use locks::waits::{LockNotice, NoticeKey};
-pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
+pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest, Opener};
 pub use quotas::{Quotas, StateQuota};
 pub use revocation::{RevokeError, Revoked, RevokedCounts, RevokedKind};
 pub use sessions::backchannel::{BackChannel, CallbackSecurity};

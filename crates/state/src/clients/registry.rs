@@ -163,15 +163,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub(crate) fn registry<'g>(&'g self, held: &'g mut Held<NothingHeld>) -> RegistryGuard<'g> {
         self.clients.registry.lock(held)
     }
-
-    /// Locks the registry for a reclaim; other operations need it not.
-    pub(crate) fn registry_if<'g>(
-        &'g self,
-        held: &'g mut Held<NothingHeld>,
-        reclaims: bool,
-    ) -> Guard<Option<MutexGuard<'g, Registry>>, RegistryLevel> {
-        self.clients.registry.lock_if(held, reclaims)
-    }
 }
 
 /// The end of a client.

@@ -189,23 +189,22 @@ impl World {
         claim: OpenClaim,
     ) -> Result<Stateid4> {
         let key = self.key(client);
-        let opener = client.caller();
+        let caller = client.caller();
         let request = OpenRequest {
             owner: owner.as_bytes(),
             file: &file,
             access,
             deny,
             claim,
-            opener,
+            opener: caller,
             truncates: false,
         };
         let make_room = || {
-            self.state.with(|state, effects| state.clients().make_room_for_open(self.now, &opener, effects))
+            self.state.with(|state, effects| state.clients().make_room_for_open(self.now, &caller, effects))
         };
         let shared = (self.state.is_shared)(&file);
-        while let Err(status) =
-            self.state.opens().open_allowed(self.now, key, &opener, owner.as_bytes(), claim, shared)
-        {
+        let opener = Opener { caller: &caller, owner: owner.as_bytes(), claim, shared };
+        while let Err(status) = self.state.opens().open_allowed(self.now, key, opener) {
             if status != Nfsstat4::NFS4ERR_NOSPC || !make_room() {
                 return Err(status);
             }
