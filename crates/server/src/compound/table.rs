@@ -1,13 +1,12 @@
 //! The table of operations: one row each, with the conditions under which it may run.
 
+mod v40;
+
 use crate::engine::{Compound, OpResult};
 use crate::ops;
 use nfs4::NfsOpnum4;
-use table_40::OPERATIONS_40;
+use v40::OPERATIONS_40;
 use xdr::{Decoder, Encoder};
-
-#[path = "table_40.rs"]
-mod table_40;
 
 /// Runs one operation: decodes arguments, encodes the result without the status.
 pub type Run = fn(&mut Compound<'_>, &mut Decoder<'_>, &mut Encoder) -> OpResult;
