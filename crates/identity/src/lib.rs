@@ -2,9 +2,9 @@
 //!
 //! A Kerberos principal maps to the [`Identity`] of its calls when a context is established
 //! ([`Mapper::principal`]). The attributes `owner` and `owner_group` are strings on the wire and
-//! numbers in the file system ([`Mapper::owner_of_uid`] and its siblings, RFC 8881 section 5.9). An
-//! [`IdentitySource`] supplies the names: the system's name service ([`NssSource`]) or a table
-//! ([`StaticSource`]).
+//! numbers in the file system ([`Mapper::owner_of_uid_within`] and its siblings, RFC 8881 section
+//! 5.9). An [`IdentitySource`] supplies the names: the system's name service ([`NssSource`]) or a
+//! table ([`StaticSource`]).
 //!
 //! Expiry uses the caller's `now`; only waits read a clock. Sources may be slow, fail or hang. They
 //! are used on threads of this crate, and callers wait a bounded time or not at all ([`Wait`]).

@@ -196,55 +196,23 @@ impl Mapper {
     }
 
     /// Returns a user as `owner`: `alice@domain`, or the number if it has no name (RFC 8881 section
-    /// 5.9) or the lookup is late. Waits at most [`Rules::lookup_wait_max`].
-    pub fn owner_of_uid(&self, uid: u32, now: Duration) -> String {
-        let left = Cell::new(self.lookup_wait_max());
-        self.owner_of_uid_within(uid, now, Wait::Within(&left)).unwrap_or_else(|| uid.to_string())
-    }
-
-    /// Returns a group as `owner_group`; see [`Mapper::owner_of_uid`].
-    pub fn owner_of_gid(&self, gid: u32, now: Duration) -> String {
-        let left = Cell::new(self.lookup_wait_max());
-        self.owner_of_gid_within(gid, now, Wait::Within(&left)).unwrap_or_else(|| gid.to_string())
-    }
-
-    /// Returns a user as [`Mapper::owner_of_uid`] does; `None` if `wait` forbids the necessary
-    /// wait.
+    /// 5.9) or the lookup is late. Returns `None` if `wait` forbids the necessary wait.
     pub fn owner_of_uid_within(&self, uid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
         let site = self.site.load();
         site.name(uid, &site.names.users, LookupKey::User(uid), now, wait)
     }
 
-    /// Returns a group as [`Mapper::owner_of_gid`] does; `None` if `wait` forbids the necessary
-    /// wait.
+    /// Returns a group as `owner_group`; see [`Mapper::owner_of_uid_within`].
     pub fn owner_of_gid_within(&self, gid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
         let site = self.site.load();
         site.name(gid, &site.names.groups, LookupKey::Group(gid), now, wait)
     }
 
-    /// Returns the user that an `owner` names. Waits at most [`Rules::lookup_wait_max`].
+    /// Returns the user that an `owner` names, and `None` if `wait` forbids the necessary wait.
     ///
     /// # Errors
     /// NFS4ERR_BADOWNER for names that are malformed, foreign or unknown; NFS4ERR_DELAY suits
     /// `Source`.
-    pub fn uid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        let left = Cell::new(self.lookup_wait_max());
-        self.uid_of_owner_within(owner, now, Wait::Within(&left))
-            .unwrap_or_else(|| Err(OwnerError::Source(late(&String::from_utf8_lossy(owner)))))
-    }
-
-    /// Returns the group that an `owner_group` names. Waits at most [`Rules::lookup_wait_max`].
-    ///
-    /// # Errors
-    /// The same as [`Mapper::uid_of_owner`].
-    pub fn gid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        let left = Cell::new(self.lookup_wait_max());
-        self.gid_of_owner_within(owner, now, Wait::Within(&left))
-            .unwrap_or_else(|| Err(OwnerError::Source(late(&String::from_utf8_lossy(owner)))))
-    }
-
-    /// Returns a user as [`Mapper::uid_of_owner`] does; `None` if `wait` forbids the necessary
-    /// wait.
     pub fn uid_of_owner_within(
         &self,
         owner: &[u8],
@@ -255,8 +223,10 @@ impl Mapper {
         site.id(owner, &site.names.uids, LookupKey::Uid, now, wait)
     }
 
-    /// Returns a group as [`Mapper::gid_of_owner`] does; `None` if `wait` forbids the necessary
-    /// wait.
+    /// Returns the group that an `owner_group` names; see [`Mapper::uid_of_owner_within`].
+    ///
+    /// # Errors
+    /// The same as [`Mapper::uid_of_owner_within`].
     pub fn gid_of_owner_within(
         &self,
         owner: &[u8],

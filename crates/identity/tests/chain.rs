@@ -4,8 +4,9 @@
 
 use orthrus_identity::{
     AccountAnswer, AccountSource, Identity, IdentitySource, Mapper, NoAccount, PrincipalError, Rules,
-    SourceError, StaticSource,
+    SourceError, StaticSource, Wait,
 };
+use std::cell::Cell;
 use std::time::Duration;
 
 const T0: Duration = Duration::ZERO;
@@ -70,7 +71,9 @@ fn the_first_source_that_serves_the_realm_and_has_the_account_counts() {
     assert_eq!(uid(&mapper, "carol@A"), Err(NoAccount::Unknown("carol".into())), "a source of another realm");
     assert_eq!(uid(&mapper, "alice@C"), Err(NoAccount::Realm("C".into())));
     assert_eq!(uid(&mapper, "root@A"), Err(NoAccount::Superuser));
-    assert_eq!(mapper.owner_of_uid(4, T0), "bob@d");
+    let left = Cell::new(mapper.lookup_wait_max());
+    let owner = mapper.owner_of_uid_within(4, T0, Wait::Within(&left));
+    assert_eq!(owner.as_deref(), Some("bob@d"));
 }
 
 #[test]

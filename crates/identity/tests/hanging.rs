@@ -75,6 +75,19 @@ fn world(open: bool) -> (GatedDirectory, Mapper) {
     (directory.clone(), Mapper::new(Rules::new("d", "R"), directory))
 }
 
+/// Asks a mapper, and waits as long as its rules permit.
+fn waited<T>(mapper: &Mapper, ask: impl FnOnce(Wait<'_>) -> Option<T>) -> T {
+    ask(Wait::Within(&Cell::new(mapper.lookup_wait_max()))).expect("the wait is permitted")
+}
+
+fn owner_of_uid(mapper: &Mapper, uid: u32, now: Duration) -> String {
+    waited(mapper, |wait| mapper.owner_of_uid_within(uid, now, wait))
+}
+
+fn uid_of_owner(mapper: &Mapper, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
+    waited(mapper, |wait| mapper.uid_of_owner_within(owner, now, wait))
+}
+
 #[track_caller]
 fn until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
@@ -157,7 +170,7 @@ fn lookups_fail_at_once_while_the_directory_hangs_for_long() {
 #[test]
 fn a_name_that_has_expired_stands_until_there_is_a_newer_one() {
     let (directory, mapper) = world(true);
-    assert_eq!(mapper.owner_of_uid(7, T0), "u7@d");
+    assert_eq!(owner_of_uid(&mapper, 7, T0), "u7@d");
     directory.0.set(false);
     let later = T0 + 2 * Rules::default().expiry;
     let left = Cell::new(Duration::from_millis(10));
@@ -174,7 +187,7 @@ fn answers_to_questions_before_a_reload_are_not_used_after_it() {
     mapper.forget();
     directory.0.set(true);
     until("it has answered", || directory.0.inside.load(SeqCst) == 0);
-    assert_eq!(mapper.owner_of_uid(7, T0), "u7@d");
+    assert_eq!(owner_of_uid(&mapper, 7, T0), "u7@d");
     assert_eq!(directory.0.calls.load(SeqCst), 2);
 }
 
@@ -259,10 +272,16 @@ fn a_reload_while_the_directory_hangs_keeps_the_previous_answers() {
     let mapper = Mapper::new(impatient(), directory.clone());
     directory.0.set(true);
     mapper.principal("alice@R", T0).expect("it answers");
-    assert_eq!((mapper.owner_of_uid(7, T0), mapper.uid_of_owner(b"u8@d", T0)), ("u7@d".to_owned(), Ok(8)));
+    assert_eq!(
+        (owner_of_uid(&mapper, 7, T0), uid_of_owner(&mapper, b"u8@d", T0)),
+        ("u7@d".to_owned(), Ok(8))
+    );
     directory.0.set(false);
     mapper.forget();
     assert!(mapper.principal("alice@R", T0).is_ok());
-    assert_eq!((mapper.owner_of_uid(7, T0), mapper.uid_of_owner(b"u8@d", T0)), ("u7@d".to_owned(), Ok(8)));
+    assert_eq!(
+        (owner_of_uid(&mapper, 7, T0), uid_of_owner(&mapper, b"u8@d", T0)),
+        ("u7@d".to_owned(), Ok(8))
+    );
     directory.0.set(true);
 }

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use orthrus_identity::{
     Identity, IdentitySource, Mapper, NoAccount, OwnerError, PrincipalError, Rules, SourceError,
-    StaticSource, Unknown,
+    StaticSource, Unknown, Wait,
 };
 
 const T0: Duration = Duration::ZERO;
@@ -24,6 +25,27 @@ fn table() -> StaticSource {
 
 fn mapper() -> Mapper {
     Mapper::new(Rules::new("example.org", "EXAMPLE.ORG"), table())
+}
+
+/// Asks a mapper, and waits as long as its rules permit.
+fn waited<T>(mapper: &Mapper, ask: impl FnOnce(Wait<'_>) -> Option<T>) -> T {
+    ask(Wait::Within(&Cell::new(mapper.lookup_wait_max()))).expect("the wait is permitted")
+}
+
+fn owner_of_uid(mapper: &Mapper, uid: u32, now: Duration) -> String {
+    waited(mapper, |wait| mapper.owner_of_uid_within(uid, now, wait))
+}
+
+fn owner_of_gid(mapper: &Mapper, gid: u32, now: Duration) -> String {
+    waited(mapper, |wait| mapper.owner_of_gid_within(gid, now, wait))
+}
+
+fn uid_of_owner(mapper: &Mapper, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
+    waited(mapper, |wait| mapper.uid_of_owner_within(owner, now, wait))
+}
+
+fn gid_of_owner(mapper: &Mapper, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
+    waited(mapper, |wait| mapper.gid_of_owner_within(owner, now, wait))
 }
 
 #[test]
@@ -106,15 +128,15 @@ fn unknown_users_are_refused_where_the_rules_say_so() {
 fn owners_go_both_ways() {
     // RFC 8881 section 5.9
     let mapper = mapper();
-    assert_eq!(mapper.owner_of_uid(5001, T0), "alice@example.org");
-    assert_eq!(mapper.owner_of_uid(4242, T0), "4242");
-    assert_eq!(mapper.owner_of_gid(50, T0), "staff@example.org");
-    assert_eq!(mapper.owner_of_gid(51, T0), "51");
-    assert_eq!(mapper.uid_of_owner(b"alice@example.org", T0), Ok(5001));
-    assert_eq!(mapper.uid_of_owner(b"4242", T0), Ok(4242));
-    assert_eq!(mapper.gid_of_owner(b"staff@EXAMPLE.ORG", T0), Ok(50));
-    assert_eq!(mapper.uid_of_owner(b"carol@example.org", T0), Err(OwnerError::Unknown));
-    assert_eq!(mapper.uid_of_owner(b"\xff", T0), Err(OwnerError::Malformed));
+    assert_eq!(owner_of_uid(&mapper, 5001, T0), "alice@example.org");
+    assert_eq!(owner_of_uid(&mapper, 4242, T0), "4242");
+    assert_eq!(owner_of_gid(&mapper, 50, T0), "staff@example.org");
+    assert_eq!(owner_of_gid(&mapper, 51, T0), "51");
+    assert_eq!(uid_of_owner(&mapper, b"alice@example.org", T0), Ok(5001));
+    assert_eq!(uid_of_owner(&mapper, b"4242", T0), Ok(4242));
+    assert_eq!(gid_of_owner(&mapper, b"staff@EXAMPLE.ORG", T0), Ok(50));
+    assert_eq!(uid_of_owner(&mapper, b"carol@example.org", T0), Err(OwnerError::Unknown));
+    assert_eq!(uid_of_owner(&mapper, b"\xff", T0), Err(OwnerError::Malformed));
 }
 
 #[derive(Clone, Default)]
@@ -165,9 +187,9 @@ fn a_mapping_is_looked_up_once_until_it_expires() {
 fn a_failing_name_service_is_an_error_for_setattr_and_a_number_for_getattr() {
     let source = CountingSource::default();
     let mapper = Mapper::new(Rules::new("d", "R"), source.clone());
-    assert!(matches!(mapper.uid_of_owner(b"alice@d", T0), Err(OwnerError::Source(_))));
+    assert!(matches!(uid_of_owner(&mapper, b"alice@d", T0), Err(OwnerError::Source(_))));
     for _ in 0..10 {
-        assert_eq!(mapper.owner_of_uid(7, T0), "7");
+        assert_eq!(owner_of_uid(&mapper, 7, T0), "7");
     }
     assert_eq!(source.0.load(Ordering::Relaxed), 2);
 }
@@ -209,8 +231,8 @@ fn previous_answers_stand_in_for_a_source_that_fails() {
     let mapper = Mapper::new(Rules::new("d", "R"), source.clone());
     let all = |now| {
         let user = mapper.principal("alice@R", now).map(|mapped| mapped.identity.unwrap().uid);
-        let ids = (mapper.uid_of_owner(b"u1@d", now), mapper.gid_of_owner(b"g1@d", now));
-        (user, ids, mapper.owner_of_uid(7, now), mapper.owner_of_gid(7, now))
+        let ids = (uid_of_owner(&mapper, b"u1@d", now), gid_of_owner(&mapper, b"g1@d", now));
+        (user, ids, owner_of_uid(&mapper, 7, now), owner_of_gid(&mapper, 7, now))
     };
     let good = (Ok(1), (Ok(1), Ok(1)), "u7@d".to_owned(), "g7@d".to_owned());
     assert_eq!(all(T0), good);

@@ -2,7 +2,7 @@
 //! 9.1).
 
 use crate::Opens;
-use crate::delegations::HeldDelegation;
+use crate::delegations::{DelegationMode, HeldDelegation};
 use crate::hash::Keyed;
 use crate::locks::ranges::RangeTable;
 use crate::locks::waits::LockWait;
@@ -162,7 +162,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
             (open.client == client && self.state.is_named(&open.file, file)).then(|| take(&open.payload))
         };
         let opened = opens.into_iter().find_map(|key| self.state.opens.read(key, own).flatten());
-        opened.or_else(|| self.state.delegations().own(client, file, false, take))
+        opened.or_else(|| self.state.delegations().own(client, file, DelegationMode::Read, take))
     }
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).

@@ -66,7 +66,7 @@ pub use clients::tenants::TenantName;
 pub use copies::{CopyKey, CopyStatus, NewCopy, Offload};
 pub use delegations::cb_getattr::{GetattrWait, HeldAttributes, HolderReply};
 pub use delegations::recalls::Recall;
-pub use delegations::{Delegated, DelegationKey, DelegationRequest, ReferringCall};
+pub use delegations::{Delegated, DelegationKey, DelegationMode, DelegationRequest, ReferringCall};
 pub use effects::image::CallbackTaskImage;
 pub use effects::{CallbackTask, Effect, Effects};
 pub use handles::{Callbacks, Clients, Copies, Delegations, Leases, Locks, Opens, Sessions, V40};
@@ -75,10 +75,10 @@ pub use listing::{
     Listed, ListedBackchannel, ListedClient, ListedDelegation, ListedHolder, ListedLock, ListedOpen,
     ListedSession,
 };
-pub use locks::ranges::{LockRange, LockedFor, RangeError};
+pub use locks::ranges::{LockMode, LockRange, RangeError};
 pub use locks::requests::{Lock, LockDenied, LockError, Locker};
 pub use locks::waits::{LockNotice, NoticeKey};
-pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
+pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest, Opener};
 pub use quotas::{Quotas, StateQuota};
 pub use revocation::{RevokeError, Revoked, RevokedCounts, RevokedKind};
 pub use sessions::backchannel::{BackChannel, CallbackSecurity};

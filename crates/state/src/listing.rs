@@ -11,7 +11,8 @@ use crate::sessions::Session;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::{
-    CallbackSecurity, ClientKey, Clientid4, LockRange, Principal, Protection, Sessionid4, State, Stateid4,
+    CallbackSecurity, ClientKey, Clientid4, DelegationMode, LockMode, LockRange, Principal, Protection,
+    Sessionid4, State, Stateid4,
 };
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -119,8 +120,8 @@ pub struct ListedLock {
     pub stateid: Stateid4,
     /// The bytes that are locked.
     pub range: LockRange,
-    /// Whether it is locked for writing.
-    pub write: bool,
+    /// The mode of the lock.
+    pub mode: LockMode,
 }
 
 /// A delegation, as an administrator sees it.
@@ -132,8 +133,8 @@ pub struct ListedDelegation<R> {
     pub stateid: Stateid4,
     /// The part of file and payload that the caller asked for; a revoked delegation has no payload.
     pub file: R,
-    /// Whether it is one for writing.
-    pub write: bool,
+    /// The mode of the delegation.
+    pub mode: DelegationMode,
     /// `held`, `recalled` or `revoked`.
     pub phase: &'static str,
 }
@@ -276,12 +277,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             found.push(max, || {
                 let file = take(&delegation.file, delegation.payload.as_ref());
                 let stateid = self.stateid(StateRef::Delegation(key), SEQID);
-                (delegation.client, delegation.opener.clone(), stateid, delegation.write, phase, file)
+                (delegation.client, delegation.opener.clone(), stateid, delegation.mode, phase, file)
             });
         });
-        found.filter_map(|(client, principal, stateid, write, phase, file)| {
+        found.filter_map(|(client, principal, stateid, mode, phase, file)| {
             let holder = ListedHolder { principal, ..self.holder(client)? };
-            Some(ListedDelegation { holder, stateid, file, write, phase })
+            Some(ListedDelegation { holder, stateid, file, mode, phase })
         })
     }
 
@@ -311,7 +312,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let Some(file) = files.get(&open.name) else { return Vec::new() };
         let locks = owners.iter().flat_map(|(owner, stateid)| {
             let ranges = file.ranges.of(*owner);
-            ranges.map(|(range, write)| ListedLock { stateid: *stateid, range, write })
+            ranges.map(|(range, mode)| ListedLock { stateid: *stateid, range, mode })
         });
         locks.collect()
     }

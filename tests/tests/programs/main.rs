@@ -17,7 +17,7 @@ mod evaluations;
 mod faults;
 mod flavors;
 #[path = "../../../crates/server/tests/compound/fuse.rs"]
-#[allow(dead_code, reason = "the rest is for tests of the library")]
+#[expect(dead_code, reason = "the rest is for tests of the library")]
 mod fuse;
 mod hanging;
 mod hostile;

@@ -1,5 +1,7 @@
 //! One headless Chromium for all pages of a test, driven over its debugging pipe: any width, either
 //! colour scheme, print.
+//!
+//! `tests/tests/programs` compiles this file as well.
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};

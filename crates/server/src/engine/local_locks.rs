@@ -9,7 +9,7 @@ mod turns;
 
 use super::{Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload};
 use nfs4::Nfsstat4;
-use state::{Lock, LockDenied, LockError, LockRange, LockedFor};
+use state::{Lock, LockDenied, LockError, LockMode, LockRange};
 use std::time::Duration;
 pub(super) use turns::{LocalLocks, LocalLocksImage};
 use turns::{LockTurn, TurnEnd};
@@ -18,23 +18,20 @@ use vfs::{LockKind, LockOutcome, OFFSET_MAX, OpenAccess, RangeLocks, VfsError, V
 /// The owner in LOCK4denied of a lock that a program of this machine holds.
 pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
 
-/// Returns the kind of lock that the file system holds for bytes with these locks.
-fn kind(locked: LockedFor) -> Option<LockKind> {
-    match locked {
-        LockedFor::Nothing => None,
-        LockedFor::Reading => Some(LockKind::Read),
-        LockedFor::Writing => Some(LockKind::Write),
+/// Returns the kind of the file system's lock for a lock of clients.
+fn kind(mode: LockMode) -> LockKind {
+    match mode {
+        LockMode::Read => LockKind::Read,
+        LockMode::Write => LockKind::Write,
     }
 }
 
-/// Returns the kind of lock that a client requests.
-fn lock_kind(write: bool) -> LockKind {
-    if write { LockKind::Write } else { LockKind::Read }
-}
-
-/// Returns the strongest lock after one more is added.
-fn raised(locked: LockedFor, write: bool) -> LockedFor {
-    locked.max(if write { LockedFor::Writing } else { LockedFor::Reading })
+/// Returns the mode of a client's lock of this kind.
+fn mode(kind: LockKind) -> LockMode {
+    match kind {
+        LockKind::Read => LockMode::Read,
+        LockKind::Write => LockMode::Write,
+    }
 }
 
 impl Nfs {
@@ -64,7 +61,7 @@ impl Nfs {
     fn reconcile(&self, locks: &dyn RangeLocks, file: &FileKey, range: LockRange) -> VfsResult<()> {
         let mut outcome = Ok(());
         for (piece, locked) in self.state.locks().locked_within(file, range) {
-            outcome = outcome.and(locks.set(piece.offset(), piece.last(), kind(locked)).map(drop));
+            outcome = outcome.and(locks.set(piece.offset(), piece.last(), locked.map(kind)).map(drop));
         }
         outcome
     }
@@ -131,12 +128,12 @@ impl Compound<'_> {
         let (client, file) = (self.client()?, request.file);
         let payload = self.state().locks().lock_allowed(self.now(), client, request, OpenPayload::clone)?;
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        if !self.prepare(turn, &payload, request.write)? {
+        if !self.prepare(turn, &payload, request.mode)? {
             return lock();
         }
         let Some(locks) = turn.locks() else { return lock() };
         let before = self.state().locks().locked_within(file, range);
-        let answer = self.raise(&**locks, &before, range, request.write);
+        let answer = self.raise(&**locks, &before, range, request.mode);
         let locked = match answer {
             Ok(KernelLock::Granted) => lock(),
             Ok(KernelLock::Refused(_)) if request.reclaim && self.nfs.awaits_release(self.now()) => {
@@ -146,9 +143,9 @@ impl Compound<'_> {
             Ok(KernelLock::Refused(found)) => {
                 if self.state().locks().wait_for_program(client, request) {
                     let waits = &self.nfs.program_waits;
-                    waits.add(*file, range, lock_kind(request.write), locks, self.now());
+                    waits.add(*file, range, kind(request.mode), locks, self.now());
                 }
-                Err(LockError::Denied(denied(found, range, request.write)).into())
+                Err(LockError::Denied(denied(found, range, request.mode)).into())
             }
             Err(error) => {
                 self.nfs.local_locks.note_unsupported(self.now(), error, turn.file(), &self.progress.exports);
@@ -156,8 +153,7 @@ impl Compound<'_> {
             }
         };
         // Undoes a lock that failed, and downgrades a range that was locked for writing before.
-        let wanted = if request.write { LockedFor::Writing } else { LockedFor::Reading };
-        if locked.is_err() || before.iter().any(|(_, before)| *before > wanted) {
+        if locked.is_err() || before.iter().any(|(_, before)| *before > Some(request.mode)) {
             let reconciled = self.nfs.reconcile(&**locks, file, range);
             if let (Err(error), Ok(_)) = (reconciled, &locked) {
                 self.nfs.local_locks.note_stale(self.now(), error);
@@ -185,21 +181,22 @@ impl Compound<'_> {
         self.nfs.config.local_locks && object.export.backend.features().local_programs
     }
 
-    /// Makes sure that the file system can hold a lock of this kind on a file. Returns false if it
+    /// Makes sure that the file system can hold a lock of this mode on a file. Returns false if it
     /// cannot; then no lock is held there.
-    fn prepare(&self, turn: &mut LockTurn<'_>, payload: &OpenPayload, write: bool) -> OpResult<bool> {
+    fn prepare(&self, turn: &mut LockTurn<'_>, payload: &OpenPayload, mode: LockMode) -> OpResult<bool> {
         let there = turn.locks().is_some();
-        if turn.locks().is_some_and(|locks| locks.can_write() || !write) {
+        if turn.locks().is_some_and(|locks| locks.can_write() || mode == LockMode::Read) {
             return Ok(true);
         }
         let Some(opened) = payload.any() else { return Ok(there) };
-        let Some(new) = opened.range_locks(lock_kind(payload.write.is_some()))? else { return Ok(there) };
+        let strongest = if payload.write.is_some() { LockKind::Write } else { LockKind::Read };
+        let Some(new) = opened.range_locks(strongest)? else { return Ok(there) };
         if there {
             // All locks so far are read locks: two open files may hold them at once until the
             // former is closed.
             for (piece, locked) in self.state().locks().locked_within(turn.file(), LockRange::WHOLE) {
-                if locked != LockedFor::Nothing
-                    && let Err(error) = new.set(piece.offset(), piece.last(), kind(locked))
+                if let Some(mode) = locked
+                    && let Err(error) = new.set(piece.offset(), piece.last(), Some(kind(mode)))
                 {
                     // Without this, a shared description would keep the pieces before.
                     let _ = new.set(0, u64::MAX, None);
@@ -215,20 +212,14 @@ impl Compound<'_> {
     fn raise(
         &self,
         locks: &dyn RangeLocks,
-        before: &[(LockRange, LockedFor)],
+        before: &[(LockRange, Option<LockMode>)],
         range: LockRange,
-        write: bool,
+        mode: LockMode,
     ) -> VfsResult<KernelLock> {
-        for (piece, locked) in before {
-            let more = raised(*locked, write);
-            if more != *locked
-                && locks.set(piece.offset(), piece.last(), kind(more))? == LockOutcome::Conflict
-            {
-                return Ok(KernelLock::Refused(locks.find(
-                    range.offset(),
-                    range.last(),
-                    lock_kind(write),
-                )?));
+        let kind = kind(mode);
+        for (piece, _) in before.iter().filter(|(_, locked)| *locked < Some(mode)) {
+            if locks.set(piece.offset(), piece.last(), Some(kind))? == LockOutcome::Conflict {
+                return Ok(KernelLock::Refused(locks.find(range.offset(), range.last(), kind)?));
             }
         }
         Ok(KernelLock::Granted)
@@ -243,14 +234,14 @@ impl Compound<'_> {
         object: &Object,
         offset: u64,
         length: u64,
-        write: bool,
+        mode: LockMode,
     ) -> Result<(), LockFailure> {
         if !self.locks_locally(object) {
             return Ok(());
         }
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let file = object.key();
-        let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), lock_kind(write));
+        let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), kind(mode));
         let turn = self.nfs.local_locks.turn(&file, self.may_wait()).ok_or(DeferReason::CurrentExport)?;
         let locks = turn.locks().cloned();
         self.nfs.end_turn(turn, self.now());
@@ -263,7 +254,7 @@ impl Compound<'_> {
         };
         match found? {
             None => Ok(()),
-            Some(found) => Err(LockError::Denied(denied(Some(found), range, write)).into()),
+            Some(found) => Err(LockError::Denied(denied(Some(found), range, mode)).into()),
         }
     }
 
@@ -290,13 +281,13 @@ fn splits_the_end(range: LockRange) -> bool {
 
 /// Returns LOCK4denied for a local program; for the requested range itself if the lock has gone
 /// meanwhile.
-fn denied(found: Option<vfs::LocalLock>, range: LockRange, write: bool) -> LockDenied {
-    let (first, last, write) = match found {
-        Some(found) => (found.first, found.last, found.kind == LockKind::Write),
-        None => (range.offset(), range.last(), write),
+fn denied(found: Option<vfs::LocalLock>, range: LockRange, wanted: LockMode) -> LockDenied {
+    let (first, last, mode) = match found {
+        Some(found) => (found.first, found.last, mode(found.kind)),
+        None => (range.offset(), range.last(), wanted),
     };
     let length = if last == u64::MAX { u64::MAX } else { last - first + 1 };
-    LockDenied { offset: first, length, write, clientid: 0, owner: LOCAL_OWNER.to_vec() }
+    LockDenied { offset: first, length, mode, clientid: 0, owner: LOCAL_OWNER.to_vec() }
 }
 
 /// The reason why a lock is not granted.

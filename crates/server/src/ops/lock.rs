@@ -3,7 +3,7 @@
 use crate::engine::{Compound, LOCAL_OWNER, LockFailure, OpError, OpResult, OpStop};
 use nfs4::{Lock4Args, Locker4, NfsLockType4, Nfsstat4};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use state::{Lock, LockDenied, Locker};
+use state::{Lock, LockDenied, LockMode, Locker};
 use std::{borrow::Cow, hash::Hasher};
 use xdr::{Decode, Decoder, Encoder};
 
@@ -30,7 +30,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     };
     let request = Lock {
         file: &file,
-        write: is_write(args.locktype),
+        mode: mode(args.locktype),
         waits: matches!(args.locktype, NfsLockType4::READW_LT | NfsLockType4::WRITEW_LT),
         reclaim: args.reclaim,
         offset: args.offset,
@@ -54,10 +54,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
 }
 
-/// Returns whether a lock type is exclusive. The variants that wait lock in the same way: the
-/// client does the waiting.
-pub fn is_write(locktype: NfsLockType4) -> bool {
-    matches!(locktype, NfsLockType4::WRITE_LT | NfsLockType4::WRITEW_LT)
+/// Returns the mode of a lock type. The variants that wait lock in the same way: the client does
+/// the waiting.
+pub fn mode(locktype: NfsLockType4) -> LockMode {
+    match locktype {
+        NfsLockType4::READ_LT | NfsLockType4::READW_LT => LockMode::Read,
+        NfsLockType4::WRITE_LT | NfsLockType4::WRITEW_LT => LockMode::Write,
+    }
 }
 
 /// Encodes LOCK4denied for a conflict, and returns the reason to stop.
@@ -72,7 +75,10 @@ pub fn refusal(error: LockFailure, reply: &mut Encoder) -> OpStop {
 }
 
 fn encode_denied(denied: &LockDenied, reply: &mut Encoder) {
-    let locktype = if denied.write { NfsLockType4::WRITE_LT } else { NfsLockType4::READ_LT };
+    let locktype = match denied.mode {
+        LockMode::Read => NfsLockType4::READ_LT,
+        LockMode::Write => NfsLockType4::WRITE_LT,
+    };
     reply.u64(denied.offset).u64(denied.length).u32(locktype as u32);
     reply.u64(denied.clientid).opaque(&short_owner(&denied.owner));
 }

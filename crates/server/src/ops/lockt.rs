@@ -1,6 +1,6 @@
 //! LOCKT (RFC 8881 section 18.11).
 
-use super::lock::{is_write, refusal};
+use super::lock::{mode, refusal};
 use crate::engine::{Compound, LockFailure, OpResult, regular_file};
 use nfs4::{Lockt4Args, Nfsstat4};
 use state::LockError;
@@ -19,13 +19,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.check_lock_range(object, args.offset, args.length)?;
     let (client, file) = (c.client()?, object.key());
     let owner = &args.owner.owner;
-    let write = is_write(args.locktype);
-    let look = || c.state().locks().lockt(client, &file, owner, write, args.offset, args.length);
+    let mode = mode(args.locktype);
+    let look = || c.state().locks().lockt(client, &file, owner, mode, args.offset, args.length);
     let free = match look() {
         Err(LockError::Denied(_)) if c.expired_give_way(&file)? => look(),
         free => free,
     };
     let free = free.map_err(LockFailure::from);
-    let free = free.and_then(|()| c.check_local_lock(object, args.offset, args.length, write));
+    let free = free.and_then(|()| c.check_local_lock(object, args.offset, args.length, mode));
     free.map_err(|error| refusal(error, reply))
 }

@@ -1,5 +1,7 @@
 //! A FUSE file system that lacks features or stops answering on demand, over the raw protocol of
 //! /dev/fuse.
+//!
+//! `tests/tests/programs` compiles this file as well.
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};

@@ -12,7 +12,7 @@ use std::{
     },
     time::Duration,
 };
-use vfs::{Backend, SecFlavor};
+use vfs::{Backend, MemoryBackend, SecFlavor};
 
 /// Client records in memory, which outlive a server.
 #[derive(Clone, Default)]
@@ -25,6 +25,16 @@ impl Kept {
         kept.iter()
             .map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal })
             .collect()
+    }
+
+    /// Returns the setup of a server that starts with these clients, and records its own here.
+    pub(crate) fn setup(&self, epoch: u32, backend: &Arc<MemoryBackend>) -> Setup {
+        Setup {
+            epoch,
+            records: Box::new(self.clone()),
+            prior_clients: self.owners(),
+            ..Setup::with_exports(vec![export("/export", backend)])
+        }
     }
 
     /// Becomes equal to other records.
@@ -53,20 +63,14 @@ fn previous(access: u32) -> Op {
 // RFC 8881 section 8.4.2
 fn an_open_is_reclaimed_after_a_restart_even_if_the_mode_forbids_it_by_now() {
     let (backend, kept) = (memory(), Kept::default());
-    let setup = |epoch| Setup {
-        epoch,
-        records: Box::new(kept.clone()),
-        prior_clients: kept.owners(),
-        ..Setup::with_exports(vec![export("/export", &backend)])
-    };
-    let server = setup(1).start();
+    let server = kept.setup(1, &backend).start();
     let mut client = Client::new(&server);
     let how = Openflag4::OPEN4_CREATE(Createhow4::GUARDED4(mode(0o444)));
     let fh = client.at("export", vec![open_how(how, by_name("f"), 2, 0, b"owner"), getfh()]).ok().fh(0);
     assert_eq!(kept.0.lock().unwrap().len(), 1);
     client.run(vec![put(&fh), previous(2)]).expect(NFS4ERR_NO_GRACE);
 
-    let server = setup(2).start();
+    let server = kept.setup(2, &backend).start();
     let mut client = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
     client.at("export", vec![open_create("new", 3)]).expect(NFS4ERR_GRACE);
     client.run(vec![put(&fh), read(Stateid4::ANONYMOUS, 0, 1)]).expect(NFS4ERR_GRACE);
@@ -81,15 +85,9 @@ fn an_open_is_reclaimed_after_a_restart_even_if_the_mode_forbids_it_by_now() {
 fn a_reclaim_by_another_user_gets_what_the_mode_allows() // RFC 8881 section 8.4.2
 {
     let (backend, kept) = (memory(), Kept::default());
-    let setup = |epoch| Setup {
-        epoch,
-        records: Box::new(kept.clone()),
-        prior_clients: kept.owners(),
-        ..Setup::with_exports(vec![export("/export", &backend)])
-    };
-    let server = setup(1).start();
+    let server = kept.setup(1, &backend).start();
     let fh = Client::new(&server).make_file("export", "f", b"data");
-    let server = setup(2).start();
+    let server = kept.setup(2, &backend).start();
     let mut client = Client::without_reclaim_complete(&server, b"client", sys(BOB), FORE);
     client.run(vec![put(&fh), previous(2)]).expect(NFS4ERR_ACCESS);
 }
@@ -181,12 +179,7 @@ fn a_client_does_not_reclaim_an_open_that_it_lost_to_another()
 // RFC 8881 section 8.4.3, first edge condition
 {
     let (backend, records) = (memory(), Synced::default());
-    let setup = |epoch| Setup {
-        epoch,
-        records: Box::new(records.clone()),
-        prior_clients: records.stable.owners(),
-        ..Setup::with_exports(vec![export("/export", &backend)])
-    };
+    let setup = |epoch| Setup { records: Box::new(records.clone()), ..records.stable.setup(epoch, &backend) };
     let server = setup(1).start();
     let mut cut_off = Client::new(&server);
     let fh = cut_off.make_file("export", "f", b"data");
@@ -211,19 +204,13 @@ fn another_principal_with_the_owner_neither_reclaims_nor_ends_the_grace_period()
     let alice = || krb5(SecFlavor::Krb5p, "alice", ALICE);
     for stranger in [sys(4242), sys(ALICE), krb5(SecFlavor::Krb5p, "bob", BOB)] {
         let (backend, kept) = (memory(), Kept::default());
-        let setup = |epoch| Setup {
-            epoch,
-            records: Box::new(kept.clone()),
-            prior_clients: kept.owners(),
-            ..Setup::with_exports(vec![export("/export", &backend)])
-        };
-        let server = setup(1).start();
+        let server = kept.setup(1, &backend).start();
         let mut client = Client::with(&server, b"owner", alice(), FORE);
         let fh = client.make_file("export", "f", b"data");
         let before = kept.owners();
         assert_eq!(before.len(), 1);
 
-        let server = setup(2).start();
+        let server = kept.setup(2, &backend).start();
         let mut strange = Client::without_reclaim_complete(&server, b"owner", stranger.clone(), FORE);
         strange.run(vec![put(&fh), previous(2)]).expect(NFS4ERR_NO_GRACE);
         strange.run(vec![reclaim_complete()]).ok();

@@ -96,8 +96,15 @@ impl Scene {
     /// Locks all of file 1 for writing, under an open.
     fn lock(&self, number: usize, open: Stateid4, waits: bool) -> core::result::Result<Stateid4, LockError> {
         let locker = Locker::New { open_stateid: open, owner: b"locker" };
-        let request =
-            Lock { file: &1, write: true, waits, reclaim: false, offset: 0, length: u64::MAX, locker };
+        let request = Lock {
+            file: &1,
+            mode: LockMode::Write,
+            waits,
+            reclaim: false,
+            offset: 0,
+            length: u64::MAX,
+            locker,
+        };
         self.state.locks().lock(NOW, self.clients[number], &request, &mut Effects::default())
     }
 
@@ -105,7 +112,7 @@ impl Scene {
     fn delegate(&self, number: usize, effects: &mut Effects<u64>) -> Option<Stateid4> {
         let request = DelegationRequest {
             file: &1,
-            write: true,
+            mode: DelegationMode::Write,
             reclaim: false,
             change: 1,
             opener: caller(0).principal,

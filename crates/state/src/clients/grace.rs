@@ -20,8 +20,8 @@
 pub(crate) mod image;
 
 use crate::Leases;
+use crate::clients::LockedClient;
 use crate::clients::registry::{Registry, RegistryGuard, Waiting};
-use crate::clients::{Client, ClientState};
 use crate::order::{Held, NothingHeld};
 use crate::sessions::nanoseconds;
 use crate::sync::atomic::{
@@ -176,32 +176,24 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     pub(crate) fn check_grace(
         &self,
         now: Duration,
-        client: &Client,
-        client_state: &mut ClientState,
-        reclaim: Option<&Registry>,
+        client: &mut LockedClient<'_>,
         shared: bool,
     ) -> Result<()> {
-        if let Some(registry) = reclaim {
-            let checked = self.check_reclaim(now, client, client_state, registry);
-            client_state.reclaim_refused |= checked.is_err();
+        if let Some(registry) = client.registry {
+            let checked = self.check_reclaim(now, client, registry);
+            client.state.reclaim_refused |= checked.is_err();
             return checked;
         }
         // NFSv4.0 has no RECLAIM_COMPLETE.
-        let reclaims = !client_state.reclaim_complete && client.v40.is_none();
+        let reclaims = !client.state.reclaim_complete && client.record.v40.is_none();
         if reclaims || self.refuses_new(shared) { Err(Nfsstat4::NFS4ERR_GRACE) } else { Ok(()) }
     }
 
-    fn check_reclaim(
-        &self,
-        now: Duration,
-        client: &Client,
-        client_state: &ClientState,
-        registry: &Registry,
-    ) -> Result<()> {
-        if client_state.reclaim_complete || !self.in_grace() || registry.is_impostor(client) {
+    fn check_reclaim(&self, now: Duration, client: &LockedClient<'_>, registry: &Registry) -> Result<()> {
+        if client.state.reclaim_complete || !self.in_grace() || registry.is_impostor(client.record) {
             return Err(Nfsstat4::NFS4ERR_NO_GRACE);
         }
-        if !registry.may_reclaim(client) {
+        if !registry.may_reclaim(client.record) {
             return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD);
         }
         self.extend_grace(registry, now);

@@ -9,12 +9,15 @@ use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::{Tenant, TenantName, Tenants};
 use crate::clients::users::User;
 use crate::clients::{Client, ClientKey, ClientState, ClientTable};
+use crate::opens::OwnerKind;
+use crate::opens::image::{OwnerOf, OwnersByKey};
 use crate::order::{Held, Ordered, RegistryLevel};
 use crate::sessions::create_session::image::CreateSessionOkImage;
 use crate::sessions::nanoseconds;
 use crate::slab::SlabKey;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::table::Table;
 use crate::table::image::{KeyImage, TableImage};
 use crate::v40::image::V40ClientImage;
 use crate::{Nfsstat4, OpSet, Principal, PrincipalHash, StateProtect};
@@ -275,19 +278,20 @@ impl ClientTable {
         })?;
         Ok((image, numbers))
     }
-}
 
-impl ClientTable {
-    /// Returns the client of each owner, and whether that is a lock-owner.
-    pub(crate) fn owners(&self) -> BTreeMap<SlabKey, (ClientKey, bool)> {
-        let mut owners = BTreeMap::new();
+    /// Returns the owners of all clients.
+    pub(crate) fn owners(&self) -> OwnersByKey {
+        let mut owners = OwnersByKey::new();
         let mut all = Vec::new();
         self.table.each(|key, client| all.push((ClientKey(key), Arc::clone(client))));
-        for (key, client) in all {
+        for (client, record) in all {
             let held = &mut Held::nothing();
-            let state = client.lock_any(held);
-            owners.extend(state.open_owners.values().map(|owner| (*owner, (key, false))));
-            owners.extend(state.lock_owners.values().map(|owner| (*owner, (key, true))));
+            let state = record.lock_any(held);
+            let mut add = |keys: &BTreeMap<Arc<[u8]>, SlabKey>, kind| {
+                owners.extend(keys.values().map(|key| (*key, OwnerOf { client, kind })));
+            };
+            add(&state.open_owners, OwnerKind::Open);
+            add(&state.lock_owners, OwnerKind::Lock);
         }
         owners
     }
@@ -296,6 +300,24 @@ impl ClientTable {
     pub(crate) fn is_confirmed(&self, key: ClientKey) -> bool {
         let held = &mut Held::nothing();
         self.registry.lock(held).client(key).is_ok_and(|client| client.confirmed)
+    }
+
+    /// Restores clients without opens and sessions.
+    pub(crate) fn restore(
+        image: TableImage<ClientImage>,
+        mut registry: Registry,
+        tenants: &[Arc<Tenant>],
+    ) -> Result<(Self, RestoredClients), ImageError> {
+        let mut restored = BTreeMap::new();
+        let table = Table::restore(image, |key, client: ClientImage| {
+            let (client, enrolled) = client.restore(ClientKey(key), tenants)?;
+            registry.restore_client(ClientKey(key), enrolled)?;
+            let record = Arc::clone(&client.record);
+            restored.insert(key, client);
+            Ok(record)
+        })?;
+        let registry = Ordered::new(Mutex::new(registry));
+        Ok((Self { registry, table, records: RecordLog::default() }, RestoredClients(restored)))
     }
 }
 
@@ -310,6 +332,17 @@ pub(crate) struct RestoredClient {
 impl RestoredClient {
     pub(crate) fn user(&self, number: u32) -> Result<&Arc<User>, ImageError> {
         self.users.get(number as usize).ok_or(ImageError::Inconsistent("an open of an unknown user"))
+    }
+
+    /// Whether the client's image lists a session.
+    pub(crate) fn lists(&self, session: SlabKey) -> bool {
+        self.sessions.contains(&session)
+    }
+
+    /// Counts a revoked delegation, and has SEQUENCE say that there is one.
+    pub(crate) fn count_revoked(&self, state: &mut ClientState) {
+        state.revoked += 1;
+        self.record.status.fetch_or(SEQ4_STATUS_RECALLABLE_STATE_REVOKED, Relaxed);
     }
 
     /// Checks the numbers of a client with all that it has.
@@ -337,29 +370,10 @@ impl RestoredClients {
     }
 }
 
-impl ClientTable {
-    /// Restores clients without opens and sessions.
-    pub(crate) fn restore(
-        image: TableImage<ClientImage>,
-        mut registry: Registry,
-        tenants: &[Arc<Tenant>],
-    ) -> Result<(Self, RestoredClients), ImageError> {
-        let mut restored = BTreeMap::new();
-        let table = crate::table::Table::restore(image, |key, client: ClientImage| {
-            let (client, enrolled) = client.restore(ClientKey(key), tenants)?;
-            registry.restore_client(ClientKey(key), enrolled)?;
-            let record = Arc::clone(&client.record);
-            restored.insert(key, client);
-            Ok(record)
-        })?;
-        let registry = Ordered::new(Mutex::new(registry));
-        Ok((Self { registry, table, records: RecordLog::default() }, RestoredClients(restored)))
-    }
-}
-
 impl ClientImage {
+    /// Restores a client without opens and sessions, and its place in the registry.
     fn restore(
-        self,
+        mut self,
         key: ClientKey,
         tenants: &[Arc<Tenant>],
     ) -> Result<(RestoredClient, Enrolled), ImageError> {
@@ -367,34 +381,9 @@ impl ClientImage {
             let found = tenants.get(number as usize).cloned();
             found.ok_or(ImageError::Inconsistent("the number of a tenant"))
         };
-        let mut users = Vec::new();
-        let mut users_by_name = BTreeMap::new();
-        for UserImage { principal, tenant: number, locks } in self.users {
-            let (opens, locks) = (AtomicUsize::new(0), AtomicUsize::new(locks as usize));
-            let (principal, tenant) = (Principal(principal.0), tenant(number)?);
-            tenant.locks.fetch_add(locks.load(Relaxed), Relaxed);
-            let user = Arc::new(User { principal, tenant, opens, locks });
-            let name = Arc::clone(&user.principal.0);
-            ensure(users_by_name.insert(name, Arc::clone(&user)).is_none(), "two users of one name")?;
-            users.push(user);
-        }
-        let state = ClientState {
-            closed: false,
-            open_owners: BTreeMap::new(),
-            lock_owners: BTreeMap::new(),
-            opens: Default::default(),
-            users: users_by_name,
-            lock_states: BTreeMap::new(),
-            locks: 0,
-            delegations: Default::default(),
-            revoked: 0,
-            copies: Default::default(),
-            recall_any_at: self.recall_any_at.map(Duration::from_nanos),
-            reclaim_complete: self.reclaim_complete,
-            reclaim_refused: self.reclaim_refused.unwrap_or_default(),
-            reopens_until: self.reopens_until.map(Duration::from_nanos).unwrap_or_default(),
-            turn: self.turn,
-        };
+        let users = UserImage::restore_all(std::mem::take(&mut self.users), tenant)?;
+        let state = ClientState::restored(&self, &users);
+        ensure(state.users.len() == users.len(), "two users of one name")?;
         let record = Arc::new(Client {
             id: self.id,
             owner: self.owner.0,
@@ -430,97 +419,42 @@ impl ClientImage {
     }
 }
 
-impl RestoredClient {
-    /// Whether the client's image lists a session.
-    pub(crate) fn lists(&self, session: SlabKey) -> bool {
-        self.sessions.contains(&session)
-    }
-
-    /// Counts a revoked delegation, and has SEQUENCE say that there is one.
-    pub(crate) fn count_revoked(&self, state: &mut ClientState) {
-        state.revoked += 1;
-        self.record.status.fetch_or(SEQ4_STATUS_RECALLABLE_STATE_REVOKED, Relaxed);
-    }
-}
-
-/// The parts of the registry besides its clients.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub(crate) struct RegistryImage {
-    #[n(0)]
-    counter: u32,
-    #[n(1)]
-    waiting: Vec<WaitingImage>,
-    #[n(2)]
-    retired_at: u64,
-    #[n(3)]
-    draining: bool,
-}
-
-/// An owner that may still reclaim.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-struct WaitingImage {
-    #[n(0)]
-    owner: SharedBytes,
-    #[cbor(n(1), with = "minicbor::bytes")]
-    creator: Option<[u8; 16]>,
-}
-
-impl Registry {
-    pub(crate) fn image(&self) -> Result<RegistryImage, ImageError> {
-        let Self {
-            clients: _,
-            by_id: _,
-            confirmed: _,
-            unconfirmed: _,
-            counter,
-            waiting,
-            retired_at,
-            draining,
-            effects,
-        } = self;
-        if !effects.is_empty() {
-            return Err(ImageError::Busy("records of clients"));
-        }
-        let waiting = waiting.iter().map(|(owner, creator)| WaitingImage {
-            owner: SharedBytes::from(&**owner),
-            creator: creator.map(|creator| creator.0),
-        });
-        Ok(RegistryImage {
-            counter: *counter,
-            waiting: waiting.collect(),
-            retired_at: nanoseconds(*retired_at),
-            draining: *draining,
-        })
-    }
-
-    /// Restores a registry without clients.
-    pub(crate) fn restore(image: RegistryImage) -> Self {
-        let RegistryImage { counter, waiting, retired_at, draining } = image;
-        let waiting = waiting.into_iter();
-        let waiting =
-            waiting.map(|WaitingImage { owner, creator }| (Box::from(&*owner.0), creator.map(PrincipalHash)));
-        Self {
-            clients: BTreeMap::new(),
-            by_id: BTreeMap::new(),
-            confirmed: BTreeMap::new(),
-            unconfirmed: BTreeMap::new(),
-            counter,
-            waiting: waiting.collect(),
-            retired_at: Duration::from_nanos(retired_at),
-            draining,
-            effects: Default::default(),
-        }
-    }
-
-    fn restore_client(&mut self, key: ClientKey, enrolled: Enrolled) -> Result<(), ImageError> {
-        let record = Arc::clone(&enrolled.record);
-        record.tenant.clients.fetch_add(1, Relaxed);
-        let (id, owner) = (self.by_id.insert(record.id, key), Arc::clone(&record.owner));
-        let name = match enrolled.confirmed {
-            true => self.confirmed.insert(owner, key),
-            false => self.unconfirmed.insert((owner, record.creator.hash), key),
+impl UserImage {
+    /// Restores the users of a client, by number.
+    fn restore_all(
+        images: Vec<Self>,
+        tenant: impl Fn(u32) -> Result<Arc<Tenant>, ImageError>,
+    ) -> Result<Vec<Arc<User>>, ImageError> {
+        let user = |Self { principal, tenant: number, locks }| {
+            let (opens, locks) = (AtomicUsize::new(0), AtomicUsize::new(locks as usize));
+            let (principal, tenant) = (Principal(principal.0), tenant(number)?);
+            tenant.locks.fetch_add(locks.load(Relaxed), Relaxed);
+            Ok(Arc::new(User { principal, tenant, opens, locks }))
         };
-        self.clients.insert(key, enrolled);
-        ensure(id.is_none() && name.is_none(), "two clients of one id or name")
+        images.into_iter().map(user).collect()
+    }
+}
+
+impl ClientState {
+    /// Returns the state of a client without opens, locks, delegations and copies.
+    fn restored(image: &ClientImage, users: &[Arc<User>]) -> Self {
+        let named = |user: &Arc<User>| (Arc::clone(&user.principal.0), Arc::clone(user));
+        Self {
+            closed: false,
+            open_owners: BTreeMap::new(),
+            lock_owners: BTreeMap::new(),
+            opens: Default::default(),
+            users: users.iter().map(named).collect(),
+            lock_states: BTreeMap::new(),
+            locks: 0,
+            delegations: Default::default(),
+            revoked: 0,
+            copies: Default::default(),
+            recall_any_at: image.recall_any_at.map(Duration::from_nanos),
+            reclaim_complete: image.reclaim_complete,
+            reclaim_refused: image.reclaim_refused.unwrap_or_default(),
+            reopens_until: image.reopens_until.map(Duration::from_nanos).unwrap_or_default(),
+            turn: image.turn,
+        }
     }
 }

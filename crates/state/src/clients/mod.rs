@@ -98,6 +98,16 @@ pub(crate) struct ClientState {
     turn: u32,
 }
 
+/// A client whose state is locked, for an operation that may reclaim.
+#[derive(Debug)]
+pub(crate) struct LockedClient<'a> {
+    pub(crate) key: ClientKey,
+    pub(crate) record: &'a Client,
+    pub(crate) state: &'a mut ClientState,
+    /// The locked registry of an operation that reclaims.
+    pub(crate) registry: Option<&'a Registry>,
+}
+
 /// The locked state of a client.
 pub(crate) type ClientGuard<'g> = Guard<MutexGuard<'g, ClientState>, ClientLevel>;
 
@@ -199,5 +209,25 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// replaced.
     pub(crate) fn client(&self, key: ClientKey) -> Result<Arc<Client>> {
         self.clients.table.get(key.0).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)
+    }
+
+    /// Locks the state of a client for an operation; for one that reclaims, the registry first.
+    /// `run` gets the token for locks under these.
+    ///
+    /// # Errors
+    /// NFS4ERR_DEADSESSION, and the errors of `run`.
+    pub(crate) fn with_client<R, E: From<Nfsstat4>>(
+        &self,
+        key: ClientKey,
+        reclaims: bool,
+        run: impl FnOnce(&mut LockedClient<'_>, &mut Held<ClientLevel>) -> core::result::Result<R, E>,
+    ) -> core::result::Result<R, E> {
+        let held = &mut Held::nothing();
+        let mut registry = self.clients.registry.lock_if(held, reclaims);
+        let (registry, held) = registry.split_if();
+        let record = self.client(key)?;
+        let mut state = record.lock(held)?;
+        let (state, held) = state.split();
+        run(&mut LockedClient { key, record: &record, state, registry }, held)
     }
 }

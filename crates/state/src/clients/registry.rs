@@ -4,6 +4,8 @@
 //! Operations take its one lock that occur once in the life of a client, a session or a lease, and
 //! reclaims.
 
+pub(crate) mod image;
+
 use crate::Clients;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
@@ -160,15 +162,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Locks the registry, which has to be the first lock of a call.
     pub(crate) fn registry<'g>(&'g self, held: &'g mut Held<NothingHeld>) -> RegistryGuard<'g> {
         self.clients.registry.lock(held)
-    }
-
-    /// Locks the registry for a reclaim; other operations need it not.
-    pub(crate) fn registry_if<'g>(
-        &'g self,
-        held: &'g mut Held<NothingHeld>,
-        reclaims: bool,
-    ) -> Guard<Option<MutexGuard<'g, Registry>>, RegistryLevel> {
-        self.clients.registry.lock_if(held, reclaims)
     }
 }
 

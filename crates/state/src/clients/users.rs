@@ -6,10 +6,10 @@
 
 use crate::Clients;
 use crate::clients::tenants::{Tenant, TenantName, TenantPool, is_of};
-use crate::clients::{Client, ClientState};
+use crate::clients::{Client, ClientState, LockedClient};
 use crate::order::{Held, NothingHeld};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result, StateQuota};
+use crate::{Caller, Effects, Nfsstat4, OpenClaim, Opener, Principal, Result, StateQuota};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,16 +62,11 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     ///
     /// # Errors
     /// NFS4ERR_NOSPC.
-    pub(crate) fn check_open_limits(
-        &self,
-        record: &Client,
-        client_state: &ClientState,
-        opener: &Caller<'_>,
-        claim: OpenClaim,
-    ) -> Result<()> {
-        let of_client = self.state.quotas.of_client(record.creator.address());
+    pub(crate) fn check_open_limits(&self, client: &LockedClient<'_>, opener: Opener<'_>) -> Result<()> {
+        let Opener { caller, claim, .. } = opener;
+        let of_client = self.state.quotas.of_client(client.record.creator.address());
         let client_max = of_client.opens_max.unwrap_or(self.state.limits.opens_per_client_max);
-        let of_client = client_state.opens.len();
+        let of_client = client.state.opens.len();
         if of_client >= client_max || self.state.opens.count() >= self.state.limits.opens_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
@@ -79,13 +74,13 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         if claim == OpenClaim::Previous {
             return Ok(());
         }
-        let (own, of_tenant) = match client_state.users.get(&opener.principal.0) {
+        let (own, of_tenant) = match client.state.users.get(&caller.principal.0) {
             Some(user) => (user.opens.load(Relaxed), user.tenant.opens.load(Relaxed)),
-            None => (0, self.state.tenants.find(opener).map_or(0, |tenant| tenant.opens.load(Relaxed))),
+            None => (0, self.state.tenants.find(caller).map_or(0, |tenant| tenant.opens.load(Relaxed))),
         };
-        let fits = client_state.pool(client_max, of_client, own).admits(own)
+        let fits = client.state.pool(client_max, of_client, own).admits(own)
             && self.opens_pool(of_tenant).admits(of_tenant)
-            && self.state.quotas.of_tenant(&TenantName::of(opener)).admits_open(of_tenant);
+            && self.state.quotas.of_tenant(&TenantName::of(caller)).admits_open(of_tenant);
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
     }
 

@@ -8,7 +8,7 @@
 pub(crate) mod image;
 
 use crate::Delegations;
-use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
+use crate::delegations::{Delegation, DelegationKey, DelegationMode, DelegationPhase};
 use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -166,7 +166,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         let files = self.state.files.read(held, file);
         let own = (client, (self.state.view)(file));
         let mut all = files.get(file)?.delegations.iter();
-        all.find(|(holder, held)| **holder != own && held.write)
+        all.find(|(holder, held)| **holder != own && held.mode == DelegationMode::Write)
             .map(|((holder, _), held)| (*holder, held.key))
     }
 

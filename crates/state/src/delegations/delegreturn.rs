@@ -3,8 +3,7 @@
 
 use crate::Delegations;
 use crate::clients::{Client, ClientGuard};
-use crate::delegations::{Delegation, DelegationPhase, SEQID};
-use crate::opens::shares::WRITE;
+use crate::delegations::{Delegation, DelegationMode, DelegationPhase, SEQID};
 use crate::order::{ClientLevel, Held};
 use crate::slab::SlabKey;
 use crate::stateids::{StateRef, check_seqid};
@@ -44,11 +43,10 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
         self.read_delegation(client, key, stateid.seqid, |delegation| {
-            match self.state.is_named(&delegation.file, file) {
-                true if access & WRITE != 0 && !delegation.write => Err(Nfsstat4::NFS4ERR_OPENMODE),
-                true => Ok(key),
-                false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+            if !self.state.is_named(&delegation.file, file) {
+                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
+            delegation.mode.check_access(access).map(|()| key)
         })
     }
 
@@ -73,8 +71,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         found.unwrap_or_else(|| Err(self.state.revoked.missing(client, StateRef::Delegation(key))))
     }
 
-    /// As [`crate::Opens::access`], with the stateid of a delegation: one for writing serves for
-    /// reading, too.
+    /// As [`crate::Opens::access`], with the stateid of a delegation.
     pub(crate) fn delegated_access<R>(
         &self,
         client: ClientKey,
@@ -88,9 +85,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             if !self.state.is_named(&delegation.file, file) {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
-            if access & WRITE != 0 && !delegation.write {
-                return Err(Nfsstat4::NFS4ERR_OPENMODE);
-            }
+            delegation.mode.check_access(access)?;
             delegation.payload.as_ref().map(take).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)
         })
     }
@@ -122,16 +117,16 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         let Some((client, name)) = self.state.delegations.table.read(key, look) else { return };
         let mut files = self.state.files.lock(held, &name);
         let before = self.state.delegations.table.write(key, |delegation| {
-            (std::mem::replace(&mut delegation.phase, DelegationPhase::Revoked), delegation.write)
+            (std::mem::replace(&mut delegation.phase, DelegationPhase::Revoked), delegation.mode)
         });
-        let Some((phase, write)) = before.filter(|(phase, _)| *phase != DelegationPhase::Revoked) else {
+        let Some((phase, mode)) = before.filter(|(phase, _)| *phase != DelegationPhase::Revoked) else {
             // Its phase was that before: nothing was changed.
             return;
         };
         if let DelegationPhase::Recalled { until, .. } = phase {
             self.state.delegations.recalls().remove(&(until, key));
         }
-        if write {
+        if mode == DelegationMode::Write {
             self.state.delegations.writers.fetch_sub(1, Relaxed);
         }
         if let Some(file) = files.get_mut(&name) {

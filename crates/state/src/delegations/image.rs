@@ -5,7 +5,8 @@ use crate::delegations::cb_getattr::GetattrWaits;
 use crate::delegations::cb_getattr::image::GetattrWaitsImage;
 use crate::delegations::recalls::Contention;
 use crate::delegations::{
-    Delegation, DelegationPhase, DelegationTable, DelegationTotals, HeldDelegation, ReferringCall,
+    Delegation, DelegationMode, DelegationPhase, DelegationTable, DelegationTotals, HeldDelegation,
+    ReferringCall,
 };
 use crate::files::{FileView, Files};
 use crate::order::{Held, Leaf};
@@ -86,7 +87,7 @@ impl<F, O> DelegationTable<F, O> {
             let Delegation {
                 client,
                 file,
-                write,
+                mode,
                 phase,
                 payload: own,
                 granted,
@@ -97,7 +98,7 @@ impl<F, O> DelegationTable<F, O> {
             DelegationImage {
                 client: client.0.into(),
                 file: name(file),
-                write: *write,
+                write: *mode == DelegationMode::Write,
                 phase: match *phase {
                     DelegationPhase::Held => DelegationPhaseImage::Held,
                     DelegationPhase::Recalled { until, answered } => {
@@ -151,7 +152,8 @@ impl<F: Clone + Eq + Hash, O> DelegationTable<F, O> {
         let table = Table::restore(image, |key: SlabKey, image: DelegationImage<G>| {
             let client = ClientKey(image.client.into());
             let restored = clients.get(client.0)?;
-            let (file, write) = (name(image.file)?, image.write);
+            let file = name(image.file)?;
+            let mode = if image.write { DelegationMode::Write } else { DelegationMode::Read };
             let held = &mut Held::nothing();
             let mut state = restored.record.lock_any(held);
             let (state, held) = state.split();
@@ -173,19 +175,18 @@ impl<F: Clone + Eq + Hash, O> DelegationTable<F, O> {
             if !revoked {
                 let mut stripe = files.lock(held, &file);
                 let known = stripe.entry(file.clone()).or_default();
-                let others = known.delegations.values();
-                let alone = others.into_iter().all(|other| !write && !other.write);
-                ensure(alone, "delegations that conflict")?;
-                let held = HeldDelegation { key, write };
+                let conflicts = known.delegations.values().any(|other| other.mode.excludes(mode));
+                ensure(!conflicts, "delegations that conflict")?;
+                let held = HeldDelegation { key, mode };
                 let before = known.delegations.insert((client, view(&file)), held);
                 ensure(before.is_none(), "two delegations of one client on one file")?;
-                writers += usize::from(write);
+                writers += usize::from(mode == DelegationMode::Write);
             }
             let payload = image.payload.map(|number| payload(&file, number)).transpose()?;
             Ok(Delegation {
                 client,
                 file,
-                write,
+                mode,
                 phase,
                 payload,
                 granted: image.granted.map(ReferringCall::from),

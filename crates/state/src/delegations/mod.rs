@@ -23,8 +23,9 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
-use crate::{CallbackTask, ClientKey, Effects, Principal, Sessionid4, SlotToken, Stateid4};
+use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Principal, Result, Sessionid4, SlotToken, Stateid4};
 use nfs4::WhyNoDelegation4;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;
@@ -39,13 +40,42 @@ const RECALL_ANY_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DelegationKey(pub(crate) SlabKey);
 
+/// The mode of a delegation: OPEN_DELEGATE_READ or OPEN_DELEGATE_WRITE, of which the latter allows
+/// more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DelegationMode {
+    /// No other client writes.
+    Read,
+    /// No other client reads or writes.
+    Write,
+}
+
+impl DelegationMode {
+    /// Returns whether delegations of two clients on one file exclude each other.
+    fn excludes(self, other: Self) -> bool {
+        self.max(other) == Self::Write
+    }
+
+    /// Checks that the stateid of such a delegation serves for share_access bits: one for writing
+    /// serves for reading, too.
+    ///
+    /// # Errors
+    /// NFS4ERR_OPENMODE.
+    fn check_access(self, access: u32) -> Result<()> {
+        match self {
+            Self::Read if access & WRITE != 0 => Err(Nfsstat4::NFS4ERR_OPENMODE),
+            Self::Read | Self::Write => Ok(()),
+        }
+    }
+}
+
 /// The delegation that an OPEN asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct DelegationRequest<'a, F> {
     /// The file that the client has just opened.
     pub file: &'a F,
-    /// Whether it is one for writing.
-    pub write: bool,
+    /// The mode that it asks for.
+    pub mode: DelegationMode,
     /// Whether the client held it before the restart (CLAIM_PREVIOUS): it is granted again unless
     /// there is a conflict.
     pub reclaim: bool,
@@ -60,8 +90,8 @@ pub struct DelegationRequest<'a, F> {
 pub struct Delegated {
     /// The stateid of the delegation.
     pub stateid: Stateid4,
-    /// Whether it is one for writing.
-    pub write: bool,
+    /// The mode of the delegation.
+    pub mode: DelegationMode,
     /// Whether the client is to give it back at once: it was reclaimed, and there is no way to
     /// recall it.
     pub recall: bool,
@@ -95,7 +125,7 @@ pub(crate) enum DelegationPhase {
 pub(crate) struct Delegation<F, O> {
     pub(crate) client: ClientKey,
     pub(crate) file: F,
-    pub(crate) write: bool,
+    pub(crate) mode: DelegationMode,
     pub(crate) phase: DelegationPhase,
     /// Nothing once it is revoked.
     pub(crate) payload: Option<O>,
@@ -180,7 +210,7 @@ pub(crate) const SEQID: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldDelegation {
     pub(crate) key: SlabKey,
-    pub(crate) write: bool,
+    pub(crate) mode: DelegationMode,
 }
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
@@ -215,7 +245,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         now: Duration,
         client: ClientKey,
         file: &F,
-        write: bool,
+        mode: DelegationMode,
     ) -> core::result::Result<(), WhyNoDelegation4> {
         if !self.state.callbacks().can_call_back(client) {
             return Err(WhyNoDelegation4::WND4_RESOURCE);
@@ -226,7 +256,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         let held = &mut Held::nothing();
         let files = self.state.files.read(held, file);
         let state = files.get(file);
-        state.map_or(Ok(()), |state| self.check_delegable(state, (client, (self.state.view)(file)), write))
+        state.map_or(Ok(()), |state| self.check_delegable(state, (client, (self.state.view)(file)), mode))
     }
 
     fn delegate_with(
@@ -259,13 +289,13 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
         let mut files = self.state.files.lock(held, request.file);
         if let Some(file) = files.get(request.file) {
-            self.check_delegable(file, (client, (self.state.view)(request.file)), request.write)?;
+            self.check_delegable(file, (client, (self.state.view)(request.file)), request.mode)?;
         }
         self.count_delegation(client_state, client, now, effects)?;
         let delegation = Delegation {
             client,
             file: request.file.clone(),
-            write: request.write,
+            mode: request.mode,
             phase: DelegationPhase::Held,
             payload: payload.take(),
             granted,
@@ -274,19 +304,19 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             opener: request.opener.clone(),
         };
         let key = self.state.delegations.table.insert(client_state.next_stripe(), delegation);
-        let held = HeldDelegation { key, write: request.write };
+        let held = HeldDelegation { key, mode: request.mode };
         files
             .entry(request.file.clone())
             .or_default()
             .delegations
             .insert((client, (self.state.view)(request.file)), held);
-        if request.write {
+        if request.mode == DelegationMode::Write {
             self.state.delegations.writers.fetch_add(1, Relaxed);
         }
         client_state.delegations.insert(key);
         self.state.delegations.totals.granted.fetch_add(1, Relaxed);
         let stateid = self.state.stateid(StateRef::Delegation(key), SEQID);
-        Ok(Delegated { stateid, write: request.write, recall: !reachable })
+        Ok(Delegated { stateid, mode: request.mode, recall: !reachable })
     }
 
     /// Checks a delegation against opens and changes of others (RFC 8881 section 10.4).
@@ -294,25 +324,26 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         &self,
         file: &FileState<F>,
         holder: Holder,
-        write: bool,
+        mode: DelegationMode,
     ) -> core::result::Result<(), WhyNoDelegation4> {
-        match file.delegations.get(&holder) {
-            Some(own) if write && !own.write => return Err(WhyNoDelegation4::WND4_NOT_SUPP_UPGRADE),
-            Some(own) if !write && own.write => return Err(WhyNoDelegation4::WND4_NOT_SUPP_DOWNGRADE),
-            Some(_) => return Err(WhyNoDelegation4::WND4_RESOURCE),
+        match file.delegations.get(&holder).map(|own| own.mode.cmp(&mode)) {
+            Some(Ordering::Less) => return Err(WhyNoDelegation4::WND4_NOT_SUPP_UPGRADE),
+            Some(Ordering::Greater) => return Err(WhyNoDelegation4::WND4_NOT_SUPP_DOWNGRADE),
+            Some(Ordering::Equal) => return Err(WhyNoDelegation4::WND4_RESOURCE),
             None => {}
         }
         let against = file.changing > 0
-            || file.delegations.values().any(|other| write || other.write)
-            || !self.others_allow(file, holder, write);
+            || file.delegations.values().any(|other| other.mode.excludes(mode))
+            || !self.others_allow(file, holder, mode);
         if against { Err(WhyNoDelegation4::WND4_CONTENTION) } else { Ok(()) }
     }
 
     /// Returns whether the opens of others permit the client the use that a delegation would allow
     /// without asking.
-    fn others_allow(&self, file: &FileState<F>, holder: Holder, write: bool) -> bool {
+    fn others_allow(&self, file: &FileState<F>, holder: Holder, mode: DelegationMode) -> bool {
+        let reads = mode == DelegationMode::Read;
         let all = file.shares.union();
-        if !write && all.access & WRITE == 0 && all.deny & READ == 0 {
+        if reads && all.access & WRITE == 0 && all.deny & READ == 0 {
             return true;
         }
         if file.opens.len() > OPENS_LOOKED_AT_MAX {
@@ -321,7 +352,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         file.opens.values().all(|key| {
             let allows = self.state.opens.read(*key, |open| {
                 let harmless = open.share.access & WRITE == 0 && open.share.deny & READ == 0;
-                (open.client, (self.state.view)(&open.file)) == holder || !write && harmless
+                (open.client, (self.state.view)(&open.file)) == holder || reads && harmless
             });
             allows.unwrap_or(false)
         })

@@ -3,7 +3,9 @@
 
 use crate::Delegations;
 use crate::clients::{Client, ClientState};
-use crate::delegations::{Delegation, DelegationKey, DelegationPhase, ReferringCall, recall_any};
+use crate::delegations::{
+    Delegation, DelegationKey, DelegationMode, DelegationPhase, ReferringCall, recall_any,
+};
 use crate::files::FileState;
 use crate::order::{Held, NothingHeld};
 use crate::sessions::nanoseconds;
@@ -103,7 +105,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     ) -> Result<()> {
         let own = (client, (self.state.view)(name));
         let others = file.delegations.iter().filter(|(holder, _)| **holder != own);
-        let mut against = others.filter(|(_, held)| changes || held.write).peekable();
+        let mut against = others.filter(|(_, held)| changes || held.mode == DelegationMode::Write).peekable();
         if against.peek().is_none() {
             return Ok(());
         }
@@ -170,23 +172,23 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         if self.state.delegations.writers.load(Relaxed) == 0 {
             return None;
         }
-        self.own(client, file, true, take)
+        self.own(client, file, DelegationMode::Write, take)
     }
 
     /// Passes the payload of the client's own delegation on a file to `take` and returns the
-    /// result, if it has one, and one for writing if it `must_write`.
+    /// result, if it has one that allows at least as much as `least`.
     pub(crate) fn own<R>(
         &self,
         client: ClientKey,
         file: &F,
-        must_write: bool,
+        least: DelegationMode,
         take: impl FnOnce(&O) -> R,
     ) -> Option<R> {
         let own = (client, (self.state.view)(file));
         let lock = &mut Held::nothing();
         let held = self.state.files.read(lock, file).get(file)?.delegations.get(&own).copied()?;
         let payload = |delegation: &Delegation<F, O>| delegation.payload.as_ref().map(take);
-        (held.write || !must_write).then(|| self.state.delegations.table.read(held.key, payload).flatten())?
+        (held.mode >= least).then(|| self.state.delegations.table.read(held.key, payload).flatten())?
     }
 
     /// Begins a change of a file other than by an open for writing: of its attributes, names, or

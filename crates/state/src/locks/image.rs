@@ -5,11 +5,11 @@ use crate::clients::image::RestoredClients;
 use crate::clients::users::User;
 use crate::files::{FileState, Files};
 use crate::groups::FileGroups;
-use crate::locks::ranges::LockRange;
+use crate::locks::ranges::{LockMode, LockRange};
 use crate::locks::waits::{LockNotice, LockWait, NOTICES_MAX, Notices};
 use crate::locks::{LockState, LockTable};
-use crate::opens::OpenTable;
-use crate::opens::image::RestoredOwners;
+use crate::opens::image::{OwnerOf, OwnersByKey};
+use crate::opens::{OpenTable, OwnerKind};
 use crate::order::{Held, Leaf};
 use crate::slab::SlabKey;
 use crate::sync::Mutex;
@@ -125,20 +125,19 @@ impl<F: Clone + Eq + Hash> Files<F> {
         self.each(|file, state| {
             // Changes under way are begun again by those that continue.
             let FileState { opens: _, shares: _, ranges, delegations: _, waits, changing: _ } = state;
-            let range = |(range, write): (LockRange, bool)| RangeImage(range.offset(), range.last(), write);
             let held = |owner: SlabKey| HeldImage {
                 owner: owner.into(),
-                ranges: ranges.of(owner).map(range).collect(),
+                ranges: ranges.of(owner).map(RangeImage::of).collect(),
             };
             let wait = |wait: &LockWait<F>| {
-                let LockWait { file, client, clientid, name: owner_name, owner, range: locked, write } = wait;
+                let LockWait { file, client, clientid, name: owner_name, owner, range, mode } = wait;
                 WaitImage {
                     file: name(file),
                     client: client.0.into(),
                     clientid: *clientid,
                     name: SharedBytes(Arc::clone(owner_name)),
                     owner: (*owner).into(),
-                    range: range((*locked, *write)),
+                    range: RangeImage::of((*range, *mode)),
                 }
             };
             let image = FileImage {
@@ -160,7 +159,7 @@ type Lockers<F> = std::collections::HashMap<F, BTreeMap<SlabKey, SlabKey>, crate
 /// The parts of a state that locks belong to.
 pub(crate) struct LockBase<'a, F, O> {
     pub(crate) clients: &'a RestoredClients,
-    pub(crate) holders: &'a RestoredOwners,
+    pub(crate) holders: &'a OwnersByKey,
     pub(crate) opens: &'a OpenTable<F, O>,
     pub(crate) files: &'a Files<F>,
     pub(crate) groups: CountedGroups<'a, F>,
@@ -202,12 +201,12 @@ impl<F: Clone + Eq + Hash, O> LockBase<'_, F, O> {
             ensure(!ranges.is_empty() && !file.ranges.holds(owner), "the ranges of an owner")?;
             let mut end = None;
             for range in ranges {
-                let (range, write) = range.restore()?;
+                let (range, mode) = range.restore()?;
                 ensure(end.is_none_or(|end| range.offset() > end), "ranges that overlap")?;
                 end = Some(range.last());
-                edges.push((range.offset(), false, write));
-                edges.push((range.last(), true, write));
-                file.ranges.lock(owner, range, write);
+                edges.push((range.offset(), Edge::Begin, mode));
+                edges.push((range.last(), Edge::End, mode));
+                file.ranges.lock(owner, range, mode);
             }
             let record = &self.clients.get(client)?.record;
             record.lock_any(&mut Held::nothing()).locks += file.ranges.len() - before;
@@ -217,24 +216,42 @@ impl<F: Clone + Eq + Hash, O> LockBase<'_, F, O> {
     }
 }
 
+/// An end of a range. On one byte, ranges begin before others end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Edge {
+    Begin,
+    End,
+}
+
 /// Checks that no byte is locked for writing and by another owner as well, given where ranges begin
 /// and end.
-fn check_edges(mut edges: Vec<(u64, bool, bool)>) -> Result<(), ImageError> {
+fn check_edges(mut edges: Vec<(u64, Edge, LockMode)>) -> Result<(), ImageError> {
     edges.sort_unstable();
     let (mut readers, mut writers) = (0u64, 0u64);
-    for (_, ends, write) in edges {
-        let count = if write { &mut writers } else { &mut readers };
-        *count = if ends { count.saturating_sub(1) } else { *count + 1 };
+    for (_, edge, mode) in edges {
+        let count = match mode {
+            LockMode::Read => &mut readers,
+            LockMode::Write => &mut writers,
+        };
+        *count = match edge {
+            Edge::Begin => *count + 1,
+            Edge::End => count.saturating_sub(1),
+        };
         ensure(writers == 0 || readers + writers == 1, "ranges that conflict")?;
     }
     Ok(())
 }
 
 impl RangeImage {
-    fn restore(self) -> Result<(LockRange, bool), ImageError> {
+    fn of((range, mode): (LockRange, LockMode)) -> Self {
+        Self(range.offset(), range.last(), mode == LockMode::Write)
+    }
+
+    fn restore(self) -> Result<(LockRange, LockMode), ImageError> {
         let Self(first, last, write) = self;
         let range = LockRange::of_bytes(first, last);
-        Ok((range.ok_or(ImageError::Inconsistent("an empty range"))?, write))
+        let mode = if write { LockMode::Write } else { LockMode::Read };
+        Ok((range.ok_or(ImageError::Inconsistent("an empty range"))?, mode))
     }
 }
 
@@ -251,7 +268,8 @@ impl<F: Clone + Eq + Hash> LockTable<F> {
         let table = Table::restore(locks, |key, LockImage { owner, open, seqid }| {
             let (owner, open) = (owner.into(), SlabKey::from(open));
             let (client, user, file) = base.open(open)?;
-            ensure(base.holders.get(&owner) == Some(&(client.0, true)), "the lock-owner of a lock stateid")?;
+            let holder = OwnerOf { client, kind: OwnerKind::Lock };
+            ensure(base.holders.get(&owner) == Some(&holder), "the lock-owner of a lock stateid")?;
             let held = &mut Held::nothing();
             let record = &base.clients.get(client.0)?.record;
             let mut state = record.lock_any(held);
@@ -297,7 +315,7 @@ impl<G> WaitImage<G> {
         self,
         name: &mut impl FnMut(G) -> Result<F, ImageError>,
     ) -> Result<LockWait<F>, ImageError> {
-        let (range, write) = self.range.restore()?;
+        let (range, mode) = self.range.restore()?;
         Ok(LockWait {
             file: name(self.file)?,
             client: ClientKey(self.client.into()),
@@ -305,7 +323,7 @@ impl<G> WaitImage<G> {
             name: self.name.0,
             owner: self.owner.into(),
             range,
-            write,
+            mode,
         })
     }
 }

@@ -4,7 +4,7 @@
 use crate::Locks;
 use crate::files::FileState;
 use crate::order::Held;
-use crate::{ClientKey, Effects, Lock, LockError, LockRange, LockedFor, Nfsstat4};
+use crate::{ClientKey, Effects, Lock, LockError, LockMode, LockRange, Nfsstat4, Result};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -23,18 +23,14 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         take: impl FnOnce(&O) -> R,
     ) -> core::result::Result<R, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let held = &mut Held::nothing();
-        let mut registry = self.state.registry_if(held, request.reclaim);
-        let (registry, held) = registry.split_if();
-        let record = self.state.client(client)?;
-        let mut client_state = record.lock(held)?;
-        let (client_state, held) = client_state.split();
-        let place = self.lock_place(now, client, &record, client_state, registry, request)?;
-        let mut files = self.state.files.lock(held, request.file);
-        let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        self.check_free(client, &record, &place, file, range, request)?;
-        let taken = self.state.opens.read(place.open, |open| take(&open.payload));
-        taken.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
+        self.state.with_client(client, request.reclaim, |client, held| {
+            let place = self.lock_place(now, client, request)?;
+            let mut files = self.state.files.lock(held, request.file);
+            let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+            self.check_free(client, &place, file, range, request)?;
+            let taken = self.state.opens.read(place.open, |open| take(&open.payload));
+            taken.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
+        })
     }
 
     /// Remembers a client with a request that a local program's lock refuses, so that
@@ -42,13 +38,13 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// called back (RFC 8881 section 18.10.4).
     pub fn wait_for_program(&self, client: ClientKey, request: &Lock<'_, F>) -> bool {
         let Ok(range) = LockRange::new(request.offset, request.length) else { return false };
-        let Ok(record) = self.state.client(client) else { return false };
-        let held = &mut Held::nothing();
-        let Ok(mut client_state) = record.lock(held) else { return false };
-        let Ok(place) = self.resolve_locker(&client_state, client, request) else { return false };
-        let mut files = self.state.files.lock(client_state.below(), request.file);
-        let Some(file) = files.get_mut(request.file) else { return false };
-        self.note_wait(client, &record, &place, file, range, request)
+        let waits: Result<bool> = self.state.with_client(client, false, |client, held| {
+            let place = self.resolve_locker(client.state, client.key, request)?;
+            let mut files = self.state.files.lock(held, request.file);
+            let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+            Ok(self.note_wait(client, &place, file, range, request))
+        });
+        waits.unwrap_or(false)
     }
 
     /// Queues CB_NOTIFY_LOCK for the clients that wait for a lock on a file and that no other
@@ -60,14 +56,14 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Returns how a range of a file is locked by all clients together, in pieces that follow each
-    /// other and cover it.
-    pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
+    /// Returns the strongest lock of all clients on the bytes of a range of a file, in pieces that
+    /// follow each other and cover it.
+    pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, Option<LockMode>)> {
         let held = &mut Held::nothing();
         let files = self.state.files.read(held, file);
         match files.get(file) {
             Some(file) => file.ranges.coverage(range),
-            None => vec![(range, LockedFor::Nothing)],
+            None => vec![(range, None)],
         }
     }
 

@@ -7,9 +7,8 @@ pub(crate) mod requests;
 pub(crate) mod waits;
 
 use crate::Locks;
-use crate::clients::registry::Registry;
 use crate::clients::users::User;
-use crate::clients::{Client, ClientState};
+use crate::clients::{Client, ClientState, LockedClient};
 use crate::files::FileState;
 use crate::locks::ranges::{HeldRange, RangeTable};
 use crate::locks::waits::LockWait;
@@ -24,7 +23,7 @@ use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::Table;
 use crate::{
-    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, Stateid4,
+    ClientKey, Effects, Lock, LockDenied, LockError, LockMode, LockRange, Locker, Nfsstat4, Result, Stateid4,
 };
 use std::hash::Hash;
 use std::sync::Arc;
@@ -149,72 +148,62 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> core::result::Result<Stateid4, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let held = &mut Held::nothing();
-        let mut registry = self.state.registry_if(held, request.reclaim);
-        let (registry, held) = registry.split_if();
-        let record = self.state.client(client)?;
-        let mut client_state = record.lock(held)?;
-        let (client_state, held) = client_state.split();
-        let place = self.lock_place(now, client, &record, client_state, registry, request)?;
-        let mut files = self.state.files.lock(held, request.file);
-        let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        self.check_free(client, &record, &place, file, range, request)?;
-        self.reserve_locks(&record, client_state, &place, request.reclaim)?;
-        if !file.waits.is_empty() {
-            let name = self.name_of(request, place.owner);
-            file.waits.retain(|wait| wait.client != client || wait.name != name);
-        }
-        let key = match (place.state, request.locker) {
-            (Some(key), _) => key,
-            (None, Locker::New { owner, .. }) => {
-                self.new_lock_state(client_state, client, record.id, &place, file, owner)
+        self.state.with_client(client, request.reclaim, |client, held| {
+            let place = self.lock_place(now, client, request)?;
+            let mut files = self.state.files.lock(held, request.file);
+            let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+            self.check_free(client, &place, file, range, request)?;
+            self.reserve_locks(client.record, client.state, &place, request.reclaim)?;
+            if !file.waits.is_empty() {
+                let name = self.name_of(request, place.owner);
+                file.waits.retain(|wait| wait.client != client.key || wait.name != name);
             }
-            (None, Locker::Existing(_)) => NOBODY,
-        };
-        let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.write);
-        let locked = self.change_ranges(client_state, &place, file, key, lock);
-        self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
-        // A range that was locked for writing may be free for reading now.
-        self.notify_lock_waits(file, effects);
-        Ok(locked?)
+            let key = match (place.state, request.locker) {
+                (Some(key), _) => key,
+                (None, Locker::New { owner, .. }) => self.new_lock_state(client, &place, file, owner),
+                (None, Locker::Existing(_)) => NOBODY,
+            };
+            let lock = |ranges: &mut RangeTable<SlabKey>, owner| ranges.lock(owner, range, request.mode);
+            let locked = self.change_ranges(client.state, &place, file, key, lock);
+            self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
+            // A range that was locked for writing may be free for reading now.
+            self.notify_lock_waits(file, effects);
+            Ok(locked?)
+        })
     }
 
     /// Finds the target of a LOCK, and does the checks that do not depend on other owners.
     pub(crate) fn lock_place(
         &self,
         now: Duration,
-        client: ClientKey,
-        record: &Client,
-        client_state: &mut ClientState,
-        registry: Option<&Registry>,
+        client: &mut LockedClient<'_>,
         request: &Lock<'_, F>,
     ) -> Result<LockTarget<F>> {
-        let place = self.resolve_locker(client_state, client, request)?;
-        let shared = (self.state.is_shared)(request.file);
-        self.state.leases().check_grace(now, record, client_state, registry, shared)?;
+        let place = self.resolve_locker(client.state, client.key, request)?;
+        self.state.leases().check_grace(now, client, (self.state.is_shared)(request.file))?;
         // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section
         // 18.10.3).
-        match place.access & if request.write { WRITE } else { READ } {
-            0 => Err(Nfsstat4::NFS4ERR_OPENMODE),
-            _ => Ok(place),
-        }
+        let needed = match request.mode {
+            LockMode::Read => READ,
+            LockMode::Write => WRITE,
+        };
+        if place.access & needed == 0 { Err(Nfsstat4::NFS4ERR_OPENMODE) } else { Ok(place) }
     }
 
     /// Checks that no other owner has locked a range; remembers a client that waits for it.
     pub(crate) fn check_free(
         &self,
-        client: ClientKey,
-        record: &Client,
+        client: &LockedClient<'_>,
         place: &LockTarget<F>,
         file: &mut FileState<F>,
         range: LockRange,
         request: &Lock<'_, F>,
     ) -> core::result::Result<(), LockError> {
-        let Some(held) = file.ranges.conflict(place.owner, range, request.write) else { return Ok(()) };
+        let Some(held) = file.ranges.conflict(place.owner, range, request.mode) else { return Ok(()) };
         if request.reclaim {
             return Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into());
         }
-        self.note_wait(client, record, place, file, range, request);
+        self.note_wait(client, place, file, range, request);
         Err(LockError::Denied(self.denied(held)))
     }
 
@@ -222,19 +211,24 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// back; says whether it did.
     pub(crate) fn note_wait(
         &self,
-        client: ClientKey,
-        record: &Client,
+        client: &LockedClient<'_>,
         place: &LockTarget<F>,
         file: &mut FileState<F>,
         range: LockRange,
         request: &Lock<'_, F>,
     ) -> bool {
-        let waits = request.waits && record.paths.load(Relaxed) > 0;
+        let waits = request.waits && client.record.paths.load(Relaxed) > 0;
         if waits {
             let (name, owner) = (self.name_of(request, place.owner), place.owner);
-            let (clientid, write) = (record.id, request.write);
-            let wait = LockWait { file: request.file.clone(), client, clientid, name, owner, range, write };
-            file.wait_for_lock(wait);
+            file.wait_for_lock(LockWait {
+                file: request.file.clone(),
+                client: client.key,
+                clientid: client.record.id,
+                name,
+                owner,
+                range,
+                mode: request.mode,
+            });
         }
         waits
     }
@@ -248,7 +242,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         client: ClientKey,
         file: &F,
         owner: &[u8],
-        write: bool,
+        mode: LockMode,
         offset: u64,
         length: u64,
     ) -> core::result::Result<(), LockError> {
@@ -260,7 +254,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_GRACE.into());
         }
         let files = self.state.files.read(held, file);
-        match files.get(file).and_then(|file| file.ranges.conflict(owner, range, write)) {
+        match files.get(file).and_then(|file| file.ranges.conflict(owner, range, mode)) {
             Some(held) => Err(LockError::Denied(self.denied(held))),
             None => Ok(()),
         }
@@ -363,7 +357,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         LockDenied {
             offset: held.range.offset(),
             length: held.range.length(),
-            write: held.write,
+            mode: held.mode,
             clientid,
             owner,
         }
@@ -407,36 +401,33 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
 
     fn new_lock_state(
         &self,
-        client_state: &mut ClientState,
-        client: ClientKey,
-        clientid: Clientid4,
+        client: &mut LockedClient<'_>,
         place: &LockTarget<F>,
         file: &FileState<F>,
         owner: &[u8],
     ) -> SlabKey {
         let open = place.open;
-        let payer = self.payer(client_state, place.owner, &place.file, None);
-        let turn = client_state.next_stripe();
-        let owner = match client_state.lock_owners.get(owner) {
+        let payer = self.payer(client.state, place.owner, &place.file, None);
+        let turn = client.state.next_stripe();
+        let owner = match client.state.lock_owners.get(owner) {
             Some(key) => *key,
             None => {
                 let name: Arc<[u8]> = owner.into();
-                let key = self.state.opens.insert_owner(turn, clientid, name.clone());
-                client_state.lock_owners.insert(name, key);
+                let key = self.state.opens.insert_owner(turn, client.record.id, name.clone());
+                client.state.lock_owners.insert(name, key);
                 key
             }
         };
         self.state.opens.use_owner(owner);
         // The change of ranges that follows makes the first sequence number 1.
-        let key = self
-            .state
-            .locks
-            .table
-            .insert(turn, LockState { client, owner, open, user: Arc::clone(&place.user), seqid: 0 });
-        client_state.lock_states.insert((owner, open), key);
-        self.count_locks(client_state, &place.user, &place.file, (0, 1));
+        let key = self.state.locks.table.insert(
+            turn,
+            LockState { client: client.key, owner, open, user: Arc::clone(&place.user), seqid: 0 },
+        );
+        client.state.lock_states.insert((owner, open), key);
+        self.count_locks(client.state, &place.user, &place.file, (0, 1));
         self.state.opens.add_lock(open, key);
-        self.charge_anew(client_state, payer, owner, &place.file, file);
+        self.charge_anew(client.state, payer, owner, &place.file, file);
         key
     }
 

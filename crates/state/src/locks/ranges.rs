@@ -57,15 +57,21 @@ impl LockRange {
     }
 }
 
-/// The lock of all clients together on a byte.
+/// The mode of a lock: nfs_lock_type4 without the variants that wait. Writing is the stronger one,
+/// and no lock (`None`) is weaker than both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LockedFor {
-    /// No lock by any client.
-    Nothing,
-    /// By some for reading.
-    Reading,
-    /// By one for writing.
-    Writing,
+pub enum LockMode {
+    /// READ_LT: shared with other locks for reading.
+    Read,
+    /// WRITE_LT: exclusive.
+    Write,
+}
+
+impl LockMode {
+    /// Returns whether locks of two owners on one byte exclude each other (RFC 8881 section 9.3).
+    fn excludes(self, other: Self) -> bool {
+        self.max(other) == Self::Write
+    }
 }
 
 /// A lock that somebody holds.
@@ -73,12 +79,12 @@ pub enum LockedFor {
 pub(crate) struct HeldRange<H> {
     pub(crate) holder: H,
     pub(crate) range: LockRange,
-    pub(crate) write: bool,
+    pub(crate) mode: LockMode,
 }
 
-/// The ranges of one holder by their first byte: the last byte, and whether it is a write lock.
-/// They never overlap, and neighbours of one type are one range.
-type Ranges = BTreeMap<u64, (u64, bool)>;
+/// The ranges of one holder by their first byte: the last byte and the mode. They never overlap,
+/// and neighbours of one mode are one range.
+type Ranges = BTreeMap<u64, (u64, LockMode)>;
 
 /// The locked ranges of one file: for each holder, ranges that do not overlap.
 #[derive(Debug)]
@@ -109,36 +115,35 @@ impl<H: Copy + Ord> RangeTable<H> {
         self.holders.contains_key(&holder)
     }
 
-    /// Returns the holder's ranges in order, each with whether it is locked for writing.
-    pub(crate) fn of(&self, holder: H) -> impl Iterator<Item = (LockRange, bool)> {
+    /// Returns the holder's ranges in order, each with its mode.
+    pub(crate) fn of(&self, holder: H) -> impl Iterator<Item = (LockRange, LockMode)> {
         let ranges = self.holders.get(&holder).into_iter().flatten();
-        ranges.map(|(first, (last, write))| (LockRange { first: *first, last: *last }, *write))
+        ranges.map(|(first, (last, mode))| (LockRange { first: *first, last: *last }, *mode))
     }
 
     /// Returns a lock of somebody else that does not allow this one.
-    pub(crate) fn conflict(&self, holder: H, range: LockRange, write: bool) -> Option<HeldRange<H>> {
+    pub(crate) fn conflict(&self, holder: H, range: LockRange, mode: LockMode) -> Option<HeldRange<H>> {
         let others = self.holders.iter().filter(|(other, _)| **other != holder);
         others
             .flat_map(|(other, ranges)| {
-                overlapping(ranges, range).map(|(range, write)| (*other, range, write))
+                overlapping(ranges, range).map(|(range, mode)| HeldRange { holder: *other, range, mode })
             })
-            .find(|(_, _, held_write)| write || *held_write)
-            .map(|(holder, range, write)| HeldRange { holder, range, write })
+            .find(|held| held.mode.excludes(mode))
     }
 
-    /// Locks a range: the holder's locks in it get this type. The caller checks conflicts.
-    pub(crate) fn lock(&mut self, holder: H, range: LockRange, write: bool) {
+    /// Locks a range: the holder's locks in it get this mode. The caller checks conflicts.
+    pub(crate) fn lock(&mut self, holder: H, range: LockRange, mode: LockMode) {
         let ranges = self.holders.entry(holder).or_default();
         let before = ranges.len();
         cut(ranges, range);
-        let merged = absorb_neighbours(ranges, range, write);
-        ranges.insert(merged.first, (merged.last, write));
+        let merged = absorb_neighbours(ranges, range, mode);
+        ranges.insert(merged.first, (merged.last, mode));
         self.len = self.len - before + ranges.len();
     }
 
     /// Tells whether unlocking a range makes two ranges of one.
     pub(crate) fn splits(&self, holder: H, range: LockRange) -> bool {
-        let surrounds = |(held, _): (LockRange, bool)| held.first < range.first && range.last < held.last;
+        let surrounds = |(held, _): (LockRange, LockMode)| held.first < range.first && range.last < held.last;
         self.holders.get(&holder).is_some_and(|ranges| overlapping(ranges, range).any(surrounds))
     }
 
@@ -160,13 +165,16 @@ impl<H: Copy + Ord> RangeTable<H> {
         Some(LockRange { first: *first, last: *last })
     }
 
-    /// Returns how the bytes of a range are locked by all holders together, in pieces that follow
+    /// Returns the strongest lock of all holders on the bytes of a range, in pieces that follow
     /// each other; neighbours differ.
-    pub(crate) fn coverage(&self, range: LockRange) -> Vec<(LockRange, LockedFor)> {
+    pub(crate) fn coverage(&self, range: LockRange) -> Vec<(LockRange, Option<LockMode>)> {
         // Where locks begin and where they have ended, readers and writers counted apart.
         let mut edges: BTreeMap<u64, (i64, i64)> = BTreeMap::from([(range.first, (0, 0))]);
-        for (held, write) in self.holders.values().flat_map(|ranges| overlapping(ranges, range)) {
-            let step = if write { (0, 1) } else { (1, 0) };
+        for (held, mode) in self.holders.values().flat_map(|ranges| overlapping(ranges, range)) {
+            let step = match mode {
+                LockMode::Read => (1, 0),
+                LockMode::Write => (0, 1),
+            };
             let begin = edges.entry(held.first.max(range.first)).or_default();
             *begin = (begin.0 + step.0, begin.1 + step.1);
             if held.last < range.last {
@@ -174,14 +182,14 @@ impl<H: Copy + Ord> RangeTable<H> {
                 *end = (end.0 - step.0, end.1 - step.1);
             }
         }
-        let mut pieces: Vec<(LockRange, LockedFor)> = Vec::new();
+        let mut pieces: Vec<(LockRange, Option<LockMode>)> = Vec::new();
         let (mut readers, mut writers) = (0, 0);
         for (first, step) in edges {
             (readers, writers) = (readers + step.0, writers + step.1);
             let locked = match (readers, writers) {
-                (0, 0) => LockedFor::Nothing,
-                (_, 0) => LockedFor::Reading,
-                _ => LockedFor::Writing,
+                (0, 0) => None,
+                (_, 0) => Some(LockMode::Read),
+                _ => Some(LockMode::Write),
             };
             match pieces.last_mut() {
                 Some((_, before)) if *before == locked => {}
@@ -205,7 +213,7 @@ impl<H: Copy + Ord> RangeTable<H> {
 }
 
 /// Returns the ranges that share a byte with `range`, in order.
-fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockRange, bool)> + '_ {
+fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockRange, LockMode)> + '_ {
     // Of the ranges that begin before it only the nearest can reach into it, since ranges of one
     // holder do not overlap.
     let before = ranges.range(..range.first).next_back().filter(move |(_, (last, _))| *last >= range.first);
@@ -213,39 +221,39 @@ fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockR
     before
         .into_iter()
         .chain(within)
-        .map(|(first, (last, write))| (LockRange { first: *first, last: *last }, *write))
+        .map(|(first, (last, mode))| (LockRange { first: *first, last: *last }, *mode))
 }
 
 /// Removes `range`: ranges inside it go, ranges that stick out are shortened, and one around it
 /// becomes two.
 fn cut(ranges: &mut Ranges, range: LockRange) {
-    let hit: Vec<(LockRange, bool)> = overlapping(ranges, range).collect();
-    for (old, write) in hit {
+    let hit: Vec<(LockRange, LockMode)> = overlapping(ranges, range).collect();
+    for (old, mode) in hit {
         ranges.remove(&old.first);
         if old.first < range.first {
-            ranges.insert(old.first, (range.first - 1, write));
+            ranges.insert(old.first, (range.first - 1, mode));
         }
         if old.last > range.last {
-            ranges.insert(range.last + 1, (old.last, write));
+            ranges.insert(range.last + 1, (old.last, mode));
         }
     }
 }
 
-/// Removes the neighbours of the same type that touch `range` and returns the range that covers all
+/// Removes the neighbours of the same mode that touch `range` and returns the range that covers all
 /// of them.
-fn absorb_neighbours(ranges: &mut Ranges, range: LockRange, write: bool) -> LockRange {
+fn absorb_neighbours(ranges: &mut Ranges, range: LockRange, mode: LockMode) -> LockRange {
     let mut merged = range;
-    let left = ranges.range(..range.first).next_back().map(|(first, (last, write))| (*first, *last, *write));
-    if let Some((first, last, held_write)) = left
-        && held_write == write
+    let left = ranges.range(..range.first).next_back().map(|(first, (last, mode))| (*first, *last, *mode));
+    if let Some((first, last, held_mode)) = left
+        && held_mode == mode
         && last.checked_add(1) == Some(range.first)
     {
         ranges.remove(&first);
         merged.first = first;
     }
     if let Some(next) = range.last.checked_add(1)
-        && let Some((last, held_write)) = ranges.get(&next).copied()
-        && held_write == write
+        && let Some((last, held_mode)) = ranges.get(&next).copied()
+        && held_mode == mode
     {
         ranges.remove(&next);
         merged.last = last;

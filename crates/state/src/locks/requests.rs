@@ -1,6 +1,6 @@
 //! Arguments and results of LOCK and LOCKT (RFC 8881 sections 18.10 and 18.11).
 
-use crate::{Clientid4, Nfsstat4, Stateid4};
+use crate::{Clientid4, LockMode, Nfsstat4, Stateid4};
 
 /// locker4: the lock owner of a LOCK.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ pub enum Locker<'a> {
 pub struct Lock<'a, F> {
     /// The current filehandle's file.
     pub file: &'a F,
-    /// Whether the lock is WRITE_LT or WRITEW_LT.
-    pub write: bool,
+    /// locktype: READW_LT locks as READ_LT does, and WRITEW_LT as WRITE_LT.
+    pub mode: LockMode,
     /// Whether it is READW_LT or WRITEW_LT: the client waits when it is refused.
     pub waits: bool,
     /// reclaim: whether the lock is from before a restart.
@@ -42,8 +42,8 @@ pub struct LockDenied {
     pub offset: u64,
     /// length of the conflicting lock in bytes.
     pub length: u64,
-    /// Whether locktype is WRITE_LT.
-    pub write: bool,
+    /// locktype of the conflicting lock.
+    pub mode: LockMode,
     /// owner.clientid of the conflicting lock.
     pub clientid: Clientid4,
     /// owner.owner of the conflicting lock.

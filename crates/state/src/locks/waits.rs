@@ -5,7 +5,7 @@
 use crate::Callbacks;
 use crate::Locks;
 use crate::files::FileState;
-use crate::locks::ranges::LockRange;
+use crate::locks::ranges::{LockMode, LockRange};
 use crate::slab::SlabKey;
 use crate::{CallbackTask, ClientKey, Clientid4, Effects};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(crate) struct LockWait<F> {
     /// Its key, which tells its own ranges from those of others.
     pub(crate) owner: SlabKey,
     pub(crate) range: LockRange,
-    pub(crate) write: bool,
+    pub(crate) mode: LockMode,
 }
 
 /// Names a notice until it is done with.
@@ -86,7 +86,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// Queues CB_NOTIFY_LOCK for waiters of a file whose ranges may now be free.
     pub(crate) fn notify_lock_waits(&self, file: &mut FileState<F>, effects: &mut Effects<O>) {
         let ranges = &file.ranges;
-        let free = |wait: &mut LockWait<F>| ranges.conflict(wait.owner, wait.range, wait.write).is_none();
+        let free = |wait: &mut LockWait<F>| ranges.conflict(wait.owner, wait.range, wait.mode).is_none();
         for wait in file.waits.extract_if(.., free) {
             let LockWait { file, client, clientid, name: owner, .. } = wait;
             let notice = self.state.locks.notices.lock().insert(LockNotice { file, clientid, owner });

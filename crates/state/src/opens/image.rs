@@ -4,8 +4,9 @@ use crate::ClientKey;
 use crate::clients::image::{RestoredClients, UserNumbers};
 use crate::files::{FileView, Files};
 use crate::opens::shares::{BOTH, SeenShares, Share};
-use crate::opens::{Open, OpenTable, Owner};
+use crate::opens::{Open, OpenTable, Owner, OwnerKind};
 use crate::order::Held;
+use crate::slab::SlabKey;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::table::Table;
 use crate::table::image::{KeyImage, TableImage};
@@ -55,16 +56,24 @@ pub(crate) struct OpenImage<F> {
     payload_access: u32,
 }
 
+/// The client of an owner, and the kind of the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerOf {
+    pub(crate) client: ClientKey,
+    pub(crate) kind: OwnerKind,
+}
+
+/// The owners of all clients.
+pub(crate) type OwnersByKey = BTreeMap<SlabKey, OwnerOf>;
+
 impl<F, O> OpenTable<F, O> {
-    /// Makes an image of the owners; `holder` says which client has one, and whether as lock-owner.
-    pub(crate) fn owners_image(
-        &self,
-        holders: &BTreeMap<crate::slab::SlabKey, (ClientKey, bool)>,
-    ) -> Result<TableImage<OwnerImage>, ImageError> {
+    /// Makes an image of the owners. Each needs a holder.
+    pub(crate) fn owners_image(&self, holders: &OwnersByKey) -> Result<TableImage<OwnerImage>, ImageError> {
         let owner = |key, owner: &Owner| {
             let Owner { clientid: _, name, uses: _ } = owner;
-            let (client, locks) = holders.get(&key).copied()?;
-            Some(OwnerImage { client: client.0.into(), locks, name: SharedBytes(Arc::clone(name)) })
+            let OwnerOf { client, kind } = *holders.get(&key)?;
+            let (client, locks) = (client.0.into(), kind == OwnerKind::Lock);
+            Some(OwnerImage { client, locks, name: SharedBytes(Arc::clone(name)) })
         };
         let lost = ImageError::Inconsistent("an owner that no client has");
         self.owners.image(owner).try_map(|_, owner| owner.ok_or(lost.clone()))
@@ -109,23 +118,24 @@ impl<F, O> OpenTable<F, O> {
     }
 }
 
-/// The owners of a restored table: whether each is a lock-owner, and its client.
-pub(crate) type RestoredOwners = BTreeMap<crate::slab::SlabKey, (crate::slab::SlabKey, bool)>;
-
 impl<F: Clone + Eq + Hash, O> OpenTable<F, O> {
     /// Restores owners without opens and locks.
     pub(crate) fn restore_owners(
         image: TableImage<OwnerImage>,
         clients: &RestoredClients,
-    ) -> Result<(Self, RestoredOwners), ImageError> {
-        let mut holders = BTreeMap::new();
+    ) -> Result<(Self, OwnersByKey), ImageError> {
+        let mut holders = OwnersByKey::new();
         let owners = Table::restore(image, |key, OwnerImage { client, locks, name }| {
-            let (record, name) = (&clients.get(client.into())?.record, name.0);
+            let (client, name) = (ClientKey(client.into()), name.0);
+            let record = &clients.get(client.0)?.record;
             let held = &mut Held::nothing();
             let mut state = record.lock_any(held);
-            let names = if locks { &mut state.lock_owners } else { &mut state.open_owners };
+            let (kind, names) = match locks {
+                false => (OwnerKind::Open, &mut state.open_owners),
+                true => (OwnerKind::Lock, &mut state.lock_owners),
+            };
             ensure(names.insert(Arc::clone(&name), key).is_none(), "two owners of one name")?;
-            holders.insert(key, (client.into(), locks));
+            holders.insert(key, OwnerOf { client, kind });
             Ok(Owner { clientid: record.id, name, uses: 0 })
         })?;
         Ok((Self { table: Table::new(), owners, count: AtomicUsize::new(0) }, holders))
@@ -135,7 +145,7 @@ impl<F: Clone + Eq + Hash, O> OpenTable<F, O> {
     pub(crate) fn restore<G>(
         &mut self,
         image: TableImage<OpenImage<G>>,
-        (clients, holders): (&RestoredClients, &RestoredOwners),
+        (clients, holders): (&RestoredClients, &OwnersByKey),
         files: &Files<F>,
         view: fn(&F) -> FileView,
         mut name: impl FnMut(G) -> Result<F, ImageError>,
@@ -143,12 +153,14 @@ impl<F: Clone + Eq + Hash, O> OpenTable<F, O> {
     ) -> Result<(), ImageError> {
         let owners = &self.owners;
         self.table = Table::restore(image, |key, open: OpenImage<G>| {
-            let (client, owner, file) = (open.client.into(), open.owner.into(), name(open.file)?);
-            ensure(holders.get(&owner) == Some(&(client, false)), "the open-owner of an open")?;
+            let (owner, file) = (open.owner.into(), name(open.file)?);
+            let client = ClientKey(open.client.into());
+            let holder = OwnerOf { client, kind: OwnerKind::Open };
+            ensure(holders.get(&owner) == Some(&holder), "the open-owner of an open")?;
             let share = Share { access: open.access, deny: open.deny };
             let sound = (1..=BOTH).contains(&share.access) && share.deny <= BOTH;
             ensure(sound && share.access & !open.payload_access == 0, "the share of an open")?;
-            let restored = clients.get(client)?;
+            let restored = clients.get(client.0)?;
             let user = Arc::clone(restored.user(open.user)?);
             let held = &mut Held::nothing();
             let mut state = restored.record.lock_any(held);
@@ -166,7 +178,7 @@ impl<F: Clone + Eq + Hash, O> OpenTable<F, O> {
             owners.write(owner, |owner| owner.uses += 1);
             let payload = payload(&file, open.payload)?;
             Ok(Open {
-                client: ClientKey(client),
+                client,
                 owner,
                 user,
                 file,

@@ -7,22 +7,29 @@ pub(crate) mod requests;
 pub(crate) mod shares;
 
 use crate::Opens;
-use crate::clients::registry::Registry;
+use crate::clients::LockedClient;
 use crate::clients::users::User;
-use crate::clients::{Client, ClientState};
 use crate::files::{FileState, FilesOfStripe};
-use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
+use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest, Opener};
 use crate::opens::shares::{SeenShares, Share};
-use crate::order::Held;
 use crate::slab::SlabKey;
 use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::Table;
-use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Stateid4};
+use crate::{ClientKey, Clientid4, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The name space of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerKind {
+    /// open_owner4: the owner of opens.
+    Open,
+    /// lock_owner4: the owner of byte-range locks.
+    Lock,
+}
 
 /// An open owner or a lock owner of a client.
 #[derive(Debug)]
@@ -142,8 +149,6 @@ struct OwnerOpen {
 
 /// The parts of a first open besides the request and its payload.
 struct NewOpen {
-    client: ClientKey,
-    clientid: Clientid4,
     share: Share,
     payload_access: u32,
 }
@@ -158,27 +163,15 @@ struct Granted {
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// Checks everything that does not depend on the file, so that OPEN can refuse before it
-    /// creates anything: grace, claim, limits. `shared` is the file's (see [`State::with_shared`]).
-    /// On NFS4ERR_NOSPC [`crate::Clients::make_room_for_open`] may help.
+    /// creates anything: grace, claim, limits. On NFS4ERR_NOSPC
+    /// [`crate::Clients::make_room_for_open`] may help.
     ///
     /// # Errors
     /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC,
     /// NFS4ERR_DEADSESSION.
-    pub fn open_allowed(
-        &self,
-        now: Duration,
-        client: ClientKey,
-        opener: &Caller<'_>,
-        owner: &[u8],
-        claim: OpenClaim,
-        shared: bool,
-    ) -> Result<()> {
-        let held = &mut Held::nothing();
-        let mut registry = self.state.registry_if(held, claim == OpenClaim::Previous);
-        let (registry, held) = registry.split_if();
-        let record = self.state.client(client)?;
-        let mut client_state = record.lock(held)?;
-        self.check_allowed(now, &record, &mut client_state, registry, opener, owner, claim, shared)
+    pub fn open_allowed(&self, now: Duration, client: ClientKey, opener: Opener<'_>) -> Result<()> {
+        let reclaims = opener.claim == OpenClaim::Previous;
+        self.state.with_client(client, reclaims, |client, _| self.check_allowed(now, client, opener))
     }
 
     /// Checks one more open of a file against the limit of its group, so that OPEN can refuse it
@@ -195,43 +188,27 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the client in its three parts, and four of the request's fields"
-    )]
-    fn check_allowed(
-        &self,
-        now: Duration,
-        record: &Client,
-        client_state: &mut ClientState,
-        reclaim: Option<&Registry>,
-        opener: &Caller<'_>,
-        owner: &[u8],
-        claim: OpenClaim,
-        shared: bool,
-    ) -> Result<()> {
+    fn check_allowed(&self, now: Duration, client: &mut LockedClient<'_>, opener: Opener<'_>) -> Result<()> {
         // The delegation covers the opens that a client has made under it, also in the grace
         // period.
-        if !matches!(claim, OpenClaim::Delegated(_)) {
-            self.state.leases().check_grace(now, record, client_state, reclaim, shared)?;
+        if !matches!(opener.claim, OpenClaim::Delegated(_)) {
+            self.state.leases().check_grace(now, client, opener.shared)?;
         }
-        if owner.len() > self.state.limits.owner_size_max {
+        if opener.owner.len() > self.state.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
-        self.state.clients().check_open_limits(record, client_state, opener, claim)
+        self.state.clients().check_open_limits(client, opener)
     }
 
     fn check_request(
         &self,
         now: Duration,
-        record: &Client,
-        client_state: &mut ClientState,
-        reclaim: Option<&Registry>,
+        client: &mut LockedClient<'_>,
         request: &OpenRequest<'_, F>,
     ) -> Result<()> {
-        let OpenRequest { opener, owner, claim, .. } = request;
-        let shared = (self.state.is_shared)(request.file);
-        self.check_allowed(now, record, client_state, reclaim, opener, owner, *claim, shared)
+        let OpenRequest { opener: ref caller, owner, claim, file, .. } = *request;
+        let shared = (self.state.is_shared)(file);
+        self.check_allowed(now, client, Opener { caller, owner, claim, shared })
     }
 
     /// Does the checks of [`crate::Opens::open`]. Returns the access bits with which the payload
@@ -251,26 +228,22 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         take: impl FnOnce(&O) -> R,
         effects: &mut Effects<O>,
     ) -> Result<(u32, Option<R>)> {
-        let held = &mut Held::nothing();
-        let mut registry = self.state.registry_if(held, request.claim == OpenClaim::Previous);
-        let (registry, held) = registry.split_if();
-        let record = self.state.client(client)?;
-        let mut client_state = record.lock(held)?;
-        let (client_state, held) = client_state.split();
-        self.check_request(now, &record, client_state, registry, request)?;
-        let files = self.state.files.read(held, request.file);
-        let granted = self.grant(now, client, client_state, files.get(request.file), request, effects)?;
-        let payload =
-            granted.own.and_then(|own| self.state.opens.table.read(own.key, |open| take(&open.payload)));
-        Ok((granted.needed, payload))
+        let reclaims = request.claim == OpenClaim::Previous;
+        self.state.with_client(client, reclaims, |client, held| {
+            self.check_request(now, client, request)?;
+            let files = self.state.files.read(held, request.file);
+            let granted = self.grant(now, client, files.get(request.file), request, effects)?;
+            let payload =
+                granted.own.and_then(|own| self.state.opens.table.read(own.key, |open| take(&open.payload)));
+            Ok((granted.needed, payload))
+        })
     }
 
     /// Checks a request against the access and denials of other opens.
     fn grant(
         &self,
         now: Duration,
-        client: ClientKey,
-        client_state: &ClientState,
+        client: &LockedClient<'_>,
         file: Option<&FileState<F>>,
         request: &OpenRequest<'_, F>,
         effects: &mut Effects<O>,
@@ -279,14 +252,14 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         if let OpenClaim::Delegated(stateid) = request.claim {
             // A delegation for reading is none for writing; OPEN has no NFS4ERR_OPENMODE.
             let found =
-                self.state.delegations().find_delegation(client, &stateid, request.file, share.access);
+                self.state.delegations().find_delegation(client.key, &stateid, request.file, share.access);
             found.map_err(|status| match status {
                 Nfsstat4::NFS4ERR_OPENMODE => Nfsstat4::NFS4ERR_BAD_STATEID,
                 status => status,
             })?;
         }
         let Some(file) = file else { return Ok(Granted { share, needed: share.access, own: None }) };
-        let (owner, view) = (client_state.open_owners.get(request.owner), (self.state.view)(request.file));
+        let (owner, view) = (client.state.open_owners.get(request.owner), (self.state.view)(request.file));
         let own = owner.and_then(|owner| file.opens.get(&(*owner, view))).and_then(|key| {
             let own = |open: &Open<F, O>| OwnerOpen {
                 key: *key,
@@ -311,7 +284,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         }
         let delegations = self.state.delegations().check_delegations(
             now,
-            client,
+            client.key,
             request.file,
             file,
             request.changes(),
@@ -352,27 +325,24 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         payload_access: u32,
         effects: &mut Effects<O>,
     ) -> Result<OpenOutcome> {
-        let held = &mut Held::nothing();
-        let mut registry = self.state.registry_if(held, request.claim == OpenClaim::Previous);
-        let (registry, held) = registry.split_if();
-        let record = self.state.client(client)?;
-        let mut client_state = record.lock(held)?;
-        let (client_state, held) = client_state.split();
-        self.check_request(now, &record, client_state, registry, request)?;
-        let mut files = self.state.files.lock(held, request.file);
-        let granted = self.grant(now, client, client_state, files.get(request.file), request, effects)?;
-        let had = granted.own.map_or(0, |own| own.payload_access);
-        if granted.needed & !had != 0 && granted.needed & !payload_access != 0 {
-            return Ok(OpenOutcome::Reopen(granted.needed));
-        }
-        let stateid = match (granted.own, files.get_mut(request.file)) {
-            (Some(own), Some(file)) => self.widen(file, own, granted.share, payload, payload_access),
-            _ => {
-                let open = NewOpen { client, clientid: record.id, share: granted.share, payload_access };
-                self.open_first(client_state, &mut files, request, open, payload)
+        let reclaims = request.claim == OpenClaim::Previous;
+        self.state.with_client(client, reclaims, |client, held| {
+            self.check_request(now, client, request)?;
+            let mut files = self.state.files.lock(held, request.file);
+            let granted = self.grant(now, client, files.get(request.file), request, effects)?;
+            let had = granted.own.map_or(0, |own| own.payload_access);
+            if granted.needed & !had != 0 && granted.needed & !payload_access != 0 {
+                return Ok(OpenOutcome::Reopen(granted.needed));
             }
-        };
-        stateid.map(OpenOutcome::Opened)
+            let stateid = match (granted.own, files.get_mut(request.file)) {
+                (Some(own), Some(file)) => self.widen(file, own, granted.share, payload, payload_access),
+                _ => {
+                    let open = NewOpen { share: granted.share, payload_access };
+                    self.open_first(client, &mut files, request, open, payload)
+                }
+            };
+            stateid.map(OpenOutcome::Opened)
+        })
     }
 
     /// Merges an OPEN into the open that its owner already has (RFC 8881 section 9.9).
@@ -405,7 +375,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
 
     fn open_first(
         &self,
-        client_state: &mut ClientState,
+        client: &mut LockedClient<'_>,
         files: &mut FilesOfStripe<F>,
         request: &OpenRequest<'_, F>,
         new: NewOpen,
@@ -427,16 +397,16 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
         let opener = &request.opener;
-        let user = client_state.user(opener.principal, || self.state.tenants.of(opener));
+        let user = client.state.user(opener.principal, || self.state.tenants.of(opener));
         user.opens.fetch_add(1, Relaxed);
         user.tenant.opens.fetch_add(1, Relaxed);
-        let turn = client_state.next_stripe();
-        let owner = match client_state.open_owners.get(request.owner) {
+        let turn = client.state.next_stripe();
+        let owner = match client.state.open_owners.get(request.owner) {
             Some(key) => *key,
             None => {
                 let name: Arc<[u8]> = request.owner.into();
-                let owner = Owner { clientid: new.clientid, name: name.clone(), uses: 0 };
-                *client_state.open_owners.entry(name).or_insert(self.state.opens.owners.insert(turn, owner))
+                let owner = Owner { clientid: client.record.id, name: name.clone(), uses: 0 };
+                *client.state.open_owners.entry(name).or_insert(self.state.opens.owners.insert(turn, owner))
             }
         };
         self.state.opens.owners.write(owner, |owner| owner.uses += 1);
@@ -445,7 +415,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         let key = self.state.opens.table.insert(
             turn,
             Open {
-                client: new.client,
+                client: client.key,
                 owner,
                 user,
                 file: request.file.clone(),
@@ -458,7 +428,7 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
             },
         );
         file.opens.insert((owner, view), key);
-        client_state.opens.insert(key);
+        client.state.opens.insert(key);
         Ok(self.state.stateid(StateRef::Open(key), 1))
     }
 

@@ -15,6 +15,19 @@ pub enum OpenClaim {
     Delegated(Stateid4),
 }
 
+/// The part of an OPEN that does not depend on its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Opener<'a> {
+    /// The caller: the open counts for its share.
+    pub caller: &'a Caller<'a>,
+    /// The open owner's bytes.
+    pub owner: &'a [u8],
+    /// A new or a reclaimed open.
+    pub claim: OpenClaim,
+    /// Whether the file is a shared one (see [`crate::State::with_shared`]).
+    pub shared: bool,
+}
+
 /// The arguments of OPEN for state.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenRequest<'a, F> {

@@ -178,7 +178,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(Arc::clone(tenant))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of a session, used once")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a session, used once")]
     fn new_session(
         &self,
         registry: &mut RegistryGuard<'_>,
@@ -230,7 +230,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(self.pressure(tenant))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what a session is made of comes from three places")]
+    #[expect(clippy::too_many_arguments, reason = "what a session is made of comes from three places")]
     fn insert_session(
         &self,
         now: Duration,

@@ -7,8 +7,9 @@
 use crate::clients::ClientTable;
 use crate::clients::grace::Grace;
 use crate::clients::grace::image::GraceImage;
-use crate::clients::image::{ClientImage, RegistryImage, TenantImage};
+use crate::clients::image::{ClientImage, TenantImage};
 use crate::clients::registry::Registry;
+use crate::clients::registry::image::RegistryImage;
 use crate::clients::tenants::Tenants;
 use crate::copies::CopyTable;
 use crate::copies::image::CopyImage;

@@ -1,10 +1,10 @@
 //! Invariants of an idle state: the tables agree with each other.
 
 use super::shared::TestState;
-use crate::LockRange;
 use crate::delegations::DelegationPhase;
 use crate::order::Held;
 use crate::sessions::slots::SlotState;
+use crate::{DelegationMode, LockMode, LockRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,9 +32,9 @@ pub(super) fn check_ranges(state: &TestState) {
         for byte in 0..64 {
             let range = LockRange::new(byte, 1).unwrap();
             for owner in &owners {
-                if let Some(held) = file.ranges.conflict(*owner, range, false) {
+                if let Some(held) = file.ranges.conflict(*owner, range, LockMode::Read) {
                     assert!(state.opens.owner(held.holder, |_| ()).is_some(), "its owner lives");
-                    let own = file.ranges.conflict(held.holder, range, true);
+                    let own = file.ranges.conflict(held.holder, range, LockMode::Write);
                     assert!(own.is_none_or(|own| own.holder == held.holder), "{held:?} {own:?}");
                 }
             }
@@ -85,8 +85,11 @@ pub(super) fn check_delegations(state: &TestState) {
     let (mut of_files, mut writes, mut revoked) = (BTreeMap::new(), 0, 0);
     state.files.each(|name, file| {
         for ((client, _), held) in &file.delegations {
-            of_files.insert(held.key, (*client, *name, held.write));
-            assert!(!held.write || file.delegations.len() == 1, "one for writing is alone");
+            of_files.insert(held.key, (*client, *name, held.mode));
+            assert!(
+                held.mode == DelegationMode::Read || file.delegations.len() == 1,
+                "one for writing is alone"
+            );
         }
     });
     let mut waiting = BTreeSet::new();
@@ -96,9 +99,9 @@ pub(super) fn check_delegations(state: &TestState) {
             assert_eq!((of_files.get(&key), delegation.payload), (None, None));
         }
         phase => {
-            let (client, file, write) = of_files[&key];
-            assert_eq!((client, file, write), (delegation.client, delegation.file, delegation.write));
-            writes += usize::from(write);
+            let (client, file, mode) = of_files[&key];
+            assert_eq!((client, file, mode), (delegation.client, delegation.file, delegation.mode));
+            writes += usize::from(mode == DelegationMode::Write);
             if let DelegationPhase::Recalled { until, .. } = phase {
                 waiting.insert((until, key));
             }
@@ -110,8 +113,9 @@ pub(super) fn check_delegations(state: &TestState) {
     state.opens.each(|_, open| {
         let others =
             of_files.values().filter(|(client, file, _)| *client != open.client && *file == open.file);
-        for (_, _, write) in others {
-            let conflicts = *write || open.share.access & 2 != 0 || open.share.deny & 1 != 0;
+        for (_, _, mode) in others {
+            let conflicts =
+                *mode == DelegationMode::Write || open.share.access & 2 != 0 || open.share.deny & 1 != 0;
             assert!(!conflicts, "an open against a delegation");
         }
     });

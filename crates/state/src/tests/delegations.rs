@@ -12,16 +12,20 @@ const BOTH: u32 = 3;
 /// The file of most tests.
 const FILE: u32 = 1;
 
-fn ask(world: &World, client: &TestClient, write: bool) -> core::result::Result<Delegated, WhyNoDelegation4> {
+fn ask(
+    world: &World,
+    client: &TestClient,
+    mode: DelegationMode,
+) -> core::result::Result<Delegated, WhyNoDelegation4> {
     let request =
-        DelegationRequest { file: &FILE, write, reclaim: false, change: 1, opener: anyone().principal };
+        DelegationRequest { file: &FILE, mode, reclaim: false, change: 1, opener: anyone().principal };
     world.state.delegate(world.now, world.key(client), &request, 5)
 }
 
 /// Opens the file and gets a delegation.
-fn delegated(world: &mut World, client: &TestClient, write: bool) -> Stateid4 {
-    world.open(client, "o", FILE, if write { BOTH } else { READ }, 0).unwrap();
-    ask(world, client, write).unwrap().stateid
+fn delegated(world: &mut World, client: &TestClient, mode: DelegationMode) -> Stateid4 {
+    world.open(client, "o", FILE, if mode == DelegationMode::Write { BOTH } else { READ }, 0).unwrap();
+    ask(world, client, mode).unwrap().stateid
 }
 
 /// The delegations that were recalled since the last call.
@@ -45,7 +49,8 @@ fn clients_read_by_their_delegations_until_one_of_them_wants_to_write() {
     // RFC 8881 section 10.4.1
     let mut world = World::new();
     let (a, b, c) = (world.ready("a"), world.ready("b"), world.ready("c"));
-    let (first, second) = (delegated(&mut world, &a, false), delegated(&mut world, &b, false));
+    let (first, second) =
+        (delegated(&mut world, &a, DelegationMode::Read), delegated(&mut world, &b, DelegationMode::Read));
     let (key_a, key_b) = (world.key(&a), world.key(&b));
     assert_eq!(world.state.access(key_a, &first, &FILE, READ), Ok(5));
     assert_eq!(world.state.access(key_a, &first, &FILE, WRITE), Err(Nfsstat4::NFS4ERR_OPENMODE));
@@ -75,7 +80,7 @@ fn a_delegation_for_writing_is_recalled_when_another_opens_or_looks() {
     // RFC 8881 section 10.4
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    let stateid = delegated(&mut world, &a, true);
+    let stateid = delegated(&mut world, &a, DelegationMode::Write);
     let key = world.key(&a);
     assert_eq!(world.state.access(key, &stateid, &FILE, BOTH), Ok(5));
     assert_eq!(world.state.check_unopened_read(world.now, key, &FILE), Ok(()), "its holder may");
@@ -96,7 +101,7 @@ fn a_client_does_not_conflict_with_its_own_delegation() {
     // RFC 8881 section 10.4.1
     let mut world = World::new();
     let a = world.ready("a");
-    delegated(&mut world, &a, false);
+    delegated(&mut world, &a, DelegationMode::Read);
     world.open(&a, "another owner", FILE, BOTH, WRITE).unwrap();
     let key = world.key(&a);
     world.state.begin_change(world.now, key, &FILE).unwrap();
@@ -109,7 +114,7 @@ fn a_change_recalls_delegations_of_others_and_none_is_granted_until_its_end() {
     // RFC 8881 section 10.4: SETATTR, REMOVE, RENAME, LINK, WRITE with a special stateid
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    let stateid = delegated(&mut world, &a, false);
+    let stateid = delegated(&mut world, &a, DelegationMode::Read);
     let (key_a, key_b) = (world.key(&a), world.key(&b));
     assert_eq!(world.state.begin_change(world.now, key_b, &FILE), Err(Nfsstat4::NFS4ERR_DELAY));
     assert_eq!(recalled(&world).len(), 1);
@@ -117,9 +122,9 @@ fn a_change_recalls_delegations_of_others_and_none_is_granted_until_its_end() {
     world.pass(60);
     world.state.begin_change(world.now, key_b, &FILE).unwrap();
     world.open(&a, "o", FILE, READ, 0).unwrap();
-    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_CONTENTION));
+    assert_eq!(ask(&world, &a, DelegationMode::Read), Err(WhyNoDelegation4::WND4_CONTENTION));
     world.state.delegations().end_change(&FILE);
-    ask(&world, &a, false).unwrap();
+    ask(&world, &a, DelegationMode::Read).unwrap();
 }
 
 #[test]
@@ -130,16 +135,19 @@ fn a_delegation_is_granted_only_without_conflicting_opens() {
     let (a, b) = (world.ready("a"), world.ready("b"));
     let open = world.open(&b, "o", FILE, WRITE, 0).unwrap();
     world.open(&a, "o", FILE, READ, 0).unwrap();
-    assert_eq!((ask(&world, &a, false), ask(&world, &a, true)), (contention, contention));
+    assert_eq!(
+        (ask(&world, &a, DelegationMode::Read), ask(&world, &a, DelegationMode::Write)),
+        (contention, contention)
+    );
     let key = world.key(&b);
     world.state.close(key, &open, &FILE).unwrap();
     world.open(&b, "o", FILE, READ, 0).unwrap();
-    assert_eq!(ask(&world, &a, true), contention, "somebody reads");
-    ask(&world, &a, false).unwrap();
-    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_RESOURCE), "it has it");
-    assert_eq!(ask(&world, &a, true), Err(WhyNoDelegation4::WND4_NOT_SUPP_UPGRADE));
-    assert_eq!(ask(&world, &b, true), contention);
-    ask(&world, &b, false).unwrap();
+    assert_eq!(ask(&world, &a, DelegationMode::Write), contention, "somebody reads");
+    ask(&world, &a, DelegationMode::Read).unwrap();
+    assert_eq!(ask(&world, &a, DelegationMode::Read), Err(WhyNoDelegation4::WND4_RESOURCE), "it has it");
+    assert_eq!(ask(&world, &a, DelegationMode::Write), Err(WhyNoDelegation4::WND4_NOT_SUPP_UPGRADE));
+    assert_eq!(ask(&world, &b, DelegationMode::Write), contention);
+    ask(&world, &b, DelegationMode::Read).unwrap();
 }
 
 #[test]
@@ -147,13 +155,13 @@ fn a_file_that_had_to_be_recalled_is_not_delegated_again_at_once() {
     // RFC 8881 section 10.4
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    let stateid = delegated(&mut world, &a, false);
+    let stateid = delegated(&mut world, &a, DelegationMode::Read);
     assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
     let key = world.key(&a);
     world.state.delegreturn(key, &stateid, &FILE).unwrap();
-    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_CONTENTION));
+    assert_eq!(ask(&world, &a, DelegationMode::Read), Err(WhyNoDelegation4::WND4_CONTENTION));
     world.pass(30);
-    ask(&world, &a, false).unwrap();
+    ask(&world, &a, DelegationMode::Read).unwrap();
 }
 
 #[test]
@@ -163,7 +171,7 @@ fn without_a_way_to_call_back_there_is_none() {
     let a = world.ready("a");
     world.open(&a, "o", FILE, READ, 0).unwrap();
     world.state.sessions().connection_closed(1);
-    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_RESOURCE));
+    assert_eq!(ask(&world, &a, DelegationMode::Read), Err(WhyNoDelegation4::WND4_RESOURCE));
     assert_eq!(world.closed(), 1, "what it would have been used with is given back");
 }
 
@@ -173,7 +181,7 @@ fn an_overdue_delegation_is_revoked_and_its_client_is_notified() {
     let mut world =
         World::with(Limits { recall_time: Duration::from_secs(20), ..Limits::default() }, boot(1, &[]));
     let (mut a, b) = (world.ready("a"), world.ready("b"));
-    let stateid = delegated(&mut world, &a, false);
+    let stateid = delegated(&mut world, &a, DelegationMode::Read);
     let key = world.key(&a);
     assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
     world.pass(19);
@@ -203,7 +211,7 @@ fn a_delegation_that_two_conflicts_recall_is_revoked_once() {
         let mut world =
             World::with(Limits { recall_time: Duration::from_secs(20), ..Limits::default() }, boot(1, &[]));
         let (mut a, b) = (world.ready("a"), world.ready("b"));
-        let stateid = delegated(&mut world, &a, false);
+        let stateid = delegated(&mut world, &a, DelegationMode::Read);
         assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
         let key = world.state.delegations.recalls().first().unwrap().1;
         world.now += Duration::from_secs(20);
@@ -229,7 +237,7 @@ fn a_recall_is_due_until_the_client_has_taken_it() {
     // RFC 8881 section 20.2
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    delegated(&mut world, &a, false);
+    delegated(&mut world, &a, DelegationMode::Read);
     assert_eq!(world.state.delegations().unanswered_recalls(), []);
     let _ = world.open(&b, "o", FILE, WRITE, 0);
     let due = world.state.delegations().unanswered_recalls();
@@ -246,7 +254,7 @@ fn opens_under_a_delegation_are_reported_before_it_is_returned() {
     let (a, b) = (world.ready("a"), world.ready("b"));
     let key = world.key(&a);
     let first = world.open(&a, "o", FILE, BOTH, 0).unwrap();
-    let stateid = ask(&world, &a, true).unwrap().stateid;
+    let stateid = ask(&world, &a, DelegationMode::Write).unwrap().stateid;
     world.state.close(key, &first, &FILE).unwrap();
     let _ = world.open(&b, "o", FILE, READ, 0);
     let claim = OpenClaim::Delegated(stateid);
@@ -264,7 +272,7 @@ fn a_delegation_for_reading_opens_nothing_for_writing() {
     // RFC 8881 section 10.4.1
     let mut world = World::new();
     let a = world.ready("a");
-    let claim = OpenClaim::Delegated(delegated(&mut world, &a, false));
+    let claim = OpenClaim::Delegated(delegated(&mut world, &a, DelegationMode::Read));
     world.open_as(&a, "local", FILE, READ, 0, claim).unwrap();
     let write = world.open_as(&a, "local", FILE, WRITE, 0, claim);
     assert_eq!(write, Err(Nfsstat4::NFS4ERR_BAD_STATEID));
@@ -277,8 +285,13 @@ fn delegations_are_reclaimed_in_the_grace_period() {
     let mut a = TestClient::new("a");
     world.mount(&mut a);
     world.open_as(&a, "o", FILE, READ, 0, OpenClaim::Previous).unwrap();
-    let request =
-        DelegationRequest { file: &FILE, write: false, reclaim: true, change: 1, opener: anyone().principal };
+    let request = DelegationRequest {
+        file: &FILE,
+        mode: DelegationMode::Read,
+        reclaim: true,
+        change: 1,
+        opener: anyone().principal,
+    };
     let key = world.key(&a);
     world.state.sessions().connection_closed(1);
     let delegated = world.state.delegate(world.now, key, &request, 5).unwrap();
@@ -291,7 +304,7 @@ fn delegations_end_with_the_lease_when_they_are_in_the_way_and_a_client_that_has
     // RFC 8881 sections 8.4.3 and 18.50.3
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    let stateid = delegated(&mut world, &a, true);
+    let stateid = delegated(&mut world, &a, DelegationMode::Write);
     let key = world.key(&a);
     let open = Stateid4 { seqid: 0, ..world.open(&a, "o", FILE, READ, 0).unwrap() };
     world.state.close(key, &open, &FILE).unwrap();
@@ -321,7 +334,7 @@ fn a_client_near_its_limit_is_asked_for_some_back_and_beyond_it_gets_no_more() {
         world.open(client, "o", file, READ, 0).unwrap();
         let request = DelegationRequest {
             file: &file,
-            write: false,
+            mode: DelegationMode::Read,
             reclaim: false,
             change: 1,
             opener: anyone().principal,
@@ -356,7 +369,7 @@ fn a_stateid_of_two_kinds_is_none() {
     // RFC 8881 section 8.2.4
     let mut world = World::new();
     let a = world.ready("a");
-    let mut stateid = delegated(&mut world, &a, false);
+    let mut stateid = delegated(&mut world, &a, DelegationMode::Read);
     stateid.other[8] |= 0x80;
     assert_eq!(world.state.test_stateid(world.key(&a), &stateid), Nfsstat4::NFS4ERR_BAD_STATEID);
 }
@@ -366,7 +379,7 @@ fn a_reader_of_attributes_gets_an_answer_that_the_holder_gave_after_the_question
     // RFC 8881 section 10.4.3
     let mut world = World::new();
     let (a, b, c) = (world.ready("a"), world.ready("b"), world.ready("c"));
-    delegated(&mut world, &a, true);
+    delegated(&mut world, &a, DelegationMode::Write);
     let (key_a, key_b, key_c) = (world.key(&a), world.key(&b), world.key(&c));
     let delay = Err(Nfsstat4::NFS4ERR_DELAY);
     assert_eq!(world.state.holder_attributes(world.now, key_a, &FILE), Ok(None), "the holder knows");
@@ -402,7 +415,7 @@ fn an_unfetched_answer_of_the_holder_is_not_kept_for_a_later_getattr() {
     // RFC 8881 section 10.4.3
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    delegated(&mut world, &a, true);
+    delegated(&mut world, &a, DelegationMode::Write);
     let key = world.key(&b);
     world.state.take_callbacks();
     let delay = Err(Nfsstat4::NFS4ERR_DELAY);
@@ -425,7 +438,7 @@ fn a_holder_that_does_not_say_is_asked_for_its_delegation() {
     // RFC 8881 section 10.4.3
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    let stateid = delegated(&mut world, &a, true);
+    let stateid = delegated(&mut world, &a, DelegationMode::Write);
     let (key_a, key_b) = (world.key(&a), world.key(&b));
     world.state.take_callbacks();
     let delay = Err(Nfsstat4::NFS4ERR_DELAY);
@@ -444,7 +457,7 @@ fn a_crowd_that_looks_has_the_delegation_recalled() {
     // RFC 8881 section 10.4.3: the memory of CB_GETATTR waits is bounded
     let mut world = World::new();
     let a = world.ready("a");
-    delegated(&mut world, &a, true);
+    delegated(&mut world, &a, DelegationMode::Write);
     for n in 0..17 {
         let client = world.ready(&format!("looks {n}"));
         let looked = world.state.holder_attributes(world.now, world.key(&client), &FILE);
@@ -458,7 +471,7 @@ fn local_programs_have_delegations_recalled_sooner_than_clients() {
     // RFC 8881 section 10.4
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
-    let first = delegated(&mut world, &a, false);
+    let first = delegated(&mut world, &a, DelegationMode::Read);
     assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
     let within = Duration::from_secs(3);
     assert_eq!(recalled(&world).len(), 1);

@@ -50,7 +50,7 @@ fn a_client_that_lost_its_server_in_the_middle_of_a_copy_reclaims_and_goes_on() 
     let reclaimed = reclaim(&mut world, &client, 1).unwrap();
     let lock = Lock {
         file: &1,
-        write: true,
+        mode: LockMode::Write,
         waits: false,
         reclaim: true,
         offset: 0,
@@ -143,7 +143,7 @@ fn a_client_that_was_not_recorded_reclaims_nothing() {
     assert!(world.state.leases().in_grace(), "a has not come back");
     assert_eq!(world.open(&stranger, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
     assert_eq!(world.state.opens().anonymous_access(&1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
-    let tested = world.state.locks().lockt(world.key(&stranger), &1, b"p", true, 0, 1);
+    let tested = world.state.locks().lockt(world.key(&stranger), &1, b"p", LockMode::Write, 0, 1);
     assert_eq!(tested, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
 }
 
@@ -270,7 +270,7 @@ fn a_reclaim_against_anothers_share_or_lock_conflicts() {
     let (open_a, open_b) = (reclaim(&mut world, &a, 2).unwrap(), reclaim(&mut world, &b, 2).unwrap());
     let lock = |open_stateid| Lock {
         file: &2,
-        write: true,
+        mode: LockMode::Write,
         waits: false,
         reclaim: true,
         offset: 0,
@@ -290,7 +290,7 @@ fn while_clients_of_another_server_reclaim_no_new_state_is_granted_for_shared_fi
     let (open, private) =
         (world.open(&client, "o", 1, 3, 0).unwrap(), world.open(&client, "o", 101, 3, 0).unwrap());
     let locker = |open_stateid| Locker::New { open_stateid, owner: b"p" };
-    let held = world.lock(&client, locker(open), 1, true, (0, 10)).unwrap();
+    let held = world.lock(&client, locker(open), 1, LockMode::Write, (0, 10)).unwrap();
     world.records();
 
     world.state.leases().enforce_grace();
@@ -299,16 +299,16 @@ fn while_clients_of_another_server_reclaim_no_new_state_is_granted_for_shared_fi
     assert!(world.state.leases().is_enforced() && !world.state.leases().in_grace());
     assert_eq!(world.open(&client, "o", 2, 3, 0), grace);
     assert_eq!(world.open(&client, "o", 1, 1, 0), grace, "also of a file that it has open");
-    let locked = world.lock(&client, Locker::Existing(held), 1, true, (20, 10));
+    let locked = world.lock(&client, Locker::Existing(held), 1, LockMode::Write, (20, 10));
     assert_eq!(locked, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
-    let tested = world.state.locks().lockt(key, &1, b"q", true, 90, 1);
+    let tested = world.state.locks().lockt(key, &1, b"q", LockMode::Write, 90, 1);
     assert_eq!(tested, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
     assert_eq!(world.state.opens().anonymous_access(&1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
     // Its own clients have nothing to reclaim.
     assert_eq!(reclaim(&mut world, &client, 3), Err(Nfsstat4::NFS4ERR_NO_GRACE));
     // Files that no other server has are not concerned.
     world.open(&client, "o", 102, 3, 0).unwrap();
-    world.lock(&client, locker(private), 101, true, (0, 10)).unwrap();
+    world.lock(&client, locker(private), 101, LockMode::Write, (0, 10)).unwrap();
     // State from before is good, and can be given back.
     world.state.access(key, &open, &1, 3).unwrap();
     world.state.locku(key, &held, &1, 0, 10).unwrap();

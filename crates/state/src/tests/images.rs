@@ -127,7 +127,7 @@ fn the_ranges_of_a_lock_owner_under_opens_of_two_users_count_for_one_of_them_at_
         let opens = [0, 1].map(|user| world.open(&users[user], &format!("o{user}"), FILE, BOTH, 0).unwrap());
         for (open_stateid, offset) in [(opens[0], 0), (opens[1], 100), (opens[0], 200)] {
             let locker = Locker::New { open_stateid, owner: b"p" };
-            world.lock(&client, locker, FILE, true, (offset, 10)).unwrap();
+            world.lock(&client, locker, FILE, LockMode::Write, (offset, 10)).unwrap();
         }
         world.upgrade();
         world.state.close(key, &opens[first], &FILE).unwrap();
@@ -139,7 +139,7 @@ fn the_ranges_of_a_lock_owner_under_opens_of_two_users_count_for_one_of_them_at_
         for user in &users {
             let open_stateid = world.open(user, "again", FILE, BOTH, 0).unwrap();
             let locker = Locker::New { open_stateid, owner: b"q" };
-            let stateid = world.lock(user, locker, FILE, true, (0, 10)).unwrap();
+            let stateid = world.lock(user, locker, FILE, LockMode::Write, (0, 10)).unwrap();
             world.state.locku(key, &stateid, &FILE, 0, 10).unwrap();
         }
     }

@@ -11,7 +11,9 @@ fn an_expired_client_that_is_in_somebodys_way_loses_everything() {
     let mut world = World::new();
     let (dead, mut alive) = (world.ready("dead"), world.ready("alive"));
     let open = world.open(&dead, "o", 1, 3, 3).unwrap();
-    world.lock(&dead, Locker::New { open_stateid: open, owner: b"p" }, 1, true, (0, u64::MAX)).unwrap();
+    world
+        .lock(&dead, Locker::New { open_stateid: open, owner: b"p" }, 1, LockMode::Write, (0, u64::MAX))
+        .unwrap();
     assert_eq!(world.open(&alive, "o", 1, 1, 0), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
     world.pass(59);
     world.renew(&mut alive);
@@ -38,7 +40,9 @@ fn an_evicted_client_loses_everything_and_no_other_client_does() {
     let mut world = World::new();
     let (evicted, alive) = (world.ready("evicted"), world.ready("alive"));
     let open = world.open(&evicted, "o", 1, 3, 3).unwrap();
-    world.lock(&evicted, Locker::New { open_stateid: open, owner: b"p" }, 1, true, (0, u64::MAX)).unwrap();
+    world
+        .lock(&evicted, Locker::New { open_stateid: open, owner: b"p" }, 1, LockMode::Write, (0, u64::MAX))
+        .unwrap();
     world.open(&alive, "o", 2, 1, 0).unwrap();
     assert!(!world.state.evict(evicted.clientid ^ 1));
     assert_eq!(world.state.counts().opens, 2);

@@ -67,8 +67,9 @@ fn locks_and_the_pieces_that_unlocking_makes_of_them_are_limited() {
     let client = world.ready("a");
     let key = world.key(&client);
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
-    let mut lock =
-        world.lock(&client, Locker::New { open_stateid: open, owner: b"p" }, 1, true, (0, u64::MAX)).unwrap();
+    let mut lock = world
+        .lock(&client, Locker::New { open_stateid: open, owner: b"p" }, 1, LockMode::Write, (0, u64::MAX))
+        .unwrap();
     let refused =
         (0..100).map(|i| 2 * i).find_map(|offset| match world.state.locku(key, &lock, &1, offset, 1) {
             Ok(stateid) => {
@@ -79,7 +80,7 @@ fn locks_and_the_pieces_that_unlocking_makes_of_them_are_limited() {
         });
     assert_eq!(refused, Some(Nfsstat4::NFS4ERR_LOCK_RANGE));
     assert!(world.state.counts().ranges <= 50);
-    let more = world.lock(&client, Locker::Existing(lock), 1, true, (0, 1));
+    let more = world.lock(&client, Locker::Existing(lock), 1, LockMode::Write, (0, 1));
     assert_eq!(more, Err(LockError::Status(Nfsstat4::NFS4ERR_DELAY)));
     world.state.locku(key, &lock, &1, 0, u64::MAX).unwrap();
     assert_eq!(world.state.counts().ranges, 0);
@@ -93,7 +94,7 @@ fn an_unlock_that_splits_nothing_has_room_at_the_limit() {
     let key = world.key(&client);
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
     let locker = Locker::New { open_stateid: open, owner: b"p" };
-    let mut stateid = world.lock(&client, locker, 1, true, (0, u64::MAX)).unwrap();
+    let mut stateid = world.lock(&client, locker, 1, LockMode::Write, (0, u64::MAX)).unwrap();
     let mut unlock = |offset, length| {
         stateid = world.state.locku(key, &stateid, &1, offset, length)?;
         Ok(())

@@ -14,8 +14,8 @@ fn a_listing_has_clients_with_their_opens_locks_and_delegations() {
     world.mount(&mut machine);
     let open = world.open(&a, "o", 1, BOTH, 2).unwrap();
     let locker = Locker::New { open_stateid: open, owner: b"p" };
-    let lock = world.lock(&a, locker, 1, true, (10, 5)).unwrap();
-    world.lock(&a, Locker::Existing(lock), 1, false, (100, u64::MAX)).unwrap();
+    let lock = world.lock(&a, locker, 1, LockMode::Write, (10, 5)).unwrap();
+    world.lock(&a, Locker::Existing(lock), 1, LockMode::Read, (100, u64::MAX)).unwrap();
     world.open(&a, "o", 2, 1, 0).unwrap();
     world.renew(&mut a);
     world.pass(30);
@@ -33,17 +33,25 @@ fn a_listing_has_clients_with_their_opens_locks_and_delegations() {
     let [one, two] = opens.as_slice() else { panic!("{opens:?}") };
     assert_eq!((one.access, one.deny, one.holder.client), (BOTH, 2, a.clientid));
     let ranges: Vec<_> =
-        one.locks.iter().map(|lock| (lock.range.offset(), lock.range.last(), lock.write)).collect();
-    assert_eq!(ranges, [(10, 14, true), (100, u64::MAX, false)]);
+        one.locks.iter().map(|lock| (lock.range.offset(), lock.range.last(), lock.mode)).collect();
+    assert_eq!(ranges, [(10, 14, LockMode::Write), (100, u64::MAX, LockMode::Read)]);
     assert_eq!((two.access, two.deny, two.locks.len()), (1, 0, 0));
     assert_eq!((one.stateid, one.locks[0].stateid), (open, Stateid4 { seqid: 2, ..lock }));
 
-    let request =
-        DelegationRequest { file: &2, write: false, reclaim: false, change: 1, opener: anyone().principal };
+    let request = DelegationRequest {
+        file: &2,
+        mode: DelegationMode::Read,
+        reclaim: false,
+        change: 1,
+        opener: anyone().principal,
+    };
     let granted = world.state.delegate(world.now, world.key(&a), &request, 5).unwrap();
     let delegations = world.state.list_delegations(10, |file, payload| (*file, payload.copied())).entries;
     let [delegation] = delegations.as_slice() else { panic!("{delegations:?}") };
-    assert_eq!((delegation.file, delegation.write, delegation.phase), ((2, Some(5)), false, "held"));
+    assert_eq!(
+        (delegation.file, delegation.mode, delegation.phase),
+        ((2, Some(5)), DelegationMode::Read, "held")
+    );
     assert_eq!((delegation.stateid, &delegation.holder.principal), (granted.stateid, anyone().principal));
 
     world.pass(1000);

@@ -23,11 +23,11 @@ fn a_conflict_names_the_lock_and_its_owner() {
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
     let (open_a, open_b) = (world.open(&a, "o", 1, 3, 0).unwrap(), world.open(&b, "o", 1, 3, 0).unwrap());
-    world.lock(&a, new(open_a, "process 1"), 1, true, (100, TO_END)).unwrap();
-    let refused = denied(world.lock(&b, new(open_b, "process 1"), 1, false, (0, 101)));
-    assert_eq!((refused.offset, refused.length, refused.write), (100, TO_END, true));
+    world.lock(&a, new(open_a, "process 1"), 1, LockMode::Write, (100, TO_END)).unwrap();
+    let refused = denied(world.lock(&b, new(open_b, "process 1"), 1, LockMode::Read, (0, 101)));
+    assert_eq!((refused.offset, refused.length, refused.mode), (100, TO_END, LockMode::Write));
     assert_eq!((refused.clientid, refused.owner.as_slice()), (a.clientid, &b"process 1"[..]));
-    world.lock(&b, new(open_b, "process 1"), 1, true, (0, 100)).unwrap();
+    world.lock(&b, new(open_b, "process 1"), 1, LockMode::Write, (0, 100)).unwrap();
     assert_eq!(world.state.counts().lock_stateids, 2);
 }
 
@@ -36,8 +36,8 @@ fn a_refused_first_lock_leaves_no_stateid() {
     let mut world = World::new();
     let client = world.ready("a");
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
-    world.lock(&client, new(open, "p"), 1, true, (0, TO_END)).unwrap();
-    denied(world.lock(&client, new(open, "q"), 1, true, (0, 1)));
+    world.lock(&client, new(open, "p"), 1, LockMode::Write, (0, TO_END)).unwrap();
+    denied(world.lock(&client, new(open, "q"), 1, LockMode::Write, (0, 1)));
     assert_eq!(world.state.counts().lock_stateids, 1);
 }
 
@@ -48,13 +48,13 @@ fn a_lock_stateid_counts_up_and_works_for_io() {
     let client = world.ready("a");
     let key = world.key(&client);
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
-    let first = world.lock(&client, new(open, "p"), 1, false, (0, 10)).unwrap();
+    let first = world.lock(&client, new(open, "p"), 1, LockMode::Read, (0, 10)).unwrap();
     assert_eq!(first.seqid, 1);
-    let second = world.lock(&client, Locker::Existing(first), 1, true, (10, 10)).unwrap();
+    let second = world.lock(&client, Locker::Existing(first), 1, LockMode::Write, (10, 10)).unwrap();
     assert_eq!((second.seqid, second.other), (2, first.other));
-    let again = world.lock(&client, new(open, "p"), 1, true, (30, 10)).unwrap();
+    let again = world.lock(&client, new(open, "p"), 1, LockMode::Write, (30, 10)).unwrap();
     assert_eq!((again.seqid, again.other), (3, first.other), "the owner is known");
-    let old = world.lock(&client, Locker::Existing(first), 1, true, (10, 10));
+    let old = world.lock(&client, Locker::Existing(first), 1, LockMode::Write, (10, 10));
     assert_eq!(old, Err(LockError::Status(Nfsstat4::NFS4ERR_OLD_STATEID)));
     assert!(world.state.access(key, &again, &1, 3).is_ok());
     assert_eq!(world.state.access(key, &again, &2, 3), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
@@ -70,9 +70,9 @@ fn a_lock_needs_an_open_of_its_kind() {
     let read = world.open(&client, "r", 1, 1, 0).unwrap();
     let write = world.open(&client, "w", 1, 2, 0).unwrap();
     let openmode = Err(LockError::Status(Nfsstat4::NFS4ERR_OPENMODE));
-    assert_eq!(world.lock(&client, new(read, "p"), 1, true, (0, 1)), openmode);
-    assert_eq!(world.lock(&client, new(write, "p"), 1, false, (0, 1)), openmode);
-    assert!(world.lock(&client, new(read, "p"), 1, false, (0, 1)).is_ok());
+    assert_eq!(world.lock(&client, new(read, "p"), 1, LockMode::Write, (0, 1)), openmode);
+    assert_eq!(world.lock(&client, new(write, "p"), 1, LockMode::Read, (0, 1)), openmode);
+    assert!(world.lock(&client, new(read, "p"), 1, LockMode::Read, (0, 1)).is_ok());
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn upgrading_and_downgrading_replace_the_owners_own_lock() {
     let mut world = World::new();
     let client = world.ready("a");
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
-    let p = world.lock(&client, new(open, "p"), 1, false, (0, 100)).unwrap();
-    let q = world.lock(&client, new(open, "q"), 1, false, (50, 100)).unwrap();
-    denied(world.lock(&client, Locker::Existing(p), 1, true, (0, 100)));
-    let p = world.lock(&client, Locker::Existing(p), 1, true, (0, 50)).unwrap();
+    let p = world.lock(&client, new(open, "p"), 1, LockMode::Read, (0, 100)).unwrap();
+    let q = world.lock(&client, new(open, "q"), 1, LockMode::Read, (50, 100)).unwrap();
+    denied(world.lock(&client, Locker::Existing(p), 1, LockMode::Write, (0, 100)));
+    let p = world.lock(&client, Locker::Existing(p), 1, LockMode::Write, (0, 50)).unwrap();
     assert_eq!(world.state.counts().ranges, 3);
-    world.lock(&client, Locker::Existing(p), 1, false, (0, 50)).unwrap();
+    world.lock(&client, Locker::Existing(p), 1, LockMode::Read, (0, 50)).unwrap();
     assert_eq!(world.state.counts().ranges, 2, "neighbours of one type are one lock");
-    assert!(world.lock(&client, Locker::Existing(q), 1, false, (0, 10)).is_ok());
+    assert!(world.lock(&client, Locker::Existing(q), 1, LockMode::Read, (0, 10)).is_ok());
 }
 
 #[test]
@@ -97,15 +97,15 @@ fn lockt_answers_for_an_owner_that_need_not_exist() {
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
     let open = world.open(&a, "o", 1, 3, 0).unwrap();
-    world.lock(&a, new(open, "p"), 1, true, (10, 10)).unwrap();
+    world.lock(&a, new(open, "p"), 1, LockMode::Write, (10, 10)).unwrap();
     let test = |client: &TestClient, owner: &[u8], offset| {
-        world.state.locks().lockt(world.key(client), &1, owner, false, offset, 1)
+        world.state.locks().lockt(world.key(client), &1, owner, LockMode::Read, offset, 1)
     };
     assert_eq!(test(&a, b"p", 10), Ok(()), "one's own lock is not in the way");
     assert!(matches!(test(&a, b"q", 10), Err(LockError::Denied(_))));
     assert!(matches!(test(&b, b"p", 19), Err(LockError::Denied(_))), "owners are told apart by client");
     assert_eq!(test(&b, b"p", 20), Ok(()));
-    let empty = world.state.locks().lockt(world.key(&b), &1, b"p", false, 0, 0);
+    let empty = world.state.locks().lockt(world.key(&b), &1, b"p", LockMode::Read, 0, 0);
     assert_eq!(empty, Err(LockError::Status(Nfsstat4::NFS4ERR_INVAL)));
 }
 
@@ -116,9 +116,9 @@ fn bad_ranges_are_refused_everywhere() {
     let client = world.ready("a");
     let key = world.key(&client);
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
-    let lock = world.lock(&client, new(open, "p"), 1, true, (0, 1)).unwrap();
+    let lock = world.lock(&client, new(open, "p"), 1, LockMode::Write, (0, 1)).unwrap();
     for range in [(5, 0), (u64::MAX, 1), (u64::MAX - 1, 2)] {
-        let result = world.lock(&client, Locker::Existing(lock), 1, true, range);
+        let result = world.lock(&client, Locker::Existing(lock), 1, LockMode::Write, range);
         assert_eq!(result, Err(LockError::Status(Nfsstat4::NFS4ERR_INVAL)));
         assert_eq!(world.state.locku(key, &lock, &1, range.0, range.1), Err(Nfsstat4::NFS4ERR_INVAL));
     }
@@ -130,12 +130,12 @@ fn close_releases_the_locks_under_the_open() {
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
     let (open_a, open_b) = (world.open(&a, "o", 1, 3, 0).unwrap(), world.open(&b, "o", 1, 3, 0).unwrap());
-    let lock = world.lock(&a, new(open_a, "p"), 1, true, (0, TO_END)).unwrap();
-    denied(world.lock(&b, new(open_b, "p"), 1, true, (0, 1)));
+    let lock = world.lock(&a, new(open_a, "p"), 1, LockMode::Write, (0, TO_END)).unwrap();
+    denied(world.lock(&b, new(open_b, "p"), 1, LockMode::Write, (0, 1)));
     let key = world.key(&a);
     world.state.close(key, &open_a, &1).unwrap();
     assert_eq!(world.state.test_stateid(key, &lock), Nfsstat4::NFS4ERR_BAD_STATEID);
-    world.lock(&b, new(open_b, "p"), 1, true, (0, 1)).unwrap();
+    world.lock(&b, new(open_b, "p"), 1, LockMode::Write, (0, 1)).unwrap();
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn the_ranges_of_an_owner_stay_while_it_has_another_lock_stateid_on_the_file() {
     let client = world.ready("a");
     let key = world.key(&client);
     let (x, y) = (world.open(&client, "x", 1, 3, 0).unwrap(), world.open(&client, "y", 1, 3, 0).unwrap());
-    world.lock(&client, new(x, "p"), 1, true, (0, 10)).unwrap();
-    world.lock(&client, new(y, "p"), 1, true, (20, 10)).unwrap();
+    world.lock(&client, new(x, "p"), 1, LockMode::Write, (0, 10)).unwrap();
+    world.lock(&client, new(y, "p"), 1, LockMode::Write, (20, 10)).unwrap();
     world.state.close(key, &x, &1).unwrap();
     assert_eq!(world.state.counts().ranges, 2);
     world.state.close(key, &y, &1).unwrap();
@@ -160,7 +160,7 @@ fn a_lock_stateid_is_freed_once_it_holds_nothing() {
     let client = world.ready("a");
     let key = world.key(&client);
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
-    let lock = world.lock(&client, new(open, "p"), 1, true, (0, 10)).unwrap();
+    let lock = world.lock(&client, new(open, "p"), 1, LockMode::Write, (0, 10)).unwrap();
     assert_eq!(world.state.free_stateid(key, &lock), Err(Nfsstat4::NFS4ERR_LOCKS_HELD));
     let lock = world.state.locku(key, &lock, &1, 0, TO_END).unwrap();
     world.state.free_stateid(key, &lock).unwrap();
@@ -175,12 +175,12 @@ fn an_open_stateid_is_no_lock_stateid_and_the_other_way_round() {
     let client = world.ready("a");
     let key = world.key(&client);
     let open = world.open(&client, "o", 1, 3, 0).unwrap();
-    let lock = world.lock(&client, new(open, "p"), 1, true, (0, 10)).unwrap();
+    let lock = world.lock(&client, new(open, "p"), 1, LockMode::Write, (0, 10)).unwrap();
     assert_eq!(world.state.close(key, &lock, &1), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
     assert_eq!(world.state.locku(key, &open, &1, 0, 1), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
     let bad = Err(LockError::Status(Nfsstat4::NFS4ERR_BAD_STATEID));
-    assert_eq!(world.lock(&client, Locker::Existing(open), 1, true, (0, 1)), bad);
-    assert_eq!(world.lock(&client, new(lock, "p"), 1, true, (0, 1)), bad);
+    assert_eq!(world.lock(&client, Locker::Existing(open), 1, LockMode::Write, (0, 1)), bad);
+    assert_eq!(world.lock(&client, new(lock, "p"), 1, LockMode::Write, (0, 1)), bad);
 }
 
 #[test]
@@ -192,13 +192,13 @@ fn waiters_for_a_lock_are_notified_when_it_may_be_free_and_not_before() {
     let open_b = world.open(&b, "o", 1, 3, 0).unwrap();
     let open_c = world.open(&c, "o", 1, 3, 0).unwrap();
     let new = |open_stateid, owner| Locker::New { open_stateid, owner };
-    let first = world.lock(&a, new(open_a, b"p"), 1, true, (0, 10)).unwrap();
-    let second = world.lock(&a, new(open_a, b"q"), 1, true, (10, 10)).unwrap();
-    assert!(world.lock(&b, new(open_b, b"p"), 1, true, (0, 20)).is_err());
-    assert!(world.lock(&c, new(open_c, b"r"), 1, false, (0, 5)).is_err());
+    let first = world.lock(&a, new(open_a, b"p"), 1, LockMode::Write, (0, 10)).unwrap();
+    let second = world.lock(&a, new(open_a, b"q"), 1, LockMode::Write, (10, 10)).unwrap();
+    assert!(world.lock(&b, new(open_b, b"p"), 1, LockMode::Write, (0, 20)).is_err());
+    assert!(world.lock(&c, new(open_c, b"r"), 1, LockMode::Read, (0, 5)).is_err());
     world.state.take_callbacks();
     let (key_a, key_b, key_c) = (world.key(&a), world.key(&b), world.key(&c));
-    world.lock(&a, Locker::Existing(first), 1, false, (0, 10)).unwrap();
+    world.lock(&a, Locker::Existing(first), 1, LockMode::Read, (0, 10)).unwrap();
     let told = world.state.take_callbacks();
     let [CallbackTask::NotifyLock { client, notice }] = told[..] else { panic!("{told:?}") };
     assert_eq!(client, key_c, "what is locked for reading may be locked for reading");
@@ -226,15 +226,15 @@ fn the_end_of_an_open_notifies_waiters_and_a_granted_lock_ends_the_wait() {
     let open_a = world.open(&a, "o", 1, 3, 0).unwrap();
     let open_b = world.open(&b, "o", 1, 3, 0).unwrap();
     let new = |open_stateid| Locker::New { open_stateid, owner: b"p" };
-    world.lock(&a, new(open_a), 1, true, (0, 10)).unwrap();
-    assert!(world.lock(&b, new(open_b), 1, true, (0, 10)).is_err());
+    world.lock(&a, new(open_a), 1, LockMode::Write, (0, 10)).unwrap();
+    assert!(world.lock(&b, new(open_b), 1, LockMode::Write, (0, 10)).is_err());
     world.state.take_callbacks();
     world.state.close(world.key(&a), &open_a, &1).unwrap();
     assert_eq!(world.state.take_callbacks().len(), 1);
     let open_a = world.open(&a, "o", 1, 3, 0).unwrap();
-    let held = world.lock(&a, new(open_a), 1, true, (0, 10)).unwrap();
-    assert!(world.lock(&b, new(open_b), 1, true, (0, 10)).is_err());
-    world.lock(&b, new(open_b), 1, true, (20, 10)).unwrap();
+    let held = world.lock(&a, new(open_a), 1, LockMode::Write, (0, 10)).unwrap();
+    assert!(world.lock(&b, new(open_b), 1, LockMode::Write, (0, 10)).is_err());
+    world.lock(&b, new(open_b), 1, LockMode::Write, (20, 10)).unwrap();
     world.state.locku(world.key(&a), &held, &1, 0, TO_END).unwrap();
     assert_eq!(world.state.take_callbacks(), [], "it has asked for something else since");
 }
@@ -247,9 +247,9 @@ fn waiters_without_a_callback_are_not_remembered() {
     let open_a = world.open(&a, "o", 1, 3, 0).unwrap();
     let open_b = world.open(&b, "o", 1, 3, 0).unwrap();
     let new = |open_stateid| Locker::New { open_stateid, owner: b"p" };
-    let held = world.lock(&a, new(open_a), 1, true, (0, 10)).unwrap();
+    let held = world.lock(&a, new(open_a), 1, LockMode::Write, (0, 10)).unwrap();
     world.state.sessions().connection_closed(1);
-    assert!(world.lock(&b, new(open_b), 1, true, (0, 10)).is_err());
+    assert!(world.lock(&b, new(open_b), 1, LockMode::Write, (0, 10)).is_err());
     world.state.take_callbacks();
     world.state.locku(world.key(&a), &held, &1, 0, TO_END).unwrap();
     assert_eq!(world.state.take_callbacks(), []);

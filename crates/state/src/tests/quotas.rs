@@ -2,7 +2,7 @@
 
 use super::tenants::{kerberos, stranger};
 use super::world::{TestClient, World, boot};
-use crate::{Limits, Locker, OpenClaim, Quotas, StateQuota, TenantName};
+use crate::{Limits, LockMode, Locker, OpenClaim, Quotas, StateQuota, TenantName};
 use nfs4::Nfsstat4;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -82,7 +82,7 @@ fn a_principal_has_its_limits_over_all_of_its_clients() {
     let open = world.open(&bobs[0], "one more", 10, 3, 0).unwrap();
     let mut locker = Locker::New { open_stateid: open, owner: b"bob" };
     let mut locks = 0;
-    while let Ok(stateid) = world.lock(&bobs[0], locker, 10, true, (2 * locks, 1)) {
+    while let Ok(stateid) = world.lock(&bobs[0], locker, 10, LockMode::Write, (2 * locks, 1)) {
         locker = Locker::Existing(stateid);
         locks += 1;
     }
@@ -121,7 +121,7 @@ fn a_group_of_files_has_limits_for_all_of_its_users() {
     let mut locker = Locker::New { open_stateid: open, owner: b"a" };
     let mut locked = 0;
     let mut last = None;
-    while let Ok(stateid) = world.lock(&a, locker, 0, true, (2 * locked, 1)) {
+    while let Ok(stateid) = world.lock(&a, locker, 0, LockMode::Write, (2 * locked, 1)) {
         locker = Locker::Existing(stateid);
         last = Some(stateid);
         locked += 1;
@@ -129,7 +129,7 @@ fn a_group_of_files_has_limits_for_all_of_its_users() {
     assert!((6..=10).contains(&locked), "{locked}");
     let unlocked = world.state.locku(key, &last.unwrap(), &0, 0, u64::MAX).unwrap();
     let locker = Locker::Existing(unlocked);
-    assert!(world.lock(&a, locker, 0, true, (0, 1)).is_ok(), "unlocking makes room");
+    assert!(world.lock(&a, locker, 0, LockMode::Write, (0, 1)).is_ok(), "unlocking makes room");
 }
 
 #[test]

@@ -22,13 +22,13 @@ enum RandomStep {
     Open { client: usize, owner: u8, file: u32, access: u32, deny: u32, reclaim: bool },
     Downgrade { stateid: usize, access: u32, deny: u32 },
     Close { stateid: usize },
-    Lock { stateid: usize, owner: u8, write: bool, range: (u64, u64) },
+    Lock { stateid: usize, owner: u8, mode: LockMode, range: (u64, u64) },
     Unlock { stateid: usize, range: (u64, u64) },
     FreeStateid { stateid: usize },
     DestroySession { client: usize },
     DestroyClientid { client: usize },
     ConnectionClosed(u64),
-    Delegate { client: usize, file: u32, write: bool, reclaim: bool },
+    Delegate { client: usize, file: u32, mode: DelegationMode, reclaim: bool },
     Delegreturn { stateid: usize },
     OpenUnder { stateid: usize, owner: u8, access: u32, deny: u32 },
     Use { stateid: usize, access: u32 },
@@ -91,8 +91,8 @@ fn state_step() -> impl Strategy<Value = RandomStep> {
             .prop_map(|(client, owner, file, access, deny, reclaim)| RandomStep::Open { client, owner, file, access, deny, reclaim }),
         2 => (stateid.clone(), 0..4u32, 0..4u32).prop_map(|(stateid, access, deny)| RandomStep::Downgrade { stateid, access, deny }),
         2 => stateid.clone().prop_map(|stateid| RandomStep::Close { stateid }),
-        8 => (stateid.clone(), 0..3u8, any::<bool>(), range())
-            .prop_map(|(stateid, owner, write, range)| RandomStep::Lock { stateid, owner, write, range }),
+        8 => (stateid.clone(), 0..3u8, prop_oneof![Just(LockMode::Read), Just(LockMode::Write)], range())
+            .prop_map(|(stateid, owner, mode, range)| RandomStep::Lock { stateid, owner, mode, range }),
         4 => (stateid.clone(), range()).prop_map(|(stateid, range)| RandomStep::Unlock { stateid, range }),
         1 => stateid.prop_map(|stateid| RandomStep::FreeStateid { stateid }),
     ]
@@ -100,9 +100,10 @@ fn state_step() -> impl Strategy<Value = RandomStep> {
 
 fn delegation_step() -> impl Strategy<Value = RandomStep> {
     let (client, file, stateid) = (0..3usize, 0..4u32, 0..6usize);
+    let mode = prop_oneof![Just(DelegationMode::Read), Just(DelegationMode::Write)];
     prop_oneof![
-        8 => (client.clone(), file.clone(), any::<bool>(), prop::bool::weighted(0.2))
-            .prop_map(|(client, file, write, reclaim)| RandomStep::Delegate { client, file, write, reclaim }),
+        8 => (client.clone(), file.clone(), mode, prop::bool::weighted(0.2))
+            .prop_map(|(client, file, mode, reclaim)| RandomStep::Delegate { client, file, mode, reclaim }),
         3 => stateid.clone().prop_map(|stateid| RandomStep::Delegreturn { stateid }),
         2 => (stateid.clone(), 0..3u8, 0..4u32, 0..4u32)
             .prop_map(|(stateid, owner, access, deny)| RandomStep::OpenUnder { stateid, owner, access, deny }),
@@ -287,14 +288,14 @@ impl RandomRun {
                 let (key, file, given) = self.stateid(stateid)?;
                 let _ = self.world.state.close(key, &given, &file);
             }
-            RandomStep::Lock { stateid, owner, write, range: (offset, length) } => {
+            RandomStep::Lock { stateid, owner, mode, range: (offset, length) } => {
                 let (key, file, given) = self.stateid(stateid)?;
                 let locker = match given.other[8] & 0x80 {
                     0 => Locker::New { open_stateid: given, owner: &[owner] },
                     _ => Locker::Existing(given),
                 };
                 let request =
-                    Lock { file: &file, write, waits: true, reclaim: owner == 2, offset, length, locker };
+                    Lock { file: &file, mode, waits: true, reclaim: owner == 2, offset, length, locker };
                 let locked = self.world.state.lock(now, key, &request).ok()?;
                 self.note(stateid, locked);
             }
@@ -315,11 +316,11 @@ impl RandomRun {
     fn delegation_step(&mut self, step: &RandomStep) -> Option<()> {
         let now = self.world.now;
         match *step {
-            RandomStep::Delegate { client, file, write, reclaim } => {
+            RandomStep::Delegate { client, file, mode, reclaim } => {
                 let key = self.key(client)?;
                 self.opened += 1;
                 let request =
-                    DelegationRequest { file: &file, write, reclaim, change: 1, opener: anyone().principal };
+                    DelegationRequest { file: &file, mode, reclaim, change: 1, opener: anyone().principal };
                 let delegated = self.world.state.delegate(now, key, &request, 2).ok()?;
                 assert!(!self.changing.contains(&file), "nobody gets one while the file is changed");
                 self.stateids.push((client, file, delegated.stateid));

@@ -28,7 +28,7 @@ fn free(world: &World, client: &TestClient, stateid: &Stateid4) -> Result<()> {
 fn open_and_lock(world: &mut World, client: &TestClient) -> (Stateid4, Stateid4) {
     let open = world.open(client, "o", FILE, BOTH, BOTH).unwrap();
     let locker = Locker::New { open_stateid: open, owner: b"p" };
-    (open, world.lock(client, locker, FILE, true, (0, u64::MAX)).unwrap())
+    (open, world.lock(client, locker, FILE, LockMode::Write, (0, u64::MAX)).unwrap())
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_revoked_open_frees_the_file_and_its_client_learns_it_until_it_frees_the_sta
     assert_eq!(world.state.close(key, &open, &FILE), Err(NFS4ERR_ADMIN_REVOKED));
     let other = world.open(&b, "o", FILE, BOTH, BOTH).unwrap();
     let locker = Locker::New { open_stateid: other, owner: b"p" };
-    world.lock(&b, locker, FILE, true, (0, u64::MAX)).unwrap();
+    world.lock(&b, locker, FILE, LockMode::Write, (0, u64::MAX)).unwrap();
 
     for stateid in [open, lock] {
         assert_eq!(flags(&mut world, &mut a), SEQ4_STATUS_ADMIN_STATE_REVOKED);
@@ -71,15 +71,15 @@ fn a_revoked_lock_stateid_unlocks_its_ranges_and_leaves_the_open() {
     let (a, b) = (world.ready("a"), world.ready("b"));
     let open = world.open(&a, "o", FILE, BOTH, 0).unwrap();
     let locker = Locker::New { open_stateid: open, owner: b"p" };
-    let lock = world.lock(&a, locker, FILE, true, (0, 5)).unwrap();
+    let lock = world.lock(&a, locker, FILE, LockMode::Write, (0, 5)).unwrap();
     let other = world.open(&b, "o", FILE, BOTH, 0).unwrap();
     let locker = Locker::New { open_stateid: other, owner: b"p" };
-    assert!(world.lock(&b, locker, FILE, true, (0, 5)).is_err());
+    assert!(world.lock(&b, locker, FILE, LockMode::Write, (0, 5)).is_err());
 
     assert_eq!(revoke(&world, lock).map(|revoked| revoked.kind), Ok(RevokedKind::Lock));
-    world.lock(&b, locker, FILE, true, (0, 5)).unwrap();
+    world.lock(&b, locker, FILE, LockMode::Write, (0, 5)).unwrap();
     let key = world.key(&a);
-    let denied = world.lock(&a, Locker::Existing(lock), FILE, true, (0, 5));
+    let denied = world.lock(&a, Locker::Existing(lock), FILE, LockMode::Write, (0, 5));
     assert_eq!(denied, Err(LockError::Status(NFS4ERR_ADMIN_REVOKED)));
     assert_eq!(world.state.locku(key, &lock, &FILE, 0, 5), Err(NFS4ERR_ADMIN_REVOKED));
     world.state.close(key, &open, &FILE).unwrap();
@@ -94,7 +94,7 @@ fn a_revoked_delegation_is_not_mistaken_for_one_that_was_not_returned() {
     world.open(&a, "o", FILE, READ, 0).unwrap();
     let request = DelegationRequest {
         file: &FILE,
-        write: false,
+        mode: DelegationMode::Read,
         reclaim: false,
         change: 1,
         opener: anyone().principal,
@@ -143,7 +143,8 @@ fn all_of_a_principal_is_its_opens_their_delegations_and_those_of_its_clients() 
     let user = TestClient { sessionid: machine.sessionid, clientid: machine.clientid, ..user };
     let (first, second) =
         (world.open(&user, "a", 4, READ, 0).unwrap(), world.open(&user, "a", 5, READ, 0).unwrap());
-    let request = DelegationRequest { file: &5, write: false, reclaim: false, change: 1, opener: &alice };
+    let request =
+        DelegationRequest { file: &5, mode: DelegationMode::Read, reclaim: false, change: 1, opener: &alice };
     let delegation = world.state.delegate(world.now, world.key(&user), &request, 5).unwrap().stateid;
 
     let counts = world.state.with(|state, effects| state.leases().revoke_principal(&alice, effects));
@@ -166,7 +167,7 @@ fn opens_and_delegations_of_files_that_are_gone_are_revoked_and_others_stay() {
     let delegations = [3, 4].map(|file| {
         let request = DelegationRequest {
             file: &file,
-            write: false,
+            mode: DelegationMode::Read,
             reclaim: false,
             change: 1,
             opener: &client.principal,

@@ -284,12 +284,14 @@ fn a_user_of_a_machine_leaves_opens_and_locks_of_its_client_to_the_others() {
     let open = world.open(&modest, "m", 1, 3, 0).unwrap();
     let mut locked = 0;
     let mut locker = Locker::New { open_stateid: first, owner: b"greedy" };
-    while let Ok(stateid) = world.lock(&greedy[0], locker, 7777, false, (2 * locked, 1)) {
+    while let Ok(stateid) = world.lock(&greedy[0], locker, 7777, LockMode::Read, (2 * locked, 1)) {
         locker = Locker::Existing(stateid);
         locked += 1;
     }
     assert!((40..=55).contains(&locked), "{locked}");
-    world.lock(&modest, Locker::New { open_stateid: open, owner: b"modest" }, 1, true, (0, 9)).unwrap();
+    world
+        .lock(&modest, Locker::New { open_stateid: open, owner: b"modest" }, 1, LockMode::Write, (0, 9))
+        .unwrap();
 }
 
 #[test]
@@ -342,16 +344,16 @@ fn expired_clients_give_way_before_a_lock_is_refused() {
         gone.push(world.ready(&format!("gone {n}")));
         let open = world.open(&gone[n], "o", n as u32, 3, 0).unwrap();
         let locker = Locker::New { open_stateid: open, owner: b"p" };
-        world.lock(&gone[n], locker, n as u32, true, (0, 9)).unwrap();
+        world.lock(&gone[n], locker, n as u32, LockMode::Write, (0, 9)).unwrap();
         world.pass(1);
     }
     let alive = world.ready("alive");
     let open = world.open(&alive, "o", 10, 3, 0).unwrap();
     let locker = Locker::New { open_stateid: open, owner: b"p" };
-    let early = world.lock(&alive, locker, 10, true, (0, 9));
+    let early = world.lock(&alive, locker, 10, LockMode::Write, (0, 9));
     assert_eq!(early, Err(LockError::Status(Nfsstat4::NFS4ERR_DELAY)), "all have leases");
     world.pass(59);
-    world.lock(&alive, locker, 10, true, (0, 9)).unwrap();
+    world.lock(&alive, locker, 10, LockMode::Write, (0, 9)).unwrap();
     let is_there = |client: &TestClient| world.state.sessions().client_of_session(&client.sessionid).is_ok();
     assert_eq!(gone.iter().map(is_there).collect::<Vec<_>>(), [false, true, true]);
 }

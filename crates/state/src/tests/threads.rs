@@ -209,7 +209,7 @@ fn two_owners_never_hold_a_write_lock_on_one_byte() {
             let range = (byte as u64, 1);
             let lock = Lock {
                 file: &1,
-                write: true,
+                mode: LockMode::Write,
                 waits: true,
                 reclaim: false,
                 offset: range.0,
@@ -271,7 +271,7 @@ fn clients_that_come_and_go_leave_nothing_behind() {
                     let locker = Locker::New { open_stateid: stateid, owner: b"l" };
                     let lock = Lock {
                         file: &1,
-                        write: true,
+                        mode: LockMode::Write,
                         waits: true,
                         reclaim: false,
                         offset: 0,
@@ -326,7 +326,7 @@ fn a_holder_of_a_write_delegation_is_alone_with_the_file() {
             begun.fetch_add(1, SeqCst);
             let request = DelegationRequest {
                 file: &1,
-                write: true,
+                mode: DelegationMode::Write,
                 reclaim: false,
                 change: 0,
                 opener: anyone().principal,

@@ -189,23 +189,22 @@ impl World {
         claim: OpenClaim,
     ) -> Result<Stateid4> {
         let key = self.key(client);
-        let opener = client.caller();
+        let caller = client.caller();
         let request = OpenRequest {
             owner: owner.as_bytes(),
             file: &file,
             access,
             deny,
             claim,
-            opener,
+            opener: caller,
             truncates: false,
         };
         let make_room = || {
-            self.state.with(|state, effects| state.clients().make_room_for_open(self.now, &opener, effects))
+            self.state.with(|state, effects| state.clients().make_room_for_open(self.now, &caller, effects))
         };
         let shared = (self.state.is_shared)(&file);
-        while let Err(status) =
-            self.state.opens().open_allowed(self.now, key, &opener, owner.as_bytes(), claim, shared)
-        {
+        let opener = Opener { caller: &caller, owner: owner.as_bytes(), claim, shared };
+        while let Err(status) = self.state.opens().open_allowed(self.now, key, opener) {
             if status != Nfsstat4::NFS4ERR_NOSPC || !make_room() {
                 return Err(status);
             }
@@ -223,12 +222,12 @@ impl World {
         client: &TestClient,
         locker: Locker<'_>,
         file: u32,
-        write: bool,
+        mode: LockMode,
         range: (u64, u64),
     ) -> core::result::Result<Stateid4, LockError> {
         let key = self.key(client);
         let (offset, length) = range;
-        let request = Lock { file: &file, write, waits: true, reclaim: false, offset, length, locker };
+        let request = Lock { file: &file, mode, waits: true, reclaim: false, offset, length, locker };
         self.state.lock(self.now, key, &request)
     }
 

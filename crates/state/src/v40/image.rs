@@ -1,9 +1,9 @@
 //! Images of NFSv4.0 clients and of their state-owners.
 
-use super::owners::{OwnerKind, OwnerLedger, StateOwner};
+use super::owners::{OwnerLedger, StateOwner};
 use super::sequence::{OwnerSequence, Replay, Request};
 use super::stateids::{GONE_MAX, Gone};
-use super::{Confirm, V40Client, V40Table};
+use super::{Confirm, OwnerKind, V40Client, V40Table};
 use crate::clients::image::RestoredClients;
 use crate::order::Leaf;
 use crate::sessions::{SessionActivity, nanoseconds};

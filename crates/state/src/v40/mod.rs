@@ -15,9 +15,10 @@ mod owners;
 mod sequence;
 mod stateids;
 
+pub use crate::opens::OwnerKind;
 pub(crate) use clients::NAME_PREFIX;
 pub use clients::{Setclientid, SetclientidOk};
-pub use owners::{OwnerKind, StateOwner};
+pub use owners::StateOwner;
 pub use sequence::{Begin, Replay, Request, Turn};
 
 use crate::order::Leaf;

@@ -5,8 +5,8 @@
 //! next OPEN needs no confirmation. An owner without opens or locks is removed a while after its
 //! last request, or when there are too many.
 
-use super::V40Client;
 use super::sequence::{OwnerSequence, Turn};
+use super::{OwnerKind, V40Client};
 use crate::V40;
 use crate::clients::tenants::{Tenant, TenantPool};
 use crate::clients::{Client, ClientState};
@@ -21,15 +21,6 @@ use std::collections::btree_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The name space of an owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OwnerKind {
-    /// open_owner4: the owner of opens.
-    Open,
-    /// lock_owner4: the owner of byte-range locks.
-    Lock,
-}
 
 /// An open-owner or lock-owner of an NFSv4.0 client.
 #[derive(Debug)]

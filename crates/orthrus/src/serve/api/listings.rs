@@ -12,8 +12,8 @@ use serde::Serialize;
 use server::engine::{ListedFile, hex};
 use server::rpcsec::Context;
 use state::{
-    CallbackSecurity, Listed, ListedBackchannel, ListedClient, ListedDelegation, ListedHolder, ListedLock,
-    ListedOpen, ListedSession, Principal, Protection,
+    CallbackSecurity, DelegationMode, Listed, ListedBackchannel, ListedClient, ListedDelegation,
+    ListedHolder, ListedLock, ListedOpen, ListedSession, LockMode, Principal, Protection,
 };
 use std::time::Duration;
 use vfs::{Export, ExportRule, ExportTable, RuleClient, SecFlavor};
@@ -302,7 +302,7 @@ fn lock_rows(open: &ListedOpen<ListedFile>, table: &ExportTable) -> Vec<LockRow>
         return Vec::new();
     }
     let (export, path) = place(&open.file, table);
-    let row = |&ListedLock { stateid, range, write }: &ListedLock| {
+    let row = |&ListedLock { stateid, range, mode }: &ListedLock| {
         let (client, address, user) = holder(&open.holder);
         let last = Some(range.last()).filter(|last| *last != u64::MAX);
         let (export, path) = (export.clone(), path.clone());
@@ -313,7 +313,7 @@ fn lock_rows(open: &ListedOpen<ListedFile>, table: &ExportTable) -> Vec<LockRow>
             user,
             export,
             path,
-            kind: kind(write),
+            kind: kind(mode == LockMode::Write),
             first: range.offset(),
             last,
         }
@@ -325,7 +325,16 @@ fn delegation_row(one: &ListedDelegation<ListedFile>, table: &ExportTable) -> De
     let (client, address, user) = holder(&one.holder);
     let (export, path) = place(&one.file, table);
     let (stateid, state) = (hex(&one.stateid.other), one.phase.to_owned());
-    DelegationRow { stateid, client, address, user, export, path, kind: kind(one.write), state }
+    DelegationRow {
+        stateid,
+        client,
+        address,
+        user,
+        export,
+        path,
+        kind: kind(one.mode == DelegationMode::Write),
+        state,
+    }
 }
 
 fn holder(holder: &ListedHolder) -> (String, String, String) {

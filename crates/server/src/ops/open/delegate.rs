@@ -9,9 +9,17 @@ use nfs4::{
     OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OpenClaim4, OpenDelegation4, OpenDelegationType4,
     OpenNoneDelegation4, OpenReadDelegation4, OpenWriteDelegation4, WhyNoDelegation4,
 };
-use state::{Delegated, DelegationRequest};
+use state::{Delegated, DelegationMode, DelegationRequest};
 use std::sync::Arc;
 use vfs::{Broken, LeaseKind, OpenAccess, VfsError};
+
+/// The delegation that an OPEN is to get.
+#[derive(Clone, Copy)]
+struct DelegationWish {
+    mode: DelegationMode,
+    /// Whether the client held it before the restart.
+    reclaim: bool,
+}
 
 /// Grants a delegation on the file just opened, or returns the reason against it if the client has
 /// expressed a want.
@@ -22,34 +30,39 @@ pub(super) fn grant(
     claim: &OpenClaim4<'_>,
     payload: OpenPayload,
 ) -> OpenDelegation4<'static> {
-    let (write, reclaim) = match claim {
-        OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_READ) => (false, true),
-        OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_WRITE) => (true, true),
+    let wish = match claim {
+        OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_READ) => {
+            DelegationWish { mode: DelegationMode::Read, reclaim: true }
+        }
+        OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_WRITE) => {
+            DelegationWish { mode: DelegationMode::Write, reclaim: true }
+        }
         OpenClaim4::CLAIM_NULL(_) | OpenClaim4::CLAIM_FH => match wanted(share) {
-            Ok(write) => (write, false),
+            Ok(mode) => DelegationWish { mode, reclaim: false },
             Err(why) => return none(share, why),
         },
         // Opens under a delegation, and reclaims of opens without one, get none.
         _ => return OpenDelegation4::OPEN_DELEGATE_NONE,
     };
-    match delegate(c, object, share, (write, reclaim), payload) {
+    match delegate(c, object, share, wish, payload) {
         Ok(delegated) => describe(delegated),
         Err(why) => none(share, why),
     }
 }
 
-/// Returns whether the client wants a write delegation.
-fn wanted(share: OpenShare) -> Result<bool, WhyNoDelegation4> {
+/// Returns the mode of the delegation that the client wants.
+fn wanted(share: OpenShare) -> Result<DelegationMode, WhyNoDelegation4> {
     match share.want {
         OPEN4_SHARE_ACCESS_WANT_NO_DELEG => Err(WhyNoDelegation4::WND4_NOT_WANTED),
         OPEN4_SHARE_ACCESS_WANT_CANCEL => Err(WhyNoDelegation4::WND4_CANCELLED),
-        OPEN4_SHARE_ACCESS_WANT_READ_DELEG => Ok(false),
-        OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Ok(true),
+        OPEN4_SHARE_ACCESS_WANT_READ_DELEG => Ok(DelegationMode::Read),
+        OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Ok(DelegationMode::Write),
         // A client that opens only for writing mostly closes the file for good. A delegation would
         // only have to be returned.
         0 if share.access == SHARE_WRITE => Err(WhyNoDelegation4::WND4_RESOURCE),
         // The client has no preference, or wants any delegation.
-        _ => Ok(share.access & SHARE_WRITE != 0),
+        _ if share.access & SHARE_WRITE != 0 => Ok(DelegationMode::Write),
+        _ => Ok(DelegationMode::Read),
     }
 }
 
@@ -57,34 +70,38 @@ fn delegate(
     c: &Compound<'_>,
     object: &Object,
     share: OpenShare,
-    (mut write, reclaim): (bool, bool),
+    DelegationWish { mut mode, reclaim }: DelegationWish,
     mut payload: OpenPayload,
 ) -> Result<Delegated, WhyNoDelegation4> {
     if !reclaim {
         match c.nfs.choices.delegations() {
             Delegations::None => return Err(WhyNoDelegation4::WND4_RESOURCE),
-            Delegations::Read if write && share.want == OPEN4_SHARE_ACCESS_WANT_ANY_DELEG => write = false,
-            Delegations::Read if write => return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE),
+            Delegations::Read if share.want == OPEN4_SHARE_ACCESS_WANT_ANY_DELEG => {
+                mode = DelegationMode::Read;
+            }
+            Delegations::Read if mode == DelegationMode::Write => {
+                return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
+            }
             Delegations::Read | Delegations::All => {}
         }
     }
-    if write && object.rule().read_only {
+    if mode == DelegationMode::Write && object.rule().read_only {
         return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
     }
     let session = c.progress.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
     let (file, token) = (object.key(), session.token.as_ref());
     if !reclaim {
         // Checked before a file is opened or leased in vain.
-        c.state().delegations().delegable(c.now(), session.client, &file, write)?;
+        c.state().delegations().delegable(c.now(), session.client, &file, mode)?;
     }
     // The stateid of a delegation permits reading, and that of a write delegation writing,
     // independent of the open's access.
     complete(c, object, &mut payload, SHARE_READ)?;
-    match write {
-        true => complete(c, object, &mut payload, SHARE_WRITE)?,
-        false => payload.write = None,
+    match mode {
+        DelegationMode::Read => payload.write = None,
+        DelegationMode::Write => complete(c, object, &mut payload, SHARE_WRITE)?,
     }
-    let leased = lease(c, &file, &mut payload, write);
+    let leased = lease(c, &file, &mut payload, mode);
     if !reclaim {
         leased?;
     }
@@ -92,9 +109,9 @@ fn delegate(
     let attributes = object.export.backend.getattr(&object.handle);
     let change = attributes.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?.change;
     let opener = &c.call.security.sender;
-    let wish = DelegationRequest { file: &file, write, reclaim, change, opener };
+    let request = DelegationRequest { file: &file, mode, reclaim, change, opener };
     let delegate = |state: &NfsState, effects: &mut _| {
-        state.delegations().delegate(c.now(), session.client, &wish, token, payload, effects)
+        state.delegations().delegate(c.now(), session.client, &request, token, payload, effects)
     };
     let mut delegated = c.with_effects(delegate)?;
     // A conflicting access may have happened before the delegation existed and could be recalled,
@@ -112,11 +129,11 @@ fn lease(
     c: &Compound<'_>,
     file: &FileKey,
     payload: &mut OpenPayload,
-    write: bool,
+    mode: DelegationMode,
 ) -> Result<(), WhyNoDelegation4> {
-    let (opened, kind) = match write {
-        true => (&payload.write, LeaseKind::Write),
-        false => (&payload.read, LeaseKind::Read),
+    let (opened, kind) = match mode {
+        DelegationMode::Read => (&payload.read, LeaseKind::Read),
+        DelegationMode::Write => (&payload.write, LeaseKind::Write),
     };
     let opened = opened.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
     let (breaks, file) = (c.nfs.breaks.clone(), *file);
@@ -168,7 +185,7 @@ pub(super) fn stateid_of(delegation: &OpenDelegation4<'_>) -> Option<nfs4::State
 }
 
 fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
-    let Delegated { stateid, recall, .. } = delegated;
+    let Delegated { stateid, mode, recall } = delegated;
     // It permits no open without ACCESS: the file system decides on permissions.
     let permissions = Nfsace4 {
         r#type: ACE4_ACCESS_ALLOWED_ACE_TYPE,
@@ -176,7 +193,7 @@ fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
         access_mask: 0,
         who: b"EVERYONE@".as_slice().into(),
     };
-    if !delegated.write {
+    if mode == DelegationMode::Read {
         return OpenDelegation4::OPEN_DELEGATE_READ(OpenReadDelegation4 { stateid, recall, permissions });
     }
     // RFC 8881 section 10.4.1: a promise of space must hold for all delegations at once, including

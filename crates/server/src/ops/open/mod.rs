@@ -14,7 +14,7 @@ use nfs4::{
     Bitmap4, Nfsstat4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
     OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4, Stateid4,
 };
-use state::OpenClaim;
+use state::{OpenClaim, Opener};
 use xdr::{Decode, Decoder, Encoder};
 
 /// The checked share_access and share_deny.
@@ -123,8 +123,9 @@ pub(crate) fn open(
 ) -> OpResult<Opened> {
     let (client, owner) = (c.client()?, &args.owner.owner);
     let shared = c.object(Nfsstat4::NFS4ERR_ROFS).is_ok_and(|current| current.key().is_shared());
+    let opener = Opener { caller: &c.sender(), owner, claim, shared };
     loop {
-        match c.state().opens().open_allowed(c.now(), client, &c.sender(), owner, claim, shared) {
+        match c.state().opens().open_allowed(c.now(), client, opener) {
             Err(Nfsstat4::NFS4ERR_NOSPC) if c.expired_make_room_for_open()? => {}
             allowed => break allowed?,
         }

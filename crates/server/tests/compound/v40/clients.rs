@@ -39,19 +39,13 @@ fn a_client_that_restarts_finds_its_opens_gone() // RFC 7530 section 16.34.5
 fn opens_and_locks_are_reclaimed_after_a_restart_of_the_server() // RFC 7530 section 9.6.2
 {
     let (backend, kept) = (memory(), Kept::default());
-    let setup = |epoch| Setup {
-        epoch,
-        records: Box::new(kept.clone()),
-        prior_clients: kept.owners(),
-        ..Setup::with_exports(vec![export("/export", &backend)])
-    };
-    let server = setup(1).start();
+    let server = kept.setup(1, &backend).start();
     let client = Client40::new(&server);
     assert!(kept.owners().is_empty(), "what holds nothing has nothing to reclaim");
     let (fh, old) = client.opened("f");
     assert_eq!(kept.owners().len(), 1);
 
-    let server = setup(2).start();
+    let server = kept.setup(2, &backend).start();
     let stale = client.clientid;
     let client = Client40::new(&server);
     client.run(vec![NfsArgop4::OP_RENEW(Renew4Args { clientid: stale })]).expect(NFS4ERR_STALE_CLIENTID);

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 /// one.
 const BYTES: u64 = 24;
 
-/// The holder of each byte, and whether it is locked for writing.
-type BytewiseModel = BTreeMap<(u8, u64), bool>;
+/// The holder of each byte, and the mode of its lock.
+type BytewiseModel = BTreeMap<(u8, u64), LockMode>;
 
 #[derive(Clone, Debug)]
 enum RangeStep {
-    Lock(u8, LockRange, bool),
+    Lock(u8, LockRange, LockMode),
     Unlock(u8, LockRange),
     UnlockAll(u8),
 }
@@ -26,8 +26,9 @@ fn range() -> impl Strategy<Value = LockRange> {
 }
 
 fn step() -> impl Strategy<Value = RangeStep> {
+    let mode = prop_oneof![Just(LockMode::Read), Just(LockMode::Write)];
     prop_oneof![
-        6 => (0..3u8, range(), any::<bool>()).prop_map(|(holder, range, write)| RangeStep::Lock(holder, range, write)),
+        6 => (0..3u8, range(), mode).prop_map(|(holder, range, mode)| RangeStep::Lock(holder, range, mode)),
         4 => (0..3u8, range()).prop_map(|(holder, range)| RangeStep::Unlock(holder, range)),
         1 => (0..3u8).prop_map(RangeStep::UnlockAll),
     ]
@@ -38,30 +39,32 @@ fn bytes(range: LockRange) -> impl Iterator<Item = u64> {
     range.first..=range.last.min(BYTES)
 }
 
-fn model_conflicts(model: &BytewiseModel, holder: u8, range: LockRange, write: bool) -> bool {
-    model.iter().any(|((other, byte), held_write)| {
-        *other != holder && bytes(range).any(|b| b == *byte) && (write || *held_write)
+fn model_conflicts(model: &BytewiseModel, holder: u8, range: LockRange, mode: LockMode) -> bool {
+    model.iter().any(|((other, byte), held)| {
+        *other != holder
+            && bytes(range).any(|b| b == *byte)
+            && (mode == LockMode::Write || *held == LockMode::Write)
     })
 }
 
 fn apply(table: &mut RangeTable<u8>, model: &mut BytewiseModel, step: RangeStep) {
     match step {
-        RangeStep::Lock(holder, range, write) => {
-            let conflict = table.conflict(holder, range, write);
-            assert_eq!(conflict.is_some(), model_conflicts(model, holder, range, write));
+        RangeStep::Lock(holder, range, mode) => {
+            let conflict = table.conflict(holder, range, mode);
+            assert_eq!(conflict.is_some(), model_conflicts(model, holder, range, mode));
             match conflict {
                 None => {
-                    table.lock(holder, range, write);
-                    model.extend(bytes(range).map(|byte| ((holder, byte), write)));
+                    table.lock(holder, range, mode);
+                    model.extend(bytes(range).map(|byte| ((holder, byte), mode)));
                 }
                 // The reported lock exists, belongs to another holder, and conflicts.
                 Some(held) => {
                     assert_ne!(held.holder, holder);
                     assert!(
-                        bytes(held.range).all(|byte| model.get(&(held.holder, byte)) == Some(&held.write))
+                        bytes(held.range).all(|byte| model.get(&(held.holder, byte)) == Some(&held.mode))
                     );
                     assert!(bytes(held.range).any(|byte| bytes(range).any(|other| other == byte)));
-                    assert!(write || held.write);
+                    assert!(mode == LockMode::Write || held.mode == LockMode::Write);
                 }
             }
         }
@@ -78,19 +81,17 @@ fn apply(table: &mut RangeTable<u8>, model: &mut BytewiseModel, step: RangeStep)
 
 fn expand(table: &RangeTable<u8>) -> BytewiseModel {
     let ranges = table.holders.iter().flat_map(|(holder, ranges)| {
-        ranges
-            .iter()
-            .map(|(first, (last, write))| (*holder, LockRange { first: *first, last: *last }, *write))
+        ranges.iter().map(|(first, (last, mode))| (*holder, LockRange { first: *first, last: *last }, *mode))
     });
-    ranges.flat_map(|(holder, range, write)| bytes(range).map(move |byte| ((holder, byte), write))).collect()
+    ranges.flat_map(|(holder, range, mode)| bytes(range).map(move |byte| ((holder, byte), mode))).collect()
 }
 
-/// The fewest ranges that can stand for the model: runs of bytes of one holder and type.
+/// The fewest ranges that can stand for the model: runs of bytes of one holder and mode.
 fn runs(model: &BytewiseModel) -> usize {
     model
         .iter()
-        .filter(|((holder, byte), write)| {
-            byte.checked_sub(1).and_then(|b| model.get(&(*holder, b))) != Some(write)
+        .filter(|((holder, byte), mode)| {
+            byte.checked_sub(1).and_then(|b| model.get(&(*holder, b))) != Some(mode)
         })
         .count()
 }
@@ -134,9 +135,12 @@ fn a_length_of_all_ones_reaches_to_the_end_and_is_reported_as_such() {
 #[test]
 fn unlocking_the_middle_of_a_range_leaves_both_ends() {
     let mut table = RangeTable::default();
-    table.lock(1u8, LockRange::new(0, u64::MAX).unwrap(), true);
+    table.lock(1u8, LockRange::new(0, u64::MAX).unwrap(), LockMode::Write);
     table.unlock(1, LockRange::new(10, 10).unwrap());
     assert_eq!(table.len(), 2);
-    assert!(table.conflict(2, LockRange::new(10, 10).unwrap(), true).is_none());
-    assert_eq!(table.conflict(2, LockRange::new(15, 10).unwrap(), false).unwrap().range.offset(), 20);
+    assert!(table.conflict(2, LockRange::new(10, 10).unwrap(), LockMode::Write).is_none());
+    assert_eq!(
+        table.conflict(2, LockRange::new(15, 10).unwrap(), LockMode::Read).unwrap().range.offset(),
+        20
+    );
 }

@@ -239,7 +239,8 @@ fn a_lock_owner_is_released_when_it_holds_nothing() {
     let open_stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.state.v40().state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
     let locker = Locker::New { open_stateid, owner: b"l" };
-    let lock = Lock { file: &1, write: true, waits: false, reclaim: false, offset: 0, length: 9, locker };
+    let lock =
+        Lock { file: &1, mode: LockMode::Write, waits: false, reclaim: false, offset: 0, length: 9, locker };
     let stateid = world.state.lock(now, key, &lock).unwrap();
     let release = |name: &[u8]| {
         world.state.with(|state, effects| state.v40().release_lockowner(key, &root(), name, effects))
