@@ -140,7 +140,7 @@ impl<'w> Patient<'w> {
     /// Writes the server's configuration, with additions.
     pub(crate) fn configure(&mut self, more: &str) {
         let text = configuration(self.clinic.world, self.port, more);
-        self.write("etc/orthrus.toml", &text);
+        self.write("etc/orthrus/orthrus.toml", &text);
     }
 
     /// Lets a user run the doctor: everyone can read the machine's settings, and only root its
@@ -238,7 +238,6 @@ impl<'w> Patient<'w> {
         arguments.extend(["--root".into(), self.folder.path().into()]);
         if self.server {
             arguments.extend(["--server".into(), "--host".into(), self.host.clone().into()]);
-            arguments.extend(["--config".into(), self.path("etc/orthrus.toml").into()]);
         } else {
             arguments.push(format!("{}:{}", self.host, self.export).into());
             arguments.extend(["--port".into(), self.port.to_string().into()]);

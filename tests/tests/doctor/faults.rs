@@ -391,8 +391,9 @@ pub(crate) const FAULTS: &[InjectedFault] = &[
         let text = crate::clinic::configuration(p.clinic.world, 0, "");
         let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
         let text = format!("keytab_hosts = [\"{machine}*\"]\n{text}");
-        p.write("etc/orthrus.toml", &text);
-        let server = Serve::new(p.path("state")).arg("--config").arg(p.path("etc/orthrus.toml")).start();
+        p.write("etc/orthrus/orthrus.toml", &text);
+        let server =
+            Serve::new(p.path("state")).arg("--config").arg(p.path("etc/orthrus/orthrus.toml")).start();
         p.port = server.port();
         p.more = vec!["--port".into(), p.port.to_string().into()];
         p.keep.push(Box::new(server));

@@ -104,7 +104,8 @@ fn judge(server: &str, host: &str, principal: &str, etype: Option<u32>, error: &
                         "The keytab of the server {server} does not fit the KDC's key of nfs/{host}: {codes}."
                     ),
                     format!(
-                        "kadmin -q \"ktadd -k /etc/krb5.keytab nfs/{host}\"    # on {server}; then kdestroy and kinit here"
+                        "kadmin -q \"ktadd -k KEYTAB nfs/{host}\"    # on {server}, with `keytab` of its configuration, \
+                         else /etc/krb5.keytab; then kdestroy and kinit here"
                     ),
                 );
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The file of the server that a service manager starts.
-const USUAL_FILE: &str = "/etc/orthrus/orthrus.toml";
+pub(super) const USUAL_FILE: &str = "/etc/orthrus/orthrus.toml";
 
 /// The options that name the server.
 #[derive(clap::Args)]

@@ -1,5 +1,6 @@
 //! `orthrus doctor`: the reason why a mount with Kerberos fails.
 
+use super::asked_server::USUAL_FILE;
 use crate::config::{self, ClientPattern, ExportSettings, NFS_PORT, Settings, SourceSettings, Storage};
 use crate::output::{out, outln};
 use crate::serve;
@@ -39,7 +40,8 @@ pub(super) struct Examine {
     /// The flavor of the mount: sys, krb5, krb5i or krb5p (default: each that the export offers).
     #[arg(long)]
     sec: Option<Flavor>,
-    /// With --server: read the configuration of the server from this file.
+    /// With --server: read the configuration of the server from this file (default:
+    /// /etc/orthrus/orthrus.toml if it exists).
     #[arg(long, short, value_name = "FILE", requires = "server")]
     config: Option<PathBuf>,
     /// The keytab of the machine or server (default: that of rpc.gssd or of the configuration).
@@ -113,7 +115,9 @@ impl Examine {
 
     /// Describes the server by its configuration.
     fn server(&self, machine: &mut Surroundings) -> anyhow::Result<(MountTarget, ServerPlan)> {
-        let read = self.config.as_ref().map_or_else(|| Ok(Settings::default()), |file| config::read(file));
+        let usual = self.root.join(USUAL_FILE.trim_start_matches('/'));
+        let file = self.config.clone().or_else(|| usual.symlink_metadata().is_ok().then_some(usual));
+        let read = file.as_ref().map_or_else(|| Ok(Settings::default()), |file| config::read(file));
         let (mut settings, mut fault) = match read {
             Ok(settings) => (settings, None),
             Err(error) => (Settings::default(), Some(format!("{:#}", anyhow::Error::from(error)))),
@@ -150,7 +154,7 @@ impl Examine {
             flavor: None,
         };
         let plan = ServerPlan {
-            file: self.config.clone(),
+            file,
             fault,
             services: settings.keytab_services.clone(),
             hosts: settings.keytab_hosts.clone(),
