@@ -262,10 +262,7 @@ impl LocalBackend {
     /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
     /// object.
     pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
-        if *handle == self.root.handle {
-            return Ok(Arc::clone(&self.root));
-        }
-        if let Some(object) = self.objects.get(handle) {
+        if let Some(object) = self.at_hand(handle) {
             return Ok(object);
         }
         let (ino, fs_handle) = handle::decode(handle)?;
