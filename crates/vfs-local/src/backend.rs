@@ -3,7 +3,7 @@
 use crate::{
     attributes::{self, stat_fd},
     cached_object::CachedObject,
-    change::{self, Changes},
+    change::Changes,
     descriptor::{self, Descriptor},
     errno::{retry, uninterrupted, vfs_error},
     features,
@@ -210,6 +210,7 @@ impl LocalBackend {
         let opens_handles = mount.is_some();
         let limitations = limitations::of(&fd, &stat, kind, opens_handles, identities, foreign.as_ref());
         let file_system = folder::file_system(&fd, &fs_handle);
+        let (device, subvolume) = (mounts::device(&stat), subvolumes::of_root(fs_type, &fs_handle));
         let keep = |fd| Descriptor::new(fd, foreign.as_ref());
         let mount = mount.map(keep);
         let fd = keep(fd);
@@ -224,15 +225,15 @@ impl LocalBackend {
             mount,
             proc,
             mount_id: stat.stx_mnt_id,
-            device: mounts::device(&stat),
+            device,
             file_system,
             handle_key: None,
-            subvolume: subvolumes::of_root(fs_type, &fs_handle),
+            subvolume,
             below: mounts::Below::new().map_err(no_proc)?,
             objects: ObjectCache::new(options.object_cache_max.min(quarter)),
             places,
             handles_have_ino,
-            changes: Arc::new(Changes::new(change::fine_ctime(fs_type))),
+            changes: Arc::new(Changes::of(fs_type, device, subvolume)),
         })
     }
 
