@@ -33,7 +33,7 @@ use vfs::{Caller, EntryName, ObjectHandle, VfsError, VfsResult};
 /// Limits of a [`LocalBackend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// Objects held open between requests, at most a quarter of RLIMIT_NOFILE. Each takes one
+    /// Objects held open between requests, at most an eighth of RLIMIT_NOFILE. Each takes one
     /// descriptor, or two for a directory whose changes were synchronised.
     pub object_cache_max: usize,
     /// Without root: objects whose location in the tree is remembered, about 120 bytes each.
@@ -197,7 +197,7 @@ impl LocalBackend {
         let mount = mount_for_handles(&fd, &fs_handle);
         let fs_type = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let quarter = usize::try_from(descriptors.unwrap_or(u64::MAX) / 4).unwrap_or(usize::MAX);
+        let eighth = usize::try_from(descriptors.unwrap_or(u64::MAX) / 8).unwrap_or(usize::MAX);
         let features = features::of(&fd);
         let has_mount_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
         let has_ino = sys::handles_have_ino(fs_type) && fs_handle.ino() == Some(stat.stx_ino);
@@ -230,7 +230,7 @@ impl LocalBackend {
             handle_key: None,
             subvolume,
             below: mounts::Below::new().map_err(no_proc)?,
-            objects: ObjectCache::new(options.object_cache_max.min(quarter)),
+            objects: ObjectCache::new(options.object_cache_max.min(eighth)),
             places,
             handles_have_ino,
             changes: Arc::new(Changes::of(fs_type, device, subvolume)),
