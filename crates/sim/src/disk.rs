@@ -15,8 +15,8 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfs::{
-    Attributes, Backend, Caller, FoundObject, MemoryBackend, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    RenamedObjects, SetAttributes, VfsResult, XattrHow,
+    Attributes, Backend, Caller, FoundObject, HeldObject, MemoryBackend, NewObject, ObjectHandle, OpenAccess,
+    OpenFile, RenamedObjects, SetAttributes, VfsResult, XattrHow,
 };
 
 /// The payload that unwinds out of the server when the machine crashes in the middle of an
@@ -297,7 +297,11 @@ impl Backend for Disk {
         true
     }
 
-    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
+    fn hold(&self, _: &ObjectHandle) -> Option<HeldObject> {
+        None
+    }
+
+    fn sync_names(&self, object: &ObjectHandle, _: Option<&HeldObject>) -> VfsResult<()> {
         self.fuse.burn();
         if self.mutation == Mutation::SyncAfterReply {
             lock(&self.late).push(*object);
@@ -458,7 +462,7 @@ mod tests {
     fn a_power_failure_undoes_the_last_changes_of_names_and_no_synced_one() {
         let left = left(&["a", "b", "c"], |disk| {
             make(disk, "a");
-            disk.sync_names(&disk.root()).unwrap();
+            disk.sync_names(&disk.root(), None).unwrap();
             make(disk, "b");
             disk.rename(&Caller::root(), (&disk.root(), b"a"), (&disk.root(), b"c"), None).unwrap();
         });
@@ -470,7 +474,7 @@ mod tests {
     fn a_removed_file_comes_back_with_its_content() {
         let disk = disk();
         make(&disk, "a").1.write_at(b"data", 0).unwrap();
-        disk.sync_names(&disk.find("a").unwrap()).unwrap();
+        disk.sync_names(&disk.find("a").unwrap(), None).unwrap();
         disk.remove(&Caller::root(), &disk.root(), b"a", None).unwrap();
         assert!(!disk.exists("a"));
         while !disk.exists("a") {

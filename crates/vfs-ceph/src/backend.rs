@@ -163,16 +163,21 @@ impl CephBackend {
         Credentials::new(self.library, caller.uid, caller.gid, &caller.groups).ok_or(VfsError::Exhausted)
     }
 
+    /// Finds the object of a handle if it is in use or cached.
+    pub(crate) fn at_hand(&self, handle: &ObjectHandle) -> Option<Arc<CephObject>> {
+        if *handle == self.root.handle {
+            return Some(Arc::clone(&self.root));
+        }
+        self.objects.get(handle)
+    }
+
     /// Finds the object of a handle.
     ///
     /// # Errors
     /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
     /// object, and one outside of the export.
     pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<CephObject>> {
-        if *handle == self.root.handle {
-            return Ok(Arc::clone(&self.root));
-        }
-        if let Some(object) = self.objects.get(handle) {
+        if let Some(object) = self.at_hand(handle) {
             return Ok(object);
         }
         let id = ObjectId::of(handle)?;

@@ -6,8 +6,8 @@ use crate::errno::vfs_error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FileType, FoundObject, FsStat, Identity,
-    NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FileType, FoundObject, FsStat, HeldObject,
+    Identity, NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
     SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
@@ -270,8 +270,13 @@ impl Backend for CephBackend {
         self.stable_names
     }
 
+    // The cache keeps an object as long as others do, so its handle leads to it.
+    fn hold(&self, object: &ObjectHandle) -> Option<HeldObject> {
+        self.at_hand(object).map(|object| object as HeldObject)
+    }
+
     /// The metadata server answers before its journal is written, and this waits for the journal.
-    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
+    fn sync_names(&self, object: &ObjectHandle, _: Option<&HeldObject>) -> VfsResult<()> {
         self.commit(object)
     }
 

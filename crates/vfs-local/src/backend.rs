@@ -3,7 +3,7 @@
 use crate::{
     attributes::{self, stat_fd},
     cached_object::CachedObject,
-    change::{self, Changes},
+    change::Changes,
     descriptor::{self, Descriptor},
     errno::{retry, uninterrupted, vfs_error},
     features,
@@ -33,7 +33,7 @@ use vfs::{Caller, EntryName, ObjectHandle, VfsError, VfsResult};
 /// Limits of a [`LocalBackend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// Objects held open between requests, at most a quarter of RLIMIT_NOFILE. Each takes one
+    /// Objects held open between requests, at most an eighth of RLIMIT_NOFILE. Each takes one
     /// descriptor, or two for a directory whose changes were synchronised.
     pub object_cache_max: usize,
     /// Without root: objects whose location in the tree is remembered, about 120 bytes each.
@@ -197,7 +197,7 @@ impl LocalBackend {
         let mount = mount_for_handles(&fd, &fs_handle);
         let fs_type = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let quarter = usize::try_from(descriptors.unwrap_or(u64::MAX) / 4).unwrap_or(usize::MAX);
+        let eighth = usize::try_from(descriptors.unwrap_or(u64::MAX) / 8).unwrap_or(usize::MAX);
         let features = features::of(&fd);
         let has_mount_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
         let has_ino = sys::handles_have_ino(fs_type) && fs_handle.ino() == Some(stat.stx_ino);
@@ -210,6 +210,7 @@ impl LocalBackend {
         let opens_handles = mount.is_some();
         let limitations = limitations::of(&fd, &stat, kind, opens_handles, identities, foreign.as_ref());
         let file_system = folder::file_system(&fd, &fs_handle);
+        let (device, subvolume) = (mounts::device(&stat), subvolumes::of_root(fs_type, &fs_handle));
         let keep = |fd| Descriptor::new(fd, foreign.as_ref());
         let mount = mount.map(keep);
         let fd = keep(fd);
@@ -224,15 +225,15 @@ impl LocalBackend {
             mount,
             proc,
             mount_id: stat.stx_mnt_id,
-            device: mounts::device(&stat),
+            device,
             file_system,
             handle_key: None,
-            subvolume: subvolumes::of_root(fs_type, &fs_handle),
+            subvolume,
             below: mounts::Below::new().map_err(no_proc)?,
-            objects: ObjectCache::new(options.object_cache_max.min(quarter)),
+            objects: ObjectCache::new(options.object_cache_max.min(eighth)),
             places,
             handles_have_ino,
-            changes: Arc::new(Changes::new(change::fine_ctime(fs_type))),
+            changes: Arc::new(Changes::of(fs_type, device, subvolume)),
         })
     }
 
@@ -262,10 +263,7 @@ impl LocalBackend {
     /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
     /// object.
     pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
-        if *handle == self.root.handle {
-            return Ok(Arc::clone(&self.root));
-        }
-        if let Some(object) = self.objects.get(handle) {
+        if let Some(object) = self.at_hand(handle) {
             return Ok(object);
         }
         let (ino, fs_handle) = handle::decode(handle)?;

@@ -6,12 +6,15 @@
 //! ms: two changes within that time look alike, and a client would keep the first in its cache.
 //! There the server counts its own changes and adds them to ctime. Changes made on the server's
 //! machine within one tick stay invisible there.
+//!
+//! Several exports may lead to one file system, and a reload may open its folder once more. Their
+//! clients see the changes of each other, so all backends of a file system count together.
 
-use image::{ImageError, ensure};
+use crate::subvolumes;
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -59,33 +62,73 @@ impl ChangeShard {
     }
 }
 
-/// Makes the change attribute (RFC 8881 section 5.8.1.4) of the objects of one file system.
+/// The counted changes of one file system, whichever backends reach it.
 #[derive(Debug)]
-pub(crate) struct Changes {
-    shards: Option<Box<[Mutex<ChangeShard>; SHARDS]>>,
+struct ChangeCounts {
+    shards: [Mutex<ChangeShard>; SHARDS],
     /// The changes noted so far.
     noted: AtomicU64,
 }
 
-impl Changes {
-    /// Counts changes unless ctime tells them apart.
-    pub(crate) fn new(fine_ctime: bool) -> Self {
-        let shards = (!fine_ctime).then(|| Box::new(std::array::from_fn(|_| Mutex::default())));
-        Self { shards, noted: AtomicU64::new(0) }
+impl Default for ChangeCounts {
+    fn default() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), noted: AtomicU64::new(0) }
+    }
+}
+
+/// The counts in use, by the numbers of their file systems.
+static COUNTS: Mutex<Vec<(u64, Weak<ChangeCounts>)>> = Mutex::new(Vec::new());
+
+impl ChangeCounts {
+    /// Returns those of a file system that this process counts already, or new ones.
+    fn of(device: u64) -> Arc<Self> {
+        let mut all = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, counts)| counts.strong_count() > 0);
+        let known = all.iter().find(|(known, _)| *known == device);
+        if let Some(counts) = known.and_then(|(_, counts)| counts.upgrade()) {
+            return counts;
+        }
+        let counts = Arc::default();
+        all.push((device, Arc::downgrade(&counts)));
+        counts
     }
 
-    fn with<T>(&self, ino: u64, run: impl FnOnce(&mut ChangeShard) -> T) -> Option<T> {
+    fn with<T>(&self, number: u64, run: impl FnOnce(&mut ChangeShard) -> T) -> T {
         // The remainder is below SHARDS.
-        let shard = &self.shards.as_ref()?[(ino % SHARDS as u64) as usize];
-        Some(run(&mut shard.lock().unwrap_or_else(PoisonError::into_inner)))
+        let shard = &self.shards[(number % SHARDS as u64) as usize];
+        run(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Makes the change attribute (RFC 8881 section 5.8.1.4) of the objects that a backend reaches.
+/// They are known by their fileids there.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// `None` where ctime tells changes apart.
+    counts: Option<Arc<ChangeCounts>>,
+    /// That of the backend's root, on which fileids depend.
+    subvolume: Option<u64>,
+}
+
+impl Changes {
+    /// Counts changes together with all others of the file system, unless ctime tells them apart.
+    pub(crate) fn of(fs_type: i64, device: u64, subvolume: Option<u64>) -> Self {
+        let counts = (!fine_ctime(fs_type)).then(|| ChangeCounts::of(device));
+        Self { counts, subvolume }
     }
 
-    /// Returns the counted changes for the next process: inode number, whether it changed since it
-    /// was asked for, ctime and count. Objects from [`BASE_INO`] on are the bases of the parts.
+    /// Returns the number of an object in the counts.
+    fn number(&self, ino: u64) -> u64 {
+        self.subvolume.map_or(ino, |of_root| subvolumes::number(ino, of_root))
+    }
+
+    /// Returns the counted changes for the next process: number of the object, whether it changed
+    /// since it was asked for, ctime and count. From [`BASE_INO`] on these are the bases of the
+    /// parts.
     pub(crate) fn image(&self) -> Vec<(u64, bool, u64, u64)> {
-        let Self { shards, noted: _ } = self;
+        let shards = self.counts.iter().flat_map(|counts| counts.shards.iter());
         let mut image = Vec::new();
-        for (ino, shard) in (BASE_INO..=u64::MAX).zip(shards.iter().flat_map(|shards| shards.iter())) {
+        for (ino, shard) in (BASE_INO..=u64::MAX).zip(shards) {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let ChangeShard { slots, base } = &*shard;
             image.push((ino, false, 0, *base));
@@ -97,32 +140,38 @@ impl Changes {
         image
     }
 
-    /// Goes on with the changes that the previous process has counted.
-    pub(crate) fn restore(&self, image: Vec<(u64, bool, u64, u64)>) -> Result<(), ImageError> {
-        for (ino, pending, ctime, bump) in image {
-            let kept = self.with(ino, |shard| {
-                if ino >= BASE_INO {
-                    shard.base = bump;
-                } else {
-                    shard.slots.insert(ino, ChangeSlot { pending, ctime, bump, noted: Moment(0) });
+    /// Goes on with the changes that the previous process has counted. Each backend of a file
+    /// system has an image of them, and those of earlier versions differ.
+    pub(crate) fn restore(&self, image: Vec<(u64, bool, u64, u64)>) {
+        let Some(counts) = &self.counts else { return };
+        for (number, pending, ctime, bump) in image {
+            counts.with(number, |shard| {
+                if number >= BASE_INO {
+                    shard.base = shard.base.max(bump);
+                    return;
                 }
-                shard.slots.len()
+                let slot = shard.slot(number);
+                slot.pending |= pending;
+                if ctime.wrapping_add(bump) > slot.ctime.wrapping_add(slot.bump) {
+                    (slot.ctime, slot.bump) = (ctime, bump);
+                }
             });
-            ensure(kept.unwrap_or(0) <= SHARD_MAX, "too many counted changes")?;
         }
-        Ok(())
     }
 
     /// Returns the present moment, for attributes that are about to be asked for.
     pub(crate) fn now(&self) -> Moment {
-        Moment(self.noted.load(Ordering::SeqCst))
+        let noted = |counts: &Arc<ChangeCounts>| counts.noted.load(Ordering::SeqCst);
+        Moment(self.counts.as_ref().map_or(0, noted))
     }
 
     /// Notes that the server changed an object.
     pub(crate) fn note(&self, ino: u64) {
-        self.with(ino, |shard| {
-            let slot = shard.slot(ino);
-            slot.noted = Moment(self.noted.fetch_add(1, Ordering::SeqCst) + 1);
+        let Some(counts) = &self.counts else { return };
+        let number = self.number(ino);
+        counts.with(number, |shard| {
+            let slot = shard.slot(number);
+            slot.noted = Moment(counts.noted.fetch_add(1, Ordering::SeqCst) + 1);
             slot.pending = true;
         });
     }
@@ -130,9 +179,11 @@ impl Changes {
     /// Returns the change attribute of an object for a ctime in nanoseconds, by
     /// attributes that were asked for at `asked`.
     pub(crate) fn attribute(&self, ino: u64, ctime: u64, asked: Moment) -> u64 {
-        let corrected = self.with(ino, |shard| {
+        let Some(counts) = &self.counts else { return ctime };
+        let number = self.number(ino);
+        counts.with(number, |shard| {
             let first = ctime.wrapping_add(shard.base);
-            let Some(slot) = shard.slots.get_mut(&ino) else { return first };
+            let Some(slot) = shard.slots.get_mut(&number) else { return first };
             // The attributes are from before or after a change that was noted meanwhile. Neither
             // an earlier reader nor a later one may have the same number.
             let torn = slot.noted > asked;
@@ -149,13 +200,12 @@ impl Changes {
             }
             slot.pending = torn;
             first.wrapping_add(slot.bump)
-        });
-        corrected.unwrap_or(ctime)
+        })
     }
 }
 
 /// Says whether this kernel gives a file system a ctime that moves on every change.
-pub(crate) fn fine_ctime(file_system: i64) -> bool {
+fn fine_ctime(file_system: i64) -> bool {
     const EXT4: i64 = 0xef53;
     const XFS: i64 = 0x5846_5342;
     const BTRFS: i64 = 0x9123_683e;
@@ -168,6 +218,13 @@ pub(crate) fn fine_ctime(file_system: i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{LocalBackend, LocalOptions};
+    use vfs::{Backend, Caller, NewObject, OpenAccess, SetAttributes};
+
+    /// Counts changes apart from all others.
+    fn counted() -> Changes {
+        Changes { counts: Some(Arc::default()), subvolume: None }
+    }
 
     fn look(changes: &Changes, ino: u64, ctime: u64) -> u64 {
         changes.attribute(ino, ctime, changes.now())
@@ -175,7 +232,7 @@ mod tests {
 
     #[test]
     fn readers_that_overtake_each_other_get_numbers_of_their_own() {
-        let changes = Changes::new(false);
+        let changes = counted();
         changes.note(7);
         let known = look(&changes, 7, 1000);
         // One reader asks before a change and another behind it, within a tick.
@@ -190,7 +247,7 @@ mod tests {
 
     #[test]
     fn no_attribute_repeats_when_an_older_time_comes_late() {
-        let changes = Changes::new(false);
+        let changes = counted();
         let mut seen = Vec::new();
         for ctime in [1000, 2000, 2000, 1000, 2000, 2000, 1000] {
             changes.note(7);
@@ -205,7 +262,7 @@ mod tests {
     #[test]
     fn each_change_within_one_tick_moves_the_attribute() /* RFC 8881 section 5.8.1.4 */
     {
-        let changes = Changes::new(false);
+        let changes = counted();
         let mut last = look(&changes, 7, 1000);
         for _ in 0..5 {
             changes.note(7);
@@ -220,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_change_after_the_look_at_the_clock_moves_the_attribute() {
-        let changes = Changes::new(false);
+        let changes = counted();
         changes.note(7);
         let before = look(&changes, 7, 1000);
         // The reader sees 2000, and then two changes are noted that both have this time.
@@ -233,7 +290,7 @@ mod tests {
 
     #[test]
     fn no_attribute_goes_back_when_others_take_the_room() {
-        let changes = Changes::new(false);
+        let changes = counted();
         for ino in [7, 8] {
             (0..5).for_each(|_| _ = (changes.note(ino), look(&changes, ino, 1000)));
         }
@@ -246,29 +303,77 @@ mod tests {
         assert!(later[0] > seen[0] && later[1] >= seen[1], "{seen:?} {later:?}");
         assert!(later[1] < 2000, "a later time is still later");
 
-        let next = Changes::new(false);
-        next.restore(changes.image()).unwrap();
+        let next = counted();
+        next.restore(changes.image());
         assert_eq!([7, 8].map(|ino| look(&next, ino, 1000)), later);
     }
 
     #[test]
     fn objects_that_the_server_did_not_change_have_their_ctime() {
-        let changes = Changes::new(false);
+        let changes = counted();
         changes.note(7);
         assert_eq!(look(&changes, 8, 1000), 1000);
-        assert_eq!(look(&Changes::new(true), 7, 1000), 1000);
+        assert_eq!(look(&Changes::default(), 7, 1000), 1000);
     }
 
     #[test]
     fn the_table_is_bounded() {
-        let changes = Changes::new(false);
+        let (changes, other) = (counted(), counted());
         (0..1_000_000).for_each(|ino| changes.note(ino));
-        let held: usize = changes
-            .shards
-            .iter()
-            .flat_map(|shards| shards.iter())
-            .map(|shard| shard.lock().unwrap().slots.len())
-            .sum();
-        assert!(held <= SHARDS * SHARD_MAX);
+        let held = |changes: &Changes| -> usize {
+            let shards = &changes.counts.as_ref().unwrap().shards;
+            shards.iter().map(|shard| shard.lock().unwrap().slots.len()).sum()
+        };
+        assert!(held(&changes) <= SHARDS * SHARD_MAX);
+        // Exports that have counted apart come together in the next process.
+        (1_000_000..2_000_000).for_each(|ino| other.note(ino));
+        let next = counted();
+        for former in [&changes, &other] {
+            next.restore(former.image());
+        }
+        assert!(held(&next) <= SHARDS * SHARD_MAX);
+    }
+
+    #[test]
+    fn an_attribute_is_not_older_than_those_of_both_images() {
+        let (one, other, next) = (counted(), counted(), counted());
+        for (changes, bumps) in [(&one, 9), (&other, 5)] {
+            (0..bumps).for_each(|_| _ = (changes.note(7), look(changes, 7, 1000)));
+        }
+        let seen = [&one, &other].map(|changes| look(changes, 7, 1000));
+        for former in [&one, &other, &one] {
+            next.restore(former.image());
+        }
+        assert_eq!(look(&next, 7, 1000), seen[0].max(seen[1]));
+    }
+
+    #[test]
+    fn a_change_through_one_export_is_seen_through_all_others() // RFC 8881 section 5.8.1.4
+    {
+        // tmpfs has the time of the kernel's timer.
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return println!("skipped: no /dev/shm") };
+        let open = |path| LocalBackend::open(path, &LocalOptions::default()).unwrap();
+        let (caller, set) = (Caller::root(), SetAttributes::default());
+        let outer = open(folder.path());
+        let inner = outer.create(&caller, &outer.root(), b"inner", NewObject::Directory, &set).unwrap();
+        let access = OpenAccess { read: true, write: true };
+        let (file, opened) = outer.create_file(&caller, &inner, b"file", access, &set).unwrap();
+        let others = [open(&folder.path().join("inner")), open(folder.path())];
+        for round in 0..100 {
+            let seen = || others.each_ref().map(|other| [&inner, &file].map(|object| change(other, object)));
+            let before = seen();
+            if round % 2 == 0 {
+                outer.create(&caller, &inner, b"new", NewObject::Fifo, &set).unwrap();
+            } else {
+                outer.remove(&caller, &inner, b"new", None).unwrap();
+            }
+            opened.write_at(b"more", 0).unwrap();
+            let moved = before.iter().flatten().zip(seen().into_iter().flatten()).all(|(a, b)| *a < b);
+            assert!(moved, "round {round}");
+        }
+    }
+
+    fn change(backend: &LocalBackend, object: &vfs::ObjectHandle) -> u64 {
+        backend.getattr(object).unwrap().change
     }
 }

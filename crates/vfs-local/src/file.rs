@@ -7,7 +7,9 @@ use crate::{
     errno::vfs_error,
     identity,
     kind::Kind,
-    leases, sys,
+    leases,
+    ranges::KeptSeeker,
+    sys,
 };
 use pipes::FileData;
 use rustix::{
@@ -40,8 +42,8 @@ pub(crate) struct LocalFile {
     pub(crate) changes: Arc<Changes>,
     /// How long a read of the file may block.
     pub(crate) kind: Kind,
-    /// A second open of the file, where its extents were asked for.
-    pub(crate) seeker: OnceLock<Option<Descriptor>>,
+    /// A second open of the file, where its extents were asked for and few files have one.
+    pub(crate) seeker: OnceLock<KeptSeeker>,
 }
 
 /// Returns the path of an open file of this backend as the kernel knows it. A removed file has its

@@ -19,8 +19,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
-    NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, HeldObject,
+    Identity, NewObject, OFFSET_MAX, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
     SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
@@ -275,12 +275,20 @@ impl Backend for LocalBackend {
         self.stable_names && self.kind != Kind::Memory
     }
 
-    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
-        match self.commit(object) {
+    fn hold(&self, object: &ObjectHandle) -> Option<HeldObject> {
+        self.at_hand(object).map(|object| object as HeldObject)
+    }
+
+    fn sync_names(&self, object: &ObjectHandle, held: Option<&HeldObject>) -> VfsResult<()> {
+        let held = held.and_then(|held| Arc::clone(held).downcast().ok());
+        let object = held.map_or_else(|| self.resolve(object), Ok);
+        match object.and_then(|object| self.commit_object(&object)) {
             // The directory cannot be opened: without root it may be writable but not readable, and
-            // another program may have removed or moved it. Its changes must be stable before they
-            // are reported, so the whole file system is synchronised.
-            Err(VfsError::Access | VfsError::Stale | VfsError::Delay | VfsError::Exhausted) => {
+            // without the object itself another program may have removed or moved it. Its changes
+            // must be stable before they are reported, so the whole file system is synchronised.
+            Err(
+                VfsError::Access | VfsError::Noent | VfsError::Stale | VfsError::Delay | VfsError::Exhausted,
+            ) => {
                 self.act_as_server()?;
                 let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
                 syncfs(root).map_err(vfs_error)
@@ -291,22 +299,7 @@ impl Backend for LocalBackend {
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
         let object = self.resolve(object)?;
-        match object.file_type {
-            FileType::Directory => return self.commit_directory(&object),
-            FileType::RegularFile => {}
-            _ => return Ok(()),
-        }
-        let stat = stat_fd(&*object).map_err(vfs_error)?;
-        if let Some(fd) = leases::writer_of(&stat) {
-            return fsync(&*fd).map_err(vfs_error);
-        }
-        self.act_as_server()?;
-        let fd = match self.reopen(&*object, OFlags::RDONLY) {
-            // Without root the file may be writable only.
-            Err(Errno::ACCESS) => self.reopen(&*object, OFlags::WRONLY),
-            opened => opened,
-        };
-        fsync(fd.map_err(vfs_error)?).map_err(vfs_error)
+        self.commit_object(&object)
     }
 
     fn sync_failures(&self) -> u64 {
@@ -344,6 +337,26 @@ impl Backend for LocalBackend {
 }
 
 impl LocalBackend {
+    /// Puts an object on stable storage, even if it has no name any more.
+    fn commit_object(&self, object: &CachedObject) -> VfsResult<()> {
+        match object.file_type {
+            FileType::Directory => return self.commit_directory(object),
+            FileType::RegularFile => {}
+            _ => return Ok(()),
+        }
+        let stat = stat_fd(object).map_err(vfs_error)?;
+        if let Some(fd) = leases::writer_of(&stat) {
+            return fsync(&*fd).map_err(vfs_error);
+        }
+        self.act_as_server()?;
+        let fd = match self.reopen(object, OFlags::RDONLY) {
+            // Without root the file may be writable only.
+            Err(Errno::ACCESS) => self.reopen(object, OFlags::WRONLY),
+            opened => opened,
+        };
+        fsync(fd.map_err(vfs_error)?).map_err(vfs_error)
+    }
+
     /// Puts the names in a directory on stable storage. Its descriptor stays for the next time.
     fn commit_directory(&self, directory: &CachedObject) -> VfsResult<()> {
         let fd = match directory.sync_fd.get() {
@@ -386,6 +399,30 @@ impl LocalBackend {
                 self.reopen(object, flags).map_err(vfs_error)
             }
             opened => opened.map_err(vfs_error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LocalOptions;
+
+    #[test]
+    fn an_object_that_is_held_is_synchronised_without_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let backend = LocalBackend::open(folder.path(), &LocalOptions::default()).unwrap();
+        let (caller, root, set) = (Caller::root(), backend.root(), SetAttributes::default());
+        let directory = backend.create(&caller, &root, b"directory", NewObject::Directory, &set).unwrap();
+        let access = OpenAccess { read: true, write: true };
+        let (file, _) = backend.create_file(&caller, &root, b"file", access, &set).unwrap();
+        for (object, name) in [(directory, &b"directory"[..]), (file, b"file")] {
+            let held = backend.hold(&object).unwrap();
+            backend.remove(&caller, &root, name, None).unwrap();
+            assert_eq!(backend.commit_object(held.downcast_ref().unwrap()), Ok(()));
+            assert_eq!(backend.sync_names(&object, Some(&held)), Ok(()));
+            drop(held);
+            assert_eq!(backend.commit(&object), Err(VfsError::Stale));
         }
     }
 }

@@ -16,29 +16,58 @@ use rustix::{
 use std::{
     num::NonZeroU64,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 use vfs::{Advice, Extent, OFFSET_MAX, OpenFile, VfsError, VfsResult, copy_by_pieces};
 
 /// Bytes that the kernel copies per call, so that a copy can be stopped between calls.
 const COPY_PIECE: u64 = 16 << 20;
+/// Files that keep a second descriptor for questions about their extents until they are closed.
+/// Others are opened for each question, so that opens do not hold more descriptors than expected.
+const SEEKERS_MAX: usize = 64;
+
+/// The number of [`KeptSeeker`]s.
+static SEEKERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A descriptor whose position may be moved, kept for the next question.
+#[derive(Debug)]
+pub(crate) struct KeptSeeker(Descriptor);
+
+impl KeptSeeker {
+    /// Keeps a descriptor, or returns it while there are enough.
+    fn new(seeker: Descriptor) -> Result<Self, Descriptor> {
+        let more = |count| (count < SEEKERS_MAX).then_some(count + 1);
+        if SEEKERS.fetch_update(Relaxed, Relaxed, more).is_ok() { Ok(Self(seeker)) } else { Err(seeker) }
+    }
+}
+
+impl Drop for KeptSeeker {
+    fn drop(&mut self) {
+        SEEKERS.fetch_sub(1, Relaxed);
+    }
+}
 
 impl LocalFile {
-    /// Returns a descriptor whose position may be moved. The kernel locks it while it looks for
+    /// Moves the position of a descriptor of its own. The kernel locks it while it looks for
     /// extents, which can take as long as a disk access, and readers of the other descriptor must
     /// not wait for that.
-    fn seeker(&self) -> BorrowedFd<'_> {
+    fn find(&self, from: SeekFrom) -> Result<u64, Errno> {
+        let find = |seeker: BorrowedFd<'_>| retry(|| seek(seeker, from));
         if leases::is_for_writing(&self.fd) {
             // Another descriptor would break the lease.
-            return self.fd.as_fd();
+            return find(self.fd.as_fd());
         }
+        if let Some(KeptSeeker(seeker)) = self.seeker.get() {
+            return find(seeker.as_fd());
+        }
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let own = self.seeker.get_or_init(|| {
-            let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-            let opened = openat(CWD, path, flags, Mode::empty()).ok();
-            opened.map(|fd| Descriptor::new(fd, self.fd.thread()))
-        });
         // Where it cannot be opened again (the mode may have changed) the first one serves.
-        own.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd)
+        let Ok(fd) = openat(CWD, path, flags, Mode::empty()) else { return find(self.fd.as_fd()) };
+        match KeptSeeker::new(Descriptor::new(fd, self.fd.thread())) {
+            Ok(kept) => find(self.seeker.get_or_init(|| kept).0.as_fd()),
+            Err(seeker) => find(seeker.as_fd()),
+        }
     }
 
     pub(crate) fn find_extent(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
@@ -47,7 +76,7 @@ impl LocalFile {
             Extent::Data => SeekFrom::Data(offset),
             Extent::Hole => SeekFrom::Hole(offset),
         };
-        match retry(|| seek(self.seeker(), from)) {
+        match self.find(from) {
             Ok(found) => Ok(Some(found)),
             // No data behind the offset, or no file.
             Err(Errno::NXIO) => {
@@ -149,5 +178,36 @@ impl LocalFile {
         retry(|| sys::clone_range(source.fd.as_fd(), self.fd.as_fd(), &range)).map_err(vfs_error)?;
         self.changes.note(self.ino);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use vfs::{Backend, Caller, OpenAccess};
+
+    #[test]
+    fn few_open_files_keep_a_second_descriptor_for_their_extents() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), b"data").unwrap();
+        let backend = crate::LocalBackend::open(folder.path(), &Default::default()).unwrap();
+        let object = backend.lookup(&Caller::root(), &backend.root(), b"file").unwrap();
+        let open = |_| -> Arc<dyn OpenFile> {
+            let access = OpenAccess { read: true, write: false };
+            backend.open(&Caller::root(), &object, access).unwrap()
+        };
+        let seekers = |opened: &[Arc<dyn OpenFile>]| {
+            let keeps = |file: &&Arc<dyn OpenFile>| {
+                assert_eq!(file.seek(Extent::Data, 1), Ok(Some(1)));
+                assert_eq!(file.seek(Extent::Hole, 1), Ok(Some(4)));
+                file.as_any().unwrap().downcast_ref::<LocalFile>().unwrap().seeker.get().is_some()
+            };
+            opened.iter().filter(keeps).count()
+        };
+        let opened: Vec<_> = (0..2 * SEEKERS_MAX).map(open).collect();
+        assert!(seekers(&opened) <= SEEKERS_MAX);
+        drop(opened);
+        assert_eq!(seekers(&[open(0)]), 1, "those of closed files make room");
     }
 }

@@ -3,9 +3,9 @@
 use crate::locations::{LOCATIONS_BYTES_MAX, locations_size};
 use crate::{
     Acls, Attributes, Backend, Caller, DirEntry, Eof, Export, ExportTable, ExportsError, Features,
-    FoundObject, FsStat, Heir, Identity, Location, LocationGroup, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, Quota, RenamedObjects, ServerAddress, SetAttributes, VfsError, VfsResult,
-    XattrHow, group_locations,
+    FoundObject, FsStat, Heir, HeldObject, Identity, Location, LocationGroup, NewObject, ObjectHandle,
+    OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, ServerAddress, SetAttributes, VfsError,
+    VfsResult, XattrHow, group_locations,
 };
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -245,7 +245,11 @@ impl Backend for AbsentBackend {
         false
     }
 
-    fn sync_names(&self, _: &ObjectHandle) -> VfsResult<()> {
+    fn hold(&self, _: &ObjectHandle) -> Option<HeldObject> {
+        None
+    }
+
+    fn sync_names(&self, _: &ObjectHandle, _: Option<&HeldObject>) -> VfsResult<()> {
         Err(VfsError::Moved)
     }
 

@@ -4,7 +4,7 @@ use crate::{
     Acls, Attributes, Caller, DirEntry, Eof, Features, FsStat, Heir, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsResult, XattrHow,
 };
-use std::{ops::ControlFlow, sync::Arc};
+use std::{any::Any, ops::ControlFlow, sync::Arc};
 
 /// The object of a name that is about to be removed or renamed.
 #[derive(Clone, Debug)]
@@ -24,6 +24,9 @@ pub struct RenamedObjects {
     /// The object that is replaced.
     pub target: Option<FoundObject>,
 }
+
+/// An object as its backend keeps it for [`Backend::sync_names`], beyond its last name.
+pub type HeldObject = Arc<dyn Any + Send + Sync>;
 
 /// A file system as the server sees it. Names are single components of 1 to 255 bytes, never "." or
 /// "..", without "/" and NUL: the server has checked them. Symbolic links are never followed.
@@ -273,9 +276,14 @@ pub trait Backend: Send + Sync {
     /// [`Backend::sync_names`].
     fn syncs_names(&self, object: &ObjectHandle) -> bool;
 
+    /// Returns an object that was just changed, for a later [`Backend::sync_names`]: its handle may
+    /// be stale by then. It never waits. `None` where the handle has to do.
+    fn hold(&self, object: &ObjectHandle) -> Option<HeldObject>;
+
     /// Synchronises an object's attributes, or the names in a directory, to stable storage,
-    /// including changes by others before this call. It may take long and needs no lock.
-    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()>;
+    /// including changes by others before this call. It may take long and needs no lock. `held` is
+    /// the object, if the caller has it from [`Backend::hold`].
+    fn sync_names(&self, object: &ObjectHandle, held: Option<&HeldObject>) -> VfsResult<()>;
 
     /// Puts an object's data and metadata on stable storage.
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()>;

@@ -312,9 +312,18 @@ macro_rules! forward_backend_method {
             self.$inner.syncs_names(object)
         }
     };
+    (hold $inner:ident) => {
+        fn hold(&self, object: &$crate::ObjectHandle) -> Option<$crate::HeldObject> {
+            self.$inner.hold(object)
+        }
+    };
     (sync_names $inner:ident) => {
-        fn sync_names(&self, object: &$crate::ObjectHandle) -> $crate::VfsResult<()> {
-            self.$inner.sync_names(object)
+        fn sync_names(
+            &self,
+            object: &$crate::ObjectHandle,
+            held: Option<&$crate::HeldObject>,
+        ) -> $crate::VfsResult<()> {
+            self.$inner.sync_names(object, held)
         }
     };
     (commit $inner:ident) => {

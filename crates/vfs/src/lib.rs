@@ -24,7 +24,7 @@ mod types;
 pub use absent::AbsentBackend;
 pub use acl::{ACL_ENTRIES_MAX, ACL_EXECUTE, ACL_READ, ACL_WRITE, Acls, PosixAcl};
 pub use active_exports::Exports;
-pub use backend::{Backend, FoundObject, RenamedObjects};
+pub use backend::{Backend, FoundObject, HeldObject, RenamedObjects};
 pub use error::{VfsError, VfsResult};
 pub use exports::{
     Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, RULES_MAX, export_id, normalise,

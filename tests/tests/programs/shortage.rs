@@ -1,12 +1,14 @@
 //! Space and descriptors that a client with an expired lease holds, on real file systems: its
 //! courtesy ends when others need them (RFC 8881 section 8.4.3).
 
-use client::{Client, Filesystem, OpenFile, OpenHow, Options, Security};
+use client::{Client, FilePosition, Filesystem, OpenFile, OpenHow, Options, Security};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, is_installed, is_root, status};
 use nfs4::Nfsstat4::*;
 use nfs4::StableHow4::FILE_SYNC4;
-use nfs4::{Bitmap4, FATTR4_SIZE, NfsLockType4::WRITE_LT};
+use nfs4::{Bitmap4, DataContent4, FATTR4_SIZE, NfsLockType4::WRITE_LT};
+use nfs4::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -26,6 +28,8 @@ const DISK: u64 = 16 << 20;
 /// The size of the removed file, and of the one that needs its space: both together find no room.
 const FILE: u64 = 9 << 20;
 const BLOCK: usize = 1 << 16;
+/// The descriptors of a server that has few.
+const FEW: usize = 1000;
 /// Files that the client with an expired lease has open.
 const FILES: usize = 64;
 
@@ -108,6 +112,61 @@ fn a_full_disk_gets_back_the_space_of_a_removed_file_that_a_silent_client_has_op
             }
         });
     });
+}
+
+/// Has the server open a file as often as one open can.
+fn hold_descriptors(files: &mut Filesystem, name: &str) -> Result<(), client::Error> {
+    let file = files.open(name, &OpenHow::new(OPEN4_SHARE_ACCESS_READ))?;
+    let at = FilePosition { handle: &file.handle, stateid: file.stateid, offset: 0 };
+    files.client().seek(at, DataContent4::NFS4_CONTENT_HOLE)?;
+    let how = OpenHow { owner: Some(file.owner), ..OpenHow::new(OPEN4_SHARE_ACCESS_WRITE) };
+    let file = files.open(name, &how)?;
+    let locked = files.client().lock(&file, b"owner", WRITE_LT, 0, 1)?;
+    assert!(locked.is_ok(), "no other client has the file");
+    Ok(())
+}
+
+#[test]
+fn opens_within_their_limits_leave_descriptors_to_connections_and_other_clients() {
+    if !is_installed("prlimit", "util-linux") {
+        return;
+    }
+    let folder = empty_folder();
+    let export = folder.path().join("export");
+    fs::create_dir(&export).expect("the folder is ours");
+    for number in 0..FEW {
+        let path = export.join(number.to_string());
+        fs::write(&path, b"data").expect("the folder is ours");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("it is ours");
+    }
+    let prefix = ["prlimit".to_owned(), format!("--nofile={FEW}:{FEW}")];
+    let server = Serve::new(folder.path().join("state")).behind(prefix);
+    let server =
+        server.args(["--sec", "sys", "--grace-time", "1", "--delegations", "none"]).arg(&export).start();
+    let mount = |last| {
+        let mut options = Options::new("127.0.0.1", Security::sys()).port(server.port());
+        options.minor_version = 2;
+        options.delay_max = PATIENCE;
+        options.source = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
+        Filesystem::mount(options, "/export").expect("it is exported")
+    };
+    let mut numbers = 0..FEW;
+    let mut next = || numbers.next().expect("the opens have a limit").to_string();
+    let mut clients = Vec::new();
+    for last in 1..=6 {
+        let mut files = mount(last);
+        let refused = loop {
+            let held = hold_descriptors(&mut files, &next());
+            if held.is_err() {
+                break held;
+            }
+        };
+        assert_eq!(status(refused), NFS4ERR_NOSPC, "{}", server.log());
+        clients.push(files);
+    }
+    let mut stranger = mount(7);
+    stranger.open(&next(), &OpenHow::new(OPEN4_SHARE_ACCESS_READ)).expect("others leave it some");
+    assert!(!server.log().contains("Too many open files"), "{}", server.log());
 }
 
 /// Allows a server no more descriptors than it has open.

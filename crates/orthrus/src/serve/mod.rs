@@ -60,12 +60,18 @@ pub(crate) use upgrade::{STANDSTILL_TIME, STANDSTILL_TIME_MAX, STARTER, obey, te
 use vfs::{Caller, SecFlavor};
 use vfs_local::Prepared;
 
-/// The part of the process's descriptors that the objects of all exports, or connections, may take.
-const DESCRIPTORS_PART: usize = 4;
-/// The part that opens may take in number; an open holds one descriptor, seldom two.
-const DESCRIPTORS_OPENS_PART: usize = 4;
-/// The part that delegations may take in number.
-const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
+/// The part of the process's descriptors that connections may take. All parts together leave a
+/// sixteenth, so that a connection within its part finds a descriptor.
+const DESCRIPTORS_CONNECTIONS_PART: usize = 4;
+/// The part that the objects of all exports may take in number; a directory holds two descriptors
+/// at most.
+const DESCRIPTORS_OBJECTS_PART: usize = 8;
+/// The part that opens may take in number. An open holds three descriptors at most: for READ, for
+/// WRITE, and one for the locks of its file.
+const DESCRIPTORS_OPENS_PART: usize = 8;
+/// The part that delegations may take in number. One can hold a descriptor long after the file was
+/// closed.
+const DESCRIPTORS_DELEGATIONS_PART: usize = 16;
 
 /// How long a member of a cluster may take to leave it, until the other members refuse new state
 /// and its file systems are unmounted.
@@ -244,16 +250,16 @@ fn obey_signals(
 /// Returns the limits within the descriptors of the process, so that no kind of use takes all of
 /// them: objects of the exports, connections and (see [`nfs_config`]) opens.
 fn shared(settings: &Settings, descriptors: usize) -> Limits {
-    let part = descriptors / DESCRIPTORS_PART;
+    let objects = descriptors / DESCRIPTORS_OBJECTS_PART;
     let mut limits = settings.limits.clone();
-    limits.open_files_max = limits.open_files_max.min(part / settings.exports.len().max(1));
-    limits.connections_max = limits.connections_max.min(part);
+    limits.open_files_max = limits.open_files_max.min(objects / settings.exports.len().max(1));
+    limits.connections_max = limits.connections_max.min(descriptors / DESCRIPTORS_CONNECTIONS_PART);
     limits
 }
 
 /// Warns if the process may have too few descriptors for the connections that it is to admit.
 fn warn_of_descriptors(asked: &Settings, descriptors: usize) {
-    let part = descriptors / DESCRIPTORS_PART;
+    let part = descriptors / DESCRIPTORS_CONNECTIONS_PART;
     if asked.limits.connections_max > part {
         tracing::warn!(
             "{part} connections at most: the process may open no more than {descriptors} files (ulimit -n)"
@@ -368,7 +374,6 @@ fn nfs_config(
 ) -> NfsConfig {
     let usual = state::Limits::default();
     let opens_max = usual.opens_max.min(descriptors / DESCRIPTORS_OPENS_PART);
-    // A delegation can hold a descriptor long after the file was closed.
     let delegations_max = usual.delegations_max.min(descriptors / DESCRIPTORS_DELEGATIONS_PART);
     let limits = state::Limits {
         opens_max,

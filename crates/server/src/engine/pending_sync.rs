@@ -19,13 +19,19 @@ use super::{
 };
 use crate::engine::Call;
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
-use vfs::{FileType, VfsError, VfsResult};
+use vfs::{FileType, HeldObject, VfsError, VfsResult};
 use xdr::{Decoder, Encoder};
+
+/// Objects that a COMPOUND leaves to be synced after its operations, and holds until then. An
+/// operation that changes a further one syncs it at once.
+const UNSYNCED_OBJECTS_MAX: usize = 8;
 
 /// An object to be synced, and the part of the reply to undo if that fails.
 #[derive(Debug)]
 pub(crate) struct PendingSync {
     object: Object,
+    /// The object itself: a later operation, or another client, may remove it.
+    held: Option<HeldObject>,
     /// Index of the first operation that has changed it, and the offset of its result in the reply.
     index: u32,
     result_at: usize,
@@ -46,27 +52,30 @@ impl Compound<'_> {
     /// not hold a lock that others wait for.
     ///
     /// # Errors
-    /// The backend's, in NFSv4.0: there the owner caches the reply when the operation ends, so the
-    /// operation syncs at once.
+    /// The backend's, where the operation syncs at once: in NFSv4.0, whose owners cache the reply
+    /// when the operation ends, and beyond the objects that a COMPOUND may hold.
     pub fn sync_before_reply(&self, object: &Object) -> OpResult {
         let backend = &object.export.backend;
         if !backend.syncs_names(&object.handle) {
             return Ok(());
         }
         if self.progress.minor == 0 {
-            return Ok(self.nfs.sync_object(object)?);
+            return Ok(self.nfs.sync_object(object, None)?);
         }
-        let (index, mut pending_syncs) =
-            (self.progress.position.index, self.progress.pending_syncs.borrow_mut());
-        if pending_syncs.iter().all(|other| other.object.key() != object.key()) {
-            let object = object.clone();
-            pending_syncs.push(PendingSync {
-                object,
-                index,
-                result_at: self.progress.result_at,
-                opened: None,
-            });
+        let mut pending_syncs = self.progress.pending_syncs.borrow_mut();
+        if pending_syncs.iter().any(|other| other.object.key() == object.key()) {
+            return Ok(());
         }
+        if pending_syncs.len() >= UNSYNCED_OBJECTS_MAX {
+            return Ok(self.nfs.sync_object(object, None)?);
+        }
+        pending_syncs.push(PendingSync {
+            object: object.clone(),
+            held: backend.hold(&object.handle),
+            index: self.progress.position.index,
+            result_at: self.progress.result_at,
+            opened: None,
+        });
         Ok(())
     }
 
@@ -85,7 +94,7 @@ impl Compound<'_> {
         let mut status = status;
         while self.progress.pending_syncs.get_mut().len() > last {
             let pending = self.progress.pending_syncs.get_mut().remove(0);
-            let outcome = self.nfs.sync_object(&pending.object);
+            let outcome = self.nfs.sync_object(&pending.object, pending.held.as_ref());
             status = self.end_sync(&pending, outcome, status, reply);
         }
         status
@@ -146,14 +155,15 @@ impl Nfs {
         if let CompoundPhase::Unrecorded(_) = state.phase {
             self.write_records(state.records.get());
         }
-        state.pending_syncs.borrow().iter().try_for_each(|pending| self.sync_object(&pending.object))
+        let sync = |pending: &PendingSync| self.sync_object(&pending.object, pending.held.as_ref());
+        state.pending_syncs.borrow().iter().try_for_each(sync)
     }
 
     /// Syncs the names or attributes of an object. A failure for a file changes the write verifier:
     /// the kernel has reported lost data here, and will not report it to a COMMIT.
-    fn sync_object(&self, object: &Object) -> VfsResult<()> {
+    fn sync_object(&self, object: &Object, held: Option<&HeldObject>) -> VfsResult<()> {
         let backend = &object.export.backend;
-        let outcome = backend.sync_names(&object.handle);
+        let outcome = backend.sync_names(&object.handle, held);
         let is_directory =
             || backend.getattr(&object.handle).is_ok_and(|found| found.file_type == FileType::Directory);
         match outcome {

@@ -105,6 +105,33 @@ fn a_call_that_waits_alone_syncs_alone() {
     client.at("export", vec![mkdir("e"), getfh()]).expect(NFS4ERR_IO);
 }
 
+/// Its handle is stale by then, and a file system can sync an object only if it has it.
+#[test]
+fn a_directory_that_a_compound_makes_and_removes_is_held_until_its_sync() {
+    let site = site();
+    let (mut client, ..) = site.client();
+    site.disk.take_synced();
+    let up = NfsArgop4::OP_LOOKUPP;
+    let operations = vec![mkdir("d"), mkdir("e"), up.clone(), remove("e"), up, remove("d")];
+    client.at("export", operations).ok();
+    let synced = site.disk.take_synced();
+    assert_eq!((synced.len(), synced[0]), (2, vfs::Backend::root(&*site.disk)));
+}
+
+#[test]
+fn a_compound_that_changes_many_objects_holds_few_of_them() {
+    let site = site();
+    let (client, ..) = site.client();
+    site.disk.take_synced();
+    let waiting = try_on(&client, 1, 1, in_export(vec![mkdir("d"); 20])).waits().execute(&client);
+    site.server.nfs.sync(&waiting.suspended).unwrap();
+    assert_eq!(waiting.complete(&client, Ok(())).status, NFS4_OK);
+    let synced = site.disk.take_synced();
+    let root = vfs::Backend::root(&*site.disk);
+    // The root is the first of eight objects that are held, and the others are synced at once.
+    assert_eq!((synced.len(), synced.iter().position(|object| *object == root)), (20, Some(12)));
+}
+
 /// The disk may keep the name, and lose what came after it.
 #[test]
 fn attributes_that_a_new_object_gets_after_its_name_are_on_the_disk_before_the_name() {

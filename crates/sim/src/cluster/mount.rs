@@ -65,7 +65,7 @@ impl Backend for GatewayMount {
     vfs::forward_backend!(
         files: root, features_of, part, mounted_on, has_mounts, may_wait, answers_from_memory, seldom_waits, is_at_hand,
         lookup_now, getattr, access, lookup, lookup_attributes, lookup_to_change, lookup_parent, readlink, readdir, acls, quota, get_xattr,
-        list_xattrs, syncs_names, sync_names, sync_failures, statfs, trim, handle_key, heir, create, link, remove, rename, rename_new, setattr, set_xattr,
+        list_xattrs, syncs_names, hold, sync_names, sync_failures, statfs, trim, handle_key, heir, create, link, remove, rename, rename_new, setattr, set_xattr,
         remove_xattr, commit,
     );
 

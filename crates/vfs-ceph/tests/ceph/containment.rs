@@ -13,7 +13,7 @@ fn a_directory_that_was_moved_out_of_the_export_is_stale() {
     let below = folder(&whole, &moved, "below");
     let secret = folder(&whole, &outside, "secret");
     let kept = file(&whole, &moved, "file", b"kept");
-    whole.sync_names(&moved).unwrap();
+    whole.sync_names(&moved, None).unwrap();
     let export = || open(cluster, &format!("{path}/exported"), |_| ());
     let first = export();
     assert_eq!(first.root(), exported);
@@ -22,7 +22,7 @@ fn a_directory_that_was_moved_out_of_the_export_is_stale() {
     assert_eq!(first.getattr(&secret).err(), Some(VfsError::Stale));
     assert_eq!(first.getattr(&whole.root()).err(), Some(VfsError::Stale));
     whole.rename(&Caller::root(), (&exported, b"moved"), (&outside, b"moved"), None).unwrap();
-    whole.sync_names(&outside).unwrap();
+    whole.sync_names(&outside, None).unwrap();
     let second = export();
     for handle in [&moved, &below] {
         assert_eq!(second.getattr(handle).err(), Some(VfsError::Stale));
@@ -30,7 +30,7 @@ fn a_directory_that_was_moved_out_of_the_export_is_stale() {
     }
     assert_eq!(content(&second, &kept), Ok(b"kept".to_vec()), "a file keeps its handle");
     whole.rename(&Caller::root(), (&outside, b"moved"), (&exported, b"back"), None).unwrap();
-    whole.sync_names(&exported).unwrap();
+    whole.sync_names(&exported, None).unwrap();
     assert_eq!(second.getattr(&below).map(|_| ()), Ok(()));
 }
 
@@ -41,12 +41,12 @@ fn the_way_up_ends_at_the_root_of_the_export() {
     let (exported, outside) =
         (folder(&whole, &whole.root(), "exported"), folder(&whole, &whole.root(), "outside"));
     let inner = folder(&whole, &exported, "inner");
-    whole.sync_names(&exported).unwrap();
+    whole.sync_names(&exported, None).unwrap();
     let export = open(cluster, &format!("{path}/exported"), |_| ());
     assert_eq!(export.lookup_parent(&Caller::root(), &inner), Ok(export.root()));
     assert_eq!(export.lookup_parent(&Caller::root(), &export.root()), Err(VfsError::Noent));
     // Moved away while the export knows it.
     whole.rename(&Caller::root(), (&exported, b"inner"), (&outside, b"inner"), None).unwrap();
-    whole.sync_names(&outside).unwrap();
+    whole.sync_names(&outside, None).unwrap();
     assert_eq!(export.lookup_parent(&Caller::root(), &inner), Err(VfsError::Stale));
 }

@@ -33,7 +33,7 @@ fn a_path_that_is_a_file_is_refused() {
     let Some((path, cluster)) = directory() else { return };
     let backend = open(cluster, &path, |_| ());
     file(&backend, &backend.root(), "file", b"");
-    backend.sync_names(&backend.root()).unwrap();
+    backend.sync_names(&backend.root(), None).unwrap();
     let said = message(|options| options.path = format!("{path}/file")).unwrap();
     assert!(said.contains("not a directory"), "{said}");
 }

@@ -25,7 +25,7 @@ fn a_handle_is_good_on_every_gateway_and_after_a_restart() // RFC 8881 section 4
     let handle = file(&first, &deep, "file", b"contents");
     let (root, key) = (first.root(), first.handle_key());
     assert!(key.is_some());
-    first.sync_names(&deep).unwrap();
+    first.sync_names(&deep, None).unwrap();
     let second = open(cluster, &path, |options| options.mounts = 2);
     assert_eq!((second.root(), second.handle_key()), (root, key));
     assert_eq!(content(&second, &handle), Ok(b"contents".to_vec()));
@@ -42,7 +42,7 @@ fn one_gateway_shows_the_acknowledged_changes_of_another() {
     let gateways = [(); 2].map(|()| open(cluster, &path, |_| ()));
     let [first, second] = &gateways;
     let handle = file(first, &first.root(), "file", b"one");
-    first.sync_names(&first.root()).unwrap();
+    first.sync_names(&first.root(), None).unwrap();
     assert_eq!(lookup(second, &second.root(), "file"), Ok(handle));
     let before = second.getattr(&handle).unwrap();
     // Neither is synchronised: the data is in the memory of the first gateway.
@@ -61,7 +61,7 @@ fn one_gateway_shows_the_acknowledged_changes_of_another() {
     }
     let gone = first.remove(&Caller::root(), &first.root(), b"file", None);
     assert_eq!(gone, Ok(()));
-    first.sync_names(&first.root()).unwrap();
+    first.sync_names(&first.root(), None).unwrap();
     assert_eq!(lookup(second, &second.root(), "file"), Err(vfs::VfsError::Noent));
 }
 
@@ -71,7 +71,7 @@ fn a_read_beside_appends_through_another_gateway_has_each_byte_in_its_place() {
     let gateways = [(); 2].map(|()| open(cluster, &path, |_| ()));
     let [first, second] = &gateways;
     let handle = file(first, &first.root(), "file", b"");
-    first.sync_names(&first.root()).unwrap();
+    first.sync_names(&first.root(), None).unwrap();
     let appended = AtomicU64::new(0);
     let append = || {
         let writer = first.open(&Caller::root(), &handle, BOTH).unwrap();
@@ -166,7 +166,7 @@ fn gateways_that_open_a_file_at_once_all_go_on() {
     let longest = (0..20).map(|number| {
         let name = format!("file-{number}");
         let handle = file(first, &first.root(), &name, b"shared");
-        first.sync_names(&first.root()).unwrap();
+        first.sync_names(&first.root(), None).unwrap();
         let opens = |gateway: &CephBackend| {
             let rounds = (0..10).map(|_| {
                 let start = Instant::now();

@@ -13,7 +13,7 @@ fn the_nearest_quota_counts_and_is_enforced() // RFC 8881 section 5.8.2.28
     let limited = folder(&backend, &backend.root(), "limited");
     let below = folder(&backend, &limited, "below");
     let native = shared_native().unwrap();
-    backend.sync_names(&limited).unwrap();
+    backend.sync_names(&limited, None).unwrap();
     let inode = native.mount.find(backend.getattr(&limited).unwrap().fileid, NO_SNAPSHOT).unwrap();
     let megabyte = (1 << 20).to_string();
     inode.set_xattr(c"ceph.quota.max_bytes", megabyte.as_bytes(), XattrFlag::Either, &native.user).unwrap();

@@ -11,7 +11,7 @@ fn snapshots_show_the_past_and_cannot_be_changed() {
     let root = Caller::root();
     let inner = folder(&present, &present.root(), "inner");
     let handle = file(&present, &inner, "file", b"before");
-    present.sync_names(&inner).unwrap();
+    present.sync_names(&inner, None).unwrap();
     crate::common::snapshot(&path, "first");
     // With this reply the gateway knows of the snapshot.
     let all = lookup(&present, &present.root(), ".snap").unwrap();

@@ -4,9 +4,9 @@ use super::{PREFIX, SubmountBackend, Whose, split};
 use crate::attributes::stat_fd;
 use std::{ops::ControlFlow, sync::Arc};
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
-    NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
-    VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, HeldObject,
+    Identity, NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
+    SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
 /// Runs an operation on the file system of an object.
@@ -373,8 +373,15 @@ impl Backend for SubmountBackend {
         }
     }
 
-    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
-        on!(self, object, backend => backend.sync_names(object))
+    fn hold(&self, object: &ObjectHandle) -> Option<HeldObject> {
+        match self.known_whose(object)? {
+            Whose::Outer => self.outer.hold(object),
+            Whose::Submount(inner, own) => inner.backend.hold(&own),
+        }
+    }
+
+    fn sync_names(&self, object: &ObjectHandle, held: Option<&HeldObject>) -> VfsResult<()> {
+        on!(self, object, backend => backend.sync_names(object, held))
     }
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {

@@ -37,6 +37,14 @@ pub fn a_handle_is_stale_after_the_last_name_is_gone(t: &Fixture) {
     assert_eq!(t.backend.access(&t.owner, &file), Err(VfsError::Stale));
 }
 
+/// Changes in a directory may wait to be synchronised when it is removed.
+pub fn an_object_that_is_held_is_synchronised_after_the_last_name_is_gone(t: &Fixture) {
+    let directory = t.directory(&t.root(), "directory");
+    let held = t.backend.hold(&directory);
+    t.remove(&t.root(), "directory").unwrap();
+    t.backend.sync_names(&directory, held.as_ref()).unwrap();
+}
+
 /// Hard links keep an object alive.
 pub fn a_handle_survives_while_one_name_is_left(t: &Fixture) {
     let (file, _) = t.file(&t.root(), "one");

@@ -299,6 +299,7 @@ macro_rules! backend_conformance {
             directories::an_entry_callback_may_use_the_same_directory,
             handles::a_handle_survives_a_rename,
             handles::a_handle_is_stale_after_the_last_name_is_gone,
+            handles::an_object_that_is_held_is_synchronised_after_the_last_name_is_gone,
             handles::a_handle_survives_while_one_name_is_left,
             handles::a_new_file_of_the_same_name_has_another_handle,
             handles::handles_are_equal_for_one_object_and_differ_otherwise,

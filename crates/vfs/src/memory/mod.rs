@@ -16,9 +16,9 @@ mod tests;
 mod xattrs;
 
 use crate::{
-    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, Identity,
-    NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects, SetAttributes,
-    Timestamp, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FoundObject, FsStat, Heir, HeldObject,
+    Identity, NewObject, ObjectHandle, OpenAccess, OpenFile, Permissions, Quota, RenamedObjects,
+    SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
 };
 use budget::MemoryBudget;
 use directory::Directory;
@@ -448,7 +448,11 @@ impl Backend for MemoryBackend {
         false
     }
 
-    fn sync_names(&self, _object: &ObjectHandle) -> VfsResult<()> {
+    fn hold(&self, _: &ObjectHandle) -> Option<HeldObject> {
+        None
+    }
+
+    fn sync_names(&self, _object: &ObjectHandle, _held: Option<&HeldObject>) -> VfsResult<()> {
         Ok(())
     }
 

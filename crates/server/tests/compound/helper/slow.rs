@@ -4,8 +4,8 @@ use super::memory;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs::{
-    Attributes, Backend, Caller, Eof, Features, FoundObject, Identity, MemoryBackend, ObjectHandle,
-    OpenAccess, OpenFile, Quota, SetAttributes, VfsError, VfsResult,
+    Attributes, Backend, Caller, Eof, Features, FoundObject, HeldObject, Identity, MemoryBackend,
+    ObjectHandle, OpenAccess, OpenFile, Quota, SetAttributes, VfsError, VfsResult,
 };
 
 /// The memory backend, with operations that would block on demand.
@@ -214,7 +214,15 @@ impl Backend for Slow {
         self.sync_failures.load(Ordering::SeqCst)
     }
 
-    fn sync_names(&self, object: &ObjectHandle) -> VfsResult<()> {
+    fn hold(&self, object: &ObjectHandle) -> Option<HeldObject> {
+        self.inner.getattr(object).ok().map(|_| Arc::new(*object) as HeldObject)
+    }
+
+    fn sync_names(&self, object: &ObjectHandle, held: Option<&HeldObject>) -> VfsResult<()> {
+        let held = held.and_then(|held| held.downcast_ref::<ObjectHandle>());
+        if held != Some(object) {
+            self.inner.getattr(object)?;
+        }
         if self.sick.load(Ordering::SeqCst) {
             return Err(VfsError::Os(5));
         }
