@@ -3,6 +3,7 @@
 use client::{Error, Flavor, Security};
 use gss::Credential;
 use nfs4::Nfsstat4;
+use std::io::ErrorKind;
 
 use super::outcome;
 use crate::facts::Facts;
@@ -31,6 +32,10 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
         if let Some(folder) = &export.folder
             && let Err(error) = std::fs::read_dir(folder)
         {
+            if error.kind() == ErrorKind::PermissionDenied && facts.machine.uid != 0 {
+                notes.push(format!("only root, or the user of the server, can read {}", folder.display()));
+                continue;
+            }
             let cause =
                 format!("The folder {} of the export {pseudo} cannot be read: {error}.", folder.display());
             findings.push(HealthFinding::error(cause, format!("ls -ld {}", folder.display())));

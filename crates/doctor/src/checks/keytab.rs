@@ -43,12 +43,14 @@ fn unreadable(facts: &Facts, path: &Path, error: &std::io::Error) -> CheckOutcom
     let name = wanted(facts);
     let add = format!("kadmin -q \"ktadd -k {shown} {name}\"");
     let finding = match error.kind() {
-        ErrorKind::PermissionDenied if facts.machine.uid != 0 && facts.server.is_none() => {
-            return CheckOutcome::Skipped(format!("only root can read {shown}; run this as root, too"));
+        // That another user may not read the key is no fault, and it must not become that user's.
+        ErrorKind::PermissionDenied if facts.machine.uid != 0 => {
+            let owner = if facts.server.is_some() { "root, or the user of the server," } else { "root" };
+            return CheckOutcome::Skipped(format!("only {owner} can read {shown}; run this as root, too"));
         }
         ErrorKind::PermissionDenied => HealthFinding::error(
-            format!("The keytab {shown} cannot be read by the user ID {}.", facts.machine.uid),
-            format!("chown $(id -u) {shown} && chmod 600 {shown}"),
+            format!("The keytab {shown} cannot be read by root."),
+            format!("ls -l {shown}"),
         ),
         ErrorKind::NotFound => HealthFinding::error(format!("There is no keytab {shown}."), add),
         _ => HealthFinding::error(

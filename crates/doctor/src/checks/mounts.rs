@@ -31,6 +31,15 @@ pub(super) fn run(facts: &mut Facts) -> CheckOutcome {
     outcome(findings, format!("{} mount(s) of {host}", ours.len()))
 }
 
+/// Returns the options of a mount without which it would be another one, or less safe.
+fn protection(mount: &Mount) -> String {
+    const VALUES: [&str; 3] = ["sec", "vers", "port"];
+    const FLAGS: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
+    let values = VALUES.iter().filter_map(|name| Some(format!("{name}={}", mount.value(name)?)));
+    let flags = FLAGS.iter().filter(|name| mount.has(name)).map(|name| (*name).to_owned());
+    values.chain(flags).collect::<Vec<_>>().join(",")
+}
+
 fn judge(mount: &Mount, read_ahead: Option<u64>, path: &str) -> Vec<HealthFinding> {
     let point = mount.point.display();
     let mut findings = Vec::new();
@@ -42,7 +51,8 @@ fn judge(mount: &Mount, read_ahead: Option<u64>, path: &str) -> Vec<HealthFindin
         findings.push(HealthFinding::warning(
             cause,
             format!(
-                "umount {word} && mount -o nconnect=8 {} {word}    # the first mount of the server decides",
+                "umount {word} && mount -o {},nconnect=8 {} {word}    # the first mount of the server decides",
+                protection(mount),
                 shell_word(&mount.source)
             ),
         ));
@@ -56,4 +66,19 @@ fn judge(mount: &Mount, read_ahead: Option<u64>, path: &str) -> Vec<HealthFindin
         ));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_mount_keeps_the_protection_of_the_old_one() {
+        let line = "36 22 0:31 / /data ro,nosuid,relatime - nfs4 server:/data ro,vers=4.2,port=2050,sec=krb5p,addr=192.0.2.1";
+        let mount = Mount::parse(line.as_bytes()).unwrap();
+        let findings = judge(&mount, None, "");
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        let mounts = "mount -o sec=krb5p,vers=4.2,port=2050,ro,nosuid,nconnect=8 server:/data /data";
+        assert!(finding.remedy.contains(mounts), "{}", finding.remedy);
+    }
 }
