@@ -5,6 +5,11 @@
 set -eu
 here=$(dirname "$(readlink -f "$0")")
 purpose=run
+case "$#${1-}" in
+  1-*) ;;
+  # Not after the build.
+  1*) [ -d "$1" ] || { echo "try: there is no folder $1: make it with mkdir, or name none" >&2; exit 2; } ;;
+esac
 case " $* " in *" --ceph "*) purpose=ceph ;; esac
 "$here/scripts/setup.sh" "$purpose"
 echo "try: building orthrus; the first build takes about 5 minutes on two free cores" >&2

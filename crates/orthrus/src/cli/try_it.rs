@@ -95,7 +95,9 @@ impl Arguments {
     /// Returns the folder to serve, which must not show clients the files of the trial.
     fn folder(&self, temporary: &Path) -> anyhow::Result<PathBuf> {
         let Some(folder) = &self.folder else { return make(&temporary.join("data")) };
-        let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
+        let folder = folder.canonicalize().with_context(|| {
+            format!("{}: make it with mkdir, or name no folder for a temporary one", folder.display())
+        })?;
         if temporary.canonicalize()?.starts_with(&folder) {
             bail!(
                 "{} contains the temporary files of this command, keys among them; set TMPDIR to a folder elsewhere",

@@ -312,17 +312,21 @@ fn exported_to(words: &[String]) -> anyhow::Result<Vec<ExportedTo>> {
     Ok(clients)
 }
 
-/// Joins continued lines, and returns each with its number.
+/// Joins continued lines by blanks, without comments, and returns each with its number.
 fn lines(text: &str) -> Vec<(usize, String)> {
     let mut joined: Vec<(usize, String)> = Vec::new();
     let mut continues = false;
     for (index, line) in text.lines().enumerate() {
+        let line = without_comment(line);
         let (part, goes_on) = match line.strip_suffix('\\') {
             Some(part) => (part, true),
             None => (line, false),
         };
         match joined.last_mut() {
-            Some((_, last)) if continues => last.push_str(part),
+            Some((_, last)) if continues => {
+                last.push(' ');
+                last.push_str(part);
+            }
             _ => joined.push((index + 1, part.to_owned())),
         }
         continues = goes_on;
@@ -330,7 +334,21 @@ fn lines(text: &str) -> Vec<(usize, String)> {
     joined
 }
 
-/// Splits a line at blanks, with quoted paths, octal escapes (`\040`) and comments.
+/// Returns the part of a line before its comment, which goes on to the end, also behind a backslash.
+fn without_comment(line: &str) -> &str {
+    let (mut is_quoted, mut begins_word) = (false, true);
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            b'#' if begins_word && !is_quoted => return line.get(..at).unwrap_or(line),
+            b'"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+        begins_word = matches!(byte, b' ' | b'\t');
+    }
+    line
+}
+
+/// Splits a line at blanks, with quoted paths and octal escapes (`\040`).
 fn words(line: &str) -> anyhow::Result<Vec<String>> {
     let mut words = vec![Vec::new()];
     let (mut is_quoted, mut bytes) = (false, line.bytes());
@@ -338,7 +356,6 @@ fn words(line: &str) -> anyhow::Result<Vec<String>> {
         let word = words.last_mut().context("there is a word")?;
         match byte {
             b'"' => is_quoted = !is_quoted,
-            b'#' if !is_quoted && word.is_empty() => break,
             b' ' | b'\t' if !is_quoted => words.push(Vec::new()),
             b'\\' => {
                 let digits: Vec<u8> = bytes.by_ref().take(3).collect();

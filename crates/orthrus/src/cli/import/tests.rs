@@ -82,6 +82,19 @@ fn clients_with_options_of_their_own_become_rules_in_the_order_of_precedence() /
 }
 
 #[test]
+fn a_line_goes_on_behind_a_blank_and_never_behind_a_comment() {
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/a n1.example.org\\\nn2.example.org(rw)\n# old \\\n/b 10.0.0.9(ro) # \\\n/c#d *(ro)\n",
+    );
+    let list = |pseudo: &str| {
+        find(&settings, pseudo).terms().iter().map(|terms| clients(terms).join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(list("/a").join(" "), "n1.example.org n2.example.org", "{text}");
+    assert_eq!((list("/b").join(" ").as_str(), list("/c#d").len()), ("10.0.0.9/32", 1), "{text}");
+}
+
+#[test]
 fn flavors_with_options_of_their_own_get_the_strictest() // exports(5), "sec="
 {
     let (text, settings) = import(
