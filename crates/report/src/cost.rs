@@ -83,9 +83,20 @@ pub(crate) fn heavy<'a>(record: &'a Record, variant: &str, unit: Unit) -> Vec<Ca
 impl Cost {
     /// Averages the costs of a variant.
     pub(crate) fn of(record: &Record, variant: &str) -> Self {
-        let pairs = pairs(record, variant);
+        Self::over(record, variant, |_| true)
+    }
+
+    /// Averages the costs of a variant in the groups of cases that `wanted` selects.
+    pub(crate) fn over(record: &Record, variant: &str, wanted: impl Fn(&str) -> bool) -> Self {
+        let is_wanted = |(case, _): &CaseAgainst<'_>| wanted(&case.group);
+        let mut pairs = pairs(record, variant);
+        pairs.retain(is_wanted);
         let noise = record.relative_noise();
-        let ratio = |unit| MeanRatio::of(&heavy(record, variant, unit), noise);
+        let ratio = |unit| {
+            let mut heavy = heavy(record, variant, unit);
+            heavy.retain(is_wanted);
+            MeanRatio::of(&heavy, noise)
+        };
         let unsure = |(case, _): &&CaseAgainst<'_>| {
             case.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
         };
@@ -100,6 +111,11 @@ impl Cost {
             compared: (pairs.len(), shown),
         }
     }
+}
+
+/// Returns whether a record compares a variant with its baseline in a group of cases.
+pub(crate) fn is_compared(record: &Record, group: &str, variant: &str) -> bool {
+    pairs(record, variant).iter().any(|(case, _)| case.group == group)
 }
 
 /// Counts the cases of a variant that failed, or were skipped because it had failed too often, and

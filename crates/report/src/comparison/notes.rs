@@ -50,7 +50,9 @@ fn differences([one, other]: [&str; 2], records: [&Record; 2]) -> Option<String>
 /// the same ones in the same order.
 fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     let (machine, settings) = (&record.environment, &record.settings);
-    let options = settings.options.iter().map(|(name, value)| format!("{name} {value}"));
+    // The text of a plan fills a page; a table has the loads that differ.
+    let options = settings.options.iter().filter(|(name, _)| *name != "plan");
+    let options = options.map(|(name, value)| format!("{name} {value}"));
     let client = if machine.mounts.is_empty() { "the project\u{2019}s" } else { "mounts" };
     let all = [
         ("processor", machine.processor.clone()),

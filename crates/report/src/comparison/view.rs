@@ -1,7 +1,7 @@
 //! The page of a comparison: the statement, the costs against each run's baseline, all cases.
 
 use super::{Compared, ComparedCase};
-use crate::cost::Cost;
+use crate::cost::{Cost, is_compared};
 use crate::form::{added_or_none, change, latency, percent, rate, unsure};
 use crate::ratios::WIDE;
 use crate::{Chart, PageView, Plot, Ratio, RatioGroup, Ratios, RowKind, Table, TableRow};
@@ -55,17 +55,22 @@ impl Compared {
     }
 }
 
-/// Returns the costs of each variant in each run, against that run's own baseline.
+/// Returns the costs of each variant in each run, against that run's own baseline, over the cases
+/// that both runs have.
 fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
     let [first, second] = records;
     let variants: Vec<&str> =
         first.variants().into_iter().filter(|variant| second.variants().contains(variant)).collect();
     let names = [&compared.runs[0].name, &compared.runs[1].name];
-    let how = "Means over the cases of each run that look for the most, and of the median latency that is added at light load. Ratios within a run do not \
-               depend on the speed of its machine.";
+    let how = "Means over the cases that both runs have: of rates where a case looks for the most, and of the median latency that is added at light \
+               load. Ratios within a run do not depend on the speed of its machine.";
+    let is_common = |group: &str, variant: &str| {
+        let is_same = |case: &ComparedCase| case.group == group && case.variant == variant;
+        compared.cases.iter().any(is_same) && records.iter().all(|record| is_compared(record, group, variant))
+    };
     let cells = |what: usize, variant: &str| {
         records.map(|record| {
-            let cost = Cost::of(record, variant);
+            let cost = Cost::over(record, variant, |group| is_common(group, variant));
             match what {
                 0 => Some(cost.operations?.change()),
                 1 => Some(cost.throughput?.change()),

@@ -377,7 +377,24 @@ fn two_runs_differ_where_their_intervals_do_not_meet_and_the_noise_is_smaller() 
     second.summarise();
     assert_eq!(compare(&first, &second).headline, "Nothing differs significantly in 4 cases.");
     second.cases.clear();
-    assert_eq!(compare(&first, &second).headline, "The two runs have no case to compare.");
+    let shown = compare(&first, &second);
+    assert_eq!(shown.headline, "The two runs have no case to compare.");
+    assert!(
+        shown.tables.iter().all(|table| !table.title.starts_with("What each costs")),
+        "{:?}",
+        shown.tables
+    );
+}
+
+#[test]
+fn the_costs_of_two_runs_are_means_over_the_cases_of_both() {
+    let (first, mut second) = (sample(PLAN), sample(PLAN));
+    second.cases.pop();
+    let shown = Compared::of(["first", "second"], [&first, &second]).view([&first, &second]);
+    let costs = shown.tables.iter().find(|table| table.title.starts_with("What each costs")).unwrap();
+    for row in &costs.rows {
+        assert!(row.cells.chunks(2).all(|cells| cells[0] == cells[1]), "{row:?}");
+    }
 }
 
 #[test]

@@ -159,7 +159,20 @@ fn every_sample_has_a_line_of_csv() {
     let columns = |line: &str| line.replace("\"2 connections, reordered\"", "x").split(',').count();
     assert_eq!(text.lines().count(), 1 + record.cases.iter().map(|one| one.samples.len()).sum::<usize>());
     let mut some = text.lines().filter(|line| !line.contains("reordered") || line.contains("\"2 "));
-    assert!(some.all(|line| columns(line) == 19), "{text}");
+    assert!(some.all(|line| columns(line) == 20), "{text}");
+}
+
+#[test]
+fn lines_of_a_failed_case_have_the_reason() {
+    let mut record = sample(NCONNECT);
+    let (group, variant) = (record.cases[0].group.clone(), record.cases[0].variant.clone());
+    record.skipped.push(Missing { variant, group: Some(group), reason: "no answer, in 20 s".to_owned() });
+    let lines = |record: &Record| {
+        csv(record).lines().filter(|line| line.ends_with(",\"no answer, in 20 s\"")).count()
+    };
+    assert_eq!(lines(&record), record.cases[0].samples.len());
+    record.cases[0].samples.clear();
+    assert_eq!(lines(&record), 1);
 }
 
 /// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test
