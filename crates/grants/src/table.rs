@@ -49,8 +49,8 @@ pub struct Grant {
     pub job: String,
     /// The services that tickets are for: `nfs/HOST`.
     pub services: Vec<String>,
-    /// Nodes that the user named, which count until the job has ended. A scheduler can add others by
-    /// the runs of the job.
+    /// Nodes that the user named, which count until the job has ended. A scheduler can add others
+    /// by the runs of the job.
     pub nodes: Vec<String>,
     /// The time of the submission.
     pub created: u64,

@@ -150,8 +150,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         Some((CopyKey(key), self.state.stateid(StateRef::Copy(key), SEQID)))
     }
 
-    /// Returns the state of ordinary stateids: a lock stateid names its open, too. `None` if some of
-    /// it is gone.
+    /// Returns the state of ordinary stateids: a lock stateid names its open, too. `None` if some
+    /// of it is gone.
     fn access_by(&self, stateids: &[Stateid4]) -> Option<Vec<StateRef>> {
         let mut access = Vec::new();
         for stateid in stateids.iter().filter(|stateid| StateidKind::of(stateid) == StateidKind::Ordinary) {

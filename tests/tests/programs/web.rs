@@ -181,6 +181,17 @@ fn refuses_other_users(state: &Path) {
     }
 }
 
+/// Checks that DNS rebinding fails in a browser that takes any certificate, too. The certificate of
+/// the server has the name of the first host.
+fn refuses_other_sites(state: &Path) {
+    for (host, status) in [("web.example.org", "200 OK"), ("attacker.example", "421 Misdirected Request")] {
+        let ended = run(Command::new("curl")
+            .args(["--silent", "--include", "--insecure", "--header", &format!("Host: {host}")])
+            .arg(link(state)));
+        assert!(ended.stdout.contains(status), "{host}: {ended:?}");
+    }
+}
+
 /// Serves with a certificate, a new one and a broken one in turn.
 fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
     let file = |name: &str| folder.path().join(name);
@@ -239,13 +250,7 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
         .arg(file("kept.crt"))
         .arg(link(state)));
     assert!(ended.stdout.contains("200 OK"), "the former one stays: {ended:?}");
-    // DNS rebinding, in a browser that takes any certificate.
-    for (host, status) in [("web.example.org", "200 OK"), ("attacker.example", "421 Misdirected Request")] {
-        let ended = run(Command::new("curl")
-            .args(["--silent", "--include", "--insecure", "--header", &format!("Host: {host}")])
-            .arg(link(state)));
-        assert!(ended.stdout.contains(status), "{host}: {ended:?}");
-    }
+    refuses_other_sites(state);
     server.wait_for_log("the former certificate of the web page stays");
     // Plain HTTP gets nothing.
     let mut plain = TcpStream::connect(address(&first)).expect("it listens");

@@ -1,8 +1,8 @@
 //! Background copies, which go on after the reply to COPY (RFC 7862 sections 4.1 and 15.2).
 //!
 //! Dedicated threads copy piece by piece: calls that wait for a disk do not wait for copies, and
-//! copies of one export take turns. Before each piece they check that the copy is still wanted, that
-//! its access is not revoked, and that the exports in force allow it.
+//! copies of one export take turns. Before each piece they check that the copy is still wanted,
+//! that its access is not revoked, and that the exports in force allow it.
 
 pub(super) mod image;
 

@@ -18,11 +18,11 @@ type FileState = (u64, u64, u64, i64, i64);
 /// The certificate in force, and the files that it was read from.
 pub(crate) struct TlsFiles {
     settings: WebTls,
-    current: Mutex<(InForce, Option<[FileState; 2]>)>,
+    current: Mutex<(WebCertificate, Option<[FileState; 2]>)>,
 }
 
 /// A certificate with its configuration.
-struct InForce {
+struct WebCertificate {
     config: Arc<ServerConfig>,
     certificate: CertificateDer<'static>,
 }
@@ -63,7 +63,7 @@ impl TlsFiles {
             .is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
     }
 
-    fn lock(&self) -> MutexGuard<'_, (InForce, Option<[FileState; 2]>)> {
+    fn lock(&self) -> MutexGuard<'_, (WebCertificate, Option<[FileState; 2]>)> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,7 +76,7 @@ fn states(settings: &WebTls) -> Option<[FileState; 2]> {
     Some([state(&settings.certificate)?, state(&settings.key)?])
 }
 
-fn read(settings: &WebTls) -> anyhow::Result<InForce> {
+fn read(settings: &WebTls) -> anyhow::Result<WebCertificate> {
     let named = |path: &Path| path.display().to_string();
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&settings.certificate)
         .and_then(Iterator::collect)
@@ -94,7 +94,7 @@ fn read(settings: &WebTls) -> anyhow::Result<InForce> {
         .context("web_certificate and web_key do not fit")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.max_fragment_size = None;
-    Ok(InForce { config: Arc::new(config), certificate })
+    Ok(WebCertificate { config: Arc::new(config), certificate })
 }
 
 /// How long a TLS handshake may take.
