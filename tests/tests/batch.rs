@@ -345,6 +345,46 @@ fn torque_attaches_and_detaches_a_job_of_which_the_grant_names_the_node() {
 }
 
 #[test]
+fn jobs_of_torque_that_have_ended_make_room_for_others() {
+    in_world_with(&options(), |world| {
+        let service = serve(world, "127.0.0.1:0");
+        let server = format!("localhost:{}", service.word.rsplit(':').next().unwrap());
+        let me = user();
+        let submit = |job: &str| by(world, &me, &server, &["submit", "--job", job, "--for", "1h"]);
+        for job in ["11.torque", "12[].torque"] {
+            succeeded(submit(job));
+        }
+        assert!(!submit("13.torque").status.success(), "no end is announced");
+        let configuration = world.path("grants.conf");
+        let keytab = world.realm.client_keytab();
+        let text = format!(
+            "ORTHRUS_GRANTS={server}\nGRANTS_REALM=ORTHRUS.TEST\nGRANTS_KEYTAB='{}'\n\
+             GRANTS_PRINCIPAL=host/ctl@ORTHRUS.TEST\nORTHRUS='{}'\n",
+            keytab.display(),
+            e2e::program().display()
+        );
+        fs::write(&configuration, text).unwrap();
+        let accounting = world.path("20261127");
+        let line = |event: &str, job: &str| {
+            format!("11/27/2026 10:00:00;{event};{job};user={me} group=users jobname=j exec_host=n1/0\n")
+        };
+        let lines = [
+            line("S", "11.torque"),
+            line("E", "12[1].torque"),
+            line("E", "11.torque"),
+            "11/27/2026 10:00:01;D;12[].torque;requestor=root@torque\n".to_owned(),
+        ];
+        fs::write(&accounting, lines.concat()).unwrap();
+        let mut read = Command::new("sh");
+        read.arg(script("pbs/torque_ended.sh")).env("GRANTS_CONF", &configuration);
+        succeeded(run(read.stdin(fs::File::open(&accounting).unwrap())));
+        succeeded(submit("13.torque"));
+        let left = succeeded(by(world, &me, &server, &["list"])).stdout;
+        assert!(!left.contains("11.torque") && left.contains("12[].torque"), "{left}");
+    });
+}
+
+#[test]
 fn the_installation_for_slurm_keeps_the_prolog_flags_of_the_site() {
     let folder = tempfile::tempdir().unwrap();
     let conf = folder.path().join("slurm.conf");

@@ -49,7 +49,8 @@ pub struct Grant {
     pub job: String,
     /// The services that tickets are for: `nfs/HOST`.
     pub services: Vec<String>,
-    /// Nodes that the user named. A scheduler can add others by the runs of the job.
+    /// Nodes that the user named, which count until the job has ended. A scheduler can add others
+    /// by the runs of the job.
     pub nodes: Vec<String>,
     /// The time of the submission.
     pub created: u64,
@@ -312,7 +313,8 @@ impl GrantTable {
         let has = |nodes: &[String]| nodes.iter().any(|own| own == node);
         let included = |grant: &&Grant| {
             let mut runs = self.runs_of(principal, &grant.job).map(|(_, run)| run);
-            grant.deadline > now && (has(&grant.nodes) || runs.any(|run| has(&run.nodes)))
+            let by_user = grant.ended.is_none() && has(&grant.nodes);
+            grant.deadline > now && (by_user || runs.any(|run| has(&run.nodes)))
         };
         let grant = self.of(principal, job).or(of_run).filter(included);
         grant.ok_or_else(|| no_grant(principal, job, node))
@@ -447,6 +449,17 @@ mod tests {
         assert!(table.release(1100, ALICE, "7", "n1").is_err(), "the deadline has come");
         assert_eq!(table.expire(1099, 9), []);
         assert_eq!(table.expire(1100, 9), [GrantChange::Remove(grant_key(ALICE, "7"))]);
+    }
+
+    #[test]
+    fn the_nodes_that_a_user_named_get_nothing_after_the_end_of_the_job() {
+        let mut table = GrantTable::new(LIMITS);
+        granted(&mut table, ALICE, "7", &["n1"]).unwrap();
+        // A scheduler may announce ends alone.
+        assigned(&mut table, run("7", "7", &[]));
+        assert!(table.release(1000, ALICE, "7", "n1").is_err());
+        assigned(&mut table, run("7", "7", &["n2"]));
+        assert!(table.release(1000, ALICE, "7", "n1").is_ok(), "it runs again");
     }
 
     #[test]

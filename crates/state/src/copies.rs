@@ -3,7 +3,7 @@
 //! The server moves the bytes, piece by piece; this module tracks the owner, progress and end of
 //! each copy. A stateid is valid until the client cancels the copy, answers CB_OFFLOAD, or is gone
 //! itself. Section 4.8 names no other end, so CLOSE ends no copy. A copy that was removed here
-//! stops.
+//! stops, and one whose access an administrator has revoked ends with its next piece.
 
 pub(crate) mod image;
 
@@ -11,7 +11,7 @@ use crate::Copies;
 use crate::clients::ClientState;
 use crate::order::Held;
 use crate::slab::SlabKey;
-use crate::stateids::StateRef;
+use crate::stateids::{StateRef, StateidKind};
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::Table;
@@ -32,6 +32,8 @@ pub struct NewCopy<'a, F> {
     pub file: &'a F,
     /// The user of the copy: others of the same client cannot cancel it (RFC 7862 section 4.1.2).
     pub user: &'a Principal,
+    /// The stateids of COPY. Revoking the state of one ends the copy.
+    pub stateids: [Stateid4; 2],
     /// The write verifier from before the first byte.
     pub verifier: Verifier4,
 }
@@ -83,6 +85,10 @@ pub(crate) struct Copy<F> {
     client: ClientKey,
     file: F,
     user: Principal,
+    /// The state by which it has its files open.
+    access: Vec<StateRef>,
+    /// Whether an administrator has revoked its access.
+    revoked: bool,
     count: u64,
     phase: CopyPhase,
     begun: Option<ReferringCall>,
@@ -114,7 +120,7 @@ const SEQID: u32 = 1;
 
 impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     /// Begins an asynchronous copy. `None` if the copy must be synchronous, because the client
-    /// cannot receive CB_OFFLOAD or too many copies are in progress.
+    /// cannot receive CB_OFFLOAD, too many copies are in progress, or a stateid has lost its state.
     pub fn begin_copy(
         &self,
         client: ClientKey,
@@ -130,17 +136,37 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         {
             return None;
         }
+        let access = self.access_by(&copy.stateids)?;
         // Counted before it is there: of several threads at the limit none gets beyond it.
         if self.state.copies.count.fetch_add(1, Relaxed) >= self.state.limits.copies_max {
             self.state.copies.count.fetch_sub(1, Relaxed);
             return None;
         }
-        let NewCopy { file, user, verifier } = *copy;
-        let (file, user) = (file.clone(), user.clone());
-        let copy = Copy { client, file, user, count: 0, phase: CopyPhase::Waiting, begun, verifier };
+        let NewCopy { file, user, stateids: _, verifier } = *copy;
+        let (file, user, phase) = (file.clone(), user.clone(), CopyPhase::Waiting);
+        let copy = Copy { client, file, user, access, revoked: false, count: 0, phase, begun, verifier };
         let key = self.state.copies.table.insert(client_state.next_stripe(), copy);
         client_state.copies.insert(key);
         Some((CopyKey(key), self.state.stateid(StateRef::Copy(key), SEQID)))
+    }
+
+    /// Returns the state of ordinary stateids: a lock stateid names its open, too. `None` if some
+    /// of it is gone.
+    fn access_by(&self, stateids: &[Stateid4]) -> Option<Vec<StateRef>> {
+        let mut access = Vec::new();
+        for stateid in stateids.iter().filter(|stateid| StateidKind::of(stateid) == StateidKind::Ordinary) {
+            let state = self.state.state_ref(stateid).ok()?;
+            access.push(state);
+            match state {
+                StateRef::Open(key) => self.state.opens.read(key, |_| ())?,
+                StateRef::Lock(key) => {
+                    access.push(StateRef::Open(self.state.locks.read(key, |lock| lock.open)?));
+                }
+                StateRef::Delegation(key) => self.state.delegations.read(key, |_| ())?,
+                StateRef::Copy(_) => return None,
+            }
+        }
+        Some(access)
     }
 
     /// Tells whether the next piece of a copy is to be copied; then
@@ -154,6 +180,29 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
             waits
         });
         begins.unwrap_or(false)
+    }
+
+    /// Returns whether an administrator has revoked the access of a copy, so that it has to end.
+    pub fn is_revoked(&self, copy: CopyKey) -> bool {
+        self.state.copies.table.read(copy.0, |copy| copy.revoked).unwrap_or(false)
+    }
+
+    /// Revokes the access of the client's copies that have a file open by this state.
+    pub(crate) fn revoke_by(&self, client_state: &ClientState, state: StateRef) {
+        for key in &client_state.copies {
+            self.state.copies.table.write(*key, |copy| copy.revoked |= copy.access.contains(&state));
+        }
+    }
+
+    /// Revokes the access of all copies of a user. Returns how many have to end.
+    pub(crate) fn revoke_of(&self, user: &Principal) -> usize {
+        let mut found = Vec::new();
+        self.state.copies.table.each(|key, copy| {
+            let goes_on = matches!(copy.phase, CopyPhase::Waiting | CopyPhase::Copying);
+            found.extend((goes_on && copy.user == *user).then_some(key));
+        });
+        found.retain(|key| self.state.copies.table.write(*key, |copy| copy.revoked = true).is_some());
+        found.len()
     }
 
     /// Takes note of how far a copy has come.

@@ -51,6 +51,8 @@ pub struct RevokedCounts {
     pub opens: usize,
     /// The number of revoked delegations.
     pub delegations: usize,
+    /// The number of copies that end because their user is revoked.
+    pub copies: usize,
     /// Whether more remain, because [`REVOKED_MAX`] stateids are not freed yet.
     pub incomplete: bool,
 }
@@ -137,7 +139,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Revokes the open, lock stateid or delegation with this stateid, whatever its sequence
-    /// number. An open takes its lock stateids along.
+    /// number. An open takes its lock stateids along. Copies that use the state end.
     ///
     /// # Errors
     /// [`RevokeError`]. A delegation that was revoked before is unknown, too.
@@ -158,7 +160,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     }
 
     /// Revokes all opens of a principal with their locks, the delegations that these opens got, and
-    /// all delegations of clients that the principal has created.
+    /// all delegations of clients that the principal has created. Its copies end.
     pub fn revoke_principal(&self, principal: &Principal, effects: &mut Effects<O>) -> RevokedCounts {
         let mut found = Vec::new();
         self.state.opens.each(|key, open: &Open<F, O>| {
@@ -176,7 +178,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         };
         delegations.retain(|(client, _, is_opener)| *is_opener || is_creator(*client));
         found.extend(delegations.into_iter().map(|(client, state, _)| (client, state)));
-        self.revoke_all(found, effects)
+        let copies = self.state.copies().revoke_of(principal);
+        RevokedCounts { copies, ..self.revoke_all(found, effects) }
     }
 
     /// Revokes all opens and delegations of the files that `is_gone` names. Clients cannot return
@@ -219,6 +222,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         let mut client_state = record.lock(held).map_err(|_| RevokeError::Unknown)?;
         let gone = self.take_state(&record, client, &mut client_state, state, effects);
         let kind = gone.ok_or(RevokeError::Unknown)?;
+        self.state.copies().revoke_by(&client_state, state);
         // Under the client's state, so that the flag agrees with the table for every observer.
         record.status.fetch_or(SEQ4_STATUS_ADMIN_STATE_REVOKED, AcqRel);
         Ok(Revoked { kind, client: record.id })

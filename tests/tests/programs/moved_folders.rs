@@ -74,6 +74,31 @@ fn a_narrower_path_takes_the_files_outside_of_it_away() // RFC 8881 section 4.2.
 }
 
 #[test]
+fn an_upgrade_to_a_narrower_path_revokes_the_opens_outside_of_it() // docs/upgrade.md
+{
+    let folder = empty_folder();
+    let folder = folder.path();
+    make(folder, "srv/secret/file", "secret");
+    make(folder, "srv/public/file", "public");
+    configure(folder, &folder.join("srv"));
+    let mut server = serve(folder);
+    let mut client = Client::connect(options(server.port())).expect("the server is there");
+    client.open_path("/data/secret/file", &OpenHow::read()).expect("it is there");
+    let opens = || {
+        let ended = run(orthrus(["opens", "--state-dir"]).arg(folder.join("state")));
+        assert!(ended.status.success(), "{ended:?}");
+        ended.stdout
+    };
+    server.upgrade(None);
+    assert!(opens().contains("srv/secret/file"), "the path is as before: {}", opens());
+
+    configure(folder, &folder.join("srv/public"));
+    server.upgrade(None);
+    server.wait_for_log("revoked, as their export is gone");
+    assert!(!opens().contains("srv/secret/file"), "{}", opens());
+}
+
+#[test]
 fn a_reload_serves_the_folder_that_is_at_the_path_now() {
     let folder = empty_folder();
     let folder = folder.path();

@@ -181,10 +181,21 @@ fn refuses_other_users(state: &Path) {
     }
 }
 
+/// Checks that DNS rebinding fails in a browser that takes any certificate, too. The certificate of
+/// the server has the name of the first host.
+fn refuses_other_sites(state: &Path) {
+    for (host, status) in [("web.example.org", "200 OK"), ("attacker.example", "421 Misdirected Request")] {
+        let ended = run(Command::new("curl")
+            .args(["--silent", "--include", "--insecure", "--header", &format!("Host: {host}")])
+            .arg(link(state)));
+        assert!(ended.stdout.contains(status), "{host}: {ended:?}");
+    }
+}
+
 /// Serves with a certificate, a new one and a broken one in turn.
 fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
     let file = |name: &str| folder.path().join(name);
-    let certify = |name: &str| {
+    let certify = |name: &str, names: &str| {
         let made = run(Command::new("openssl")
             .args([
                 "req",
@@ -197,7 +208,7 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
                 "-days",
                 "2",
             ])
-            .args(["-subj", &format!("/CN={name}"), "-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
+            .args(["-subj", &format!("/CN={name}"), "-addext", names, "-keyout"])
             .arg(file("new.key"))
             .arg("-out")
             .arg(file("new.crt")));
@@ -207,7 +218,7 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
                 .expect("the folder is ours");
         }
     };
-    certify("first");
+    certify("first", "subjectAltName=IP:127.0.0.1");
     let config = file("orthrus.toml");
     let text = format!(
         "web = \"127.0.0.1:0\"\nweb_certificate = \"{}\"\nweb_key = \"{}\"\n[[export]]\nmemory = 1048576\npseudo = \"/m\"\nsec = [\"sys\"]\n",
@@ -227,7 +238,7 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
     let ended = ask();
     assert!(ended.stdout.contains("200 OK") && ended.stdout.contains("; Secure"), "{ended:?}");
     refuses_other_users(state);
-    certify("second");
+    certify("second", "subjectAltName=IP:127.0.0.1,DNS:web.example.org");
     let ended = ask();
     assert!(ended.stdout.contains("200 OK"), "{ended:?}");
     server.wait_for_log("the certificate of the web page was read again");
@@ -239,11 +250,7 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
         .arg(file("kept.crt"))
         .arg(link(state)));
     assert!(ended.stdout.contains("200 OK"), "the former one stays: {ended:?}");
-    // The browser checks the name against the certificate.
-    let ended = run(Command::new("curl")
-        .args(["--silent", "--include", "--insecure", "--header", "Host: nfs.example.org"])
-        .arg(link(state)));
-    assert!(ended.stdout.contains("200 OK"), "{ended:?}");
+    refuses_other_sites(state);
     server.wait_for_log("the former certificate of the web page stays");
     // Plain HTTP gets nothing.
     let mut plain = TcpStream::connect(address(&first)).expect("it listens");

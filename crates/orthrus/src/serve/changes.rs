@@ -66,7 +66,7 @@ impl ReloadChanges {
                 self.renumbered.join(", ")
             ));
         }
-        let RevokedCounts { opens, delegations, incomplete } = self.revoked;
+        let RevokedCounts { opens, delegations, incomplete, .. } = self.revoked;
         if opens + delegations > 0 || incomplete {
             let rest = if incomplete { ", and others remain until clients have freed these" } else { "" };
             lines.push(format!(

@@ -2,6 +2,7 @@
 //! are stale, and it keeps the file systems from being unmounted.
 
 use super::{FileKey, Nfs};
+use minicbor::{Decode, Encode};
 use state::RevokedCounts;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,6 +19,8 @@ struct Former {
     /// Files that the new backend of their export does not have, by the number of the export, while
     /// they have state.
     lost: HashSet<(u32, FileKey)>,
+    /// Exports that the process before has served with other keys.
+    rekeyed: HashSet<u32>,
     /// Whether state remains, because clients have not freed enough revoked stateids.
     incomplete: bool,
 }
@@ -31,7 +34,51 @@ struct FormerBackend {
     has_new_key: bool,
 }
 
+/// The key that signs the handles of an export, in place of the server's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct HandleKeyImage {
+    #[n(0)]
+    export: u32,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    key: [u8; 16],
+}
+
+impl HandleKeyImage {
+    /// Makes images of the keys of all exports that have one.
+    pub(super) fn of_all(table: &ExportTable) -> Vec<Self> {
+        let image =
+            |export: &Arc<Export>| Some(Self { export: export.id, key: export.backend.handle_key()? });
+        table.iter().filter_map(image).collect()
+    }
+}
+
+/// The keys that signed the handles of a process before.
+pub(crate) struct FormerKeys(Option<HashMap<u32, [u8; 16]>>);
+
+impl FormerKeys {
+    /// Takes the keys of an image. Earlier versions have none there, and are taken to have served
+    /// all exports with the keys of now.
+    pub(super) fn new(images: Option<Vec<HandleKeyImage>>) -> Self {
+        Self(images.map(|images| images.into_iter().map(|image| (image.export, image.key)).collect()))
+    }
+
+    /// Returns the key of an export before; `None` stands for the server's own.
+    pub(super) fn of(&self, export: &Export) -> Option<[u8; 16]> {
+        match &self.0 {
+            Some(keys) => keys.get(&export.id).copied(),
+            None => export.backend.handle_key(),
+        }
+    }
+}
+
 impl FormerExports {
+    /// Makes the record of a process that takes over from another one.
+    pub(super) fn inherited(keys: &FormerKeys, table: &ExportTable) -> Self {
+        let is_rekeyed = |export: &&Arc<Export>| keys.of(export) != export.backend.handle_key();
+        let rekeyed = table.iter().filter(is_rekeyed).map(|export| export.id).collect();
+        Self(Mutex::new(Former { rekeyed, ..Former::default() }))
+    }
+
     fn with<R>(&self, run: impl FnOnce(&mut Former) -> R) -> R {
         run(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -73,20 +120,24 @@ impl Nfs {
     }
 
     /// Revokes the opens and delegations that came with an upgrade and are not served by this
-    /// process: of exports that it lacks, and of files whose export is another file system here.
-    /// Waits for no file system, since a file that this process has open may have no name any more.
-    pub fn revoke_foreign(&self, now: Duration) -> RevokedCounts {
+    /// process: of exports that it lacks or whose handles it signs with another key, and of files
+    /// whose export is another file system here. Waits for no file system, since a file that this
+    /// process has open may have no name any more.
+    pub fn revoke_foreign(&self, now: Duration) {
         let table = self.exports.snapshot();
+        let rekeyed = self.former.with(|former| std::mem::take(&mut former.rekeyed));
         let is_foreign = |file: &FileKey| {
             table.by_id(file.export).is_some_and(|export| {
                 let identity = export.backend.identity(&file.handle);
-                export.absent || identity.is_some() && !file.is_identity(identity)
+                export.absent
+                    || rekeyed.contains(&export.id)
+                    || identity.is_some() && !file.is_identity(identity)
             })
         };
         let files = self.files_with_state().into_iter().filter(is_foreign);
         let lost: Vec<_> = files.map(|file| (file.export, file)).collect();
         self.former.with(|former| former.lost.extend(lost));
-        self.revoke_unserved(now)
+        log(self.revoke_unserved(now));
     }
 
     /// Revokes what is not served, with the files that the backends of some exports do not have.
@@ -120,10 +171,7 @@ impl Nfs {
     pub(super) fn revoke_late(&self, now: Duration) {
         if let Some(ended) = self.former.with(Former::take_due) {
             let table = self.exports.snapshot();
-            let RevokedCounts { opens, delegations, .. } = self.revoke_lost(&table, &ended, now);
-            if opens + delegations > 0 {
-                tracing::info!(opens, delegations, "revoked, as their export is gone");
-            }
+            log(self.revoke_lost(&table, &ended, now));
         }
     }
 
@@ -151,6 +199,14 @@ impl Nfs {
         let delegations = self.state.list_delegations(usize::MAX, |file, _| *file);
         files.extend(delegations.entries.iter().map(|delegation| delegation.file));
         files
+    }
+}
+
+/// Logs what no administrator has asked for just now.
+fn log(revoked: RevokedCounts) {
+    let RevokedCounts { opens, delegations, .. } = revoked;
+    if opens + delegations > 0 {
+        tracing::info!(opens, delegations, "revoked, as their export is gone");
     }
 }
 

@@ -8,6 +8,7 @@ mod objects;
 pub use objects::{InboundObjects, ObjectsImage, OutboundObjects};
 
 use super::fh::image::FileKeyImage;
+use super::former_exports::{FormerExports, FormerKeys, HandleKeyImage};
 use super::local_locks::{LocalLocks, LocalLocksImage};
 use super::offload::image::{BackgroundCopyImage, OffloadsImage};
 use super::program_waits::ProgramWaits;
@@ -98,6 +99,8 @@ pub struct NfsImage {
     /// Whether file systems hold the locks of clients.
     #[n(10)]
     locks_locally: Option<bool>,
+    #[n(11)]
+    handle_keys: Option<Vec<HandleKeyImage>>,
 }
 
 /// The parts of a restored server that are to be resumed once the process serves.
@@ -122,7 +125,7 @@ impl Nfs {
     ) -> Result<NfsImage, ImageError> {
         let Self {
             config,
-            exports: _,
+            exports,
             former: _,
             identity: _,
             choices: _,
@@ -171,6 +174,7 @@ impl Nfs {
             copies: copies.iter().map(|copy| copy.image(objects)).collect(),
             breaks: breaks.image(),
             locks_locally: Some(config.local_locks),
+            handle_keys: Some(HandleKeyImage::of_all(&exports.snapshot())),
         })
     }
 
@@ -264,7 +268,9 @@ impl Nfs {
         nfs.program_waits = ProgramWaits::restore(image.program_waits, objects)?;
         nfs.replies = Replies::restore(image.replies)?;
         nfs.offloads = super::Offloads::restore(image.offloads);
-        let copies = nfs.restore_copies(image.copies, objects)?;
+        let keys = FormerKeys::new(image.handle_keys);
+        nfs.former = FormerExports::inherited(&keys, &nfs.exports.snapshot());
+        let copies = nfs.restore_copies(image.copies, objects, &keys)?;
         Ok((nfs, Resumed { callbacks: image.callbacks, copies }))
     }
 }

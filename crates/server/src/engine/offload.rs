@@ -1,8 +1,8 @@
 //! Background copies, which go on after the reply to COPY (RFC 7862 sections 4.1 and 15.2).
 //!
 //! Dedicated threads copy piece by piece: calls that wait for a disk do not wait for copies, and
-//! copies of one export take turns. Before each piece they check that the copy is still wanted, and
-//! that the exports in force allow it.
+//! copies of one export take turns. Before each piece they check that the copy is still wanted,
+//! that its access is not revoked, and that the exports in force allow it.
 
 pub(super) mod image;
 
@@ -124,14 +124,15 @@ impl Offloads {
 }
 
 impl Compound<'_> {
-    /// Starts a background copy between two files, and returns its stateid.
+    /// Starts a background copy between two files, which have these stateids, and returns its own.
     ///
     /// # Errors
     /// Returns the range if it must be copied at once: the client has no backchannel, too many
-    /// copies are in progress, or no thread has room.
+    /// copies are in progress, no thread has room, or the state of a stateid has just gone.
     pub(crate) fn copy_later(
         &self,
         (source, target): (&Object, &Object),
+        stateids: [Stateid4; 2],
         range: CopyRange,
     ) -> Result<Stateid4, CopyRange> {
         let (nfs, file) = (self.nfs, target.key());
@@ -149,7 +150,7 @@ impl Compound<'_> {
             return Err(range);
         }
         let verifier = nfs.write_verifier(&*target.export.backend);
-        let new = NewCopy { file: &file, user: &self.call.security.sender, verifier };
+        let new = NewCopy { file: &file, user: &self.call.security.sender, stateids, verifier };
         let Some((key, stateid)) = nfs.state.copies().begin_copy(client, &new, token) else {
             nfs.state.delegations().end_change(&file);
             return Err(range);
@@ -212,9 +213,12 @@ impl Nfs {
         }
     }
 
-    /// Returns the status that ends a copy whose files the exports in force do not serve any more,
-    /// or only for reading.
+    /// Returns the status that ends a copy whose access is revoked, or whose files the exports in
+    /// force do not serve any more, or only for reading.
     fn refusal(&self, copy: &BackgroundCopy) -> Option<Nfsstat4> {
+        if self.state.copies().is_revoked(copy.key) {
+            return Some(Nfsstat4::NFS4ERR_ADMIN_REVOKED);
+        }
         let table = self.exports.snapshot();
         let (source, target) = (copy.source.export(&table), copy.target.export(&table));
         let Some((_, target)) = source.zip(target) else { return Some(Nfsstat4::NFS4ERR_STALE) };

@@ -37,7 +37,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     // Taken before the data is written, so that a failure in between changes the next verifier.
     let verifier = c.nfs.write_verifier(&*to.export.backend);
     if !args.ca_synchronous && count > c.nfs.config.copy_piece_max {
-        match c.copy_later((&from, &to), range) {
+        let stateids = [source_stateid(c, args.ca_src_stateid)?, c.resolve(args.ca_dst_stateid)?];
+        match c.copy_later((&from, &to), stateids, range) {
             Ok(stateid) => {
                 let id = [stateid];
                 reply.array(&id).u64(0).u32(StableHow4::UNSTABLE4 as u32).opaque_fixed(&verifier);
@@ -55,8 +56,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Returns the saved object and its file, open for reading. The special current stateid stands for
-/// the saved one.
+/// Returns the saved object and its file, open for reading; the stateid as in [`source_stateid`].
 ///
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE, NFS4ERR_ISDIR, NFS4ERR_ACCESS for a flavor that is not the source's, and
@@ -67,12 +67,17 @@ pub fn source(c: &Compound<'_>, stateid: Stateid4) -> OpResult<(Object, Arc<dyn 
     if !c.flavor_allowed(saved)? {
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
+    Ok((object.clone(), c.file_of_to_read(object, source_stateid(c, stateid)?)?))
+}
+
+/// Resolves the stateid of a source: the special current stateid stands for the saved one.
+fn source_stateid(c: &Compound<'_>, stateid: Stateid4) -> OpResult<Stateid4> {
     let stateid = match StateidKind::of(&stateid) {
         StateidKind::Current => c.progress.saved_stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
         _ => stateid,
     };
-    if StateidKind::of(&stateid) == StateidKind::Invalid {
-        return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
+    match StateidKind::of(&stateid) {
+        StateidKind::Invalid => Err(Nfsstat4::NFS4ERR_BAD_STATEID.into()),
+        _ => Ok(stateid),
     }
-    Ok((object.clone(), c.file_of_to_read(object, stateid)?))
 }

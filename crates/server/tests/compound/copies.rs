@@ -73,12 +73,20 @@ impl<'s> CopyWorld<'s> {
     }
 
     fn copy(&mut self) -> Reply {
-        self.client.run(vec![put(&self.from), savefh(), put(&self.to), copy(BOTH, 0, 0, 0)]).ok()
+        self.copy_by(BOTH)
+    }
+
+    fn copy_by(&mut self, stateids: (Stateid4, Stateid4)) -> Reply {
+        self.client.run(vec![put(&self.from), savefh(), put(&self.to), copy(stateids, 0, 0, 0)]).ok()
     }
 
     /// Begins a background copy, and returns its stateid.
     fn begin(&mut self) -> Stateid4 {
-        let reply = self.copy();
+        self.begin_by(BOTH)
+    }
+
+    fn begin_by(&mut self, stateids: (Stateid4, Stateid4)) -> Stateid4 {
+        let reply = self.copy_by(stateids);
         let response = response(&reply);
         let [stateid] = response.0[..] else { panic!("{response:?}") };
         assert_eq!(response, (vec![stateid], 0, false));
@@ -307,6 +315,39 @@ fn a_long_copy_without_a_runner_leaves_its_target_delegable() // RFC 8881 sectio
     let reply = client.run(vec![put(&from), savefh(), put(&to), copy(BOTH, 0, 0, 0)]).ok();
     assert_eq!(response(&reply), (vec![], SIZE, true));
     granted(&client.at("export", vec![open("to", OPEN4_SHARE_ACCESS_READ)]).ok());
+}
+
+#[test]
+fn a_copy_ends_when_its_open_or_its_user_is_revoked() // RFC 8881 section 8.4.2.4
+{
+    let server = start(|_| ());
+    let mut world = CopyWorld::new(&server);
+    let access = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+    let mut opened = |name| world.client.at("export", vec![open(name, access)]).ok().opened().stateid;
+    let (source, target) = (opened("from"), opened("to"));
+    let (nfs, now) = (&server.nfs, world.client.now);
+    let revoke = |stateid: Stateid4| {
+        nfs.revoke(stateid.other, now).unwrap();
+    };
+    let revocations: [(_, &dyn Fn()); 3] = [
+        ((source, ANONYMOUS), &|| revoke(source)),
+        ((ANONYMOUS, target), &|| revoke(target)),
+        (BOTH, &|| {
+            let counts = nfs.revoke_principal(&sys(ALICE).sender, now);
+            assert_eq!((counts.opens, counts.copies), (0, 1));
+        }),
+    ];
+    for (stateids, revoke) in revocations {
+        let stateid = world.begin_by(stateids);
+        assert!(world.later.step(&server));
+        revoke();
+        assert!(world.later.step(&server) && !world.later.step(&server), "no piece more is copied");
+        let callback = world.wire.one();
+        let args = offload(&callback);
+        let status = OffloadInfo4::Default(NFS4ERR_ADMIN_REVOKED, PIECE);
+        assert_eq!((args.coa_stateid, &args.coa_offload_info), (stateid, &status));
+        server.answer_ok(now, &callback);
+    }
 }
 
 #[test]

@@ -370,7 +370,8 @@ fn a_copy_that_is_cancelled_while_it_ends_is_either_gone_or_reported() {
     race(
         |world| {
             let user = Principal::new("sys:0");
-            let copy = NewCopy { file: &1, user: &user, verifier: [1; 8] };
+            let copy =
+                NewCopy { file: &1, user: &user, stateids: [Stateid4::ANONYMOUS; 2], verifier: [1; 8] };
             let begun = world.state.copies().begin_copy(world.clients[0], &copy, None).unwrap();
             assert!(world.state.copies().begin_copy_piece(begun.0));
             begun

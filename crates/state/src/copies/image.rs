@@ -4,6 +4,8 @@ use super::{Copy, CopyPhase, CopyTable};
 use crate::clients::image::RestoredClients;
 use crate::delegations::image::ReferringImage;
 use crate::order::Held;
+use crate::revocation::image::StateRefImage;
+use crate::stateids::StateRef;
 use crate::sync::atomic::AtomicUsize;
 use crate::table::Table;
 use crate::table::image::{KeyImage, TableImage};
@@ -29,6 +31,10 @@ pub(crate) struct CopyImage<F> {
     begun: Option<ReferringImage>,
     #[cbor(n(6), with = "minicbor::bytes")]
     verifier: [u8; 8],
+    #[n(7)]
+    access: Option<Vec<StateRefImage>>,
+    #[n(8)]
+    revoked: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -46,7 +52,7 @@ impl<F> CopyTable<F> {
     pub(crate) fn image<G>(&self, name: impl Fn(&F) -> G) -> Result<TableImage<CopyImage<G>>, ImageError> {
         let Self { table, count: _ } = self;
         let image = table.image(|_, copy| {
-            let Copy { client, file, user, count, phase, begun, verifier } = copy;
+            let Copy { client, file, user, access, revoked, count, phase, begun, verifier } = copy;
             let phase = match *phase {
                 CopyPhase::Waiting => CopyPhaseImage::Waiting,
                 CopyPhase::Copying | CopyPhase::Cancelled => return Err(ImageError::Busy("a copy")),
@@ -61,6 +67,8 @@ impl<F> CopyTable<F> {
                 phase,
                 begun: begun.map(ReferringImage::of),
                 verifier: *verifier,
+                access: Some(access.iter().copied().filter_map(StateRefImage::of).collect()),
+                revoked: Some(*revoked),
             })
         });
         image.try_map(|_, copy: Result<_, ImageError>| copy)
@@ -80,6 +88,8 @@ impl<F> CopyTable<F> {
                 client: ClientKey(client),
                 file: name(copy.file)?,
                 user: Principal(copy.user.0),
+                access: copy.access.into_iter().flatten().map(StateRef::from).collect(),
+                revoked: copy.revoked.unwrap_or(false),
                 count: copy.count,
                 phase: match copy.phase {
                     CopyPhaseImage::Waiting => CopyPhase::Waiting,

@@ -18,13 +18,14 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct RevokedImage {
     #[n(0)]
-    state: RevokedRef,
+    state: StateRefImage,
     #[n(1)]
     client: KeyImage,
 }
 
+/// Names state that an administrator can revoke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-enum RevokedRef {
+pub(crate) enum StateRefImage {
     #[n(0)]
     Open(#[n(0)] KeyImage),
     #[n(1)]
@@ -33,23 +34,36 @@ enum RevokedRef {
     Delegation(#[n(0)] KeyImage),
 }
 
+impl StateRefImage {
+    /// Makes the image of anything but a copy.
+    pub(crate) fn of(state: StateRef) -> Option<Self> {
+        Some(match state {
+            StateRef::Open(key) => Self::Open(key.into()),
+            StateRef::Lock(key) => Self::Lock(key.into()),
+            StateRef::Delegation(key) => Self::Delegation(key.into()),
+            StateRef::Copy(_) => return None,
+        })
+    }
+}
+
+impl From<StateRefImage> for StateRef {
+    fn from(image: StateRefImage) -> Self {
+        match image {
+            StateRefImage::Open(key) => Self::Open(key.into()),
+            StateRefImage::Lock(key) => Self::Lock(key.into()),
+            StateRefImage::Delegation(key) => Self::Delegation(key.into()),
+        }
+    }
+}
+
 impl RevokedTable {
     pub(crate) fn image(&self) -> Vec<RevokedImage> {
         let Self { count: _, all } = self;
-        let kind = |state: StateRef| {
-            Some(match state {
-                StateRef::Open(key) => RevokedRef::Open(key.into()),
-                StateRef::Lock(key) => RevokedRef::Lock(key.into()),
-                StateRef::Delegation(key) => RevokedRef::Delegation(key.into()),
-                // Copies are not revoked.
-                StateRef::Copy(_) => return None,
-            })
-        };
         let all = all.lock();
-        let images = all
-            .iter()
-            .map(|(state, client)| Some(RevokedImage { state: kind(*state)?, client: client.0.into() }));
-        images.flatten().collect()
+        let image = |(state, client): (&StateRef, &ClientKey)| {
+            Some(RevokedImage { state: StateRefImage::of(*state)?, client: client.0.into() })
+        };
+        all.iter().filter_map(image).collect()
     }
 
     /// Restores the stateids; `is_valid` tells whether state has the key.
@@ -63,11 +77,7 @@ impl RevokedTable {
             let client: SlabKey = client.into();
             let owner = &clients.get(client)?.record;
             owner.status.fetch_or(SEQ4_STATUS_ADMIN_STATE_REVOKED, Relaxed);
-            let state = match state {
-                RevokedRef::Open(key) => StateRef::Open(key.into()),
-                RevokedRef::Lock(key) => StateRef::Lock(key.into()),
-                RevokedRef::Delegation(key) => StateRef::Delegation(key.into()),
-            };
+            let state = StateRef::from(state);
             ensure(!is_valid(state), "a stateid that is valid and revoked")?;
             ensure(all.insert(state, ClientKey(client)).is_none(), "a stateid that was revoked twice")?;
         }

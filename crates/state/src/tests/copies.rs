@@ -7,7 +7,11 @@ use nfs4::Nfsstat4;
 const FILE: u32 = 7;
 
 fn begin(world: &World, client: &TestClient) -> Option<(CopyKey, Stateid4)> {
-    let new = NewCopy { file: &FILE, user: &client.principal, verifier: [3; 8] };
+    begin_by(world, client, [Stateid4::ANONYMOUS; 2])
+}
+
+fn begin_by(world: &World, client: &TestClient, stateids: [Stateid4; 2]) -> Option<(CopyKey, Stateid4)> {
+    let new = NewCopy { file: &FILE, user: &client.principal, stateids, verifier: [3; 8] };
     world.state.copies().begin_copy(world.key(client), &new, None)
 }
 
@@ -83,6 +87,41 @@ fn a_copy_is_its_clients_and_its_users() {
     assert_eq!(state.test_stateid(world.key(&client), &stateid), Nfsstat4::NFS4ERR_BAD_STATEID);
     assert!(state.access(world.key(&client), &stateid, &FILE, 1).is_err());
     assert!(state.free_stateid(world.key(&client), &stateid).is_err());
+}
+
+#[test]
+fn a_copy_ends_with_the_state_of_its_stateids_or_with_its_user_and_others_go_on() {
+    // RFC 8881 section 8.4.2.4
+    let mut world = World::new();
+    let client = world.ready("a");
+    let open = |world: &mut World, file| world.open(&client, "o", file, 3, 0).unwrap();
+    let [source, target, other] = [6, FILE, 8].map(|file| open(&mut world, file));
+    let locker = Locker::New { open_stateid: source, owner: b"p" };
+    let lock = world.lock(&client, locker, 6, false, (0, 5)).unwrap();
+    let user = TestClient { principal: Principal::new("sys:9"), ..client.clone() };
+    let begun = [
+        begin_by(&world, &client, [lock, Stateid4::ANONYMOUS]),
+        begin_by(&world, &client, [Stateid4::ANONYMOUS, target]),
+        begin_by(&world, &user, [other, Stateid4::ANONYMOUS]),
+        begin(&world, &client),
+    ];
+    let copies = begun.map(|begun| begun.unwrap().0);
+    world.upgrade();
+    let revoked = |world: &World| copies.map(|copy| world.state.copies().is_revoked(copy));
+    let revoke = |world: &World, stateid: Stateid4| {
+        world.state.with(|state, effects| state.leases().revoke(stateid.other, effects)).unwrap();
+    };
+    assert_eq!(revoked(&world), [false; 4]);
+    revoke(&world, source);
+    assert_eq!(revoked(&world), [true, false, false, false], "a lock stateid stands for its open, too");
+    assert_eq!(begin_by(&world, &client, [source, target]), None, "COPY has lost its access meanwhile");
+    world.upgrade();
+    revoke(&world, target);
+    assert_eq!(revoked(&world), [true, true, false, false]);
+    let user = user.principal;
+    let counts = world.state.with(|state, effects| state.leases().revoke_principal(&user, effects));
+    assert_eq!((counts.opens, counts.copies), (0, 1));
+    assert_eq!(revoked(&world), [true, true, true, false]);
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn all_of_a_principal_is_its_opens_their_delegations_and_those_of_its_clients() 
     let delegation = world.state.delegate(world.now, world.key(&user), &request, 5).unwrap().stateid;
 
     let counts = world.state.with(|state, effects| state.leases().revoke_principal(&alice, effects));
-    assert_eq!(counts, RevokedCounts { opens: 2, delegations: 1, incomplete: false });
+    assert_eq!(counts, RevokedCounts { opens: 2, delegations: 1, ..RevokedCounts::default() });
     let key = world.key(&machine);
     for stateid in [first, second, delegation] {
         assert_eq!(world.state.test_stateid(key, &stateid), NFS4ERR_ADMIN_REVOKED);
@@ -175,7 +175,7 @@ fn opens_and_delegations_of_files_that_are_gone_are_revoked_and_others_stay() {
         world.state.delegate(world.now, world.key(&client), &request, 5).unwrap().stateid
     });
     let counts = world.state.with(|state, effects| state.leases().revoke_files(|file| *file == 3, effects));
-    assert_eq!(counts, RevokedCounts { opens: 1, delegations: 1, incomplete: false });
+    assert_eq!(counts, RevokedCounts { opens: 1, delegations: 1, ..RevokedCounts::default() });
     let key = world.key(&client);
     for [gone, other] in [opens, delegations] {
         assert_eq!(world.state.test_stateid(key, &gone), NFS4ERR_ADMIN_REVOKED);

@@ -117,18 +117,24 @@ fn revoke_principal(parts: &ApiParts, name: &str) -> Result<String, Refusal> {
     let server = parts.service.server();
     let whole = if name.starts_with("sys:") { name.to_owned() } else { format!("gss:{name}") };
     let counts = server.engine().revoke_principal(&Principal::new(whole), server.now());
-    let RevokedCounts { opens, delegations, incomplete } = counts;
-    match (opens + delegations, incomplete) {
-        (0, false) => Err(Refusal::not_found(format!(
-            "{name:?} has no opens and no delegations; `orthrus opens` lists the users"
-        ))),
-        (0, true) => Err(too_many()),
-        (_, false) => Ok(format!("{opens} opens and {delegations} delegations of {name:?} are revoked")),
-        (_, true) => Ok(format!(
-            "{opens} opens and {delegations} delegations of {name:?} are revoked, and others remain: {}",
-            "clients have not freed 65,536 revoked stateids yet"
-        )),
+    let RevokedCounts { opens, delegations, copies, incomplete } = counts;
+    match (opens + delegations + copies, incomplete) {
+        (0, false) => {
+            return Err(Refusal::not_found(format!(
+                "{name:?} has no opens and no delegations; `orthrus opens` lists the users"
+            )));
+        }
+        (0, true) => return Err(too_many()),
+        _ => {}
     }
+    let mut line = format!("{opens} opens and {delegations} delegations of {name:?} are revoked");
+    if copies > 0 {
+        line += &format!(", and {copies} background copies end");
+    }
+    if incomplete {
+        line += ", and others remain: clients have not freed 65,536 revoked stateids yet";
+    }
+    Ok(line)
 }
 
 /// Apply the configuration file, like SIGHUP.

@@ -2,6 +2,7 @@
 //! address of this machine, but its browser still sends that name.
 
 use crate::serve::kerberos::Keys;
+use crate::serve::web::TlsFiles;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{HOST, HeaderMap};
@@ -13,9 +14,12 @@ use vfs::ServerAddress;
 
 /// The names of this machine: its host name, those that clients use by the configuration, and those
 /// of its keys, which no stranger's site has. Kerberos uses names with their domain, and the host
-/// name often has none.
+/// name often has none. An endpoint with TLS has the names of its certificate, too.
 #[derive(Clone)]
-pub(crate) struct OwnNames(Arc<[String]>);
+pub(crate) struct OwnNames {
+    names: Arc<[String]>,
+    certificate: Option<Arc<TlsFiles>>,
+}
 
 impl OwnNames {
     /// Takes the names from the key `addresses` and the keytab.
@@ -27,12 +31,17 @@ impl OwnNames {
         });
         let of_keys = keys.map(Keys::hosts).unwrap_or_default();
         let names = [host.trim().to_owned()].into_iter().chain(of_clients).chain(of_keys);
-        Self(names.filter(|name| !name.is_empty()).collect())
+        Self { names: names.filter(|name| !name.is_empty()).collect(), certificate: None }
+    }
+
+    /// Adds the names of a certificate.
+    pub(crate) fn with_certificate(self, certificate: Arc<TlsFiles>) -> Self {
+        Self { certificate: Some(certificate), ..self }
     }
 
     /// Returns the host name, with its domain if one of the names has it.
     pub(crate) fn longest_of_host(&self) -> &str {
-        let Some((host, others)) = self.0.split_first() else { return "localhost" };
+        let Some((host, others)) = self.names.split_first() else { return "localhost" };
         let has_domain =
             |name: &&String| name.split_once('.').is_some_and(|(first, _)| first.eq_ignore_ascii_case(host));
         others.iter().find(has_domain).unwrap_or(host)
@@ -55,7 +64,8 @@ impl OwnNames {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         literal.parse::<IpAddr>().is_ok()
             || host.eq_ignore_ascii_case("localhost")
-            || self.0.iter().any(|own| own.eq_ignore_ascii_case(host))
+            || self.names.iter().any(|own| own.eq_ignore_ascii_case(host))
+            || self.certificate.as_ref().is_some_and(|certificate| certificate.is_for(host))
     }
 }
 
@@ -72,7 +82,7 @@ pub(crate) async fn only_this_machine(
         true => next.run(request).await,
         false => {
             let said = "ask by an IP address, localhost, this machine's host name, a name among \
-                        `addresses`, or one of a key in its keytab\n";
+                        `addresses`, or one of a key in its keytab or of its certificate\n";
             (StatusCode::MISDIRECTED_REQUEST, said).into_response()
         }
     }
@@ -142,8 +152,8 @@ mod tests {
     #[test]
     fn links_have_the_host_name_with_its_domain_where_it_is_known() {
         let longest = |names: &[&str]| {
-            let names = OwnNames(names.iter().map(|name| (*name).to_owned()).collect());
-            names.longest_of_host().to_owned()
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            OwnNames { names, certificate: None }.longest_of_host().to_owned()
         };
         assert_eq!(longest(&["nfs1"]), "nfs1");
         assert_eq!(longest(&["nfs1", "files.example.org", "NFS1.example.org"]), "NFS1.example.org");

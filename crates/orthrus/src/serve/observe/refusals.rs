@@ -9,13 +9,15 @@ use std::time::Duration;
 /// Number of refusals that wait for the audit log's file; further ones are suppressed and counted.
 const AUDIT_REFUSALS_MAX: usize = 2048;
 /// Client addresses with a share of the audit log's refusals; a further one replaces the one that
-/// has used the least.
+/// has used the least. Each of so many has room for a few lines, whatever the others do.
 const AUDIT_REFUSED_ADDRESSES_MAX: usize = 1024;
 
 /// Refusals get this part of the size of the audit log's file.
 const PART_OF_SIZE: u64 = 4;
 /// One address gets this part of it.
-const PART_OF_ADDRESS: u64 = 8;
+const PART_OF_ADDRESS: u64 = 16;
+/// Addresses with many refusals leave this part of it to those with few.
+const PART_OF_FEW: u64 = 2;
 /// The time in which a used share is whole again.
 const RENEWAL: Duration = Duration::from_secs(24 * 3600);
 
@@ -56,20 +58,28 @@ struct Used {
 }
 
 impl Used {
-    /// Forgets what was renewed until now. Returns whether some of the share is left.
-    fn has_room(&mut self, share: f64, now: Duration) -> bool {
+    /// Forgets the part of a share that was renewed until now, and returns the rest.
+    fn now(&mut self, share: f64, now: Duration) -> f64 {
         let renewed = share * now.saturating_sub(self.since).as_secs_f64() / RENEWAL.as_secs_f64();
         (self.bytes, self.since) = ((self.bytes - renewed).max(0.0), now);
-        self.bytes < share
+        self.bytes
     }
 }
 
+/// Bytes of lines about an address, by the parts of the share that it may use.
+#[derive(Default)]
+struct UsedByAddress {
+    many: Used,
+    few: Used,
+}
+
 /// The shares of refusals in the size of the audit log: that of all, and of each address a part of
-/// it, so that one client does not hide another.
+/// it. Several addresses that use theirs up leave room to all others, so that no client hides
+/// another.
 pub(super) struct RefusalShares {
     share: f64,
     used: Used,
-    addresses: HashMap<IpAddr, Used>,
+    addresses: HashMap<IpAddr, UsedByAddress>,
     /// The suppressed refusals that lines have reported.
     reported: u64,
 }
@@ -84,8 +94,14 @@ impl RefusalShares {
     /// Asks for a line about a refusal. `Some` permits it, with the number of refusals that were
     /// suppressed since the last line.
     pub(super) fn admit(&mut self, peer: IpAddr, now: Duration) -> Option<u64> {
-        let share = self.share / PART_OF_ADDRESS as f64;
-        if !self.used.has_room(self.share, now) || !self.of(peer).has_room(share, now) {
+        let (share, of_few) = (self.share, self.share / PART_OF_FEW as f64);
+        let (of_many, few_each) = (share - of_few, self.few_each());
+        let many_each = share / PART_OF_ADDRESS as f64;
+        let all = self.used.now(share, now);
+        let own = self.of(peer);
+        let has_room_of_many = own.many.now(many_each, now) < many_each && all < of_many;
+        let has_room_of_few = own.few.now(few_each, now) < few_each && all < share;
+        if !has_room_of_many && !has_room_of_few {
             SUPPRESSED.fetch_add(1, Relaxed);
             return None;
         }
@@ -95,15 +111,25 @@ impl RefusalShares {
 
     /// Charges the bytes of a line.
     pub(super) fn charge(&mut self, peer: IpAddr, bytes: usize) {
-        self.used.bytes += bytes as f64;
-        self.of(peer).bytes += bytes as f64;
+        let (bytes, few_each) = (bytes as f64, self.few_each());
+        self.used.bytes += bytes;
+        let UsedByAddress { many, few } = self.of(peer);
+        many.bytes += bytes;
+        // An address with many lines soon has its room among those with few again.
+        few.bytes = few.bytes.min(few_each) + bytes;
     }
 
-    fn of(&mut self, peer: IpAddr) -> &mut Used {
+    /// Returns the part of each address in the room that is left to those with few lines.
+    fn few_each(&self) -> f64 {
+        self.share / (PART_OF_FEW * AUDIT_REFUSED_ADDRESSES_MAX as u64) as f64
+    }
+
+    fn of(&mut self, peer: IpAddr) -> &mut UsedByAddress {
         let address = net::address(peer);
         if self.addresses.len() >= AUDIT_REFUSED_ADDRESSES_MAX && !self.addresses.contains_key(&address) {
+            let bytes = |used: &UsedByAddress| used.many.bytes;
             let least =
-                self.addresses.iter().min_by(|(_, one), (_, other)| one.bytes.total_cmp(&other.bytes));
+                self.addresses.iter().min_by(|(_, one), (_, other)| bytes(one).total_cmp(&bytes(other)));
             if let Some(least) = least.map(|(address, _)| *address) {
                 self.addresses.remove(&least);
             }
@@ -116,27 +142,52 @@ impl RefusalShares {
 mod tests {
     use super::*;
 
-    const SIZE: u64 = 32_000;
+    /// Of which a quarter is for refusals, and room for two lines is left to each address.
+    const SIZE: u64 = (AUDIT_REFUSED_ADDRESSES_MAX * LINE * 2) as u64 * PART_OF_FEW * PART_OF_SIZE;
     const LINE: usize = 100;
+    /// Lines of one address.
+    const OF_ADDRESS: usize = (SIZE / PART_OF_SIZE / PART_OF_ADDRESS) as usize / LINE;
 
     /// Returns how many of a thousand lines from an address are permitted.
-    fn permitted(shares: &mut RefusalShares, peer: [u8; 4], now: Duration) -> usize {
-        let mut ask = || shares.admit(peer.into(), now).map(|_| shares.charge(peer.into(), LINE));
+    fn permitted(shares: &mut RefusalShares, address: usize, now: Duration) -> usize {
+        let peer = IpAddr::V4((address as u32).into());
+        let mut ask = || shares.admit(peer, now).map(|_| shares.charge(peer, LINE));
         (0..1000).filter(|_| ask().is_some()).count()
     }
 
     #[test]
-    fn an_address_gets_an_eighth_of_the_refusals_and_all_together_a_quarter_of_the_size_a_day() {
+    fn an_address_gets_a_sixteenth_of_the_refusals_and_all_together_a_quarter_of_the_size_a_day() {
         let mut shares = RefusalShares::new(SIZE);
         let now = Duration::from_secs(5);
-        assert_eq!(permitted(&mut shares, [10, 0, 0, 1], now), 10);
-        assert_eq!(permitted(&mut shares, [10, 0, 0, 2], now), 10, "another has a share of its own");
-        let all: usize = (3..=255).map(|last| permitted(&mut shares, [10, 0, 0, last], now)).sum();
-        assert_eq!(all, 60);
-        let half = now + RENEWAL / 2;
-        assert_eq!(permitted(&mut shares, [10, 0, 0, 1], half), 5);
-        let suppressed = shares.admit([10, 0, 0, 9].into(), half).expect("it has a share");
-        assert!(suppressed >= 995, "{suppressed}");
+        assert_eq!(permitted(&mut shares, 1, now), OF_ADDRESS);
+        assert_eq!(permitted(&mut shares, 2, now), OF_ADDRESS, "another has a share of its own");
+        let all: usize = (3..4000).map(|address| permitted(&mut shares, address, now)).sum();
+        assert_eq!(all, 14 * OF_ADDRESS);
+        let later = now + RENEWAL * 3 / 4;
+        assert_eq!(permitted(&mut shares, 1, later), OF_ADDRESS * 3 / 4);
+        let suppressed = shares.admit([10, 0, 0, 9].into(), later).expect("it has a share");
+        assert!(suppressed >= 800, "{suppressed}");
+    }
+
+    #[test]
+    fn addresses_that_use_up_their_shares_leave_lines_to_all_others() {
+        let mut shares = RefusalShares::new(SIZE);
+        let now = Duration::from_secs(5);
+        let many = 8;
+        let used: usize = (0..2 * many).map(|address| permitted(&mut shares, address, now)).sum();
+        assert_eq!(used, many * OF_ADDRESS + many * 2);
+        for address in 2 * many..AUDIT_REFUSED_ADDRESSES_MAX {
+            assert_eq!(permitted(&mut shares, address, now), 2, "{address}");
+        }
+        // Nor do they use up more when they come back again and again.
+        let mut shares = RefusalShares::new(SIZE);
+        for hour in 0..50 {
+            let now = now + RENEWAL * hour / 24;
+            for address in 0..30 {
+                permitted(&mut shares, address, now);
+            }
+            assert_eq!(permitted(&mut shares, 1000 + hour as usize, now), 2, "{hour}");
+        }
     }
 
     #[test]

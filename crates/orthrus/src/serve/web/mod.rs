@@ -7,8 +7,8 @@
 //!   the same browser, learns it and sees the status.
 //! - Pages of other sites: no request changes anything, cookies are SameSite=Strict, and answers
 //!   are not to be framed, embedded or read by other origins.
-//! - DNS rebinding: the Host header has to name this machine. Over TLS the browser checks the name
-//!   against the certificate.
+//! - DNS rebinding: the Host header has to name this machine. Over TLS the browser also checks the
+//!   name against the certificate, unless its user says otherwise.
 //! - Names that clients chose: they reach the page as text nodes, and the content security policy
 //!   admits no script but the page's own file.
 
@@ -140,9 +140,12 @@ impl WebListener {
         names: OwnNames,
     ) -> HttpEndpoint {
         let web = Web { parts, links, workers: Workers::new(WEB_WORKERS_MAX), secure: self.tls.is_some() };
-        let listener = match self.tls {
-            Some(tls) => HttpListener::Tls(self.socket, self.admission, Arc::new(tls)),
-            None => HttpListener::Tcp(self.socket, self.admission),
+        let (listener, names) = match self.tls.map(Arc::new) {
+            Some(tls) => {
+                let names = names.with_certificate(tls.clone());
+                (HttpListener::Tls(self.socket, self.admission, tls), names)
+            }
+            None => (HttpListener::Tcp(self.socket, self.admission), names),
         };
         HttpEndpoint {
             listener,
@@ -189,7 +192,7 @@ impl Web {
 fn router(web: Web, names: OwnNames) -> Router {
     let file =
         |kind: &'static str, text: &'static str| get(move || async move { ([(CONTENT_TYPE, kind)], text) });
-    let router = Router::new()
+    Router::new()
         .route("/", get(page))
         // A preview of a link asks for the head alone, and must not use the link up.
         .route("/login", get(login).head(async || StatusCode::NO_CONTENT))
@@ -197,12 +200,10 @@ fn router(web: Web, names: OwnNames) -> Router {
         .route("/app.js", file("text/javascript; charset=utf-8", include_str!("app.js")))
         .route("/style.css", file("text/css; charset=utf-8", include_str!("style.css")))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there is no such page\n") })
-        .layer(from_fn(read_only));
-    let router = match web.secure {
-        true => router,
-        false => router.layer(from_fn_with_state(names, only_this_machine)),
-    };
-    router.layer(from_fn(protected)).with_state(web)
+        .layer(from_fn(read_only))
+        .layer(from_fn_with_state(names, only_this_machine))
+        .layer(from_fn(protected))
+        .with_state(web)
 }
 
 async fn page(State(web): State<Web>, headers: HeaderMap) -> Response {

@@ -2,6 +2,7 @@
 
 use super::{BackgroundCopy, CopyFile, CopyRange, Offloads};
 use crate::engine::fh::image::FileKeyImage;
+use crate::engine::former_exports::FormerKeys;
 use crate::engine::image::{ObjectsIn, ObjectsOut};
 use crate::engine::{FileKey, Nfs};
 use image::ImageError;
@@ -61,13 +62,14 @@ impl BackgroundCopy {
         image: BackgroundCopyImage,
         objects: &mut dyn ObjectsIn,
         exports: &ExportTable,
+        keys: &FormerKeys,
     ) -> Result<Self, ImageError> {
         let BackgroundCopyImage { key, file, source, target, from, to, count, done, source_file } = image;
         let file = FileKey::try_from(file)?;
         let source_file = source_file.map_or(Ok(file), FileKey::try_from)?;
         let in_export = |file: FileKey| {
             let export = exports.by_id(file.export);
-            CopyFile { file, handle_key: export.and_then(|export| export.backend.handle_key()) }
+            CopyFile { file, handle_key: export.and_then(|export| keys.of(export)) }
         };
         let (source, target) = (objects.file(&file, source)?, objects.file(&file, target)?);
         let range = CopyRange { source, target, from, to, count };
@@ -83,10 +85,11 @@ impl Nfs {
         &self,
         images: Vec<BackgroundCopyImage>,
         objects: &mut dyn ObjectsIn,
+        keys: &FormerKeys,
     ) -> Result<Vec<Box<BackgroundCopy>>, ImageError> {
         let (mut copies, exports) = (Vec::new(), self.exports.snapshot());
         for image in images {
-            let copy = BackgroundCopy::restore(image, objects, &exports)?;
+            let copy = BackgroundCopy::restore(image, objects, &exports, keys)?;
             self.state.delegations().resume_change(&copy.target.file);
             copies.push(Box::new(copy));
         }

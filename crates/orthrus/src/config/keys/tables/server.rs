@@ -45,7 +45,9 @@ pub(super) const SERVER: &[ConfigTable] = &[
             },
             ConfigKey {
                 name: "web",
-                meaning: "Address of the web page with the status. `orthrus web` prints a link that opens it.",
+                meaning: "Address of the web page with the status. `orthrus web` prints a link that opens it. A \
+                    browser has to ask by an IP address, localhost, the machine's host name, a name among `addresses`, \
+                    or one of a key in the keytab or of the certificate.",
                 allowed: r#""address:port", or ":port" for loopback only"#,
                 default: Absent("none"),
                 example: r#""127.0.0.1:9048""#,
