@@ -30,7 +30,8 @@ fn a_healthy_client_and_a_healthy_server_raise_no_alarm() {
 #[test]
 fn a_server_without_its_usual_file_is_examined_with_a_warning() {
     in_world(|world| {
-        let patient = Patient::server(&Clinic::open(world));
+        let clinic = Clinic::open(world);
+        let patient = Patient::server(&clinic);
         std::fs::remove_file(patient.path("etc/orthrus/orthrus.toml")).unwrap();
         let verdict = patient.examine();
         assert!(verdict.text.contains("a server with defaults is examined"), "{}", verdict.text);
