@@ -130,7 +130,7 @@ fn an_export_that_cannot_be_written_is_named_at_the_start_unless_it_is_to_be_rea
 fn a_server_starts_again_on_a_full_disk_and_a_check_says_when_it_would_not() {
     in_own_mounts(|| {
         let folder = empty_folder();
-        let data = data_folder(folder.path());
+        let data = data_folder(&folder);
         let disk = Disk::tmpfs(folder.path(), "var", 1 << 20);
         let state = disk.path().join("state");
         let mut server = Serve::new(&state).arg(&data).start();
