@@ -97,7 +97,7 @@ fn a_copy_ends_with_the_state_of_its_stateids_or_with_its_user_and_others_go_on(
     let open = |world: &mut World, file| world.open(&client, "o", file, 3, 0).unwrap();
     let [source, target, other] = [6, FILE, 8].map(|file| open(&mut world, file));
     let locker = Locker::New { open_stateid: source, owner: b"p" };
-    let lock = world.lock(&client, locker, 6, false, (0, 5)).unwrap();
+    let lock = world.lock(&client, locker, 6, LockMode::Read, (0, 5)).unwrap();
     let user = TestClient { principal: Principal::new("sys:9"), ..client.clone() };
     let begun = [
         begin_by(&world, &client, [lock, Stateid4::ANONYMOUS]),
