@@ -19,7 +19,7 @@ pub(super) use report::Membership;
 pub(super) use session_log::SessionLog;
 
 use super::store::Boot;
-use crate::config::{CephStorage, ClusterSettings, Settings, Storage};
+use crate::config::{CephStorage, ClusterSettings, Settings, Storage, check_ceph_cluster};
 use crate::service_manager::{START_INTERVAL, ServiceManager};
 use anyhow::{Context, bail};
 use ceph::rados::RadosOptions;
@@ -80,6 +80,19 @@ pub(super) fn examine(cluster: &ClusterSettings) -> anyhow::Result<()> {
     }
     store.records(&node)?;
     store.secret()?;
+    Ok(())
+}
+
+/// Refuses exports of a reload that are in another Ceph cluster than that of the start.
+///
+/// # Errors
+/// Names the export.
+pub(super) fn check_exports(start: &Settings, settings: &Settings) -> anyhow::Result<()> {
+    let Some(cluster) = &start.cluster else { return Ok(()) };
+    for export in &settings.exports {
+        let checked = check_ceph_cluster(cluster, &export.storage).map_err(anyhow::Error::msg);
+        checked.with_context(|| format!("export {}: another [cluster] needs a restart", export.pseudo))?;
+    }
     Ok(())
 }
 
@@ -184,5 +197,31 @@ impl Member {
             return false;
         }
         self.ended.recv_timeout(within).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ExportSettings;
+
+    #[test]
+    fn a_member_serves_no_export_of_another_ceph_cluster() {
+        let alone = Settings::default();
+        let ceph_conf = "/etc/ceph/one.conf".into();
+        let member = ClusterSettings { ceph_conf, ..ClusterSettings::default() };
+        let member = Settings { cluster: Some(member), ..Settings::default() };
+        let of = |configuration: &str| {
+            let storage = CephStorage { configuration: configuration.into(), ..CephStorage::default() };
+            let exports = vec![ExportSettings::new(Storage::Ceph(storage), "/data")];
+            Settings { exports, ..Settings::default() }
+        };
+        for (start, now, may) in [
+            (&alone, of("/etc/ceph/other.conf"), true),
+            (&member, of("/etc/ceph/one.conf"), true),
+            (&member, of("/etc/ceph/other.conf"), false),
+        ] {
+            assert_eq!(check_exports(start, &now).is_ok(), may);
+        }
     }
 }
