@@ -13,7 +13,8 @@ mod records;
 mod report;
 mod session_log;
 
-pub(super) use ending::end_evicted;
+use ending::NotMember;
+pub(super) use ending::{end_evicted, status_for_start};
 pub(super) use records::ClusterRecords;
 pub(super) use report::Membership;
 pub(super) use session_log::SessionLog;
@@ -21,7 +22,7 @@ pub(super) use session_log::SessionLog;
 use super::store::Boot;
 use crate::config::{CephStorage, ClusterSettings, Settings, Storage, check_ceph_cluster};
 use crate::service_manager::{START_INTERVAL, ServiceManager};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use ceph::rados::RadosOptions;
 use driver::{Driver, ToDriver};
 use grace::{NodeId, Timing};
@@ -76,7 +77,7 @@ pub(super) fn examine(cluster: &ClusterSettings) -> anyhow::Result<()> {
     let store = GraceStore::open(&store_options(cluster, CONTACT_TIME_MIN))?;
     let (_, database) = store.database()?;
     if database.flags(&node).is_none() {
-        bail!("{}", driver::not_member(&node));
+        bail!(NotMember(node));
     }
     store.records(&node)?;
     store.secret()?;
@@ -96,7 +97,8 @@ pub(super) fn check_exports(start: &Settings, settings: &Settings) -> anyhow::Re
     Ok(())
 }
 
-/// The file systems of Ceph that the exports are on, for sessions of other instances.
+/// The storage of the exports of CephFS: it has the keys with which sessions of other instances
+/// are ended.
 fn storages(settings: &Settings) -> Vec<CephStorage> {
     let ceph = settings.exports.iter().filter_map(|export| match &export.storage {
         Storage::Ceph(ceph) => Some(ceph.clone()),
@@ -164,7 +166,7 @@ impl Member {
         let run = move || {
             // Without this thread nothing is answered any more.
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
-                ending::end_with(ending::EVICTED_STATUS, "a defect has ended the thread of the cluster");
+                ending::end_for(&anyhow!("a defect has ended the thread of the cluster"));
             }
         };
         thread.spawn(run).context("threads cannot be started")?;
