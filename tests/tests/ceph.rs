@@ -12,6 +12,7 @@ use nfs4::StableHow4::UNSTABLE4;
 use nfs4::{Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, Nfsstat4, OPEN4_SHARE_ACCESS_READ, OpenDelegation4};
 use nix::sys::signal::Signal;
 use rustix::process::Signal as CephSignal;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -60,6 +61,13 @@ impl CephSite {
     fn gateway(&self, name: &str) -> Serve {
         gateway(self.cluster, &self.directory, Serve::new(self.folder.path().join(name)))
             .args(["--sec", "sys", "--squash", "none"])
+    }
+
+    /// Returns how many sessions the metadata server has with mounts of a directory.
+    fn sessions(&self, directory: &str) -> usize {
+        let socket = self.cluster.socket("mds.cephfs").display().to_string();
+        let listed = Command::new("ceph").args(["daemon", &socket, "session", "ls"]).output().unwrap();
+        String::from_utf8_lossy(&listed.stdout).matches(&format!("\"root\": \"/{directory}\"")).count()
     }
 }
 
@@ -273,22 +281,62 @@ fn a_gateway_that_was_killed_serves_committed_data_and_old_handles_at_once() {
 }
 
 #[test]
+fn a_gateway_that_was_killed_after_a_reload_ends_the_sessions_of_all_its_exports() {
+    // RFC 8881 section 8.4.2: locks that clients reclaim must be free.
+    let Some(site) = CephSite::new() else { return };
+    let added = format!("{}-added", site.directory);
+    site.cluster.make_directory(&added, SIZE).unwrap();
+    let file = site.folder.path().join("orthrus.toml");
+    let configure = |exports: &[(&str, &str, usize)]| {
+        let conf = site.cluster.configuration();
+        let export = |(directory, pseudo, mounts): &(&str, &str, usize)| {
+            format!(
+                "[[export]]\nceph = \"/{directory}\"\npseudo = \"/{pseudo}\"\nceph_mounts = {mounts}\n\
+                 ceph_user = \"admin\"\nceph_conf = {conf:?}\nsec = [\"sys\"]\nsquash = \"none\"\n\
+                 secure = false\n"
+            )
+        };
+        let exports: String = exports.iter().map(export).collect();
+        std::fs::write(&file, format!("grace_time = 0\n{exports}")).unwrap();
+    };
+    configure(&[(&site.directory, "data", 1)]);
+    let serve = Serve::new(site.folder.path().join("one")).arg("--config").arg(&file);
+    let mut server = CephGateway(serve.start());
+    let how = OpenHow { access: nfs4::OPEN4_SHARE_ACCESS_BOTH, ..OpenHow::create(0o644) };
+    let lock = |client: &mut Client, path: &str| {
+        let file = client.open_path(path, &how).unwrap();
+        client.lock(&file, b"owner", WRITE_LT, 0, 10).unwrap().unwrap();
+    };
+    let mut client = connect(&server);
+    lock(&mut client, "/data/before");
+    configure(&[(&site.directory, "data", 2), (&added, "added", 1)]);
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("added: /added");
+    lock(&mut client, "/data/after");
+    lock(&mut client, "/added/file");
+    assert_eq!([&site.directory, &added].map(|directory| site.sessions(directory)), [3, 1]);
+    server.restart();
+    // The metadata server strikes out sessions a moment after it has ended them; others live on for
+    // a minute.
+    let end = Instant::now() + PATIENCE / 2;
+    while [&site.directory, &added].map(|directory| site.sessions(directory)) != [2, 1] {
+        assert!(Instant::now() < end, "sessions of the killed process live on:\n{}", server.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut client = connect(&server);
+    ["/data/before", "/data/after", "/added/file"].iter().for_each(|path| lock(&mut client, path));
+}
+
+#[test]
 fn a_gateway_that_ends_gives_its_session_back() {
     let Some(site) = CephSite::new() else { return };
     let mut server = CephGateway(site.gateway("one").start());
     let mut mount = mount(&server);
     mount.write_file("file", b"data").unwrap();
-    let sessions = || {
-        let socket = site.cluster.socket("mds.cephfs").display().to_string();
-        let listed =
-            std::process::Command::new("ceph").args(["daemon", &socket, "session", "ls"]).output().unwrap();
-        let root = format!("\"root\": \"/{}\"", site.directory);
-        String::from_utf8_lossy(&listed.stdout).matches(&root).count()
-    };
-    assert_eq!(sessions(), 1);
+    assert_eq!(site.sessions(&site.directory), 1);
     server.signal(Signal::SIGTERM);
     assert!(server.wait().0.success(), "{}", server.log());
-    assert_eq!(sessions(), 0);
+    assert_eq!(site.sessions(&site.directory), 0);
 }
 
 #[test]
@@ -302,7 +350,7 @@ fn a_gateway_that_the_cluster_has_evicted_ends_and_its_client_goes_on_with_the_n
     mount(&server).write_file("file", b"data").unwrap();
     let socket = cluster.socket("mds.cephfs").display().to_string();
     let mds = |arguments: &[&str]| {
-        let said = std::process::Command::new("ceph").args(["daemon", &socket]).args(arguments).output();
+        let said = Command::new("ceph").args(["daemon", &socket]).args(arguments).output();
         String::from_utf8(said.unwrap().stdout).unwrap()
     };
     let sessions: serde_json::Value = serde_json::from_str(&mds(&["session", "ls"])).unwrap();

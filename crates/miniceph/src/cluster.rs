@@ -409,6 +409,7 @@ impl MiniCeph {
             settings: vec![("client_acl_type", "posix_acl".to_owned())],
             defaults: Vec::new(),
             identity: None,
+            former: None,
         }
     }
 

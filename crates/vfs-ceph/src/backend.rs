@@ -50,6 +50,8 @@ pub struct CephOptions {
     /// The name of this gateway for the metadata servers; its former instance loses its state at
     /// once. `None` in tests.
     pub identity: Option<String>,
+    /// Another name that the former instance may have had, which ends with it.
+    pub former: Option<String>,
 }
 
 impl CephOptions {
@@ -67,6 +69,7 @@ impl CephOptions {
             object_cache_max: 4096,
             recall_time: Duration::from_secs(60),
             identity: None,
+            former: None,
         }
     }
 }
@@ -353,6 +356,7 @@ pub(crate) fn mount_options(options: &CephOptions) -> MountOptions {
         settings: fixed.map(|(name, value)| (name, value.to_owned())).to_vec(),
         defaults: quiet.to_vec(),
         identity: options.identity.clone(),
+        former: options.former.clone(),
     }
 }
 

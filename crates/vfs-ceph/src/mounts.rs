@@ -31,8 +31,9 @@ impl CephMounts {
         release: impl Fn() -> ReleaseRequest,
     ) -> Result<Self, MountError> {
         let open = |number: usize| {
-            let identity = options.identity.as_ref().map(|identity| identity_of(identity, number));
-            CephMount::open(library, &MountOptions { identity, ..options.clone() }, release())
+            let [identity, former] = [&options.identity, &options.former]
+                .map(|name| name.as_ref().map(|name| identity_of(name, number)));
+            CephMount::open(library, &MountOptions { identity, former, ..options.clone() }, release())
         };
         (0..count.max(1)).map(open).collect::<Result<_, _>>().map(Self)
     }

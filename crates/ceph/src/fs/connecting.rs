@@ -33,6 +33,8 @@ pub struct MountOptions {
     /// The name of this client for the metadata servers. A predecessor of this name loses its
     /// state at once.
     pub identity: Option<String>,
+    /// Another name that the predecessor may have had; it loses its state under this one, too.
+    pub former: Option<String>,
 }
 
 /// The reason why a file system cannot be mounted.
@@ -162,6 +164,9 @@ impl CreatedMount {
             // SAFETY: the string lives through the call.
             failed(unsafe { (functions.ceph_select_filesystem)(info, name.as_ptr()) })?;
         }
+        if let Some(former) = &options.former {
+            end_session(self, former).map_err(MountError::Start)?;
+        }
         if let Some(identity) = &options.identity {
             reclaim(self, identity)?;
         }
@@ -197,7 +202,7 @@ pub fn reset_session(library: CephFs, options: &MountOptions, identity: &str) ->
     let user = c_string(&options.user)?;
     let created = CreatedMount::new(library, &user)?;
     created.configure(options)?;
-    created.initialise(&MountOptions { identity: None, ..options.clone() })?;
+    created.initialise(&MountOptions { identity: None, former: None, ..options.clone() })?;
     let ended = end_session(&created, identity).map_err(|reason| refuse(&created, options, reason));
     // It closes this client's own session, which the metadata servers would otherwise wait for.
     // SAFETY: the client is initialised and has not mounted anything.
@@ -276,6 +281,7 @@ mod tests {
             settings: vec![("log_to_stderr", "false".to_owned())],
             defaults: ["debug_client", "debug_objecter"].map(|name| (name, "0/0".to_owned())).to_vec(),
             identity: None,
+            former: None,
         };
         let created = CreatedMount::new(library, c"orthrus").unwrap();
         created.configure(&options).unwrap();

@@ -40,7 +40,7 @@ pub(super) fn complete(file: &Path, text: &str, mut settings: Settings) -> (Sett
     let paths = settings.exports.iter().filter_map(|export| Some(folder.join(export.path.as_ref()?)));
     let folders = FOLDERS.ask(paths.collect(), FOLDER_TIME_MAX, is_folder);
     settings.exports.retain_mut(|export| {
-        let completed = complete_export(export, folder, &folders);
+        let completed = complete_export(export, folder, &folders, settings.cluster.as_ref());
         let wrong = |(key, message)| ConfigError::at_key(file, text, export.offset, key, message);
         completed.map_err(|error| errors.push(wrong(error))).is_ok()
     });
@@ -65,13 +65,30 @@ fn cluster_faults(
     node.into_iter().chain(empty.into_iter().flatten()).chain(alone)
 }
 
+/// Refuses an export of another Ceph cluster than that of `[cluster]`, which is the only one that
+/// shuts a replaced gateway out.
+pub(crate) fn check_ceph_cluster(cluster: &ClusterSettings, storage: &Storage) -> Result<(), String> {
+    match storage {
+        Storage::Ceph(ceph) if ceph.configuration != cluster.ceph_conf => Err(format!(
+            "a member of a cluster exports one Ceph cluster, that of [cluster], which shuts a replaced gateway out: name \
+             {} here, or serve this export outside of the cluster",
+            cluster.ceph_conf.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Fills in storage and name of an export, or returns the key that is wrong and the reason.
 fn complete_export(
     export: &mut ExportSettings,
     folder: &Path,
     folders: &Answers,
+    cluster: Option<&ClusterSettings>,
 ) -> Result<(), (&'static str, String)> {
     let storage = storage(export, folder, folders)?;
+    if let Some(cluster) = cluster {
+        check_ceph_cluster(cluster, &storage).map_err(|message| ("ceph_conf", message))?;
+    }
     export.check_rules()?;
     if !matches!(storage, Storage::Folder(_)) && export.nested == Nested::Show {
         return Err(("nested", "nothing is mounted below an export in memory or of Ceph".into()));

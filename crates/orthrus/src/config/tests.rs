@@ -271,6 +271,12 @@ fn a_cluster_needs_a_name_and_an_export_of_ceph() {
     }
     let said = refusal("[cluster]\nnode = \"gw1\"\n[[export]]\npath = \"/tmp\"\n");
     assert!(said.contains("add an [[export]] with `ceph`"), "{said}");
+    let own = "[cluster]\nnode = \"gw1\"\nceph_conf = \"own.conf\"\n[[export]]\nceph = \"/data\"\n";
+    let said = refusal(&format!("{own}ceph_conf = \"other.conf\"\n"));
+    assert!(said.starts_with("/etc/orthrus.toml:6: key `ceph_conf`: "), "{said}");
+    assert!(said.contains("name /etc/own.conf here"), "{said}");
+    assert!(refusal(own).contains("name /etc/own.conf here"), "the default is another one");
+    assert!(parse(Path::new("/etc/orthrus.toml"), &format!("{own}ceph_conf = \"own.conf\"\n")).is_ok());
     let text = format!("[cluster]\nnode = \"gw1\"\nceph_keyring = \"key\"\n{ceph}");
     let cluster = parse(Path::new("/etc/orthrus.toml"), &text).unwrap().cluster.unwrap();
     assert_eq!(cluster.ceph_keyring.as_deref(), Some(Path::new("/etc/key")));

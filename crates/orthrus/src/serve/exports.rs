@@ -30,18 +30,21 @@ const CORES_PER_MOUNT: usize = 8;
 #[derive(Clone)]
 pub(super) struct CephNode {
     /// The name of the server for the metadata servers, by which a new start ends the state of the
-    /// last one; `None` if it must not.
+    /// last one; `None` in a check and in a process that takes over.
     pub(super) identity: Option<String>,
-    /// As a member of a cluster: the log of sessions, which have names of their own then.
+    /// As a member of a cluster: the log of sessions, which all have names of their own then.
     pub(super) sessions: Option<Arc<SessionLog>>,
     /// The time in which clients return recalled delegations.
     pub(super) recall_time: Duration,
 }
 
-/// The sessions of a backend in the log of the cluster.
-struct LoggedSessions {
+/// The sessions of a backend, which the log of the cluster has, if there is one.
+struct BackendSessions {
     /// The pseudo path of the export.
     path: String,
+    /// The name of the backend for the metadata servers.
+    name: Option<String>,
+    /// The names of its mounts.
     identities: Vec<String>,
     /// Empty if the backend could not be opened.
     mounts: Vec<CephSession>,
@@ -49,7 +52,7 @@ struct LoggedSessions {
     retired: bool,
 }
 
-impl LoggedSessions {
+impl BackendSessions {
     fn have_ended(&self) -> bool {
         self.mounts.iter().all(CephSession::has_ended)
     }
@@ -81,8 +84,8 @@ pub(super) struct Backends {
     /// Objects that one backend keeps open.
     objects_max: usize,
     ceph: CephNode,
-    /// The sessions of backends, as a member of a cluster.
-    sessions: Vec<LoggedSessions>,
+    /// The sessions of backends of Ceph that have not ended.
+    sessions: Vec<BackendSessions>,
     /// The number of backends of Ceph that were opened.
     opened: u32,
 }
@@ -165,22 +168,20 @@ impl Backends {
         let PreparedTable { table, used, roots } = prepared;
         roots.replace(&mut self.roots)?;
         self.used = used;
-        // A backend that a reload opens must not end the state of the one that it replaces.
-        if self.ceph.sessions.is_none() {
-            self.ceph.identity = None;
-        }
         self.retire_sessions();
         Ok(table)
     }
 
-    /// Retires the sessions of exports that are not served any more in the log of the cluster, and
-    /// strikes out those that have ended. Open files and locks keep a retired session, and a
-    /// successor must be able to end it.
+    /// Forgets the sessions that have ended. In the log of the cluster, it strikes them out, and
+    /// retires those of exports that are not served any more: open files and locks keep a retired
+    /// session, and a successor must be able to end it.
     fn retire_sessions(&mut self) {
-        let Some(log) = &self.ceph.sessions else { return };
+        let Some(log) = &self.ceph.sessions else {
+            return self.sessions.retain(|sessions| !sessions.have_ended());
+        };
         let used = &self.used;
         // Clients reclaim in an export with changed settings, so that its former sessions count.
-        let is_unused = |logged: &&mut LoggedSessions| {
+        let is_unused = |logged: &&mut BackendSessions| {
             !used.iter().any(|UsedBackend { place: (_, path, ..), .. }| *path == logged.path)
         };
         for unused in self.sessions.iter_mut().filter(is_unused).filter(|logged| !logged.retired) {
@@ -233,13 +234,7 @@ impl Backends {
 
     fn ceph(&mut self, settings: &ExportSettings, storage: &CephStorage) -> anyhow::Result<Arc<dyn Backend>> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let number = match self.ceph.sessions {
-            Some(_) => format!("#{}", self.opened),
-            None => String::new(),
-        };
-        self.opened += 1;
-        let identity = self.ceph.identity.as_ref();
-        let identity = identity.map(|identity| format!("{identity}{}{number}", settings.pseudo));
+        let [identity, former] = self.names(&settings.pseudo);
         let options = CephOptions {
             configuration: storage.configuration.clone(),
             user: storage.user.clone(),
@@ -252,23 +247,51 @@ impl Backends {
             object_cache_max: self.objects_max,
             recall_time: self.ceph.recall_time,
             identity,
+            former,
         };
         let named = || format!("export {} of ceph:{}", settings.pseudo, storage.path);
-        let Some(log) = self.ceph.sessions.clone() else {
-            return Ok(Arc::new(CephBackend::open(&options).with_context(named)?));
-        };
-        let identities = vfs_ceph::identities(&options);
-        log.begin(&identities, &storage.user, storage.file_system.as_deref())?;
+        let (log, identities) = (self.ceph.sessions.as_ref(), vfs_ceph::identities(&options));
+        if let Some(log) = log {
+            log.begin(&identities, &storage.user, storage.file_system.as_deref())?;
+        }
         let opened = CephBackend::open(&options).with_context(named);
         let mounts = opened.as_ref().map(CephBackend::sessions).unwrap_or_default();
-        let logged = LoggedSessions { path: settings.pseudo.clone(), identities, mounts, retired: false };
+        let (path, name) = (settings.pseudo.clone(), options.identity);
+        let sessions = BackendSessions { path, name, identities, mounts, retired: false };
         let began = opened.and_then(|backend| {
-            log.began(&logged.identities, &backend.addresses()?)?;
+            if let Some(log) = log {
+                log.began(&sessions.identities, &backend.addresses()?)?;
+            }
             Ok(backend)
         });
-        self.sessions.push(logged);
+        self.sessions.push(sessions);
         Ok(Arc::new(began?))
     }
+
+    /// Returns the name of a new backend of Ceph for the metadata servers, and another one that the
+    /// backend of a former process may have had.
+    fn names(&mut self, pseudo: &str) -> [Option<String>; 2] {
+        let number = self.opened;
+        self.opened += 1;
+        let Some(identity) = &self.ceph.identity else { return [None, None] };
+        if self.ceph.sessions.is_some() {
+            return [Some(format!("{identity}{pseudo}#{number}")), None];
+        }
+        free_names(identity, pseudo, |name| {
+            self.sessions.iter().any(|used| used.name.as_deref() == Some(name) && !used.have_ended())
+        })
+    }
+}
+
+/// Returns the names of an export that no session of this process has, for its next backend.
+///
+/// A backend that a reload opens must not end the state of the one that it replaces, and the next
+/// process ends both. With open files of two former backends, it has no name: the metadata servers
+/// keep its state for a while after a crash.
+fn free_names(identity: &str, pseudo: &str, is_used: impl Fn(&str) -> bool) -> [Option<String>; 2] {
+    let names = [format!("{identity}{pseudo}"), format!("{identity}~{pseudo}")];
+    let mut free = names.into_iter().filter(|name| !is_used(name));
+    [free.next(), free.next()]
 }
 
 /// Opens the folder of an export, with the key for its handles.
@@ -360,4 +383,24 @@ fn log_limitations(settings: &ExportSettings, limitations: &[Limitation]) {
 fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(0), nanoseconds: since.subsec_nanos() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_that_a_reload_opens_has_another_name_than_the_one_that_it_replaces() {
+        let (plain, other) = ("orthrus-1/a", "orthrus-1~/a");
+        for (used, expect) in [
+            (vec![], [Some(plain), Some(other)]),
+            (vec![plain], [Some(other), None]),
+            (vec![other], [Some(plain), None]),
+            (vec![plain, other], [None, None]),
+            (vec!["orthrus-1/b"], [Some(plain), Some(other)]),
+        ] {
+            let names = free_names("orthrus-1", "/a", |name| used.contains(&name));
+            assert_eq!(names, expect.map(|name| name.map(str::to_owned)), "{used:?}");
+        }
+    }
 }

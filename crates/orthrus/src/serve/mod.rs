@@ -99,7 +99,7 @@ pub(crate) fn run(
         errln!("orthrus: {error:#}");
         logging::flush();
         // The threads of Ceph's libraries would not survive the destructors.
-        vfs_local::exit_at_once(1);
+        vfs_local::exit_at_once(membership::status_for_start(error));
     }
     outcome
 }

@@ -7,7 +7,7 @@ use super::http::Author;
 use super::kerberos::Keys;
 use super::observe::AuditLog;
 use super::{
-    ReadSettings, admission, identities, own_files, sandbox, shared, spoken, warn_of_descriptors,
+    ReadSettings, admission, identities, membership, own_files, sandbox, shared, spoken, warn_of_descriptors,
     warn_of_leases,
 };
 use crate::api::ReloadStatus;
@@ -144,6 +144,7 @@ impl Reload {
         let (rules, sources) = identities(&settings, self.keys.as_deref())?;
         let realms = self.keys.as_ref().map(|keys| keys.realms()).unwrap_or_default();
         sandbox::check_ceph(&self.start, &settings)?;
+        membership::check_exports(&self.start, &settings)?;
         admission::check(&settings.exports, self.keys.is_some())?;
         // The file systems of the others may hang.
         let new = settings.exports.iter().filter(|export| self.backends.served(export).is_none());

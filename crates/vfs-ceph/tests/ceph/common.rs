@@ -55,6 +55,7 @@ pub(crate) fn native(cluster: &MiniCeph) -> Native {
         settings: vec![("client_acl_type", "posix_acl".to_owned())],
         defaults: Vec::new(),
         identity: None,
+        former: None,
     };
     let mount = CephMount::open(library, &options, Box::new(|_, _| ())).unwrap();
     let user = Credentials::new(library, 0, 0, &[].into()).unwrap();

@@ -178,5 +178,6 @@ fn options(cluster: &miniceph::MiniCeph) -> MountOptions {
         ],
         defaults: Vec::new(),
         identity: None,
+        former: None,
     }
 }

@@ -1,6 +1,6 @@
 //! The thread of the cluster: it reads the grace database, and performs the steps of the member.
 
-use super::ending::{self, EVICTED_STATUS, REPLACED_STATUS};
+use super::ending::{self, NotMember};
 use super::fence::end_sessions;
 use super::records::{ClusterRecords, RecordStore};
 use super::report::explain;
@@ -105,7 +105,7 @@ impl Driver {
     pub(super) fn new(parts: DriverParts) -> anyhow::Result<Self> {
         let (_, database) = parts.store.database()?;
         if database.flags(&parts.node).is_none() {
-            bail!("{}", not_member(&parts.node));
+            bail!(NotMember(parts.node));
         }
         let former = parts.store.node(&parts.node)?;
         let ended = identity::has_ended(&former.host, &parts.host).then_some(former.instance);
@@ -152,8 +152,10 @@ impl Driver {
     /// Reads the database, and performs steps until there is nothing to do. Returns the pause until
     /// the next round; `None` when the member has ended.
     fn round(&mut self) -> anyhow::Result<Option<Duration>> {
-        if vfs_ceph::was_blocklisted() {
-            self.evicted();
+        if vfs_ceph::was_blocklisted()
+            && let Some(reason) = self.reason_for_eviction()
+        {
+            return Err(reason.into());
         }
         self.read_all()?;
         loop {
@@ -394,11 +396,9 @@ impl Driver {
                     Ok(error) => error.into(),
                     Err(error) => error,
                 };
-                if let Some(error) = error.downcast_ref::<StoreError>()
-                    && error.is_final()
-                    && !matches!(action, MemberAction::Fence { .. })
-                {
-                    bail!("{error}");
+                let is_final = error.downcast_ref().is_some_and(StoreError::is_final);
+                if is_final && !matches!(action, MemberAction::Fence { .. }) {
+                    return Err(error);
                 }
                 self.complain(&format!("{error:#}"));
                 Ok(Performed::Idle)
@@ -554,7 +554,7 @@ impl Driver {
                 Ok(())
             }
             StopReason::Replaced => Err(StoreError::Replaced.into()),
-            StopReason::NotMember => bail!("{}", not_member(&self.parts.node)),
+            StopReason::NotMember => Err(NotMember(self.parts.node.clone()).into()),
         }
     }
 
@@ -569,28 +569,16 @@ impl Driver {
             let _ = self.parts.start.send(Err(error.context("the cluster of gateways")));
             return;
         }
-        if let Some(StoreError::Blocklisted) = error.downcast_ref() {
-            self.evicted();
-        }
-        ending::end_with(REPLACED_STATUS, &format!("{error:#}"));
+        ending::end_for(&error);
     }
 
-    /// Ends the process after the Ceph cluster has evicted it. Says whether another instance is the
-    /// reason.
-    fn evicted(&mut self) -> ! {
-        let replaced = self.parts.store.database().is_ok_and(|(_, database)| {
-            self.member.instance().is_some() && database.instance(&self.parts.node) != self.member.instance()
-        });
-        match replaced {
-            true => ending::end_now(&StoreError::Replaced),
-            false => ending::end_with(EVICTED_STATUS, &StoreError::Blocklisted.to_string()),
-        }
+    /// Returns why the Ceph cluster has evicted this gateway; `None` if the database cannot be read
+    /// now.
+    fn reason_for_eviction(&self) -> Option<StoreError> {
+        let database = self.parts.store.database();
+        let instance = database.map(|(_, database)| database.instance(&self.parts.node));
+        ending::reason_for_eviction(self.member.instance(), instance)
     }
-}
-
-/// Says that a member has to be added.
-pub(super) fn not_member(node: &NodeId) -> String {
-    format!("{node} is no member of the cluster: add it with `orthrus cluster join {node}`")
 }
 
 /// Writes back and unmounts. Returns whether that succeeded in time.

@@ -40,25 +40,29 @@ pub(super) fn end_sessions(
 
 /// Has the metadata servers end a session; returns whether there was one.
 fn end_session(identity: &str, place: &SessionPlace, storages: &[CephStorage]) -> anyhow::Result<bool> {
-    let fits =
-        |storage: &&CephStorage| storage.user == place.user && storage.file_system == place.file_system;
-    let Some(storage) = storages.iter().find(fits) else {
+    let Some(options) = options_for(place, storages) else {
         tracing::warn!(
-            "cluster: the session {identity} of client.{} with the file system {} ends by the blocklist only, since \
-             this gateway exports nothing of it",
-            place.user,
+            "cluster: the session {identity} with the file system {} ends by the blocklist only, since this gateway \
+             has no export with the key of its user, client.{}",
             place.file_system.as_deref().unwrap_or("(default)"),
+            place.user,
         );
         return Ok(false);
     };
-    let options = CephOptions {
+    vfs_ceph::end_session(&options, identity).with_context(|| format!("the session {identity}"))
+}
+
+/// Returns the way to the metadata servers of a session, with the key of its user. Its file system
+/// may be one that this gateway does not export.
+fn options_for(place: &SessionPlace, storages: &[CephStorage]) -> Option<CephOptions> {
+    let storage = storages.iter().find(|storage| storage.user == place.user)?;
+    Some(CephOptions {
         configuration: storage.configuration.clone(),
         user: storage.user.clone(),
         keyring: storage.keyring.clone(),
-        file_system: storage.file_system.clone(),
+        file_system: place.file_system.clone(),
         ..CephOptions::new("/")
-    };
-    vfs_ceph::end_session(&options, identity).with_context(|| format!("the session {identity}"))
+    })
 }
 
 /// Makes sure that the client of a session is on the blocklist, and stays there for long.
@@ -81,5 +85,30 @@ fn evict(cluster: &RadosCluster, user: &str, identity: &str, address: &str) -> a
             Ok(())
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_in_a_file_system_without_export_here_is_ended_with_the_key_of_its_user() {
+        let storage = |user: &str, keyring: &str| CephStorage {
+            user: user.to_owned(),
+            keyring: Some(keyring.into()),
+            file_system: Some("one".to_owned()),
+            ..CephStorage::default()
+        };
+        let storages = [storage("orthrus", "/key"), storage("archive", "/archive.key")];
+        let place = |user: &str| SessionPlace {
+            user: user.to_owned(),
+            file_system: Some("other".to_owned()),
+            ..SessionPlace::default()
+        };
+        let options = options_for(&place("archive"), &storages).unwrap();
+        assert_eq!(options.file_system.as_deref(), Some("other"));
+        assert_eq!(options.keyring.as_deref(), Some("/archive.key".as_ref()));
+        assert!(options_for(&place("another"), &storages).is_none());
     }
 }

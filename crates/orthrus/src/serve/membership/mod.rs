@@ -13,15 +13,16 @@ mod records;
 mod report;
 mod session_log;
 
-pub(super) use ending::end_evicted;
+use ending::NotMember;
+pub(super) use ending::{end_evicted, status_for_start};
 pub(super) use records::ClusterRecords;
 pub(super) use report::Membership;
 pub(super) use session_log::SessionLog;
 
 use super::store::Boot;
-use crate::config::{CephStorage, ClusterSettings, Settings, Storage};
+use crate::config::{CephStorage, ClusterSettings, Settings, Storage, check_ceph_cluster};
 use crate::service_manager::{START_INTERVAL, ServiceManager};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use ceph::rados::RadosOptions;
 use driver::{Driver, ToDriver};
 use grace::{NodeId, Timing};
@@ -76,14 +77,28 @@ pub(super) fn examine(cluster: &ClusterSettings) -> anyhow::Result<()> {
     let store = GraceStore::open(&store_options(cluster, CONTACT_TIME_MIN))?;
     let (_, database) = store.database()?;
     if database.flags(&node).is_none() {
-        bail!("{}", driver::not_member(&node));
+        bail!(NotMember(node));
     }
     store.records(&node)?;
     store.secret()?;
     Ok(())
 }
 
-/// The file systems of Ceph that the exports are on, for sessions of other instances.
+/// Refuses exports of a reload that are in another Ceph cluster than that of the start.
+///
+/// # Errors
+/// Names the export.
+pub(super) fn check_exports(start: &Settings, settings: &Settings) -> anyhow::Result<()> {
+    let Some(cluster) = &start.cluster else { return Ok(()) };
+    for export in &settings.exports {
+        let checked = check_ceph_cluster(cluster, &export.storage).map_err(anyhow::Error::msg);
+        checked.with_context(|| format!("export {}: another [cluster] needs a restart", export.pseudo))?;
+    }
+    Ok(())
+}
+
+/// The storage of the exports of CephFS: it has the keys with which sessions of other instances
+/// are ended.
 fn storages(settings: &Settings) -> Vec<CephStorage> {
     let ceph = settings.exports.iter().filter_map(|export| match &export.storage {
         Storage::Ceph(ceph) => Some(ceph.clone()),
@@ -151,7 +166,7 @@ impl Member {
         let run = move || {
             // Without this thread nothing is answered any more.
             if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
-                ending::end_with(ending::EVICTED_STATUS, "a defect has ended the thread of the cluster");
+                ending::end_for(&anyhow!("a defect has ended the thread of the cluster"));
             }
         };
         thread.spawn(run).context("threads cannot be started")?;
@@ -184,5 +199,31 @@ impl Member {
             return false;
         }
         self.ended.recv_timeout(within).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ExportSettings;
+
+    #[test]
+    fn a_member_serves_no_export_of_another_ceph_cluster() {
+        let alone = Settings::default();
+        let ceph_conf = "/etc/ceph/one.conf".into();
+        let member = ClusterSettings { ceph_conf, ..ClusterSettings::default() };
+        let member = Settings { cluster: Some(member), ..Settings::default() };
+        let of = |configuration: &str| {
+            let storage = CephStorage { configuration: configuration.into(), ..CephStorage::default() };
+            let exports = vec![ExportSettings::new(Storage::Ceph(storage), "/data")];
+            Settings { exports, ..Settings::default() }
+        };
+        for (start, now, may) in [
+            (&alone, of("/etc/ceph/other.conf"), true),
+            (&member, of("/etc/ceph/one.conf"), true),
+            (&member, of("/etc/ceph/other.conf"), false),
+        ] {
+            assert_eq!(check_exports(start, &now).is_ok(), may);
+        }
     }
 }

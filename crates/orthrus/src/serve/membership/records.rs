@@ -137,7 +137,7 @@ impl RecordStore {
         let Some(changes) = changes else { return true };
         match objects.change(&changes) {
             Ok(()) => self.table().written(&changes),
-            Err(error) if error.is_final() => ending::end_now(&error),
+            Err(error) if error.is_final() => ending::end_for(&error.into()),
             Err(error) => {
                 if let Some(suppressed) = self.errors.permit(self.began.elapsed()) {
                     tracing::error!(suppressed, "cluster: clients wait for their records: {error}");
