@@ -47,6 +47,20 @@ impl MountFacts {
         self.fs_type.starts_with("nfs")
     }
 
+    /// Says whether figures of two mounts compare; `chosen` says that the run chooses the number of
+    /// their connections.
+    pub(crate) fn is_like(&self, other: &Self, chosen: bool) -> bool {
+        // The client's address may be another one after a restart of the machine.
+        let decides = |option: &&String| {
+            !(option.starts_with("clientaddr=") || chosen && option.starts_with("nconnect="))
+        };
+        // It may be found out after the first use of the mount only.
+        let enctypes = self.enctype.as_ref().zip(other.enctype.as_ref());
+        (&self.source, &self.fs_type) == (&other.source, &other.fs_type)
+            && enctypes.is_none_or(|(one, other)| one == other)
+            && self.options.iter().filter(decides).eq(other.options.iter().filter(decides))
+    }
+
     /// Says it all in a sentence without its full stop.
     pub fn words(&self) -> String {
         let ahead = self.read_ahead_kib.map_or("unknown".to_owned(), |kib| format!("{kib} KiB"));

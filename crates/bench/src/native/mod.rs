@@ -200,7 +200,14 @@ impl CaseDriver for NativeDriver<'_> {
         let made = self.make(case, record.settings.file_size);
         let mounts = made.map_err(|error| self.explain(case, error))?;
         let enctype = mounts.first().and_then(ExportMount::enctype).map(str::to_owned);
-        record.environment.enctype = record.environment.enctype.take().or(enctype);
+        if let Err(error) = record.environment.add_enctype(enctype) {
+            self.drop_all(&key, mounts);
+            return Err(error);
+        }
+        if let (None, Some(mount)) = (case.load.layout().slots, mounts.first()) {
+            let slots = u32::try_from(mount.depth_max()).unwrap_or(u32::MAX);
+            record.environment.slots.entry(case.variant.clone()).or_insert(slots);
+        }
         self.sessions.insert(key, mounts);
         Ok(())
     }
