@@ -51,6 +51,7 @@ fn differences([one, other]: [&str; 2], records: [&Record; 2]) -> Option<String>
 fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     let (machine, settings) = (&record.environment, &record.settings);
     let options = settings.options.iter().map(|(name, value)| format!("{name} {value}"));
+    let slots = machine.slots.iter().map(|(variant, slots)| format!("{variant} {slots}"));
     let client = if machine.mounts.is_empty() { "the project\u{2019}s" } else { "mounts" };
     let all = [
         ("processor", machine.processor.clone()),
@@ -59,6 +60,7 @@ fn conditions(record: &Record) -> Vec<(&'static str, String)> {
         ("kernel", machine.kernel.clone()),
         ("program", machine.program.clone()),
         ("encryption type", machine.enctype.clone().unwrap_or_default()),
+        ("slots of a session", slots.collect::<Vec<_>>().join(" ")),
         ("network", machine.link.map_or(String::new(), |link| link.to_string())),
         ("client", client.to_owned()),
         ("length of a repetition", latency(settings.seconds * 1e6)),
