@@ -94,7 +94,7 @@ impl<'a> Copier<'a> {
             return Ok(());
         }
         let mut way = (self.ways)(variant)?;
-        let same = way.facts.map_or(Ok(()), |facts| record.add_mount(facts));
+        let same = way.facts.map_or(Ok(()), |facts| facts.enter(record));
         if let Err(error) = same.and_then(|()| self.ensure_room(way.carrier.as_mut())) {
             let _ = way.carrier.finish();
             return Err(error);

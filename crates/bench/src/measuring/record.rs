@@ -2,7 +2,6 @@
 
 use super::{Calibration, Case, Figures, LINK, LOOPBACK, Load, MachineLimit, Missing, Noise, Sample};
 use crate::Environment;
-use crate::mounted::MountFacts;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -202,27 +201,6 @@ impl Record {
         if let Some(what) = machine {
             bail!("it was begun with another {what}; measure again without --resume: {}", self.command);
         }
-        Ok(())
-    }
-
-    /// Adds the properties of a mount, or replaces them where cases differ in the number of
-    /// connections, which the run chooses.
-    ///
-    /// # Errors
-    /// When earlier samples of the variant are of a mount with other options.
-    pub(crate) fn add_mount(&mut self, mount: MountFacts) -> Result<()> {
-        let chosen = self.cases.iter().any(|case| case.load.layout().connections > 1);
-        let mounts = &mut self.environment.mounts;
-        let known = mounts.iter().find(|known| known.variant == mount.variant);
-        if let Some(known) = known.filter(|known| !known.is_like(&mount, chosen)) {
-            bail!(
-                "it was begun with the mount {}, and now there is {}; mount it as before, or measure again without --resume",
-                known.words(),
-                mount.words()
-            );
-        }
-        mounts.retain(|known| known.variant != mount.variant);
-        mounts.push(mount);
         Ok(())
     }
 

@@ -69,7 +69,7 @@ impl MountPlace {
     /// # Errors
     /// When the run was begun with other options of this mount.
     pub fn tell(&self, record: &mut Record) -> Result<()> {
-        record.add_mount(self.facts.clone())?;
+        self.facts.clone().enter(record)?;
         let environment = &mut record.environment;
         environment.enctype = environment.enctype.take().or(self.facts.kerberos());
         Ok(())

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-/// Runs `work` on a thread of its own, and `renew` on each of the idle sessions in turn, on each one
-/// every `interval`, until the work has ended.
+/// Runs `work` on a thread of its own. Until it has ended, calls `renew` on the idle sessions in
+/// turn, on each one every `interval`.
 ///
 /// # Errors
 /// The error of `work`, and its panic.

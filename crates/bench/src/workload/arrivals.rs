@@ -10,7 +10,7 @@ use super::LoadTally;
 pub struct SharedRate {
     /// Requests a second of all clients together.
     pub rate: f64,
-    /// Number of clients.
+    /// Number of clients that share the rate.
     pub clients: u32,
     /// The client, from 0.
     pub client: u32,

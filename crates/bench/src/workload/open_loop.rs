@@ -1,8 +1,8 @@
 //! Reads and writes on a fixed schedule, independent of the server's speed.
 //!
-//! The n-th request of all clients is due at the start plus n / rate, and its latency counts from then: a server
-//! that stalls pays for all requests that had to wait meanwhile (no coordinated omission). A
-//! request without a free slot waits here, as it would in a kernel.
+//! The n-th request of all clients is due at the start plus n / rate, and its latency counts from
+//! then: a server that stalls pays for all requests that had to wait meanwhile (no coordinated
+//! omission). A request without a free slot waits here, as it would in a kernel.
 
 use std::time::Instant;
 
@@ -16,7 +16,8 @@ use crate::Endpoint;
 /// The highest rate that is asked for, in requests a second.
 const RATE_MAX: f64 = 100_000_000.0;
 
-/// Makes the client's requests of the rate until the time is over, then waits for the requests in flight.
+/// Makes the client's requests of the rate until the time is over, then waits for the requests in
+/// flight.
 pub(super) fn run(
     shape: TransferShape,
     shared: SharedRate,
