@@ -86,6 +86,7 @@ impl KerberosSite {
             metrics: None,
             label: label.to_owned(),
             answer_max: ANSWER_MAX,
+            stop: None,
         }
     }
 

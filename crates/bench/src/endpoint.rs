@@ -62,4 +62,6 @@ pub enum Finished<'a> {
     Read(&'a [u8]),
     /// A write, with the number of bytes that were taken.
     Written(usize),
+    /// The server has done nothing, and asks to try later.
+    Delayed,
 }

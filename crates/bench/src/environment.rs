@@ -1,6 +1,10 @@
 //! The conditions of a run besides the server.
 
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::mounted::MountFacts;
 
 /// The machine that a run was made on, from /proc and uname.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,12 +26,32 @@ pub struct Environment {
     /// The link between client and server, where there was one of a stated rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<crate::link::LinkSpec>,
+    /// Slots of a session by variant, as the server granted them: the most requests in flight.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slots: BTreeMap<String, u32>,
     /// The mounts of a run that measured mounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<crate::mounted::MountFacts>,
+    pub mounts: Vec<MountFacts>,
 }
 
 impl Environment {
+    /// Adds the encryption type of a session.
+    ///
+    /// # Errors
+    /// When earlier samples of the run are of another one.
+    pub(crate) fn add_enctype(&mut self, enctype: Option<String>) -> Result<()> {
+        let known = self.enctype.take().or_else(|| enctype.clone());
+        self.enctype.clone_from(&known);
+        match enctype.zip(known) {
+            Some((now, begun)) if now != begun => {
+                bail!(
+                    "the run was begun with tickets of {begun} and now gets {now}; measure again without --resume"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the description of this machine.
     pub fn of_this_machine() -> Self {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -55,7 +79,24 @@ impl Environment {
             program: concat!("orthrus ", env!("CARGO_PKG_VERSION")).to_owned(),
             enctype: None,
             link: None,
+            slots: BTreeMap::new(),
             mounts: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_does_not_go_on_with_tickets_of_another_type() {
+        let mut environment = Environment::default();
+        for enctype in [None, Some("aes256"), Some("aes256"), None] {
+            environment.add_enctype(enctype.map(str::to_owned)).unwrap();
+        }
+        assert_eq!(environment.enctype.as_deref(), Some("aes256"));
+        let error = environment.add_enctype(Some("aes128".to_owned())).unwrap_err().to_string();
+        assert!(error.contains("aes128") && error.contains("without --resume"), "{error}");
     }
 }

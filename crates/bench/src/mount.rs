@@ -16,6 +16,9 @@ mod tree;
 
 const FILE: &str = "data";
 
+/// The lease of a server that does not tell its own.
+const LEASE_DEFAULT: Duration = Duration::from_secs(60);
+
 /// Attributes for READDIR and stat, close to the needs of `ls -l`.
 const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
     FATTR4_TYPE,
@@ -51,6 +54,9 @@ pub struct ExportMount {
     folders: BTreeMap<String, Vec<u8>>,
     /// Bytes of the file that were filled.
     file_size: u64,
+    /// Reads and writes that the server put off.
+    delays: u64,
+    lease: Duration,
 }
 
 impl ExportMount {
@@ -75,6 +81,8 @@ impl ExportMount {
             done: Vec::new(),
             folders: BTreeMap::new(),
             file_size: 0,
+            delays: 0,
+            lease: LEASE_DEFAULT,
         };
         let found = mount.client()?.lookup_path(path);
         let (parent, _) = found.with_context(|| format!("{path} cannot be looked up"))?;
@@ -90,7 +98,13 @@ impl ExportMount {
 
     /// Returns the statistics of the session; `None` after its end.
     pub fn statistics(&self) -> client::Statistics {
-        self.client.as_ref().map(Client::statistics).unwrap_or_default()
+        let statistics = self.client.as_ref().map(Client::statistics).unwrap_or_default();
+        client::Statistics { delays: statistics.delays + self.delays, ..statistics }
+    }
+
+    /// Returns the server's lease: a session that makes no call for longer may be lost.
+    pub fn lease(&self) -> Duration {
+        self.lease
     }
 
     /// Where in the export the file is that reads and writes go to.

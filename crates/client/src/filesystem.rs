@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use nfs4::*;
 
 use crate::client::{CallOptions, Client, Ticket};
+use crate::compound::Compound;
 use crate::error::Error;
 use crate::ops::{Attributes, Entry, Handle, OpenFile, OpenHow, read_result, write_result};
 use crate::options::Options;
@@ -162,9 +163,13 @@ impl Filesystem {
                 next += u64::from(piece);
             }
             let Some((offset, ticket)) = ahead.pop_front() else { return Ok(()) };
-            let reply = self.client.wait(ticket)?;
-            let flow = take(offset, &read_result(&reply)?.data)?;
-            self.client.recycle(reply);
+            let again = |compound: &mut Compound| {
+                compound.putfh(&file.handle).read(file.stateid, offset, piece);
+            };
+            let flow = self.client.conclude(ticket, again, |reply| {
+                let read = read_result(reply)?;
+                Ok(take(offset, &read.data))
+            })??;
             if flow.is_break() {
                 return Ok(());
             }
@@ -234,9 +239,10 @@ impl Filesystem {
             ahead.push_back(FilePiece { offset, data, ticket });
         }
         let Some(FilePiece { offset, data, ticket }) = ahead.pop_front() else { return Ok(None) };
-        let reply = self.client.wait(ticket)?;
-        let written = write_result(&reply)?;
-        self.client.recycle(reply);
+        let again = |compound: &mut Compound| {
+            compound.putfh(&file.handle).write(file.stateid, offset, StableHow4::UNSTABLE4, data);
+        };
+        let written = self.client.conclude(ticket, again, write_result)?;
         let count = (written.count as usize).min(data.len());
         if count == 0 {
             return Err(Error::Nfs { operation: NfsOpnum4::OP_WRITE, status: Nfsstat4::NFS4ERR_IO });

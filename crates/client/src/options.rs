@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gss::Credential;
@@ -177,6 +179,9 @@ pub struct Options {
     pub reconnect_max: Duration,
     /// The time for which blocking helpers retry after NFS4ERR_DELAY or NFS4ERR_GRACE.
     pub delay_max: Duration,
+    /// Once it is set, blocking helpers retry for at most a second, so that an interrupted program
+    /// does not wait for the end of a grace period.
+    pub stop: Option<Arc<AtomicBool>>,
     /// Whether to send RECLAIM_COMPLETE at once. Without it OPEN fails with NFS4ERR_GRACE.
     pub reclaim_complete: bool,
     /// Holds connections back at random while up to this many calls use the others, so that calls
@@ -213,6 +218,7 @@ impl Options {
             backoff_max: Duration::from_secs(2),
             reconnect_max: Duration::from_secs(60),
             delay_max: Duration::from_secs(120),
+            stop: None,
             reclaim_complete: true,
             lag_max: None,
             bind_always: false,

@@ -4,12 +4,13 @@
 
 mod peer;
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nfs4::{NfsArgop4, NfsOpnum4, Nfsstat4, Stateid4};
 use orthrus_client::{
-    CallOptions, Client, Error, Reply, StateProtection, Ticket, TransportError, read_result,
+    CallOptions, Client, Compound, Error, Reply, StateProtection, Ticket, TransportError, read_result,
 };
 use peer::{Answer, Peer, has};
 
@@ -241,6 +242,39 @@ fn blocking_helpers_wait_while_the_server_asks_them_to() {
     let mut client = peer.client();
     client.remove(b"directory", b"name").expect("it is tried again");
     assert_eq!(peer.sequences_with(NfsOpnum4::OP_REMOVE).len(), 2);
+}
+
+#[test]
+fn a_submitted_call_that_the_server_puts_off_is_made_again() {
+    let peer = Peer::start(once(READ, Answer::Refuse(Nfsstat4::NFS4ERR_DELAY)));
+    let mut client = peer.client();
+    let ticket = submit(&mut client, 7);
+    let again = |compound: &mut Compound| {
+        compound.putfh(b"file").read(Stateid4::ANONYMOUS, 7, 16);
+    };
+    let data = client.conclude(ticket, again, |reply| Ok(read_result(reply)?.data.to_vec()));
+    assert_eq!(data.expect("it is tried again"), [7; 16]);
+    assert_eq!(client.statistics().delays, 1);
+}
+
+#[test]
+fn a_stopped_client_does_not_wait_until_a_server_in_its_grace_period_is_ready() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopping, mut refused) = (stop.clone(), 0);
+    let peer = Peer::start(move |seen| {
+        // A client that goes on asks more often than that.
+        if !has(seen, NfsOpnum4::OP_REMOVE) || refused > 200 {
+            return Answer::Normal;
+        }
+        refused += 1;
+        stopping.store(true, Ordering::Relaxed);
+        Answer::Refuse(Nfsstat4::NFS4ERR_GRACE)
+    });
+    let mut options = peer.options();
+    options.stop = Some(stop);
+    let mut client = Client::connect(options).expect("the peer makes a session");
+    let removed = client.remove(b"directory", b"name");
+    assert!(removed.is_err_and(|error| error.is(Nfsstat4::NFS4ERR_GRACE)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Figures and texts as pages and tables write them.
 
+use crate::comparison::verdict;
 use bench::Unit;
 use bench::measuring::{Comparison, Interval};
 
@@ -95,6 +96,13 @@ pub fn compared(against: &Comparison) -> String {
 /// Formats a part of the baseline's, likewise: `93 %`, `≈ 101 %`.
 pub fn part(against: &Comparison) -> String {
     unsure(!against.verdict.is_significant(), percent(against.ratio.median))
+}
+
+/// Formats a rate as a part of one that did not run side by side with it: `86 %`, `≈ 101 %` where
+/// the intervals meet or the difference is below the noise.
+pub fn part_apart(rate: &Interval, base: &Interval, noise: f64) -> String {
+    let differs = verdict(base, rate, noise).is_significant();
+    unsure(!differs, percent(rate.median / base.median))
 }
 
 /// Formats an added latency: `+11 µs`, `−2.0 µs`, `+1.2 ms`.

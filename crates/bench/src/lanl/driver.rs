@@ -94,16 +94,13 @@ impl<'a> Copier<'a> {
             return Ok(());
         }
         let mut way = (self.ways)(variant)?;
-        if let Err(error) = self.ensure_room(way.carrier.as_mut()) {
+        let same = way.facts.map_or(Ok(()), |facts| facts.enter(record));
+        if let Err(error) = same.and_then(|()| self.ensure_room(way.carrier.as_mut())) {
             let _ = way.carrier.finish();
             return Err(error);
         }
         let environment = &mut record.environment;
         environment.enctype = environment.enctype.take().or(way.enctype);
-        if let Some(facts) = way.facts {
-            environment.mounts.retain(|known| known.variant != variant);
-            environment.mounts.push(facts);
-        }
         self.carriers.insert(variant.to_owned(), way.carrier);
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
@@ -36,7 +37,7 @@ pub(super) fn write_through(
     } else {
         writer.all(data, piece, stop)
     };
-    for (_, ticket) in std::mem::take(&mut writer.ahead) {
+    for (_, _, ticket) in std::mem::take(&mut writer.ahead) {
         writer.filesystem.client().abandon(ticket);
     }
     outcome
@@ -46,7 +47,8 @@ pub(super) fn write_through(
 struct FileWriter<'a> {
     filesystem: &'a mut Filesystem,
     file: &'a OpenFile,
-    ahead: VecDeque<(u32, Ticket)>,
+    /// Offsets and lengths of the WRITEs at the server.
+    ahead: VecDeque<(u64, u32, Ticket)>,
     verifier: Option<[u8; 8]>,
 }
 
@@ -77,7 +79,7 @@ impl FileWriter<'_> {
                 break;
             }
             if self.ahead.len() == PIPELINE {
-                self.take()?;
+                self.take(data)?;
             }
             let options = CallOptions::default();
             let (handle, stateid) = (&self.file.handle, self.file.stateid);
@@ -85,11 +87,11 @@ impl FileWriter<'_> {
             let client = self.filesystem.client();
             let ticket =
                 client.submit_write(handle, stateid, offset, StableHow4::UNSTABLE4, bytes, options)?;
-            self.ahead.push_back((u32::try_from(count)?, ticket));
+            self.ahead.push_back((offset, u32::try_from(count)?, ticket));
             offset += count as u64;
         }
         while !self.ahead.is_empty() {
-            self.take()?;
+            self.take(data)?;
         }
         let committed = self.filesystem.client().commit(&self.file.handle, 0, 0)?;
         ensure!(
@@ -99,12 +101,24 @@ impl FileWriter<'_> {
         Ok(true)
     }
 
-    /// Waits for the WRITE that has been at the server for longest.
-    fn take(&mut self) -> Result<()> {
-        let Some((count, ticket)) = self.ahead.pop_front() else { return Ok(()) };
-        let reply = self.filesystem.client().wait(ticket)?;
-        let written = write_result(&reply)?;
-        self.filesystem.client().recycle(reply);
+    /// Waits for the WRITE that has been at the server for longest. One that the server puts off is
+    /// made again.
+    fn take(&mut self, data: &File) -> Result<()> {
+        let Some((offset, count, ticket)) = self.ahead.pop_front() else { return Ok(()) };
+        let client = self.filesystem.client();
+        let finished = client.wait(ticket).and_then(|reply| {
+            let written = write_result(&reply);
+            client.recycle(reply);
+            written
+        });
+        let written = match finished {
+            Err(error) if error.is_temporary() => {
+                let mut bytes = vec![0; count as usize];
+                data.read_exact_at(&mut bytes, offset)?;
+                client.write(&self.file.handle, self.file.stateid, offset, StableHow4::UNSTABLE4, &bytes)?
+            }
+            finished => finished?,
+        };
         ensure!(written.count == count, "{} of {count} bytes were written", written.count);
         let first = *self.verifier.get_or_insert(written.writeverf);
         ensure!(first == written.writeverf, "the server was restarted meanwhile");

@@ -10,8 +10,8 @@ use nfs4::*;
 use super::{ExportMount, FILE};
 use crate::{Endpoint, Finished};
 
-/// The server's preferred sizes of reads and writes.
-const OFFER: Bitmap4 = Bitmap4::of(&[FATTR4_MAXREAD, FATTR4_MAXWRITE]);
+/// The server's preferred sizes of reads and writes, and its lease.
+const OFFER: Bitmap4 = Bitmap4::of(&[FATTR4_LEASE_TIME, FATTR4_MAXREAD, FATTR4_MAXWRITE]);
 
 /// The open-owner of files that are opened beside others of the same request.
 pub(super) const OWNER: &[u8] = b"bench";
@@ -35,6 +35,20 @@ fn start(
     let tag = (tag as u64) << 1 | u64::from(write);
     client.submit_with(compound, CallOptions { tag, ..CallOptions::default() })?;
     Ok(())
+}
+
+/// Passes on the result of a request that has the tag `tag` of [`start`].
+fn finish(reply: &Reply, tag: u64, done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>) -> Result<()> {
+    let own = usize::try_from(tag >> 1)?;
+    match tag & 1 {
+        1 => done(own, Finished::Written(write_result(reply)?.count as usize)),
+        _ => done(own, Finished::Read(&read_result(reply)?.data)),
+    }
+}
+
+/// Says whether the server asks to try a request later (RFC 8881 section 15.1.1.3).
+fn is_delayed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<client::Error>().is_some_and(client::Error::is_temporary)
 }
 
 impl Endpoint for ExportMount {
@@ -63,6 +77,7 @@ impl Endpoint for ExportMount {
         let offer = self.client()?.getattr(&handle, OFFER)?;
         let offer = offer.values()?;
         self.offered = [offer.maxread, offer.maxwrite].map(|most| most.unwrap_or(u64::MAX));
+        self.lease = offer.lease_time.map_or(self.lease, |seconds| Duration::from_secs(seconds.into()));
         Ok(())
     }
 
@@ -90,16 +105,23 @@ impl Endpoint for ExportMount {
         if client.poll(wait, &mut completions)? == 0 && timeout.is_none() {
             return Err(client::Error::Timeout.into());
         }
-        let count = completions.len();
+        let (count, mut delays) = (completions.len(), 0);
         for completion in completions.drain(..) {
-            let (reply, own) = (completion.result?, usize::try_from(completion.tag >> 1)?);
-            match completion.tag & 1 {
-                1 => done(own, Finished::Written(write_result(&reply)?.count as usize))?,
-                _ => done(own, Finished::Read(&read_result(&reply)?.data))?,
+            let finished = completion.result.map_err(anyhow::Error::from).and_then(|reply| {
+                let finished = finish(&reply, completion.tag, done);
+                client.recycle(reply);
+                finished
+            });
+            match finished {
+                Err(error) if is_delayed(&error) => {
+                    delays += 1;
+                    done(usize::try_from(completion.tag >> 1)?, Finished::Delayed)?;
+                }
+                other => other?,
             }
-            client.recycle(reply);
         }
         self.done = completions;
+        self.delays += delays;
         Ok(count)
     }
 

@@ -220,7 +220,7 @@ impl CaseDriver for OnMounts<'_> {
         check(case)?;
         if !self.held.contains_key(&case.variant) {
             let place = self.places.place(&case.variant, self.connections)?;
-            place.tell(&mut record.environment);
+            place.tell(record)?;
             self.held.insert(case.variant.clone(), place);
         }
         match &case.load {

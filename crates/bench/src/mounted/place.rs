@@ -7,7 +7,8 @@ use nix::sys::statvfs::statvfs;
 
 use super::mountinfo::{NO_ENCTYPE, read_ahead_kib};
 use super::{Mount, MountFacts, kerberos};
-use crate::{Environment, Flavor};
+use crate::Flavor;
+use crate::measuring::Record;
 
 /// How much of a file system is left to others, in bytes.
 const SPARE: u64 = 64 << 20;
@@ -63,11 +64,15 @@ impl MountPlace {
         &self.facts
     }
 
-    /// Adds these properties to a run's environment.
-    pub fn tell(&self, environment: &mut Environment) {
+    /// Adds these properties to the environment of a run.
+    ///
+    /// # Errors
+    /// When the run was begun with other options of this mount.
+    pub fn tell(&self, record: &mut Record) -> Result<()> {
+        self.facts.clone().enter(record)?;
+        let environment = &mut record.environment;
         environment.enctype = environment.enctype.take().or(self.facts.kerberos());
-        environment.mounts.retain(|known| known.variant != self.facts.variant);
-        environment.mounts.push(self.facts.clone());
+        Ok(())
     }
 
     /// Removes the folder.
@@ -144,6 +149,7 @@ pub fn ensure_room(folder: &Path, bytes: u64, what: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measuring::Settings;
 
     fn line(text: &str) -> Mount {
         Mount::parse(format!("42 40 0:52 / /mnt {text}").as_bytes()).unwrap()
@@ -172,6 +178,28 @@ mod tests {
         assert!(MountPlace::claim("sys", dir.path(), true).is_err(), "two of a side would share a folder");
         drop(place);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_run_does_not_go_on_with_other_options_of_its_mounts() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = MountPlace::claim("sys", dir.path(), true).unwrap();
+        let mut record = Record::begin("anf", "", Settings::new(6, 1.0, 1, vec!["sys".to_owned()]));
+        place.tell(&mut record).unwrap();
+        place.tell(&mut record).unwrap();
+        assert_eq!(record.environment.mounts, [place.facts().clone()]);
+        record.environment.mounts[0].options.push("rsize=65536".to_owned());
+        let error = place.tell(&mut record).unwrap_err().to_string();
+        assert!(error.contains("rsize=65536") && error.contains("without --resume"), "{error}");
+    }
+
+    #[test]
+    fn mounts_of_a_run_may_differ_in_the_connections_that_it_chooses() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = MountPlace::claim("sys", dir.path(), true).unwrap();
+        let (own, mut other) = (place.facts(), place.facts().clone());
+        other.options.push("nconnect=8".to_owned());
+        assert!(other.is_like(own, true) && !other.is_like(own, false));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use nix::fcntl::OFlag;
 use rng::SplitMix64;
 
 use super::fio::{FioJob, file};
-use crate::workload::{Arrivals, LoadTally};
+use crate::workload::{Arrivals, LoadTally, SharedRate};
 
 /// Threads of all clients together: the most requests that are in flight.
 const THREADS_MAX: u32 = 256;
@@ -94,14 +94,11 @@ pub(super) fn run(
     Ok(Some((all, took)))
 }
 
-/// Returns the clients' schedules, shifted against each other so that they do not begin at once.
+/// Returns the clients' schedules.
 fn schedule(job: FioJob, rate: f64, start: Instant) -> Vec<Arrivals> {
-    let clients = f64::from(job.clients.max(1));
-    let of = |client: u32| {
-        let first = start + Duration::from_secs_f64(f64::from(client) / rate);
-        Arrivals::new(first, start + job.length, clients / rate)
-    };
-    (0..job.clients.max(1)).map(of).collect()
+    let clients = job.clients.max(1);
+    let of = |client| SharedRate { rate, clients, client, start }.arrivals(job.length);
+    (0..clients).map(of).collect()
 }
 
 fn open(path: &Path, job: FioJob, direct: bool) -> Result<File> {

@@ -3,12 +3,12 @@
 use crate::counters::{self, Counters};
 use crate::measuring::{Case, Load};
 use crate::pattern::Pattern;
-use crate::workload::{self, Conditions, LoadTally, TransferShape, git};
+use crate::workload::{self, Conditions, LoadTally, SharedRate, TransferShape, git};
 use crate::{ExportMount, Flavor, KnownRepository};
 use anyhow::{Context as _, Result, bail};
-use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::{Barrier, OnceLock};
+use std::time::{Duration, Instant};
 
 /// The files of the clients of a case.
 #[derive(Clone, Copy)]
@@ -57,8 +57,13 @@ impl<'a> ClientWork<'a> {
         Ok(Self { case, length, stop, repositories: repositories(case, stop)? })
     }
 
-    /// Runs the work of client `index` of `clients`.
-    fn alone(&self, mount: &mut ExportMount, index: usize, clients: usize) -> Result<(LoadTally, Counters)> {
+    /// Runs the work of client `index` of `clients`, which all began at `start`.
+    fn alone(
+        &self,
+        mount: &mut ExportMount,
+        (index, clients): (usize, usize),
+        start: Instant,
+    ) -> Result<(LoadTally, Counters)> {
         let conditions = Conditions {
             file_size: mount.file_size(),
             pattern: pattern(self.case.flavor()),
@@ -83,8 +88,9 @@ impl<'a> ClientWork<'a> {
                     depth: transfer.depth.max(1) as usize,
                     size: usize::try_from(transfer.size)?,
                 };
-                let rate = transfer.rate.map(|rate| rate / clients as f64);
-                workload::load(shape, rate, mount, &conditions, &mut tally)?;
+                let (client, clients) = (u32::try_from(index)?, u32::try_from(clients)?);
+                let shared = transfer.rate.map(|rate| SharedRate { rate, clients, client, start });
+                workload::load(shape, shared, mount, &conditions, &mut tally)?;
                 Counters::new()
             }
         };
@@ -104,12 +110,14 @@ fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::RepositorySha
 /// Starts all clients at once and returns their combined counts.
 pub(super) fn run(mounts: &mut [ExportMount], work: &ClientWork<'_>) -> Result<(LoadTally, Counters)> {
     if let [mount] = mounts {
-        return work.alone(mount, 0, 1);
+        return work.alone(mount, (0, 1), Instant::now());
     }
     let (clients, barrier) = (mounts.len(), Barrier::new(mounts.len()));
+    // Their schedules are shifted against one common start.
+    let start = OnceLock::new();
     let parts = workload::together(mounts, |index, mount| {
         barrier.wait();
-        work.alone(mount, index, clients)
+        work.alone(mount, (index, clients), *start.get_or_init(Instant::now))
     });
     let (mut all, mut counters) = (LoadTally::default(), Counters::new());
     for (index, part) in parts.into_iter().enumerate() {

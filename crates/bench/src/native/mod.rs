@@ -3,6 +3,7 @@
 
 mod clients;
 mod diagnose;
+mod leases;
 mod leftovers;
 mod server_set;
 
@@ -21,6 +22,7 @@ use crate::measuring::{Case, CaseDriver, CaseTurn, ClientLayout, Load, Record, S
 use crate::workload;
 use crate::{Endpoint as _, ExportMount, Flavor};
 use clients::{ClientFiles, ClientWork};
+use leases::while_renewing;
 pub(crate) use leftovers::HANGS;
 use leftovers::{Leftovers, end_all};
 
@@ -28,9 +30,9 @@ use leftovers::{Leftovers, end_all};
 /// the caches and allocators that the last of the former round left behind at both ends.
 const LEAD_IN: Duration = Duration::from_millis(100);
 
-/// The time after which all sessions renew their leases before a repetition: those of the other
-/// cases make no call meanwhile.
-const RENEWAL: Duration = Duration::from_secs(5);
+/// The time after which sessions renew their leases that make no call, since those of another case
+/// work; sooner where a third of the lease is less.
+const RENEWAL_MAX: Duration = Duration::from_secs(5);
 
 /// Files are whole numbers of these bytes, so that they are whole numbers of requests.
 const FILE_STEP: u64 = 1 << 20;
@@ -55,6 +57,8 @@ pub struct NativeDriver<'a> {
     leftovers: Leftovers,
     /// When all sessions renewed their leases.
     renewed: Instant,
+    /// The time after which they do so again.
+    renewal: Duration,
 }
 
 impl<'a> NativeDriver<'a> {
@@ -62,8 +66,8 @@ impl<'a> NativeDriver<'a> {
     /// that it makes in the export, and removes, begin.
     pub fn new(site: &'a mut dyn ServerSet, folder: &str, stop: &'a AtomicBool) -> Self {
         let (folder, sessions) = (folder.to_owned(), BTreeMap::new());
-        let (leftovers, renewed) = (Leftovers::default(), Instant::now());
-        Self { site, stop, folder, counts: false, sessions, named: 0, leftovers, renewed }
+        let (leftovers, renewed, renewal) = (Leftovers::default(), Instant::now(), RENEWAL_MAX);
+        Self { site, stop, folder, counts: false, sessions, named: 0, leftovers, renewed, renewal }
     }
 
     /// Adds the counters of server and clients to the samples: drops, reconnects, repeated calls.
@@ -97,6 +101,7 @@ impl<'a> NativeDriver<'a> {
         match mount.prepare() {
             Ok(()) => {
                 mount.limit(layout);
+                self.renewal = self.renewal.min(mount.lease() / 3);
                 Ok(mount)
             }
             Err(error) => {
@@ -140,10 +145,16 @@ impl<'a> NativeDriver<'a> {
         }
     }
 
-    fn fill(&self, mounts: &mut [ExportMount], files: ClientFiles) -> Result<()> {
-        for mount in mounts {
-            files.fill(mount, self.stop).context("preparing the file")?;
-            if self.stop.load(Ordering::Relaxed) {
+    /// Fills the files of clients one after the other; all other sessions keep their leases.
+    fn fill(&mut self, mounts: &mut [ExportMount], files: ClientFiles) -> Result<()> {
+        let stop = self.stop;
+        for index in 0..mounts.len() {
+            let (before, rest) = mounts.split_at_mut(index);
+            let Some((mount, after)) = rest.split_first_mut() else { break };
+            let others = self.sessions.values_mut().flatten().chain(before).chain(after).collect();
+            while_renewing(self.renewal, others, renew, || files.fill(mount, stop))
+                .context("preparing the file")?;
+            if stop.load(Ordering::Relaxed) {
                 break;
             }
         }
@@ -161,6 +172,7 @@ impl<'a> NativeDriver<'a> {
                 ("client_calls_repeated", statistics.calls_repeated),
                 ("client_replies_dropped", statistics.replies_dropped),
                 ("client_contexts_renewed", statistics.contexts_renewed),
+                ("client_delays", statistics.delays),
             ] {
                 *counters.entry(name.to_owned()).or_default() += count;
             }
@@ -188,13 +200,20 @@ impl CaseDriver for NativeDriver<'_> {
         let made = self.make(case, record.settings.file_size);
         let mounts = made.map_err(|error| self.explain(case, error))?;
         let enctype = mounts.first().and_then(ExportMount::enctype).map(str::to_owned);
-        record.environment.enctype = record.environment.enctype.take().or(enctype);
+        if let Err(error) = record.environment.add_enctype(enctype) {
+            self.drop_all(&key, mounts);
+            return Err(error);
+        }
+        if let (None, Some(mount)) = (case.load.layout().slots, mounts.first()) {
+            let slots = u32::try_from(mount.depth_max()).unwrap_or(u32::MAX);
+            record.environment.slots.entry(case.variant.clone()).or_insert(slots);
+        }
         self.sessions.insert(key, mounts);
         Ok(())
     }
 
     fn measure(&mut self, case: &Case, turn: &CaseTurn<'_>) -> Result<Option<Sample>> {
-        if self.renewed.elapsed() >= RENEWAL {
+        if self.renewed.elapsed() >= self.renewal {
             self.renew();
         }
         self.sample(case, turn).map_err(|error| self.explain(case, error))
@@ -259,11 +278,18 @@ impl NativeDriver<'_> {
     /// Renews the leases of all sessions: they have made no call for as long as another one was
     /// waited for.
     fn renew(&mut self) {
-        for mount in self.sessions.values_mut().flatten() {
-            // If that fails its next case will say so.
-            let _ = mount.renew();
-        }
+        self.sessions.values_mut().flatten().for_each(renew);
         self.renewed = Instant::now();
+    }
+
+    /// Runs work of `length` while the sessions that have no part in it keep their leases.
+    fn beside<T: Send>(&mut self, length: Duration, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        if length < self.renewal {
+            // It ends before any of them has to renew its lease.
+            return work();
+        }
+        let others = self.sessions.values_mut().flatten().collect();
+        while_renewing(self.renewal, others, renew, work)
     }
 
     /// Removes the files of a variant in a session for that purpose.
@@ -289,15 +315,18 @@ impl NativeDriver<'_> {
             clients::run(self.sessions.get_mut(&key).context(NOT_PREPARED)?, &work)?;
         }
         let before = if self.counts { self.counters(&key)? } else { Counters::new() };
-        let mounts = self.sessions.get_mut(&key).context(NOT_PREPARED)?;
         let probe = self.site.target(key.1.server_cpu.as_deref())?.probe();
         let mut counters = Counters::new();
         let work = ClientWork::of(case, turn.length, turn.stop)?;
-        let measured = workload::measure(turn.stop, &probe, &case.variant, |tally| {
-            (*tally, counters) = clients::run(mounts, &work)?;
-            Ok(())
-        })?;
-        let Some(sample) = measured else { return Ok(None) };
+        let mut mounts = self.sessions.remove(&key).context(NOT_PREPARED)?;
+        let measured = self.beside(turn.length, || {
+            workload::measure(turn.stop, &probe, &case.variant, |tally| {
+                (*tally, counters) = clients::run(&mut mounts, &work)?;
+                Ok(())
+            })
+        });
+        self.sessions.insert(key.clone(), mounts);
+        let Some(sample) = measured? else { return Ok(None) };
         if self.counts {
             counters.extend(grown(&before, self.counters(&key)?));
         }
@@ -307,6 +336,12 @@ impl NativeDriver<'_> {
         };
         Ok(Some(Sample { offered, counters, ..sample }))
     }
+}
+
+/// Renews the lease of a session.
+fn renew(mount: &mut ExportMount) {
+    // If that fails its next case will say so.
+    let _ = mount.renew();
 }
 
 /// By how much counters have grown; gauges that have shrunk are left out.

@@ -8,6 +8,8 @@ use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;
 use nfs4::NFSPROC4_NULL;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long any request of a run may go without an answer before its case has failed.
@@ -51,6 +53,8 @@ pub struct Target {
     pub label: String,
     /// How long a request may go without an answer; [`ANSWER_MAX`] of a run.
     pub answer_max: Duration,
+    /// Ends the wait for a server that puts calls off, as in its grace period.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Target {
@@ -81,6 +85,7 @@ impl Target {
         (options.call_timeout, options.reconnect_max) = (self.answer_max, RECONNECT_MAX);
         options.connect_timeout = RECONNECT_MAX;
         options.source = self.source;
+        options.stop.clone_from(&self.stop);
         Ok(options)
     }
 

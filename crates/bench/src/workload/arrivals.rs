@@ -5,6 +5,28 @@ use std::time::{Duration, Instant};
 
 use super::LoadTally;
 
+/// A client's share of a rate that several clients have together.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedRate {
+    /// Requests a second of all clients together.
+    pub rate: f64,
+    /// Number of clients that share the rate.
+    pub clients: u32,
+    /// The client, from 0.
+    pub client: u32,
+    /// The start of the schedule of all clients.
+    pub start: Instant,
+}
+
+impl SharedRate {
+    /// Returns the client's schedule for `length`. It is shifted against those of the others, so
+    /// that no two requests are due at the same time.
+    pub fn arrivals(&self, length: Duration) -> Arrivals {
+        let first = self.start + Duration::from_secs_f64(f64::from(self.client) / self.rate);
+        Arrivals::new(first, self.start + length, f64::from(self.clients.max(1)) / self.rate)
+    }
+}
+
 /// Requests that are due at equal distances. Threads may share a schedule.
 pub struct Arrivals {
     first: Instant,
@@ -51,6 +73,17 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_requests_of_several_clients_are_due_as_evenly_as_those_of_one() {
+        let start = Instant::now();
+        let client = |client| SharedRate { rate: 1000.0, clients: 12, client, start };
+        let schedules = (0..12).map(|number| client(number).arrivals(Duration::from_millis(99)));
+        let due = schedules.flat_map(|schedule| (0..9).map(move |number| schedule.due(number)));
+        let mut due: Vec<u128> = due.map(|due| (due - start).as_micros()).collect();
+        due.sort_unstable();
+        assert!(due.iter().zip(0..).all(|(due, number)| due.abs_diff(number * 1000) <= 1), "{due:?}");
+    }
 
     #[test]
     fn requests_without_a_free_thread_count_with_their_waiting_time() {

@@ -9,6 +9,7 @@ use super::git::Tree;
 use crate::{Endpoint, Finished};
 
 enum FakeRequest {
+    PutOff,
     Read { offset: usize, length: usize },
     Write { length: usize },
 }
@@ -26,6 +27,8 @@ pub(crate) struct FakeEndpoint {
     pub(crate) rotten: Option<usize>,
     /// Requests after which the connection is gone.
     pub(crate) breaks_after: Option<usize>,
+    /// Requests that are put off once, by their number.
+    pub(crate) delayed: BTreeSet<usize>,
     /// How long each poll takes.
     pub(crate) delay: Duration,
     /// The files of the tree, by path.
@@ -46,6 +49,7 @@ impl FakeEndpoint {
             places: Vec::new(),
             rotten: None,
             breaks_after: None,
+            delayed: BTreeSet::new(),
             delay: Duration::ZERO,
             files: BTreeMap::new(),
             folders: BTreeSet::new(),
@@ -59,7 +63,8 @@ impl FakeEndpoint {
         ensure!(self.breaks_after.is_none_or(|count| self.started <= count), "connection lost");
         ensure!(self.requests.len() < self.depth, "too many requests");
         ensure!(self.requests.iter().all(|(other, _)| *other != tag), "tag in use");
-        self.requests.push((tag, request));
+        let put_off = self.delayed.remove(&self.started);
+        self.requests.push((tag, if put_off { FakeRequest::PutOff } else { request }));
         self.deepest = self.deepest.max(self.requests.len());
         Ok(())
     }
@@ -103,6 +108,7 @@ impl Endpoint for FakeEndpoint {
         for _ in 0..count {
             let (tag, request) = self.requests.pop().ok_or_else(|| anyhow!("nothing there"))?;
             match request {
+                FakeRequest::PutOff => done(tag, Finished::Delayed)?,
                 FakeRequest::Write { length } => done(tag, Finished::Written(length))?,
                 FakeRequest::Read { offset, length } => {
                     let end = (offset + length).min(self.file.len());

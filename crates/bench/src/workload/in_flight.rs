@@ -4,6 +4,7 @@
 //! takes at once, the request goes out in pieces at consecutive offsets, as from a mount. It counts
 //! once, after its last piece.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -11,6 +12,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::{Conditions, LoadTally, TransferShape};
 use crate::{Endpoint, Finished};
 use rng::SplitMix64;
+
+/// The delay before a piece that the server has put off is sent again.
+const DELAY: Duration = Duration::from_millis(20);
+
+/// How long a server may put one piece off.
+const DELAY_MAX: Duration = Duration::from_secs(120);
 
 /// Chooses where the next request goes.
 struct Offsets {
@@ -61,6 +68,8 @@ struct TransferRequest {
 struct RequestPiece {
     request: usize,
     offset: u64,
+    /// When the server first put it off.
+    delayed: Option<Instant>,
 }
 
 /// The requests in flight and their pieces; the tag of a piece is its index.
@@ -77,6 +86,8 @@ pub(super) struct InFlight<'a, 'b> {
     idle_pieces: Vec<usize>,
     /// The request with unsent pieces. The next begins after its last piece.
     unsent: Option<usize>,
+    /// Pieces that the server has put off, and when they are sent again.
+    delayed: VecDeque<(Instant, usize)>,
 }
 
 impl<'a, 'b> InFlight<'a, 'b> {
@@ -99,10 +110,11 @@ impl<'a, 'b> InFlight<'a, 'b> {
             buffer: vec![0; if shape.writes_at_all() { piece_size } else { 0 }],
             piece_size,
             requests: vec![empty; depth],
-            pieces: vec![RequestPiece { request: 0, offset: 0 }; slots],
+            pieces: vec![RequestPiece { request: 0, offset: 0, delayed: None }; slots],
             idle_requests: (0..depth).rev().collect(),
             idle_pieces: (0..slots).rev().collect(),
             unsent: None,
+            delayed: VecDeque::new(),
         }
     }
 
@@ -139,25 +151,38 @@ impl<'a, 'b> InFlight<'a, 'b> {
         self.send(endpoint)
     }
 
-    /// Sends unsent pieces as far as places are free.
+    /// Sends the pieces again that were put off until now, and unsent pieces as far as places are
+    /// free.
     pub(super) fn send(&mut self, endpoint: &mut dyn Endpoint) -> Result<()> {
+        while let Some((_, tag)) = self.delayed.pop_front_if(|(until, _)| *until <= Instant::now()) {
+            self.send_piece(endpoint, tag)?;
+        }
         let Some(index) = self.unsent else { return Ok(()) };
-        let request = self.requests.get_mut(index).context("a request that is not known")?;
-        while request.unsent > 0 {
+        loop {
+            let request = self.requests.get_mut(index).context("a request that is not known")?;
+            if request.unsent == 0 {
+                break;
+            }
             let Some(tag) = self.idle_pieces.pop() else { return Ok(()) };
             let offset = request.offset + (self.shape.size - request.unsent) as u64;
             request.unsent -= self.piece_size;
             *self.pieces.get_mut(tag).context("a piece that is not known")? =
-                RequestPiece { request: index, offset };
-            if request.write {
-                self.conditions.pattern.fill(offset, &mut self.buffer);
-                endpoint.start_write(tag, offset, &self.buffer)?;
-            } else {
-                endpoint.start_read(tag, offset, self.piece_size)?;
-            }
+                RequestPiece { request: index, offset, delayed: None };
+            self.send_piece(endpoint, tag)?;
         }
         self.unsent = None;
         Ok(())
+    }
+
+    fn send_piece(&mut self, endpoint: &mut dyn Endpoint, tag: usize) -> Result<()> {
+        let piece = *self.pieces.get(tag).context("a piece that is not known")?;
+        let request = self.requests.get(piece.request).context("a request that is not known")?;
+        if request.write {
+            self.conditions.pattern.fill(piece.offset, &mut self.buffer);
+            endpoint.start_write(tag, piece.offset, &self.buffer)
+        } else {
+            endpoint.start_read(tag, piece.offset, self.piece_size)
+        }
     }
 
     pub(super) fn wait(&mut self, endpoint: &mut dyn Endpoint, tally: &mut LoadTally) -> Result<()> {
@@ -173,6 +198,13 @@ impl<'a, 'b> InFlight<'a, 'b> {
         Ok(())
     }
 
+    /// Returns how long to wait for pieces: at most until one that was put off is sent again.
+    fn wait_max(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some((until, _)) = self.delayed.front() else { return timeout };
+        let left = until.saturating_duration_since(Instant::now());
+        Some(timeout.map_or(left, |timeout| timeout.min(left)))
+    }
+
     /// Takes pieces that have arrived; waits for the first for at most `timeout`, or for as long as
     /// the endpoint allows.
     pub(super) fn poll(
@@ -181,17 +213,32 @@ impl<'a, 'b> InFlight<'a, 'b> {
         tally: &mut LoadTally,
         timeout: Option<Duration>,
     ) -> Result<usize> {
-        let Self { conditions, shape, piece_size, requests, pieces, idle_requests, idle_pieces, .. } = self;
+        let timeout = self.wait_max(timeout);
+        if self.delayed.len() + self.idle_pieces.len() == self.pieces.len() {
+            // The endpoint has nothing to wait for.
+            std::thread::sleep(timeout.unwrap_or_default());
+            return Ok(0);
+        }
+        let Self { conditions, shape, piece_size, requests, pieces, delayed, .. } = self;
+        let (idle_requests, idle_pieces) = (&mut self.idle_requests, &mut self.idle_pieces);
         // All pieces of one wait had arrived when it returned.
         let mut arrived = None;
         endpoint.poll(timeout, &mut |tag, finished| {
-            let piece = pieces.get(tag).copied();
-            let Some((piece, request)) =
-                piece.and_then(|piece| Some((piece, requests.get_mut(piece.request)?)))
-            else {
+            let piece = pieces.get_mut(tag);
+            let Some((piece, request)) = piece.and_then(|piece| {
+                let request = requests.get_mut(piece.request)?;
+                Some((piece, request))
+            }) else {
                 bail!("an answer to a request that was never made");
             };
             let arrived = *arrived.get_or_insert_with(Instant::now);
+            if finished == Finished::Delayed {
+                let since = *piece.delayed.get_or_insert(arrived);
+                let seconds = DELAY_MAX.as_secs();
+                ensure!(arrived - since < DELAY_MAX, "the server has put a request off for {seconds} s");
+                delayed.push_back((arrived + DELAY, tag));
+                return Ok(());
+            }
             ensure!(
                 matches!(finished, Finished::Written(_)) == request.write,
                 "an answer to another request"
@@ -211,6 +258,7 @@ impl<'a, 'b> InFlight<'a, 'b> {
 /// Fails unless all `size` bytes were written, or read as they were written.
 fn check(finished: Finished<'_>, offset: u64, size: usize, conditions: &Conditions<'_>) -> Result<()> {
     match finished {
+        Finished::Delayed => {}
         Finished::Written(length) => ensure!(
             length == size,
             "only {length} of {size} bytes were written at offset {offset}: the server is full"

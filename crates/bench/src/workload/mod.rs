@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-pub use arrivals::Arrivals;
+pub use arrivals::{Arrivals, SharedRate};
 pub use data::{TransferShape, fill};
 pub use metadata::metadata;
 
@@ -86,7 +86,7 @@ impl LoadTally {
 /// The server's error, and data that differs from the written data.
 pub fn load(
     shape: TransferShape,
-    rate: Option<f64>,
+    rate: Option<SharedRate>,
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
     tally: &mut LoadTally,

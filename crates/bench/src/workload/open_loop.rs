@@ -1,8 +1,8 @@
 //! Reads and writes on a fixed schedule, independent of the server's speed.
 //!
-//! The n-th request is due at the start plus n / rate, and its latency counts from then: a server
-//! that stalls pays for all requests that had to wait meanwhile (no coordinated omission). A
-//! request without a free slot waits here, as it would in a kernel.
+//! The n-th request of all clients is due at the start plus n / rate, and its latency counts from
+//! then: a server that stalls pays for all requests that had to wait meanwhile (no coordinated
+//! omission). A request without a free slot waits here, as it would in a kernel.
 
 use std::time::Instant;
 
@@ -10,26 +10,27 @@ use anyhow::{Result, ensure};
 
 use super::data::TransferShape;
 use super::in_flight::InFlight;
-use super::{Arrivals, Conditions, LoadTally};
+use super::{Conditions, LoadTally, SharedRate};
 use crate::Endpoint;
 
 /// The highest rate that is asked for, in requests a second.
 const RATE_MAX: f64 = 100_000_000.0;
 
-/// Makes `rate` requests a second until the time is over, then waits for the requests in flight.
+/// Makes the client's requests of the rate until the time is over, then waits for the requests in
+/// flight.
 pub(super) fn run(
     shape: TransferShape,
-    rate: f64,
+    shared: SharedRate,
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
     tally: &mut LoadTally,
 ) -> Result<()> {
+    let rate = shared.rate;
     ensure!(rate > 0.0 && rate < RATE_MAX, "{rate} requests a second cannot be made");
     let shape = shape.fitted(conditions.file_size);
     let mut in_flight = InFlight::new(shape, endpoint, conditions, shape.seed());
-    let start = Instant::now();
-    let end = start + conditions.length;
-    let arrivals = Arrivals::new(start, end, 1.0 / rate);
+    let end = shared.start + conditions.length;
+    let arrivals = shared.arrivals(conditions.length);
     loop {
         let now = Instant::now();
         if now >= end || conditions.stopped() {
@@ -76,7 +77,8 @@ mod tests {
         fake.delay = delay;
         let mut tally = LoadTally::default();
         let shape = TransferShape { writes: 50, random: true, depth, size };
-        run(shape, rate, fake, &conditions, &mut tally).unwrap();
+        let alone = SharedRate { rate, clients: 1, client: 0, start: Instant::now() };
+        run(shape, alone, fake, &conditions, &mut tally).unwrap();
         tally
     }
 

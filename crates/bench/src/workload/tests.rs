@@ -142,6 +142,20 @@ fn no_request_is_larger_than_the_file() {
 }
 
 #[test]
+fn a_request_that_the_server_puts_off_is_made_again() {
+    let stop = AtomicBool::new(false);
+    let conditions = conditions(&stop);
+    for shape in [SEQUENTIAL_READ, TransferShape { depth: 1, writes: 100, ..RANDOM_READ }] {
+        let mut fake = filled(&conditions);
+        fake.places.clear();
+        fake.delayed = [6, 7].into();
+        let one = transfer(shape, &mut fake, &conditions).unwrap().unwrap();
+        assert!(fake.delayed.is_empty());
+        assert_eq!(fake.places.len() as u64, one.operations + 2);
+    }
+}
+
+#[test]
 fn a_client_with_few_slots_runs_less_deep() {
     let stop = AtomicBool::new(false);
     let (mut fake, conditions) = (FakeEndpoint::new(), conditions(&stop));

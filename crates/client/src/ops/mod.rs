@@ -20,20 +20,26 @@ pub use open::{Create, OpenFile, OpenHow};
 pub use ranges::FilePosition;
 pub use security::flavor_of;
 
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use nfs4::{Getattr4Resok, Getfh4Resok, NfsArgop4, NfsFh4, NfsOpnum4};
 
-use crate::client::{CallOptions, Client, IdentityId};
+use crate::client::{CallOptions, Client, IdentityId, Ticket};
 use crate::compound::Compound;
 use crate::error::Error;
+use crate::options::Options;
 use crate::reply::{Reply, Results};
 
 /// A filehandle of the server.
 pub type Handle = NfsFh4<'static>;
 
 /// The delay before a retry after NFS4ERR_DELAY.
-const DELAY: std::time::Duration = std::time::Duration::from_millis(20);
+const DELAY: Duration = Duration::from_millis(20);
+
+/// The time for which calls are retried after [`Options::stop`](crate::Options::stop): enough for
+/// the recall of a delegation, so that a program can still remove its files.
+const STOPPED_DELAY_MAX: Duration = Duration::from_secs(1);
 
 impl Client {
     /// Calls the COMPOUND that `build` creates and reads its reply with `read`. Retries for up to
@@ -47,23 +53,56 @@ impl Client {
         build: impl Fn(&mut Compound) -> &mut Compound,
         read: impl Fn(&Reply) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let deadline = Instant::now() + self.options().delay_max;
+        let build = |compound: &mut Compound| {
+            build(compound);
+        };
+        let ticket = self.submit_built(&build)?;
+        self.conclude(ticket, build, read)
+    }
+
+    /// Waits for the reply to a submitted COMPOUND and reads it with `read`. Calls the COMPOUND
+    /// that `again` creates, as [`Client::perform`] does, while the server asks the client to try
+    /// later.
+    ///
+    /// # Errors
+    /// Any error of the call or of `read`.
+    pub fn conclude<T>(
+        &mut self,
+        ticket: Ticket,
+        again: impl Fn(&mut Compound),
+        mut read: impl FnMut(&Reply) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (begun, mut ticket) = (Instant::now(), ticket);
         loop {
-            let mut compound = self.compound();
-            build(&mut compound);
-            let options = CallOptions { identity: self.identity, ..CallOptions::default() };
-            let result = match self.call_with(compound, options) {
-                Ok(reply) => {
-                    let result = read(&reply);
-                    self.recycle(reply);
-                    result
-                }
-                Err(error) => Err(error),
-            };
+            let result = self.wait(ticket).and_then(|reply| {
+                let result = read(&reply);
+                self.recycle(reply);
+                result
+            });
             match result {
-                Err(error) if error.is_temporary() && Instant::now() < deadline => std::thread::sleep(DELAY),
+                Err(error) if error.is_temporary() && begun.elapsed() < self.delay_max() => {
+                    self.statistics.delays += 1;
+                    std::thread::sleep(DELAY);
+                    ticket = self.submit_built(&again)?;
+                }
                 other => return other,
             }
+        }
+    }
+
+    fn submit_built(&mut self, build: &impl Fn(&mut Compound)) -> Result<Ticket, Error> {
+        let mut compound = self.compound();
+        build(&mut compound);
+        let options = CallOptions { identity: self.identity, ..CallOptions::default() };
+        self.submit_with(compound, options)
+    }
+
+    /// Returns for how long a call is retried at most.
+    fn delay_max(&self) -> Duration {
+        let Options { delay_max, stop, .. } = self.options();
+        match stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => STOPPED_DELAY_MAX.min(*delay_max),
+            _ => *delay_max,
         }
     }
 

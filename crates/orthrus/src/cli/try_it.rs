@@ -83,6 +83,7 @@ impl Arguments {
             metrics: server.metrics(),
             label: record.target.clone(),
             answer_max: ANSWER_MAX,
+            stop: None,
         };
         evaluate::by_client(&mut record, &mut target, &files, &stop, request, true, None)?;
         if self.serve || (std::io::stdin().is_terminal() && !self.once) {

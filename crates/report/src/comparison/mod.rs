@@ -15,10 +15,10 @@ use serde_json::Value;
 /// Version of the JSON form; a change that a reader must know about raises the number.
 const SCHEMA: &str = "orthrus-bench-compare/1";
 
-/// Judges the second of two medians of different runs: they differ when the intervals do not meet
-/// and the medians are further apart than both machines' noise. Fewer than six repetitions never
-/// show a difference.
-fn verdict(one: &Interval, other: &Interval, noise: f64) -> Verdict {
+/// Judges the second of two medians that did not run side by side: they differ when the intervals
+/// do not meet and the medians are further apart than the machines' noise. Fewer than six
+/// repetitions never show a difference.
+pub(crate) fn verdict(one: &Interval, other: &Interval, noise: f64) -> Verdict {
     let ratio = other.median / one.median;
     if !one.is_apart_from(other) {
         Verdict::Same

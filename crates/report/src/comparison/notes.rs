@@ -53,6 +53,7 @@ fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     // The text of a plan fills a page; a table has the loads that differ.
     let options = settings.options.iter().filter(|(name, _)| *name != "plan");
     let options = options.map(|(name, value)| format!("{name} {value}"));
+    let slots = machine.slots.iter().map(|(variant, slots)| format!("{variant} {slots}"));
     let client = if machine.mounts.is_empty() { "the project\u{2019}s" } else { "mounts" };
     let all = [
         ("processor", machine.processor.clone()),
@@ -61,6 +62,7 @@ fn conditions(record: &Record) -> Vec<(&'static str, String)> {
         ("kernel", machine.kernel.clone()),
         ("program", machine.program.clone()),
         ("encryption type", machine.enctype.clone().unwrap_or_default()),
+        ("slots of a session", slots.collect::<Vec<_>>().join(" ")),
         ("network", machine.link.map_or(String::new(), |link| link.to_string())),
         ("client", client.to_owned()),
         ("length of a repetition", latency(settings.seconds * 1e6)),

@@ -4,6 +4,7 @@ use crate::Table;
 use crate::form::{percent, percent_range};
 use bench::lanl::SCP;
 use bench::measuring::{CaseRecord, Interval, Part, Record};
+use std::collections::BTreeMap;
 
 /// How far rates may be apart that are called about equal.
 const ABOUT: f64 = 0.1;
@@ -18,7 +19,7 @@ const MUCH_CPU: f64 = 0.5;
 
 const TITLE: &str = "What the authors found, and what was measured here";
 const HOW: &str = "Each statement of the paper with our figures beside it. Percentages are rates as parts of the other variant's in repetitions that \
-    ran side by side, each with the interval of its median; rates within 10 % of each other are called about equal. It cannot be told where \
+    ran side by side, each with the interval of its median; rates within 10 % of each other are called about equal. It cannot be told with fewer than six repetitions, where \
     the interval holds both answers, the difference is below the noise of the machine, or a part was not measured. The paper measured over gigabit Ethernet with \
     the processors and the kernels of its time.";
 
@@ -81,7 +82,9 @@ pub(super) fn findings(record: &Record) -> Vec<Finding> {
     let noise = record.relative_noise();
     let equal = |ratio: &Interval| {
         let (least, most) = (1.0 - ABOUT, 1.0 + ABOUT);
-        if ratio.low >= least && ratio.high <= most {
+        if !ratio.is_confident() {
+            None
+        } else if ratio.low >= least && ratio.high <= most {
             Some(true)
         } else {
             let outside = ratio.high < least || ratio.low > most;
@@ -141,19 +144,22 @@ fn is_below(figure: &Interval, limit: f64, noise: f64) -> Option<bool> {
     shown.then_some(figure.median < limit)
 }
 
-/// Rates of a variant as parts of another's, by test; the sizes of the first test together.
+/// Rates of a variant as parts of another's, by test. The sizes of the first test count as their
+/// median in each repetition: they are no repetitions of one load.
 fn compared(record: &Record, tests: &[Part], variant: &str, base: &str) -> Vec<(Part, Option<Interval>)> {
     let of = |test: Part| {
-        let ratios = cases(record, test, variant).flat_map(|own| {
+        let mut ratios: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for own in cases(record, test, variant) {
             let failed = record.failure(&own.group, base).is_some();
-            let other = record.variant(&own.group, base).filter(|_| !failed);
-            own.counted().filter_map(move |sample| {
-                let other = other?;
-                let same = other.counted().find(|base| base.repetition == sample.repetition)?;
-                Some(sample.rate(own.unit) / same.rate(own.unit))
-            })
-        });
-        Interval::of(ratios)
+            let Some(other) = record.variant(&own.group, base).filter(|_| !failed) else { continue };
+            for sample in own.counted() {
+                let same = other.counted().find(|base| base.repetition == sample.repetition);
+                let ratio = same.map(|same| sample.rate(own.unit) / same.rate(own.unit));
+                ratios.entry(sample.repetition).or_default().extend(ratio);
+            }
+        }
+        let medians = ratios.into_values().filter_map(Interval::of).map(|sizes| sizes.median);
+        Interval::of(medians)
     };
     tests.iter().map(|test| (*test, of(*test))).collect()
 }
@@ -258,6 +264,31 @@ mod tests {
         assert_eq!(verdict([0.8, 0.82, 0.84, 0.86, 0.88, 0.95]), NotShown, "both answers");
         assert_eq!(verdict([0.7, 0.72, 0.74, 0.76, 0.78, 0.8]), Fails);
         assert_eq!(verdict([1.2, 1.21, 1.22, 1.23, 1.24, 1.25]), Fails);
+    }
+
+    #[test]
+    fn a_repetition_of_many_sizes_is_one_repetition() {
+        let equal = [(100.0, 0.1), (99.0, 0.1), (98.0, 0.1)];
+        let sizes: Vec<(Part, &[(f64, f64)])> = vec![(Part::Sizes, &equal); 8];
+        let mut record = record(&sizes);
+        for (number, case) in record.cases.iter_mut().enumerate() {
+            case.case.group = format!("size {}", number / equal.len());
+        }
+        let interval = |record: &Record| compared(record, &[Part::Sizes], "krb5", "sys")[0].1.unwrap();
+        assert_eq!(interval(&record).values, 6);
+        assert_eq!(verdicts(&record)[0], FindingVerdict::NotShown, "two parts are not measured");
+        record.cases.retain(|case| case.group == "size 0");
+        for part in [Part::Small, Part::Large] {
+            let more = record.cases.iter().take(3).cloned().map(|mut case| {
+                (case.case.group, case.case.axes) = (part.to_string(), Axes::Copies(CopyAxes::of(part)));
+                case
+            });
+            let more: Vec<CaseRecord> = more.collect();
+            record.cases.extend(more);
+        }
+        assert_eq!(verdicts(&record)[0], FindingVerdict::Holds);
+        record.cases.iter_mut().for_each(|case| case.samples.truncate(1));
+        assert_eq!(verdicts(&record)[0], FindingVerdict::NotShown, "one repetition shows nothing");
     }
 
     /// A run with these rates and client CPU seconds, for the first so many of the variants.

@@ -2,7 +2,7 @@
 
 use super::PageSpec;
 use crate::cost::headline;
-use crate::form::{percent, rate};
+use crate::form::{part_apart, rate};
 use crate::series::lines;
 use crate::{Axis, Chart, Figure, Lines, Table, busy_bars, limits};
 use bench::Unit;
@@ -50,17 +50,20 @@ fn losses(case: &CaseRecord) -> u64 {
 
 fn rates(record: &Record) -> Option<Table> {
     let variants = record.variants();
-    let how = "IOPS with 64 requests in flight on all connections together, in brackets as a part of the same flavor on one connection. Reordered: the client \
-               holds connections back at random, so that calls arrive in another order than that of their sequence numbers. Published: knfsd of Linux 6.18 \
+    let how = "IOPS with 64 requests in flight on all connections together, in brackets as a part of the same flavor on one connection. \
+               These did not run side by side: ≈ marks a change within their intervals or below the noise of the machine. Reordered: the client holds connections back at random, so that calls arrive in another order than that of their sequence numbers. Published: knfsd of Linux 6.18 \
                with krb5p and nconnect=8 falls from about 1 GB/s to about 0, because calls overrun the 128 entries of its window.";
     let first = "random reads of 4 KiB";
     let mut table = Table::by_variant("IOPS by number of connections", how, first, &variants);
     for name in record.groups() {
         let cell = |variant: &&str| {
-            let own = record.variant(name, variant)?.rate()?;
-            let single = record.variant(&group(1, false), variant).and_then(CaseRecord::rate);
-            let part = single.map_or(String::new(), |single| format!(" ({})", percent(own / single)));
-            Some(format!("{}{part}", rate(own, Unit::OperationsPerSecond)))
+            let rate_of = |name: &str| Some(record.variant(name, variant)?.figures.as_ref()?.rate);
+            let own = rate_of(name)?;
+            let single = rate_of(&group(1, false)).filter(|_| name != group(1, false));
+            let part = single.map_or(String::new(), |single| {
+                format!(" ({})", part_apart(&own, &single, record.relative_noise()))
+            });
+            Some(format!("{}{part}", rate(own.median, Unit::OperationsPerSecond)))
         };
         let blank = |variant: &&str| record.blank(name, variant);
         table.measured(

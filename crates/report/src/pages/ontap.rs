@@ -3,7 +3,7 @@
 use super::PageSpec;
 use crate::cost::{headline, mean, strongest};
 use crate::cpu_attribution::{AttributionRow, attribution_table};
-use crate::form::{self, compared, latency, percent, rate, short};
+use crate::form::{self, compared, latency, part_apart, rate, short};
 use crate::series::{lines, ratio, ratio_chart};
 use crate::{Axis, Chart, Figure, Lines, RatioGroup, Table, busy_bars, limits};
 use bench::evaluation::ontap::{ONTAP, kept_up};
@@ -132,17 +132,20 @@ fn latencies(record: &Record, section: &str, figure: Figure) -> Vec<Chart> {
 /// measured.
 fn instructions(record: &Record) -> Option<Table> {
     let (variants, curves) = (record.variants(), curves(record));
-    let how = "The most that is served with the server\u{2019}s own choice of instructions, and what is left of it with another. The article measured the same \
-               step the other way: software in 9.0, AES-NI in 9.2.";
+    let how = "The most that is served with the server\u{2019}s own choice of instructions, and what is left of it with another. The two did not \
+               run side by side: ≈ marks a change within their intervals or below the noise of the machine. The article measured the same step the other way: \
+               software in 9.0, AES-NI in 9.2.";
     let title = "What the processor\u{2019}s AES instructions do in the server";
     let mut table = Table::by_variant(title, how, "IOPS", &variants);
     for curve in &curves {
         let Some((own, other)) = curve.rsplit_once(", server ") else { continue };
-        let most =
-            |curve: &str, variant: &str| record.variant(&format!("{curve}: the most"), variant)?.rate();
+        let most = |curve: &str, variant: &str| {
+            Some(record.variant(&format!("{curve}: the most"), variant)?.figures.as_ref()?.rate)
+        };
         let cell = |variant: &&str| {
             let (own, other) = (most(own, variant)?, most(curve, variant)?);
-            Some(format!("{} → {} ({})", short(own), short(other), percent(other / own)))
+            let part = part_apart(&other, &own, record.relative_noise());
+            Some(format!("{} → {} ({part})", short(own.median), short(other.median)))
         };
         let cells = variants.iter().map(|variant| cell(variant).unwrap_or_else(|| NONE.into())).collect();
         table.measured(format!("{own}, own choice → {other}"), cells);
@@ -152,7 +155,7 @@ fn instructions(record: &Record) -> Option<Table> {
 
 fn most(record: &Record) -> Option<Table> {
     let variants = record.variants();
-    let how = "What was served in a closed loop with 64 requests in flight, with the change against sys. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
+    let how = "What was served in a closed loop with 64 requests in flight (60 with 12 clients), with the change against sys. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
                no table; its sentences stand below. ≈ marks a change that is below the noise of the machine or within its own interval.";
     let mut table = Table::by_variant("The most that is served", how, "most IOPS", &variants);
     for curve in &curves(record) {

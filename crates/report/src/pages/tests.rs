@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Compared, attribution_sentence, generator_notes, stages_note};
+use crate::{Compared, attribution_sentence, generator_notes, slots_notes, stages_note};
 use anyhow::Result;
 use bench::evaluation::{
     ANF, NCONNECT, ONTAP, OntapClimb, PlanFile, QUICK, QUICK_LOADS, anf, nconnect, own_plan, quick,
@@ -324,6 +324,30 @@ fn losses_over_several_connections_are_counted_and_reported() {
     let row = shown.tables[1].rows.last().unwrap();
     assert_eq!((row.name.as_str(), row.cells[0].as_str()), ("16 connections, reordered · krb5p", "7"));
     assert_eq!(row.cells[4], "3.0 %");
+}
+
+#[test]
+fn parts_of_loads_that_did_not_run_side_by_side_are_marked_where_they_do_not_differ() {
+    // A variant has the same rate over all connections, and with both choices of instructions.
+    let (connections, curves) = (view(&sample(NCONNECT)), view(&sample(ONTAP)));
+    let [single, more, ..] = &connections.tables[0].rows[..] else { panic!("rows by connections") };
+    assert!(single.cells.iter().all(|cell| !cell.contains('%')), "{single:?}");
+    assert!(more.cells.iter().all(|cell| cell.contains("(≈\u{202f}100")), "{more:?}");
+    let choices = &curves.tables[2].rows;
+    assert!(choices.iter().flat_map(|row| &row.cells).all(|cell| cell.contains('≈')), "{choices:?}");
+}
+
+#[test]
+fn a_load_with_more_requests_in_flight_than_slots_is_named() {
+    let mut record = sample(NCONNECT);
+    record.environment.slots = [("sys".to_owned(), 64), ("krb5p".to_owned(), 8)].into();
+    assert_eq!(
+        slots_notes(&record),
+        ["Sessions of krb5p have 8 slots: loads with more requests of a client in flight had 8."]
+    );
+    let other = sample(NCONNECT);
+    let compared = Compared::of(["one", "other"], [&record, &other]);
+    assert!(compared.notes.iter().any(|note| note.contains("slots of a session (krb5p 8 sys 64; none)")));
 }
 
 #[test]

@@ -178,6 +178,16 @@ fn shares(json: &Value, page: &Value, wanted: impl Fn(&str, &Value) -> bool) {
     }
 }
 
+/// Whether the rates of two cases that did not run side by side differ.
+fn is_apart(json: &Value, one: &Value, other: &Value) -> bool {
+    let [one, other] = [one, other].map(|case| &case["figures"]["rate"]);
+    let at = |rate: &Value, end: &str| rate[end].as_f64().unwrap();
+    let noise = json["noise"]["relative"].as_f64().unwrap();
+    let confident = [one, other].iter().all(|rate| at(rate, "confidence") >= 0.95);
+    let meet = at(one, "low") <= at(other, "high") && at(other, "low") <= at(one, "high");
+    confident && !meet && (at(other, "median") / at(one, "median") - 1.0).abs() > noise
+}
+
 /// `bench ontap`: the highest rate, latencies at the same IOPS, the effect of the instructions, and
 /// the ratios.
 pub(super) fn ontap(json: &Value, page: &Value) {
@@ -200,6 +210,8 @@ pub(super) fn ontap(json: &Value, page: &Value) {
             let rows = table(page, "What the processor’s AES instructions do in the server");
             let line = rows.iter().find(|line| line[0].starts_with(&format!("{own}, "))).unwrap();
             shows(&line[1 + column], &[before, rate, rate / before], curve);
+            let before = find(json, &format!("{own}: the most"), variant).unwrap();
+            assert_eq!(line[1 + column].contains('≈'), !is_apart(json, before, case), "{curve}");
         }
         let line = near.iter().find(|line| line[0].rsplit_once(", ").is_some_and(|(name, _)| name == curve));
         let line = line.unwrap_or_else(|| panic!("no latencies of {curve}"));
@@ -241,8 +253,14 @@ pub(super) fn ontap(json: &Value, page: &Value) {
 pub(super) fn nconnect(json: &Value, page: &Value) {
     for line in table(page, "IOPS by number of connections") {
         for (variant, cell) in variants(json).iter().zip(&line[1..]) {
-            let rate = |group: &str| median(find(json, group, variant).unwrap(), "rate").unwrap();
-            shows(cell, &[rate(&line[0]), rate(&line[0]) / rate("1 connection")], &line[0]);
+            let [own, single] = [&line[0], "1 connection"].map(|group| find(json, group, variant).unwrap());
+            let [rate, base] = [own, single].map(|case| median(case, "rate").unwrap());
+            if line[0] == "1 connection" {
+                shows(cell, &[rate], &line[0]);
+                continue;
+            }
+            shows(cell, &[rate, rate / base], &line[0]);
+            assert_eq!(cell.contains('≈'), !is_apart(json, single, own), "{} {variant}: {cell}", line[0]);
         }
     }
     let lost = table(page, "What was lost");

@@ -87,6 +87,7 @@ impl TargetArguments {
             pid: self.server_pid,
             metrics: self.server_metrics.clone(),
             answer_max: ANSWER_MAX,
+            stop: None,
             label: match self.port {
                 NFS_PORT => text.clone(),
                 port => format!("{text}, port {port}"),

@@ -147,5 +147,6 @@ pub(super) fn target(server: &ServerProcess, service_host: &str, credential: Cre
         metrics: server.metrics(),
         label: String::new(),
         answer_max: ANSWER_MAX,
+        stop: None,
     }
 }

@@ -131,6 +131,9 @@ impl Arguments {
         let stop = stop::stop_flag()?;
         let link = self.target.link()?;
         let mut variants = self.variants(link.as_ref())?;
+        if let Variants::Remote(target) = &mut variants {
+            target.stop = Some(stop.clone());
+        }
         let scope = self.scope(&variants);
         let mut evaluation = lanl(&scope)?;
         let room = room(&evaluation);

@@ -147,6 +147,7 @@ impl Started<'_> {
             metrics: server.metrics(),
             label: self.store.label(),
             answer_max: ANSWER_MAX,
+            stop: None,
         };
         Ok((server, target))
     }
