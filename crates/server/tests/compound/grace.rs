@@ -129,6 +129,34 @@ fn a_lease_that_ran_out_long_ago_closes_the_backends_files() // RFC 8881 section
     assert_eq!(free(), before);
 }
 
+#[test]
+fn a_revoked_lock_is_not_reclaimed_after_a_restart_and_the_next_holders_is() // RFC 8881 section 8.4.3
+{
+    let lock = |stateid| lock_new(NfsLockType4::WRITE_LT, 0, 100, stateid, b"locker");
+    let reclaim = |stateid| match lock(stateid) {
+        NfsArgop4::OP_LOCK(lock) => NfsArgop4::OP_LOCK(Lock4Args { reclaim: true, ..lock }),
+        other => other,
+    };
+    let (backend, kept) = (memory(), Kept::default());
+    let server = kept.setup(1, &backend).start();
+    let mut cut_off = Client::new(&server);
+    let mut next = Client::with(&server, b"next", sys(ALICE), FORE);
+    let reply = cut_off.at("export", vec![open_create("f", 3), getfh()]).ok();
+    let (fh, revoked) = (reply.fh(0), reply.opened().stateid);
+    cut_off.run(vec![put(&fh), lock(revoked)]).ok();
+    let stateid = next.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    next.run(vec![put(&fh), lock(stateid)]).expect(NFS4ERR_DENIED);
+    server.nfs.revoke(revoked.other, next.now).unwrap();
+    next.run(vec![put(&fh), lock(stateid)]).ok();
+
+    let server = kept.setup(2, &backend).start();
+    let mut cut_off = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
+    let mut next = Client::without_reclaim_complete(&server, b"next", sys(ALICE), FORE);
+    cut_off.run(vec![put(&fh), previous(3)]).expect(NFS4ERR_RECLAIM_BAD);
+    let stateid = next.run(vec![put(&fh), previous(3)]).ok().opened().stateid;
+    next.run(vec![put(&fh), reclaim(stateid)]).ok();
+}
+
 /// Records that could not be written, and may be tried again.
 #[derive(Clone, Default)]
 struct Failed(Arc<AtomicBool>);
