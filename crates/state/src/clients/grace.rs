@@ -104,7 +104,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     }
 
     /// Returns whether new state is refused, for a file that is shared or not.
-    pub(crate) fn refuses_new(&self, shared: bool) -> bool {
+    pub fn refuses_new(&self, shared: bool) -> bool {
         self.in_grace() || shared && self.state.grace.enforced.load(SeqCst)
     }
 
