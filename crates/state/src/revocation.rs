@@ -2,8 +2,8 @@
 //!
 //! The state goes at once, so that nobody waits for it. Its stateid is remembered until the client
 //! frees it, so that the client learns why it is not valid: NFS4ERR_ADMIN_REVOKED. Until it has
-//! freed all of them it is not on stable storage, since it might reclaim after a restart what others
-//! have by then (section 8.4.3).
+//! freed all of them it is not on stable storage, since it might reclaim after a restart what
+//! others have by then (section 8.4.3).
 
 pub(crate) mod image;
 

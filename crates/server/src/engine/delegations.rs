@@ -78,8 +78,8 @@ impl Compound<'_> {
         Ok(found)
     }
 
-    /// Checks that an operation may take the last name of a file. While clients may reclaim, one may
-    /// have it open that the server does not know of yet, and could not reclaim a file without a
+    /// Checks that an operation may take the last name of a file. While clients may reclaim, one of
+    /// them may have it open without the server's knowledge, and cannot reclaim a file without a
     /// name.
     ///
     /// # Errors

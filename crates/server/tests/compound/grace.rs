@@ -130,8 +130,8 @@ fn a_lease_that_ran_out_long_ago_closes_the_backends_files() // RFC 8881 section
 }
 
 #[test]
-fn a_revoked_lock_is_not_reclaimed_after_a_restart_and_the_next_holders_is() // RFC 8881 section 8.4.3
-{
+// RFC 8881 section 8.4.3
+fn a_revoked_lock_is_not_reclaimed_after_a_restart_and_the_next_holders_is() {
     let lock = |stateid| lock_new(NfsLockType4::WRITE_LT, 0, 100, stateid, b"locker");
     let reclaim = |stateid| match lock(stateid) {
         NfsArgop4::OP_LOCK(lock) => NfsArgop4::OP_LOCK(Lock4Args { reclaim: true, ..lock }),
