@@ -406,8 +406,7 @@ fn a_time_of_creation_is_accepted_and_not_set() // RFC 8881 sections 5.7 and 18.
 {
     let server = Setup::default().start();
     let time_create = Some(Nfstime4 { seconds: 7, nseconds: 0 });
-    let dated =
-        |mode| values(AttributeValues { time_create: time_create.clone(), mode, ..Default::default() });
+    let dated = |mode| values(AttributeValues { time_create, mode, ..Default::default() });
     let mode_alone = Bitmap4::of(&[FATTR4_MODE]);
     let ops = |dir: &str, opening: fn(Openflag4<'static>, &str) -> Op, file: &str| {
         let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(dated(Some(0o644))));
