@@ -344,6 +344,7 @@ fn a_session_is_ended_by_its_identity_and_its_client_is_put_on_the_blocklist() {
         settings: Vec::new(),
         defaults: Vec::new(),
         identity: Some("gateway-1".to_owned()),
+        former: None,
     };
     let mount = CephMount::open(library, &options, Box::new(|_, _| ())).unwrap();
     let address = mount.address().unwrap();

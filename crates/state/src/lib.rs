@@ -61,6 +61,7 @@ pub use caller::{Caller, OpSet, Principal, Protection};
 pub use clients::ClientKey;
 pub use clients::creator::PrincipalHash;
 pub use clients::exchange_id::{ExchangeId, ExchangeIdOk, StateProtect};
+pub use clients::mach_cred::MUST_ENFORCE_SUPPORTED;
 pub use clients::records::RecordTickets;
 pub use clients::tenants::TenantName;
 pub use copies::{CopyKey, CopyStatus, NewCopy, Offload};

@@ -18,7 +18,8 @@ pub struct Limits {
     /// have half of them. EXCHANGE_ID beyond it takes the place of one that is unused, else:
     /// NFS4ERR_DELAY.
     pub clients_max: usize,
-    /// Sessions of one client. CREATE_SESSION beyond it: NFS4ERR_NOSPC.
+    /// Sessions of one client. CREATE_SESSION beyond it takes the place of one that was silent for
+    /// a lease and has no connection. Without one: NFS4ERR_NOSPC.
     pub sessions_per_client_max: usize,
     /// Connections remembered for one session. The oldest of those that the client has not bound is
     /// forgotten first, and the oldest of the backchannel last.

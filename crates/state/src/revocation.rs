@@ -1,12 +1,14 @@
 //! Revocation by an administrator (RFC 8881 sections 8.4.2.4 and 18.46.3).
 //!
 //! The state goes at once, so that nobody waits for it. Its stateid is remembered until the client
-//! frees it, so that the client learns why it is not valid: NFS4ERR_ADMIN_REVOKED.
+//! frees it, so that the client learns why it is not valid: NFS4ERR_ADMIN_REVOKED. Until it has
+//! freed all of them it is not on stable storage, since it might reclaim after a restart what
+//! others have by then (section 8.4.3).
 
 pub(crate) mod image;
 
 use crate::clients::{Client, ClientGuard};
-use crate::delegations::DelegationPhase;
+use crate::delegations::{Delegation, DelegationPhase};
 use crate::opens::Open;
 use crate::order::{Held, Leaf};
 use crate::stateids::StateRef;
@@ -126,14 +128,12 @@ impl RevokedTable {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Handles FREE_STATEID of a revoked stateid; returns whether it was one. The flag in SEQUENCE
-    /// goes with the client's last one.
-    pub(crate) fn free_revoked(&self, record: &Client, client: ClientKey, state: StateRef) -> bool {
-        let remain = self.revoked.remove(client, state);
-        if remain == Some(false) {
+    /// Handles FREE_STATEID of a revoked stateid. The flag in SEQUENCE goes with the client's last
+    /// one.
+    pub(crate) fn free_revoked(&self, record: &Client, client: ClientKey, state: StateRef) {
+        if self.revoked.remove(client, state) == Some(false) {
             record.status.fetch_and(!SEQ4_STATUS_ADMIN_STATE_REVOKED, AcqRel);
         }
-        remain.is_some()
     }
 }
 
@@ -150,13 +150,20 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     ) -> core::result::Result<Revoked, RevokeError> {
         let stateid = Stateid4 { seqid: 0, other };
         let state = self.state.state_ref(&stateid).map_err(|_| RevokeError::Unknown)?;
-        let client = match state {
+        self.revoke_of(self.holder(state).ok_or(RevokeError::Unknown)?, state, effects)
+    }
+
+    /// Returns the client that holds a state, unless it is revoked.
+    fn holder(&self, state: StateRef) -> Option<ClientKey> {
+        match state {
             StateRef::Open(key) => self.state.opens.read(key, |open| open.client),
             StateRef::Lock(key) => self.state.locks.read(key, |lock| lock.client),
-            StateRef::Delegation(key) => self.state.delegations.read(key, |one| one.client),
+            StateRef::Delegation(key) => {
+                let held = |one: &Delegation<F, O>| one.phase != DelegationPhase::Revoked;
+                self.state.delegations.read(key, |one| held(one).then_some(one.client))?
+            }
             StateRef::Copy(_) => None,
-        };
-        self.revoke_of(client.ok_or(RevokeError::Unknown)?, state, effects)
+        }
     }
 
     /// Revokes all opens of a principal with their locks, the delegations that these opens got, and
@@ -219,7 +226,12 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
         let record = self.state.client(client).map_err(|_| RevokeError::Unknown)?;
         let held = &mut Held::nothing();
+        let mut registry = self.state.registry(held);
+        let (registry, held) = registry.split();
         let mut client_state = record.lock(held).map_err(|_| RevokeError::Unknown)?;
+        if self.holder(state) == Some(client) {
+            self.state.leases().forget_until_freed(registry, client, effects);
+        }
         let gone = self.take_state(&record, client, &mut client_state, state, effects);
         let kind = gone.ok_or(RevokeError::Unknown)?;
         self.state.copies().revoke_by(&client_state, state);
@@ -259,10 +271,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
                 Some(RevokedKind::Lock)
             }
             StateRef::Delegation(key) => {
-                let phase = self.state.delegations.read(key, |delegation| delegation.phase)?;
-                if phase == DelegationPhase::Revoked {
-                    return None;
-                }
+                self.holder(state)?;
                 revoked.add(client, state);
                 self.state.delegations().remove_delegation(record, client_state, key, effects);
                 Some(RevokedKind::Delegation)

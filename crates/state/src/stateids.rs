@@ -122,21 +122,26 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let held = &mut Held::nothing();
         let mut client_state = record.lock_any(held);
-        let key = match (self.find_stateid(client, stateid), self.state_ref(stateid)?) {
+        let lock = match (self.find_stateid(client, stateid), self.state_ref(stateid)?) {
             (Err(Nfsstat4::NFS4ERR_DELEG_REVOKED), StateRef::Delegation(key)) => {
                 self.delegations().remove_delegation(&record, &mut client_state, key, effects);
-                return Ok(());
+                None
             }
             (Err(Nfsstat4::NFS4ERR_ADMIN_REVOKED), state) => {
                 self.free_revoked(&record, client, state);
-                return Ok(());
+                None
             }
             (found, _) => match found? {
-                StateRef::Lock(key) => key,
+                StateRef::Lock(key) => Some(key),
                 StateRef::Open(_) | StateRef::Delegation(_) | StateRef::Copy(_) => {
                     return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
                 }
             },
+        };
+        let Some(key) = lock else {
+            drop(client_state);
+            self.leases().record_again(held, client, effects);
+            return Ok(());
         };
         let lock = self.locks().lock_of(key)?;
         let (client_state, held) = client_state.split();

@@ -1,7 +1,7 @@
 //! Decodes the attributes that a client sets (RFC 8881 sections 5.5 and 18.30).
 
 use super::{
-    SETTABLE,
+    IGNORED, SETTABLE,
     acl::{self, Ace, Unfit},
     supported_of,
 };
@@ -63,7 +63,8 @@ impl Settable {
 }
 
 /// Decodes a fattr4 of SETATTR, CREATE or OPEN. `made` is the type of an object that is created in
-/// the current directory; `None` if the attributes are for the current filehandle.
+/// the current directory; `None` if the attributes are for the current filehandle. Ignored
+/// attributes are not in the result.
 ///
 /// # Errors
 /// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP; NFS4ERR_INVAL
@@ -72,7 +73,7 @@ impl Settable {
 pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> OpResult<Settable> {
     let supported = supported_of(c.progress.minor, c.fh()?);
     let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
-    if !fattr.attrmask.is_subset_of(&SETTABLE) {
+    if !fattr.attrmask.is_subset_of(&SETTABLE.or(&IGNORED)) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let (mode, umask) = mode(&values)?;
@@ -93,7 +94,7 @@ pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> O
         mtime: values.time_modify_set.as_ref().map(time).transpose()?,
     };
     let acl = values.acl.as_ref().map(|list| acl::wire::decode(c, list)).transpose()?;
-    Ok(Settable { acl, set, mask: fattr.attrmask })
+    Ok(Settable { acl, set, mask: fattr.attrmask.and_not(&IGNORED) })
 }
 
 /// Returns the mode and its umask (RFC 8275 section 4: not both attributes at once).

@@ -28,6 +28,11 @@ use nfs4::{
 };
 use vfs::Features;
 
+/// Attributes that clients may send and no file system can set. macOS and Windows send the time of
+/// creation with every copy of a file: an error would fail the copy. attrset leaves them out (RFC
+/// 8881 section 18.30.3).
+const IGNORED: Bitmap4 = Bitmap4::of(&[FATTR4_TIME_CREATE]);
+
 /// Attributes that SETATTR can set.
 pub const SETTABLE: Bitmap4 = Bitmap4::of(&[
     FATTR4_SIZE,
@@ -192,5 +197,7 @@ mod tests {
         assert!(EXCLUSIVE_CREATE.is_subset_of(&SETTABLE));
         let most = Features { acls: true, ..Features::default() };
         assert!(SETTABLE.is_subset_of(&supported(2, most)));
+        let accepted = SETTABLE.or(&IGNORED);
+        assert!(supported(2, most).and(&nfs4::attributes::SETTABLE).is_subset_of(&accepted));
     }
 }

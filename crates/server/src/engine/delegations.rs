@@ -7,10 +7,11 @@
 use super::{Compound, DeferReason, Fh, FileKey, Object, OpResult};
 use nfs4::{
     Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, FATTR4_SPACE_USED, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY,
+    Nfsstat4,
 };
 use state::{ClientKey, HolderReply};
 use std::str::FromStr;
-use vfs::{Attributes, FoundObject, SetAttributes, SetTime};
+use vfs::{Attributes, FileType, FoundObject, SetAttributes, SetTime};
 
 /// The kinds of delegations that the server grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +76,28 @@ impl Compound<'_> {
             self.begin_change(&directory.other(found.handle))?;
         }
         Ok(found)
+    }
+
+    /// Checks that an operation may take the last name of a file. While clients may reclaim, one of
+    /// them may have it open without the server's knowledge, and cannot reclaim a file without a
+    /// name.
+    ///
+    /// # Errors
+    /// NFS4ERR_GRACE, and the backend's.
+    pub fn check_last_name(&self, directory: &Object, found: Option<&FoundObject>) -> OpResult {
+        let Some(found) = found else { return Ok(()) };
+        let object = directory.other(found.handle);
+        if !self.state().leases().refuses_new(object.key().is_shared()) {
+            return Ok(());
+        }
+        let attributes = match &found.attributes {
+            Some(attributes) => attributes.clone(),
+            None => object.export.backend.getattr(&object.handle)?,
+        };
+        match attributes.file_type == FileType::Regular && attributes.nlink == 1 {
+            true => Err(Nfsstat4::NFS4ERR_GRACE.into()),
+            false => Ok(()),
+        }
     }
 
     /// Ends all changes that the operation has begun.

@@ -35,12 +35,11 @@ fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
 /// Returns whether the description of the operation demands a status that its list in section 15.2
 /// lacks.
 fn demanded(opnum: NfsOpnum4, status: Nfsstat4) -> bool {
-    match opnum {
+    match status {
         // Section 18.35.4, case 9: an update by another principal.
-        NfsOpnum4::OP_EXCHANGE_ID => status == Nfsstat4::NFS4ERR_PERM,
-        // Section 18.34.3: the connection of a session with state protection, by another
-        // credential.
-        NfsOpnum4::OP_BIND_CONN_TO_SESSION => status == Nfsstat4::NFS4ERR_WRONG_CRED,
+        Nfsstat4::NFS4ERR_PERM => opnum == NfsOpnum4::OP_EXCHANGE_ID,
+        // Section 2.10.8.3: an operation of spo_must_enforce by another credential.
+        Nfsstat4::NFS4ERR_WRONG_CRED => state::MUST_ENFORCE_SUPPORTED.contains(opnum as u32),
         _ => false,
     }
 }
@@ -63,4 +62,22 @@ pub(crate) fn allowed(minor: u32, opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat
     }
     let near = nearest(status).iter().copied().find(|near| valid(opnum, *near));
     near.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_of_spo_must_enforce_may_return_wrong_cred() // RFC 8881 section 2.10.8.3
+    {
+        let wrong = Nfsstat4::NFS4ERR_WRONG_CRED;
+        let enforced = (0..128).filter(|number| state::MUST_ENFORCE_SUPPORTED.contains(*number));
+        let operations: Vec<_> = enforced.filter_map(NfsOpnum4::from_u32).collect();
+        assert_eq!(operations.len(), 8);
+        for operation in operations {
+            assert_eq!(allowed(1, operation, wrong), wrong, "{}", operation.name());
+        }
+        assert_eq!(allowed(1, NfsOpnum4::OP_WRITE, wrong), Nfsstat4::NFS4ERR_ACCESS);
+    }
 }

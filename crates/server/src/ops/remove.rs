@@ -7,8 +7,9 @@ use xdr::{Decoder, Encoder};
 /// Removes a name from the current directory. Clients that have the file open keep it.
 ///
 /// # Errors
-/// The errors of names, NFS4ERR_ROFS, NFS4ERR_DELAY while others have delegations, NFS4ERR_ACCESS
-/// for a name on which an export is mounted, and the backend's.
+/// The errors of names, NFS4ERR_ROFS, NFS4ERR_DELAY while others have delegations, NFS4ERR_GRACE
+/// while clients may reclaim a file that has no other name, NFS4ERR_ACCESS for a name on which an
+/// export is mounted, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let directory = c.directory()?;
@@ -17,6 +18,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let held = c.hold_names(&[(&directory, name)])?;
     let found = c.begin_change_of_name(&directory, name)?;
+    c.check_last_name(&directory, found.as_ref())?;
     let change = Change::before(&directory)?;
     let backend = &directory.export.backend;
     backend.remove(&c.caller(&directory), &directory.handle, name, found.as_ref())?;

@@ -9,7 +9,8 @@ use xdr::{Decoder, Encoder};
 ///
 /// # Errors
 /// The errors of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations on the
-/// moved or the replaced object, NFS4ERR_XDEV between exports and for names on which an export is
+/// moved or the replaced object, NFS4ERR_GRACE while clients may reclaim the replaced one,
+/// NFS4ERR_XDEV between exports and for names on which an export is
 /// mounted, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let from_name = names::component(args.opaque(usize::MAX)?)?;
@@ -36,6 +37,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let renamed = source.as_ref().map(|source| backend.rename_new(&caller, names.0, names.1, source));
     if !renamed.transpose()?.unwrap_or(false) {
         let target = c.begin_change_of_name(&to, to_name)?;
+        c.check_last_name(&to, target.as_ref())?;
         let found = source.map(|source| RenamedObjects { source, target });
         backend.rename(&caller, names.0, names.1, found.as_ref())?;
     }

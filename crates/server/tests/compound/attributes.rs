@@ -390,3 +390,49 @@ fn a_failed_setattr_reports_the_attributes_that_it_has_set() // RFC 8881 section
     let reply = client.run(vec![put(&fh), getattr(&[FATTR4_SIZE])]).ok();
     assert_eq!(reply.attributes().size, Some(77));
 }
+
+/// Returns the attributes that the last operation says it has set.
+fn set_by(reply: &Reply) -> Bitmap4 {
+    match reply.last() {
+        NfsResop4::OP_SETATTR(done) => done.attrsset,
+        NfsResop4::OP_CREATE(Create4Res::NFS4_OK(ok)) => ok.attrset,
+        NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => ok.attrset,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_time_of_creation_is_accepted_and_not_set() // RFC 8881 sections 5.7 and 18.30.3
+{
+    let server = Setup::default().start();
+    let time_create = Some(Nfstime4 { seconds: 7, nseconds: 0 });
+    let dated = |mode| values(AttributeValues { time_create, mode, ..Default::default() });
+    let mode_alone = Bitmap4::of(&[FATTR4_MODE]);
+    let ops = |dir: &str, opening: fn(Openflag4<'static>, &str) -> Op, file: &str| {
+        let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(dated(Some(0o644))));
+        [
+            (create(Createtype4::NF4DIR, dir, dated(Some(0o755))), mode_alone),
+            (opening(how, file), mode_alone),
+            (setattr(Stateid4::ANONYMOUS, dated(None)), Bitmap4::default()),
+        ]
+    };
+    for minor in 1..=2 {
+        let mut client = Client::with(&server, &[minor as u8], sys(ALICE), FORE);
+        client.minor = minor;
+        let opening = |how, file: &str| open_how(how, by_name(file), 3, 0, b"owner");
+        for (op, set) in ops(&format!("d{minor}"), opening, &format!("f{minor}")) {
+            assert_eq!(set_by(&client.at("export", vec![op]).ok()), set);
+        }
+        let born = client.at(&format!("export/f{minor}"), vec![getattr(&[FATTR4_TIME_CREATE])]).ok();
+        assert_ne!(born.attributes().time_create, time_create);
+    }
+    let client = Client40::new(&server);
+    for op in
+        [create(Createtype4::NF4DIR, "d0", dated(Some(0o755))), setattr(Stateid4::ANONYMOUS, dated(None))]
+    {
+        client.at("export", vec![op]).ok();
+    }
+    let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(dated(Some(0o644))));
+    let reply = client.at("export", vec![client.open_op(how, by_name("f0"), 3, 0)]).ok();
+    assert_eq!(set_by(&reply), mode_alone);
+}

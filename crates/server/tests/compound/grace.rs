@@ -3,7 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use orthrus_server::engine::{ClientRecords, JournalOwners, SyncedRecords};
+use orthrus_server::engine::{ClientRecords, Delegations, JournalOwners, NfsConfig, SyncedRecords};
 use state::{PrincipalHash, PriorClient};
 use std::{
     sync::{
@@ -127,6 +127,72 @@ fn a_lease_that_ran_out_long_ago_closes_the_backends_files() // RFC 8881 section
     assert!(free() + 500_000 <= before, "who has it open keeps it");
     server.nfs.housekeeping(client.now + Duration::from_secs(25 * 3600));
     assert_eq!(free(), before);
+}
+
+#[test]
+// RFC 8881 section 8.4.3
+fn a_revoked_lock_is_not_reclaimed_after_a_restart_and_the_next_holders_is() {
+    let lock = |stateid| lock_new(NfsLockType4::WRITE_LT, 0, 100, stateid, b"locker");
+    let reclaim = |stateid| match lock(stateid) {
+        NfsArgop4::OP_LOCK(lock) => NfsArgop4::OP_LOCK(Lock4Args { reclaim: true, ..lock }),
+        other => other,
+    };
+    let (backend, kept) = (memory(), Kept::default());
+    let server = kept.setup(1, &backend).start();
+    let mut cut_off = Client::new(&server);
+    let mut next = Client::with(&server, b"next", sys(ALICE), FORE);
+    let reply = cut_off.at("export", vec![open_create("f", 3), getfh()]).ok();
+    let (fh, revoked) = (reply.fh(0), reply.opened().stateid);
+    cut_off.run(vec![put(&fh), lock(revoked)]).ok();
+    let stateid = next.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    next.run(vec![put(&fh), lock(stateid)]).expect(NFS4ERR_DENIED);
+    server.nfs.revoke(revoked.other, next.now).unwrap();
+    next.run(vec![put(&fh), lock(stateid)]).ok();
+
+    let server = kept.setup(2, &backend).start();
+    let mut cut_off = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
+    let mut next = Client::without_reclaim_complete(&server, b"next", sys(ALICE), FORE);
+    cut_off.run(vec![put(&fh), previous(3)]).expect(NFS4ERR_RECLAIM_BAD);
+    let stateid = next.run(vec![put(&fh), previous(3)]).ok().opened().stateid;
+    next.run(vec![put(&fh), reclaim(stateid)]).ok();
+}
+
+#[test]
+fn a_file_that_may_be_reclaimed_keeps_its_last_name() // RFC 8881 section 8.4.2.1
+{
+    for delegations in [Delegations::None, Delegations::All] {
+        let (backend, kept) = (memory(), Kept::default());
+        let server = kept.setup(1, &backend).start();
+        let mut away = Client::new(&server);
+        let reply = away.at("export", vec![open_create("f", 3), getfh()]).ok();
+        let fh = reply.fh(0);
+        away.run(vec![put(&fh), write(reply.opened().stateid, 0, b"data")]).ok();
+        for name in ["new", "linked"] {
+            away.make_file("export", name, b"");
+        }
+        let export = away.fh_of("export");
+        away.at("export/linked", vec![savefh(), put(&export), link("other")]).ok();
+        away.make_directory("export", "d");
+
+        let config = NfsConfig { delegations, ..NfsConfig::default() };
+        let server = Setup { config, ..kept.setup(2, &backend) }.start();
+        let mut early = Client::with(&server, b"early", sys(ALICE), FORE);
+        let old = Client40::with(&server, b"old", sys(ALICE), [1; 8]);
+        let over = |to: &str| vec![savefh(), rename("new", to)];
+        early.at("export", vec![remove("f")]).expect(NFS4ERR_GRACE);
+        early.at("export", over("f")).expect(NFS4ERR_GRACE);
+        old.at("export", vec![remove("f")]).expect(NFS4ERR_GRACE);
+        old.at("export", over("f")).expect(NFS4ERR_GRACE);
+        early.at("export", vec![remove("linked"), remove("d")]).ok();
+        early.at("export", over("free")).ok();
+
+        let mut away = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
+        let stateid = away.run(vec![put(&fh), previous(3)]).ok().opened().stateid;
+        away.run(vec![reclaim_complete()]).ok();
+        early.at("export", vec![savefh(), rename("free", "f")]).ok();
+        let reply = away.run(vec![put(&fh), read(stateid, 0, 4)]).ok();
+        assert_eq!(data(reply.last()).0, b"data");
+    }
 }
 
 /// Records that could not be written, and may be tried again.

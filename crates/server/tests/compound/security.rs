@@ -191,6 +191,8 @@ fn machine_client(server: &Server) -> Client<'_> {
         spo_must_enforce: Bitmap4::of(&[
             NfsOpnum4::OP_DESTROY_SESSION as u32,
             NfsOpnum4::OP_BIND_CONN_TO_SESSION as u32,
+            NfsOpnum4::OP_BACKCHANNEL_CTL as u32,
+            NfsOpnum4::OP_EXCHANGE_ID as u32,
         ]),
         spo_must_allow: Bitmap4::of(&[NfsOpnum4::OP_CLOSE as u32]),
     });
@@ -250,6 +252,10 @@ fn operations_in_spo_must_enforce_need_the_machine_credential() // RFC 8881 sect
     let machine = client.security.clone();
     client.security = krb5(SecFlavor::Krb5i, "alice", ALICE);
     client.run(vec![destroy()]).expect(NFS4ERR_WRONG_CRED);
+    client.run(vec![exchange_id(b"machine", StateProtect4A::SP4_NONE)]).expect(NFS4ERR_WRONG_CRED);
+    let control =
+        BackchannelCtl4Args { bca_cb_program: 1, bca_sec_parms: vec![CallbackSecParms4::AUTH_NONE] };
+    client.run(vec![NfsArgop4::OP_BACKCHANNEL_CTL(control)]).expect(NFS4ERR_WRONG_CRED);
     client.security = krb5(SecFlavor::Krb5, "host/client", 65534);
     client.run(vec![destroy()]).expect(NFS4ERR_WRONG_CRED);
     client.connection = 9;

@@ -3,7 +3,8 @@
 //! Only clients that were on stable storage at the start may reclaim, so a reclaim is never taken
 //! on trust. The record of a client is made at its RECLAIM_COMPLETE, which must precede its first
 //! new open, and goes with the client: a client with an expired lease, whose locks others may have
-//! had since, is refused after the next restart (the edge conditions of section 8.4.3).
+//! had since, is refused after the next restart (the edge conditions of section 8.4.3). So is a
+//! client until it has freed all stateids that were revoked.
 //!
 //! The record names the creator of the client, and the right to reclaim is for the same creator
 //! only (see `creator`). A stranger may use the owner's name, since names are free, but does not
@@ -103,7 +104,7 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     }
 
     /// Returns whether new state is refused, for a file that is shared or not.
-    pub(crate) fn refuses_new(&self, shared: bool) -> bool {
+    pub fn refuses_new(&self, shared: bool) -> bool {
         self.in_grace() || shared && self.state.grace.enforced.load(SeqCst)
     }
 
@@ -156,9 +157,12 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         Ok(())
     }
 
-    /// Puts a client on stable storage.
+    /// Puts a client on stable storage, unless it might reclaim revoked state.
     pub(crate) fn record_client(&self, registry: &mut Registry, client: ClientKey, effects: &mut Effects<O>) {
         let Ok(enrolled) = registry.client_mut(client) else { return };
+        if !enrolled.recorded && enrolled.record.has_revoked() {
+            return; // Its last FREE_STATEID does this.
+        }
         enrolled.recorded = true;
         let record = Arc::clone(&enrolled.record);
         let (owner, principal) = (record.owner.to_vec(), record.creator.hash);
@@ -166,6 +170,41 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         record.put.store(ticket.puts, Release);
         if let Some(v40) = &record.v40 {
             v40.recorded.store(true, Release);
+        }
+    }
+
+    /// Puts a client on stable storage again that has freed its last revoked stateid.
+    pub(crate) fn record_again(
+        &self,
+        held: &mut Held<NothingHeld>,
+        client: ClientKey,
+        effects: &mut Effects<O>,
+    ) {
+        let mut guard = self.state.registry(held);
+        let (registry, held) = guard.split();
+        let Ok(enrolled) = registry.client(client) else { return };
+        if !enrolled.recorded && enrolled.record.lock_any(held).reclaim_complete {
+            self.record_client(registry, client, effects);
+        }
+    }
+
+    /// Takes a client off stable storage that is about to lose a part of its state by revocation,
+    /// and ends its right to reclaim. The part may be free for others only after the call.
+    pub(crate) fn forget_until_freed(
+        &self,
+        registry: &mut Registry,
+        client: ClientKey,
+        effects: &mut Effects<O>,
+    ) {
+        let Ok(enrolled) = registry.client_mut(client) else { return };
+        let was_recorded = std::mem::take(&mut enrolled.recorded);
+        let record = Arc::clone(&enrolled.record);
+        if let Some(v40) = &record.v40 {
+            v40.recorded.store(false, Release);
+        }
+        if was_recorded || registry.may_reclaim(&record) {
+            self.state.forget_holder(registry, &record.owner, effects);
+            self.reclaimed(registry, &record.owner, effects);
         }
     }
 

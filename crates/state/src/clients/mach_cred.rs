@@ -19,7 +19,7 @@ const fn set(operations: &[NfsOpnum4]) -> OpSet {
 /// The operations that spo_must_enforce may list. The six that RFC 8881 section 18.35.3 requires
 /// are among them; operations that need a filehandle are not, since an export could then demand a
 /// flavor that the client's list forbids.
-pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
+pub const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_DELEGPURGE,
     NfsOpnum4::OP_BACKCHANNEL_CTL,
     NfsOpnum4::OP_BIND_CONN_TO_SESSION,

@@ -21,11 +21,12 @@ use crate::clients::tenants::Tenant;
 use crate::clients::users::User;
 use crate::order::{Before, ClientLevel, Guard, Held, Ordered, RegistryLevel};
 use crate::slab::SlabKey;
-use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Acquire};
 use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
 use crate::v40::V40Client;
 use crate::{Caller, Clientid4, Nfsstat4, Protection, Result, State, StateProtect};
+use nfs4::{SEQ4_STATUS_ADMIN_STATE_REVOKED, SEQ4_STATUS_RECALLABLE_STATE_REVOKED};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -160,6 +161,12 @@ impl Client {
         let state = Ordered::new(Mutex::new(state));
         let owner = owner.into();
         Self { id, owner, verifier, creator, protect, tenant, paths, status, put, v40: None, state }
+    }
+
+    /// Returns whether state of the client was revoked that it has not freed.
+    pub(crate) fn has_revoked(&self) -> bool {
+        self.status.load(Acquire) & (SEQ4_STATUS_ADMIN_STATE_REVOKED | SEQ4_STATUS_RECALLABLE_STATE_REVOKED)
+            != 0
     }
 
     /// Tells whether the caller speaks for the client itself: its principal and, with

@@ -312,7 +312,10 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
 
     fn revoke(&self, held: &mut Held<NothingHeld>, key: SlabKey, effects: &mut Effects<O>) -> bool {
         let holder = self.state.delegations.table.read(key, |delegation| delegation.client);
-        let Some(record) = holder.and_then(|holder| self.state.client(holder).ok()) else { return false };
+        let found = holder.and_then(|holder| Some((holder, self.state.client(holder).ok()?)));
+        let Some((holder, record)) = found else { return false };
+        let mut registry = self.state.registry(held);
+        let (registry, held) = registry.split();
         let mut client_state = record.lock_any(held);
         let is_recalled =
             |delegation: &Delegation<F, O>| matches!(delegation.phase, DelegationPhase::Recalled { .. });
@@ -320,6 +323,7 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             return false; // It came back at the last moment, or the entry is stale.
         }
         // Before the conflict ends, so that its outcome and the count agree for every observer.
+        self.state.leases().forget_until_freed(registry, holder, effects);
         self.count_revoked(&record, &mut client_state, true);
         self.take_delegation(client_state.below(), key);
         let payload = self.state.delegations.table.write(key, |delegation| delegation.payload.take());

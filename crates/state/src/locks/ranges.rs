@@ -63,7 +63,7 @@ impl LockRange {
 pub enum LockMode {
     /// READ_LT: shared with other locks for reading.
     Read,
-    /// WRITE_LT: exclusive.
+    /// WRITE_LT: shared with no other lock.
     Write,
 }
 

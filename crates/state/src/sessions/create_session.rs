@@ -91,7 +91,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     ///
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_WRONG_CRED, NFS4ERR_SEQ_MISORDERED,
-    /// NFS4ERR_INVAL, NFS4ERR_TOOSMALL, NFS4ERR_NOSPC (too many sessions of the client),
+    /// NFS4ERR_INVAL, NFS4ERR_TOOSMALL, NFS4ERR_NOSPC (too many sessions of the client in use),
     /// NFS4ERR_DELAY (no memory for another one).
     pub fn create_session(
         &self,
@@ -155,12 +155,25 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     }
 
     /// Checks one more session of a client against its limits and those of its tenant, which it
-    /// returns.
+    /// returns. Abandoned sessions of the client make room.
     ///
     /// # Errors
     /// NFS4ERR_NOSPC.
-    fn check_session_limits(&self, registry: &Registry, key: ClientKey) -> Result<Arc<Tenant>> {
-        let client = registry.client(key)?;
+    fn admit_session(
+        &self,
+        registry: &mut RegistryGuard<'_>,
+        now: Duration,
+        key: ClientKey,
+    ) -> Result<Arc<Tenant>> {
+        while self.is_full_of_sessions(registry, registry.client(key)?) {
+            if !self.remove_abandoned_session(registry, now, key) {
+                return Err(Nfsstat4::NFS4ERR_NOSPC);
+            }
+        }
+        Ok(Arc::clone(&registry.client(key)?.record.tenant))
+    }
+
+    fn is_full_of_sessions(&self, registry: &Registry, client: &Enrolled) -> bool {
         let tenant = &client.record.tenant;
         let of_client = self.state.quotas.of_client(client.record.creator.address()).sessions_max;
         let client_max = of_client.unwrap_or(self.state.limits.sessions_per_client_max);
@@ -172,10 +185,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
             let own = registry.clients.values().filter(|other| Arc::ptr_eq(&other.record.tenant, tenant));
             own.map(|client| client.sessions.len()).sum::<usize>() >= max
         };
-        if client.sessions.len() >= client_max || of_tenant.is_some_and(is_full) {
-            return Err(Nfsstat4::NFS4ERR_NOSPC);
-        }
-        Ok(Arc::clone(tenant))
+        client.sessions.len() >= client_max || of_tenant.is_some_and(is_full)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of a session, used once")]
@@ -190,7 +200,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         effects: &mut Effects<O>,
     ) -> Result<CreateSessionOk> {
         check_args(args)?;
-        let tenant = self.check_session_limits(registry, key)?;
+        let tenant = self.admit_session(registry, now, key)?;
         let pressure = self.make_room_for_session(registry, now, &tenant, effects)?;
         // Its own lease may have been over.
         registry.client(key).map_err(|_| Nfsstat4::NFS4ERR_STALE_CLIENTID)?;

@@ -236,6 +236,27 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         freed
     }
 
+    /// Removes the session of a client that was silent for longest and that the client has
+    /// abandoned: for a lease, and without a connection. Returns whether there was one.
+    pub(crate) fn remove_abandoned_session(
+        &self,
+        registry: &mut RegistryGuard<'_>,
+        now: Duration,
+        client: ClientKey,
+    ) -> bool {
+        let (known, held) = registry.split();
+        let Ok(client) = known.client(client) else { return false };
+        let mut abandoned = self.state.clients().sessions_of(client);
+        abandoned.retain(|session| {
+            let (_, since) = session.used();
+            now >= since.saturating_add(self.state.limits.lease) && session.connection_counts(held) == (0, 0)
+        });
+        abandoned.sort_unstable_by_key(|session| session.used().1);
+        let Some(session) = abandoned.iter().find(|session| session.activity.close(0)) else { return false };
+        self.remove_session(registry, session.key);
+        true
+    }
+
     /// Returns clients that may be removed for a new one of a tenant that has used up its share:
     /// those without state or waiting requests, first unconfirmed ones, then unused ones, each the
     /// oldest first. They belong to the largest tenant, or to the tenant itself where it has its

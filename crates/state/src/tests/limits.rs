@@ -38,6 +38,36 @@ fn a_client_has_a_limited_number_of_sessions() {
 }
 
 #[test]
+fn a_session_without_connections_that_was_silent_for_a_lease_makes_room_for_another() {
+    // RFC 8881 section 2.10.13
+    let mut world = World::with(Limits { sessions_per_client_max: 3, ..Limits::default() }, boot(1, &[]));
+    let mut client = world.ready("a");
+    let mut make = |world: &mut World, connection| {
+        let mut other = TestClient { connection, ..client.clone() };
+        let made = world.create_session(&mut other).map(|_| other);
+        client.sequenceid += 1;
+        made
+    };
+    let others = [2, 3].map(|connection| make(&mut world, connection).unwrap());
+    world.state.sessions().connection_closed(3);
+    let refused = |made: Result<TestClient>| made.err() == Some(Nfsstat4::NFS4ERR_NOSPC);
+    assert!(refused(make(&mut world, 4)), "its lease is not over");
+    world.pass(59);
+    let [mut bound, abandoned] = others;
+    world.renew(&mut bound);
+    world.pass(1);
+    assert!(make(&mut world, 4).is_ok());
+    let stays = |world: &World, client: &TestClient| {
+        world.state.sessions().client_of_session(&client.sessionid).is_ok()
+    };
+    assert!(stays(&world, &bound) && !stays(&world, &abandoned));
+    world.pass(59);
+    world.renew(&mut bound);
+    world.pass(59);
+    assert!(refused(make(&mut world, 5)), "all have connections");
+}
+
+#[test]
 fn opens_are_limited() {
     let limits = Limits { opens_per_client_max: 50, opens_max: 70, ..Limits::default() };
     let mut world = World::with(limits, boot(1, &[]));

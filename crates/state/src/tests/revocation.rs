@@ -183,6 +183,83 @@ fn opens_and_delegations_of_files_that_are_gone_are_revoked_and_others_stay() {
     }
 }
 
+fn reclaim(world: &mut World, client: &TestClient) -> Result<Stateid4> {
+    world.open_as(client, "o", FILE, BOTH, 0, OpenClaim::Previous)
+}
+
+/// The effect that the client is taken off stable storage.
+fn forgotten(client: &TestClient) -> Effect {
+    Effect::ForgetClient { owner: client.name.clone() }
+}
+
+#[test]
+fn a_client_is_off_stable_storage_from_a_revocation_to_its_last_free_stateid() {
+    // RFC 8881 section 8.4.3
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let (open, lock) = open_and_lock(&mut world, &a);
+    let kept = world.open(&a, "o", FILE + 1, BOTH, 0).unwrap();
+    world.records();
+    revoke(&world, open).unwrap();
+    let removal = world.state.newest_records().removals;
+    assert_eq!(world.state.records_of_grant(Some(world.key(&b))).removals, removal, "others wait for it");
+    revoke(&world, kept).unwrap();
+    assert_eq!(world.records(), [forgotten(&a)]);
+
+    for stateid in [open, lock] {
+        free(&world, &a, &stateid).unwrap();
+        assert_eq!(world.records(), []);
+    }
+    world.upgrade();
+    free(&world, &a, &kept).unwrap();
+    let put = world.state.newest_records().puts;
+    assert_eq!(world.state.records_of_grant(Some(world.key(&a))).puts, put, "its grants wait for it");
+    assert_eq!(world.records(), [recorded("a")]);
+}
+
+#[test]
+fn a_client_whose_delegation_is_revoked_is_off_stable_storage_until_it_frees_it() {
+    // RFC 8881 section 8.4.3
+    let mut world = World::new();
+    let (mut a, mut b) = (world.ready("a"), world.ready("b"));
+    world.open(&a, "o", FILE, READ, 0).unwrap();
+    let request = DelegationRequest {
+        file: &FILE,
+        mode: DelegationMode::Read,
+        reclaim: false,
+        change: 1,
+        opener: anyone().principal,
+    };
+    let stateid = world.state.delegate(world.now, world.key(&a), &request, 5).unwrap().stateid;
+    assert_eq!(world.open(&b, "o", FILE, BOTH, 0), Err(NFS4ERR_DELAY));
+    world.pass(Limits::default().recall_time.as_secs());
+    world.renew(&mut a);
+    world.renew(&mut b);
+    world.records();
+    world.state.expire(world.now);
+    let removal = world.state.newest_records().removals;
+    assert_eq!(world.state.records_of_grant(Some(world.key(&b))).removals, removal);
+    assert_eq!(world.records(), [forgotten(&a)]);
+    free(&world, &a, &stateid).unwrap();
+    assert_eq!(world.records(), [recorded("a")]);
+}
+
+#[test]
+fn a_client_loses_its_right_to_reclaim_with_its_first_revoked_stateid() {
+    // RFC 8881 section 8.4.3
+    let mut world = World::with(Limits::default(), boot(2, &[b"a", b"b"]));
+    let mut a = TestClient::new("a");
+    world.mount(&mut a);
+    let open = reclaim(&mut world, &a).unwrap();
+    revoke(&world, open).unwrap();
+    assert_eq!(world.records(), [forgotten(&a)]);
+    assert_eq!(reclaim(&mut world, &a), Err(NFS4ERR_RECLAIM_BAD));
+    world.state.reclaim_complete(world.now, world.key(&a), false).unwrap();
+    assert_eq!(world.records(), []);
+    free(&world, &a, &open).unwrap();
+    assert_eq!(world.records(), [recorded("a")]);
+}
+
 #[test]
 fn unknown_stateids_are_not_revoked_and_a_client_that_goes_leaves_none() {
     let mut world = World::new();

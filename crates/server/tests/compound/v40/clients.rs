@@ -67,6 +67,24 @@ fn opens_and_locks_are_reclaimed_after_a_restart_of_the_server() // RFC 7530 sec
 }
 
 #[test]
+fn a_client_with_a_revoked_open_does_not_reclaim_after_a_restart() // RFC 7530 section 9.6.3.4
+{
+    let (backend, kept) = (memory(), Kept::default());
+    let server = kept.setup(1, &backend).start();
+    let client = Client40::new(&server);
+    let (fh, stateid) = client.opened("f");
+    server.nfs.revoke(stateid.other, client.now.get()).unwrap();
+    client.opened("g");
+    Client40::with(&server, b"other", sys(ALICE), [1; 8]).opened("f");
+    assert_eq!(kept.owners().len(), 1);
+
+    let server = kept.setup(2, &backend).start();
+    let client = Client40::new(&server);
+    let previous = OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_NONE);
+    client.run(vec![put(&fh), client.open_op(NOCREATE, previous, 3, 0)]).expect(NFS4ERR_RECLAIM_BAD);
+}
+
+#[test]
 fn an_operation_ends_a_grace_period_that_is_over_before_it_conflicts() // RFC 7530 section 9.6.3.1
 {
     let kept = Kept::default();

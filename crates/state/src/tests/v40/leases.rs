@@ -90,6 +90,29 @@ fn a_client_is_recorded_when_it_opens_something_and_forgotten_when_it_goes() {
 }
 
 #[test]
+fn a_client_with_a_revoked_open_is_not_recorded_before_its_next_incarnation() {
+    // RFC 7530 section 9.6.3.4: NFSv4.0 has no FREE_STATEID.
+    let mut world = World::new();
+    let client = ConfirmedClient::ready(&mut world, "a");
+    let key = client.key(&world);
+    let record = |world: &World, key| {
+        assert!(!world.state.v40().is_recorded_40(key));
+        world.state.with(|state, effects| state.v40().record_client_40(key, effects));
+    };
+    record(&world, key);
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    world.records();
+    world.state.with(|state, effects| state.leases().revoke(stateid.other, effects)).unwrap();
+    assert_eq!(world.records(), [Effect::ForgetClient { owner: name_of("a") }]);
+    record(&world, key);
+    assert_eq!(world.records(), []);
+    let mut again = ConfirmedClient { verifier: [2; 8], ..ConfirmedClient::new("a") };
+    again.mount(&mut world);
+    record(&world, again.key(&world));
+    assert_eq!(world.records(), [recorded(name_of("a"))]);
+}
+
+#[test]
 fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
     // RFC 7530 section 9.6.2
     let mut world = World::with(Limits::default(), boot(2, &[&name_of("a"), &name_of("b")]));
