@@ -513,8 +513,10 @@ impl Connection {
         reading || writing || silent
     }
 
-    /// Closes the connection, and releases its memory and counts.
-    pub(crate) fn close(self, shared: &SharedParts) {
+    /// Closes the connection, and releases its memory and counts. With `ends` it ends for other
+    /// processes that hold its socket, too.
+    pub(crate) fn close(self, driver: &EpollDriver, shared: &SharedParts, ends: bool) {
+        driver.remove(&self.link, ends);
         shared.ledger.close(&self.account);
         shared.stats.deferred.fetch_sub(self.deferred, Ordering::Relaxed);
     }

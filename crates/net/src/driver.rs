@@ -10,7 +10,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(crate) struct EpollDriver {
     scratch: Vec<u8>,
 }
 
-/// A socket in one of the epoll sets; dropping it closes the socket, which removes it from the set.
+/// A socket in one of the epoll sets, until [`EpollDriver::remove`].
 pub(crate) struct Link {
     id: u64,
     stream: TcpStream,
@@ -105,6 +105,18 @@ impl EpollDriver {
         link.armed = true;
         epoll::delete(&self.strangers, &link.stream)?;
         Ok(epoll::add(&self.epoll, &link.stream, EventData::new_u64(link.id), flags(link))?)
+    }
+
+    /// Removes a socket from its set, before the caller drops it. While another process holds the
+    /// socket, as during an upgrade, dropping it removes nothing and ends no connection: `ends` has
+    /// the connection end for that process as well.
+    pub(crate) fn remove(&self, link: &Link, ends: bool) {
+        let set = if link.is_stranger { &self.strangers } else { &self.epoll };
+        // A socket is in no set if adding it has failed, and a peer may have ended the connection.
+        let _ = epoll::delete(set, &link.stream);
+        if ends {
+            let _ = link.stream.shutdown(Shutdown::Both);
+        }
     }
 
     /// Sets the readiness of this connection that waits report; for a stranger, once.

@@ -548,7 +548,8 @@ impl Sockets {
             if let Some(tenant) = connection.tenant().take() {
                 self.shares.leave(tenant);
             }
-            connection.close(&self.shared);
+            // A shard that drains may share its sockets with another process, which goes on with them.
+            connection.close(&self.driver, &self.shared, !self.draining);
             self.shared.routes.remove(id);
             self.uncount();
             self.closed.push(ConnectionId(id));

@@ -5,7 +5,7 @@ use crate::mailbox::Arrival;
 use crate::stillness::ShardPhase;
 use crate::{Limits, WeightedTenant};
 use rpc::record_mark;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 /// Time limit of waits for the kernel.
@@ -193,4 +193,41 @@ fn a_stranger_that_closes_leaves_nothing_in_the_lane() {
     assert!(world.sockets.strangers.is_empty());
     assert_eq!(world.sockets.len(), 0);
     assert_eq!(world.shared.stats.connections.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_connection_that_closes_ends_although_another_process_holds_its_socket() {
+    let mut world = Neighbours::new();
+    let mut clients = [world.connect(1), world.connect(2)];
+    world.trust(1);
+    let copies = world.sockets.export().expect("no call is deferred");
+    // Bytes that are not read would be reported again and again.
+    clients.iter_mut().for_each(|client| client.write_all(&record(10)).expect("sent"));
+    world.wait_for(1);
+    for (id, client) in [1, 2].into_iter().zip(&mut clients) {
+        world.sockets.end(id);
+        world.sockets.close_ended();
+        client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        assert_eq!(client.read(&mut [0; 1]).expect("an end"), 0);
+    }
+    let mut ready = Vec::new();
+    world.sockets.poll(&mut ready);
+    world.sockets.open_lane();
+    assert!(ready.iter().all(|ready| *ready == Ready::Mail), "{ready:?}");
+    assert!(!world.sockets.driver.has_ready_strangers());
+    drop(copies);
+}
+
+#[test]
+fn a_connection_goes_on_in_another_process_when_its_shard_ends() {
+    let mut world = Neighbours::new();
+    let mut client = world.connect(1);
+    world.sockets.drain();
+    let mut copies = world.sockets.export().expect("no call is deferred");
+    world.sockets.close_all();
+    let (_, socket) = copies.pop().expect("a connection");
+    let mut heir = TcpStream::from(socket);
+    heir.write_all(b"x").expect("it is open");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.read_exact(&mut [0; 1]).expect("it is open");
 }
