@@ -174,7 +174,7 @@ impl Connection {
         shared: &SharedParts,
         requests: &mut RequestQueue,
     ) -> IoProgress {
-        if !self.wants_input(shared) {
+        if !self.may_read(shared) || self.waits_for_memory(shared) {
             return IoProgress::Open;
         }
         let received = match driver.receive(&self.link, &mut self.input, self.account.is_trusted()) {
@@ -243,7 +243,7 @@ impl Connection {
         waiting > output_max
             || self.paused.is_some()
             // One call at a time; a batch of each connection would exhaust the budget.
-            || (waiting > 0 || self.served) && ledger.is_short(Budget::Output)
+            || (waiting > 0 || self.served) && ledger.is_short_for(&self.account, Budget::Output)
             || self.deferred >= limits.deferred_requests_max
             || self.deferred_bytes > limits.deferred_bytes_max
             // Strangers have one call at a time, and take turns.
@@ -450,9 +450,15 @@ impl Connection {
         if self.closing { IoProgress::Closed } else { IoProgress::Open }
     }
 
-    /// Registers the readiness that the connection waits for.
-    pub(crate) fn watch(&mut self, driver: &mut EpollDriver, shared: &SharedParts) -> IoProgress {
-        let interest = Interest { input: self.wants_input(shared), output: self.has_output() };
+    /// Registers the readiness that the connection waits for; none of input if it `waits` for
+    /// memory.
+    pub(crate) fn watch(
+        &mut self,
+        driver: &mut EpollDriver,
+        shared: &SharedParts,
+        waits: bool,
+    ) -> IoProgress {
+        let interest = Interest { input: !waits && self.may_read(shared), output: self.has_output() };
         // The peer is not slow while the server does not read.
         if interest.input {
             self.input.note_time()
@@ -490,15 +496,15 @@ impl Connection {
         !self.output.is_empty()
     }
 
-    /// Returns whether more requests may be read.
-    fn wants_input(&self, shared: &SharedParts) -> bool {
-        !self.closing && !self.is_congested(shared) && !self.waits_for_memory(shared)
+    /// Returns whether more requests may be read, as far as the connection itself is concerned.
+    fn may_read(&self, shared: &SharedParts) -> bool {
+        !self.closing && !self.is_congested(shared)
     }
 
     /// Returns whether no further request is read because memory is short. A request in progress is
     /// always read to its end.
     pub(crate) fn waits_for_memory(&self, shared: &SharedParts) -> bool {
-        !self.input.is_mid_record() && shared.ledger.is_short(Budget::Input)
+        !self.input.is_mid_record() && shared.ledger.is_short_for(&self.account, Budget::Input)
     }
 
     pub(crate) fn is_overdue(&self, now: Instant, shared: &SharedParts) -> bool {
@@ -510,7 +516,12 @@ impl Connection {
         let silent = !self.account.is_trusted()
             && !working
             && now.duration_since(self.heard) > limits.untrusted_idle_time_max;
-        reading || writing || silent
+        // A peer that has vanished in the middle of a request must not keep others waiting.
+        let stalled = shared.ledger.is_short(Budget::Input)
+            && self.input.is_stalled(now)
+            // It is no fault of the peer that the shard has not read for a while.
+            && !self.link.has_input();
+        reading || writing || silent || stalled
     }
 
     /// Closes the connection, and releases its memory and counts. With `ends` it ends for other

@@ -67,6 +67,11 @@ impl Link {
         self.stream.as_fd()
     }
 
+    /// Returns whether bytes wait to be read.
+    pub(crate) fn has_input(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.stream).is_ok_and(|count| count > 0)
+    }
+
     /// Records that the socket of a stranger has been reported.
     pub(crate) fn disarm(&mut self) {
         self.armed = !self.is_stranger;

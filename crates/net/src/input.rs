@@ -1,10 +1,17 @@
 //! Received bytes of one connection, and the records in them.
 
 use rpc::{RecordError, RecordLimits, RecordMemory, RecordReader};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Records of at least this size are read into their own buffer; smaller ones are cheaper to copy.
 const LARGE_MIN: usize = 32 << 10;
+
+/// How long a large record in progress may take for further 16 KiB while memory for requests is
+/// short. A lost packet takes less, also twice in succession. A record of the largest size that
+/// arrives within `record_time_max` gets almost five times as much.
+pub(crate) const STALL_TIME_MAX: Duration = Duration::from_secs(4);
+/// Bytes within [`STALL_TIME_MAX`].
+const PROGRESS_MIN: usize = 16 << 10;
 
 /// Splits the bytes of a connection into records.
 pub(crate) struct Input {
@@ -13,6 +20,9 @@ pub(crate) struct Input {
     records: Vec<Vec<u8>>,
     error: Option<RecordError>,
     record_since: Option<Instant>,
+    /// When the record in progress last had [`PROGRESS_MIN`] more bytes, and the bytes since.
+    progress: Option<Instant>,
+    fresh: usize,
     /// Whether the last record was large, so that the next is likely to be large as well.
     large: bool,
 }
@@ -22,7 +32,15 @@ impl Input {
         let limits = RecordLimits { record_size_max, ..Default::default() };
         let mut reader = RecordReader::new(limits);
         reader.set_memory(RecordMemory::New);
-        Self { reader, records: Vec::new(), error: None, record_since: None, large: false }
+        Self {
+            reader,
+            records: Vec::new(),
+            error: None,
+            record_since: None,
+            progress: None,
+            fresh: 0,
+            large: false,
+        }
     }
 
     /// Lets further records use the shard's spare buffers, which strangers must not hold.
@@ -37,6 +55,7 @@ impl Input {
 
     /// Accepts bytes that were read into [`Input::target`].
     pub(crate) fn advance(&mut self, count: usize) {
+        self.fresh += count;
         if self.error.is_none() {
             self.error = self.reader.advance(count, &mut self.records).err();
         }
@@ -44,6 +63,7 @@ impl Input {
 
     /// Accepts bytes that were read into other memory.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.fresh += bytes.len();
         if self.error.is_none() {
             self.error = self.reader.push(bytes, &mut self.records).err();
         }
@@ -61,6 +81,8 @@ impl Input {
     pub(crate) fn records(&mut self) -> impl Iterator<Item = Vec<u8>> {
         if let Some(last) = self.records.last() {
             self.large = last.len() >= LARGE_MIN;
+            // A further record in progress begins now.
+            self.record_since = None;
         }
         self.records.drain(..)
     }
@@ -82,10 +104,13 @@ impl Input {
 
     /// Records the begin or the end of a record.
     pub(crate) fn note_time(&mut self) {
-        match (self.reader.is_mid_record(), self.record_since) {
-            (true, None) => self.record_since = Some(Instant::now()),
-            (false, Some(_)) => self.record_since = None,
-            _ => {}
+        let is_mid_record = self.reader.is_mid_record();
+        if !is_mid_record {
+            self.record_since = None;
+        } else if self.record_since.is_none() || self.fresh >= PROGRESS_MIN {
+            let now = Instant::now();
+            self.record_since.get_or_insert(now);
+            (self.progress, self.fresh) = (Some(now), 0);
         }
     }
 
@@ -99,8 +124,17 @@ impl Input {
         self.reader.is_mid_record()
     }
 
+    /// Returns whether a large record in progress is read, but hardly arrives.
+    pub(crate) fn is_stalled(&self, now: Instant) -> bool {
+        let last = self.record_since.and(self.progress);
+        self.memory() >= LARGE_MIN && last.is_some_and(|last| now.duration_since(last) > STALL_TIME_MAX)
+    }
+
     /// Returns the time from which on the record in progress is read.
     pub(crate) fn record_since(&self) -> Option<Instant> {
         self.record_since
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,13 +8,20 @@
 //! that holds most. Within an address the first victim has the largest product of bytes and time,
 //! so that a record in transit outlives one that was left unfinished on purpose.
 //!
+//! A budget that is short stops connections before it costs any of them. An address that holds much
+//! of the budget must not stop the others: those that hold little go on, into the rest of the
+//! budget, and if they use it up, the address that holds most makes room.
+//!
 //! The sums are atomic numbers. Requests do not take the lock of the table; opening, trusting and
 //! closing connections and making room do.
 
 use crate::mailbox::Mailbox;
 use crate::{Limits, Stats};
 use rpc::ConnectionId;
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -31,6 +38,18 @@ const UNTRUSTED_PART: (usize, usize) = (1, 4);
 /// The part of a budget down to which untrusted connections make room.
 const UNTRUSTED_ROOM_PART: (usize, usize) = (3, 16);
 
+/// The part of a budget above which one address crowds it. It is twice what 16 connections of a
+/// client hold in unfinished requests, so a busy client does not, but a gateway in front of many
+/// may.
+const CROWDING_PART: (usize, usize) = (1, 8);
+/// The part of a budget up to which an address may begin requests while others crowd it: some
+/// requests of the largest size.
+const LIGHT_PART: (usize, usize) = (1, 64);
+
+/// The part of all places above which an address makes room for others with trusted connections,
+/// too. It is hundreds of times what a client uses, and leaves a site behind one gateway thousands.
+const PLACES_PART: (usize, usize) = (1, 4);
+
 /// Time for which the server counts as busy after traffic on a trusted connection.
 pub(crate) const BUSY_TIME: Duration = Duration::from_millis(100);
 
@@ -41,6 +60,16 @@ pub(crate) enum Budget {
     Input,
     /// Memory of replies that wait to be sent.
     Output,
+}
+
+impl Budget {
+    /// Chooses the item of the budget.
+    fn of<T>(self, [input, output]: &[T; 2]) -> &T {
+        match self {
+            Self::Input => input,
+            Self::Output => output,
+        }
+    }
 }
 
 /// The part of a budget that one connection holds.
@@ -62,8 +91,9 @@ pub(crate) struct ConnectionAccount {
     trusted: AtomicBool,
     /// Whether it was chosen to make room. Its shard closes it soon.
     condemned: AtomicBool,
-    input: Holding,
-    output: Holding,
+    holdings: [Holding; 2],
+    /// Bytes of both budgets that all connections of its address hold.
+    address_bytes: Arc<[AtomicUsize; 2]>,
     /// Bytes of both budgets when it was condemned.
     yielded: [AtomicUsize; 2],
 }
@@ -90,10 +120,12 @@ impl ConnectionAccount {
     }
 
     fn holding(&self, budget: Budget) -> &Holding {
-        match budget {
-            Budget::Input => &self.input,
-            Budget::Output => &self.output,
-        }
+        budget.of(&self.holdings)
+    }
+
+    /// Returns when the last request was finished, in milliseconds of the ledger's clock.
+    fn heard(&self) -> u64 {
+        self.holding(Budget::Input).since.load(Relaxed)
     }
 }
 
@@ -104,6 +136,8 @@ struct Sums {
     untrusted: AtomicUsize,
     /// Bytes of condemned connections, which are free soon.
     yielded: AtomicUsize,
+    /// Number of addresses that crowd the budget.
+    crowding: AtomicUsize,
 }
 
 /// All connections of a server.
@@ -124,10 +158,29 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 struct AccountTable {
     accounts: HashMap<u64, Arc<ConnectionAccount>>,
-    /// The untrusted ones by address, the oldest first.
-    untrusted: HashMap<IpAddr, BTreeMap<u64, u64>>,
-    /// Addresses by how many untrusted connections they have.
-    ranks: BTreeSet<(usize, IpAddr)>,
+    untrusted: Places,
+    trusted: Places,
+    /// For each address, the number of connections, with condemned ones, and their bytes.
+    addresses: HashMap<IpAddr, (usize, Arc<[AtomicUsize; 2]>)>,
+}
+
+/// The places of connections in the table, by address.
+#[derive(Debug, Default)]
+struct Places {
+    /// The oldest first.
+    connections: HashMap<IpAddr, BTreeMap<u64, u64>>,
+    /// Addresses by how many connections they have; among equals, that with the oldest is the last.
+    ranks: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
+}
+
+/// The reason why a connection has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("all {places} of connections_max are in use; {address} has {count}")]
+pub(crate) struct TableFull {
+    places: usize,
+    /// The address with most trusted connections, and their number.
+    address: IpAddr,
+    count: usize,
 }
 
 impl Ledger {
@@ -180,19 +233,21 @@ impl Ledger {
         }
     }
 
-    /// Adds a connection. If the table is full, the oldest untrusted connection of the address with
-    /// most of them makes room. Returns `None` if all connections are trusted.
+    /// Adds a connection. If the table is full, another one makes room.
+    ///
+    /// # Errors
+    /// All connections are trusted, and those of no address have to make room.
     pub(crate) fn open(
         &self,
         id: ConnectionId,
         order: u64,
         peer: SocketAddr,
         mailbox: Arc<Mailbox>,
-    ) -> Option<Arc<ConnectionAccount>> {
+    ) -> Result<Arc<ConnectionAccount>, TableFull> {
         let mut table = self.lock();
+        let address = address(peer.ip());
         if table.accounts.len() >= self.connections_max() {
-            let victim = table.oldest_untrusted()?;
-            self.condemn(&mut table, &victim, "a newer connection takes its place");
+            self.make_place(&mut table, address)?;
         }
         let account = Arc::new(ConnectionAccount {
             id,
@@ -201,13 +256,37 @@ impl Ledger {
             mailbox,
             trusted: AtomicBool::new(false),
             condemned: AtomicBool::new(false),
-            input: Holding::default(),
-            output: Holding::default(),
+            holdings: Default::default(),
+            address_bytes: table.enter(address),
             yielded: Default::default(),
         });
         table.accounts.insert(id.0, account.clone());
-        table.change_untrusted(&account, true);
-        Some(account)
+        table.untrusted.change(&account, true);
+        Ok(account)
+    }
+
+    /// Closes the oldest untrusted connection of the address with most of them. If there is none,
+    /// the address with most trusted connections loses the one that has been silent for longest, if
+    /// it has more than [`PLACES_PART`] and at least twice as many as the address of the newcomer:
+    /// that leads to equal parts, and addresses with equal parts take nothing from each other.
+    fn make_place(&self, table: &mut AccountTable, newcomer: IpAddr) -> Result<(), TableFull> {
+        if let Some(victim) = table.oldest_untrusted() {
+            self.condemn(table, &victim, "a newer connection takes its place");
+            return Ok(());
+        }
+        let places = self.connections_max();
+        let most = table.trusted.most();
+        let (address, count) = most.map_or((newcomer, 0), |(address, of)| (address, of.len()));
+        let full = TableFull { places, address, count };
+        let own = table.trusted.connections.get(&newcomer).map_or(0, BTreeMap::len);
+        if count <= part(places, PLACES_PART) || count < 2 * (own + 1) {
+            return Err(full);
+        }
+        let of = most.into_iter().flat_map(|(_, of)| of.values());
+        let silent = of.filter_map(|id| table.accounts.get(id)).min_by_key(|account| account.heard());
+        let victim = silent.cloned().ok_or(full)?;
+        self.condemn(table, &victim, format_args!("{full}, and a newer connection takes its place"));
+        Ok(())
     }
 
     /// Removes a closed connection, and releases its memory.
@@ -215,6 +294,7 @@ impl Ledger {
         self.note(account, Budget::Input, 0, false);
         self.note(account, Budget::Output, 0, false);
         let mut table = self.lock();
+        table.leave(address(account.peer.ip()));
         if account.condemned.load(Relaxed) {
             for (sums, yielded) in self.sums.iter().zip(&account.yielded) {
                 sums.yielded.fetch_sub(yielded.load(Relaxed), Relaxed);
@@ -230,7 +310,8 @@ impl Ledger {
         if account.condemned.load(Relaxed) || account.trusted.swap(true, Relaxed) {
             return;
         }
-        table.change_untrusted(account, false);
+        table.untrusted.change(account, false);
+        table.trusted.change(account, true);
         for budget in [Budget::Input, Budget::Output] {
             let bytes = account.holding(budget).bytes.load(Relaxed);
             self.sums(budget).untrusted.fetch_sub(bytes, Relaxed);
@@ -255,14 +336,55 @@ impl Ledger {
             // bytes that it added.
             sum.fetch_add(bytes.wrapping_sub(before), Relaxed);
         }
+        self.note_address(account, budget, bytes.wrapping_sub(before));
         if bytes > before {
             self.make_room(budget);
         }
     }
 
-    /// Returns whether a budget is short, so that connections must not begin further requests.
+    /// Adds a difference to the bytes of an address, and counts the address while it crowds the
+    /// budget.
+    fn note_address(&self, account: &ConnectionAccount, budget: Budget, difference: usize) {
+        let before = budget.of(&account.address_bytes).fetch_add(difference, Relaxed);
+        let crowds = |bytes: usize| bytes > part(self.max(budget), CROWDING_PART);
+        let crowding = &self.sums(budget).crowding;
+        match (crowds(before), crowds(before.wrapping_add(difference))) {
+            (false, true) => _ = crowding.fetch_add(1, Relaxed),
+            (true, false) => _ = crowding.fetch_sub(1, Relaxed),
+            _ => {}
+        }
+    }
+
+    /// Returns whether a budget is short.
     pub(crate) fn is_short(&self, budget: Budget) -> bool {
         self.held(budget) > part(self.max(budget), SHORT_PART)
+    }
+
+    /// Returns whether a connection must not begin a further request, since a budget is short.
+    pub(crate) fn is_short_for(&self, account: &ConnectionAccount, budget: Budget) -> bool {
+        self.is_short(budget) && !(self.is_crowded(budget) && self.is_light(account, budget))
+    }
+
+    /// Returns whether an address crowds a budget.
+    fn is_crowded(&self, budget: Budget) -> bool {
+        self.sums(budget).crowding.load(Relaxed) > 0
+    }
+
+    fn is_light(&self, account: &ConnectionAccount, budget: Budget) -> bool {
+        budget.of(&account.address_bytes).load(Relaxed) <= part(self.max(budget), LIGHT_PART)
+    }
+
+    /// Logs the memory of unfinished requests, and the address that holds most of it.
+    pub(crate) fn log_short(&self) {
+        self.stats.log_short(|| {
+            let (held, max) = (self.held(Budget::Input), self.max(Budget::Input));
+            let table = self.lock();
+            let bytes = |of: &[AtomicUsize; 2]| Budget::Input.of(of).load(Relaxed);
+            let held_by = table.addresses.iter().map(|(address, (_, of))| (bytes(of), *address));
+            let most = held_by.max().map(|(bytes, address)| format!("; {address} holds {} MiB", bytes >> 20));
+            let most = most.unwrap_or_default();
+            format!("unfinished requests hold {} of {} MiB{most}", held >> 20, max >> 20)
+        });
     }
 
     /// Returns the peer of a connection.
@@ -278,11 +400,7 @@ impl Ledger {
     }
 
     fn sums(&self, budget: Budget) -> &Sums {
-        let [input, output] = &self.sums;
-        match budget {
-            Budget::Input => input,
-            Budget::Output => output,
-        }
+        budget.of(&self.sums)
     }
 
     fn max(&self, budget: Budget) -> usize {
@@ -311,14 +429,14 @@ impl Ledger {
     /// exhausted, closes untrusted connections before trusted ones.
     fn make_room(&self, budget: Budget) {
         let max = self.max(budget);
-        let is_crowded = || self.held_untrusted(budget) > part(max, UNTRUSTED_PART);
+        let is_overrun = || self.held_untrusted(budget) > part(max, UNTRUSTED_PART);
         let is_full = || self.held(budget) > max;
-        if !is_crowded() && !is_full() {
+        if !is_overrun() && !is_full() {
             return;
         }
         let mut table = self.lock();
         // Another thread may have made room meanwhile.
-        if is_crowded() {
+        if is_overrun() {
             let target = part(max, UNTRUSTED_ROOM_PART);
             self.close_largest(&mut table, budget, false, || self.held_untrusted(budget) > target);
         }
@@ -361,7 +479,7 @@ impl Ledger {
     }
 
     /// Condemns a connection, and requests its shard to close it.
-    fn condemn(&self, table: &mut AccountTable, account: &Arc<ConnectionAccount>, why: &'static str) {
+    fn condemn(&self, table: &mut AccountTable, account: &Arc<ConnectionAccount>, why: impl Display) {
         table.remove(account);
         account.condemned.store(true, Relaxed);
         for (budget, yielded) in [Budget::Input, Budget::Output].into_iter().zip(&account.yielded) {
@@ -405,29 +523,32 @@ impl Ord for Holders {
 
 impl AccountTable {
     fn oldest_untrusted(&self) -> Option<Arc<ConnectionAccount>> {
-        let (_, address) = self.ranks.last()?;
-        let (_, id) = self.untrusted.get(address)?.first_key_value()?;
+        let (_, connections) = self.untrusted.most()?;
+        let (_, id) = connections.first_key_value()?;
         self.accounts.get(id).cloned()
     }
 
     fn remove(&mut self, account: &ConnectionAccount) {
-        if self.accounts.remove(&account.id.0).is_some() && !account.is_trusted() {
-            self.change_untrusted(account, false);
+        if self.accounts.remove(&account.id.0).is_some() {
+            let places = if account.is_trusted() { &mut self.trusted } else { &mut self.untrusted };
+            places.change(account, false);
         }
     }
 
-    /// Adds a connection to the untrusted ones, or removes it.
-    fn change_untrusted(&mut self, account: &ConnectionAccount, untrusted: bool) {
-        let address = address(account.peer.ip());
-        let connections = self.untrusted.entry(address).or_default();
-        self.ranks.remove(&(connections.len(), address));
-        match untrusted {
-            true => connections.insert(account.order, account.id.0),
-            false => connections.remove(&account.order),
-        };
-        match connections.len() {
-            0 => drop(self.untrusted.remove(&address)),
-            count => drop(self.ranks.insert((count, address))),
+    /// Counts a connection of an address, and returns the bytes of all of them.
+    fn enter(&mut self, address: IpAddr) -> Arc<[AtomicUsize; 2]> {
+        let (count, bytes) = self.addresses.entry(address).or_default();
+        *count += 1;
+        bytes.clone()
+    }
+
+    /// Counts a connection of an address that has closed.
+    fn leave(&mut self, address: IpAddr) {
+        if let Entry::Occupied(mut entry) = self.addresses.entry(address) {
+            entry.get_mut().0 -= 1;
+            if entry.get().0 == 0 {
+                entry.remove();
+            }
         }
     }
 
@@ -451,7 +572,33 @@ impl AccountTable {
     }
 }
 
-/// Returns a part of a budget.
+impl Places {
+    /// Returns the address with most connections, and these, the oldest first.
+    fn most(&self) -> Option<(IpAddr, &BTreeMap<u64, u64>)> {
+        let (_, _, address) = self.ranks.last()?;
+        self.connections.get(address).map(|connections| (*address, connections))
+    }
+
+    /// Adds a connection, or removes it.
+    fn change(&mut self, account: &ConnectionAccount, is_present: bool) {
+        let address = address(account.peer.ip());
+        let connections = self.connections.entry(address).or_default();
+        let rank = |of: &BTreeMap<u64, u64>| {
+            of.first_key_value().map(|(order, _)| (of.len(), Reverse(*order), address))
+        };
+        rank(connections).into_iter().for_each(|rank| _ = self.ranks.remove(&rank));
+        match is_present {
+            true => connections.insert(account.order, account.id.0),
+            false => connections.remove(&account.order),
+        };
+        match rank(connections) {
+            Some(rank) => _ = self.ranks.insert(rank),
+            None => _ = self.connections.remove(&address),
+        }
+    }
+}
+
+/// Returns a part of a whole.
 fn part(max: usize, (part, of): (usize, usize)) -> usize {
     max / of * part
 }

@@ -6,15 +6,18 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections open at once. A further one replaces the oldest untrusted connection of the
-    /// address that has most of them, or is closed at once if all are trusted.
+    /// address that has most of them. If all are trusted, it replaces the one that has been silent
+    /// for longest of the address with most, if that has more than a quarter of all and at least
+    /// twice as many as the newcomer's address; else it is closed at once.
     pub connections_max: usize,
     /// Bytes of one record with all fragments: a WRITE of the largest size with its headers and
     /// token.
     pub record_size_max: usize,
-    /// Bytes of memory of unfinished and waiting requests over all connections. Connections begin
-    /// no request above three quarters of it. Untrusted connections may hold a quarter of it; above
-    /// that, connections of the address that holds most are closed. Trusted ones are closed only
-    /// above all of it.
+    /// Bytes of memory of unfinished and waiting requests over all connections. Above three
+    /// quarters of it, connections begin no request, unless an address holds more than an eighth of
+    /// it and their own address at most a 64th. Untrusted connections may hold a quarter of it;
+    /// above that, connections of the address that holds most are closed. Trusted ones are closed
+    /// only above all of it, or if they stall in a request above three quarters.
     pub input_bytes_max: usize,
     /// Bytes of memory of replies that one connection has not read. Above it, the server reads and
     /// serves no further request of that connection.

@@ -402,9 +402,13 @@ impl<S: Service> ConnectionAcceptor<S> {
         }
         let Some((index, shard)) = self.next_shard(count) else { return };
         let id = connection_id(index, count);
-        let Some(account) = self.shared.ledger.open(id, count, peer, shard.mailbox()) else {
-            Stats::add(&self.shared.stats.refused, 1);
-            return;
+        let account = match self.shared.ledger.open(id, count, peer, shard.mailbox()) {
+            Ok(account) => account,
+            Err(full) => {
+                Stats::add(&self.shared.stats.refused, 1);
+                self.shared.stats.log_refused(peer, full);
+                return;
+            }
         };
         Stats::add(&self.shared.stats.accepted, 1);
         self.shared.stats.connections.fetch_add(1, Ordering::Relaxed);
@@ -436,7 +440,7 @@ impl<S: Service> ConnectionAcceptor<S> {
             let stream = TcpStream::from(socket);
             stream.set_nonblocking(true)?;
             let Some((index, shard)) = self.next_shard(order) else { continue };
-            let Some(account) = self.shared.ledger.open(id, order, peer, shard.mailbox()) else { continue };
+            let Ok(account) = self.shared.ledger.open(id, order, peer, shard.mailbox()) else { continue };
             if image.trusted {
                 self.shared.ledger.trust(&account);
             }

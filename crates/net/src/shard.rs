@@ -309,7 +309,7 @@ impl<S: Service> Shard<S> {
         self.serve_strangers();
         if Instant::now() >= self.next_sweep {
             self.next_sweep = Instant::now() + SWEEP_INTERVAL;
-            self.sockets.close_overdue();
+            self.sockets.close_overdue(Instant::now());
             memory::trim();
             self.report_closed();
         }

@@ -45,6 +45,8 @@ pub(crate) struct Sockets {
     releasable: HashSet<u64>,
     /// Connections that are not read because memory is short.
     paused: HashSet<u64>,
+    /// Whether there were such connections at the last sweep.
+    was_short: bool,
     /// Readiness that was reported during a turn of the interactive lane, for other connections.
     deferred: HashSet<Ready>,
     /// The lane of connections that are not trusted.
@@ -79,6 +81,7 @@ impl Sockets {
             closed: Vec::new(),
             releasable: HashSet::new(),
             paused: HashSet::new(),
+            was_short: false,
             deferred: HashSet::new(),
             strangers: Strangers::new(Instant::now()),
             shares: TenantShares::new(Instant::now()),
@@ -110,9 +113,15 @@ impl Sockets {
             ready.iter().for_each(|event| _ = self.deferred.remove(event));
             ready.extend(self.deferred.drain());
         }
-        if !self.paused.is_empty() && !self.shared.ledger.is_short(Budget::Input) {
-            std::mem::take(&mut self.paused).into_iter().for_each(|id| self.read_done(id));
-        }
+        self.resume_paused();
+    }
+
+    /// Reads again from connections that no longer have to wait for memory.
+    fn resume_paused(&mut self) {
+        let Self { paused, connections, shared, .. } = self;
+        let waits = |id: &u64| connections.get(id).is_some_and(|it| it.waits_for_memory(shared));
+        let resumed: Vec<u64> = paused.extract_if(|id| !waits(id)).collect();
+        resumed.into_iter().for_each(|id| self.read_done(id));
     }
 
     /// Continues the connections whose pause is over, and returns the time until the next one.
@@ -302,10 +311,13 @@ impl Sockets {
 
     fn watch(&mut self, id: u64) -> IoProgress {
         let Some(connection) = self.connections.get_mut(&id) else { return IoProgress::Open };
-        if connection.waits_for_memory(&self.shared) {
+        // Asked once, since other shards change the answer: a connection that is not watched must be
+        // among the paused ones.
+        let waits = connection.waits_for_memory(&self.shared);
+        if waits {
             self.paused.insert(id);
         }
-        connection.watch(&mut self.driver, &self.shared)
+        connection.watch(&mut self.driver, &self.shared, waits)
     }
 
     /// Reads once from a connection of the interactive lane.
@@ -522,15 +534,24 @@ impl Sockets {
     }
 
     /// Closes connections with slow peers and silent strangers, and forgets tenants that have left.
-    pub(crate) fn close_overdue(&mut self) {
-        let now = Instant::now();
+    pub(crate) fn close_overdue(&mut self, now: Instant) {
         self.shares.sweep(now);
-        let overdue =
-            self.connections.iter().filter(|(_, connection)| connection.is_overdue(now, &self.shared));
-        let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
-        for id in overdue {
-            Stats::add(&self.shared.stats.overdue, 1);
-            self.close(id);
+        self.log_short();
+        let all: Vec<u64> = self.connections.keys().copied().collect();
+        for id in all {
+            // Asked one by one, because each that closes leaves memory to the others.
+            if self.connections.get(&id).is_some_and(|connection| connection.is_overdue(now, &self.shared)) {
+                Stats::add(&self.shared.stats.overdue, 1);
+                self.close(id);
+            }
+        }
+    }
+
+    /// Logs that memory is short, if connections waited for it at the last sweep, too.
+    fn log_short(&mut self) {
+        let is_short = !self.paused.is_empty() && self.shared.ledger.is_short(Budget::Input);
+        if std::mem::replace(&mut self.was_short, is_short) && is_short {
+            self.shared.ledger.log_short();
         }
     }
 

@@ -30,6 +30,10 @@ macro_rules! stats {
             closures: LinePause,
             /// Limits log lines about connections that cannot be accepted.
             failures: LinePause,
+            /// Limits log lines about connections that have no place.
+            refusals: LinePause,
+            /// Limits log lines about memory that is short.
+            shortages: LinePause,
         }
 
         impl Stats {
@@ -74,7 +78,7 @@ stats! {
     events {
         /// Connections accepted so far.
         accepted,
-        /// Connections refused because all of `connections_max` are trusted.
+        /// Connections refused because all of `connections_max` are trusted, and none has to make room.
         refused,
         /// Connections closed because of a malformed record (too large, too many fragments, empty).
         malformed,
@@ -134,6 +138,20 @@ impl Stats {
     pub(crate) fn log_unaccepted(&self, error: &std::io::Error) {
         if let Some(suppressed) = self.failures.permit() {
             tracing::warn!(suppressed, "accepting a connection failed: {error}");
+        }
+    }
+
+    /// Logs the reason why a connection has no place.
+    pub(crate) fn log_refused(&self, peer: SocketAddr, why: impl Display) {
+        if let Some(suppressed) = self.refusals.permit() {
+            tracing::warn!(%peer, suppressed, "refused: {why}");
+        }
+    }
+
+    /// Logs that memory for requests is short; `describe` finds the details.
+    pub(crate) fn log_short(&self, describe: impl FnOnce() -> String) {
+        if self.shortages.permit().is_some() {
+            tracing::warn!("no further request is read: {}", describe());
         }
     }
 

@@ -20,8 +20,9 @@ impl LedgerWorld {
         let order = self.accounts.len() as u64;
         let mailbox = Arc::new(Mailbox::new(ShardPhase::Serve).expect("a descriptor"));
         let account = self.ledger.open(ConnectionId(order), order, peer, mailbox);
-        self.accounts.extend(account.clone());
-        account.is_some()
+        let is_open = account.is_ok();
+        self.accounts.extend(account);
+        is_open
     }
 
     fn trust(&self, index: usize) {
@@ -30,6 +31,14 @@ impl LedgerWorld {
 
     fn holds(&self, index: usize, bytes: usize) {
         self.ledger.note(&self.accounts[index], Budget::Input, bytes, false);
+    }
+
+    /// Waits until the ledger's clock shows more milliseconds.
+    fn wait_for_clock(&self, milliseconds: u64) {
+        let end = self.ledger.milliseconds() + milliseconds;
+        while self.ledger.milliseconds() < end {
+            std::thread::yield_now();
+        }
     }
 
     /// Returns the condemned connections.
@@ -66,16 +75,83 @@ fn a_full_table_makes_room_by_the_oldest_untrusted_connection_of_the_address_wit
 }
 
 #[test]
-fn newcomers_never_take_the_place_of_a_trusted_connection() {
-    let mut world = with_places(2);
-    assert!(world.open("192.0.2.1") && world.open("192.0.2.1"));
-    world.trust(0);
-    world.trust(1);
-    assert!(!world.open("192.0.2.2"));
+fn among_addresses_with_equally_many_connections_the_oldest_one_makes_room() {
+    let mut world = with_places(4);
+    for ip in ["198.51.100.9", "192.0.2.7", "192.0.2.200", "192.0.2.1"] {
+        assert!(world.open(ip));
+    }
+    for (newcomer, gone) in [("2001:db8::1", 0), ("192.0.2.3", 1), ("2001:db8:1::1", 2), ("10.0.0.1", 3)] {
+        assert!(world.open(newcomer));
+        assert!(world.accounts[gone].is_condemned(), "the oldest is {gone}");
+    }
+    assert!((4..8).all(|index| !world.accounts[index].is_condemned()), "the newcomers");
+}
+
+#[test]
+fn newcomers_never_take_the_place_of_a_trusted_connection_of_an_address_with_its_part() {
+    let mut world = with_places(8);
+    for ip in ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"].repeat(2) {
+        assert!(world.open(ip));
+    }
+    (0..8).for_each(|index| world.trust(index));
+    assert!(!world.open("192.0.2.5"));
     world.ledger.close(&world.accounts[0]);
-    assert!(world.open("192.0.2.2"));
-    assert!(world.open("192.0.2.3"));
-    assert_eq!(world.gone(), [2]);
+    assert!(world.open("192.0.2.5"));
+    assert!(world.open("192.0.2.6"));
+    assert_eq!(world.gone(), [8]);
+}
+
+#[test]
+fn an_address_with_most_places_makes_room_until_others_have_as_many() {
+    let mut world = with_places(16);
+    (0..16).for_each(|_| assert!(world.open("192.0.2.1")));
+    (0..16).for_each(|index| world.trust(index));
+    // The first of them is in use again.
+    world.wait_for_clock(1);
+    world.ledger.note(&world.accounts[0], Budget::Input, 0, true);
+    for index in 16..21 {
+        assert!(world.open("192.0.2.2"));
+        world.trust(index);
+    }
+    assert!(!world.open("192.0.2.2"), "11 are fewer than twice as many as 6");
+    assert!(!world.open("192.0.2.1"), "nothing is gained by exchanging its own");
+    assert_eq!(world.gone(), [1, 2, 3, 4, 5]);
+    let full = TableFull { places: 16, address: address("192.0.2.1".parse().expect("v4")), count: 11 };
+    assert_eq!(full.to_string(), "all 16 of connections_max are in use; 192.0.2.1 has 11");
+}
+
+#[test]
+fn an_address_that_crowds_a_budget_stops_itself_and_no_address_that_holds_little() {
+    let mut world = with_input(64_000);
+    for ip in ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+        assert!(world.open(ip));
+    }
+    (0..4).for_each(|index| world.trust(index));
+    let waits = |world: &LedgerWorld| {
+        let waits = |index: &usize| world.ledger.is_short_for(&world.accounts[*index], Budget::Input);
+        (0..4).filter(waits).collect::<Vec<usize>>()
+    };
+    world.holds(0, 46_000);
+    assert!(waits(&world).is_empty());
+    world.holds(2, 2_500);
+    assert_eq!(waits(&world), [0, 1, 2], "192.0.2.3 holds nothing");
+    // All that remains is for the others; if they use it up, the address that crowds makes room.
+    world.holds(3, 15_500);
+    assert!(world.gone().is_empty());
+    world.holds(3, 15_501);
+    assert_eq!(world.gone(), [0]);
+}
+
+#[test]
+fn a_budget_that_many_addresses_use_in_equal_parts_is_short_for_all_of_them() {
+    let mut world = with_input(64_000);
+    for index in 0..10 {
+        assert!(world.open(&format!("192.0.2.{index}")));
+        world.trust(index);
+        world.holds(index, 5_000);
+    }
+    assert!(world.open("192.0.2.99"));
+    assert!(world.accounts.iter().all(|account| world.ledger.is_short_for(account, Budget::Input)));
 }
 
 #[test]
@@ -156,9 +232,7 @@ fn a_record_that_was_left_unfinished_goes_before_one_in_transit_of_the_same_addr
     let mut world = with_input(1000);
     (0..3).for_each(|_| assert!(world.open("127.0.0.1")));
     world.holds(0, 100);
-    while world.ledger.milliseconds() < 30 {
-        std::thread::yield_now();
-    }
+    world.wait_for_clock(30);
     world.holds(1, 110);
     world.holds(2, 60);
     assert_eq!(world.gone(), [0]);
@@ -200,5 +274,9 @@ fn all_that_was_counted_is_given_back_in_every_order() {
     let sums = &world.ledger.sums;
     assert!(sums.iter().all(|sums| sums.untrusted.load(Relaxed) == 0 && sums.yielded.load(Relaxed) == 0));
     let table = world.ledger.lock();
-    assert!(table.accounts.is_empty() && table.untrusted.is_empty() && table.ranks.is_empty());
+    assert!(sums.iter().all(|sums| sums.crowding.load(Relaxed) == 0));
+    assert!(table.accounts.is_empty() && table.addresses.is_empty());
+    for places in [&table.untrusted, &table.trusted] {
+        assert!(places.connections.is_empty() && places.ranks.is_empty());
+    }
 }

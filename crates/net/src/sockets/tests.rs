@@ -1,6 +1,7 @@
 //! Strangers beside trusted connections, on one shard without a thread.
 
 use super::*;
+use crate::input::STALL_TIME_MAX;
 use crate::mailbox::Arrival;
 use crate::stillness::ShardPhase;
 use crate::{Limits, WeightedTenant};
@@ -20,8 +21,12 @@ struct Neighbours {
 
 impl Neighbours {
     fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
         let mailbox = Arc::new(Mailbox::new(ShardPhase::Serve).expect("a descriptor"));
-        let shared = Arc::new(SharedParts::new(Limits::default()));
+        let shared = Arc::new(SharedParts::new(limits));
         let sockets = Sockets::new(&mailbox, shared.clone()).expect("descriptors");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         Self { listener, mailbox, shared, sockets }
@@ -86,6 +91,21 @@ impl Neighbours {
         self.sockets.done(&mut served);
         served.iter().for_each(|id| self.sockets.write_done(*id));
         served
+    }
+
+    /// Has a trusted connection receive the first 300,000 bytes of a record of a mebibyte.
+    fn begin_record(&mut self, id: u64) -> TcpStream {
+        let mut client = self.connect(id);
+        self.trust(id);
+        let received = |world: &Self| world.shared.stats.received_bytes.load(Ordering::Relaxed);
+        let end = received(self) + 300_000;
+        client.write_all(&record(1 << 20)[..300_000]).expect("sent");
+        while received(self) < end {
+            self.wait_for(id);
+            while self.sockets.read_step(id).is_some() {}
+            self.sockets.read_done(id);
+        }
+        client
     }
 
     /// Takes the connections with newly arrived requests.
@@ -193,6 +213,27 @@ fn a_stranger_that_closes_leaves_nothing_in_the_lane() {
     assert!(world.sockets.strangers.is_empty());
     assert_eq!(world.sockets.len(), 0);
     assert_eq!(world.shared.stats.connections.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_connection_that_stalls_in_a_request_is_closed_while_others_wait_for_its_memory() {
+    let mut world = Neighbours::with(Limits { input_bytes_max: 4 << 20, ..Limits::default() });
+    let later = || Instant::now() + STALL_TIME_MAX + Duration::from_secs(1);
+    let mut clients = vec![world.begin_record(1), world.begin_record(2)];
+    world.sockets.close_overdue(later());
+    assert_eq!(world.sockets.len(), 2, "memory is not short");
+    while !world.shared.ledger.is_short(Budget::Input) {
+        clients.push(world.begin_record(clients.len() as u64 + 1));
+    }
+    world.sockets.close_overdue(Instant::now());
+    assert_eq!(world.sockets.len(), clients.len(), "no time has passed");
+    clients.iter_mut().for_each(|client| client.write_all(&[7; 1]).expect("sent"));
+    world.sockets.close_overdue(later());
+    assert_eq!(world.sockets.len(), clients.len(), "the shard has not read");
+    (1..=clients.len() as u64).for_each(|id| _ = world.sockets.read_step(id));
+    world.sockets.close_overdue(later());
+    assert!(!world.shared.ledger.is_short(Budget::Input));
+    assert!(world.sockets.len() + 2 >= clients.len(), "no more than room requires");
 }
 
 #[test]

@@ -5,7 +5,18 @@ use std::net::SocketAddr;
 
 /// Opens a connection that the service vouches for.
 fn trusted(server: &Running) -> TcpStream {
-    let mut stream = connect(server);
+    greet(connect(server))
+}
+
+/// As [`trusted`], from another address of this machine.
+fn trusted_from(address: Ipv4Addr, server: &Running) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of loopback");
+    socket.connect(&server.address().into()).expect("the server listens");
+    greet(socket.into())
+}
+
+fn greet(mut stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.write_all(&record(b"hello")).expect("sent");
     assert_eq!(receive(&mut stream), b"hello");
@@ -78,6 +89,42 @@ fn unfinished_records_cost_no_honest_connection_of_the_same_address() {
     stop.store(true, Ordering::SeqCst);
     attacker.join().expect("an attacker");
     wait_until("all memory is given back", || gauge(&stats.input_bytes) == 0);
+}
+
+#[test]
+fn unfinished_records_of_trusted_connections_stop_no_other_address() {
+    const BUDGET: usize = 16 << 20;
+    let (server, _) = start(Limits { input_bytes_max: BUDGET, ..Limits::default() });
+    let mut known = trusted(&server);
+    let (stats, mut unfinished) = (server.stats().clone(), Vec::new());
+    while gauge(&stats.input_bytes) <= BUDGET / 4 * 3 {
+        let mut stream = trusted_from(Ipv4Addr::new(127, 0, 0, 2), &server);
+        let held = gauge(&stats.input_bytes);
+        stream.write_all(&[&record_mark(1 << 20)[..], &[0; 300_000]].concat()).expect("sent");
+        wait_until("the record has begun", || gauge(&stats.input_bytes) >= held + 300_000);
+        unfinished.push(stream);
+    }
+    let mut newcomer = trusted(&server);
+    for _ in 0..20 {
+        for honest in [&mut known, &mut newcomer] {
+            honest.write_all(&record(&[7; 200_000])).expect("it is not closed");
+            assert_eq!(receive(honest).len(), 200_000);
+        }
+    }
+}
+
+#[test]
+fn one_address_with_all_connections_makes_room_for_others() {
+    let (server, _) = start(Limits { connections_max: 8, ..Limits::default() });
+    let attacker = Ipv4Addr::new(127, 0, 0, 2);
+    let silent: Vec<TcpStream> = (0..8).map(|_| trusted_from(attacker, &server)).collect();
+    let honest: Vec<TcpStream> = (0..2).map(|_| trusted(&server)).collect();
+    assert_eq!(server.stats().refused.load(Ordering::SeqCst), 0);
+    for mut stream in honest {
+        stream.write_all(&record(b"still here")).expect("sent");
+        assert_eq!(receive(&mut stream), b"still here");
+    }
+    drop(silent);
 }
 
 /// Keeps 24 connections with unfinished records of different sizes, and opens another for each that
