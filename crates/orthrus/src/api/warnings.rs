@@ -12,12 +12,18 @@ const LOOKUPS: &str = "lookups";
 const ERRORS: &str = "file_system_errors";
 
 /// Events that deserve a look: the name of the counter, the meaning, and the remedy.
-const EVENTS: [(&str, &str, &str); 12] = [
+const EVENTS: [(&str, &str, &str); 14] = [
     ("slow_calls", "calls took a second or longer", "the log names operation, user, export and stage"),
     (
         "stalls",
         "loops of a thread took a second or longer",
         "the log names the call; look at the file system",
+    ),
+    ("refused", "connections were refused", "the log has the reason; look at connections_max"),
+    (
+        "evicted",
+        "connections were closed to make room",
+        "the log names the addresses; look at connections_max and input_bytes_max",
     ),
     ("panics", "defects of the server closed connections", "report the message of the log to the project"),
     (
@@ -118,6 +124,15 @@ mod tests {
         report.state = "silent".to_owned();
         let said = warnings(&report)[0].to_string();
         assert!(said.contains("no contact to the cluster for 31 s") && said.contains("ceph -s"), "{said}");
+    }
+
+    #[test]
+    fn connections_that_found_no_place_are_warnings() {
+        let recent = [("refused".to_owned(), 50), ("evicted".to_owned(), 3)].into();
+        let report = StatusReport { recent, ..StatusReport::default() };
+        let said: Vec<_> = warnings(&report).iter().map(ToString::to_string).collect();
+        assert!(said[0].starts_with("50 connections were refused"), "{said:?}");
+        assert!(said[1].contains("3 connections were closed to make room"), "{said:?}");
     }
 
     #[test]
