@@ -10,7 +10,7 @@ const LARGE_MIN: usize = 32 << 10;
 /// short. A lost packet takes less, also twice in succession. A record of the largest size that
 /// arrives within `record_time_max` gets almost five times as much.
 pub(crate) const STALL_TIME_MAX: Duration = Duration::from_secs(4);
-/// Bytes within [`STALL_TIME_MAX`].
+/// Bytes of a large record that count as progress within [`STALL_TIME_MAX`].
 const PROGRESS_MIN: usize = 16 << 10;
 
 /// Splits the bytes of a connection into records.

@@ -158,16 +158,16 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 struct AccountTable {
     accounts: HashMap<u64, Arc<ConnectionAccount>>,
-    untrusted: Places,
-    trusted: Places,
+    untrusted: AddressPlaces,
+    trusted: AddressPlaces,
     /// For each address, the number of connections, with condemned ones, and their bytes.
     addresses: HashMap<IpAddr, (usize, Arc<[AtomicUsize; 2]>)>,
 }
 
 /// The places of connections in the table, by address.
 #[derive(Debug, Default)]
-struct Places {
-    /// The oldest first.
+struct AddressPlaces {
+    /// For each address, the numbers of its connections by their order of arrival.
     connections: HashMap<IpAddr, BTreeMap<u64, u64>>,
     /// Addresses by how many connections they have; among equals, that with the oldest is the last.
     ranks: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
@@ -572,7 +572,7 @@ impl AccountTable {
     }
 }
 
-impl Places {
+impl AddressPlaces {
     /// Returns the address with most connections, and these, the oldest first.
     fn most(&self) -> Option<(IpAddr, &BTreeMap<u64, u64>)> {
         let (_, _, address) = self.ranks.last()?;

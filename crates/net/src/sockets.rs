@@ -311,8 +311,8 @@ impl Sockets {
 
     fn watch(&mut self, id: u64) -> IoProgress {
         let Some(connection) = self.connections.get_mut(&id) else { return IoProgress::Open };
-        // Asked once, since other shards change the answer: a connection that is not watched must be
-        // among the paused ones.
+        // Asked once, since other shards change the answer: a connection that is not watched must
+        // be among the paused ones.
         let waits = connection.waits_for_memory(&self.shared);
         if waits {
             self.paused.insert(id);
@@ -569,7 +569,7 @@ impl Sockets {
             if let Some(tenant) = connection.tenant().take() {
                 self.shares.leave(tenant);
             }
-            // A shard that drains may share its sockets with another process, which goes on with them.
+            // A shard that drains may share its sockets with a process that goes on with them.
             connection.close(&self.driver, &self.shared, !self.draining);
             self.shared.routes.remove(id);
             self.uncount();

@@ -78,7 +78,7 @@ stats! {
     events {
         /// Connections accepted so far.
         accepted,
-        /// Connections refused because all of `connections_max` are trusted, and none has to make room.
+        /// Connections refused because all of `connections_max` are trusted and stay.
         refused,
         /// Connections closed because of a malformed record (too large, too many fragments, empty).
         malformed,
