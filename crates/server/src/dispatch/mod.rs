@@ -52,7 +52,8 @@ pub trait Engine: Send + Sync {
     /// Runs the rest of the same call to the same reply, and blocks where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
-    /// As `resume`, but may stop at the end, before the changes are on stable storage: see
+    /// As `resume`, on a thread of the lane of the call. May stop before an operation that waits for
+    /// another lane, and at the end, before the changes are on stable storage: see
     /// [`WaitsFor::pending_sync`].
     fn execute(
         &self,
@@ -135,7 +136,7 @@ impl Engine for Nfs {
     fn compound(&self, call: &Call<'_>, reply: &mut Encoder, policy: WaitPolicy) -> CompoundStatus {
         match policy {
             WaitPolicy::Waits => CompoundStatus::Done(Nfs::compound(self, call, reply)),
-            WaitPolicy::Suspends => self.begin(call, reply, policy),
+            WaitPolicy::Suspends | WaitPolicy::WaitsIn(_) => self.begin(call, reply, policy),
         }
     }
 

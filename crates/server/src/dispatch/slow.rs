@@ -29,6 +29,11 @@ impl DeferredTimes {
         Self { operation, ..Self::default() }
     }
 
+    /// Sets the operation before which the call was suspended, if it is known.
+    pub(super) fn before(self, operation: Option<NonZeroU32>) -> Self {
+        Self { operation: operation.or(self.operation), ..self }
+    }
+
     pub(super) fn queued(self, time: Duration) -> Self {
         Self { queued: self.queued.saturating_add(microseconds(time)), ..self }
     }
