@@ -2,7 +2,7 @@
 
 use crate::group_commit::{GroupCommit, SyncRole};
 use crate::lane_times::{LanePace, LaneTimes};
-use crate::parked::Parked;
+use crate::parked::{Parked, ParkedCall};
 use crate::pool::LANE_WEIGHT_DEFAULT;
 use crate::quiet::{CallFlight, CopyGate, Flights, PausedCopies};
 use crate::{Executor, PoolLimits, ServiceCounts, TaskPool, Threads};
@@ -227,9 +227,11 @@ impl<E: Executor> NfsService<E> {
     /// Queues a call, or parks it until the client's answer arrives.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
     fn defer(&self, deferred: Deferred) -> Result<(), Deferred> {
-        let Some(wait) = deferred.call.answer() else { return self.submit(deferred) };
+        let Some(key) = deferred.call.answer() else { return self.submit(deferred) };
         let waits = |wait| self.server().engine().getattr_pending(wait);
-        let parked = self.parked.park(wait, deferred, self.server().now(), waits);
+        let (address, bytes) = (net::address(deferred.call.peer().ip()), deferred.call.held());
+        let call = ParkedCall { key, address, bytes, call: deferred };
+        let parked = self.parked.park(call, self.server().now(), waits);
         parked.or_else(|deferred| self.submit(deferred))
     }
 
