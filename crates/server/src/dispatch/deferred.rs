@@ -225,7 +225,11 @@ impl<E: Engine> Server<E> {
         mut deferred: DeferredCall<E::Suspended>,
     ) -> DeferredOutcome<E::Suspended> {
         let (now, lane) = (self.begin_stage(&deferred), deferred.lane());
-        deferred.times = deferred.times.queued(now.saturating_sub(deferred.since));
+        let waited = now.saturating_sub(deferred.since);
+        deferred.times = match deferred.answer() {
+            Some(_) => deferred.times.answered(waited),
+            None => deferred.times.queued(waited),
+        };
         let DeferredCall { mut job, mut buffer, stage, times, .. } = deferred;
         let progress = match stage {
             Stage::Init => CallProgress::Done(self.init(&job, &mut buffer, now)),
