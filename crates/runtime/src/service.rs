@@ -2,7 +2,7 @@
 
 use crate::group_commit::{GroupCommit, SyncRole};
 use crate::lane_times::{LanePace, LaneTimes};
-use crate::parked::Parked;
+use crate::parked::{Parked, ParkedCall};
 use crate::pool::LANE_WEIGHT_DEFAULT;
 use crate::quiet::{CallFlight, CopyGate, Flights, PausedCopies};
 use crate::{Executor, PoolLimits, ServiceCounts, TaskPool, Threads};
@@ -24,7 +24,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
 
@@ -121,6 +121,8 @@ struct Runner {
     flights: Flights,
     /// Whether calls that have not begun to wait for a file system are declined.
     declining: AtomicBool,
+    /// Defers a call that waits for another lane.
+    again: OnceLock<Box<dyn Fn(Deferred) + Send + Sync>>,
 }
 
 impl<E: Executor> NfsService<E> {
@@ -129,7 +131,8 @@ impl<E: Executor> NfsService<E> {
         let (commit, records) = (GroupCommit::default(), GroupCommit::default());
         let (flights, declining) = (Flights::default(), AtomicBool::new(false));
         let defects = AtomicU64::new(0);
-        let runner = Arc::new(Runner { server, commit, records, defects, flights, declining });
+        let again = OnceLock::new();
+        let runner = Arc::new(Runner { server, commit, records, defects, flights, declining, again });
         let step = || {
             let runner = runner.clone();
             move |task| runner.step(task)
@@ -165,6 +168,7 @@ impl<E: Executor> NfsService<E> {
         let service =
             Arc::new(Self { runner, began, disk, contexts, parked, copies, gate, lanes, silent_from });
         service.listen_for_answers();
+        service.take_deferred_again();
         service
     }
 
@@ -178,11 +182,28 @@ impl<E: Executor> NfsService<E> {
         }));
     }
 
+    /// Queues or parks calls that wait for another lane than that of the thread that has run them.
+    fn take_deferred_again(self: &Arc<Self>) {
+        let service = Arc::downgrade(self);
+        let _ = self.runner.again.set(Box::new(move |deferred| match service.upgrade() {
+            Some(service) => service.defer_or_decline(deferred),
+            // The server ends, and with it the connection.
+            None => drop(deferred),
+        }));
+    }
+
     /// Resumes parked calls whose answers have arrived, and the calls whose wait has ended at
     /// `now`.
     pub(crate) fn wake(&self, now: Option<Duration>) {
         for deferred in self.parked.take(now, |wait| self.server().engine().getattr_pending(wait)) {
             self.submit_or_decline(deferred);
+        }
+    }
+
+    /// Queues or parks a call, or answers it if there is no room for it.
+    fn defer_or_decline(&self, deferred: Deferred) {
+        if let Err(deferred) = self.defer(deferred) {
+            self.runner.decline(deferred);
         }
     }
 
@@ -206,9 +227,11 @@ impl<E: Executor> NfsService<E> {
     /// Queues a call, or parks it until the client's answer arrives.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
     fn defer(&self, deferred: Deferred) -> Result<(), Deferred> {
-        let Some(wait) = deferred.call.answer() else { return self.submit(deferred) };
+        let Some(key) = deferred.call.answer() else { return self.submit(deferred) };
         let waits = |wait| self.server().engine().getattr_pending(wait);
-        let parked = self.parked.park(wait, deferred, self.server().now(), waits);
+        let (address, bytes) = (net::address(deferred.call.peer().ip()), deferred.call.held());
+        let call = ParkedCall { key, address, bytes, call: deferred };
+        let parked = self.parked.park(call, self.server().now(), waits);
         parked.or_else(|deferred| self.submit(deferred))
     }
 
@@ -356,6 +379,10 @@ impl Runner {
         let connection = call.connection();
         let call = match catch_unwind(AssertUnwindSafe(|| self.server.execute_deferred(call))) {
             Ok(DeferredOutcome::Uncommitted(call)) => call,
+            Ok(DeferredOutcome::Suspended(call)) => {
+                self.defer_again(Deferred { call, sink, held, flight });
+                return None;
+            }
             Ok(DeferredOutcome::Completed(item)) => {
                 sink.send(CompletionEvent { connection, held, item });
                 return None;
@@ -378,6 +405,14 @@ impl Runner {
                 self.answer(deferred, outcome);
                 None
             }
+        }
+    }
+
+    /// Hands a call over to the threads of the lane that it waits for now.
+    fn defer_again(&self, deferred: Deferred) {
+        match self.again.get() {
+            Some(again) => again(deferred),
+            None => self.decline(deferred),
         }
     }
 

@@ -137,7 +137,7 @@ impl Nfs {
     /// Runs a suspended COMPOUND to its end, and blocks where it has to. `call` has the current
     /// time.
     pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundOutcome {
-        match self.execute(call, reply, state) {
+        match self.go_on(call, reply, state, WaitPolicy::Waits) {
             CompoundStatus::Done(outcome) => outcome,
             CompoundStatus::Deferred(state) => {
                 let outcome = self.sync(&state);
@@ -146,19 +146,26 @@ impl Nfs {
         }
     }
 
-    /// As [`Nfs::resume`], but may stop after all operations have run, before the changes are on
-    /// stable storage. Then the same call and reply are to be given to [`Nfs::complete`], on any
-    /// thread.
-    pub fn execute(
+    /// As [`Nfs::resume`], on a thread of the COMPOUND's lane. It stops before an operation that
+    /// waits for another lane, and is then to be executed there; and after all operations have run,
+    /// if their changes are not on stable storage ([`CompoundState::pending_sync`]). Then the same call
+    /// and reply are to be given to [`Nfs::complete`], on any thread.
+    pub fn execute(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundStatus {
+        let policy = WaitPolicy::WaitsIn(state.lane());
+        self.go_on(call, reply, state, policy)
+    }
+
+    fn go_on(
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
         mut state: Box<CompoundState>,
+        policy: WaitPolicy,
     ) -> CompoundStatus {
         if let CompoundPhase::Executed(_) | CompoundPhase::Unrecorded(_) = state.phase {
             return CompoundStatus::Deferred(state);
         }
-        match self.run_operations(call, reply, &mut state, WaitPolicy::Waits) {
+        match self.run_operations(call, reply, &mut state, policy) {
             Some(outcome) => CompoundStatus::Done(outcome),
             None => CompoundStatus::Deferred(state),
         }
@@ -180,6 +187,7 @@ impl Nfs {
             Err(reason) => {
                 compound.progress.args_at += args.position();
                 compound.progress.phase = CompoundPhase::Deferred(reason);
+                compound.progress.deferrals += 1;
                 return None;
             }
         };
@@ -237,6 +245,7 @@ impl Nfs {
             compound.progress.position.index += 1;
             write_failure(minor, number, Nfsstat4::NFS4ERR_DELAY, reply)
         });
+        let status = compound.sync_all_but(0, status, reply);
         let outcome = compound.end(status, reply);
         (!closes).then_some(outcome)
     }
@@ -276,6 +285,7 @@ impl Compound<'_> {
                 self.begin_session_reply();
             }
             self.progress.position.index += 1;
+            self.progress.deferrals = 0;
         }
         Ok(status)
     }

@@ -4,7 +4,7 @@
 use super::execute::{CallProgress, CallThread, outgoing};
 use super::slow::DeferredTimes;
 use super::{Action, Engine, Scratch, Server};
-use crate::call::Job;
+use crate::call::{Auth, Job};
 use crate::compound::CompoundStatus;
 use crate::engine::{CommitKey, NAMES_LANE, WaitPolicy, WaitsFor};
 use crate::metrics::{self, Kind};
@@ -184,11 +184,13 @@ pub struct CompletedCall {
     record: Vec<u8>,
 }
 
-/// The state of a deferred call after its operations have run.
+/// The state of a deferred call after a thread has run it.
 #[derive(Debug)]
 pub enum DeferredOutcome<S> {
     /// The reply can be sent.
     Completed(CompletedCall),
+    /// The next operation waits in another lane: call [`Server::execute_deferred`] there.
+    Suspended(DeferredCall<S>),
     /// The changes must be on stable storage before the reply is sent: call
     /// [`Server::sync`], then [`Server::complete`].
     Uncommitted(DeferredCall<S>),
@@ -202,59 +204,90 @@ impl CompletedCall {
 }
 
 impl<E: Engine> Server<E> {
-    /// Runs a deferred call on the calling thread. Pass the result to [`Server::take_completed`] of
-    /// any tick that owns the connection.
-    pub fn execute_and_sync(&self, deferred: DeferredCall<E::Suspended>) -> CompletedCall {
-        match self.execute_deferred(deferred) {
-            DeferredOutcome::Completed(completed) => completed,
-            DeferredOutcome::Uncommitted(deferred) => {
-                let outcome = self.sync(&deferred);
-                self.complete(deferred, outcome)
+    /// Runs a deferred call on the calling thread, for all lanes that it waits in. Pass the result to
+    /// [`Server::take_completed`] of any tick that owns the connection.
+    pub fn execute_and_sync(&self, mut deferred: DeferredCall<E::Suspended>) -> CompletedCall {
+        loop {
+            match self.execute_deferred(deferred) {
+                DeferredOutcome::Completed(completed) => return completed,
+                DeferredOutcome::Suspended(suspended) => deferred = suspended,
+                DeferredOutcome::Uncommitted(deferred) => {
+                    let outcome = self.sync(&deferred);
+                    return self.complete(deferred, outcome);
+                }
             }
         }
     }
 
-    /// As [`Server::execute_and_sync`], but may return before the changes are on stable storage, so
-    /// that a group commit can include them.
-    pub fn execute_deferred(&self, deferred: DeferredCall<E::Suspended>) -> DeferredOutcome<E::Suspended> {
+    /// Runs a deferred call on a thread of its lane, until it ends or waits for something else.
+    pub fn execute_deferred(
+        &self,
+        mut deferred: DeferredCall<E::Suspended>,
+    ) -> DeferredOutcome<E::Suspended> {
         let (now, lane) = (self.begin_stage(&deferred), deferred.lane());
-        let times = deferred.times.queued(now.saturating_sub(deferred.since));
-        let DeferredCall { mut job, mut buffer, stage, .. } = deferred;
-        let protection = match stage {
-            Stage::Init => self.init(&job, &mut buffer, now),
-            Stage::Groups => {
-                self.find_groups(&mut job, now);
-                self.run_to_end(&job, &mut buffer, now)
-            }
+        let waited = now.saturating_sub(deferred.since);
+        deferred.times = match deferred.answer() {
+            Some(_) => deferred.times.answered(waited),
+            None => deferred.times.queued(waited),
+        };
+        let DeferredCall { mut job, mut buffer, stage, times, .. } = deferred;
+        let progress = match stage {
+            Stage::Init => CallProgress::Done(self.init(&job, &mut buffer, now)),
+            Stage::Groups => self.begin_with_groups(&mut job, &mut buffer, now),
             Stage::Compound { protection, suspended } => {
                 match self.with_call(&job, self.off_shard(), now, |call| {
                     self.engine.execute(call, &mut buffer, suspended)
                 }) {
                     Some(CompoundStatus::Deferred(suspended)) => {
-                        // All operations have run. Large buffers are not held while the call waits.
-                        memory::fit(buffer.as_mut_vec());
-                        job.forget_arguments();
                         let stage = Stage::Compound { protection, suspended };
-                        let since = self.end_stage(job.kind, now);
-                        let times = times.ran(since.saturating_sub(now));
-                        return DeferredOutcome::Uncommitted(DeferredCall {
-                            job,
-                            buffer,
-                            stage,
-                            since,
-                            times,
-                        });
+                        CallProgress::Waits { stage, operation: None }
                     }
                     Some(CompoundStatus::Done(outcome)) => {
                         job.note(outcome.subject, outcome.usage());
-                        protection
+                        CallProgress::Done(protection)
                     }
-                    None => protection,
+                    None => CallProgress::Done(protection),
                 }
             }
         };
-        let done = DoneCall { job, buffer, protection, lane, times };
-        DeferredOutcome::Completed(self.done(done, now))
+        match progress {
+            CallProgress::Done(protection) => {
+                let done = DoneCall { job, buffer, protection, lane, times };
+                DeferredOutcome::Completed(self.done(done, now))
+            }
+            CallProgress::Waits { stage, operation } => {
+                let since = self.end_stage(job.kind, now);
+                let times = times.before(operation).ran(since.saturating_sub(now));
+                Self::suspend(DeferredCall { job, buffer, stage, since, times })
+            }
+        }
+    }
+
+    /// Returns the state of a call that waits again. Large buffers are not held meanwhile.
+    fn suspend(mut deferred: DeferredCall<E::Suspended>) -> DeferredOutcome<E::Suspended> {
+        memory::fit(deferred.buffer.as_mut_vec());
+        if deferred.pending_sync().is_none() {
+            return DeferredOutcome::Suspended(deferred);
+        }
+        deferred.job.forget_arguments();
+        DeferredOutcome::Uncommitted(deferred)
+    }
+
+    /// Looks up the groups of a caller and begins its call, which waits for file systems in their
+    /// lanes.
+    fn begin_with_groups(
+        &self,
+        job: &mut Job,
+        buffer: &mut Encoder,
+        now: Duration,
+    ) -> CallProgress<E::Suspended> {
+        self.find_groups(job, now);
+        if let Auth::SysUnknown { .. } = &job.auth {
+            return CallProgress::Done(self.run_to_end(job, buffer, now));
+        }
+        let operation = AtomicU32::new(0);
+        let thread = CallThread { operation: &operation, ..self.off_shard() };
+        self.run(job, buffer, WaitPolicy::Suspends, thread, now)
     }
 
     /// Puts the changes of a [`DeferredOutcome::Uncommitted`] call on stable storage, and with them

@@ -2,6 +2,7 @@
 
 use super::deferred::{DeferredCall, Stage};
 use super::slow::DeferredTimes;
+use super::sys::AdmissionCache;
 use super::{Engine, ReplySink, Scratch, Server};
 use crate::call::{Auth, Job, Verdict};
 use crate::compound::CompoundStatus;
@@ -87,7 +88,7 @@ impl<E: Engine> Server<E> {
         if self.tenants.bounds_clients() {
             job.client = Some(scratch.clients.find(&self.tenants, job.peer.ip()).clone());
         }
-        if scratch.vouched != Some(job.connection) && self.vouches_for(&job, now) {
+        if scratch.vouched != Some(job.connection) && self.vouches_for(&job, &mut scratch.admissions, now) {
             scratch.vouched = Some(job.connection);
             let share = match job.principal() {
                 Some(principal) => principal.share(),
@@ -130,12 +131,13 @@ impl<E: Engine> Server<E> {
     /// Returns whether a call proves that its sender may be served: it is signed with a context's
     /// key, or comes with AUTH_SYS from an address where an export allows it. INIT proves nothing,
     /// since it may be a copy of another client's.
-    fn vouches_for(&self, job: &Job, now: Duration) -> bool {
+    fn vouches_for(&self, job: &Job, admissions: &mut AdmissionCache, now: Duration) -> bool {
         job.verdict == Verdict::Run
             && match &job.auth {
                 Auth::Gss(_) => true,
                 Auth::Sys(_) | Auth::SysUnknown { .. } => {
-                    job.procedure == NFSPROC4_COMPOUND && self.engine.admits_sys(job.peer, now)
+                    let ask = || self.engine.admits_sys(job.peer, now);
+                    job.procedure == NFSPROC4_COMPOUND && admissions.admits(job.connection, now, ask)
                 }
                 Auth::None | Auth::Init => false,
             }
@@ -168,8 +170,9 @@ impl<E: Engine> Server<E> {
             }
             Verdict::Refuse(status) => CallProgress::Done(self.refuse(&job, status, &mut buffer, now)),
             Verdict::Run => {
-                if policy == WaitPolicy::Waits {
-                    self.find_groups(&mut job, now);
+                match policy {
+                    WaitPolicy::Waits => self.find_groups(&mut job, now),
+                    WaitPolicy::Suspends | WaitPolicy::WaitsIn(_) => self.waive_groups(&mut job, now),
                 }
                 self.run(&job, &mut buffer, policy, thread, now)
             }

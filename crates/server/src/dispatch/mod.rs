@@ -31,8 +31,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
-use sys::SysCache;
-use vfs::{ClientPeer, SecFlavor, VfsResult};
+use sys::{AdmissionCache, SysCache};
+use vfs::{ClientPeer, SecFlavor, Unresolved, VfsResult};
 use xdr::Encoder;
 
 /// Runs COMPOUNDs: [`Nfs`], or a simpler implementation in tests.
@@ -52,7 +52,8 @@ pub trait Engine: Send + Sync {
     /// Runs the rest of the same call to the same reply, and blocks where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
-    /// As `resume`, but may stop at the end, before the changes are on stable storage: see
+    /// As `resume`, on a thread of the lane of the call. May stop before an operation that waits for
+    /// another lane, and at the end, before the changes are on stable storage: see
     /// [`WaitsFor::pending_sync`].
     fn execute(
         &self,
@@ -109,8 +110,11 @@ pub trait Engine: Send + Sync {
     fn observe_denial(&self, _peer: SocketAddr, _principal: Option<&str>, _reason: &str) {}
 
     /// Returns whether a client at this address and port may use AUTH_SYS.
-    fn admits_sys(&self, _client: SocketAddr, _now: Duration) -> bool {
-        true
+    ///
+    /// # Errors
+    /// The name of the client that must be looked up first.
+    fn admits_sys(&self, _client: SocketAddr, _now: Duration) -> Result<bool, Unresolved> {
+        Ok(true)
     }
 
     /// Returns the accounts whose groups AUTH_SYS callers have; `None` if they have those of their
@@ -135,7 +139,7 @@ impl Engine for Nfs {
     fn compound(&self, call: &Call<'_>, reply: &mut Encoder, policy: WaitPolicy) -> CompoundStatus {
         match policy {
             WaitPolicy::Waits => CompoundStatus::Done(Nfs::compound(self, call, reply)),
-            WaitPolicy::Suspends => self.begin(call, reply, policy),
+            WaitPolicy::Suspends | WaitPolicy::WaitsIn(_) => self.begin(call, reply, policy),
         }
     }
 
@@ -186,13 +190,18 @@ impl Engine for Nfs {
         self.observe_refusal(&ObservedRefusal { peer, principal, flavor: None, export: None, reason });
     }
 
-    fn admits_sys(&self, client: SocketAddr, now: Duration) -> bool {
+    fn admits_sys(&self, client: SocketAddr, now: Duration) -> Result<bool, Unresolved> {
         let exports = self.exports.snapshot();
         let peer = ClientPeer { address: client, now };
-        exports.iter().any(|export| match export.rule_for(peer) {
-            Ok(Some(rule)) => export.rule(rule).allows(SecFlavor::Sys, peer),
-            Ok(None) | Err(_) => false,
-        })
+        let mut refused = Ok(false);
+        for export in exports.iter() {
+            match export.rule_for(peer) {
+                Ok(Some(rule)) if export.rule(rule).allows(SecFlavor::Sys, peer) => return Ok(true),
+                Ok(_) => {}
+                Err(unresolved) => refused = Err(unresolved),
+            }
+        }
+        refused
     }
 
     fn sys_accounts(&self) -> Option<&Mapper> {
@@ -272,6 +281,7 @@ pub struct Scratch {
     /// The number of the current operation; 0 for none.
     operation: Arc<AtomicU32>,
     sys: SysCache,
+    admissions: AdmissionCache,
     watch: TickWatch,
     /// The counters of the thread, from its first tick on.
     counters: Option<LentCounters>,

@@ -16,6 +16,8 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct DeferredTimes {
     /// The operation before which the call was suspended; `None` if it has not begun.
     operation: Option<NonZeroU32>,
+    /// Time until a client answered a callback.
+    answered: u32,
     /// Time until a thread had time for it.
     queued: u32,
     /// Time of the threads that ran it.
@@ -27,6 +29,15 @@ pub(super) struct DeferredTimes {
 impl DeferredTimes {
     pub(super) fn new(operation: Option<NonZeroU32>) -> Self {
         Self { operation, ..Self::default() }
+    }
+
+    /// Sets the operation before which the call was suspended, if it is known.
+    pub(super) fn before(self, operation: Option<NonZeroU32>) -> Self {
+        Self { operation: operation.or(self.operation), ..self }
+    }
+
+    pub(super) fn answered(self, time: Duration) -> Self {
+        Self { answered: self.answered.saturating_add(microseconds(time)), ..self }
     }
 
     pub(super) fn queued(self, time: Duration) -> Self {
@@ -42,7 +53,8 @@ impl DeferredTimes {
     }
 
     fn all(self) -> Duration {
-        [self.queued, self.ran, self.synced].map(|time| Duration::from_micros(time.into())).iter().sum()
+        let times = [self.answered, self.queued, self.ran, self.synced];
+        times.map(|time| Duration::from_micros(time.into())).iter().sum()
     }
 }
 
@@ -53,10 +65,13 @@ fn microseconds(time: Duration) -> u32 {
 impl fmt::Display for DeferredTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |time: u32| f64::from(time) / 1e6;
+        write!(f, "{:.1} s: ", self.all().as_secs_f64())?;
+        if self.answered > 0 {
+            write!(f, "{:.1} s until a client answered a callback, ", seconds(self.answered))?;
+        }
         write!(
             f,
-            "{:.1} s: {:.1} s until a thread was free, {:.1} s in the file system, {:.1} s until it was on disk",
-            self.all().as_secs_f64(),
+            "{:.1} s until a thread was free, {:.1} s in the file system, {:.1} s until it was on disk",
             seconds(self.queued),
             seconds(self.ran),
             seconds(self.synced)
@@ -107,5 +122,8 @@ mod tests {
         let text =
             "3.5 s: 1.0 s until a thread was free, 2.0 s in the file system, 0.5 s until it was on disk";
         assert_eq!(times.to_string(), text);
+        let text = "4.5 s: 1.0 s until a client answered a callback, 1.0 s until a thread was free, \
+             2.0 s in the file system, 0.5 s until it was on disk";
+        assert_eq!(times.answered(second).to_string(), text);
     }
 }

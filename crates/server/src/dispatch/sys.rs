@@ -5,12 +5,13 @@ use crate::call::{Auth, Job};
 use crate::metrics::Trouble;
 use crate::security::Security;
 use identity::{ANONYMOUS_ID, Identity, Mapper, Wait};
-use rpc::AuthSys;
+use rpc::{AuthSys, ConnectionId};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use vfs::Caller;
+use vfs::{Caller, RULES_MAX, Unresolved};
 
 /// AUTH_SYS callers that one thread caches. When the cache is full, it is emptied.
 const CALLERS_MAX: usize = 256;
@@ -25,6 +26,39 @@ pub(super) struct SysCache {
     last: Option<(Box<[u8]>, CachedCaller)>,
     /// The generation of the accounts behind the entries; 0 without accounts.
     generation: u64,
+}
+
+/// Connections whose admission one thread remembers. When there is no room, all are forgotten.
+const ADMISSIONS_MAX: usize = 4096;
+/// How long it is remembered: a change of the exports counts from then on.
+const ADMISSION_TIME: Duration = Duration::from_secs(1);
+
+/// Whether any export admits the clients of connections with AUTH_SYS. A search of many exports for
+/// each batch of calls would cost more than the calls.
+#[derive(Default)]
+pub(super) struct AdmissionCache(HashMap<ConnectionId, (bool, Duration)>);
+
+impl AdmissionCache {
+    /// Returns whether the client of a connection is admitted. An answer that is unknown is asked
+    /// for again by the next call.
+    pub(super) fn admits(
+        &mut self,
+        connection: ConnectionId,
+        now: Duration,
+        ask: impl FnOnce() -> Result<bool, Unresolved>,
+    ) -> bool {
+        if let Some((admitted, until)) = self.0.get(&connection)
+            && now < *until
+        {
+            return *admitted;
+        }
+        let Ok(admitted) = ask() else { return false };
+        if self.0.len() >= ADMISSIONS_MAX {
+            self.0.clear();
+        }
+        self.0.insert(connection, (admitted, now.saturating_add(ADMISSION_TIME)));
+        admitted
+    }
 }
 
 /// A caller until its groups are looked up again.
@@ -103,14 +137,29 @@ fn member(caller: Caller, claimed: u32, account: Option<Identity>) -> Caller {
 }
 
 impl<E: Engine> Server<E> {
-    /// Looks up the groups of an AUTH_SYS caller on a thread that may wait. If it cannot, the call
-    /// remains [`Auth::SysUnknown`].
+    /// Lets an AUTH_SYS caller whom no export admits go without groups: nothing depends on them, and
+    /// strangers must not keep the accounts busy.
+    pub(super) fn waive_groups(&self, job: &mut Job, now: Duration) {
+        if let Auth::SysUnknown { security, .. } = &job.auth
+            && matches!(self.engine.admits_sys(job.peer, now), Ok(false))
+        {
+            job.auth = Auth::Sys(Arc::clone(security));
+        }
+    }
+
+    /// Looks up the groups of an AUTH_SYS caller whom an export admits, on a thread that may wait.
+    /// If it cannot, the call remains [`Auth::SysUnknown`].
     pub(super) fn find_groups(&self, job: &mut Job, now: Duration) {
-        let Auth::SysUnknown { security, claimed_gid } = &job.auth else { return };
-        let (Some(accounts), Some(caller)) = (self.engine.sys_accounts(), security.caller.clone()) else {
-            return;
-        };
+        let Some(accounts) = self.engine.sys_accounts() else { return };
         let left = Cell::new(accounts.lookup_wait_max());
+        if let Auth::SysUnknown { .. } = &job.auth
+            && !self.names_client(job.peer, now, &left)
+        {
+            return;
+        }
+        self.waive_groups(job, now);
+        let Auth::SysUnknown { security, claimed_gid } = &job.auth else { return };
+        let Some(caller) = security.caller.clone() else { return };
         match accounts.account_of_uid_within(caller.uid, now, Wait::Within(&left)) {
             Some(Ok(account)) => {
                 job.auth = Auth::Sys(Arc::new(Security::sys(member(caller, *claimed_gid, account))));
@@ -118,5 +167,18 @@ impl<E: Engine> Server<E> {
             Some(Err(error)) => self.reports.note(Trouble::GroupsDelayed, now, job.peer, error),
             None => {}
         }
+    }
+
+    /// Waits for the names of a client, if it depends on them whether an export admits it. Returns
+    /// whether that is known.
+    fn names_client(&self, client: SocketAddr, now: Duration, left: &Cell<Duration>) -> bool {
+        // Each turn answers the question about another name.
+        for _ in 0..RULES_MAX {
+            let Err(unresolved) = self.engine.admits_sys(client, now) else { return true };
+            if !unresolved.0.resolve(client.ip(), now, left) {
+                break;
+            }
+        }
+        false
     }
 }

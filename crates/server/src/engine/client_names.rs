@@ -21,7 +21,7 @@ impl Compound<'_> {
                 Ok(decided) => return Ok(decided),
                 Err(unresolved) => unresolved,
             };
-            if !self.may_wait() {
+            if !self.may_wait_for_names() {
                 return Err(DeferReason::Lane(NAMES_LANE).into());
             }
             if !unresolved.0.resolve(peer.ip(), peer.now, &self.names_wait_left) {

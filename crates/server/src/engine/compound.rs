@@ -79,6 +79,8 @@ pub struct CompoundState {
     pub(crate) minor: u32,
     /// The index of the current operation.
     pub(crate) position: Position,
+    /// How many times the current operation has been deferred.
+    pub(crate) deferrals: u32,
     /// The current filehandle, if one is set.
     pub(crate) current: Option<Fh>,
     /// Whether the flavor of the call differs from the flavors of the current filehandle's export.
@@ -131,6 +133,7 @@ impl CompoundState {
             exports: nfs.exports.snapshot(),
             minor,
             position: Position { index: 0, count },
+            deferrals: 0,
             current: None,
             restricted: false,
             saved: None,
@@ -168,7 +171,7 @@ pub struct Compound<'c> {
     /// The time that operations may still wait for the name service.
     pub(super) names_wait_left: Cell<Duration>,
     /// Whether operations block on this thread or stop with [`OpStop::Deferred`](super::OpStop).
-    policy: WaitPolicy,
+    pub(super) policy: WaitPolicy,
 }
 
 impl<'c> Compound<'c> {
@@ -188,11 +191,6 @@ impl<'c> Compound<'c> {
             names_wait_left: Cell::new(nfs.identity.lookup_wait_max()),
             policy,
         }
-    }
-
-    /// Returns whether operations may block on this thread.
-    pub fn may_wait(&self) -> bool {
-        self.policy == WaitPolicy::Waits
     }
 
     /// Returns the monotonic time of the call.

@@ -11,7 +11,7 @@ pub(crate) const NAMES_LANE: u32 = u32::MAX;
 impl Compound<'_> {
     /// Returns whether and how long this COMPOUND waits for names.
     fn names_wait(&self) -> Wait<'_> {
-        if self.may_wait() { Wait::Within(&self.names_wait_left) } else { Wait::Never }
+        if self.may_wait_for_names() { Wait::Within(&self.names_wait_left) } else { Wait::Never }
     }
 
     /// Defers the COMPOUND in the lane of the name service for a name that is not cached.

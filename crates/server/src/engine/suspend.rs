@@ -3,6 +3,10 @@
 use super::{Compound, CompoundPhase, CompoundState, DeferReason, Fh, FileKey, Object, OpResult};
 use state::GetattrWait;
 
+/// Deferrals of one operation, after which it waits on the thread that it has: it needs several
+/// file systems, and would go from lane to lane for ever.
+const DEFERRALS_MAX: u32 = 4;
+
 /// Changes that one sync puts on stable storage for all calls that wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommitKey {
@@ -29,7 +33,7 @@ impl CommitKey {
 pub trait WaitsFor {
     /// Returns the lane in which it waits: the number of the export whose file system it waits for,
     /// another number that no export has for the name service, and 0 for anything else. Lanes do
-    /// not delay each other.
+    /// not delay each other: an operation that waits for another file system goes to its lane.
     fn lane(&self) -> u32;
 
     /// Returns whether the next operation seldom blocks, because its file system answers from
@@ -62,18 +66,16 @@ impl WaitsFor for std::convert::Infallible {
 pub enum WaitPolicy {
     /// They may block on this thread.
     Waits,
+    /// They may block on this thread for what its lane waits for; for anything else the COMPOUND is
+    /// deferred again. See [`WaitsFor::lane`].
+    WaitsIn(u32),
     /// They may not block: the COMPOUND is deferred.
     Suspends,
 }
 
 impl WaitsFor for Box<CompoundState> {
     fn lane(&self) -> u32 {
-        match (self.phase, &self.current) {
-            (CompoundPhase::Deferred(DeferReason::Lane(lane)), _) => lane,
-            (CompoundPhase::Unrecorded(_), _) => 0,
-            (_, Some(Fh::Object(object))) => object.export.id,
-            _ => 0,
-        }
+        CompoundState::lane(self)
     }
 
     fn is_brief(&self) -> bool {
@@ -89,7 +91,49 @@ impl WaitsFor for Box<CompoundState> {
     }
 }
 
+impl CompoundState {
+    /// Returns the lane in which it waits: see [`WaitsFor::lane`].
+    pub(crate) fn lane(&self) -> u32 {
+        match self.phase {
+            CompoundPhase::Deferred(DeferReason::Lane(lane)) => lane,
+            CompoundPhase::Unrecorded(_) => 0,
+            _ => self.current_lane(),
+        }
+    }
+
+    /// Returns the lane of the current filehandle's file system; 0 for none.
+    fn current_lane(&self) -> u32 {
+        match &self.current {
+            Some(Fh::Object(object)) => object.export.id,
+            Some(Fh::Pseudo(_)) | None => 0,
+        }
+    }
+}
+
 impl Compound<'_> {
+    /// Returns whether the operation may block on this thread, for the file system of the current
+    /// filehandle or another disk of the server.
+    pub fn may_wait(&self) -> bool {
+        match self.policy {
+            WaitPolicy::Waits => true,
+            WaitPolicy::Suspends => false,
+            WaitPolicy::WaitsIn(lane) => {
+                lane == self.progress.current_lane() || self.progress.deferrals > DEFERRALS_MAX
+            }
+        }
+    }
+
+    /// Returns whether the operation may wait on this thread for the name service. That ends in
+    /// time, so it may do so in every lane.
+    pub(super) fn may_wait_for_names(&self) -> bool {
+        self.policy != WaitPolicy::Suspends
+    }
+
+    /// Returns whether the operation may wait on this thread for the file system of an object.
+    fn may_wait_for(&self, object: &Object) -> bool {
+        self.may_wait() || self.policy == WaitPolicy::WaitsIn(object.export.id)
+    }
+
     /// Checks that an object can be read and opened without blocking, where blocking is not
     /// allowed.
     ///
@@ -97,7 +141,7 @@ impl Compound<'_> {
     /// [`OpStop::Deferred`].
     pub fn check_at_hand(&self, object: &Object) -> OpResult {
         let backend = &object.export.backend;
-        if self.may_wait() || !backend.may_wait() || backend.is_at_hand(&object.handle) {
+        if self.may_wait_for(object) || !backend.may_wait() || backend.is_at_hand(&object.handle) {
             return Ok(());
         }
         Err(DeferReason::Lane(object.export.id).into())
@@ -110,7 +154,7 @@ impl Compound<'_> {
     /// [`OpStop::Deferred`].
     pub fn check_brief(&self, directory: &Object) -> OpResult {
         self.progress.expensive.set(true);
-        if self.may_wait() || !directory.export.backend.may_wait() {
+        if self.may_wait_for(directory) || !directory.export.backend.may_wait() {
             Ok(())
         } else {
             Err(DeferReason::Brief.into())
@@ -122,7 +166,7 @@ impl Compound<'_> {
     /// # Errors
     /// [`OpStop::Deferred`].
     pub fn check_disk(&self, object: &Object) -> OpResult {
-        if self.may_wait() || !object.export.backend.may_wait() {
+        if self.may_wait_for(object) || !object.export.backend.may_wait() {
             Ok(())
         } else {
             Err(DeferReason::Lane(object.export.id).into())

@@ -187,7 +187,8 @@ impl LimitedTenants {
             };
             tracing::warn!(
                 suppressed,
-                "{kind} {name} is throttled to {rate} {unit} a second; {keys} of the configuration set it"
+                "{kind} {name} is throttled to {rate} {unit} a second, and with it all users of its \
+                 connections; {keys} of the configuration set it"
             );
         }
     }

@@ -16,6 +16,7 @@ mod grace;
 mod helper;
 mod identities;
 mod io;
+mod lanes;
 mod limited_file_systems;
 mod limits;
 mod local;

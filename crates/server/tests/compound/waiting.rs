@@ -114,15 +114,32 @@ impl Tried {
 }
 
 impl Waiting {
-    /// Continues until only the sync is left.
-    #[track_caller]
-    pub(crate) fn execute(mut self, client: &Client<'_>) -> Self {
+    /// Continues in its lane, to the reply or until it waits again.
+    pub(crate) fn go_on(mut self, client: &Client<'_>) -> Result<Compound4Res<'static>, Self> {
         let ran = with_call(client, &self.args, client.now, |call| {
             client.server.nfs.execute(call, &mut self.reply, self.suspended)
         });
         match ran {
-            CompoundStatus::Deferred(suspended) => Self { suspended, ..self },
-            CompoundStatus::Done(_) => panic!("answered: {:?}", decoded(self.reply)),
+            CompoundStatus::Deferred(suspended) => Err(Self { suspended, ..self }),
+            CompoundStatus::Done(_) => Ok(decoded(self.reply)),
+        }
+    }
+
+    /// Continues until only the sync or another lane is left.
+    #[track_caller]
+    pub(crate) fn execute(self, client: &Client<'_>) -> Self {
+        match self.go_on(client) {
+            Err(waiting) => waiting,
+            Ok(reply) => panic!("answered: {reply:?}"),
+        }
+    }
+
+    /// Continues in its lane to the reply.
+    #[track_caller]
+    pub(crate) fn end(self, client: &Client<'_>) -> Compound4Res<'static> {
+        match self.go_on(client) {
+            Ok(reply) => reply,
+            Err(waiting) => panic!("it waits in lane {}", waiting.suspended.lane()),
         }
     }
 

@@ -12,10 +12,10 @@ use orthrus_server::tenants::LimitedTenants;
 use rpc::ConnectionId;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use vfs::SecFlavor;
+use vfs::{SecFlavor, Unresolved};
 use xdr::Encoder;
 
 /// The connection that most tests use.
@@ -47,6 +47,10 @@ pub(crate) struct Echo {
     pub seen: Mutex<Vec<SeenCall>>,
     /// The accounts whose groups AUTH_SYS callers have.
     pub accounts: Option<Mapper>,
+    /// Whether no export admits AUTH_SYS.
+    pub admits_nobody: bool,
+    /// How often that was asked for.
+    pub admissions: AtomicUsize,
 }
 
 impl Engine for Echo {
@@ -86,6 +90,11 @@ impl Engine for Echo {
 
     fn sys_accounts(&self) -> Option<&Mapper> {
         self.accounts.as_ref()
+    }
+
+    fn admits_sys(&self, _: SocketAddr, _: Duration) -> Result<bool, Unresolved> {
+        self.admissions.fetch_add(1, Relaxed);
+        Ok(!self.admits_nobody)
     }
 
     fn delay(&self, _: &Call<'_>, reply: &mut Encoder) {
@@ -170,11 +179,15 @@ impl Host {
 
     /// A server whose AUTH_SYS callers have the groups of these accounts.
     pub(crate) fn with_sys_accounts(accounts: Mapper) -> Self {
-        Self::build(Echo { accounts: Some(accounts), ..Echo::default() }, None, Arc::default())
+        Self::without_kerberos_over(Echo { accounts: Some(accounts), ..Echo::default() })
     }
 
     pub(crate) fn without_kerberos() -> Self {
-        Self::build(Echo::default(), None, Arc::default())
+        Self::without_kerberos_over(Echo::default())
+    }
+
+    pub(crate) fn without_kerberos_over(engine: Echo) -> Self {
+        Self::build(engine, None, Arc::default())
     }
 
     pub(crate) fn seen(&self) -> Vec<SeenCall> {

@@ -1,9 +1,10 @@
 //! AUTH_SYS callers with the groups of the server's accounts (RFC 5531 appendix A has room for 16).
 
 use crate::client::{COMPOUND, NULL, accepted, encoded, plain_call};
-use crate::server::{CONNECTION, Host};
+use crate::server::{CONNECTION, Echo, Host};
+use crate::waiting::{Elsewhere, SlowNames};
 use identity::{ANONYMOUS_ID, Identity, IdentitySource, Mapper, Rules, SourceError, StaticSource};
-use orthrus_server::dispatch::{Action, DeferredCall, ReplySink};
+use orthrus_server::dispatch::{Action, DeferredCall, DeferredOutcome, ReplySink};
 use rpc::{AuthSys, ConnectionId, OpaqueAuth};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,8 +15,12 @@ use std::time::Duration;
 const NAMES: u32 = u32::MAX;
 
 fn call(target: (u32, u32, u32), uid: u32, gid: u32) -> Vec<u8> {
+    call_with(target, uid, gid, b"args")
+}
+
+fn call_with(target: (u32, u32, u32), uid: u32, gid: u32, args: &[u8]) -> Vec<u8> {
     let body = encoded(&AuthSys::new(77, b"host", uid, gid, &[0, 4]));
-    plain_call(1, target, &OpaqueAuth::sys(&body), &OpaqueAuth::NONE, b"args")
+    plain_call(1, target, &OpaqueAuth::sys(&body), &OpaqueAuth::NONE, args)
 }
 
 fn groups() -> Vec<u32> {
@@ -123,6 +128,48 @@ fn groups_are_looked_up_elsewhere_once_and_again_after_their_time() {
     let completed = host.server.execute_and_sync(elsewhere.deferred.pop().expect("it is deferred"));
     host.take_completed(completed);
     assert!(directory.lookups.load(SeqCst) > lookups);
+}
+
+#[test]
+fn a_call_with_groups_waits_for_its_file_system_in_another_lane() {
+    let accounts = Some(Mapper::new(Rules::default(), GroupDirectory::default()));
+    let mut host = Host::over(SlowNames { accounts });
+    let mut elsewhere = Elsewhere::with_room(1);
+    host.tick_into(vec![(CONNECTION, call_with(COMPOUND, 1000, 100, b"slow"))], &mut elsewhere);
+    let deferred = elsewhere.deferred.pop().expect("it is deferred");
+    assert_eq!(deferred.lane(), NAMES);
+    let again = host.server.execute_deferred(deferred);
+    let DeferredOutcome::Suspended(deferred) = again else { panic!("{again:?}") };
+    assert_eq!(deferred.lane(), 1);
+    let ended = host.server.execute_deferred(deferred);
+    assert!(matches!(ended, DeferredOutcome::Completed(_)), "{ended:?}");
+}
+
+#[test]
+fn a_stranger_that_no_export_admits_asks_no_directory() {
+    let directory = GroupDirectory::default();
+    let accounts = Some(Mapper::new(Rules::default(), directory.clone()));
+    let engine = Echo { accounts, admits_nobody: true, ..Echo::default() };
+    let mut host = Host::without_kerberos_over(engine);
+    let mut elsewhere = GroupsElsewhere::default();
+    host.tick_into(vec![(CONNECTION, call(COMPOUND, 1000, 100))], &mut elsewhere);
+    assert_eq!((elsewhere.replies.len(), elsewhere.deferred.len()), (1, 0));
+    host.answer(call(COMPOUND, 1000, 100)).unwrap();
+    assert!(host.seen().iter().all(|seen| seen.uid == Some(1000) && seen.gids.is_empty()));
+    assert_eq!(directory.lookups.load(SeqCst), 0);
+}
+
+#[test]
+fn the_exports_are_searched_for_a_connection_once_a_second() {
+    let mut host = Host::without_kerberos();
+    let asked = |host: &Host| host.server.engine().admissions.load(SeqCst);
+    (0..100).for_each(|_| drop(host.answer(call(COMPOUND, 1000, 100)).unwrap()));
+    assert_eq!(asked(&host), 1);
+    host.tick(vec![(ConnectionId(7), call(COMPOUND, 1000, 100))]);
+    assert_eq!(asked(&host), 2);
+    host.advance(Duration::from_secs(1));
+    host.answer(call(COMPOUND, 1000, 100)).unwrap();
+    assert_eq!(asked(&host), 3);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::client::{Client, INTEGRITY, NONE, PRIVACY, SERVICES, init_call};
 use crate::server::{CONNECTION, Host, token};
+use identity::Mapper;
 use krb5::Enctype;
 use nfs4::Nfsstat4;
 use orthrus_server::compound::CompoundStatus;
@@ -19,9 +20,14 @@ const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 const SEQUENCED: &[u8] = b"slow and sequenced";
 
 /// Echoes arguments, and blocks first if they begin with "slow".
-pub(crate) struct SlowNames;
+#[derive(Default)]
+pub(crate) struct SlowNames {
+    /// The accounts whose groups AUTH_SYS callers have.
+    pub accounts: Option<Mapper>,
+}
 
 /// The part of the reply that a [`SlowNames`] call has made before it stopped.
+#[derive(Debug)]
 pub(crate) struct Half;
 
 impl WaitsFor for Half {
@@ -59,6 +65,10 @@ impl Engine for SlowNames {
     fn decline(&self, call: &Call<'_>, reply: &mut Encoder, _: Half) -> Option<CompoundOutcome> {
         reply.raw(b"late");
         (call.args != SEQUENCED).then_some(OUTCOME)
+    }
+
+    fn sys_accounts(&self) -> Option<&Mapper> {
+        self.accounts.as_ref()
     }
 
     fn connection_closed(&self, _: ConnectionId) {}
@@ -117,7 +127,7 @@ impl Elsewhere {
 }
 
 pub(crate) fn host() -> (Host<SlowNames>, Client) {
-    let mut host = Host::over(SlowNames);
+    let mut host = Host::over(SlowNames::default());
     let client = Client::establish(&mut host, ETYPE, "alice@TEST");
     (host, client)
 }
