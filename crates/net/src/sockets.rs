@@ -555,8 +555,9 @@ impl Sockets {
         }
     }
 
-    /// Closes all connections of the shard.
+    /// Closes all connections of the shard, which go on in another process that holds them.
     pub(crate) fn close_all(&mut self) {
+        self.draining = true;
         let ids: Vec<u64> = self.connections.keys().copied().collect();
         ids.into_iter().for_each(|id| self.close(id));
     }
