@@ -148,13 +148,14 @@ impl Nfs {
 
     /// As [`Nfs::resume`], on a thread of the COMPOUND's lane. It stops before an operation that
     /// waits for another lane, and is then to be executed there; and after all operations have run,
-    /// if their changes are not on stable storage ([`CompoundState::pending_sync`]). Then the same call
-    /// and reply are to be given to [`Nfs::complete`], on any thread.
+    /// if their changes are not on stable storage ([`CompoundState::pending_sync`]). Then the same
+    /// call and reply are to be given to [`Nfs::complete`], on any thread.
     pub fn execute(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundStatus {
         let policy = WaitPolicy::WaitsIn(state.lane());
         self.go_on(call, reply, state, policy)
     }
 
+    /// Runs the rest of a suspended COMPOUND.
     fn go_on(
         &self,
         call: &Call<'_>,

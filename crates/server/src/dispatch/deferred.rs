@@ -204,8 +204,8 @@ impl CompletedCall {
 }
 
 impl<E: Engine> Server<E> {
-    /// Runs a deferred call on the calling thread, for all lanes that it waits in. Pass the result to
-    /// [`Server::take_completed`] of any tick that owns the connection.
+    /// Runs a deferred call on the calling thread, for all lanes that it waits in. Pass the result
+    /// to [`Server::take_completed`] of any tick that owns the connection.
     pub fn execute_and_sync(&self, mut deferred: DeferredCall<E::Suspended>) -> CompletedCall {
         loop {
             match self.execute_deferred(deferred) {

@@ -52,8 +52,8 @@ pub trait Engine: Send + Sync {
     /// Runs the rest of the same call to the same reply, and blocks where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
-    /// As `resume`, on a thread of the lane of the call. May stop before an operation that waits for
-    /// another lane, and at the end, before the changes are on stable storage: see
+    /// As `resume`, on a thread of the lane of the call. May stop before an operation that waits
+    /// for another lane, and at the end, before the changes are on stable storage: see
     /// [`WaitsFor::pending_sync`].
     fn execute(
         &self,

@@ -137,8 +137,8 @@ fn member(caller: Caller, claimed: u32, account: Option<Identity>) -> Caller {
 }
 
 impl<E: Engine> Server<E> {
-    /// Lets an AUTH_SYS caller whom no export admits go without groups: nothing depends on them, and
-    /// strangers must not keep the accounts busy.
+    /// Lets an AUTH_SYS caller whom no export admits go without groups: nothing depends on them,
+    /// and strangers must not keep the accounts busy.
     pub(super) fn waive_groups(&self, job: &mut Job, now: Duration) {
         if let Auth::SysUnknown { security, .. } = &job.auth
             && matches!(self.engine.admits_sys(job.peer, now), Ok(false))
