@@ -334,7 +334,7 @@ fn lines(text: &str) -> Vec<(usize, String)> {
     joined
 }
 
-/// Returns the part of a line before its comment, which goes on to the end, also behind a backslash.
+/// Returns the part of a line before its comment, which a backslash does not continue.
 fn without_comment(line: &str) -> &str {
     let (mut is_quoted, mut begins_word) = (false, true);
     for (at, byte) in line.bytes().enumerate() {
