@@ -137,7 +137,7 @@ fn member(caller: Caller, claimed: u32, account: Option<Identity>) -> Caller {
 }
 
 impl<E: Engine> Server<E> {
-    /// Lets an AUTH_SYS caller whom no export admits go without groups: nothing depends on them,
+    /// Lets an AUTH_SYS caller that no export admits go without groups: nothing depends on them,
     /// and strangers must not keep the accounts busy.
     pub(super) fn waive_groups(&self, job: &mut Job, now: Duration) {
         if let Auth::SysUnknown { security, .. } = &job.auth
@@ -147,7 +147,7 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Looks up the groups of an AUTH_SYS caller whom an export admits, on a thread that may wait.
+    /// Looks up the groups of an AUTH_SYS caller that an export admits, on a thread that may wait.
     /// If it cannot, the call remains [`Auth::SysUnknown`].
     pub(super) fn find_groups(&self, job: &mut Job, now: Duration) {
         let Some(accounts) = self.engine.sys_accounts() else { return };
