@@ -69,7 +69,9 @@ fn cure(status: Nfsstat4) -> Option<&'static str> {
         Nfsstat4::NFS4ERR_ACCESS | Nfsstat4::NFS4ERR_PERM => {
             "this user may not do that there; check the owner and the mode of the exported folder, and whom the server takes this user for"
         }
-        Nfsstat4::NFS4ERR_ROFS => "the export is read-only",
+        Nfsstat4::NFS4ERR_ROFS => {
+            "the export is read-only; `/` is no export, so name one, such as SERVER:/data"
+        }
         Nfsstat4::NFS4ERR_NOENT => "it is not there; check the export's name",
         Nfsstat4::NFS4ERR_BADSESSION
         | Nfsstat4::NFS4ERR_DEADSESSION

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;
 use nfs4::NFSPROC4_NULL;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -58,6 +58,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// Returns whether the server is on this machine: its process was named, or a socket here can
+    /// have its address.
+    pub fn is_local(&self) -> bool {
+        self.pid.is_some() || is_here(&self.host)
+    }
+
     /// How to connect with a flavor: one connection, a server that stays away is soon said to be
     /// so.
     ///
@@ -146,5 +152,22 @@ impl ServerSet for Target {
     fn target(&mut self, server_cpu: Option<&str>) -> Result<&Target> {
         ensure!(server_cpu.is_none(), "the instructions of a server elsewhere cannot be chosen");
         Ok(self)
+    }
+}
+
+/// Returns whether a host has an address of this machine.
+fn is_here(host: &str) -> bool {
+    let is_own = |address: SocketAddr| UdpSocket::bind((address.ip(), 0)).is_ok();
+    (host, 0).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(is_own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_with_an_address_of_this_machine_is_here() {
+        assert!(is_here("127.0.0.1") && is_here("localhost"));
+        assert!(!is_here("192.0.2.1") && !is_here("nowhere.invalid"));
     }
 }

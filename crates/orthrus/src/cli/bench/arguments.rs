@@ -224,7 +224,13 @@ impl RunArguments {
         let of_time = self.time.map(|time| share(time).max(SECONDS_MIN));
         let file_size = self.file_size.unwrap_or(if self.quick { QUICK_FILE_SIZE } else { 64 });
         let seconds = self.seconds.or(of_time).unwrap_or(seconds);
-        let variants = self.flavors.iter().map(|flavor| flavor.name().to_owned()).collect();
+        let mut variants: Vec<String> = Vec::new();
+        for flavor in &self.flavors {
+            // One that is named twice would be compared with itself.
+            if !variants.iter().any(|known| known == flavor.name()) {
+                variants.push(flavor.name().to_owned());
+            }
+        }
         let mut settings = Settings::new(repetitions, seconds, file_size << 20, variants);
         self.selection.select(&mut settings);
         settings

@@ -80,7 +80,7 @@ pub(crate) fn start(
     let link = target.link()?;
     record.environment.link = link.as_ref().map(Link::spec);
     let files = begin(&mut record, output, resume.as_deref())?;
-    let local = remote.as_ref().is_none_or(|target| target.pid.is_some());
+    let local = remote.as_ref().is_none_or(Target::is_local);
     let mut site: Box<dyn ServerSet + '_> = match remote {
         Some(target) => Box::new(target),
         None => Box::new(Own::start(store, link.as_ref())?),

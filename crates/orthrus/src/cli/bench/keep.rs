@@ -60,6 +60,10 @@ impl Files {
     /// # Errors
     /// When it cannot.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if self.prefix.is_dir() {
+            let folder = self.prefix.display();
+            bail!("{folder} is a folder; name the files in it with --output, such as {folder}/report");
+        }
         let part = path(&self.prefix, "json.part");
         let tried = new_file(&part).and_then(|_| std::fs::remove_file(&part));
         tried.with_context(|| {
