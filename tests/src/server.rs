@@ -243,9 +243,10 @@ impl Server {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the lines in which it complains of peers.
+    /// Returns the lines in which it complains of peers. Slow calls are those of the machine's disk.
     pub fn complaints(&self) -> Vec<String> {
-        let complains = |line: &&str| line.contains(" WARN ") && line.contains("peer");
+        let complains =
+            |line: &&str| line.contains(" WARN ") && line.contains("peer") && !line.contains(" WARN slow: ");
         self.log().lines().filter(complains).map(str::to_owned).collect()
     }
 

@@ -91,7 +91,8 @@ impl Chromium {
         Some(new)
     }
 
-    /// Asks for something and waits for the answer.
+    /// Asks for something and waits for the answer; null if the page has gone meanwhile, as behind a
+    /// link that was clicked.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.calls += 1;
         let id = self.calls;
@@ -105,6 +106,9 @@ impl Chromium {
         loop {
             let answer = self.receive();
             if answer["id"] == json!(id) {
+                if answer["error"]["message"] == "Inspected target navigated or closed" {
+                    return Value::Null;
+                }
                 assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
                 return answer["result"].clone();
             }
