@@ -243,7 +243,7 @@ impl Server {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the lines in which it complains of peers. Slow calls are those of the machine's disk.
+    /// Returns the lines in which it complains of peers. Slow calls are the machine's fault.
     pub fn complaints(&self) -> Vec<String> {
         let complains =
             |line: &&str| line.contains(" WARN ") && line.contains("peer") && !line.contains(" WARN slow: ");

@@ -91,8 +91,8 @@ impl Chromium {
         Some(new)
     }
 
-    /// Asks for something and waits for the answer; null if the page has gone meanwhile, as behind a
-    /// link that was clicked.
+    /// Asks for something and waits for the answer; null if the page has gone meanwhile, as behind
+    /// a link that was clicked.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.calls += 1;
         let id = self.calls;
