@@ -67,8 +67,8 @@ pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the files of a folder whose names `is_wanted`, in the order of their names; none of a
-/// folder that cannot be read.
+/// Returns the files of a folder with wanted names, in the order of these; none of a folder that
+/// cannot be read.
 pub(crate) fn sorted_files(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let wanted = entries.filter(|entry| is_wanted(&entry.file_name().to_string_lossy()));

@@ -38,16 +38,16 @@ const UNTRUSTED_PART: (usize, usize) = (1, 4);
 /// The part of a budget down to which untrusted connections make room.
 const UNTRUSTED_ROOM_PART: (usize, usize) = (3, 16);
 
-/// The part of a budget above which one address crowds it. It is twice what 16 connections of a
-/// client hold in unfinished requests, so a busy client does not, but a gateway in front of many
-/// may.
+/// The part of a budget above which one address crowds it. It is twice the part that 16 connections
+/// of a client hold in unfinished requests, so a busy client does not, but a gateway in front of
+/// many may.
 const CROWDING_PART: (usize, usize) = (1, 8);
 /// The part of a budget up to which an address may begin requests while others crowd it: some
 /// requests of the largest size.
 const LIGHT_PART: (usize, usize) = (1, 64);
 
 /// The part of all places above which an address makes room for others with trusted connections,
-/// too. It is hundreds of times what a client uses, and leaves a site behind one gateway thousands.
+/// too. A client uses a hundredth of it, and it leaves a site behind one gateway thousands.
 const PLACES_PART: (usize, usize) = (1, 4);
 
 /// Time for which the server counts as busy after traffic on a trusted connection.

@@ -3,7 +3,7 @@
 use bench::measuring::{Case, Load, Record};
 use std::collections::BTreeMap;
 
-/// Returns sentences on the variants whose sessions have fewer slots than a load wants in flight.
+/// Returns sentences on the variants with sessions of fewer slots than a load wants in flight.
 pub fn slots_notes(record: &Record) -> Vec<String> {
     let mut few: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for (variant, slots) in &record.environment.slots {

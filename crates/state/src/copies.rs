@@ -3,7 +3,7 @@
 //! The server moves the bytes, piece by piece; this module tracks the owner, progress and end of
 //! each copy. A stateid is valid until the client cancels the copy, answers CB_OFFLOAD, or is gone
 //! itself. Section 4.8 names no other end, so CLOSE ends no copy. A copy that was removed here
-//! stops, and one whose access an administrator has revoked ends with its next piece.
+//! stops. A revocation of its access ends it with its next piece.
 
 pub(crate) mod image;
 

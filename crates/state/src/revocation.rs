@@ -2,7 +2,7 @@
 //!
 //! The state goes at once, so that nobody waits for it. Its stateid is remembered until the client
 //! frees it, so that the client learns why it is not valid: NFS4ERR_ADMIN_REVOKED. Until it has
-//! freed all of them it is not on stable storage, since it might reclaim after a restart what
+//! freed all of them it is not on stable storage, since after a restart it might reclaim files that
 //! others have by then (section 8.4.3).
 
 pub(crate) mod image;

@@ -29,7 +29,7 @@ const SEEKERS_MAX: usize = 64;
 /// The number of [`KeptSeeker`]s.
 static SEEKERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A descriptor whose position may be moved, kept for the next question.
+/// A descriptor with a position of its own, kept for the next question.
 #[derive(Debug)]
 pub(crate) struct KeptSeeker(Descriptor);
 

@@ -263,7 +263,7 @@ fn replace_certificates(folder: &tempfile::TempDir, state: &Path) {
 /// Waits until an expression is true in the page.
 fn until(browser: &mut Chromium, expression: &str) {
     let end = Instant::now() + Duration::from_secs(60);
-    while browser.ask(expression) != Value::Bool(true) {
+    while browser.ask_unless_gone(expression) != Some(Value::Bool(true)) {
         assert!(Instant::now() < end, "{expression}: {}", browser.ask("document.body.innerText"));
         std::thread::sleep(Duration::from_millis(100));
     }

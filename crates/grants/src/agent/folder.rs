@@ -14,7 +14,7 @@ use super::{AgentError, AttachedRun, RunStatus, io_error, not_followed, not_remo
 use crate::cache::TicketCache;
 use crate::store::replace;
 
-/// Time until a run whose tickets could not be placed is tried again.
+/// Time until a run is tried again if its tickets could not be placed.
 const PLACE_PAUSE: Duration = Duration::from_secs(300);
 /// Largest file of a run, in bytes.
 const RUN_FILE_MAX: u64 = 4096;

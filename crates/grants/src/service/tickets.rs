@@ -84,7 +84,7 @@ impl GrantServiceInner {
         Ok(GrantReply::Tickets(to_hex(&cache.encode())))
     }
 
-    /// Renews the ticket-granting tickets of grants whose jobs may not run yet.
+    /// Renews the ticket-granting tickets of grants with jobs that may not run yet.
     pub(super) fn renew(&self, now: u64) {
         let grants = locked(&self.durable).table.renewals();
         for grant in grants {

@@ -248,7 +248,7 @@ fn a_stolen_store_has_names_but_neither_keys_nor_tickets() {
         assert_eq!(files.len(), 1, "{files:?}");
         let record = fs::read_to_string(&files[0]).unwrap();
         assert!(record.contains(r#""source":"delegation""#), "{record}");
-        // The record says what the list says; a ticket or a key has hundreds of bytes more.
+        // The record repeats the list; a ticket or a key has hundreds of bytes more.
         assert!(record.len() < 400, "{record}");
         assert_eq!(fs::metadata(&files[0]).unwrap().mode() & 0o777, 0o600);
     });

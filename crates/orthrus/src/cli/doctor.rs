@@ -186,7 +186,7 @@ fn asked_address(listens: IpAddr) -> IpAddr {
     if listens.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { listens }
 }
 
-/// Describes an export to a doctor who asks from an address.
+/// Describes an export to a doctor that asks from an address.
 fn plan(export: &ExportSettings, address: IpAddr) -> ExportPlan {
     ExportPlan {
         pseudo: export.pseudo.clone(),

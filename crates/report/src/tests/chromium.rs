@@ -91,9 +91,15 @@ impl Chromium {
         Some(new)
     }
 
-    /// Asks for something and waits for the answer; null if the page has gone meanwhile, as behind
-    /// a link that was clicked.
+    /// Asks for something and waits for the answer.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.exchange(method, params);
+        assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
+        answer["result"].clone()
+    }
+
+    /// Sends a message and waits for the answer, which may be an error.
+    fn exchange(&mut self, method: &str, params: Value) -> Value {
         self.calls += 1;
         let id = self.calls;
         let mut message = json!({"id": id, "method": method, "params": params});
@@ -106,11 +112,7 @@ impl Chromium {
         loop {
             let answer = self.receive();
             if answer["id"] == json!(id) {
-                if answer["error"]["message"] == "Inspected target navigated or closed" {
-                    return Value::Null;
-                }
-                assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
-                return answer["result"].clone();
+                return answer;
             }
             self.events.push(answer);
         }
@@ -153,9 +155,21 @@ impl Chromium {
 
     /// Evaluates an expression in the page.
     pub(crate) fn ask(&mut self, expression: &str) -> Value {
-        let answer = self.call("Runtime.evaluate", json!({"expression": expression, "returnByValue": true}));
-        assert!(answer.get("exceptionDetails").is_none(), "{}", answer["exceptionDetails"]);
-        answer["result"]["value"].clone()
+        self.ask_unless_gone(expression).expect("the page stays")
+    }
+
+    /// Evaluates an expression; `None` if another page has taken the place of this one meanwhile.
+    pub(crate) fn ask_unless_gone(&mut self, expression: &str) -> Option<Value> {
+        const GONE: &str = "Inspected target navigated or closed";
+        let params = json!({"expression": expression, "returnByValue": true});
+        let answer = self.exchange("Runtime.evaluate", params);
+        if answer["error"]["message"] == GONE {
+            return None;
+        }
+        assert!(answer.get("error").is_none(), "{expression}: {}", answer["error"]);
+        let result = &answer["result"];
+        assert!(result.get("exceptionDetails").is_none(), "{}", result["exceptionDetails"]);
+        Some(result["result"]["value"].clone())
     }
 
     /// Returns the console's messages and the network requests since the page was opened.

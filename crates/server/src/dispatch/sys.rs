@@ -28,7 +28,8 @@ pub(super) struct SysCache {
     generation: u64,
 }
 
-/// Connections whose admission one thread remembers. When there is no room, all are forgotten.
+/// Connections that one thread remembers as admitted or not. When there is no room, all are
+/// forgotten.
 const ADMISSIONS_MAX: usize = 4096;
 /// How long it is remembered: a change of the exports counts from then on.
 const ADMISSION_TIME: Duration = Duration::from_secs(1);

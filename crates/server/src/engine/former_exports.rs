@@ -202,7 +202,7 @@ impl Nfs {
     }
 }
 
-/// Logs what no administrator has asked for just now.
+/// Logs a revocation that no administrator has asked for just now.
 fn log(revoked: RevokedCounts) {
     let RevokedCounts { opens, delegations, .. } = revoked;
     if opens + delegations > 0 {

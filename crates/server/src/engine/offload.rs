@@ -213,7 +213,7 @@ impl Nfs {
         }
     }
 
-    /// Returns the status that ends a copy whose access is revoked, or whose files the exports in
+    /// Returns the status that ends a copy with revoked access, or of files that the exports in
     /// force do not serve any more, or only for reading.
     fn refusal(&self, copy: &BackgroundCopy) -> Option<Nfsstat4> {
         if self.state.copies().is_revoked(copy.key) {

@@ -66,8 +66,8 @@ impl WaitsFor for std::convert::Infallible {
 pub enum WaitPolicy {
     /// They may block on this thread.
     Waits,
-    /// They may block on this thread for what its lane waits for; for anything else the COMPOUND is
-    /// deferred again. See [`WaitsFor::lane`].
+    /// They may block on this thread for the file system of its lane; for anything else the
+    /// COMPOUND is deferred again. See [`WaitsFor::lane`].
     WaitsIn(u32),
     /// They may not block: the COMPOUND is deferred.
     Suspends,

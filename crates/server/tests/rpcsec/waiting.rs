@@ -22,7 +22,7 @@ const SEQUENCED: &[u8] = b"slow and sequenced";
 /// Echoes arguments, and blocks first if they begin with "slow".
 #[derive(Default)]
 pub(crate) struct SlowNames {
-    /// The accounts whose groups AUTH_SYS callers have.
+    /// The accounts that give AUTH_SYS callers their groups.
     pub accounts: Option<Mapper>,
 }
 

@@ -99,7 +99,7 @@ pub(crate) struct ClientState {
     turn: u32,
 }
 
-/// A client whose state is locked, for an operation that may reclaim.
+/// A client with its locked state, for an operation that may reclaim.
 #[derive(Debug)]
 pub(crate) struct LockedClient<'a> {
     pub(crate) key: ClientKey,

@@ -240,7 +240,7 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(self.pressure(tenant))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a session is made of comes from three places")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a session come from three places")]
     fn insert_session(
         &self,
         now: Duration,

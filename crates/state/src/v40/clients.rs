@@ -81,7 +81,10 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     }
 
     /// Adds an unconfirmed record, for which there must be room.
-    #[expect(clippy::too_many_arguments, reason = "the request's fields, and what was found for them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the request's fields, and the clients that were found for them"
+    )]
     fn new_client_40(
         &self,
         registry: &mut Registry,

@@ -34,7 +34,7 @@ fn status_for(error: &anyhow::Error) -> i32 {
     if is_replaced(error) || error.is::<NotMember>() { REPLACED_STATUS } else { EVICTED_STATUS }
 }
 
-/// Returns the exit status of a gateway whose start has failed.
+/// Returns the exit status of a gateway after a start that has failed.
 pub(in crate::serve) fn status_for_start(error: &anyhow::Error) -> i32 {
     if is_replaced(error) { REPLACED_STATUS } else { 1 }
 }
