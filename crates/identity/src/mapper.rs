@@ -184,6 +184,12 @@ impl Mapper {
         })
     }
 
+    /// Returns the account of a uid as [`Mapper::account_of_uid_within`] does if it is cached, and
+    /// starts no lookup.
+    pub fn cached_account_of_uid(&self, uid: u32, now: Duration) -> Option<Option<Identity>> {
+        self.site.load().cached_account_of_uid(uid, now)
+    }
+
     /// Returns the account of a uid with all of its groups, and `None` inside if there is none.
     /// Returns `None` if `wait` forbids the necessary wait.
     pub fn account_of_uid_within(
@@ -307,6 +313,11 @@ impl SiteMapping {
         self.look_up(LookupKey::Principal(text.to_owned()), &self.names.principals, text, now, wait)
     }
 
+    /// Returns the account of a uid as [`Mapper::cached_account_of_uid`] does.
+    fn cached_account_of_uid(&self, uid: u32, now: Duration) -> Option<Option<Identity>> {
+        self.names.accounts.get(&uid, now).map(|account| account.found.ok())
+    }
+
     /// Returns the account of a uid as [`Mapper::account_of_uid_within`] does.
     fn account_of_uid_within(
         &self,
@@ -314,8 +325,8 @@ impl SiteMapping {
         now: Duration,
         wait: Wait<'_>,
     ) -> Option<Result<Option<Identity>, SourceError>> {
-        if let Some(account) = self.names.accounts.get(&uid, now) {
-            return Some(Ok(account.found.ok()));
+        if let Some(account) = self.cached_account_of_uid(uid, now) {
+            return Some(Ok(account));
         }
         let account = self.look_up(LookupKey::Account(uid), &self.names.accounts, &uid, now, wait)?;
         Some(account.map(Result::ok))

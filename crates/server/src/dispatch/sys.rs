@@ -108,7 +108,7 @@ impl SysCache {
     }
 }
 
-/// Returns the caller of a credential; `None` if its account has to be waited for.
+/// Returns the caller of a credential; `None` if its account has to be looked up.
 fn known(credential: &AuthSys<'_>, accounts: Option<&Mapper>, now: Duration) -> Option<CachedCaller> {
     let (caller, expires) = match accounts {
         None => {
@@ -116,7 +116,8 @@ fn known(credential: &AuthSys<'_>, accounts: Option<&Mapper>, now: Duration) -> 
             (Caller { uid: credential.uid, gid: credential.gid, groups }, Duration::MAX)
         }
         Some(accounts) => {
-            let account = accounts.account_of_uid_within(credential.uid, now, Wait::Never)?.ok()?;
+            // A lookup starts in `find_groups`, once an export is known to admit the client.
+            let account = accounts.cached_account_of_uid(credential.uid, now)?;
             let expires = now.saturating_add(accounts.absence_expiry());
             (member(stranger(credential), credential.gid, account), expires)
         }
