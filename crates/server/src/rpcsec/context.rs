@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use vfs::{Caller, SecFlavor};
 
-/// Idle time after which a context is removed, counted from its last call. A client that returns
-/// creates a new one in one round trip; the contexts of callbacks live as long as their sessions.
+/// Time since the last call after which a context is idle. The table keeps idle contexts only while
+/// it has much room; the contexts of callbacks live as long as their sessions.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
 /// Time that a new context waits for its first call, which clients send at once.
 pub(crate) const UNUSED_MAX: Duration = Duration::from_secs(60);
@@ -237,12 +237,15 @@ impl Context {
         now >= self.expires
     }
 
-    /// Returns whether the context is idle for so long that the client has probably dropped it.
-    pub fn is_idle(&self, now: Duration) -> bool {
-        match self.used.load(Relaxed) {
-            0 => now >= self.created.saturating_add(UNUSED_MAX),
-            stamp => now >= Duration::from_secs(stamp - 1).saturating_add(IDLE_MAX),
-        }
+    /// Returns whether the first call is overdue: the client has probably dropped the context.
+    pub(super) fn is_unused(&self, now: Duration) -> bool {
+        self.used.load(Relaxed) == 0 && now >= self.created.saturating_add(UNUSED_MAX)
+    }
+
+    /// Returns whether the last call was [`IDLE_MAX`] ago.
+    pub(super) fn is_idle(&self, now: Duration) -> bool {
+        let last = self.used.load(Relaxed).checked_sub(1);
+        last.is_some_and(|last| now >= Duration::from_secs(last).saturating_add(IDLE_MAX))
     }
 
     /// Marks the context as used.

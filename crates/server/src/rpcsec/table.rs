@@ -21,6 +21,9 @@ const STRIPE_CONTEXTS_MIN: usize = 64;
 /// useful serves many insertions.
 const EVICTED_PART: usize = 16;
 
+/// Idle contexts stay while the stripe is filled to less than one in this many parts.
+const IDLE_PART: usize = 4;
+
 type ContextStripe = HashMap<Handle, SharedContext, BuildHasherDefault<HandleHasher>>;
 
 /// Passes the hash of a handle through unchanged.
@@ -44,13 +47,14 @@ impl Hasher for HandleHasher {
 /// The established contexts by handle, shared by all connections and threads (RFC 2203 section
 /// 5.2.3.1).
 ///
-/// Any connection finds a context, not only the one that created it. Idle contexts are removed
-/// after some minutes. When the table is full, the principals with the most contexts lose some, and
-/// so does a principal with more than it may have: first contexts that never carried a call, oldest
-/// first, then the least recently used. A client whose context is gone gets
-/// RPCSEC_GSS_CREDPROBLEM and creates a new one. Handles are random and
-/// so fill the stripes evenly: with the default limit, eviction begins between 95 % and 100 % of
-/// it, and never later.
+/// Any connection finds a context, not only the one that created it. A context lives as long as its
+/// ticket, since a client cannot make a new one for a user who has logged out by then and left a
+/// program behind. From a quarter of the limit on, contexts go that were idle for some minutes.
+/// When the table is full, the principals with the most contexts lose some, and so does a principal
+/// with more than it may have: first contexts that never carried a call, oldest first, then the
+/// least recently used. A client whose context is gone gets RPCSEC_GSS_CREDPROBLEM and creates a
+/// new one. Handles are random and so fill the stripes evenly: with the default limit, eviction
+/// begins between 95 % and 100 % of it, and never later.
 pub struct ContextTable {
     stripes: Box<[RwLock<ContextStripe>]>,
     stripe_max: AtomicUsize,
@@ -185,8 +189,8 @@ impl ContextTable {
         }
     }
 
-    /// Removes expired and idle contexts from one stripe. Called once a second, it covers the whole
-    /// table in well under a minute.
+    /// Removes expired and unused contexts from one stripe, and idle ones where there are many.
+    /// Called once a second, it covers the whole table in well under a minute.
     pub fn sweep(&self, now: Duration) {
         let turn = self.next_sweep.fetch_add(1, Relaxed) % self.stripes.len();
         if let Some(stripe) = self.stripes.get(turn) {
@@ -255,8 +259,10 @@ impl ContextTable {
 
     fn remove_expired(&self, stripe: &mut ContextStripe, now: Duration) {
         let before = stripe.len();
+        let keeps_idle = before < self.stripe_max.load(Relaxed) / IDLE_PART;
         stripe.retain(|_, context| {
-            let stays = !context.is_expired(now) && !context.is_idle(now);
+            let useful = !context.is_unused(now) && (keeps_idle || !context.is_idle(now));
+            let stays = useful && !context.is_expired(now);
             if !stays {
                 discount(context);
             }

@@ -199,7 +199,7 @@ fn sweep(host: &Host) {
 }
 
 #[test]
-fn contexts_that_are_not_used_go_in_minutes() {
+fn contexts_that_never_carried_a_call_go_in_a_minute() {
     let mut host = Host::new();
     for _ in 0..100 {
         Client::establish(&mut host, ETYPE, "alice@TEST");
@@ -213,16 +213,29 @@ fn contexts_that_are_not_used_go_in_minutes() {
     host.advance(Duration::from_secs(1));
     sweep(&host);
     assert_eq!(len(&host), 1, "the one that has carried a call");
-    for _ in 0..10 {
-        host.advance(Duration::from_secs(230));
-        sweep(&host);
-        used.exchange(&mut host, PRIVACY, b"now and then");
-    }
-    host.advance(Duration::from_secs(301));
+    // A user who has logged out leaves a program behind, and no ticket for a new context.
+    host.advance(Duration::from_secs(1800));
     sweep(&host);
-    assert_eq!(len(&host), 0);
-    assert!(is_gone(&mut host, &mut used));
-    Client::establish(&mut host, ETYPE, "alice@TEST").exchange(&mut host, PRIVACY, b"anew");
+    used.exchange(&mut host, PRIVACY, b"half an hour later");
+}
+
+#[test]
+fn idle_contexts_go_once_a_quarter_of_the_table_is_taken() {
+    let mut host = small();
+    let mut clients: Vec<_> =
+        (0..2).map(|n| Client::establish(&mut host, ETYPE, &format!("user{n}@TEST"))).collect();
+    let [idle, active] = &mut clients[..] else { panic!("two of eight") };
+    for client in [&mut *idle, &mut *active] {
+        client.exchange(&mut host, NONE, b"used");
+    }
+    for _ in 0..2 {
+        host.advance(Duration::from_secs(299));
+        active.exchange(&mut host, PRIVACY, b"now and then");
+    }
+    sweep(&host);
+    assert!(is_gone(&mut host, idle));
+    active.exchange(&mut host, PRIVACY, b"it stays");
+    Client::establish(&mut host, ETYPE, "user0@TEST").exchange(&mut host, PRIVACY, b"anew");
 }
 
 #[test]
