@@ -177,7 +177,7 @@ impl Mapper {
             Err(error) => return Some(Err(error.into())),
         };
         Some(match identity {
-            Err(why) if !machine && site.rules().unknown == Unknown::Refused => {
+            Err(why) if site.rules().unknown == Unknown::Refused && !site.directory.may_mount(text) => {
                 Err(PrincipalError::Refused(text.to_owned(), why))
             }
             identity => Ok(Mapped { identity, machine }),
