@@ -116,7 +116,9 @@ impl LocalUser {
     fn checked(&self, found: AccountAnswer) -> Result<Identity, NoAccount> {
         match found {
             AccountAnswer::Absent => Err(NoAccount::Unknown(self.name.clone())),
-            AccountAnswer::Unusable(why) => Err(NoAccount::Unusable(self.name.clone(), why)),
+            AccountAnswer::Unusable(why) | AccountAnswer::Disabled(why) => {
+                Err(NoAccount::Unusable(self.name.clone(), why))
+            }
             AccountAnswer::Account(identity) if identity.uid == 0 && self.realm.is_some() => {
                 Err(NoAccount::Superuser)
             }
