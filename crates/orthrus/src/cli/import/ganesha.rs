@@ -132,7 +132,7 @@ fn export(block: &Block, defaults: &Block, ceph_conf: Option<&str>) -> ImportedE
     let mut rules: Vec<_> = holder
         .inner("client")
         .map(|inner| {
-            let mut rule = rule(inner.all_values("clients"), &[inner, block, defaults]);
+            let mut rule = rule(clients(inner), &[inner, block, defaults]);
             rule.notes.extend(inner.notes(&[&TERMS[..], &["clients"]].concat()));
             rule
         })
@@ -146,6 +146,12 @@ fn export(block: &Block, defaults: &Block, ceph_conf: Option<&str>) -> ImportedE
     file_system(block, ceph_conf, &mut export);
     export.notes.extend(block.notes(&[&TERMS[..], &OF_EXPORTS].concat()));
     export
+}
+
+/// Returns the clients of a block. To NFS-Ganesha, `0.0.0.0` is no address but all clients.
+fn clients(block: &Block) -> Vec<String> {
+    let all = |client: String| if client == "0.0.0.0" { "*".to_owned() } else { client };
+    block.all_values("clients").into_iter().map(all).collect()
 }
 
 /// The settings of an export that need no equivalent, or have one apart from its rules.

@@ -278,6 +278,54 @@ fn text_of_the_file_cannot_leave_its_comment_or_its_string() {
 }
 
 #[test]
+fn the_address_that_ganesha_takes_for_all_clients_stands_for_all() // conf_lex.l of NFS-Ganesha
+{
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "EXPORT { Path = /a; Pseudo = /a; Access_Type = RW; CLIENT { Clients = 0.0.0.0; Access_Type = RO; } }",
+    );
+    let [terms] = &find(&settings, "/a").terms()[..] else { panic!("one rule:\n{text}") };
+    assert_eq!((clients(terms), terms.read_only), (vec!["*".to_owned()], true), "{text}");
+}
+
+#[test]
+fn lines_about_one_folder_are_of_one_export_by_whichever_path() // nfs-utils, getexportent()
+{
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("it is there");
+    std::fs::create_dir(root.join("target")).expect("it is free");
+    std::os::unix::fs::symlink("target", root.join("link")).expect("it is free");
+    let root = root.display();
+    let (text, settings) = import(
+        ImportKind::Exports,
+        &format!(
+            "{root}/link 10.0.0.1(ro)\n{root}/target *(rw)\n/no/such/ 10.0.0.1(ro)\n/no/such *(rw)\n/ *(ro)\n"
+        ),
+    );
+    let places: Vec<_> = settings.exports.iter().map(|export| export.pseudo.clone()).collect();
+    assert_eq!(places, [format!("{root}/target"), "/no/such".to_owned(), "/".to_owned()], "{text}");
+    for export in settings.exports.iter().take(2) {
+        let rights: Vec<_> =
+            export.terms().iter().map(|terms| (clients(terms).join(" "), terms.read_only)).collect();
+        assert_eq!(rights, [("10.0.0.1/32".to_owned(), true), ("*".to_owned(), false)], "{text}");
+    }
+    let notes = text.lines().filter(|line| line.contains("which clients mount")).count();
+    assert!(notes == 1 && text.contains(&format!("# {root}/link leads to {root}/target, which")), "{text}");
+}
+
+#[test]
+fn a_character_that_excludes_others_here_alone_widens_no_pattern() // nfs-utils, wildmat()
+{
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/a n[!1].example.org(rw) n2.example.org(rw)\n/b n[!1].example.org(ro) *(rw)\n/c 10.0.0.1(rw,sec=unix)\n",
+    );
+    let [a, c] = &settings.exports[..] else { panic!("the hosts of /b might get more:\n{text}") };
+    assert_eq!(clients(&a.terms()[0]), ["n2.example.org"], "{text}");
+    assert_eq!(c.flavors, [SecFlavor::Sys], "{text}");
+}
+
+#[test]
 fn a_list_of_clients_of_ganesha_is_extended_and_no_other_key() {
     let (text, settings) = import(
         ImportKind::Ganesha,
