@@ -77,6 +77,7 @@ impl Preflight {
                 Some(prepared) => _ = self.keep(backends.adopt(prepared)),
             }
         }
+        self.notes.extend(backends.overlaps(&served));
     }
 
     /// Binds the addresses for a moment, all at once as a start does.
