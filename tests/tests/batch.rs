@@ -235,6 +235,27 @@ fn the_hook_of_pbs_gives_tasks_of_an_array_tickets_and_takes_them_away() {
 }
 
 #[test]
+fn parts_of_an_array_and_of_a_heterogeneous_job_of_slurm_run_by_the_grant_of_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = folder.path().join("grants.sh");
+    fs::copy(script("slurm/grants.sh"), &hook).unwrap();
+    let said = folder.path().join("said");
+    let program = executable(folder.path().join("orthrus"), &format!("echo \"$@\" >'{}'", said.display()));
+    let of_site = fs::read_to_string(script("slurm/grants.conf")).unwrap();
+    let settings = format!("{of_site}\nORTHRUS='{}'\n", program.display());
+    fs::write(folder.path().join("grants.conf"), settings).unwrap();
+    for (name, grant) in [("SLURM_ARRAY_JOB_ID", "7"), ("SLURM_HET_JOB_ID", "8"), ("OTHER", "9")] {
+        let ended = run(Command::new("sh")
+            .arg(&hook)
+            .env("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld")
+            .envs([("SLURM_JOB_ID", "9"), ("SLURM_JOB_USER", "alice"), (name, grant)]));
+        assert!(ended.status.success(), "{ended:?}");
+        let said = fs::read_to_string(&said).unwrap();
+        assert!(said.contains(&format!("--of alice@EXAMPLE.ORG --job {grant} --run 9 --over")), "{said}");
+    }
+}
+
+#[test]
 fn an_export_may_refuse_tickets_that_were_delegated() {
     // MS-PAC section 2.9: the PAC of a delegated ticket names the services of the chain.
     in_world_with(&options(), |world| {

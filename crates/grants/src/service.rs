@@ -23,7 +23,7 @@ use crate::mint::{MintError, TicketMint};
 use crate::names::{check_service, node_of};
 use crate::store::{GrantStore, GrantStoreError, replace};
 use crate::table::{
-    GrantChange, GrantLimits, GrantRecord, GrantSubmission, GrantTable, JobRun, TicketSource,
+    GrantChange, GrantLimits, GrantRecord, GrantRefusal, GrantSubmission, GrantTable, JobRun, TicketSource,
 };
 use crate::wire::{ExchangeError, GrantReply, GrantRequest, REQUEST_FRAME_MAX, SealedChannel, TimedStream};
 
@@ -376,6 +376,11 @@ impl GrantServiceInner {
         if !peer.ends_with(&format!("@{}", self.realm)) {
             return Err(RefusedRequest::permanent(format!("{peer} is of another realm than {}", self.realm)));
         }
+        submission
+            .services
+            .iter()
+            .try_for_each(|service| check_service(service))
+            .map_err(GrantRefusal::from)?;
         if submission.services.is_empty() {
             submission.services.clone_from(&self.settings.services);
         }

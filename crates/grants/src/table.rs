@@ -307,8 +307,11 @@ impl GrantTable {
     /// includes `node`. A node may know only the name of the run, as Slurm's prolog does.
     ///
     /// # Errors
-    /// `NoGrant` in all other cases, so that a node learns nothing about other nodes' jobs.
+    /// `Name` for names that no grant has. `NoGrant` in all other cases, so that a node learns
+    /// nothing about other nodes' jobs.
     pub fn release(&self, now: u64, principal: &str, job: &str, node: &str) -> Result<&Grant, GrantRefusal> {
+        check_user(principal)?;
+        check_job(job)?;
         let of_run = self.runs.get(&run_key(principal, job)).and_then(|run| self.of(principal, &run.job));
         let has = |nodes: &[String]| nodes.iter().any(|own| own == node);
         let included = |grant: &&Grant| {
@@ -323,8 +326,10 @@ impl GrantTable {
     /// Plans the end of a grant and of the runs of its job.
     ///
     /// # Errors
-    /// `NoGrant` if the user has none for the job.
+    /// `Name` for names that no grant has, `NoGrant` if the user has none for the job.
     pub fn end(&self, principal: &str, job: &str) -> Result<Vec<GrantChange>, GrantRefusal> {
+        check_user(principal)?;
+        check_job(job)?;
         let grant = self.of(principal, job).ok_or_else(|| no_grant(principal, job, principal))?;
         let keys = self.runs_of(principal, job).map(|(key, _)| key.clone());
         let own = GrantRecord::Grant(grant.clone()).key();

@@ -82,8 +82,8 @@ impl Chain {
     }
 
     /// Looks up the user of a principal in the sources of its realm, or by its name in all sources
-    /// if `realm` is `None`, and records each step. Without an account, the first entry that cannot
-    /// be used counts.
+    /// if `realm` is `None`, and records each step. A disabled user ends the search. Without an
+    /// account, the first entry that cannot be used counts.
     pub(crate) fn find(
         &self,
         realm: Option<&str>,
@@ -106,7 +106,7 @@ impl Chain {
                 }
                 None => {
                     step("query", format!("user {user}"));
-                    source.accounts.identity(user).map(AccountAnswer::from)
+                    source.accounts.of_user(user)
                 }
             };
             match &answer {
@@ -115,7 +115,9 @@ impl Chain {
                     step("answer", format!("uid {}, gid {}, {count} groups", found.uid, found.gid));
                 }
                 Ok(AccountAnswer::Absent) => step("answer", "no such account".to_owned()),
-                Ok(AccountAnswer::Unusable(why)) => step("answer", format!("no account: {why}")),
+                Ok(AccountAnswer::Unusable(why) | AccountAnswer::Disabled(why)) => {
+                    step("answer", format!("no account: {why}"))
+                }
                 Err(error) => step("answer", format!("unavailable: {error}")),
             }
             match answer {

@@ -51,6 +51,16 @@ impl Directories {
         Ok(LocalUser { name, realm: Some(realm), rule })
     }
 
+    /// Returns whether a principal belongs to a machine of a realm that is known here. A mount
+    /// begins with it, so that its context needs no account.
+    pub(crate) fn may_mount(&self, text: &str) -> bool {
+        let machine = Principal::parse(text).filter(Principal::is_machine);
+        let known = [&self.rules.realms, &self.rules.machine_realms];
+        machine
+            .and_then(|machine| machine.realm)
+            .is_some_and(|realm| known.iter().any(|realms| realms.contains(&realm)))
+    }
+
     /// Looks up the account of a principal, without a time limit, and records each step.
     pub(crate) fn explain(&self, text: &str) -> Explanation {
         let (mut steps, local) = self.by_rules(text);
@@ -106,7 +116,9 @@ impl LocalUser {
     fn checked(&self, found: AccountAnswer) -> Result<Identity, NoAccount> {
         match found {
             AccountAnswer::Absent => Err(NoAccount::Unknown(self.name.clone())),
-            AccountAnswer::Unusable(why) => Err(NoAccount::Unusable(self.name.clone(), why)),
+            AccountAnswer::Unusable(why) | AccountAnswer::Disabled(why) => {
+                Err(NoAccount::Unusable(self.name.clone(), why))
+            }
             AccountAnswer::Account(identity) if identity.uid == 0 && self.realm.is_some() => {
                 Err(NoAccount::Superuser)
             }

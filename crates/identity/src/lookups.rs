@@ -19,6 +19,8 @@ pub(crate) const PRINCIPAL_THREADS_MAX: usize = 32;
 pub(crate) const CLIENT_THREADS_MAX: usize = 16;
 /// Lookups in flight or queued. Further lookups count as late at once.
 const LOOKUPS_MAX: usize = 4096;
+/// Lookups of one origin that are queued. Further ones count as late at once.
+const ORIGIN_LOOKUPS_MAX: usize = 512;
 /// Calls that wait for lookups at once. Further calls count as late at once, because disk I/O needs
 /// their threads.
 const LOOKUP_WAITERS_MAX: usize = 32;
@@ -84,7 +86,9 @@ pub(crate) enum Asked<A> {
     MustWait,
 }
 
-/// A group of keys that share half of the threads, so that its lookups cannot take all of them.
+/// A group of keys that share half of the threads and a part of the queue. Of several groups, the
+/// one with the fewest running lookups is next, so that many slow ones do not delay another for
+/// long.
 pub(crate) type Origin = u64;
 
 /// Looks up a key at a time, without a limit of time.
@@ -188,7 +192,7 @@ where
                 if let Some(answer) = cached(&key) {
                     return Asked::Answered(answer);
                 }
-                if inner.flights.len() >= LOOKUPS_MAX {
+                if inner.flights.len() >= LOOKUPS_MAX || self.0.is_crowded(&inner, &key) {
                     return Asked::Late;
                 }
                 let flight = Arc::new(Flight { since: Instant::now(), now, answer: OnceLock::new() });
@@ -305,19 +309,31 @@ where
         }
     }
 
-    /// Returns whether a lookup may begin: its origin has half of the threads at most.
-    fn may_run(&self, running: &[(Instant, Option<Origin>)], key: &K) -> bool {
-        let Some(origin) = (self.origin)(key) else { return true };
-        let same = running.iter().filter(|(_, other)| *other == Some(origin)).count();
-        same < self.threads_max.div_ceil(2)
+    /// Returns whether the origin of a key has its part of the queue.
+    fn is_crowded(&self, inner: &LookupState<K, A>, key: &K) -> bool {
+        let Some(origin) = (self.origin)(key) else { return false };
+        let same = inner.queue.iter().filter(|(other, _)| (self.origin)(other) == Some(origin));
+        same.count() >= ORIGIN_LOOKUPS_MAX
+    }
+
+    /// Returns the place in the queue of the lookup that may begin next: its origin has the fewest
+    /// threads, and half of them at most.
+    fn next_place(&self, inner: &LookupState<K, A>) -> Option<usize> {
+        let running = |key: &K| {
+            let origin = (self.origin)(key);
+            origin.map_or(0, |own| inner.running.iter().filter(|(_, other)| *other == Some(own)).count())
+        };
+        let queued = inner.queue.iter().enumerate().map(|(place, (key, _))| (running(key), place));
+        let next = queued.min_by_key(|(running, _)| *running);
+        next.filter(|(running, _)| *running < self.threads_max.div_ceil(2)).map(|(_, place)| place)
     }
 
     /// Takes the next lookup; `None` if the thread should end.
     fn next(&self) -> Option<(K, Arc<Flight<A>>, Instant)> {
         let mut inner = self.lock();
         loop {
-            let at = inner.queue.iter().position(|(key, _)| self.may_run(&inner.running, key));
-            if let Some((key, flight)) = at.and_then(|at| inner.queue.remove(at)) {
+            let place = self.next_place(&inner);
+            if let Some((key, flight)) = place.and_then(|place| inner.queue.remove(place)) {
                 let began = Instant::now();
                 inner.running.push((began, (self.origin)(&key)));
                 return Some((key, flight, began));
@@ -353,6 +369,32 @@ impl<K, A> Drop for Lookups<K, A> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn of_several_origins_the_one_with_the_fewest_lookups_is_next_and_none_fills_the_queue() {
+        let (begin, begun) = channel();
+        let (release, released) = channel::<()>();
+        let released = Mutex::new(released);
+        let slow = move |key: &u64, _: Duration| {
+            let _ = begin.send(*key);
+            let _ = released.lock().unwrap().recv();
+        };
+        let origin = |key: &u64| Some(key / 10_000);
+        let lookups = Lookups::new(4, Duration::from_secs(30), origin, slow, |_: &u64, (): &(), _| {});
+        let ask = |key| lookups.ask(key, Duration::ZERO, Wait::Never, |_| None);
+        let queued = |from: u64| (from..).take_while(|key| matches!(ask(*key), Asked::MustWait)).count();
+        // Two origins have all threads, and many more lookups.
+        let (first, second) = (queued(0), queued(10_000));
+        let mut running: Vec<_> = (0..4).map(|_| begun.recv().unwrap() / 10_000).collect();
+        running.sort_unstable();
+        assert_eq!(running, [0, 0, 1, 1]);
+        let most = ORIGIN_LOOKUPS_MAX..=ORIGIN_LOOKUPS_MAX + 2;
+        assert!(most.contains(&first) && most.contains(&second), "{first} {second}");
+        assert!(matches!(ask(20_000), Asked::MustWait));
+        release.send(()).unwrap();
+        assert_eq!(begun.recv().unwrap(), 20_000, "it came last");
+    }
 
     #[test]
     fn a_lookup_that_ends_after_the_miss_of_another_thread_is_not_repeated() {

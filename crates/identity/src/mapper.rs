@@ -13,7 +13,7 @@ use crate::chain::{AccountSource, Chain, Explanation, LookupStep};
 use crate::directories::{Directories, is_machine};
 use crate::lookup_times::{LookupHistogram, LookupKind};
 use crate::lookups::{
-    Account, Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, PRINCIPAL_THREADS_MAX, Wait,
+    Account, Asked, LOOKUP_THREADS_MAX, LookupAnswer, LookupKey, Lookups, Origin, PRINCIPAL_THREADS_MAX, Wait,
 };
 use crate::name_caches::{Counters, NameCaches, plain};
 use crate::owner::Owner;
@@ -177,7 +177,7 @@ impl Mapper {
             Err(error) => return Some(Err(error.into())),
         };
         Some(match identity {
-            Err(why) if !machine && site.rules().unknown == Unknown::Refused => {
+            Err(why) if site.rules().unknown == Unknown::Refused && !site.directory.may_mount(text) => {
                 Err(PrincipalError::Refused(text.to_owned(), why))
             }
             identity => Ok(Mapped { identity, machine }),
@@ -254,7 +254,7 @@ impl SiteMapping {
             let times = times.clone();
             let look_up = move |key: &LookupKey, _: Duration| times.of(key).measure(|| asked.look_up(key));
             let learn = move |key: &LookupKey, answer: &LookupAnswer, now| learning.learn(key, answer, now);
-            Lookups::new(threads_max, wait_max, |_| None, look_up, learn)
+            Lookups::new(threads_max, wait_max, origin, look_up, learn)
         };
         let owner_lookups = lookups(LOOKUP_THREADS_MAX);
         let principal_lookups = lookups(PRINCIPAL_THREADS_MAX);
@@ -420,6 +420,12 @@ impl SiteMapping {
         let id = id.or_else(|error| self.names.stale(cache, name, now).ok_or(error));
         Some(id.map_err(OwnerError::from).and_then(|id| id.ok_or(OwnerError::Unknown)))
     }
+}
+
+/// Groups the lookups for AUTH_SYS callers, who choose their numbers: those of principals go on
+/// beside any number of them.
+fn origin(key: &LookupKey) -> Option<Origin> {
+    matches!(key, LookupKey::Account(_)).then_some(0)
 }
 
 /// Returns the error of a lookup that takes too long.

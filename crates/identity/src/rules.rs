@@ -35,7 +35,9 @@ pub struct Rules {
     pub domain: String,
     /// The realms whose principals may be local users.
     pub realms: Vec<String>,
-    /// The rules from principals of these realms to local users; the first that applies counts.
+    /// Further realms whose machines may mount without an account: those of the server's keys.
+    pub machine_realms: Vec<String>,
+    /// The rules from principals of `realms` to local users; the first that applies counts.
     pub local: Vec<LocalRule>,
     /// Full principals that act as a local user of another name. Only this maps a machine's
     /// principal, or any principal to uid 0.
@@ -63,6 +65,7 @@ impl Default for Rules {
         Self {
             domain: "localdomain".to_owned(),
             realms: Vec::new(),
+            machine_realms: Vec::new(),
             local: vec![LocalRule::Default(None)],
             principals: HashMap::new(),
             unknown: Unknown::default(),

@@ -23,6 +23,8 @@ pub enum AccountAnswer {
     Absent,
     /// The source has an entry of the user that is no account of this system, for this reason.
     Unusable(String),
+    /// The source has disabled the user, for this reason: no other source gives the account.
+    Disabled(String),
 }
 
 impl AccountAnswer {
@@ -30,7 +32,7 @@ impl AccountAnswer {
     pub fn account(self) -> Option<Identity> {
         match self {
             Self::Account(identity) => Some(identity),
-            Self::Absent | Self::Unusable(_) => None,
+            Self::Absent | Self::Unusable(_) | Self::Disabled(_) => None,
         }
     }
 }
@@ -50,9 +52,14 @@ pub trait IdentitySource: Send + Sync {
     }
     /// Returns the account of a user with all of its groups, `None` if there is none.
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError>;
+    /// Returns the account of a user as [`IdentitySource::identity`] does, or the reason why its
+    /// entry is none.
+    fn of_user(&self, user: &str) -> Result<AccountAnswer, SourceError> {
+        self.identity(user).map(AccountAnswer::from)
+    }
     /// Returns the account of a principal with all of its groups. `user` is its name by the rules.
     fn of_principal(&self, _principal: &str, user: &str) -> Result<AccountAnswer, SourceError> {
-        self.identity(user).map(AccountAnswer::from)
+        self.of_user(user)
     }
     /// Describes the lookup of a principal, for administrators.
     fn query(&self, _principal: &str, user: &str) -> String {

@@ -105,12 +105,12 @@ fn rules_apply_in_order_and_only_to_realms_of_the_list() {
     assert_eq!(uid(&mapper, "alice@A"), Err(NoAccount::Rule));
 }
 
-/// A source whose entries lack something.
-struct IncompleteSource;
+/// A source whose entries are no accounts.
+struct EntrySource(fn(&str) -> AccountAnswer);
 
-impl IdentitySource for IncompleteSource {
-    fn of_principal(&self, _: &str, user: &str) -> Result<AccountAnswer, SourceError> {
-        Ok(AccountAnswer::Unusable(format!("cn={user} has no uidNumber")))
+impl IdentitySource for EntrySource {
+    fn of_user(&self, user: &str) -> Result<AccountAnswer, SourceError> {
+        Ok((self.0)(user))
     }
     fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
         Ok(None)
@@ -131,8 +131,8 @@ impl IdentitySource for IncompleteSource {
 
 #[test]
 fn an_entry_that_is_no_account_gives_the_reason_unless_a_later_source_has_the_account() {
-    let sources =
-        vec![source("directory", &[], IncompleteSource), source("table", &[], table(&[("alice", 1)]))];
+    let incomplete = EntrySource(|user| AccountAnswer::Unusable(format!("cn={user} has no uidNumber")));
+    let sources = vec![source("directory", &[], incomplete), source("table", &[], table(&[("alice", 1)]))];
     let mapper = Mapper::with_sources(rules(&["DEFAULT"]), sources);
     assert_eq!(uid(&mapper, "alice@A"), Ok(1));
     let why = NoAccount::Unusable("carol".into(), "cn=carol has no uidNumber".into());
@@ -140,6 +140,25 @@ fn an_entry_that_is_no_account_gives_the_reason_unless_a_later_source_has_the_ac
     assert_eq!(why.to_string(), "the account \"carol\" cannot be used: cn=carol has no uidNumber");
     let steps = mapper.explain("carol@A").steps;
     assert!(steps.iter().any(|step| step.text == "no account: cn=carol has no uidNumber"), "{steps:?}");
+}
+
+#[test]
+fn no_later_source_gives_an_account_to_a_disabled_user() {
+    let disabling = EntrySource(|user| match user {
+        "alice" => AccountAnswer::Disabled("cn=alice is disabled".to_owned()),
+        _ => AccountAnswer::Absent,
+    });
+    let later = table(&[("alice", 1), ("bob", 2)]);
+    let sources = vec![source("directory", &["A"], disabling), source("table", &[], later)];
+    let mut rules = rules(&["DEFAULT"]);
+    rules.principals.insert("boss@X".into(), "alice".into());
+    let mapper = Mapper::with_sources(rules, sources);
+    let why = NoAccount::Unusable("alice".into(), "cn=alice is disabled".into());
+    assert_eq!((uid(&mapper, "alice@A"), uid(&mapper, "boss@X")), (Err(why.clone()), Err(why)));
+    assert_eq!(uid(&mapper, "bob@A"), Ok(2));
+    assert_eq!(uid(&mapper, "alice@B"), Ok(1), "the directory is of another realm");
+    let steps = mapper.explain("alice@A").steps;
+    assert_eq!(steps.last().unwrap().text, "no account: cn=alice is disabled");
 }
 
 #[test]

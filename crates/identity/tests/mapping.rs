@@ -101,7 +101,7 @@ fn machine_principals_are_nobody_unless_configured() {
     let mut rules = Rules::new("example.org", "EXAMPLE.ORG");
     rules.unknown = Unknown::Refused;
     rules.principals.insert("host/backup.example.org@EXAMPLE.ORG".into(), "nfsd".into());
-    let mapper = Mapper::new(rules, table());
+    let mapper = Mapper::new(rules.clone(), table());
     for text in
         ["nfs/root@EXAMPLE.ORG", "host/alice@EXAMPLE.ORG", "alice/x@EXAMPLE.ORG", "ALICE$@EXAMPLE.ORG"]
     {
@@ -110,6 +110,15 @@ fn machine_principals_are_nobody_unless_configured() {
         let mapped = mapper.principal(text, T0).unwrap();
         assert_eq!((mapped.identity, mapped.machine), (Err(NoAccount::Machine), true), "{text}");
     }
+    // Any realm that the KDC trusts has machines, and anonymous users look like one (RFC 8062).
+    for text in ["host/alice@OTHER.ORG", "WELLKNOWN/ANONYMOUS@WELLKNOWN:ANONYMOUS"] {
+        let refused = mapper.principal(text, T0);
+        assert!(matches!(refused, Err(PrincipalError::Refused(..))), "{text}: {refused:?}");
+    }
+    let machine_realms = vec!["OTHER.ORG".to_owned()];
+    let wider = Mapper::new(Rules { machine_realms, ..rules.clone() }, table());
+    assert!(wider.principal("host/alice@OTHER.ORG", T0).is_ok());
+    assert!(wider.principal("alice@OTHER.ORG", T0).is_err(), "no user of that realm");
     let backup = mapper.principal("host/backup.example.org@EXAMPLE.ORG", T0).unwrap();
     assert_eq!((backup.identity.unwrap().uid, backup.machine), (700, true));
 }

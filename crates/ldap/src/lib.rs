@@ -159,12 +159,12 @@ impl LdapSource {
         self.servers.with(what, |connection| {
             let found = search(connection, &self.user_base, filter, &wanted)?;
             let Some(user) = only(found)? else { return Ok(AccountAnswer::Absent) };
+            if *domain && is_disabled(&user) {
+                return Ok(AccountAnswer::Disabled(format!("{} is disabled ({FLAGS})", user.dn)));
+            }
             // An account without numbers is none of this system.
             if value(&user, uid_number).is_none() {
                 return Ok(AccountAnswer::Unusable(format!("{} has no {uid_number}", user.dn)));
-            }
-            if *domain && is_disabled(&user) {
-                return Ok(AccountAnswer::Unusable(format!("{} is disabled ({FLAGS})", user.dn)));
             }
             let names = values(&user, user_name);
             if names.is_empty() {
@@ -243,8 +243,11 @@ impl LdapSource {
 
 impl IdentitySource for LdapSource {
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
-        let filter = self.schema.user_filter(&self.schema.user_name, user);
-        self.find_user(user, &filter).map(AccountAnswer::account)
+        self.of_user(user).map(AccountAnswer::account)
+    }
+
+    fn of_user(&self, user: &str) -> Result<AccountAnswer, SourceError> {
+        self.find_user(user, &self.schema.user_filter(&self.schema.user_name, user))
     }
 
     fn of_principal(&self, principal: &str, user: &str) -> Result<AccountAnswer, SourceError> {

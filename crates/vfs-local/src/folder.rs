@@ -92,6 +92,11 @@ impl ExportedFolder {
         });
         found.flatten().is_none_or(|(id, mount)| id == self.id && mount == self.mount)
     }
+
+    /// Returns whether both folders are exported through one mount.
+    pub fn shares_mount(&self, other: &Self) -> bool {
+        self.mount == other.mount
+    }
 }
 
 impl LocalBackend {

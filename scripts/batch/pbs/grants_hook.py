@@ -20,7 +20,7 @@ SETTINGS = {
     "GRANTS_DOMAIN": "",
     "GRANTS_KEYTAB": "/etc/pbs/grants.keytab",
     "GRANTS_PRINCIPAL": "host/pbs.example.org@EXAMPLE.ORG",
-    "ORTHRUS": "/usr/local/bin/orthrus",
+    "ORTHRUS": "/usr/bin/orthrus",
 }
 
 

@@ -9,8 +9,8 @@ PATH=$PATH:/usr/local/bin:/usr/bin:/bin
 SLURM_CONF=${SLURM_CONF:-$(dirname "$0")/slurm.conf}
 export ORTHRUS_GRANTS SLURM_CONF
 
-# The name of this job in grants is that of the array, if it is a task of one.
-job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
+# The name of this job in grants is that of the array or of the heterogeneous job, if it is a part of one.
+job=${SLURM_ARRAY_JOB_ID:-${SLURM_HET_JOB_ID:-$SLURM_JOB_ID}}
 
 assign() {
   "$ORTHRUS" grants assign --keytab "$GRANTS_KEYTAB" --principal "$GRANTS_PRINCIPAL" \

@@ -137,6 +137,35 @@ fn an_export_that_would_show_the_state_folder_is_refused_by_check_start_and_relo
 }
 
 #[test]
+fn an_export_in_the_folder_of_another_with_other_rules_is_named_and_no_refusal_is_made_up() {
+    let folder = empty_folder();
+    let (file, state) = (folder.path().join("orthrus.toml"), folder.path().join("state"));
+    fs::create_dir_all(folder.path().join("outer/inner")).expect("the folder is ours");
+    let export = |pseudo: &str, name: &str| {
+        let path = folder.path().join(name);
+        format!("[[export]]\npath = {path:?}\npseudo = {pseudo:?}\nsec = [\"sys\"]\nsecure = false\n")
+    };
+    let (outer, inner) = (export("/", "outer"), export("/inner", "outer/inner"));
+    let write = |rest: &str| {
+        let text = format!("listen = \"127.0.0.1:0\"\nstate_dir = {state:?}\n{outer}{inner}{rest}");
+        fs::write(&file, text).expect("the folder is ours");
+    };
+    let check = || run(orthrus(["serve", "--check", "--config"]).arg(&file));
+    let warning = "export /inner: its folder is in that of /, so clients of / reach";
+    write("");
+    assert!(!check().stdout.contains(warning), "both have the same rules");
+    write("clients = [\"192.0.2.1\"]\n");
+    let checked = check();
+    assert!(checked.status.success() && checked.stdout.contains(warning), "{checked:?}");
+    let server = Serve::new(&state).arg("--config").arg(&file).start();
+    server.wait_for_log(warning);
+    let mut client = Client::connect(options(server.port())).expect("the outer export admits it");
+    client.lookup_path("/inner").expect("it is a folder of the outer export");
+    assert_eq!(status(client.lookup_path("/absent")), NFS4ERR_NOENT);
+    assert!(!server.log().contains("refused by"), "{}", server.log());
+}
+
+#[test]
 fn a_trial_does_not_serve_a_folder_with_its_own_keys() {
     let folder = empty_folder();
     let ended = run(orthrus(["try", "--quick"]).arg(folder.path()).env("TMPDIR", folder.path()));

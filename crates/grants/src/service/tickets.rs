@@ -21,6 +21,15 @@ pub(super) struct SharedTickets {
     made: u64,
 }
 
+impl SharedTickets {
+    /// Returns whether other nodes get them at `now`: in the first quarter of their life, or of
+    /// `life` in seconds if that is shorter. A forwarded ticket can end long before `life`.
+    fn is_fresh(&self, now: u64, life: u64) -> bool {
+        let life = life.min(self.cache.ends().saturating_sub(self.made));
+        now.saturating_sub(self.made) * 4 < life
+    }
+}
+
 /// Returns the ticket cache of a submission and the time until which it can be renewed.
 pub(super) fn forwarded_ticket(
     forwarded: Option<ForwardedTicket>,
@@ -65,7 +74,7 @@ impl GrantServiceInner {
         let now = unix_now();
         let grant = locked(&self.durable).table.release(now, principal, job, node)?.clone();
         let key = (grant.principal.clone(), grant.job.clone());
-        let fresh = |shared: &&SharedTickets| now.saturating_sub(shared.made) * 4 < self.settings.ticket_life;
+        let fresh = |shared: &&SharedTickets| shared.is_fresh(now, self.settings.ticket_life);
         let shared = locked(&self.shared).get(&key).filter(fresh).map(|shared| shared.cache.clone());
         let cache = match shared {
             Some(cache) => cache,
@@ -112,5 +121,20 @@ impl GrantServiceInner {
         }
         let life = self.settings.ticket_life.min(grant.deadline.saturating_sub(now).max(1));
         self.mint.delegate(&grant.principal, &self.realm, &grant.services, life)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::tests::cache_of;
+
+    #[test]
+    fn tickets_that_end_soon_are_shared_for_a_quarter_of_their_own_life() {
+        let shared = SharedTickets { cache: cache_of("alice", 1400), made: 1000 };
+        let fresh = |now, life| shared.is_fresh(now, life);
+        assert!(fresh(1000, 3600) && fresh(1099, 3600) && !fresh(1100, 3600), "they end in 400 s");
+        assert!(fresh(1024, 100) && !fresh(1025, 100), "the service gives tickets of 100 s");
+        assert!(!SharedTickets { cache: cache_of("alice", 900), made: 1000 }.is_fresh(1000, 3600));
     }
 }

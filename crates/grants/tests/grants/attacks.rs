@@ -49,6 +49,29 @@ fn a_stolen_node_gets_only_tickets_of_jobs_that_run_on_it() {
 }
 
 #[test]
+fn names_in_requests_write_no_lines_of_the_log() {
+    in_realm("attacks::names_in_requests_write_no_lines_of_the_log", &options(), |realm| {
+        let site = GrantSite::start(realm);
+        let (alice, node) = (site.user("alice"), site.host("n1"));
+        let forged = "9\nINFO forged";
+        let mut of_service = submission("9", &[]);
+        if let GrantRequest::Submit(submission) = &mut of_service {
+            submission.services = vec![format!("nfs/{forged}")];
+        }
+        for (caller, request) in [
+            (&alice, GrantRequest::End { principal: None, job: forged.into() }),
+            (&alice, of_service),
+            (&node, tickets(ALICE, forged)),
+            (&node, tickets(&format!("{forged}@ORTHRUS.TEST"), "9")),
+        ] {
+            // The service logs the text of each refusal.
+            let said = site.refused(caller, request);
+            assert!(said.contains("is not allowed") && !said.contains('\n'), "{said}");
+        }
+    });
+}
+
+#[test]
 fn a_file_of_the_user_is_never_replaced() {
     in_realm("attacks::a_file_of_the_user_is_never_replaced", &options(), |realm| {
         let site = GrantSite::start(realm);

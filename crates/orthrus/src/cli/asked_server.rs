@@ -2,6 +2,7 @@
 
 use crate::api::{self, ApiClient, ApiError};
 use crate::config::{self, Settings};
+use crate::output::errln;
 use crate::serve;
 use anyhow::{Context, anyhow};
 use serde::Serialize;
@@ -118,6 +119,17 @@ impl AskedServer {
     }
 }
 
+/// Returns the settings of the usual file for root, and for a user that may ask its server. Others
+/// have servers of their own, with the defaults. Faults of the file go to standard error.
+pub(super) fn usual_settings(file: &Path) -> Settings {
+    let is_asked = nix::unistd::geteuid().is_root() || usual_state_dir(file).is_some();
+    let Some((settings, faults)) = is_asked.then(|| config::examine(file).ok()).flatten() else {
+        return Settings::default();
+    };
+    faults.iter().for_each(|fault| errln!("orthrus: {fault}"));
+    settings.unwrap_or_default()
+}
+
 /// Returns the state directory that the usual file names, if this user can enter it: a server of
 /// the user's own has another one.
 fn usual_state_dir(file: &Path) -> Option<PathBuf> {
@@ -141,6 +153,20 @@ mod tests {
         std::fs::create_dir(folder.path().join("state")).expect("it is free");
         assert_eq!(usual_state_dir(&file), Some(folder.path().join("state")));
         assert_eq!(usual_state_dir(&folder.path().join("absent")), None);
+    }
+
+    #[test]
+    fn the_usual_file_is_read_without_an_export_and_with_faults() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("orthrus.toml");
+        let realms = |rest: &str| {
+            std::fs::write(&file, format!("state_dir = \"{}\"\n{rest}", folder.path().display()))
+                .expect("it is written");
+            usual_settings(&file).realms
+        };
+        assert_eq!(realms("realms = [\"EXAMPLE.ORG\"]\n"), ["EXAMPLE.ORG"]);
+        assert_eq!(realms("realms = [\"EXAMPLE.ORG\"]\nnonsense = 7\n"), ["EXAMPLE.ORG"]);
+        assert_eq!(usual_settings(&folder.path().join("absent")).realms, [""; 0]);
     }
 
     #[test]

@@ -138,11 +138,7 @@ impl Examine {
         }
         let address = asked_address(settings.listen.ip());
         let exports = settings.exports.iter().map(|export| plan(export, address)).collect();
-        let kerberos = settings.exports.is_empty()
-            || settings
-                .exports
-                .iter()
-                .any(|export| export.flavors.iter().any(|flavor| *flavor != SecFlavor::Sys));
+        let kerberos = settings.exports.is_empty() || settings.exports.iter().any(offers_kerberos);
         let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let listen = settings.listen;
         let host = self.host.clone().unwrap_or_else(own);
@@ -199,6 +195,11 @@ fn plan(export: &ExportSettings, address: IpAddr) -> ExportPlan {
     }
 }
 
+/// Returns whether clients of an export may use Kerberos, by its rules if it has some.
+fn offers_kerberos(export: &ExportSettings) -> bool {
+    export.terms().iter().flat_map(|terms| &terms.flavors).any(|flavor| *flavor != SecFlavor::Sys)
+}
+
 /// Returns whether an export is for a client with this address; `None` if names decide.
 fn admits(export: &ExportSettings, address: IpAddr) -> Option<bool> {
     let terms = export.terms();
@@ -212,4 +213,20 @@ fn admits(export: &ExportSettings, address: IpAddr) -> Option<bool> {
         return Some(true);
     }
     if patterns().any(|pattern| matches!(pattern, ClientPattern::Named(_))) { None } else { Some(false) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_of_an_export_decide_whether_it_offers_kerberos() {
+        let offers = |rest: &str| {
+            let export = toml::from_str(&format!("memory = 1048576\n{rest}")).expect("it is an export");
+            offers_kerberos(&export)
+        };
+        assert!(offers("") && !offers("sec = [\"sys\"]"));
+        assert!(offers("sec = [\"sys\"]\n[[rule]]\nclients = [\"*\"]\nsec = [\"krb5p\"]"));
+        assert!(!offers("[[rule]]\nclients = [\"*\"]\nsec = [\"sys\"]"));
+    }
 }

@@ -1,10 +1,11 @@
 //! `orthrus id`: explains the local user of a principal.
 
+use super::asked_server::{USUAL_FILE, usual_settings};
 use crate::api::{ApiClient, ApiError, IdReport, Numbers};
 use crate::config::{self, Settings};
 use crate::output::outln;
 use crate::serve;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use terminal::escape;
 
 /// Explain the local user that a Kerberos principal acts as.
@@ -17,7 +18,8 @@ use terminal::escape;
 pub(super) struct Explain {
     /// The principal, such as alice@EXAMPLE.ORG.
     principal: String,
-    /// Read the configuration of the server from this file (default: its built-in defaults).
+    /// Read the configuration of the server from this file (default: /etc/orthrus/orthrus.toml if
+    /// you may ask its server).
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Keytab whose realms are accepted, instead of that of the file.
@@ -45,7 +47,7 @@ impl Explain {
         }
         let mut settings = match &self.config {
             Some(file) => config::read(file)?,
-            None => Settings::default(),
+            None => usual_settings(Path::new(USUAL_FILE)),
         };
         settings.keytab = self.keytab.clone().or(settings.keytab);
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);

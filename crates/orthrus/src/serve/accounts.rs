@@ -24,6 +24,10 @@ impl<S: IdentitySource> IdentitySource for AsServer<S> {
         self.source().identity(user)
     }
 
+    fn of_user(&self, user: &str) -> Result<AccountAnswer, SourceError> {
+        self.source().of_user(user)
+    }
+
     fn of_principal(&self, principal: &str, user: &str) -> Result<AccountAnswer, SourceError> {
         self.source().of_principal(principal, user)
     }

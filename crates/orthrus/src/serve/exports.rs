@@ -5,6 +5,7 @@ use super::membership::SessionLog;
 use super::roots::{RootKey, Roots};
 use crate::config::{CephStorage, ExportSettings, Nested, Storage};
 use anyhow::Context;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -113,6 +114,41 @@ impl Backends {
     pub(super) fn served(&self, settings: &ExportSettings) -> Option<&Arc<dyn Backend>> {
         let wanted = place(settings);
         self.used.iter().find(|used| used.place == wanted).map(|used| &used.backend)
+    }
+
+    /// Returns a sentence for each export whose files clients reach through another one, by other
+    /// rules. Links and bind mounts on the way are not followed.
+    pub(super) fn overlaps(&self, exports: &[ExportSettings]) -> Vec<String> {
+        let mut of_folder: HashMap<&Path, Vec<&ExportSettings>> = HashMap::new();
+        for export in exports {
+            folder_of(export)
+                .into_iter()
+                .for_each(|folder| of_folder.entry(folder).or_default().push(export));
+        }
+        let mut sentences = Vec::new();
+        for inner in exports {
+            let folders = folder_of(inner).into_iter().flat_map(Path::ancestors);
+            for outer in folders.filter_map(|folder| of_folder.get(folder)).flatten() {
+                let differs = inner.pseudo != outer.pseudo && inner.terms() != outer.terms();
+                if differs && self.shows(outer, inner) {
+                    sentences.push(format!(
+                        "export {}: its folder is in that of {}, so clients of {} reach its files by the rules there",
+                        inner.pseudo, outer.pseudo, outer.pseudo
+                    ));
+                }
+            }
+        }
+        sentences
+    }
+
+    /// Returns whether clients of an export see the folder of another one below its own.
+    fn shows(&self, outer: &ExportSettings, inner: &ExportSettings) -> bool {
+        let exported = |settings: &ExportSettings| {
+            let wanted = place(settings);
+            self.used.iter().find(|used| used.place == wanted).and_then(|used| used.folder.as_ref())
+        };
+        let folders = exported(outer).zip(exported(inner));
+        outer.nested == Nested::Show || folders.is_some_and(|(outer, inner)| outer.shares_mount(inner))
     }
 
     /// Makes the table of exports of a server with these addresses. Backends of the table in force

@@ -158,6 +158,18 @@ fn path_of(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
+/// The case of a realm counts (RFC 4120 section 6.1): users of one in another case are `nobody`.
+fn misspelt(realms: &[String], own: &[String]) -> Vec<String> {
+    let alike = |own: &String| realms.iter().find(|realm| realm.eq_ignore_ascii_case(own));
+    let wrong = own.iter().filter(|own| !realms.contains(own)).filter_map(|own| Some((alike(own)?, own)));
+    let said = |(realm, own): (&String, &String)| {
+        format!(
+            "realms: {realm:?} is not {own:?}, the realm of the keytab, whose users act as nobody: write {own:?}"
+        )
+    };
+    wrong.map(said).collect()
+}
+
 fn realms_of(entries: &[KeytabEntry]) -> Vec<String> {
     let realms: BTreeSet<String> = entries.iter().map(|entry| entry.realm.clone()).collect();
     realms.into_iter().collect()
@@ -196,6 +208,12 @@ impl Keys {
     /// Returns the realms of the service principals, of the current file if it is of use.
     pub(super) fn realms(&self) -> Vec<String> {
         self.current(Duration::ZERO).realms.clone()
+    }
+
+    /// Returns a sentence for each of `realms` that only its case distinguishes from a realm of the
+    /// keys.
+    pub(super) fn misspelt(&self, realms: &[String]) -> Vec<String> {
+        misspelt(realms, &self.realms())
     }
 
     fn state(&self) -> MutexGuard<'_, KeysState> {
@@ -269,7 +287,24 @@ impl ContextAcceptor for NoKeys {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::{fits, misspelt};
+
+    #[test]
+    fn a_realm_in_another_case_is_named_with_the_right_one() {
+        let of = |realms: &[&str]| {
+            let [realms, own] = [realms, &["EXAMPLE.ORG"]]
+                .map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>());
+            misspelt(&realms, &own)
+        };
+        let said = of(&["AD.EXAMPLE.ORG", "example.org"]);
+        assert!(
+            said.len() == 1 && said[0].contains("\"example.org\"") && said[0].ends_with("\"EXAMPLE.ORG\""),
+            "{said:?}"
+        );
+        for right in [&[][..], &["EXAMPLE.ORG"], &["example.org", "EXAMPLE.ORG"], &["USERS.ORG"]] {
+            assert_eq!(of(right), [""; 0]);
+        }
+    }
 
     #[test]
     fn a_star_stands_for_any_characters_of_a_host_name() {

@@ -321,7 +321,8 @@ fn identities(settings: &Settings, keys: Option<&Keys>) -> anyhow::Result<(Rules
         Some(keys) if settings.realms.is_empty() => keys.realms(),
         _ => settings.realms.clone(),
     };
-    Ok((rules(settings, &realms), accounts::sources(settings)?))
+    let machine_realms = keys.map(Keys::realms).unwrap_or_default();
+    Ok((Rules { machine_realms, ..rules(settings, &realms) }, accounts::sources(settings)?))
 }
 
 fn rules(settings: &Settings, realms: &[String]) -> Rules {

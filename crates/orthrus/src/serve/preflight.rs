@@ -40,6 +40,8 @@ pub(crate) fn check(settings: &Settings) -> Preflight {
     let keys = check.keep(Keys::open(settings));
     if let Some(keys) = &keys {
         check.keep(admission::check(&settings.exports, keys.is_some()));
+        let misspelt = keys.iter().flat_map(|keys| keys.misspelt(&settings.realms));
+        check.faults.extend(misspelt.map(anyhow::Error::msg));
     }
     let audit = check.keep(AuditLog::examine(settings));
     check.notes.extend(audit.flatten());
@@ -75,6 +77,7 @@ impl Preflight {
                 Some(prepared) => _ = self.keep(backends.adopt(prepared)),
             }
         }
+        self.notes.extend(backends.overlaps(&served));
     }
 
     /// Binds the addresses for a moment, all at once as a start does.

@@ -171,6 +171,10 @@ impl Reload {
         warn_of_descriptors(&self.settings, self.served.descriptors);
         let exports = self.served.exports.snapshot();
         admission::log(&exports, &flavors, !self.settings.same_user);
+        self.backends.overlaps(&self.settings.exports).iter().for_each(|overlap| tracing::warn!("{overlap}"));
+        let keys = self.keys.iter();
+        keys.flat_map(|keys| keys.misspelt(&self.settings.realms))
+            .for_each(|realm| tracing::warn!("{realm}"));
         if nix::unistd::geteuid().is_root() && !vfs_local::can_change_owners() {
             admission::warn_of_owners(&exports);
         }

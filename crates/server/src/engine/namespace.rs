@@ -13,15 +13,19 @@ impl Compound<'_> {
         if let Some(child) = self.lookup_pseudo(directory, name)? {
             return Ok(child);
         }
-        self.note_if_hidden(directory, name);
-        match directory {
-            Fh::Pseudo(_) => Err(Nfsstat4::NFS4ERR_NOENT.into()),
+        let error: OpError = match directory {
+            Fh::Pseudo(_) => Nfsstat4::NFS4ERR_NOENT.into(),
             Fh::Object(object) => match self.find(object, name)? {
-                Ok(handle) => Ok(Fh::Object(object.other(handle))),
-                Err(VfsError::Notdir) => Err(not_directory(object).into()),
-                Err(error) => Err(error.into()),
+                // Below an export that hides another one, this can be the folder of that one.
+                Ok(handle) => return Ok(Fh::Object(object.other(handle))),
+                Err(VfsError::Notdir) => not_directory(object).into(),
+                Err(error) => error.into(),
             },
+        };
+        if error.status == Nfsstat4::NFS4ERR_NOENT {
+            self.note_if_hidden(directory, name);
         }
+        Err(error.into())
     }
 
     /// Looks up a name in the backend; where blocking is not allowed, only in its cache.

@@ -2,7 +2,10 @@
 
 use super::{one_line, read};
 use anyhow::{Context, bail};
-use std::path::Path;
+use identity::fits_pattern;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Blocks inside each other; a deeper one is refused.
@@ -126,27 +129,50 @@ impl GaneshaReader {
         Ok(())
     }
 
-    /// Reads the file that a line such as `%include "exports.conf"` names.
+    /// Reads the files that a line such as `%include "exports.conf"` or `%dir exports.d` names.
     fn include(&mut self, path: &Path, line: &str) -> anyhow::Result<()> {
-        self.included += 1;
-        if self.included > INCLUDED_FILES_MAX {
-            bail!("more than {INCLUDED_FILES_MAX} files are included");
-        }
         let (directive, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let name = name.trim().trim_matches(['"', '\'', '<', '>']);
-        if !directive.eq_ignore_ascii_case("%include") {
-            self.missing.push(format!("{directive} {name}"));
-            return Ok(());
-        }
-        let other = path.parent().unwrap_or(Path::new("")).join(name);
-        match read(&other) {
-            Ok(text) => self.read_text(&other, &text, &format!("{}: ", one_line(&other.to_string_lossy()))),
-            Err(error) => {
-                self.missing.push(format!("{directive} {name} ({error:#})"));
-                Ok(())
+        let name = name.split('#').next().unwrap_or_default().trim().trim_matches(['"', '\'', '<', '>']);
+        let place = path.parent().unwrap_or(Path::new("")).join(name);
+        let files = match directive.to_ascii_lowercase().as_str() {
+            "%include" => vec![place],
+            "%dir" => files_of(&place).unwrap_or_else(|_| vec![place]),
+            _ => {
+                self.missing.push(format!("{directive} {name}"));
+                return Ok(());
+            }
+        };
+        for file in files {
+            self.included += 1;
+            if self.included > INCLUDED_FILES_MAX {
+                bail!("more than {INCLUDED_FILES_MAX} files are included");
+            }
+            let prefix = format!("{}: ", one_line(&file.to_string_lossy()));
+            match read(&file) {
+                Ok(text) => self.read_text(&file, &text, &prefix)?,
+                Err(error) => self.missing.push(format!("{directive} {name} ({prefix}{error:#})")),
             }
         }
+        Ok(())
     }
+}
+
+/// Returns the files of a folder by name. The last name of its path may be a pattern of theirs.
+fn files_of(place: &Path) -> io::Result<Vec<PathBuf>> {
+    let last = place.file_name().unwrap_or_default().to_string_lossy();
+    let (folder, pattern) = match last.contains('*') {
+        true => (place.parent().unwrap_or(place), &*last),
+        false => (place, "*"),
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && fits_pattern(pattern, &entry.file_name().to_string_lossy()) {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Returns the piece at the beginning of a text, and its length.

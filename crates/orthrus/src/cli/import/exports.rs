@@ -87,7 +87,8 @@ impl ClientOptions {
                 ("anonuid", id) if id.parse::<u32>().is_ok() => self.anon_uid = id.parse().ok(),
                 ("anongid", id) if id.parse::<u32>().is_ok() => self.anon_gid = id.parse().ok(),
                 ("sec", flavors) => {
-                    active = flavors.split(':').map(str::to_owned).collect();
+                    let known = |flavor| if flavor == "unix" { "sys" } else { flavor };
+                    active = flavors.split(':').map(known).map(str::to_owned).collect();
                     self.add_flavors(&active);
                 }
                 ("crossmnt", "") => self.nested = true,
@@ -234,17 +235,29 @@ pub(super) fn import(files: &[(PathBuf, String)]) -> anyhow::Result<ImportedConf
 fn parse(text: &str, parsed: &mut Vec<(String, Vec<ExportedTo>)>) -> anyhow::Result<()> {
     for (number, line) in lines(text) {
         let words = words(&line).with_context(|| format!("line {number}"))?;
-        let Some((path, clients)) = words.split_first() else { continue };
-        if !path.starts_with('/') {
-            bail!("line {number}: {path:?} is no absolute path");
+        let Some((named, clients)) = words.split_first() else { continue };
+        if !named.starts_with('/') {
+            bail!("line {number}: {named:?} is no absolute path");
         }
-        let clients = exported_to(clients).with_context(|| format!("line {number}"))?;
-        match parsed.iter_mut().find(|(other, _)| other == path) {
+        let mut clients = exported_to(clients).with_context(|| format!("line {number}"))?;
+        let plain = format!("/{}", named.trim_matches('/'));
+        let path = real_path(&plain).unwrap_or_else(|| plain.clone());
+        if path != plain {
+            let note = format!("{plain} leads to {path}, which clients mount.");
+            clients.iter_mut().for_each(|client| client.options.notes.push(note.clone()));
+        }
+        match parsed.iter_mut().find(|(other, _)| *other == path) {
             Some((_, others)) => others.extend(clients),
-            None => parsed.push((path.clone(), clients)),
+            None => parsed.push((path, clients)),
         }
     }
     Ok(())
+}
+
+/// Returns the path of a folder without links, as exportfs(8) does: all lines about a folder are of
+/// one export. `None` if the folder is not there.
+fn real_path(path: &str) -> Option<String> {
+    std::fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
 }
 
 /// Returns the path that clients mount: below the export with fsid=0, if there is one.
@@ -304,6 +317,10 @@ fn exported_to(words: &[String]) -> anyhow::Result<Vec<ExportedTo>> {
             None => client,
         };
         let client = if client.is_empty() { "*" } else { client }.to_owned();
+        if client.contains("[!") {
+            let reason = "`!` in brackets is a character there, and excludes characters here";
+            options.refused.get_or_insert(reason.to_owned());
+        }
         clients.push(ExportedTo { client, options });
     }
     if clients.is_empty() {

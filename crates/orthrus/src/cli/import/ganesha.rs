@@ -35,12 +35,12 @@ pub(super) fn import(path: &Path, text: &str) -> anyhow::Result<ImportedConfig> 
     }
     manage_gids(&file, &defaults, &mut imported);
     imported.notes.extend(file.notes(&[]).map(|note| format!("A setting outside of blocks:{note}")));
-    for other in missing {
-        imported.notes.push(format!("Not read: {other}."));
-        for export in &mut imported.exports {
-            export.turn_off(format!("{other} is not read and might restrict it."));
-        }
+    for export in &mut imported.exports {
+        missing
+            .iter()
+            .for_each(|other| export.turn_off(format!("{other} is not read and might restrict it.")));
     }
+    imported.unread = missing;
     Ok(imported)
 }
 
@@ -86,7 +86,7 @@ fn core(block: &Block, imported: &mut ImportedConfig) {
 
 fn nfs4(block: &Block, imported: &mut ImportedConfig) {
     for (key, name) in [("lease_lifetime", "lease_time"), ("grace_period", "grace_time")] {
-        if let Some(seconds) = block.value(key).and_then(|seconds| seconds.parse::<u64>().ok()) {
+        if let Some(seconds) = block.value(key).and_then(number) {
             imported.settings.push((name, seconds.clamp(5, 3600).to_string()));
         }
     }
@@ -114,8 +114,15 @@ fn kerberos(block: &Block, imported: &mut ImportedConfig) {
     if let Some(path) = block.value("keytabpath") {
         imported.settings.push(("keytab", quoted(path)));
     }
-    if let Some(name) = block.value("principalname").filter(|name| *name != "nfs") {
-        imported.settings.push(("keytab_services", list(&[name])));
+    if let Some(name) = block.value("principalname") {
+        // nfs, nfs@HOST or nfs/HOST@REALM
+        let mut parts = name.split(['@', '/']);
+        if let Some(service) = parts.next().filter(|service| *service != "nfs") {
+            imported.settings.push(("keytab_services", list(&[service])));
+        }
+        if let Some(host) = parts.next() {
+            imported.settings.push(("keytab_hosts", list(&[host])));
+        }
     }
     imported.notes.extend(block.notes(&["keytabpath", "principalname", "active_krb5", "ccachedir"]));
 }
@@ -132,7 +139,7 @@ fn export(block: &Block, defaults: &Block, ceph_conf: Option<&str>) -> ImportedE
     let mut rules: Vec<_> = holder
         .inner("client")
         .map(|inner| {
-            let mut rule = rule(inner.all_values("clients"), &[inner, block, defaults]);
+            let mut rule = rule(clients(inner), &[inner, block, defaults]);
             rule.notes.extend(inner.notes(&[&TERMS[..], &["clients"]].concat()));
             rule
         })
@@ -146,6 +153,12 @@ fn export(block: &Block, defaults: &Block, ceph_conf: Option<&str>) -> ImportedE
     file_system(block, ceph_conf, &mut export);
     export.notes.extend(block.notes(&[&TERMS[..], &OF_EXPORTS].concat()));
     export
+}
+
+/// Returns the clients of a block. To NFS-Ganesha, `0.0.0.0` is no address but all clients.
+fn clients(block: &Block) -> Vec<String> {
+    let all = |client: String| if client == "0.0.0.0" { "*".to_owned() } else { client };
+    block.all_values("clients").into_iter().map(all).collect()
 }
 
 /// The settings of an export that need no equivalent, or have one apart from its rules.
@@ -178,9 +191,9 @@ fn rule(clients: Vec<String>, blocks: &[&Block]) -> ImportedRule {
         rule.keys.push(("secure", "false".to_owned()));
     }
     for (key, name) in [("anonymous_uid", "anon_uid"), ("anonymous_gid", "anon_gid")] {
-        match of(key).map(str::parse::<u32>) {
-            Some(Ok(id)) => rule.keys.push((name, id.to_string())),
-            Some(Err(_)) => rule.notes.push(format!("{key} is no number that Orthrus takes.")),
+        match of(key).map(number) {
+            Some(Some(id)) => rule.keys.push((name, id.to_string())),
+            Some(None) => rule.notes.push(format!("{key} is no number that Orthrus takes.")),
             None => {}
         }
     }
@@ -255,6 +268,16 @@ fn squash(value: &str, rule: &mut ImportedRule) {
         }
     };
     rule.keys.push(("squash", quoted(squash)));
+}
+
+/// Parses a number as in C: with a leading zero it is octal, with `0x` hexadecimal.
+fn number(text: &str) -> Option<u32> {
+    let octal = || text.strip_prefix('0').filter(|digits| !digits.is_empty());
+    match (text.strip_prefix("0x").or(text.strip_prefix("0X")), octal()) {
+        (Some(digits), _) => u32::from_str_radix(digits, 16).ok(),
+        (None, Some(digits)) => u32::from_str_radix(digits, 8).ok(),
+        (None, None) => text.parse().ok(),
+    }
 }
 
 fn is_true(value: &str) -> bool {

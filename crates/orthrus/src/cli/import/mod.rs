@@ -63,6 +63,8 @@ struct ImportedConfig {
     exports: Vec<ImportedExport>,
     /// Sentences about options that have no equivalent.
     notes: Vec<String>,
+    /// The other files that the file names and that cannot be read.
+    unread: Vec<String>,
 }
 
 /// An export of another server.
@@ -86,7 +88,7 @@ impl ImportConfig {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let imported = import(&self.file, self.from, Path::new(exports::FURTHER_EXPORTS))?;
         if imported.exports.is_empty() {
-            bail!("{}: it exports nothing", self.file.display());
+            bail!("{}: {}", self.file.display(), imported.without_exports());
         }
         out!("{}", imported.text(&self.file));
         Ok(())
@@ -137,10 +139,23 @@ fn recognise(text: &str) -> ImportKind {
 }
 
 impl ImportedConfig {
+    /// Returns the reason why there is no export.
+    fn without_exports(&self) -> String {
+        match &self.unread[..] {
+            [] => "it exports nothing".to_owned(),
+            unread => format!(
+                "it exports nothing itself, and this is not read: {}; write each to a file, as by `rados get`, and name \
+                 that by %include",
+                unread.join(", ")
+            ),
+        }
+    }
+
     fn text(&self, file: &Path) -> String {
         let mut text = String::from("# Imported from ");
         let _ = writeln!(text, "{}.", one_line(&file.display().to_string()));
         self.notes.iter().for_each(|note| comment(&mut text, note));
+        self.unread.iter().for_each(|other| comment(&mut text, &format!("Not read: {other}.")));
         for (key, value) in &self.settings {
             let _ = writeln!(text, "{key} = {value}");
         }

@@ -29,17 +29,19 @@ impl ImportedExport {
     pub(super) fn set_rules(&mut self, rules: Vec<ImportedRule>) {
         let mut kept: Vec<ImportedRule> = Vec::new();
         let mut left_out: Vec<ClientsLeftOut> = Vec::new();
+        let mut is_over = false;
         for mut rule in rules {
             for note in std::mem::take(&mut rule.notes) {
                 if !self.notes.contains(&note) {
                     self.notes.push(note);
                 }
             }
-            if kept.iter().any(ImportedRule::is_for_all) {
+            if is_over {
                 let names = rule.clients.join(", ");
                 self.notes.push(format!("Left out: {names}, since an earlier rule is for all clients."));
                 continue;
             }
+            is_over = rule.is_for_all();
             if let Some(reason) = rule.refused.take() {
                 let names = rule.clients.join(", ");
                 self.notes.push(format!("Left out: {names}, since {reason}."));

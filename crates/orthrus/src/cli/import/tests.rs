@@ -278,6 +278,69 @@ fn text_of_the_file_cannot_leave_its_comment_or_its_string() {
 }
 
 #[test]
+fn the_address_that_ganesha_takes_for_all_clients_stands_for_all() // conf_lex.l of NFS-Ganesha
+{
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "EXPORT { Path = /a; Pseudo = /a; Access_Type = RW; CLIENT { Clients = 0.0.0.0; Access_Type = RO; } }",
+    );
+    let [terms] = &find(&settings, "/a").terms()[..] else { panic!("one rule:\n{text}") };
+    assert_eq!((clients(terms), terms.read_only), (vec!["*".to_owned()], true), "{text}");
+}
+
+#[test]
+fn a_block_that_refuses_all_others_ends_the_clients_of_ganesha() {
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "EXPORT { Path = /a; Pseudo = /a; Access_Type = RW;\n\
+           CLIENT { Clients = 10.0.0.0/8; } CLIENT { Clients = *; Access_Type = None; } }\n\
+         EXPORT { Path = /b; Pseudo = /b; Access_Type = RW;\n\
+           CLIENT { Clients = 10.0.0.9; Access_Type = None; } CLIENT { Clients = 10.0.0.0/8; }\n\
+           CLIENT { Clients = *; Access_Type = None; } }",
+    );
+    let [export] = &settings.exports[..] else { panic!("the host of /b would get more:\n{text}") };
+    let [terms] = &export.terms()[..] else { panic!("one rule:\n{text}") };
+    assert_eq!((export.pseudo.as_str(), clients(terms)), ("/a", vec!["10.0.0.0/8".to_owned()]), "{text}");
+}
+
+#[test]
+fn lines_about_one_folder_are_of_one_export_by_whichever_path() // nfs-utils, getexportent()
+{
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("it is there");
+    std::fs::create_dir(root.join("target")).expect("it is free");
+    std::os::unix::fs::symlink("target", root.join("link")).expect("it is free");
+    let root = root.display();
+    let (text, settings) = import(
+        ImportKind::Exports,
+        &format!(
+            "{root}/link 10.0.0.1(ro)\n{root}/target *(rw)\n/no/such/ 10.0.0.1(ro)\n/no/such *(rw)\n/ *(ro)\n"
+        ),
+    );
+    let places: Vec<_> = settings.exports.iter().map(|export| export.pseudo.clone()).collect();
+    assert_eq!(places, [format!("{root}/target"), "/no/such".to_owned(), "/".to_owned()], "{text}");
+    for export in settings.exports.iter().take(2) {
+        let rights: Vec<_> =
+            export.terms().iter().map(|terms| (clients(terms).join(" "), terms.read_only)).collect();
+        assert_eq!(rights, [("10.0.0.1/32".to_owned(), true), ("*".to_owned(), false)], "{text}");
+    }
+    let notes = text.lines().filter(|line| line.contains("which clients mount")).count();
+    assert!(notes == 1 && text.contains(&format!("# {root}/link leads to {root}/target, which")), "{text}");
+}
+
+#[test]
+fn a_character_that_excludes_others_here_alone_widens_no_pattern() // nfs-utils, wildmat()
+{
+    let (text, settings) = import(
+        ImportKind::Exports,
+        "/a n[!1].example.org(rw) n2.example.org(rw)\n/b n[!1].example.org(ro) *(rw)\n/c 10.0.0.1(rw,sec=unix)\n",
+    );
+    let [a, c] = &settings.exports[..] else { panic!("the hosts of /b might get more:\n{text}") };
+    assert_eq!(clients(&a.terms()[0]), ["n2.example.org"], "{text}");
+    assert_eq!(c.flavors, [SecFlavor::Sys], "{text}");
+}
+
+#[test]
 fn a_list_of_clients_of_ganesha_is_extended_and_no_other_key() {
     let (text, settings) = import(
         ImportKind::Ganesha,
@@ -367,6 +430,21 @@ fn keys_of_ganesha_with_the_same_meaning_are_converted() {
 }
 
 #[test]
+fn numbers_and_principals_of_ganesha_are_read_as_it_reads_them() {
+    let (text, settings) = import(
+        ImportKind::Ganesha,
+        "NFS_KRB5 { PrincipalName = nfs@a.example.org; }\n\
+         EXPORT { Path = /a; Pseudo = /a; Access_Type = RW; Anonymous_Uid = 0100; Anonymous_Gid = 0x64; }\n\
+         EXPORT { Path = /b; Pseudo = /b; Access_Type = RW; Anonymous_Uid = 0; Anonymous_Gid = -2; }",
+    );
+    let services = (settings.keytab_services, settings.keytab_hosts);
+    assert_eq!(services, (vec!["nfs".to_owned()], vec!["a.example.org".to_owned()]), "{text}");
+    let anonymous = |index: usize| (settings.exports[index].anon_uid, settings.exports[index].anon_gid);
+    assert_eq!((anonymous(0), anonymous(1)), ((64, 100), (0, vfs::ANON_ID)), "{text}");
+    assert!(text.contains("# anonymous_gid is no number that Orthrus takes."), "{text}");
+}
+
+#[test]
 fn files_that_ganesha_includes_are_read_and_others_turn_exports_off() {
     let folder = tempfile::tempdir().expect("a folder");
     let main = folder.path().join("ganesha.conf");
@@ -382,6 +460,25 @@ fn files_that_ganesha_includes_are_read_and_others_turn_exports_off() {
         let text = imported.text(&main);
         assert!(text.contains(&format!("# Not read: {line}")) && text.contains("\n#path = "), "{text}");
     }
+    let exports = folder.path().join("exports.d");
+    std::fs::create_dir(&exports).expect("it is free");
+    for (name, path) in [("b.conf", "/b"), ("a.conf", "/c"), ("old", "/d")] {
+        let text = format!("EXPORT {{ Path = {path}; Pseudo = {path}; Access_Type = RW; }}");
+        std::fs::write(exports.join(name), text).expect("it is written");
+    }
+    for (line, served) in [
+        ("%dir \"exports.d/\" # all of them", &["/c", "/b", "/d"][..]),
+        ("%dir exports.d/*.conf", &["/c", "/b"]),
+        ("%dir absent.d", &[]),
+    ] {
+        let imported = ganesha::import(&main, &format!("{line}\n{export}\n")).expect("it is right");
+        let text = imported.text(&main);
+        let settings: Settings = toml::from_str(&text).expect("it is TOML");
+        let found: Vec<_> = settings.exports.iter().map(|export| export.pseudo.as_str()).collect();
+        assert_eq!(found, served, "{text}");
+    }
+    let alone = ganesha::import(&main, "%url rados://pool/object\n").expect("it is right").without_exports();
+    assert!(alone.contains("%url rados://pool/object") && alone.contains("%include"), "{alone}");
     std::fs::write(&other, "\nA { b }\n").expect("it is written");
     let error = ganesha::import(&main, "%include other.conf").expect_err("its syntax is wrong");
     assert!(format!("{error:#}").contains("other.conf: line 2"), "{error:#}");
