@@ -2,14 +2,14 @@
 
 use crate::config::Settings;
 use anyhow::{Context, bail};
-use gss::{GssError, KeytabEntry};
+use gss::{Established, GssError, KeytabEntry};
 use identity::fits_pattern;
 use rustix::fs::MemfdFlags;
 use server::rpcsec::{AcceptError, Accepted, ContextAcceptor};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +29,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Keys {
     keytab: Keytab,
     state: Mutex<KeysState>,
+    /// A descriptor in reserve. MIT's library opens krb5.conf and the keytab for each context, one
+    /// after the other.
+    spare: Mutex<Option<OwnedFd>>,
 }
 
 /// A keytab, and the services and hosts whose keys are accepted.
@@ -132,8 +135,7 @@ impl Keytab {
         if std::fs::metadata(&self.path).is_ok_and(|file| file.mode() & 0o007 != 0) {
             tracing::warn!("{} can be read by all users of this machine: chmod 600", self.named());
         }
-        let copy = rustix::fs::memfd_create("keytab", MemfdFlags::CLOEXEC).context("memory for the keys")?;
-        let mut copy = File::from(copy);
+        let mut copy = File::from(memory_file("keytab").context("memory for the keys")?);
         copy.write_all(&bytes).context("memory for the keys")?;
         let acceptor =
             gss::Acceptor::from_keytab(Path::new(&path_of(&copy))).with_context(|| self.named())?;
@@ -151,6 +153,11 @@ pub(crate) fn accepts_host(patterns: &[String], host: &str) -> bool {
 /// regard to case.
 fn fits(pattern: &str, host: &str) -> bool {
     fits_pattern(&pattern.to_lowercase(), &host.to_lowercase())
+}
+
+/// Makes a file in memory without a name.
+fn memory_file(label: &str) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)
 }
 
 /// Returns the path by which this process can open a file of its own.
@@ -184,8 +191,9 @@ impl Keys {
         let Some(keytab) = Keytab::configured(settings) else { return Ok(None) };
         let stamp = keytab.stamp();
         let current = Arc::new(keytab.load()?);
+        let spare = Mutex::new(memory_file("spare").ok());
         let state = Mutex::new(KeysState { current, stamp, checked: Instant::now() });
-        Ok(Some(Self { keytab, state }))
+        Ok(Some(Self { keytab, state, spare }))
     }
 
     /// Returns the host names of the service principals, of the current file if it is of use.
@@ -222,6 +230,15 @@ impl Keys {
         }
         state.current.clone()
     }
+
+    /// Accepts a token with the descriptor in reserve, which another thread may take.
+    fn accept_with_spare(&self, keys: &LoadedKeys, token: &[u8]) -> Result<Established, GssError> {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(spare.take());
+        let established = keys.acceptor.accept(token);
+        *spare = memory_file("spare").ok();
+        established
+    }
 }
 
 impl Keys {
@@ -236,6 +253,7 @@ impl Keys {
             let renewed = self.current(Duration::ZERO);
             match error {
                 GssError::WrongKey(_) if !Arc::ptr_eq(&keys, &renewed) => renewed.acceptor.accept(token),
+                GssError::Shortage(_) => self.accept_with_spare(&renewed, token),
                 error => Err(error),
             }
         });
@@ -243,7 +261,8 @@ impl Keys {
             let status = error.status();
             let message =
                 error.to_string().replace(&path_of(&keys.copy), &self.keytab.path.to_string_lossy());
-            AcceptError { major: status.major, minor: status.minor, message }
+            let is_temporary = matches!(error, GssError::Shortage(_));
+            AcceptError { major: status.major, minor: status.minor, message, is_temporary }
         })?;
         Ok(Accepted {
             token: established.token,
@@ -263,7 +282,7 @@ impl ContextAcceptor for NoKeys {
     fn accept(&self, _: &[u8]) -> Result<Accepted, AcceptError> {
         const GSS_S_NO_CRED: u32 = 7 << 16;
         let message = "this server has no keytab: give it one with --keytab".to_owned();
-        Err(AcceptError { major: GSS_S_NO_CRED, minor: 0, message })
+        Err(AcceptError { major: GSS_S_NO_CRED, minor: 0, message, is_temporary: false })
     }
 }
 
