@@ -1,7 +1,9 @@
 //! The server's keytab: which keys are accepted, and its replacement while the server runs.
 
 use client::{Client, Flavor, GssContext, GssCredential, Options, RawConnection, Security};
-use e2e::{Serve, Server, World, in_world, in_world_with, is_installed, is_root, nobody, orthrus, run};
+use e2e::{
+    Serve, Server, World, in_world, in_world_with, is_installed, is_root, nobody, orthrus, run, until,
+};
 use gss::Credential;
 use nix::sched::{CloneFlags, unshare};
 use realm::RealmOptions;
@@ -108,7 +110,7 @@ fn leave_no_descriptors(server: &Server, connect: impl Fn() -> RawConnection) ->
 
 /// Clients take a refusal for lack of descriptors for that of their ticket.
 #[test]
-fn a_server_without_descriptors_accepts_contexts() {
+fn a_server_without_descriptors_accepts_contexts_and_reads_a_changed_keytab_when_it_has_some() {
     if !is_root() {
         return eprintln!("skipped: only root sets the limits of another process");
     }
@@ -116,7 +118,8 @@ fn a_server_without_descriptors_accepts_contexts() {
         return;
     }
     in_world(|world| {
-        let keytab = world.realm.server_keytab();
+        let (keytab, next) = (world.path("keytab"), world.path("next"));
+        fs::copy(world.realm.server_keytab(), &keytab).expect("it is ours");
         let server = serve(world, &keytab).start();
         let (time, address) = (Duration::from_secs(20), SocketAddr::from(([127, 0, 0, 1], server.port())));
         let open = || RawConnection::connect(&[address], time, 1 << 20).expect("the server listens");
@@ -135,6 +138,13 @@ fn a_server_without_descriptors_accepts_contexts() {
         let mut connections = leave_no_descriptors(&server, open);
         let connection = connections.last_mut().expect("there is one");
         (0..3).for_each(|_| accept(connection, &old).expect("a descriptor is in reserve"));
+        rotate(world, &next);
+        fs::rename(&next, &keytab).expect("the folder is ours");
+        let new = ticket("new");
+        accept(connection, &new).expect_err("the new key cannot be read");
+        server.wait_for_log("the previous keys stay in use");
+        limit_descriptors(&server, 1000);
+        until("the new key is used", || accept(&mut open(), &new).is_ok());
     });
 }
 

@@ -44,9 +44,18 @@ struct Keytab {
 
 struct KeysState {
     current: Arc<LoadedKeys>,
-    /// The state of the file when it was read last, with or without success.
+    /// The state of the file when `current` was read.
     stamp: FileStamp,
+    /// The last attempt to read the file since, if it failed.
+    failed: Option<FailedLoad>,
     checked: Instant,
+}
+
+/// A failed attempt to read a changed keytab.
+struct FailedLoad {
+    stamp: FileStamp,
+    at: Instant,
+    cause: String,
 }
 
 /// Keys in memory, in the form of a file that MIT's library can read.
@@ -192,7 +201,7 @@ impl Keys {
         let stamp = keytab.stamp();
         let current = Arc::new(keytab.load()?);
         let spare = Mutex::new(memory_file("spare").ok());
-        let state = Mutex::new(KeysState { current, stamp, checked: Instant::now() });
+        let state = Mutex::new(KeysState { current, stamp, failed: None, checked: Instant::now() });
         Ok(Some(Self { keytab, state, spare }))
     }
 
@@ -210,7 +219,8 @@ impl Keys {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the keys, read again if the file has changed. Checks that once in `interval`.
+    /// Returns the keys, read again if the file has changed. Checks that once in `interval`. A file
+    /// that could not be read is tried again, since the cause may pass.
     fn current(&self, interval: Duration) -> Arc<LoadedKeys> {
         let mut state = self.state();
         if state.checked.elapsed() < interval {
@@ -218,17 +228,30 @@ impl Keys {
         }
         state.checked = Instant::now();
         let stamp = self.keytab.stamp();
-        if stamp != state.stamp {
-            state.stamp = stamp;
-            match self.keytab.load() {
-                Ok(loaded) => {
-                    tracing::info!("{} has changed: its keys are in use", self.keytab.named());
-                    state.current = Arc::new(loaded);
-                }
-                Err(error) => tracing::error!("the previous keys stay in use: {error:#}"),
-            }
+        let has_failed = |failed: &FailedLoad| failed.stamp == stamp && failed.at.elapsed() < CHECK_INTERVAL;
+        if stamp == state.stamp {
+            state.failed = None;
+        } else if !state.failed.as_ref().is_some_and(has_failed) {
+            self.reload(&mut state, stamp);
         }
         state.current.clone()
+    }
+
+    /// Reads the changed file. A failure is logged once for each cause.
+    fn reload(&self, state: &mut KeysState, stamp: FileStamp) {
+        match self.keytab.load() {
+            Ok(loaded) => {
+                tracing::info!("{} has changed: its keys are in use", self.keytab.named());
+                (state.current, state.stamp, state.failed) = (Arc::new(loaded), stamp, None);
+            }
+            Err(error) => {
+                let cause = format!("{error:#}");
+                if state.failed.as_ref().is_none_or(|failed| failed.cause != cause) {
+                    tracing::error!("the previous keys stay in use: {cause}");
+                }
+                state.failed = Some(FailedLoad { stamp, at: Instant::now(), cause });
+            }
+        }
     }
 
     /// Accepts a token with the descriptor in reserve, which another thread may take.
