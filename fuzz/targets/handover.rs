@@ -79,7 +79,8 @@ fn restored(
         clock: Box::new(move || Duration::from_secs(now.load(Relaxed))),
         random: Box::new(|bytes| bytes.fill(3)),
     };
-    let refuse = |_: &[u8]| Err(AcceptError { major: 1, minor: 0, message: String::new() });
+    let refuse =
+        |_: &[u8]| Err(AcceptError { major: 1, minor: 0, message: String::new(), is_temporary: false });
     let accounts = Arc::new(Mapper::new(Rules::default(), StaticSource::default()));
     let executor = Deterministic::new(|_| 0, 0);
     let service = Builder::new(files.exports.clone(), start, environment)

@@ -13,10 +13,11 @@ page from the sources. The keys of the first section are set in the
 ";
 
 /// The server's crates with the headings of their tables, in the order of the page.
-const CRATES: [(&str, &str); 20] = [
+const CRATES: [(&str, &str); 21] = [
     ("orthrus", "Program"),
     ("runtime", "Threads and deferred calls"),
     ("net", "Connections"),
+    ("xdr", "XDR"),
     ("rpc", "RPC"),
     ("gss", "Kerberos contexts"),
     ("krb5", "Kerberos tokens and tickets"),

@@ -62,7 +62,8 @@ impl Identities for BenchAccount {
 }
 
 fn accept(_: &[u8]) -> Result<Accepted, AcceptError> {
-    let refused = |_| AcceptError { major: 9 << 16, minor: 0, message: "no keys".to_owned() };
+    let (major, message) = (9 << 16, "no keys".to_owned());
+    let refused = |_| AcceptError { major, minor: 0, message, is_temporary: false };
     Ok(Accepted {
         delegated_through: Vec::new(),
         token: b"reply token".to_vec(),

@@ -74,7 +74,8 @@ pub struct Statistics {
     pub reconnects: u64,
     /// Contexts established after the first ones.
     pub contexts_renewed: u64,
-    /// Calls repeated since the server put them off with NFS4ERR_DELAY or NFS4ERR_GRACE.
+    /// Calls repeated since the server put them off with NFS4ERR_DELAY or NFS4ERR_GRACE, also in
+    /// the result of SEQUENCE.
     pub delays: u64,
 }
 

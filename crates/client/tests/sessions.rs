@@ -228,17 +228,41 @@ fn a_late_answer_frees_the_slot() {
 #[test]
 fn a_sequence_that_was_refused_did_not_use_the_sequence_id_up() {
     // RFC 8881 section 18.46.3
-    let peer = Peer::start(once(READ, Answer::Refuse(Nfsstat4::NFS4ERR_DELAY)));
+    let peer = Peer::start(once(READ, Answer::Refuse(Nfsstat4::NFS4ERR_REQ_TOO_BIG)));
     let mut client = peer.client();
-    assert!(read(&mut client, 0).is_err_and(|error| error.is(Nfsstat4::NFS4ERR_DELAY)));
+    assert!(read(&mut client, 0).is_err_and(|error| error.is(Nfsstat4::NFS4ERR_REQ_TOO_BIG)));
     read(&mut client, 0).expect("the peer answers");
     assert_eq!(slots(&peer), [(0, 2), (0, 2)]);
 }
 
 #[test]
+fn a_request_whose_first_copy_still_runs_is_sent_again_in_its_slot_and_no_other_takes_its_place() {
+    // RFC 8881 section 2.10.6.2
+    let peer = Peer::start(once(READ, Answer::Refuse(Nfsstat4::NFS4ERR_DELAY)));
+    let mut client = peer.client();
+    let tickets = [5, 6].map(|offset| submit(&mut client, offset));
+    for (offset, ticket) in [5, 6].into_iter().zip(tickets) {
+        let reply = client.wait(ticket).expect("it is sent again");
+        assert_eq!(*read_result(&reply).expect("it succeeded").data, [offset; 16]);
+    }
+    assert_eq!(slots(&peer), [(0, 2), (1, 1), (0, 2)]);
+    assert_eq!(client.statistics().delays, 1);
+}
+
+#[test]
+fn a_slot_with_a_false_retry_goes_on_with_the_next_sequence_id() {
+    // RFC 8881 section 18.46.3
+    let peer = Peer::start(once(READ, Answer::Refuse(Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY)));
+    let mut client = peer.client();
+    assert!(read(&mut client, 0).is_err_and(|error| error.is(Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY)));
+    read(&mut client, 0).expect("the peer answers");
+    assert_eq!(slots(&peer), [(0, 2), (0, 3)]);
+}
+
+#[test]
 fn blocking_helpers_wait_while_the_server_asks_them_to() {
     // RFC 8881 section 15.1.1.3
-    let peer = Peer::start(once(NfsOpnum4::OP_REMOVE, Answer::Refuse(Nfsstat4::NFS4ERR_DELAY)));
+    let peer = Peer::start(once(NfsOpnum4::OP_REMOVE, Answer::Refuse(Nfsstat4::NFS4ERR_GRACE)));
     let mut client = peer.client();
     client.remove(b"directory", b"name").expect("it is tried again");
     assert_eq!(peer.sequences_with(NfsOpnum4::OP_REMOVE).len(), 2);
@@ -246,7 +270,7 @@ fn blocking_helpers_wait_while_the_server_asks_them_to() {
 
 #[test]
 fn a_submitted_call_that_the_server_puts_off_is_made_again() {
-    let peer = Peer::start(once(READ, Answer::Refuse(Nfsstat4::NFS4ERR_DELAY)));
+    let peer = Peer::start(once(READ, Answer::Refuse(Nfsstat4::NFS4ERR_GRACE)));
     let mut client = peer.client();
     let ticket = submit(&mut client, 7);
     let again = |compound: &mut Compound| {

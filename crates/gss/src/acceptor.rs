@@ -105,6 +105,9 @@ impl Acceptor {
         })?;
         let store = Store::default().with("keytab", &format!("FILE:{path}"))?.with("rcache", "none:")?;
         Cred::acquire(None, Usage::Accept, &store).map_err(|error| {
+            if let GssError::Shortage(_) = error {
+                return error;
+            }
             let mut status = error.status().clone();
             if !status.text.contains(path) {
                 status.text = format!("{path}: {}", status.text);

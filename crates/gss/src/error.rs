@@ -69,6 +69,11 @@ pub enum GssError {
     /// The keytab cannot be read or has no key.
     #[error("the keytab is of no use ({0}); check its path, its owner and mode, and `klist -k KEYTAB`")]
     KeytabUnusable(Status),
+    /// This machine has no descriptor or no memory left at the moment.
+    #[error(
+        "the machine is short of descriptors or memory ({0}); raise LimitNOFILE= of the unit or `ulimit -n`"
+    )]
+    Shortage(Status),
     /// The peer's bytes are not a Kerberos token.
     #[error("the peer's token is malformed ({0}); the client is faulty, or something changed its bytes")]
     MalformedToken(Status),
@@ -89,6 +94,7 @@ impl GssError {
             | Self::EnctypeRefused(s)
             | Self::KdcUnreachable(s)
             | Self::KeytabUnusable(s)
+            | Self::Shortage(s)
             | Self::MalformedToken(s)
             | Self::Other(s) => s,
         }
@@ -138,6 +144,10 @@ const KRB5_BASE: i64 = -1_765_328_384;
 const ASN1_BASE: i64 = 1_859_794_432;
 const ASN1_CODES: i64 = 32;
 
+/// The errors of the operating system that pass, which the library returns as they are: ENOMEM,
+/// ENFILE, EMFILE.
+const SHORTAGES: [i64; 3] = [12, 23, 24];
+
 /// The minor codes with a known cause, as offsets in the Kerberos library's table. Codes up to 127
 /// are those of RFC 4120.
 const KINDS: &[(&[i64], GssErrorKind)] = &[
@@ -168,6 +178,9 @@ fn kind_of_minor(code: u32) -> Option<GssErrorKind> {
     if (ASN1_BASE..ASN1_BASE + ASN1_CODES).contains(&code) {
         return Some(GssError::MalformedToken);
     }
+    if SHORTAGES.contains(&code) {
+        return Some(GssError::Shortage);
+    }
     KINDS.iter().find(|(codes, _)| codes.contains(&(code - KRB5_BASE))).map(|(_, kind)| *kind)
 }
 
@@ -186,6 +199,7 @@ mod tests {
         assert!(matches!(classified(major::NO_CRED, KRB5_BASE + 156), GssError::KdcUnreachable(_)));
         assert!(matches!(classified(major::NO_CRED, 0), GssError::NoTicket(_)));
         assert!(matches!(classified(major::FAILURE, ASN1_BASE + 3), GssError::MalformedToken(_)));
+        assert!(matches!(classified(major::FAILURE, 24), GssError::Shortage(_)));
         assert!(matches!(classified(major::FAILURE, 5), GssError::Other(_)));
     }
 

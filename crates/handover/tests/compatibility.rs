@@ -37,7 +37,10 @@ fn restored(image: &HandoverImage, exports: &Arc<Exports>) -> Result<Arc<NfsServ
     let environment =
         Environment { clock: Box::new(|| Duration::from_secs(3)), random: Box::new(|bytes| bytes.fill(3)) };
     let accounts = Arc::new(Mapper::new(Rules::default(), StaticSource::default()));
-    let refuse = |_: &[u8]| Err(AcceptError { major: 1, minor: 0, message: "no token is sent".to_owned() });
+    let refuse = |_: &[u8]| {
+        let message = "no token is sent".to_owned();
+        Err(AcceptError { major: 1, minor: 0, message, is_temporary: false })
+    };
     let (table, orphans) = (exports.snapshot(), Orphans::default());
     let fds = InboundFds::new(files(FDS));
     let mut objects = InboundObjects::new(&table, &orphans, image.objects.clone(), fds)?;

@@ -89,7 +89,7 @@ impl SimRealm {
 impl ContextAcceptor for SimRealm {
     fn accept(&self, token: &[u8]) -> Result<AcceptedToken, AcceptError> {
         let message = "the ticket is of another realm".to_owned();
-        let refused = AcceptError { major: GSS_S_FAILURE, minor: 0, message };
+        let refused = AcceptError { major: GSS_S_FAILURE, minor: 0, message, is_temporary: false };
         let principal = self.principal_of(token).ok_or(refused)?.to_owned();
         let keys = self.keys(token, Role::Acceptor);
         let (token, send_sequence) = (b"accepted".to_vec(), 1);

@@ -2,6 +2,10 @@
 
 use crate::{Error, UNIT, padding};
 
+/// Bytes of memory that the elements of one array may take, whatever its definition allows: as many
+/// as a record has, so that only arrays whose elements grow with decoding are refused.
+pub const ARRAY_SIZE_MAX: usize = (1 << 20) + (256 << 10);
+
 /// A value that can be read from XDR; borrowed parts live as long as the input.
 pub trait Decode<'a>: Sized {
     /// Reads one value and leaves the decoder behind it.
@@ -184,6 +188,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads an array of at most `max` elements, each of at least `element_min` bytes on the wire.
+    /// Its elements take at most [`ARRAY_SIZE_MAX`] bytes of memory.
     ///
     /// # Errors
     /// The errors of [`Decoder::array_len_of`] and of the elements.
@@ -201,7 +206,8 @@ impl<'a> Decoder<'a> {
         element_min: usize,
         mut item: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        let length = self.array_len_of(max, element_min)?;
+        // An element of four bytes on the wire may take hundreds in memory.
+        let length = self.array_len_of(max.min(ARRAY_SIZE_MAX / size_of::<T>().max(1)), element_min)?;
         let mut items = Vec::with_capacity(length.min(preallocation_max::<T>(self.rest.len())));
         for _ in 0..length {
             items.push(item(self)?);

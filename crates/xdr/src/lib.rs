@@ -17,7 +17,7 @@ mod encode;
 mod error;
 mod values;
 
-pub use decode::{Decode, Decoder};
+pub use decode::{ARRAY_SIZE_MAX, Decode, Decoder};
 pub use encode::{Encode, Encoder};
 pub use error::Error;
 

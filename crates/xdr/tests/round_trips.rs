@@ -1,7 +1,7 @@
 //! Encoded values decode to themselves, and the decoder answers any other input with an error
 //! value.
 
-use orthrus_xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
+use orthrus_xdr::{ARRAY_SIZE_MAX, Decode, Decoder, Encode, Encoder, Error, Opaque};
 use proptest::prelude::*;
 
 fn encoded<T: Encode>(value: &T) -> Vec<u8> {
@@ -68,6 +68,32 @@ fn a_count_that_the_input_cannot_hold_is_refused_before_allocation() {
     let refused = Err(Error::Truncated { needed: u32::MAX as usize * 4, remaining: 8 });
     assert_eq!(Decoder::new(&bytes).array_len(usize::MAX), refused);
     assert!(decoded::<Vec<u64>>(&bytes).is_err());
+}
+
+/// An element that takes four bytes on the wire and many in memory.
+struct Wide([u32; 40]);
+
+impl<'a> Decode<'a> for Wide {
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, Error> {
+        Ok(Self([decoder.u32()?; 40]))
+    }
+}
+
+#[test]
+fn an_array_takes_no_more_memory_than_its_limit() {
+    // RFC 4506 section 4.13
+    let max = ARRAY_SIZE_MAX / size_of::<Wide>();
+    for (length, fits) in [(max, true), (max + 1, false)] {
+        let mut encoder = Encoder::new();
+        encoder.array(&vec![7_u32; length]);
+        let bytes = encoder.into_vec();
+        let wide = Decoder::new(&bytes).array::<Wide>(usize::MAX, 4);
+        match wide {
+            Ok(items) => assert!(fits && items.iter().all(|item| item.0 == [7; 40])),
+            Err(error) => assert_eq!((fits, error), (false, Error::TooLong { length, max })),
+        }
+        assert!(Decoder::new(&bytes).array::<u32>(usize::MAX, 4).is_ok(), "as large as on the wire");
+    }
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! The server's keytab: which keys are accepted, and its replacement while the server runs.
 
-use client::{Client, Flavor, Options, Security};
-use e2e::{Serve, Server, World, in_world, in_world_with, is_root, nobody, orthrus, run};
+use client::{Client, Flavor, GssContext, GssCredential, Options, RawConnection, Security};
+use e2e::{
+    Serve, Server, World, in_world, in_world_with, is_installed, is_root, nobody, orthrus, run, until,
+};
 use gss::Credential;
 use nix::sched::{CloneFlags, unshare};
 use realm::RealmOptions;
 use std::fs::{self, Permissions};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// The keytab of a machine, which the documentation names.
 const KEYTAB: &str = "/etc/krb5.keytab";
@@ -77,6 +81,70 @@ fn a_replaced_keytab_is_used_at_once_and_a_broken_one_is_not() {
         fs::copy(&both, &keytab).expect("it is ours");
         client().expect("the old ticket fits the old version");
         connect(world, &server, "sixth").expect("a new ticket fits the new version");
+    });
+}
+
+/// Sets the descriptors that a server may have; only the soft limit, which can be raised again.
+fn limit_descriptors(server: &Server, count: usize) {
+    let limit = format!("--nofile={count}:");
+    let done = Command::new("prlimit").args(["--pid", &server.pid().to_string(), &limit]).status();
+    assert!(done.expect("prlimit starts").success());
+}
+
+/// Opens connections until the server has no descriptor between those in use, and allows no more.
+fn leave_no_descriptors(server: &Server, connect: impl Fn() -> RawConnection) -> Vec<RawConnection> {
+    let mut connections = Vec::new();
+    loop {
+        connections.push(connect());
+        std::thread::sleep(Duration::from_millis(50));
+        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs").flatten();
+        let mut open: Vec<usize> =
+            open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        open.sort_unstable();
+        if open.last() == Some(&(open.len() - 1)) {
+            limit_descriptors(server, open.len());
+            return connections;
+        }
+    }
+}
+
+/// Clients take a refusal for lack of descriptors for that of their ticket.
+#[test]
+fn a_server_without_descriptors_accepts_contexts_and_reads_a_changed_keytab_when_it_has_some() {
+    if !is_root() {
+        return eprintln!("skipped: only root sets the limits of another process");
+    }
+    if !is_installed("prlimit", "util-linux") {
+        return;
+    }
+    in_world(|world| {
+        let (keytab, next) = (world.path("keytab"), world.path("next"));
+        fs::copy(world.realm.server_keytab(), &keytab).expect("it is ours");
+        let server = serve(world, &keytab).start();
+        let (time, address) = (Duration::from_secs(20), SocketAddr::from(([127, 0, 0, 1], server.port())));
+        let open = || RawConnection::connect(&[address], time, 1 << 20).expect("the server listens");
+        let ticket = |name: &str| {
+            let cache = world.path(name);
+            world.realm.kinit("alice", &cache).expect("the KDC gives a ticket");
+            let credential = Credential::Ccache(format!("FILE:{}", cache.display()));
+            let service = Flavor::Krb5p.service().expect("it is one of Kerberos");
+            GssCredential { target: "nfs@localhost".to_owned(), credential, service }
+        };
+        let accept = |connection: &mut RawConnection, ticket: &GssCredential| {
+            GssContext::establish(connection, ticket, time).map(drop)
+        };
+        let old = ticket("old");
+        accept(&mut open(), &old).expect("the account is cached from now on");
+        let mut connections = leave_no_descriptors(&server, open);
+        let connection = connections.last_mut().expect("there is one");
+        (0..3).for_each(|_| accept(connection, &old).expect("a descriptor is in reserve"));
+        rotate(world, &next);
+        fs::rename(&next, &keytab).expect("the folder is ours");
+        let new = ticket("new");
+        accept(connection, &new).expect_err("the new key cannot be read");
+        server.wait_for_log("the previous keys stay in use");
+        limit_descriptors(&server, 1000);
+        until("the new key is used", || accept(&mut open(), &new).is_ok());
     });
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum CallStage {
     Waiting,
     /// The call has a slot and a connection, and waits for the next flush.
     Queued,
+    /// The server has put the request off. The next check queues it again, in the same slot.
+    PutOff,
     /// The record is being written or has been written.
     Sent(Expected),
 }

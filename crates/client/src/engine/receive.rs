@@ -303,6 +303,14 @@ impl Client {
                 self.waiting.push_back(xid);
             }
             Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(xid, Some((slot, true)), Err(refused)),
+            // The first copy still runs, or the server lacks memory for the reply. Another request
+            // in its place could execute twice (RFC 8881 section 2.10.6.2).
+            Nfsstat4::NFS4ERR_DELAY => {
+                call.stage = CallStage::PutOff;
+                self.statistics.delays += 1;
+            }
+            // The server has executed another request with this sequence id.
+            Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => self.complete(xid, Some((slot, true)), Err(refused)),
             _ => self.complete(xid, Some((slot, false)), Err(refused)),
         }
     }

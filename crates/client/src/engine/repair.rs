@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use nfs4::ChannelDirFromClient4;
+use rpc::AcceptStat;
 
 use super::call::CallStage;
 use super::link::{Connection, Link, LinkState};
 use crate::client::{Client, IdentityId, control, raw};
-use crate::error::{Error, TransportError};
+use crate::error::{Error, RpcError, TransportError};
 use crate::raw::RawConnection;
 use crate::security::{GssInitiation, Identity};
 use crate::slots::SlotTable;
@@ -20,7 +21,18 @@ impl Client {
             self.reconnect(index, now);
         }
         self.time_out(now);
+        self.repeat_put_off();
         self.renew_lease(now)
+    }
+
+    /// Queues the calls again that the server has put off. Checks are far enough apart for that.
+    fn repeat_put_off(&mut self) {
+        for call in self.calls.iter_mut().filter(|call| matches!(call.stage, CallStage::PutOff)) {
+            call.stage = CallStage::Queued;
+            if let Some(link) = self.links.get_mut(call.link) {
+                link.queued.push_back(call.xid);
+            }
+        }
     }
 
     /// Completes calls whose deadline has passed. A call with a slot keeps it until the server
@@ -166,7 +178,7 @@ impl Client {
         }
         match self.try_renew(id) {
             Ok(()) => self.statistics.contexts_renewed += 1,
-            Err(Error::Transport(_) | Error::Timeout) => {
+            Err(error) if is_passing(&error) => {
                 self.context_retry_at = Instant::now() + self.options.backoff;
             }
             Err(error) => {
@@ -247,5 +259,26 @@ impl Client {
             self.links.push(link);
         }
         Ok(())
+    }
+}
+
+/// Returns whether a context may be established later. With SYSTEM_ERR the server asks for that.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Transport(_) | Error::Timeout | Error::Rpc(RpcError::NotExecuted(AcceptStat::SYSTEM_ERR))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_can_make_no_context_now_is_asked_again() {
+        // RFC 5531 section 9
+        for (status, passes) in [(AcceptStat::SYSTEM_ERR, true), (AcceptStat::GARBAGE_ARGS, false)] {
+            assert_eq!(is_passing(&Error::Rpc(RpcError::NotExecuted(status))), passes);
+        }
     }
 }

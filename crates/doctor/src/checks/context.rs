@@ -2,6 +2,7 @@
 
 use client::{Error, ProtectionError, RpcError};
 use gss::GssError;
+use rpc::AcceptStat;
 
 use super::outcome;
 use crate::facts::{Facts, Tickets};
@@ -120,6 +121,13 @@ fn judge(server: &str, host: &str, principal: &str, etype: Option<u32>, error: &
             ),
             local,
         ),
+        Error::Rpc(RpcError::NotExecuted(AcceptStat::SYSTEM_ERR)) => HealthFinding::error(
+            format!(
+                "The server {server} can make no context now: its directory of users does not answer, or it \
+                 is short of descriptors or memory."
+            ),
+            local,
+        ),
         Error::Timeout => HealthFinding::error(
             format!("The server {server} does not answer the request for a context."),
             local,
@@ -154,6 +162,14 @@ mod tests {
             "{said}"
         );
         assert!(of_ticket(0x96c7_3a25, 23).starts_with("The clock of the server"));
+    }
+
+    #[test]
+    fn a_server_that_can_make_no_context_now_is_not_said_to_refuse_it() {
+        // RFC 5531 section 9
+        let error = Error::Rpc(RpcError::NotExecuted(AcceptStat::SYSTEM_ERR));
+        let said = judge("server", "server.a.test", "alice@A.TEST", Some(18), &error).cause;
+        assert!(said.starts_with("The server server can make no context now"), "{said}");
     }
 
     #[test]

@@ -31,7 +31,11 @@ const EVENTS: [(&str, &str, &str); 14] = [
         "Kerberos contexts were refused",
         "the log has the reasons; orthrus doctor --server",
     ),
-    ("contexts_delayed", "Kerberos contexts waited for the directory", "look at the directory of users"),
+    (
+        "contexts_delayed",
+        "Kerberos contexts waited for the directory, or for descriptors",
+        "the log has the reasons; look at the directory of users, or at `ulimit -n`",
+    ),
     ("mic_failures", "calls had a wrong signature", "look for a device that alters packets, or an attacker"),
     ("body_failures", "calls had a wrong body", "look for a device that alters packets, or an attacker"),
     ("log_lines_dropped", "lines of the log were dropped", "look at the reader of standard error"),

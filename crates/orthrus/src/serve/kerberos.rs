@@ -2,14 +2,14 @@
 
 use crate::config::Settings;
 use anyhow::{Context, bail};
-use gss::{GssError, KeytabEntry};
+use gss::{Established, GssError, KeytabEntry};
 use identity::fits_pattern;
 use rustix::fs::MemfdFlags;
 use server::rpcsec::{AcceptError, Accepted, ContextAcceptor};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +29,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Keys {
     keytab: Keytab,
     state: Mutex<KeysState>,
+    /// A descriptor in reserve. MIT's library opens krb5.conf and the keytab for each context, one
+    /// after the other.
+    spare: Mutex<Option<OwnedFd>>,
 }
 
 /// A keytab, and the services and hosts whose keys are accepted.
@@ -41,9 +44,18 @@ struct Keytab {
 
 struct KeysState {
     current: Arc<LoadedKeys>,
-    /// The state of the file when it was read last, with or without success.
+    /// The state of the file when `current` was read.
     stamp: FileStamp,
+    /// The last attempt to read the file since, if it failed.
+    failed: Option<FailedLoad>,
     checked: Instant,
+}
+
+/// A failed attempt to read a changed keytab.
+struct FailedLoad {
+    stamp: FileStamp,
+    at: Instant,
+    cause: String,
 }
 
 /// Keys in memory, in the form of a file that MIT's library can read.
@@ -132,8 +144,7 @@ impl Keytab {
         if std::fs::metadata(&self.path).is_ok_and(|file| file.mode() & 0o007 != 0) {
             tracing::warn!("{} can be read by all users of this machine: chmod 600", self.named());
         }
-        let copy = rustix::fs::memfd_create("keytab", MemfdFlags::CLOEXEC).context("memory for the keys")?;
-        let mut copy = File::from(copy);
+        let mut copy = File::from(memory_file("keytab").context("memory for the keys")?);
         copy.write_all(&bytes).context("memory for the keys")?;
         let acceptor =
             gss::Acceptor::from_keytab(Path::new(&path_of(&copy))).with_context(|| self.named())?;
@@ -151,6 +162,11 @@ pub(crate) fn accepts_host(patterns: &[String], host: &str) -> bool {
 /// regard to case.
 fn fits(pattern: &str, host: &str) -> bool {
     fits_pattern(&pattern.to_lowercase(), &host.to_lowercase())
+}
+
+/// Makes a file in memory without a name.
+fn memory_file(label: &str) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC)
 }
 
 /// Returns the path by which this process can open a file of its own.
@@ -196,8 +212,9 @@ impl Keys {
         let Some(keytab) = Keytab::configured(settings) else { return Ok(None) };
         let stamp = keytab.stamp();
         let current = Arc::new(keytab.load()?);
-        let state = Mutex::new(KeysState { current, stamp, checked: Instant::now() });
-        Ok(Some(Self { keytab, state }))
+        let spare = Mutex::new(memory_file("spare").ok());
+        let state = Mutex::new(KeysState { current, stamp, failed: None, checked: Instant::now() });
+        Ok(Some(Self { keytab, state, spare }))
     }
 
     /// Returns the host names of the service principals, of the current file if it is of use.
@@ -220,7 +237,8 @@ impl Keys {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the keys, read again if the file has changed. Checks that once in `interval`.
+    /// Returns the keys, read again if the file has changed. Checks that once in `interval`. A file
+    /// that could not be read is tried again, since the cause may pass.
     fn current(&self, interval: Duration) -> Arc<LoadedKeys> {
         let mut state = self.state();
         if state.checked.elapsed() < interval {
@@ -228,17 +246,39 @@ impl Keys {
         }
         state.checked = Instant::now();
         let stamp = self.keytab.stamp();
-        if stamp != state.stamp {
-            state.stamp = stamp;
-            match self.keytab.load() {
-                Ok(loaded) => {
-                    tracing::info!("{} has changed: its keys are in use", self.keytab.named());
-                    state.current = Arc::new(loaded);
-                }
-                Err(error) => tracing::error!("the previous keys stay in use: {error:#}"),
-            }
+        let has_failed = |failed: &FailedLoad| failed.stamp == stamp && failed.at.elapsed() < CHECK_INTERVAL;
+        if stamp == state.stamp {
+            state.failed = None;
+        } else if !state.failed.as_ref().is_some_and(has_failed) {
+            self.reload(&mut state, stamp);
         }
         state.current.clone()
+    }
+
+    /// Reads the changed file. A failure is logged once for each cause.
+    fn reload(&self, state: &mut KeysState, stamp: FileStamp) {
+        match self.keytab.load() {
+            Ok(loaded) => {
+                tracing::info!("{} has changed: its keys are in use", self.keytab.named());
+                (state.current, state.stamp, state.failed) = (Arc::new(loaded), stamp, None);
+            }
+            Err(error) => {
+                let cause = format!("{error:#}");
+                if state.failed.as_ref().is_none_or(|failed| failed.cause != cause) {
+                    tracing::error!("the previous keys stay in use: {cause}");
+                }
+                state.failed = Some(FailedLoad { stamp, at: Instant::now(), cause });
+            }
+        }
+    }
+
+    /// Accepts a token with the descriptor in reserve, which another thread may take.
+    fn accept_with_spare(&self, keys: &LoadedKeys, token: &[u8]) -> Result<Established, GssError> {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(spare.take());
+        let established = keys.acceptor.accept(token);
+        *spare = memory_file("spare").ok();
+        established
     }
 }
 
@@ -254,6 +294,7 @@ impl Keys {
             let renewed = self.current(Duration::ZERO);
             match error {
                 GssError::WrongKey(_) if !Arc::ptr_eq(&keys, &renewed) => renewed.acceptor.accept(token),
+                GssError::Shortage(_) => self.accept_with_spare(&renewed, token),
                 error => Err(error),
             }
         });
@@ -261,7 +302,8 @@ impl Keys {
             let status = error.status();
             let message =
                 error.to_string().replace(&path_of(&keys.copy), &self.keytab.path.to_string_lossy());
-            AcceptError { major: status.major, minor: status.minor, message }
+            let is_temporary = matches!(error, GssError::Shortage(_));
+            AcceptError { major: status.major, minor: status.minor, message, is_temporary }
         })?;
         Ok(Accepted {
             token: established.token,
@@ -281,7 +323,7 @@ impl ContextAcceptor for NoKeys {
     fn accept(&self, _: &[u8]) -> Result<Accepted, AcceptError> {
         const GSS_S_NO_CRED: u32 = 7 << 16;
         let message = "this server has no keytab: give it one with --keytab".to_owned();
-        Err(AcceptError { major: GSS_S_NO_CRED, minor: 0, message })
+        Err(AcceptError { major: GSS_S_NO_CRED, minor: 0, message, is_temporary: false })
     }
 }
 

@@ -71,8 +71,8 @@ metrics! {
     contexts_created,
     /// Tokens that were not accepted.
     contexts_refused,
-    /// Contexts not created because the client's account could not be looked up; answered with
-    /// SYSTEM_ERR.
+    /// Contexts not created because the client's account could not be looked up, or for lack of
+    /// descriptors or memory; answered with SYSTEM_ERR.
     contexts_delayed,
     /// Contexts created for users without an account, which act as the anonymous user.
     contexts_of_nobody,

@@ -46,6 +46,8 @@ pub struct AcceptError {
     pub minor: u32,
     /// Cause and remedy, for the server's log.
     pub message: String,
+    /// Whether the cause lies with the server and passes: the client is to try again.
+    pub is_temporary: bool,
 }
 
 /// Maps principals to accounts: when a context is accepted, and from time to time while it lives.

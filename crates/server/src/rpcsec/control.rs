@@ -2,7 +2,7 @@
 
 use super::context::{Context, HANDLE_LEN, Handle, SharedContext};
 use super::{AcceptError, Rpcsec};
-use identity::{Mapped, PrincipalError, SourceError};
+use identity::{Mapped, PrincipalError};
 use rpc::gss::{GSS_S_FAILURE, init_argument};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,9 @@ pub(crate) enum Created {
     },
     /// The context is refused. The client gets the status; the reason is logged.
     Refused(AcceptError),
-    /// The client's account cannot be looked up now. The client is to try again.
-    Unavailable(SourceError),
+    /// The client's account cannot be looked up now, or the server lacks a resource. The client is
+    /// to try again; the cause is logged.
+    Unavailable(String),
     /// The arguments hold no token.
     GarbageArgs(xdr::Error),
 }
@@ -40,7 +41,10 @@ impl Rpcsec {
     /// # Errors
     /// The answer that refuses it.
     fn accept(&self, token: &[u8], now: Duration, random: &dyn Fn(&mut [u8])) -> Result<Created, Created> {
-        let mut accepted = self.acceptor.accept(token).map_err(Created::Refused)?;
+        let mut accepted = self.acceptor.accept(token).map_err(|error| match error.is_temporary {
+            true => Created::Unavailable(error.message),
+            false => Created::Refused(error),
+        })?;
         let account = self.account(&accepted.principal, now)?;
         if !accepted.delegated_through.is_empty() {
             let through = accepted.delegated_through.join(", ");
@@ -65,9 +69,10 @@ impl Rpcsec {
     /// Looks up the account of a new context.
     fn account(&self, principal: &str, now: Duration) -> Result<Mapped, Created> {
         let account = self.identities.resolve(principal, now).map_err(|error| match error {
-            PrincipalError::Source(error) => Created::Unavailable(error),
+            PrincipalError::Source(error) => Created::Unavailable(error.to_string()),
             refused @ PrincipalError::Refused(..) => {
-                Created::Refused(AcceptError { major: GSS_S_FAILURE, minor: 0, message: refused.to_string() })
+                let (major, message) = (GSS_S_FAILURE, refused.to_string());
+                Created::Refused(AcceptError { major, minor: 0, message, is_temporary: false })
             }
         })?;
         self.nobodies.note(principal, &account, &self.metrics);

@@ -73,6 +73,17 @@ fn session_operations_without_sequence_stand_alone() {
     }
 }
 
+#[test]
+fn a_megabyte_of_callback_security_is_not_decoded() // RFC 8881 section 18.36.1
+{
+    let server = Setup::default().start();
+    let NfsArgop4::OP_CREATE_SESSION(args) = create_session(1, 1, FORE) else { panic!("it is one") };
+    let csa_sec_parms = vec![CallbackSecParms4::AUTH_NONE; 250_000];
+    let op = NfsArgop4::OP_CREATE_SESSION(CreateSession4Args { csa_sec_parms, ..args });
+    // A list of some entries would be followed by NFS4ERR_STALE_CLIENTID.
+    server.call(&sys(ALICE), 1, NOW, 1, &[op]).expect(NFS4ERR_BADXDR);
+}
+
 fn bind(session: Sessionid4) -> Op {
     NfsArgop4::OP_BIND_CONN_TO_SESSION(BindConnToSession4Args {
         bctsa_sessid: session,

@@ -137,8 +137,19 @@ pub(crate) fn token(enctype: Enctype, principal: &str) -> Vec<u8> {
     [&[enctype as u8], principal.as_bytes()].concat()
 }
 
+/// A token that finds the acceptor without descriptors.
+pub(crate) const SHORTAGE: &str = "shortage";
+
 fn accept(token: &[u8]) -> Result<Accepted, AcceptError> {
-    let refused = |message: &str| AcceptError { major: 9 << 16, minor: 42, message: message.to_owned() };
+    let refused = |message: &str| AcceptError {
+        major: 9 << 16,
+        minor: 42,
+        message: message.to_owned(),
+        is_temporary: message == SHORTAGE,
+    };
+    if token == SHORTAGE.as_bytes() {
+        return Err(refused(SHORTAGE));
+    }
     let (etype, principal) = token.split_first().ok_or_else(|| refused("empty"))?;
     let enctype = Enctype::from_etype(i32::from(*etype)).ok_or_else(|| refused("no such enctype"))?;
     let principal = std::str::from_utf8(principal).map_err(|_| refused("no name"))?;

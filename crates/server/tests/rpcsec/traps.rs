@@ -4,7 +4,7 @@ use crate::client::{
     CallParts, Client, ENCTYPES, INTEGRITY, NONE, NULL, PRIVACY, SERVICES, accepted, denied, encoded,
     init_call, plain_call,
 };
-use crate::server::{CONNECTION, Host, token};
+use crate::server::{CONNECTION, Host, SHORTAGE, token};
 use krb5::Enctype;
 use orthrus_server::dispatch::Action;
 use rpc::gss::{GssCredential, InitRes, RpcGssProcT};
@@ -355,6 +355,15 @@ fn a_refused_token_is_answered_with_a_status_and_leaves_nothing() // RFC 2203 se
     }
     assert_eq!((host.count("contexts_refused"), host.count("contexts_created")), (4, 0));
     assert!(host.server.rpcsec().unwrap().contexts().is_empty());
+}
+
+#[test]
+fn a_shortage_of_the_acceptor_does_not_blame_the_token() // RFC 5531 section 9
+{
+    let mut host = Host::new();
+    let reply = host.answer(init_call(SHORTAGE.as_bytes())).unwrap();
+    assert_eq!(accepted(&reply).1, Accepted::SystemErr);
+    assert_eq!((host.count("contexts_delayed"), host.count("contexts_refused")), (1, 0));
 }
 
 #[test]
