@@ -4,7 +4,7 @@ use crate::{
     LocalBackend,
     attributes::{attributes, stat_fd},
     cached_object::CachedObject,
-    errno::vfs_error,
+    errno::{sync_error, vfs_error},
     file::LocalFile,
     kind::Kind,
     leases,
@@ -291,7 +291,7 @@ impl Backend for LocalBackend {
             ) => {
                 self.act_as_server()?;
                 let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
-                syncfs(root).map_err(vfs_error)
+                syncfs(root).map_err(sync_error)
             }
             synced => synced,
         }
@@ -346,7 +346,7 @@ impl LocalBackend {
         }
         let stat = stat_fd(object).map_err(vfs_error)?;
         if let Some(fd) = leases::writer_of(&stat) {
-            return fsync(&*fd).map_err(vfs_error);
+            return fsync(&*fd).map_err(sync_error);
         }
         self.act_as_server()?;
         let fd = match self.reopen(object, OFlags::RDONLY) {
@@ -354,7 +354,7 @@ impl LocalBackend {
             Err(Errno::ACCESS) => self.reopen(object, OFlags::WRONLY),
             opened => opened,
         };
-        fsync(fd.map_err(vfs_error)?).map_err(vfs_error)
+        fsync(fd.map_err(vfs_error)?).map_err(sync_error)
     }
 
     /// Puts the names in a directory on stable storage. Its descriptor stays for the next time.
@@ -369,8 +369,8 @@ impl LocalBackend {
         };
         match fsync(fd) {
             // The file system cannot synchronise a directory alone.
-            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return syncfs(fd).map_err(vfs_error),
-            synchronised => synchronised.map_err(vfs_error)?,
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return syncfs(fd).map_err(sync_error),
+            synchronised => synchronised.map_err(sync_error)?,
         }
         // After xfs has shut down for an error of its log, fsync of a directory still succeeds, but
         // its attributes give an error.
