@@ -152,19 +152,32 @@ impl Backend for LocalBackend {
         object: &ObjectHandle,
         access: OpenAccess,
     ) -> VfsResult<Arc<dyn OpenFile>> {
-        let object = self.resolve(object)?;
-        match object.file_type {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(VfsError::Isdir),
-            FileType::Symlink => return Err(VfsError::Symlink),
-            _ => return Err(VfsError::WrongType),
-        }
+        let object = self.resolve_file(object)?;
         if self.is_gone(&object) {
             return Err(VfsError::Stale);
         }
         self.act_as(caller)?;
         let fd = self.open_data(caller, &object, access)?;
         Ok(Arc::new(self.opened(fd, object.ino, caller)))
+    }
+
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        let object = self.resolve_file(object)?;
+        let stat = stat_fd(&*object).map_err(vfs_error)?;
+        if stat.stx_nlink == 0 {
+            return Err(VfsError::Stale);
+        }
+        if stat.stx_uid != owner.uid {
+            return Err(VfsError::Access);
+        }
+        self.act_as_server()?;
+        let fd = self.reopen(&*object, flags_of(access)).map_err(vfs_error)?;
+        Ok(Arc::new(self.opened(fd, object.ino, owner)))
     }
 
     fn create_file(
@@ -385,13 +398,20 @@ impl LocalBackend {
         LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new() }
     }
 
+    /// Finds the regular file of a handle.
+    fn resolve_file(&self, handle: &ObjectHandle) -> VfsResult<Arc<CachedObject>> {
+        let object = self.resolve(handle)?;
+        match object.file_type {
+            FileType::RegularFile => Ok(object),
+            FileType::Directory => Err(VfsError::Isdir),
+            FileType::Symlink => Err(VfsError::Symlink),
+            _ => Err(VfsError::WrongType),
+        }
+    }
+
     /// Opens a regular file's data with the rights of the thread.
     fn open_data(&self, caller: &Caller, object: &CachedObject, access: OpenAccess) -> VfsResult<OwnedFd> {
-        let flags = match (access.read, access.write) {
-            (true, true) => OFlags::RDWR,
-            (false, true) => OFlags::WRONLY,
-            _ => OFlags::RDONLY,
-        };
+        let flags = flags_of(access);
         match self.reopen(object, flags) {
             // Clients load programs by reading them, so execute permission allows reading here.
             Err(Errno::ACCESS) if !access.write && self.may_execute(caller, object) => {
@@ -400,6 +420,14 @@ impl LocalBackend {
             }
             opened => opened.map_err(vfs_error),
         }
+    }
+}
+
+fn flags_of(access: OpenAccess) -> OFlags {
+    match (access.read, access.write) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        _ => OFlags::RDONLY,
     }
 }
 

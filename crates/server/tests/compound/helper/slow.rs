@@ -194,6 +194,15 @@ impl Backend for Slow {
         self.inner.open(caller, object, access).map(|file| self.slow(file))
     }
 
+    fn open_own(
+        &self,
+        owner: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        self.inner.open_own(owner, object, access).map(|file| self.slow(file))
+    }
+
     fn create_file(
         &self,
         caller: &Caller,
