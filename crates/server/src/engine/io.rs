@@ -79,10 +79,12 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the open file of any open that the client holds on an object, or of its delegation.
-    pub fn opened(&self, object: &Object) -> Option<Arc<dyn OpenFile>> {
-        let client = self.client().ok()?;
-        self.state().opens().opened_by(client, &object.key(), |payload| payload.any().cloned()).flatten()
+    /// Returns the open files of all opens that the client holds on an object, or else of its
+    /// delegation.
+    pub fn opened(&self, object: &Object) -> Vec<Arc<dyn OpenFile>> {
+        let Ok(client) = self.client() else { return Vec::new() };
+        let opened = self.state().opens().opened_by(client, &object.key(), |payload| payload.any().cloned());
+        opened.into_iter().flatten().collect()
     }
 
     /// Returns the file of an open with WRITE access.
