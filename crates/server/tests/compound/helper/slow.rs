@@ -206,6 +206,9 @@ impl Backend for Slow {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<FoundObject> {
+        if self.blind.load(Ordering::SeqCst) {
+            return Err(VfsError::Os(5));
+        }
         Ok(FoundObject { handle: self.lookup(caller, directory, name)?, attributes: None })
     }
 
