@@ -355,6 +355,8 @@ impl LocalBackend {
         match object.file_type {
             FileType::Directory => return self.commit_directory(object),
             FileType::RegularFile => {}
+            // Links and special files cannot be opened for fsync(2), and syncfs(2) would wait for
+            // everybody's data: for each link of a tree that a client copies.
             _ => return Ok(()),
         }
         let stat = stat_fd(object).map_err(vfs_error)?;
